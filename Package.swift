@@ -1,0 +1,122 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+/// Every target of ours is compiled with the same rules: language mode 6 (by the tools version),
+/// strict memory safety, and warnings as errors.
+let house: [SwiftSetting] = [
+    .strictMemorySafety(),
+    .treatAllWarnings(as: .error),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+]
+
+let package = Package(
+    name: "ingestd",
+    platforms: [.macOS(.v26)],
+    products: [
+        .executable(name: "ingestd", targets: ["Ingestd"]),
+        .executable(name: "ingest-reader", targets: ["IngestReaderTool"]),
+        .executable(name: "ingest-send", targets: ["IngestSend"]),
+        .executable(name: "ingest-bench", targets: ["IngestBench"]),
+        .library(name: "IngestReader", targets: ["IngestReader"]),
+        .library(name: "IngestClient", targets: ["IngestClient"]),
+    ],
+    dependencies: [
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+        .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
+        .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
+    ],
+    targets: [
+        // MARK: C
+        .target(
+            name: "CIngestLinux",
+            cSettings: [.define("_GNU_SOURCE")]),
+        .systemLibrary(
+            name: "CLZ4", pkgConfig: "liblz4", providers: [.apt(["liblz4-dev"])]),
+
+        // MARK: The data path, in its order
+        .target(
+            name: "IngestFormat", dependencies: ["CIngestLinux", "CLZ4"], swiftSettings: house),
+        .target(name: "IngestRing", swiftSettings: house),
+        .target(
+            name: "IngestStorage",
+            dependencies: [
+                "IngestFormat", "CIngestLinux",
+                .product(name: "SystemPackage", package: "swift-system"),
+            ],
+            swiftSettings: house),
+        .target(
+            name: "IngestPipeline",
+            dependencies: [
+                "IngestFormat", "IngestRing", "IngestStorage", "CIngestLinux",
+                .product(name: "Logging", package: "swift-log"),
+            ],
+            swiftSettings: house),
+        .target(
+            name: "IngestClient",
+            dependencies: ["IngestFormat", "IngestStorage", "CIngestLinux"],
+            swiftSettings: house),
+        .target(
+            name: "IngestReader", dependencies: ["IngestFormat", "IngestStorage"],
+            swiftSettings: house),
+
+        // MARK: Programs
+        .executableTarget(
+            name: "Ingestd",
+            dependencies: [
+                "IngestPipeline", "IngestStorage", "IngestFormat", "CIngestLinux",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Logging", package: "swift-log"),
+            ],
+            swiftSettings: house),
+        .executableTarget(
+            name: "IngestReaderTool",
+            dependencies: [
+                "IngestReader", "IngestStorage", "IngestFormat",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            swiftSettings: house),
+        .executableTarget(
+            name: "IngestSend",
+            dependencies: [
+                "IngestClient", "IngestFormat",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            swiftSettings: house),
+        .executableTarget(
+            name: "IngestBench",
+            dependencies: [
+                "IngestClient", "IngestReader", "IngestStorage", "IngestFormat", "CIngestLinux",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Benchmarks/IngestBench",
+            swiftSettings: house),
+
+        // MARK: Tests
+        .testTarget(
+            name: "IngestFormatTests",
+            dependencies: [
+                "IngestFormat", .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ]),
+        .testTarget(name: "IngestRingTests", dependencies: ["IngestRing"]),
+        .testTarget(name: "IngestStorageTests", dependencies: ["IngestStorage", "IngestFormat"]),
+        .testTarget(
+            name: "IngestPipelineTests",
+            dependencies: ["IngestPipeline", "IngestStorage", "IngestFormat", "IngestRing"]),
+        .testTarget(
+            name: "IngestReaderTests",
+            dependencies: ["IngestReader", "IngestPipeline", "IngestStorage", "IngestFormat"]),
+        .testTarget(
+            name: "SimulationTests",
+            dependencies: [
+                "IngestPipeline", "IngestReader", "IngestStorage", "IngestFormat", "IngestRing",
+            ]),
+        .testTarget(
+            name: "ProcessTests",
+            dependencies: [
+                "Ingestd", "IngestReaderTool", "IngestSend", "IngestReader", "IngestFormat",
+            ]),
+        .testTarget(name: "TidyTests", dependencies: ["IngestFormat", "IngestRing"]),
+    ]
+)

@@ -1,0 +1,4 @@
+// What Swift cannot import or express on Linux. One header a subject; each symbol has its reason
+// beside it.
+#pragma once
+#include "ingest_checksum.h"

@@ -1,0 +1,110 @@
+// packet → [decode] → ring → [admit] → [block] → segment → compaction → snapshot → [query]
+// The closed sets of the domain: event type, consent, ad format, verdict, packet result. Their raw values
+// are written to disk and never change; their names are the ones that rows, ledger and metrics show.
+
+/// What happened to the ad. Raw values are those of `ingest.v1.EventType`; 0 is refused.
+package enum EventType: UInt8, Sendable, CaseIterable {
+    case impression = 1
+    case click = 2
+    case redemption = 3
+
+    /// The name in JSON events and in output.
+    package var name: String {
+        switch self {
+        case .impression: "impression"
+        case .click: "click"
+        case .redemption: "redemption"
+        }
+    }
+}
+
+/// The user's choice as the sender knows it. Raw values are those of `ingest.v1.Consent`.
+package enum Consent: UInt8, Sendable, CaseIterable {
+    case notSet = 0
+    case optIn = 1
+    case optOut = 2
+}
+
+/// Which viewability threshold applies. Raw values are those of `ingest.v1.AdFormat`.
+package enum AdFormat: UInt8, Sendable, CaseIterable {
+    case display = 0
+    case largeDisplay = 1
+    case video = 2
+}
+
+/// What admission decided about one event. Exactly one verdict an event; the raw value is the code in
+/// the log's rows (4 bits) and in ledger entries.
+package enum Verdict: UInt8, Sendable, CaseIterable {
+    case counted = 0
+    case notViewable = 1
+    /// Only where policy does not count undetermined impressions.
+    case undetermined = 2
+    case duplicate = 3
+    case conflict = 4
+    case sessionRepeat = 5
+    case invalidTraffic = 6
+    case tooOld = 7
+    case tooEarly = 8
+    case noConsent = 9
+    case outsideWindow = 10
+    case wrongBusiness = 11
+    /// Never a row: only counted in the ledger.
+    case malformed = 12
+
+    package var name: String {
+        switch self {
+        case .counted: "counted"
+        case .notViewable: "not_viewable"
+        case .undetermined: "undetermined"
+        case .duplicate: "duplicate"
+        case .conflict: "conflict"
+        case .sessionRepeat: "session_repeat"
+        case .invalidTraffic: "invalid_traffic"
+        case .tooOld: "too_old"
+        case .tooEarly: "too_early"
+        case .noConsent: "no_consent"
+        case .outsideWindow: "outside_window"
+        case .wrongBusiness: "wrong_business"
+        case .malformed: "malformed"
+        }
+    }
+}
+
+/// What became of one datagram. The raw value is the code in ledger entries.
+package enum PacketResult: UInt8, Sendable, CaseIterable {
+    case accepted = 0
+    case resend = 1
+    case badLength = 2
+    case badMagic = 3
+    case badCRC = 4
+    case badTag = 5
+    case unauthenticated = 6
+    case truncated = 7
+    case malformed = 8
+    case badKind = 9
+    case oldEpoch = 10
+    case belowFloor = 11
+    case farJump = 12
+    case sequenceConflict = 13
+    case shed = 14
+
+    package var name: String {
+        switch self {
+        case .accepted: "accepted"
+        case .resend: "resend"
+        case .badLength: "bad_length"
+        case .badMagic: "bad_magic"
+        case .badCRC: "bad_crc"
+        case .badTag: "bad_tag"
+        case .unauthenticated: "unauthenticated"
+        case .truncated: "truncated"
+        case .malformed: "malformed"
+        case .badKind: "bad_kind"
+        case .oldEpoch: "old_epoch"
+        case .belowFloor: "below_floor"
+        case .farJump: "far_jump"
+        case .sequenceConflict: "sequence_conflict"
+        case .shed: "shed"
+        }
+    }
+}

@@ -1,0 +1,62 @@
+// packet → decode → ring → admit → block → segment → compaction → snapshot → query
+// Every bound of the project, in one place, with the relations between them held by a test. A bound is
+// checked before memory is taken for what it bounds; what is over it is refused and counted.
+
+package enum Limits {
+    // MARK: Packets
+    /// The largest UDP payload over IPv4.
+    package static let packetByteCountMax = 65_507
+    package static let packetHeaderByteCount = 40
+    package static let packetTagByteCount = 16
+    package static let payloadByteCountMax = packetByteCountMax - packetHeaderByteCount
+    /// The smallest event on the wire is a tag and a length of zero.
+    package static let packetEventCountMax = payloadByteCountMax / 2
+
+    // MARK: Events
+    package static let nameByteCountMax = 128
+    package static let attributionByteCountMax = 64
+    package static let eventIDByteCountMax = 64
+    package static let sessionIDByteCountMax = 64
+    package static let visiblePartsPerMillionMax: UInt32 = 1_000_000
+    /// The largest amount of money in one event, micros of a currency unit (9.2 billion units), so that
+    /// 2^20 events of it cannot overflow a 64-bit sum by themselves; sums are checked all the same.
+    package static let moneyMicrosMax: Int64 = 1 << 53
+    /// Event times outside these years are malformed: 1970-01-01 … 2262-01-01, microseconds.
+    package static let timestampMicrosecondsMax: Int64 = 9_214_646_400_000_000
+    /// Groups and messages nested deeper than this are malformed, as in the official decoders.
+    package static let protobufDepthMax = 100
+    /// JSON objects and arrays nested deeper than this are malformed.
+    package static let jsonDepthMax = 32
+
+    // MARK: Ring
+    package static let ringByteCount = 64 << 20
+
+    // MARK: Dictionary
+    package static let nameCountMax = 1 << 24
+    package static let keyCountMax = 1 << 24
+
+    // MARK: Blocks
+    package static let blockEventCountMax = 1 << 16
+    /// All sections of a block before compression, and so the bound of what a decoder allocates.
+    package static let blockByteCountMax = 16 << 20
+    package static let blockNameCountMax = 1 << 16
+    package static let blockSectionCountMax = 64
+    package static let blockSenderCountMax = 1 << 16
+
+    // MARK: Segments
+    package static let segmentByteCountMin = 64 << 10
+    package static let segmentByteCountDefault = 256 << 20
+    package static let segmentByteCountMax = 1 << 30
+    package static let segmentBlockCountMax = (1 << 20) - 1
+    package static let segmentKeyDayCountMax = 1 << 24
+    package static let segmentSenderCountMax = 1 << 16
+    package static let preallocationByteCountMax = 16 << 20
+    package static let footerByteCountMax = 1 << 30
+
+    // MARK: Snapshots
+    package static let runCountMax = 8
+    package static let runPageRowCountMax = 1024
+    package static let runByteCountMax = 1 << 34
+    package static let manifestByteCountMax = 64 << 20
+    package static let manifestFileCountMax = 1 << 20
+}
