@@ -3,8 +3,8 @@
 /// One decoded event: fixed-size, pointing into the packet's bytes, hashes taken. The receive queue
 /// writes it, the ring carries it beside the packet's bytes, the commit queue reads it. Never on disk.
 ///
-/// **Layout** 104 bytes, alignment 8, no padding that matters; plain old data.
-/// A name is (offset, byte count) into the packet bytes of its ring record; byte count 0 = absent.
+/// **Layout** 112 bytes, alignment 8; plain old data.
+/// A name, session or event id is (offset, byte count) into the packet bytes of its ring record; byte count 0 = absent.
 /// A decoder that unescapes text does so in place in the packet's own bytes, so that offsets are enough.
 package struct EventDescriptor: BitwiseCopyable, Sendable {
     /// Event time, microseconds since 1970 UTC; 0 … `Limits.timestampMicrosecondsMax`.
@@ -29,12 +29,15 @@ package struct EventDescriptor: BitwiseCopyable, Sendable {
     package var campaignOffset: UInt16 = 0
     package var sourceOffset: UInt16 = 0
     package var sessionOffset: UInt16 = 0
+    /// The id as it is hashed: a UUID in JSON text has been replaced, in place, by its 16 bytes.
+    package var eventIDOffset: UInt16 = 0
     package var rewardByteCount: UInt8 = 0
     package var businessByteCount: UInt8 = 0
     package var platformByteCount: UInt8 = 0
     package var campaignByteCount: UInt8 = 0
     package var sourceByteCount: UInt8 = 0
     package var sessionByteCount: UInt8 = 0
+    package var eventIDByteCount: UInt8 = 0
     /// Raw value of `EventType`; never 0.
     package var type: UInt8 = 0
     /// Raw value of `Consent`.
