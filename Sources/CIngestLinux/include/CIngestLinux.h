@@ -2,3 +2,4 @@
 // beside it.
 #pragma once
 #include "ingest_checksum.h"
+#include "ingest_memory.h"
