@@ -1,0 +1,50 @@
+# ingestd: `make demo` shows it, `make test` proves it, `make help` lists the rest.
+
+SWIFT  ?= swift
+PREFIX ?= /usr/local
+DESTDIR ?=
+# Where `make fuzz` stops; `make bench` is bounded by its own defaults.
+FUZZ_SECONDS ?= 300
+
+.DEFAULT_GOAL := help
+.PHONY: help bootstrap build demo test lint format bench fuzz install clean
+
+help: ## list the targets
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+
+bootstrap: ## install what a build needs and is missing (liblz4-dev), by apt-get
+	@scripts/bootstrap
+
+build: bootstrap ## build the programs, optimised
+	$(SWIFT) build -c release
+
+demo: bootstrap ## start ingestd on a temporary directory, send it real events, print the counters, verify
+	@scripts/demo
+
+test: bootstrap ## build and run the whole test suite
+	@scripts/python-env
+	$(SWIFT) build --build-tests
+	$(SWIFT) test --skip-build
+
+lint: bootstrap ## formatting and the rules of the house (tidy)
+	$(SWIFT) format lint --strict --recursive --parallel Package.swift Sources Tests Benchmarks
+	scripts/lint-shell
+	$(SWIFT) build --build-tests
+	$(SWIFT) test --skip-build --filter TidyTests
+
+format: ## rewrite all sources as .swift-format says
+	$(SWIFT) format --in-place --recursive --parallel Package.swift Sources Tests Benchmarks
+
+bench: bootstrap ## measure the daemon on this machine: events per second, CPU and bytes per event
+	$(SWIFT) build -c release --product ingestd
+	$(SWIFT) build -c release --product ingest-bench
+	.build/release/ingest-bench throughput
+
+install: build ## install the programs below PREFIX (default /usr/local)
+	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/share/ingestd"
+	install -m 755 .build/release/ingestd .build/release/ingest-reader \
+	    .build/release/ingest-send "$(DESTDIR)$(PREFIX)/bin/"
+	install -m 644 proto/ingest/v1/events.proto "$(DESTDIR)$(PREFIX)/share/ingestd/"
+
+clean: ## remove what the build made
+	rm -rf .build
