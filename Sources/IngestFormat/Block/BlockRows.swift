@@ -62,6 +62,34 @@
         unsafe spend.deallocate()
     }
 
+    /// How far each group of columns is filled.
+    package struct Mark: BitwiseCopyable, Sendable {
+        package var row = 0
+        package var eventHash = 0
+        package var measured = 0
+        package var money = 0
+        package init() {}
+    }
+
+    /// The counts as one value, so that a writer can keep them in registers and set them once a packet,
+    /// or take back the rows of a packet that did not fit.
+    package var mark: Mark {
+        get {
+            var mark = Mark()
+            mark.row = rowCount
+            mark.eventHash = eventHashCount
+            mark.measured = measuredCount
+            mark.money = moneyCount
+            return mark
+        }
+        set {
+            rowCount = newValue.row
+            eventHashCount = newValue.eventHash
+            measuredCount = newValue.measured
+            moneyCount = newValue.money
+        }
+    }
+
     /// Empties the block; the memory stays.
     package func removeAll() {
         rowCount = 0
