@@ -3,3 +3,4 @@
 #pragma once
 #include "ingest_checksum.h"
 #include "ingest_memory.h"
+#include "ingest_files.h"

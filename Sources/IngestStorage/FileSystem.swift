@@ -1,0 +1,112 @@
+// packet → decode → ring → admit → block → [segment] → compaction → [snapshot] → [query]
+// The seam between the project and the disk. Everything that reads or writes a data directory is
+// generic over `FileSystem`; `LinuxFileSystem` is the real one, `SimulatedFileSystem` the failing one.
+
+/// One directory of files, addressed by plain names (no path separators).
+///
+/// A value stands for the directory itself, opened once: a rename of the directory's own path, or a
+/// link put in its place, changes nothing for its holder. All calls may be made from any thread.
+///
+/// **Durability** No call but `sync`, `syncData` and `syncDirectory` makes anything durable: after a power
+/// cut, any subset of the other calls may be undone, torn or reordered. What a caller wants to have
+/// on disk in some order, it syncs in that order (PROTOCOL.md §4).
+///
+/// **Errors** Every call throws `StorageError` with the path, the system call and errno. A failed sync is
+/// always `durabilityLost`: it must not be tried again on that file.
+package protocol FileSystem: Sendable {
+    associatedtype File: StorageFile
+
+    /// The directory as it is named in messages.
+    var path: String { get }
+
+    /// Creates a file for reading and writing; `alreadyExists` if the name is taken.
+    func create(_ name: String) throws(StorageError) -> File
+    /// Opens an existing file; `notFound` if there is none. Symbolic links are refused.
+    func open(_ name: String, _ access: FileAccess) throws(StorageError) -> File
+    /// The names in the directory in bytewise order, subdirectories included, `.` and `..` not.
+    func names() throws(StorageError) -> [String]
+    /// Renames within the directory, replacing what had the new name.
+    func rename(_ name: String, to newName: String) throws(StorageError)
+    /// Renames into another directory of the same file system; `alreadyExists` if the name is taken.
+    func move(_ name: String, to newName: String, in directory: Self) throws(StorageError)
+    /// Removes a name. The bytes live on for those who have the file open.
+    func unlink(_ name: String) throws(StorageError)
+    /// Makes every earlier create, rename, move and unlink in this directory durable (fsync).
+    func syncDirectory() throws(StorageError)
+    /// A directory inside this one; `notFound` if it is absent and `create` is false.
+    func subdirectory(_ name: String, create: Bool) throws(StorageError) -> Self
+    /// Takes the advisory lock of the directory, on the file `name`, without waiting; `locked` if
+    /// another process or handle has it. It is held for as long as the returned file is referenced.
+    func lock(_ name: String) throws(StorageError) -> File
+    /// How large the file system is and how much of it is free for this process.
+    func space() throws(StorageError) -> FileSystemSpace
+}
+
+/// An open file. Closed when its last reference goes.
+///
+/// Calls may be made from any thread; two writes that overlap in time must not overlap in place.
+package protocol StorageFile: AnyObject, Sendable {
+    /// The full path at the time of opening, for messages.
+    var path: String { get }
+
+    /// Fills `bytes` from its byte `first` on with what is at `offset`: at least one byte if there is
+    /// one, else returns 0. Callers use `read`.
+    func readSome(
+        into bytes: inout MutableRawSpan, from first: Int, at offset: UInt64
+    ) throws(StorageError) -> Int
+    /// Writes at least one byte of a span that is not empty. Callers use `write`.
+    func writeSome(_ bytes: RawSpan, at offset: UInt64) throws(StorageError) -> Int
+    /// Makes the bytes and the byte count durable. *The corresponding C function is fdatasync(2).*
+    func syncData() throws(StorageError)
+    /// Makes bytes and all metadata durable. *The corresponding C function is fsync(2).*
+    func sync() throws(StorageError)
+    /// Extends the file with zeros so that it is at least `byteCount` long and its blocks on disk are
+    /// reserved: `diskFull` comes here and not at a later write. *The C function is fallocate(2).*
+    func allocate(to byteCount: UInt64) throws(StorageError)
+    /// Cuts or extends (with a hole) to `byteCount`. *The corresponding C function is ftruncate(2).*
+    func truncate(to byteCount: UInt64) throws(StorageError)
+    func byteCount() throws(StorageError) -> UInt64
+}
+
+/// What a file is opened for.
+package enum FileAccess: Sendable {
+    case read, readWrite
+}
+
+/// The size of a file system. **Units** bytes.
+package struct FileSystemSpace: Equatable, Sendable {
+    package let totalByteCount: UInt64
+    /// Without the share that is reserved for the superuser.
+    package let freeByteCount: UInt64
+
+    package init(totalByteCount: UInt64, freeByteCount: UInt64) {
+        self.totalByteCount = totalByteCount
+        self.freeByteCount = freeByteCount
+    }
+}
+
+extension StorageFile {
+    /// Fills `bytes` from `offset` on; returns how many bytes there were, fewer only at the end of the file.
+    package func read(
+        into bytes: inout MutableRawSpan, at offset: UInt64
+    ) throws(StorageError) -> Int {
+        var done = 0
+        while done < bytes.byteCount {
+            let count = try readSome(into: &bytes, from: done, at: offset &+ UInt64(done))
+            if count == 0 { break }
+            done += count
+        }
+        return done
+    }
+
+    /// Writes all of `bytes` at `offset`, in one call unless the system writes short.
+    ///
+    /// **Errors** At `diskFull` a prefix may have been written; the same bytes can be written again
+    /// at the same place.
+    package func write(_ bytes: RawSpan, at offset: UInt64) throws(StorageError) {
+        var done = 0
+        while done < bytes.byteCount {
+            done += try writeSome(bytes.extracting(droppingFirst: done), at: offset &+ UInt64(done))
+        }
+    }
+}

@@ -1,0 +1,197 @@
+// packet → decode → ring → admit → block → [segment] → compaction → [snapshot] → [query]
+import Glibc
+import SystemPackage
+
+/// A directory on a local Linux file system.
+///
+/// Everything is relative to one directory descriptor, opened once; no call follows a symbolic link;
+/// no descriptor is inherited by a child process.
+///
+/// **Cost** Each call is its system call; no call allocates but `names`, `create` and `open`.
+package struct LinuxFileSystem: FileSystem {
+    package var path: String { directory.path }
+    private let directory: LinuxFile
+
+    /// Opens a directory.
+    /// - Parameter create: Makes the directory, durably in its parent, if it is not there. Only its last
+    ///   component is made.
+    /// - Throws: `missingDirectory` if it is not there or is no directory.
+    package init(path: String, create: Bool) throws(StorageError) {
+        if create { try Self.makeDirectory(path) }
+        // SAFETY: the path is a temporary C string that outlives the call. It may end in a link: the
+        // operator gave it.
+        let opened = SystemCall.retrying { unsafe Glibc.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
+        switch opened {
+        case .success(let descriptor): directory = LinuxFile(descriptor, path: path)
+        case .failure(.noSuchFileOrDirectory), .failure(.notDirectory):
+            throw .missingDirectory(path: path)
+        case .failure(let errno): throw StorageError(path: path, call: "open", errno: errno.rawValue)
+        }
+    }
+
+    private init(directory: LinuxFile) { self.directory = directory }
+
+    private static func makeDirectory(_ path: String) throws(StorageError) {
+        switch SystemCall.makeDirectory(path, at: AT_FDCWD) {
+        case .success: break
+        case .failure(.fileExists): return
+        case .failure(.noSuchFileOrDirectory): throw .missingDirectory(path: path)
+        case .failure(let errno): throw StorageError(path: path, call: "mkdir", errno: errno.rawValue)
+        }
+        let parent = FilePath(path).lexicallyNormalized().removingLastComponent().string
+        // SAFETY: as above.
+        let opened = SystemCall.retrying {
+            unsafe Glibc.open(parent.isEmpty ? "." : parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        }
+        let descriptor = try opened.orThrow(parent, "open")
+        try LinuxFile(descriptor, path: parent).sync()
+    }
+
+    package func create(_ name: String) throws(StorageError) -> LinuxFile {
+        try open(name, flags: O_RDWR | O_CREAT | O_EXCL)
+    }
+
+    package func open(_ name: String, _ access: FileAccess) throws(StorageError) -> LinuxFile {
+        try open(name, flags: access == .read ? O_RDONLY : O_RDWR)
+    }
+
+    private func open(_ name: String, flags: Int32) throws(StorageError) -> LinuxFile {
+        let path = path(of: name)
+        let descriptor = try SystemCall.open(name, flags: flags, at: directory.descriptor)
+            .orThrow(path, "openat")
+        return LinuxFile(descriptor, path: path)
+    }
+
+    package func names() throws(StorageError) -> [String] {
+        try SystemCall.names(directory.descriptor).orThrow(path, "readdir")
+            .sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
+    }
+
+    package func rename(_ name: String, to newName: String) throws(StorageError) {
+        _ = try SystemCall.rename(name, to: newName, at: directory.descriptor)
+            .orThrow(path(of: name), "renameat")
+    }
+
+    package func move(
+        _ name: String, to newName: String, in other: LinuxFileSystem
+    ) throws(StorageError) {
+        _ = try SystemCall.move(
+            name, at: directory.descriptor, to: newName, at: other.directory.descriptor
+        ).orThrow(path(of: name), "renameat2")
+    }
+
+    package func unlink(_ name: String) throws(StorageError) {
+        _ = try SystemCall.unlink(name, at: directory.descriptor).orThrow(path(of: name), "unlinkat")
+    }
+
+    package func syncDirectory() throws(StorageError) { try directory.sync() }
+
+    package func subdirectory(
+        _ name: String, create: Bool
+    ) throws(StorageError) -> LinuxFileSystem {
+        let path = path(of: name)
+        if create {
+            switch SystemCall.makeDirectory(name, at: directory.descriptor) {
+            case .success, .failure(.fileExists): break
+            case .failure(let errno):
+                throw StorageError(path: path, call: "mkdirat", errno: errno.rawValue)
+            }
+        }
+        let descriptor = try SystemCall.open(
+            name, flags: O_RDONLY | O_DIRECTORY, at: directory.descriptor
+        ).orThrow(path, "openat")
+        return LinuxFileSystem(directory: LinuxFile(descriptor, path: path))
+    }
+
+    package func lock(_ name: String) throws(StorageError) -> LinuxFile {
+        let file = try open(name, flags: O_RDWR | O_CREAT)
+        switch SystemCall.retrying({ flock(file.descriptor, LOCK_EX | LOCK_NB) }) {
+        case .success: break
+        case .failure(.wouldBlock): throw .locked(path: path, holder: LockHolder.read(from: file))
+        case .failure(let errno):
+            throw StorageError(path: file.path, call: "flock", errno: errno.rawValue)
+        }
+        LockHolder.write(getpid(), to: file)
+        return file
+    }
+
+    package func space() throws(StorageError) -> FileSystemSpace {
+        try SystemCall.space(directory.descriptor).orThrow(path, "fstatvfs")
+    }
+
+    private func path(of name: String) -> String { "\(path)/\(name)" }
+}
+
+/// An open descriptor; closed when the last reference goes.
+package final class LinuxFile: StorageFile {
+    package let path: String
+    fileprivate let descriptor: Int32
+
+    fileprivate init(_ descriptor: Int32, path: String) {
+        self.descriptor = descriptor
+        self.path = path
+    }
+
+    deinit { close(descriptor) }
+
+    package func readSome(
+        into bytes: inout MutableRawSpan, from first: Int, at offset: UInt64
+    ) throws(StorageError) -> Int {
+        try SystemCall.read(descriptor, into: &bytes, from: first, at: offset)
+            .orThrow(path, "pread")
+    }
+
+    package func writeSome(_ bytes: RawSpan, at offset: UInt64) throws(StorageError) -> Int {
+        let count = try SystemCall.write(descriptor, bytes, at: offset).orThrow(path, "pwrite")
+        // A regular file that takes nothing and names no error would make the caller loop for ever.
+        if count == 0 && !bytes.isEmpty { throw .io(path: path, call: "pwrite", errno: EIO) }
+        return count
+    }
+
+    package func syncData() throws(StorageError) {
+        try durably("fdatasync", SystemCall.retrying { fdatasync(descriptor) })
+    }
+
+    package func sync() throws(StorageError) {
+        try durably("fsync", SystemCall.retrying { fsync(descriptor) })
+    }
+
+    package func allocate(to byteCount: UInt64) throws(StorageError) {
+        let present = try self.byteCount()
+        guard byteCount > present else { return }
+        switch SystemCall.allocate(descriptor, from: present, to: byteCount) {
+        case .success: break
+        // A file system that cannot reserve (some network ones): the size alone has to do.
+        case .failure(.notSupported): try truncate(to: byteCount)
+        case .failure(let errno):
+            throw StorageError(path: path, call: "fallocate", errno: errno.rawValue)
+        }
+    }
+
+    package func truncate(to byteCount: UInt64) throws(StorageError) {
+        guard let byteCount = off_t(exactly: byteCount) else {
+            throw .io(path: path, call: "ftruncate", errno: EFBIG)
+        }
+        _ = try SystemCall.retrying { ftruncate(descriptor, byteCount) }.orThrow(path, "ftruncate")
+    }
+
+    package func byteCount() throws(StorageError) -> UInt64 {
+        try SystemCall.byteCount(descriptor).orThrow(path, "fstat")
+    }
+
+    private func durably(_ call: String, _ result: Result<Int32, Errno>) throws(StorageError) {
+        if case .failure(let errno) = result {
+            throw .durabilityLost(path: path, call: call, errno: errno.rawValue)
+        }
+    }
+}
+
+extension Result where Failure == Errno {
+    /// The value, or the failure as an error that names path and call.
+    fileprivate func orThrow(_ path: String, _ call: String) throws(StorageError) -> Success {
+        switch self {
+        case .success(let value): return value
+        case .failure(let errno): throw StorageError(path: path, call: call, errno: errno.rawValue)
+        }
+    }
+}

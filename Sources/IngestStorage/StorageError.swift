@@ -1,0 +1,86 @@
+// packet → decode → ring → admit → block → [segment] → compaction → [snapshot] → [query]
+import SystemPackage
+
+/// What can go wrong with a data directory. Every case names the path; `description` is one line, *what,
+/// where, what to do*; `exitCode` is the one a program ends with when it cannot go on.
+package enum StorageError: Error, Equatable, Sendable {
+    /// A system call failed.
+    case io(path: String, call: String, errno: Int32)
+    /// No space or no quota left. Nothing that was durable is lost; the call can be made again.
+    case diskFull(path: String, call: String, errno: Int32)
+    /// A sync failed: what was written since the last good one may be gone although it can still be read.
+    /// Final for the file: never synced again, never acked. A restart seals what survived.
+    case durabilityLost(path: String, call: String, errno: Int32)
+    case notFound(path: String)
+    case alreadyExists(path: String)
+    /// Another process has the lock; its id if it could be read.
+    case locked(path: String, holder: Int32?)
+    case missingDirectory(path: String)
+    /// Files of a log are there, but no manifest that says what they are.
+    case missingManifest(directory: String, fileCount: Int)
+    /// The bytes at `offset` are not what was written there.
+    case corrupt(path: String, offset: UInt64, detail: String)
+    /// Written by a later version of the project.
+    case newerFormat(path: String, version: UInt32)
+    /// A bound of `Limits` or of the caller would be passed.
+    case overLimit(path: String, detail: String)
+
+    /// The error of a system call other than a sync.
+    package init(path: String, call: String, errno code: Int32) {
+        switch Errno(rawValue: code) {
+        case .noSpace, .diskQuotaExceeded: self = .diskFull(path: path, call: call, errno: code)
+        case .noSuchFileOrDirectory: self = .notFound(path: path)
+        case .fileExists: self = .alreadyExists(path: path)
+        default: self = .io(path: path, call: call, errno: code)
+        }
+    }
+
+    /// The exit code of CONTRACT.md §2.
+    package var exitCode: Int32 {
+        switch self {
+        case .corrupt, .newerFormat: 65
+        case .notFound, .missingDirectory, .missingManifest: 66
+        case .locked: 69
+        case .durabilityLost: 71
+        case .io, .diskFull, .alreadyExists, .overLimit: 74
+        }
+    }
+}
+
+extension StorageError: CustomStringConvertible {
+    package var description: String {
+        switch self {
+        case .io(let path, let call, let errno):
+            "\(call) failed: \(Self.text(errno)), \(path), check the disk and the permissions"
+        case .diskFull(let path, let call, let errno):
+            "disk full: \(call): \(Self.text(errno)), \(path), free space on this file system; "
+                + "nothing durable was lost"
+        case .durabilityLost(let path, let call, let errno):
+            "durability lost: \(call): \(Self.text(errno)), \(path), check the disk, then start "
+                + "again: what reached the disk is sealed at the start"
+        case .notFound(let path):
+            "no such file, \(path), check the path"
+        case .alreadyExists(let path):
+            "the file exists already, \(path), it is never overwritten: check who made it"
+        case .locked(let path, let holder?):
+            "another daemon (pid \(holder)) uses this directory, \(path), stop it or use another"
+        case .locked(let path, nil):
+            "another daemon uses this directory, \(path), stop it or use another"
+        case .missingDirectory(let path):
+            "no such directory, \(path), check the path"
+        case .missingManifest(let directory, let fileCount):
+            "no manifest beside \(fileCount) log files, \(directory), restore the *.manifest files; "
+                + "the directory is not taken for a fresh one"
+        case .corrupt(let path, let offset, let detail):
+            "corrupt: \(detail), \(path) at byte \(offset), restore the file from a copy"
+        case .newerFormat(let path, let version):
+            "written by a newer version (format \(version)), \(path), use that version"
+        case .overLimit(let path, let detail):
+            "over a limit: \(detail), \(path)"
+        }
+    }
+
+    private static func text(_ errno: Int32) -> String {
+        "\(Errno(rawValue: errno).description) (\(errno))"
+    }
+}

@@ -1,0 +1,127 @@
+// packet → decode → ring → admit → block → [segment] → compaction → [snapshot] → [query]
+// The system calls that swift-system has not got, in its manner: a result, errno in the failure, EINTR
+// handled here and nowhere else.
+import CIngestLinux
+import Glibc
+import SystemPackage
+
+/// Thin, total wrappers. No policy, no paths in errors: callers put them there.
+enum SystemCall {
+    /// Calls until it is not interrupted; the value, or errno where it was −1.
+    static func retrying<Value: SignedInteger>(_ call: () -> Value) -> Result<Value, Errno> {
+        while true {
+            let value = call()
+            if value != -1 { return .success(value) }
+            let code = Glibc.errno
+            if code != EINTR { return .failure(Errno(rawValue: code)) }
+        }
+    }
+
+    /// *The corresponding C function is openat(2)*, always with O_NOFOLLOW and O_CLOEXEC.
+    static func open(_ name: String, flags: Int32, at directory: Int32) -> Result<Int32, Errno> {
+        // SAFETY: the name is a temporary C string that outlives the call.
+        retrying { unsafe openat(directory, name, flags | O_NOFOLLOW | O_CLOEXEC, 0o600) }
+    }
+
+    static func read(
+        _ descriptor: Int32, into bytes: inout MutableRawSpan, from first: Int, at offset: UInt64
+    ) -> Result<Int, Errno> {
+        guard let offset = off_t(exactly: offset) else { return .failure(.invalidArgument) }
+        return unsafe bytes.withUnsafeMutableBytes { buffer in
+            // SAFETY: the slice is bounds-checked; the kernel writes at most `count` bytes into it.
+            let rest = unsafe UnsafeMutableRawBufferPointer(rebasing: buffer[first...])
+            return retrying { unsafe pread(descriptor, rest.baseAddress, rest.count, offset) }
+        }
+    }
+
+    static func write(
+        _ descriptor: Int32, _ bytes: RawSpan, at offset: UInt64
+    ) -> Result<Int, Errno> {
+        guard let offset = off_t(exactly: offset) else { return .failure(.invalidArgument) }
+        // SAFETY: the kernel reads at most `count` bytes of a buffer of `count` bytes.
+        return unsafe bytes.withUnsafeBytes { buffer in
+            retrying { unsafe pwrite(descriptor, buffer.baseAddress, buffer.count, offset) }
+        }
+    }
+
+    static func rename(_ name: String, to newName: String, at directory: Int32) -> Result<Int32, Errno> {
+        // SAFETY: both names are temporary C strings that outlive the call.
+        retrying { unsafe renameat(directory, name, directory, newName) }
+    }
+
+    /// *The corresponding C function is fallocate(2)* with mode 0.
+    static func allocate(
+        _ descriptor: Int32, from offset: UInt64, to end: UInt64
+    ) -> Result<Int32, Errno> {
+        guard let start = Int64(exactly: offset), let end = Int64(exactly: end), start < end else {
+            return .failure(.invalidArgument)
+        }
+        return retrying { ingest_allocate(descriptor, start, end - start) }
+    }
+
+    /// *The corresponding C function is renameat2(2)* with RENAME_NOREPLACE.
+    static func move(
+        _ name: String, at directory: Int32, to newName: String, at newDirectory: Int32
+    ) -> Result<Int32, Errno> {
+        // SAFETY: both names are temporary C strings that outlive the call.
+        retrying { unsafe ingest_rename_exclusive(directory, name, newDirectory, newName) }
+    }
+
+    static func unlink(_ name: String, at directory: Int32) -> Result<Int32, Errno> {
+        // SAFETY: the name is a temporary C string that outlives the call.
+        retrying { unsafe unlinkat(directory, name, 0) }
+    }
+
+    static func makeDirectory(_ name: String, at directory: Int32) -> Result<Int32, Errno> {
+        // SAFETY: the name is a temporary C string that outlives the call.
+        retrying { unsafe mkdirat(directory, name, 0o700) }
+    }
+
+    static func byteCount(_ descriptor: Int32) -> Result<UInt64, Errno> {
+        var status = stat()
+        // SAFETY: the structure is a local that the kernel fills.
+        return retrying { unsafe fstat(descriptor, &status) }.map { _ in UInt64(max(0, status.st_size)) }
+    }
+
+    static func space(_ descriptor: Int32) -> Result<FileSystemSpace, Errno> {
+        var status = statvfs()
+        // SAFETY: the structure is a local that the kernel fills.
+        return retrying { unsafe fstatvfs(descriptor, &status) }.map { _ in
+            FileSystemSpace(
+                totalByteCount: UInt64(status.f_blocks).multipliedSaturating(by: UInt64(status.f_frsize)),
+                freeByteCount: UInt64(status.f_bavail).multipliedSaturating(by: UInt64(status.f_frsize)))
+        }
+    }
+
+    /// The names in a directory. Takes a descriptor of its own, so that the position is not shared.
+    static func names(_ directory: Int32) -> Result<[String], Errno> {
+        open(".", flags: O_RDONLY | O_DIRECTORY, at: directory).flatMap { descriptor in
+            // SAFETY: the stream owns the descriptor; `closedir` ends both.
+            guard let stream = unsafe fdopendir(descriptor) else {
+                let code = Glibc.errno
+                close(descriptor)
+                return .failure(Errno(rawValue: code))
+            }
+            defer { unsafe closedir(stream) }
+            var names: [String] = []
+            while true {
+                Glibc.errno = 0
+                guard let entry = unsafe readdir(stream) else { break }
+                let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) { field in
+                    // SAFETY: the kernel ends `d_name` with a zero byte.
+                    unsafe String(cString: UnsafeRawPointer(field).assumingMemoryBound(to: CChar.self))
+                }
+                if name != "." && name != ".." { names.append(name) }
+            }
+            let code = Glibc.errno
+            return code == 0 ? .success(names) : .failure(Errno(rawValue: code))
+        }
+    }
+}
+
+extension UInt64 {
+    fileprivate func multipliedSaturating(by other: UInt64) -> UInt64 {
+        let (product, overflow) = multipliedReportingOverflow(by: other)
+        return overflow ? .max : product
+    }
+}
