@@ -37,11 +37,15 @@ package enum Limits {
 
     // MARK: Blocks
     package static let blockEventCountMax = 1 << 16
-    /// All sections of a block before compression, and so the bound of what a decoder allocates.
+    /// All sections of a block before compression, and so the bound of what a decoder allocates. Large
+    /// enough for every count below at its limit, so that an encoder never has to refuse.
     package static let blockByteCountMax = 16 << 20
-    package static let blockNameCountMax = 1 << 16
+    package static let blockNameCountMax = 1 << 15
+    package static let blockKeyCountMax = 1 << 16
     package static let blockSectionCountMax = 64
-    package static let blockSenderCountMax = 1 << 16
+    /// Ledger entries of a block, and sequence ranges of all of them together.
+    package static let blockSenderCountMax = 1 << 14
+    package static let blockSequenceRangeCountMax = 1 << 16
 
     // MARK: Segments
     package static let segmentByteCountMin = 64 << 10

@@ -1,0 +1,56 @@
+// packet → decode → ring → admit → [block] → segment → compaction → snapshot → [query]
+
+/// The kinds of section that a block may have. Raw values are on disk; sections lie in their order.
+package enum BlockSectionKind: UInt16, Sendable, CaseIterable {
+    case names = 1
+    case keyRewards = 2
+    case keyBusinesses = 3
+    case ledger = 4
+    /// Reserved: open sender windows. Not in version 1.
+    case senderWindows = 5
+
+    case attributes = 16
+    case key = 17
+    case timestamp = 18
+    case day = 19
+    case platform = 20
+    case campaign = 21
+    case source = 22
+    case eventHash = 23
+    /// Reserved: the 48-bit session pseudonym of rows with a session. Not in version 1.
+    case session = 24
+    case visible = 25
+    case duration = 26
+    case revenue = 27
+    case spend = 28
+}
+
+/// Which parts of a block a reader asks for. What is not asked for is neither checked nor decoded.
+package struct BlockSections: OptionSet, Sendable {
+    package let rawValue: UInt32
+    package init(rawValue: UInt32) { self.rawValue = rawValue }
+
+    /// New names and new keys.
+    package static let dictionary = BlockSections(rawValue: 1 << 0)
+    package static let ledger = BlockSections(rawValue: 1 << 1)
+    package static let attributes = BlockSections(rawValue: 1 << 2)
+    package static let key = BlockSections(rawValue: 1 << 3)
+    package static let timestamp = BlockSections(rawValue: 1 << 4)
+    package static let day = BlockSections(rawValue: 1 << 5)
+    /// Platform, campaign, source.
+    package static let attribution = BlockSections(rawValue: 1 << 6)
+    package static let eventHash = BlockSections(rawValue: 1 << 7)
+    /// Visible share and duration.
+    package static let viewability = BlockSections(rawValue: 1 << 8)
+    /// Revenue and spend.
+    package static let money = BlockSections(rawValue: 1 << 9)
+
+    /// What folding into counters reads.
+    package static let counters: BlockSections = [.attributes, .key, .day, .money]
+    /// What rebuilding the dedup index reads.
+    package static let identity: BlockSections = [.attributes, .key, .eventHash, .money]
+    package static let rows: BlockSections = [
+        .attributes, .key, .timestamp, .day, .attribution, .eventHash, .viewability, .money,
+    ]
+    package static let all: BlockSections = [.rows, .dictionary, .ledger]
+}

@@ -1,0 +1,47 @@
+// packet → decode → ring → [admit] → [block] → segment → compaction → [snapshot] → [query]
+
+/// The names that one block introduces, in the order of their ordinals: bytes back to back and where
+/// each ends. Append-only; emptied for the next block, its memory stays.
+package struct NewNames: Sendable, Equatable {
+    package private(set) var bytes: [UInt8] = []
+    /// End of name `i` in `bytes`; it starts where the one before ends.
+    package private(set) var ends: [UInt32] = []
+
+    package init() {}
+
+    package var count: Int { ends.count }
+
+    /// Adds one name.
+    /// - Parameter name: 1 … `Limits.nameByteCountMax` bytes; the caller has checked.
+    package mutating func append(_ name: RawSpan) {
+        precondition(name.byteCount >= 1 && name.byteCount <= Limits.nameByteCountMax)
+        unsafe name.withUnsafeBytes { unsafe bytes.append(contentsOf: $0) }
+        ends.append(UInt32(truncatingIfNeeded: bytes.count))
+    }
+
+    /// The bytes of name `index` (0 ..< count), as a copy.
+    package func name(_ index: Int) -> [UInt8] {
+        Array(bytes[range(index)])
+    }
+
+    /// Calls `body` with the ordinal and the place in `bytes` of each name, in order.
+    package func forEach(
+        from first: NameOrdinal, _ body: (NameOrdinal, Range<Int>) -> Void
+    ) {
+        for index in 0..<count {
+            body(
+                NameOrdinal(rawValue: first.rawValue &+ UInt32(truncatingIfNeeded: index)),
+                range(index))
+        }
+    }
+
+    /// Empties the list; the memory stays.
+    package mutating func removeAll() {
+        bytes.removeAll(keepingCapacity: true)
+        ends.removeAll(keepingCapacity: true)
+    }
+
+    private func range(_ index: Int) -> Range<Int> {
+        (index == 0 ? 0 : Int(ends[index - 1]))..<Int(ends[index])
+    }
+}
