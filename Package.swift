@@ -38,7 +38,7 @@ let package = Package(
         // MARK: The data path, in its order
         .target(
             name: "IngestFormat", dependencies: ["CIngestLinux", "CLZ4"], swiftSettings: house),
-        .target(name: "IngestRing", swiftSettings: house),
+        .target(name: "IngestRing", dependencies: ["CIngestLinux"], swiftSettings: house),
         .target(
             name: "IngestStorage",
             dependencies: [

@@ -4,3 +4,4 @@
 #include "ingest_checksum.h"
 #include "ingest_memory.h"
 #include "ingest_files.h"
+#include "ingest_ring.h"

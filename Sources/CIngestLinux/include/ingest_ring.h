@@ -1,0 +1,18 @@
+// The ring's memory, and sleeping on a word of it.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+// mmap reports failure by MAP_FAILED, a cast that Swift does not import, and asking for huge pages is
+// worth nothing unless the start is aligned to 2 MiB. Zeroed private memory; NULL when there is none.
+void *ingest_pages_map(size_t byte_count);
+
+// Gives back what ingest_pages_map returned, with the same byte count.
+void ingest_pages_unmap(void *pages, size_t byte_count);
+
+// futex has no libc function, and Swift does not import `syscall`, which is variadic. Sleeps while
+// *word == expected, at most the time given; may return early (a signal).
+void ingest_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_nanoseconds);
+
+// Likewise. Wakes one thread that sleeps on the word.
+void ingest_futex_wake(uint32_t *word);

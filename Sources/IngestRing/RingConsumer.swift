@@ -1,0 +1,119 @@
+// packet → decode → [ring] → admit → block → segment → compaction → snapshot → query
+
+/// One record as the consumer sees it: valid until `RingConsumer.release`.
+@safe package struct RingRecord: BitwiseCopyable {
+    package let header: RingRecordHeader
+    /// The packet's bytes, `header.packetByteCount` of them; 64-aligned.
+    package let packet: UnsafeRawPointer
+    /// The descriptors, `header.eventCount` of them; 8-aligned.
+    package let descriptors: UnsafeRawPointer
+}
+
+/// The reading end of a ring; owned by the commit queue.
+///
+///     wait → peek, advance (or next), again and again; then release, once a batch
+///
+/// `@unchecked Sendable`: it may move to another queue as a whole; `~Copyable` and `mutating` keep it in
+/// one place.
+@safe package struct RingConsumer: ~Copyable, @unchecked Sendable {
+    private let pages: RingPages
+    private let words: RingWords
+    private let arena: UnsafeMutableRawPointer
+    private let arenaByteCount: Int
+
+    /// End of the records read.
+    private var consumed: UInt64 = 0
+    /// `consumed` as the producer was last told.
+    private var released: UInt64 = 0
+    /// The producer's position as last loaded: at or below the true one, so what is there by it is there.
+    private var published: UInt64 = 0
+
+    init(_ pages: RingPages) {
+        self.pages = pages
+        words = pages.words
+        unsafe arena = pages.arena
+        arenaByteCount = pages.arenaByteCount
+    }
+
+    /// The next record, left in its place; `nil` when there is none (an expected answer).
+    ///
+    /// **Cost** A few nanoseconds; loads the producer's position only when its copy says empty.
+    package mutating func peek() -> RingRecord? {
+        guard hasRecord() else { return nil }
+        var offset = Int(truncatingIfNeeded: consumed) & (arenaByteCount &- 1)
+        // SAFETY: records start at multiples of 64 and lie wholly inside the arena; those below
+        // `published` were written before it was stored. A padding record is never the last one.
+        var header = unsafe (arena + offset).load(as: RingRecordHeader.self)
+        if header.kind == RingRecordKind.padding {
+            consumed &+= UInt64(header.byteCount)
+            offset = 0
+            unsafe header = arena.load(as: RingRecordHeader.self)
+        }
+        let descriptorOffset = RingLayout.descriptorOffset(
+            packetByteCount: Int(header.packetByteCount))
+        return unsafe RingRecord(
+            header: header,
+            packet: UnsafeRawPointer(arena + offset + RingLayout.recordHeaderByteCount),
+            descriptors: UnsafeRawPointer(arena + offset + descriptorOffset))
+    }
+
+    /// Goes past a record that `peek` has just returned. Its bytes stay valid until `release`.
+    package mutating func advance(past record: RingRecord) {
+        consumed &+= UInt64(record.header.byteCount)
+    }
+
+    /// `peek` and `advance` in one.
+    package mutating func next() -> RingRecord? {
+        guard let record = peek() else { return nil }
+        advance(past: record)
+        return record
+    }
+
+    /// Gives the bytes of all records read back to the producer: no `RingRecord` from before may be used
+    /// after. Call it once a batch.
+    package mutating func release() {
+        guard consumed != released else { return }
+        released = consumed
+        words.release(released)
+    }
+
+    /// Sleeps until there is a record, a waker calls, the ring is closed, or the time is up. Does not
+    /// spin; what was read should be released before.
+    ///
+    /// **Cost** Answers without a system call if there is something to do already.
+    package mutating func wait(timeoutNanoseconds: UInt64) -> RingWait {
+        if let found = look() { return found }
+        guard timeoutNanoseconds > 0 else { return .timedOut }
+        words.setSleeping()
+        if let found = look() {
+            words.clearSleeping()
+            return found
+        }
+        words.sleep(timeoutNanoseconds: timeoutNanoseconds)
+        words.clearSleeping()
+        return look() ?? .timedOut
+    }
+
+    /// A handle with which other queues can end a wait of this consumer.
+    package func waker() -> RingWaker { RingWaker(pages) }
+
+    /// Bytes of published records not yet read.
+    package mutating func unreadByteCount() -> Int {
+        published = words.loadPublished()
+        return Int(truncatingIfNeeded: published &- consumed)
+    }
+
+    private mutating func hasRecord() -> Bool {
+        if consumed != published { return true }
+        published = words.loadPublished()
+        return consumed != published
+    }
+
+    /// What there is to do, if anything. Closed is loaded before published: see `RingWords.isClosed`.
+    private mutating func look() -> RingWait? {
+        let isClosed = words.isClosed()
+        if hasRecord() { return .records }
+        if words.takeWakeRequest() { return .woken }
+        return isClosed ? .closed : nil
+    }
+}
