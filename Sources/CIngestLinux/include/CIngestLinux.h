@@ -5,3 +5,4 @@
 #include "ingest_memory.h"
 #include "ingest_files.h"
 #include "ingest_ring.h"
+#include "ingest_keyed_hash.h"

@@ -1,0 +1,155 @@
+// packet → decode → ring → admit → block → segment → compaction → snapshot → query
+// Little-endian bytes in and out of memory, for every format but the packet's events. What is read is
+// never believed: each read is checked against the end and answers `nil` past it.
+
+/// A growable writer of little-endian values.
+///
+/// **Cost** Amortised one copy a byte; `removeAll` keeps the memory.
+package struct ByteWriter {
+    package private(set) var bytes: [UInt8] = []
+
+    package init(capacity: Int = 0) { bytes.reserveCapacity(capacity) }
+
+    package var byteCount: Int { bytes.count }
+
+    package mutating func removeAll() { bytes.removeAll(keepingCapacity: true) }
+
+    package mutating func append(u8 value: UInt8) { bytes.append(value) }
+    package mutating func append(u16 value: UInt16) { append(raw: value.littleEndian) }
+    package mutating func append(u32 value: UInt32) { append(raw: value.littleEndian) }
+    package mutating func append(u64 value: UInt64) { append(raw: value.littleEndian) }
+    package mutating func append(i32 value: Int32) { append(raw: value.littleEndian) }
+    package mutating func append(i64 value: Int64) { append(raw: value.littleEndian) }
+
+    /// Base-128, low groups first, 1 to 10 bytes, always the shortest form.
+    package mutating func append(varint value: UInt64) {
+        var rest = value
+        while rest >= 0x80 {
+            bytes.append(UInt8(truncatingIfNeeded: rest) | 0x80)
+            rest >>= 7
+        }
+        bytes.append(UInt8(truncatingIfNeeded: rest))
+    }
+
+    package mutating func append(bytes more: [UInt8]) { bytes.append(contentsOf: more) }
+    package mutating func append(bytes more: ArraySlice<UInt8>) { bytes.append(contentsOf: more) }
+    package mutating func append(bytes more: UnsafeRawBufferPointer) {
+        // SAFETY: the caller's buffer is valid for the length of this call; it is only copied.
+        unsafe bytes.append(contentsOf: more)
+    }
+
+    package mutating func append(zeroCount count: Int) {
+        bytes.append(contentsOf: repeatElement(0, count: count))
+    }
+
+    /// Zero bytes up to the next multiple of `alignment`.
+    package mutating func align(to alignment: Int) {
+        let over = bytes.count % alignment
+        if over != 0 { append(zeroCount: alignment - over) }
+    }
+
+    /// Writes over four bytes that were appended before, at `offset`.
+    package mutating func patch(u32 value: UInt32, at offset: Int) {
+        for i in 0..<4 { bytes[offset + i] = UInt8(truncatingIfNeeded: value >> (8 * i)) }
+    }
+
+    /// Writes over eight bytes that were appended before, at `offset`.
+    package mutating func patch(u64 value: UInt64, at offset: Int) {
+        for i in 0..<8 { bytes[offset + i] = UInt8(truncatingIfNeeded: value >> (8 * i)) }
+    }
+
+    private mutating func append<Value: BitwiseCopyable>(raw value: Value) {
+        // SAFETY: the buffer is the value's own storage and is only copied.
+        unsafe withUnsafeBytes(of: value) { unsafe bytes.append(contentsOf: $0) }
+    }
+}
+
+/// A reader of little-endian values that never passes the end of its bytes.
+///
+/// It does not own the bytes: they must stay where they are while the reader is used. `reading` on an
+/// array holds that by its scope; the initialiser leaves it to the caller and is marked so.
+///
+/// **Errors** Each read answers `nil` (or `false`), and moves nothing, where fewer bytes are left.
+@safe package struct ByteReader {
+    private let bytes: UnsafeRawBufferPointer
+    package private(set) var offset = 0
+
+    @unsafe package init(_ bytes: UnsafeRawBufferPointer) { unsafe self.bytes = bytes }
+
+    package static func reading<Result, Failure: Error>(
+        _ array: [UInt8], _ body: (inout ByteReader) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        // SAFETY: the reader lives inside the scope in which the array's storage is pinned.
+        try unsafe array.withUnsafeBufferPointer { buffer throws(Failure) in
+            var reader = unsafe ByteReader(UnsafeRawBufferPointer(buffer))
+            return try body(&reader)
+        }
+    }
+
+    package var byteCount: Int { unsafe bytes.count }
+    package var remainingByteCount: Int { byteCount - offset }
+    package var isAtEnd: Bool { offset == byteCount }
+
+    package mutating func readU8() -> UInt8? { load(UInt8.self) }
+    package mutating func readU16() -> UInt16? { load(UInt16.self)?.littleEndian }
+    package mutating func readU32() -> UInt32? { load(UInt32.self)?.littleEndian }
+    package mutating func readU64() -> UInt64? { load(UInt64.self)?.littleEndian }
+    package mutating func readI32() -> Int32? { load(Int32.self)?.littleEndian }
+    package mutating func readI64() -> Int64? { load(Int64.self)?.littleEndian }
+
+    /// Base-128 as `ByteWriter` writes it; `nil` too for more than 64 bits and for a longer form than
+    /// the shortest, so that a value has one encoding.
+    package mutating func readVarint() -> UInt64? {
+        var value: UInt64 = 0
+        for i in 0..<min(10, remainingByteCount) {
+            let byte = unsafe bytes[offset + i]
+            if i == 9 && byte > 1 { return nil }
+            value |= UInt64(byte & 0x7F) << UInt64(7 * i)
+            if byte & 0x80 == 0 {
+                if byte == 0 && i > 0 { return nil }
+                offset += i + 1
+                return value
+            }
+        }
+        return nil
+    }
+
+    /// The next `count` bytes, in place.
+    package mutating func readBytes(_ count: Int) -> UnsafeRawBufferPointer? {
+        guard count >= 0, count <= remainingByteCount else { return nil }
+        defer { offset += count }
+        // SAFETY: offset + count ≤ byteCount, checked above.
+        return unsafe UnsafeRawBufferPointer(rebasing: bytes[offset..<offset + count])
+    }
+
+    /// The next `count` bytes, copied.
+    package mutating func readArray(_ count: Int) -> [UInt8]? {
+        unsafe readBytes(count).map { unsafe Array($0) }
+    }
+
+    package mutating func skip(_ count: Int) -> Bool { unsafe readBytes(count) != nil }
+
+    /// Moves past `count` reserved bytes; `false`, and nothing moved, unless all of them are zero.
+    package mutating func skipZeros(_ count: Int) -> Bool {
+        let start = offset
+        guard let reserved = unsafe readBytes(count) else { return false }
+        if unsafe reserved.allSatisfy({ $0 == 0 }) { return true }
+        offset = start
+        return false
+    }
+
+    /// Goes to `newOffset`; `false`, and nothing moved, if that is outside.
+    package mutating func seek(to newOffset: Int) -> Bool {
+        guard newOffset >= 0, newOffset <= byteCount else { return false }
+        offset = newOffset
+        return true
+    }
+
+    private mutating func load<Value: BitwiseCopyable>(_ type: Value.Type) -> Value? {
+        let count = MemoryLayout<Value>.size
+        guard count <= remainingByteCount else { return nil }
+        defer { offset += count }
+        // SAFETY: offset + count ≤ byteCount, checked above; loads need no alignment.
+        return unsafe bytes.loadUnaligned(fromByteOffset: offset, as: type)
+    }
+}
