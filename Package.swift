@@ -97,7 +97,8 @@ let package = Package(
         .testTarget(
             name: "IngestFormatTests",
             dependencies: [
-                "IngestFormat", .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+                "IngestFormat", "CIngestLinux",
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ]),
         .testTarget(name: "IngestRingTests", dependencies: ["IngestRing"]),
         .testTarget(name: "IngestStorageTests", dependencies: ["IngestStorage", "IngestFormat"]),
