@@ -6,3 +6,4 @@
 #include "ingest_files.h"
 #include "ingest_ring.h"
 #include "ingest_keyed_hash.h"
+#include "ingest_threads.h"

@@ -1,0 +1,116 @@
+// [packet] → [decode] → [ring] → [admit] → [block] → [segment] → [compaction] → snapshot → query
+// What the stages count for operators: /metrics, status, log lines. Never the truth about events; that
+// is the log. Lost at exit.
+
+import IngestFormat
+import Synchronization
+
+/// The names of one group of counters.
+package protocol CounterName: CaseIterable, Sendable {
+    /// 0 ..< `allCases.count`.
+    var counterIndex: Int { get }
+}
+
+extension RawRepresentable where Self: CounterName, RawValue: BinaryInteger {
+    package var counterIndex: Int { Int(rawValue) }
+}
+
+extension PacketResult: CounterName {}
+extension Verdict: CounterName {}
+
+/// Counters of the receive queue.
+package enum ReceiveCounter: Int, CounterName {
+    /// Calls that brought at least one datagram.
+    case batches
+    /// Buffers filled: a run of datagrams that the kernel coalesced is one.
+    case buffers
+    /// Datagrams, each by itself.
+    case datagrams
+    case bytes
+    /// Events decoded and handed down, malformed ones not among them.
+    case events
+    /// Datagrams that the kernel dropped at the socket.
+    case kernelDrops
+}
+
+/// Counters of the commit queue.
+package enum CommitCounter: Int, CounterName {
+    case blocks
+    case rows
+    case names
+    case keys
+}
+
+/// Counters of the sync queue.
+package enum SyncCounter: Int, CounterName {
+    case commits
+    case bytes
+    /// Time spent in `fdatasync`.
+    case syncNanoseconds
+    case durableRows
+}
+
+/// Counters of the compact queue.
+package enum CompactCounter: Int, CounterName {
+    case segmentsSealed
+    case runs
+    case bytes
+    case manifests
+}
+
+/// One group of 64-bit counters: written by one stage, read by anybody.
+///
+/// **Layout** The group has cache lines of its own, 128-aligned, so that stages do not slow each other.
+/// **Cost** An add is a load and a store: with one writer there is nothing to lock. Add per batch or
+/// block, not per event.
+///
+/// `@unchecked Sendable`: the memory is atomics only, and lives as long as the group.
+@safe package final class CounterGroup<Name: CounterName>: @unchecked Sendable {
+    private let cells: UnsafeMutablePointer<Atomic<UInt64>>
+
+    package init() {
+        // SAFETY: one cell for each name, initialised here and freed in deinit; atomics of integers need
+        // no destruction.
+        let bytes = UnsafeMutableRawPointer.allocate(
+            byteCount: (Name.allCases.count * 8 + 127) & ~127, alignment: 128)
+        unsafe cells = bytes.bindMemory(to: Atomic<UInt64>.self, capacity: Name.allCases.count)
+        for i in 0..<Name.allCases.count { unsafe (cells + i).initialize(to: Atomic(0)) }
+    }
+
+    deinit { unsafe UnsafeMutableRawPointer(cells).deallocate() }
+
+    /// Adds to a counter. Only the stage that owns the group may call it.
+    package func add(_ name: Name, _ count: UInt64 = 1) {
+        // Relaxed, both, partner: the subscript; a counter orders nothing.
+        // SAFETY: counterIndex is below the number of cells.
+        let cell = unsafe cells + name.counterIndex
+        unsafe cell.pointee.store(
+            cell.pointee.load(ordering: .relaxed) &+ count, ordering: .relaxed)
+    }
+
+    /// The counter's value now.
+    package subscript(_ name: Name) -> UInt64 {
+        // Relaxed, partner: `add`. SAFETY: as there.
+        unsafe cells[name.counterIndex].load(ordering: .relaxed)
+    }
+}
+
+/// All counters of one pipeline. May be copied: copies share the counters.
+package struct PipelineCounters: Sendable {
+    package let receive = CounterGroup<ReceiveCounter>()
+    package let commit = CounterGroup<CommitCounter>()
+    package let sync = CounterGroup<SyncCounter>()
+    package let compact = CounterGroup<CompactCounter>()
+    /// Events by verdict; written by the commit queue.
+    package let events = CounterGroup<Verdict>()
+    /// Packets by what became of them, by the queue that decided it.
+    package let packetsOfReceive = CounterGroup<PacketResult>()
+    package let packetsOfCommit = CounterGroup<PacketResult>()
+
+    package init() {}
+
+    /// Packets with this result, whoever decided it.
+    package func packets(_ result: PacketResult) -> UInt64 {
+        packetsOfReceive[result] &+ packetsOfCommit[result]
+    }
+}
