@@ -1,0 +1,40 @@
+import Foundation
+import IngestFormat
+import IngestStorage
+import Testing
+
+/// A real directory that goes when the value's scope ends.
+func withTemporaryDirectory(_ body: (LinuxFileSystem) throws -> Void) throws {
+    let url = FileManager.default.temporaryDirectory
+        .appending(path: "ingestd-storage-\(UUID().uuidString)")
+    let files = try LinuxFileSystem(path: url.path(), create: true)
+    defer { try? FileManager.default.removeItem(at: url) }
+    try body(files)
+}
+
+extension StorageFile {
+    func write(_ bytes: [UInt8], at offset: UInt64) throws(StorageError) {
+        try write(bytes.span.bytes, at: offset)
+    }
+
+    func contents() throws(StorageError) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: Int(try byteCount()))
+        var span = bytes.mutableSpan
+        var raw = span.mutableBytes
+        let count = try read(into: &raw, at: 0)
+        return Array(bytes[..<count])
+    }
+}
+
+/// A recognisable run of bytes: no zeros, no two neighbours alike.
+func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
+    var random = SeededRandom(seed: seed)
+    return (0..<count).map { _ in UInt8(1 + random.below(255)) }
+}
+
+func error<Value>(of body: () throws -> Value) -> StorageError? {
+    do {
+        _ = try body()
+        return nil
+    } catch { return error as? StorageError }
+}
