@@ -20,12 +20,15 @@ package struct LinuxFileSystem: FileSystem {
         if create { try Self.makeDirectory(path) }
         // SAFETY: the path is a temporary C string that outlives the call. It may end in a link: the
         // operator gave it.
-        let opened = SystemCall.retrying { unsafe Glibc.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
+        let opened = SystemCall.retrying {
+            unsafe Glibc.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        }
         switch opened {
         case .success(let descriptor): directory = LinuxFile(descriptor, path: path)
         case .failure(.noSuchFileOrDirectory), .failure(.notDirectory):
             throw .missingDirectory(path: path)
-        case .failure(let errno): throw StorageError(path: path, call: "open", errno: errno.rawValue)
+        case .failure(let errno):
+            throw StorageError(path: path, call: "open", errno: errno.rawValue)
         }
     }
 
@@ -36,7 +39,8 @@ package struct LinuxFileSystem: FileSystem {
         case .success: break
         case .failure(.fileExists): return
         case .failure(.noSuchFileOrDirectory): throw .missingDirectory(path: path)
-        case .failure(let errno): throw StorageError(path: path, call: "mkdir", errno: errno.rawValue)
+        case .failure(let errno):
+            throw StorageError(path: path, call: "mkdir", errno: errno.rawValue)
         }
         let parent = FilePath(path).lexicallyNormalized().removingLastComponent().string
         // SAFETY: as above.
@@ -81,7 +85,8 @@ package struct LinuxFileSystem: FileSystem {
     }
 
     package func unlink(_ name: String) throws(StorageError) {
-        _ = try SystemCall.unlink(name, at: directory.descriptor).orThrow(path(of: name), "unlinkat")
+        _ = try SystemCall.unlink(name, at: directory.descriptor).orThrow(
+            path(of: name), "unlinkat")
     }
 
     package func syncDirectory() throws(StorageError) { try directory.sync() }

@@ -44,7 +44,9 @@ enum SystemCall {
         }
     }
 
-    static func rename(_ name: String, to newName: String, at directory: Int32) -> Result<Int32, Errno> {
+    static func rename(_ name: String, to newName: String, at directory: Int32) -> Result<
+        Int32, Errno
+    > {
         // SAFETY: both names are temporary C strings that outlive the call.
         retrying { unsafe renameat(directory, name, directory, newName) }
     }
@@ -80,7 +82,9 @@ enum SystemCall {
     static func byteCount(_ descriptor: Int32) -> Result<UInt64, Errno> {
         var status = stat()
         // SAFETY: the structure is a local that the kernel fills.
-        return retrying { unsafe fstat(descriptor, &status) }.map { _ in UInt64(max(0, status.st_size)) }
+        return retrying { unsafe fstat(descriptor, &status) }.map { _ in
+            UInt64(max(0, status.st_size))
+        }
     }
 
     static func space(_ descriptor: Int32) -> Result<FileSystemSpace, Errno> {
@@ -88,8 +92,10 @@ enum SystemCall {
         // SAFETY: the structure is a local that the kernel fills.
         return retrying { unsafe fstatvfs(descriptor, &status) }.map { _ in
             FileSystemSpace(
-                totalByteCount: UInt64(status.f_blocks).multipliedSaturating(by: UInt64(status.f_frsize)),
-                freeByteCount: UInt64(status.f_bavail).multipliedSaturating(by: UInt64(status.f_frsize)))
+                totalByteCount: UInt64(status.f_blocks).multipliedSaturating(
+                    by: UInt64(status.f_frsize)),
+                freeByteCount: UInt64(status.f_bavail).multipliedSaturating(
+                    by: UInt64(status.f_frsize)))
         }
     }
 
@@ -109,7 +115,8 @@ enum SystemCall {
                 guard let entry = unsafe readdir(stream) else { break }
                 let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) { field in
                     // SAFETY: the kernel ends `d_name` with a zero byte.
-                    unsafe String(cString: UnsafeRawPointer(field).assumingMemoryBound(to: CChar.self))
+                    unsafe String(
+                        cString: UnsafeRawPointer(field).assumingMemoryBound(to: CChar.self))
                 }
                 if name != "." && name != ".." { names.append(name) }
             }

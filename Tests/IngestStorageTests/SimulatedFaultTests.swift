@@ -124,7 +124,8 @@ import Testing
         #expect(files.disk.contents("a") == [1])
     }
 
-    @Test func `a failed sync loses bytes that a reader still sees, and the next sync says nothing`()
+    @Test
+    func `a failed sync loses bytes that a reader still sees, and the next sync says nothing`()
         throws
     {
         let files = SimulatedFileSystem(seed: 3)
@@ -183,7 +184,8 @@ import Testing
         let file = try files.create("a")
         let bytes = pattern(10_000)
         for part in 0..<10 {
-            try file.write(Array(bytes[part * 1_000..<(part + 1) * 1_000]), at: UInt64(part * 1_000))
+            try file.write(
+                Array(bytes[part * 1_000..<(part + 1) * 1_000]), at: UInt64(part * 1_000))
         }
         #expect(try file.contents() == bytes)
         #expect(files.disk.callCount(.write) > 10)

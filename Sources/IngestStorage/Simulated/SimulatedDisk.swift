@@ -46,7 +46,9 @@ package final class SimulatedDisk: Sendable {
     package func limit(byteCount: Int) { state.withLock { $0.byteBudget = byteCount } }
 
     /// One write in `chance` takes only a part; 0 = none.
-    package func shortenWrites(oneIn chance: UInt64) { state.withLock { $0.shortWriteChance = chance } }
+    package func shortenWrites(oneIn chance: UInt64) {
+        state.withLock { $0.shortWriteChance = chance }
+    }
 
     /// The machine after a power cut, as a disk of its own: one of the many that may be left,
     /// chosen by the seed. This one is down from now on; further cuts of it give further outcomes.
@@ -74,7 +76,9 @@ package final class SimulatedDisk: Sendable {
     package var operationCount: Int { state.withLock { $0.operationCount } }
     /// Whether the crash point was reached.
     package var isDown: Bool { state.withLock { $0.isDown } }
-    package func callCount(_ kind: Kind) -> Int { state.withLock { $0.callCounts[kind, default: 0] } }
+    package func callCount(_ kind: Kind) -> Int {
+        state.withLock { $0.callCounts[kind, default: 0] }
+    }
 
     /// The bytes that a reader sees under a path relative to the data directory.
     package func contents(_ path: String) -> [UInt8]? {
@@ -175,8 +179,11 @@ package final class SimulatedDisk: Sendable {
     }
 
     func sync(_ inode: Int, _ kind: Kind) throws(StorageError) {
-        try call(kind, "#\(inode)") { state in .success(state.inodes[inode].makeDurable()) } failing: {
-            state in state.loseUnsynced(inode)
+        try call(kind, "#\(inode)") { state in
+            .success(state.inodes[inode].makeDurable())
+        } failing: {
+            state in
+            state.loseUnsynced(inode)
         }
     }
 

@@ -88,7 +88,8 @@ extension SimulatedDiskState {
     ) {
         var start = 0
         while start < bytes.count {
-            let sectorEnd = (offset + start) / Self.sectorByteCount * Self.sectorByteCount
+            let sectorEnd =
+                (offset + start) / Self.sectorByteCount * Self.sectorByteCount
                 + Self.sectorByteCount
             let end = min(bytes.count, sectorEnd - offset)
             if survival.draw(&random) {

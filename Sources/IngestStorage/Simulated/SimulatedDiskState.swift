@@ -61,9 +61,10 @@ struct SimulatedDiskState: Sendable {
     }
 
     var freeByteCount: Int {
-        byteBudget - names.values.reduce(0) { sum, entry in
-            if case .file(let inode) = entry { sum + inodes[inode].current.count } else { sum }
-        }
+        byteBudget
+            - names.values.reduce(0) { sum, entry in
+                if case .file(let inode) = entry { sum + inodes[inode].current.count } else { sum }
+            }
     }
 
     mutating func addFile(_ path: String) -> Int {
