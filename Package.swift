@@ -113,6 +113,7 @@ let package = Package(
             dependencies: [
                 "IngestPipeline", "IngestReader", "IngestStorage", "IngestFormat", "IngestRing",
             ]),
+        .testTarget(name: "IngestdTests", dependencies: ["Ingestd", "IngestPipeline"]),
         .testTarget(
             name: "ProcessTests",
             dependencies: [

@@ -1,0 +1,151 @@
+import Foundation
+import Testing
+
+@testable import Ingestd
+
+/// The three places that settings come from, and what is refused with which exit code.
+struct SettingsTests {
+    private let data = SettingLayer(.commandLine, ["data": "/tmp/x"])
+
+    @Test func `without settings the documented defaults hold`() throws {
+        let settings = try DaemonSettings([data])
+        #expect(settings.udp.description == "127.0.0.1:4810")
+        #expect(settings.http?.description == "127.0.0.1:4811")
+        #expect(settings.commitIntervalMilliseconds == 5)
+        #expect(settings.segmentByteCountMax == 268_435_456)
+        #expect(settings.compactIntervalSeconds == 1)
+        #expect(settings.eventAgeSecondsMax == 604_800)
+        #expect(settings.eventLeadSecondsMax == 300)
+        #expect(settings.countsUndetermined)
+        #expect(settings.countsConsentNotSet)
+        #expect(settings.zone.identifier == "UTC")
+        #expect(settings.receiveBufferByteCount == 67_108_864)
+        #expect(!settings.acceptsUnauthenticated)
+    }
+
+    @Test func `the command line wins over the environment and that over the file`() throws {
+        let commandLine = SettingLayer(.commandLine, ["data": "/tmp/x", "udp": "127.0.0.1:1"])
+        let environment = SettingLayer.environment([
+            "INGESTD_UDP": "127.0.0.1:2", "INGESTD_COMMIT_INTERVAL_MS": "20", "PATH": "/bin",
+        ])
+        let file = try ConfigFile.parse(
+            Data(
+                """
+                {"udp": "127.0.0.1:3", "commit-interval-ms": 30, "max-event-age-seconds": 40}
+                """.utf8), path: "c.json")
+        let settings = try DaemonSettings([commandLine, environment, file])
+        #expect(settings.udp.port == 1)
+        #expect(settings.commitIntervalMilliseconds == 20)
+        #expect(settings.eventAgeSecondsMax == 40)
+    }
+
+    @Test func `a file may say yes, true and numbers as text`() throws {
+        let file = try ConfigFile.parse(
+            Data(
+                """
+                {"count-undetermined": false, "count-consent-not-set": "no", "data": "/d",
+                 "insecure-accept-unauthenticated": true, "commit-interval-ms": "7", "http": "off"}
+                """.utf8), path: "c.json")
+        let settings = try DaemonSettings([file])
+        #expect(!settings.countsUndetermined)
+        #expect(!settings.countsConsentNotSet)
+        #expect(settings.acceptsUnauthenticated)
+        #expect(settings.commitIntervalMilliseconds == 7)
+        #expect(settings.http == nil)
+        #expect(settings.dataDirectory == "/d")
+    }
+
+    @Test(arguments: [
+        ("udp", "127.0.0.1"), ("udp", ":1"), ("udp", "off"), ("udp", "127.0.0.1:65536"),
+        ("udp", "127.0.0.1:+1"), ("udp", "127.0.0.256:1"), ("udp", "127.1:1"),
+        ("udp", "127.0.0.1:1:1"), ("http", "on"), ("commit-interval-ms", "0"),
+        ("commit-interval-ms", "1001"), ("commit-interval-ms", "+5"), ("commit-interval-ms", "5.0"),
+        ("commit-interval-ms", ""), ("segment-bytes-max", "65535"),
+        ("segment-bytes-max", "1073741825"), ("compact-interval-seconds", "0"),
+        ("max-event-age-seconds", "-1"), ("max-event-lead-seconds", "99999999999999999999"),
+        ("count-undetermined", "maybe"), ("count-consent-not-set", "YES"),
+        ("time-zone", "Europe/Atlantis"), ("time-zone", "EST"), ("time-zone", "GMT+3"),
+        ("receive-buffer-bytes", "1"), ("data", ""),
+    ])
+    func `a bad value is 64 on the command line and 78 elsewhere`(name: String, text: String) {
+        let places: [(SettingLayer.Origin, ExitReason, String)] = [
+            (.commandLine, .usage, "--\(name)"),
+            (.environment, .configuration, "INGESTD_"),
+            (.file(path: "/etc/c.json"), .configuration, "/etc/c.json: \(name)"),
+        ]
+        for (origin, status, place) in places {
+            let layer = SettingLayer(origin, [name: text])
+            let fault = #expect(throws: Fault.self) { try DaemonSettings([data, layer]) }
+            #expect(fault?.reason == status)
+            #expect(fault?.message.contains(place) == true)
+        }
+    }
+
+    @Test func `a bad value is refused also where another place hides it`() {
+        let file = SettingLayer(.file(path: "c.json"), ["udp": "nonsense"])
+        let commandLine = SettingLayer(.commandLine, ["data": "/d", "udp": "127.0.0.1:1"])
+        let fault = #expect(throws: Fault.self) { try DaemonSettings([commandLine, file]) }
+        #expect(fault?.reason == .configuration)
+    }
+
+    @Test func `a missing directory is wrong usage`() {
+        #expect(throws: Fault(.usage, "--data is missing, command line, give the path of a directory")) {
+            try DaemonSettings([])
+        }
+    }
+
+    @Test(arguments: ["udp", "http"])
+    func `an address beyond loopback has to be asked for`(name: String) throws {
+        let open = SettingLayer(.commandLine, ["data": "/d", name: "0.0.0.0:4810"])
+        let fault = #expect(throws: Fault.self) { try DaemonSettings([open]) }
+        #expect(fault?.reason == .configuration)
+        let asked = SettingLayer(.environment, ["insecure-accept-unauthenticated": "yes"])
+        #expect(try DaemonSettings([open, asked]).acceptsUnauthenticated)
+    }
+
+    @Test(arguments: [
+        ("{\"udpp\": 1}", "udpp"), ("{\"config\": \"x\"}", "config"), ("{\"udp\": null}", "udp"),
+        ("{\"udp\": [\"127.0.0.1:1\"]}", "udp"), ("{\"udp\": {}}", "udp"), ("[]", "JSON"),
+        ("", "JSON"), ("{\"udp\": ", "JSON"), ("{} trailing", "JSON"),
+    ])
+    func `a file that is not an object of settings is refused by name`(json: String, word: String) {
+        let fault = #expect(throws: Fault.self) {
+            try ConfigFile.parse(Data(json.utf8), path: "/etc/c.json")
+        }
+        #expect(fault?.reason == .configuration)
+        #expect(fault?.message.contains("/etc/c.json") == true)
+        #expect(fault?.message.contains(word) == true)
+    }
+
+    @Test func `a fault is one line whatever it quotes`() {
+        #expect(Fault(.usage, "a\nb\r\nc").line == "ingestd: a b c")
+    }
+
+    @Test func `every setting is an option, and the help says its default`() {
+        let help = IngestdCommand.helpMessage(columns: 400)
+        for setting in Settings.all {
+            #expect(help.contains("--\(setting.name)"), "\(setting.name)")
+            if setting.name == Settings.acceptUnauthenticated.name { continue }
+            #expect(help.contains(setting.helpText), "\(setting.name)")
+        }
+    }
+
+    @Test func `every option reaches the layer under its own name`() throws {
+        var arguments: [String] = []
+        for setting in Settings.all where setting.name != Settings.acceptUnauthenticated.name {
+            arguments += ["--\(setting.name)", "text of \(setting.name)"]
+        }
+        arguments.append("--insecure-accept-unauthenticated")
+        let layer = try RunOptions.parse(arguments).layer
+        #expect(layer.texts.count == Settings.all.count)
+        for (name, text) in layer.texts where name != Settings.acceptUnauthenticated.name {
+            #expect(text == "text of \(name)")
+        }
+        #expect(layer.texts[Settings.acceptUnauthenticated.name] == "yes")
+    }
+
+    @Test func `a variable that is no setting is named, one that is is not`() {
+        let variables = ["INGESTD_UDP": "", "INGESTD_CONFIG": "", "INGESTD_PORT": "", "HOME": ""]
+        #expect(SettingLayer.unknownVariables(variables) == ["INGESTD_PORT"])
+    }
+}
