@@ -1,0 +1,221 @@
+// packet → decode → ring → [admit → block] → segment → compaction → snapshot → query
+import IngestFormat
+import IngestRing
+
+/// Takes packets from the ring, admits their events into the open block, closes blocks and hands them to
+/// the sync stage. Owned by the commit queue; `step` is one turn of its loop.
+///
+/// A packet's rows, its ledger entry and its sequence are always in one block. A block closes when it is
+/// full; when it is older than the commit interval and the sync stage has not two blocks waiting; and at
+/// once when the ring is empty and nothing is being synced. A block of ledger entries alone waits up
+/// to a second.
+package struct CommitStage<Clock: IngestClock>: ~Copyable {
+    private var consumer: RingConsumer
+    private var admission: Admission
+    private var ledger = BlockLedger()
+    private var cursor: LogCursor
+    private let encoder = BlockEncoder()
+    private let clock: Clock
+    private let links: StageLinks
+    private let counters: PipelineCounters
+    private let commitIntervalNanoseconds: UInt64
+    private var slot: BlockSlot?
+    private var openedAtNanoseconds: UInt64 = 0
+    /// Rows after which the open block is closed, so that it fits its segment.
+    private var rowCountMax = 0
+
+    /// How long a block without rows may wait: PROTOCOL.md has refusals in the log within a second.
+    private static var ledgerIntervalNanoseconds: UInt64 { 900_000_000 }
+    /// Records taken before the clock is read again and the ring's space is given back.
+    private static var recordCountMax: Int { 32 }
+    /// About the bytes of a row on disk, names apart; only bounds how far a block may overshoot its segment.
+    private static var rowByteCountEstimate: Int { 24 }
+
+    package init(
+        consumer: consuming RingConsumer, dictionary: consuming NameDictionary,
+        policy: AdmissionPolicy, calendar: BusinessCalendar, clock: Clock, start: LogStart,
+        segmentByteCountMax: Int, commitIntervalNanoseconds: UInt64, links: StageLinks,
+        counters: PipelineCounters
+    ) {
+        self.consumer = consumer
+        admission = Admission(dictionary: dictionary, policy: policy, calendar: calendar)
+        cursor = LogCursor(start: start, bounds: .init(byteCountMax: segmentByteCountMax))
+        self.clock = clock
+        self.links = links
+        self.counters = counters
+        self.commitIntervalNanoseconds = commitIntervalNanoseconds
+    }
+
+    /// One turn: takes what the ring holds, closes the block if it is due.
+    ///
+    /// - Parameter mayWait: whether to sleep when there is nothing to do; a simulation never waits.
+    /// - Returns: `.finished` once the ring is closed, empty, and its last block handed over.
+    package mutating func step(mayWait: Bool) -> StageOutcome {
+        let taken = takeRecords(mayWait: mayWait)
+        if isDue(ringIsEmpty: taken == 0) { closeBlock() }
+        if taken > 0 { return .worked }
+        switch consumer.wait(timeoutNanoseconds: mayWait ? waitNanoseconds() : 0) {
+        case .records, .woken: return .worked
+        case .timedOut: return .idle
+        case .closed:
+            closeBlock()
+            links.toSync.close()
+            return .finished
+        }
+    }
+
+    // MARK: Records
+
+    private mutating func takeRecords(mayWait: Bool) -> Int {
+        var taken = 0
+        while taken < Self.recordCountMax, let record = consumer.peek() {
+            guard hasRoom(for: record, mayWait: mayWait), let slot else { break }
+            take(record, into: slot)
+            consumer.advance(past: record)
+            taken += 1
+        }
+        if taken > 0 { consumer.release() }
+        return taken
+    }
+
+    /// Makes sure that there is an open block with room for all of the record's events.
+    private mutating func hasRoom(for record: RingRecord, mayWait: Bool) -> Bool {
+        if let slot {
+            let isRoomy =
+                slot.rows.rowCount + Int(record.header.eventCount) <= rowCountMax
+                && slot.names.bytes.count <= Limits.blockByteCountMax / 4
+            if isRoomy || slot.rows.rowCount == 0 { return true }
+            closeBlock()
+        }
+        return openBlock(mayWait: mayWait)
+    }
+
+    private mutating func take(_ record: RingRecord, into slot: BlockSlot) {
+        switch record.header.kind {
+        case RingRecordKind.framed: takeFramed(record, into: slot)
+        case RingRecordKind.plain: takeEvents(of: record, from: .plain, into: slot)
+        case RingRecordKind.heartbeat:
+            ledger.addPackets(1, .accepted, from: senderKey(of: record))
+        case RingRecordKind.refusals: takeRefusals(record)
+        default: break
+        }
+    }
+
+    /// A packet that passed identity is consumed, even if nothing of its payload could be used.
+    private mutating func takeFramed(_ record: RingRecord, into slot: BlockSlot) {
+        let key = senderKey(of: record)
+        if record.header.flags & RingRecordHeader.Flags.isMalformed != 0 {
+            ledger.addPackets(1, .malformed, from: key)
+        } else if !takeEvents(of: record, from: key, into: slot) {
+            return
+        }
+        ledger.addSequence(PacketSequence(rawValue: record.header.sequence), from: key)
+    }
+
+    /// - Returns: whether the packet was admitted; a packet that was shed is not consumed.
+    @discardableResult
+    private mutating func takeEvents(
+        of record: RingRecord, from key: SenderKey, into slot: BlockSlot
+    ) -> Bool {
+        var tally = VerdictTally()
+        // SAFETY: the receive stage wrote `eventCount` descriptors whose places lie in the record's
+        // packet bytes; `hasRoom` made room for as many rows.
+        let isAdmitted = unsafe admission.admit(
+            record.descriptors.assumingMemoryBound(to: EventDescriptor.self),
+            eventCount: Int(record.header.eventCount), bytes: record.packet, into: slot,
+            tally: &tally)
+        guard isAdmitted else {
+            ledger.addPackets(1, .shed, from: .unidentified)
+            counters.packetsOfCommit.add(.shed)
+            return false
+        }
+        tally.counts[Int(Verdict.malformed.rawValue)] &+= record.header.malformedCount
+        ledger.addPackets(1, .accepted, from: key)
+        ledger.addEvents(tally, from: key)
+        for verdict in Verdict.allCases where tally.counts[Int(verdict.rawValue)] != 0 {
+            counters.events.add(verdict, UInt64(tally.counts[Int(verdict.rawValue)]))
+        }
+        return true
+    }
+
+    private mutating func takeRefusals(_ record: RingRecord) {
+        let count = min(
+            Int(record.header.packetByteCount) / MemoryLayout<UInt64>.size,
+            PacketResult.allCases.count)
+        for (index, result) in PacketResult.allCases.prefix(count).enumerated() {
+            // SAFETY: the record holds at least `count` u64, from an 8-aligned place on.
+            let refused = unsafe record.packet.load(
+                fromByteOffset: index * MemoryLayout<UInt64>.size, as: UInt64.self)
+            if refused > 0 { ledger.addPackets(refused, result, from: .unidentified) }
+        }
+    }
+
+    private func senderKey(of record: RingRecord) -> SenderKey {
+        SenderKey(
+            kind: .framed, sender: SenderID(rawValue: record.header.sender),
+            epoch: SenderEpoch(rawValue: record.header.epoch))
+    }
+
+    // MARK: Blocks
+
+    private mutating func openBlock(mayWait: Bool) -> Bool {
+        guard let free = links.free.pop(waitNanoseconds: mayWait ? 1_000_000 : 0) else { return false }
+        let (context, startsSegment) = cursor.next(
+            admissionTime: clock.wallMicroseconds(), nextName: admission.nextName,
+            nextKey: admission.nextKey, keyDayCount: links.state.liveKeyDayCount)
+        free.open(context, startsSegment: startsSegment)
+        let room = startsSegment ? cursor.bounds.byteCountMax : cursor.remainingByteCount
+        rowCountMax = min(
+            Limits.blockEventCountMax, max(1, room / Self.rowByteCountEstimate))
+        openedAtNanoseconds = clock.monotonicNanoseconds()
+        slot = free
+        return true
+    }
+
+    private mutating func closeBlock() {
+        guard let slot else { return }
+        slot.ledger = ledger.take()
+        let summary = encoder.encode(
+            rows: slot.rows, names: slot.names, keys: slot.keys, ledger: slot.ledger,
+            context: slot.context, into: slot.buffer)
+        slot.summary = summary
+        counters.commit.add(.blocks)
+        counters.commit.add(.rows, UInt64(summary.rowCount))
+        counters.commit.add(.names, UInt64(summary.nameCount))
+        counters.commit.add(.keys, UInt64(summary.keyCount))
+        cursor.advance(past: slot, summary)
+        links.state.willSync()
+        links.toSync.push(slot)
+        self.slot = nil
+    }
+
+    private func isDue(ringIsEmpty: Bool) -> Bool {
+        guard let slot else { return false }
+        let waiting = links.state.syncingCount
+        if slot.rows.rowCount >= rowCountMax { return true }
+        if slot.rows.rowCount == 0 { return age() >= Self.ledgerIntervalNanoseconds }
+        if ringIsEmpty && waiting == 0 { return true }
+        return waiting < 2 && age() >= commitIntervalNanoseconds
+    }
+
+    private func age() -> UInt64 { clock.monotonicNanoseconds() &- openedAtNanoseconds }
+
+    /// How long the stage may sleep: until the open block is due, and never longer than 100 ms.
+    private func waitNanoseconds() -> UInt64 {
+        guard let slot else { return 100_000_000 }
+        if slot.rows.rowCount == 0 { return 100_000_000 }
+        let age = age()
+        // Due, but two blocks are still being written: look again soon.
+        if age >= commitIntervalNanoseconds { return 200_000 }
+        return min(commitIntervalNanoseconds - age, 1_000_000)
+    }
+}
+
+extension CommitStage: PipelineStage {
+    /// Runs until the ring is closed and empty: what was received before the stop is committed.
+    package mutating func run(stop: StopFlag) {
+        while true {
+            if case .finished = step(mayWait: true) { return }
+        }
+    }
+}

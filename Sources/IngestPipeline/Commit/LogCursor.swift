@@ -1,0 +1,109 @@
+// packet → decode → ring → admit → [block] → segment → compaction → snapshot → query
+import IngestFormat
+
+/// Where the next block goes: segment, ordinal, commit epoch, chain. Owned by the commit queue; made by
+/// recovery at start. The only place that decides when a segment ends.
+struct LogCursor {
+    /// Bounds of one segment, from the options and `Limits`.
+    struct Bounds {
+        var byteCountMax: Int
+        var ageMicrosecondsMax: Int64 = 3_600_000_000
+        var blockCountMax = Limits.segmentBlockCountMax
+        var senderCountMax = Limits.segmentSenderCountMax
+        var sequenceRangeCountMax = 1 << 20
+    }
+
+    let directory: DirectoryID
+    let shard: UInt16
+    let bounds: Bounds
+    /// The segment of the last block; the next block starts a new one if `isSegmentFull`.
+    private(set) var segment: SegmentNumber
+    private(set) var blockCount: UInt32 = 0
+    private(set) var segmentByteCount = 0
+    private(set) var commitEpoch: UInt64
+    private(set) var previousChecksum: UInt32
+    private var openedAt: Int64 = 0
+    private var senders: Set<SenderKey> = []
+    private var sequenceRangeCount = 0
+    private var isSegmentOpen = false
+
+    init(start: LogStart, bounds: Bounds) {
+        directory = start.directory
+        shard = start.shard
+        segment = start.lastSegment
+        commitEpoch = start.commitEpoch
+        previousChecksum = start.previousChecksum
+        self.bounds = bounds
+    }
+
+    /// Bytes that the open segment may still take before it is full.
+    var remainingByteCount: Int {
+        isSegmentOpen ? max(0, bounds.byteCountMax - segmentByteCount) : bounds.byteCountMax
+    }
+
+    /// What the header of the next block says, and whether the block starts a segment.
+    func next(
+        admissionTime: Int64, nextName: UInt32, nextKey: UInt32, keyDayCount: Int
+    ) -> (context: BlockContext, startsSegment: Bool) {
+        let starts =
+            !isSegmentOpen || isFull(at: admissionTime) || keyDayCount >= Limits.segmentKeyDayCountMax
+        let context = BlockContext(
+            directory: directory, shard: shard, segment: starts ? segment.next : segment,
+            blockOrdinal: starts ? 0 : blockCount, commitEpoch: commitEpoch,
+            previousChecksum: previousChecksum, admissionTime: admissionTime,
+            policyVersion: AdmissionPolicy.version, firstName: NameOrdinal(rawValue: nextName),
+            firstKey: KeyOrdinal(rawValue: nextKey))
+        return (context, starts)
+    }
+
+    private func isFull(at time: Int64) -> Bool {
+        segmentByteCount >= bounds.byteCountMax || Int(blockCount) >= bounds.blockCountMax
+            || time &- openedAt >= bounds.ageMicrosecondsMax
+            || senders.count >= bounds.senderCountMax
+            || sequenceRangeCount >= bounds.sequenceRangeCountMax
+    }
+
+    /// Moves past a block that was encoded for the place given by `next`.
+    mutating func advance(past slot: BlockSlot, _ summary: BlockSummary) {
+        if slot.startsSegment {
+            segment = slot.context.segment
+            blockCount = 0
+            segmentByteCount = 0
+            openedAt = slot.admissionTime
+            senders.removeAll()
+            sequenceRangeCount = 0
+            isSegmentOpen = true
+        }
+        blockCount += 1
+        segmentByteCount += Int(summary.byteCount)
+        commitEpoch += 1
+        previousChecksum = summary.headerChecksum
+        for entry in slot.ledger {
+            senders.insert(entry.key)
+            sequenceRangeCount += entry.sequences.count
+        }
+    }
+}
+
+/// Where the log stands when the pipeline starts: after recovery, every segment is sealed.
+package struct LogStart: Sendable {
+    package var directory: DirectoryID
+    package var shard: UInt16
+    /// The highest segment number ever used; 0 in a new directory.
+    package var lastSegment: SegmentNumber
+    /// The next group commit's number.
+    package var commitEpoch: UInt64
+    /// Header checksum of the last block of the log; 0 in a new directory.
+    package var previousChecksum: UInt32
+
+    package init(
+        directory: DirectoryID, shard: UInt16, lastSegment: SegmentNumber, commitEpoch: UInt64,
+        previousChecksum: UInt32
+    ) {
+        self.directory = directory
+        self.shard = shard
+        self.lastSegment = lastSegment
+        self.commitEpoch = commitEpoch
+        self.previousChecksum = previousChecksum
+    }
+}

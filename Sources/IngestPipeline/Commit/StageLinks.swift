@@ -1,0 +1,41 @@
+// packet → decode → ring → [admit → block → segment → compaction] → snapshot → query
+import Synchronization
+
+/// The way of the block slots, once round: free → commit → sync → compact → free.
+package struct StageLinks: Sendable {
+    package let free = StageLink<BlockSlot>()
+    package let toSync = StageLink<BlockSlot>()
+    package let toCompact = StageLink<BlockSlot>()
+    package let state = SharedState()
+
+    /// What the commit stage must know of the stages behind it: statements of fact, each written by one
+    /// stage. Relaxed throughout, because the blocks themselves are ordered by the links.
+    package final class SharedState: Sendable {
+        private let syncing = Atomic<Int>(0)
+        private let keyDays = Atomic<Int>(0)
+
+        /// Blocks handed to the sync stage and not yet durable.
+        package var syncingCount: Int { syncing.load(ordering: .relaxed) }
+        /// Said by the commit stage before it hands a block over.
+        package func willSync() { syncing.add(1, ordering: .relaxed) }
+        /// Said by the sync stage once a block is durable.
+        package func didSync() { syncing.subtract(1, ordering: .relaxed) }
+
+        /// Distinct (reward key, day) pairs of the live segment, stored by the compact stage.
+        package var liveKeyDayCount: Int {
+            get { keyDays.load(ordering: .relaxed) }
+            set { keyDays.store(newValue, ordering: .relaxed) }
+        }
+    }
+
+    package init() {}
+}
+
+/// What one turn of a stage did; the queue's loop goes by it.
+package enum StageOutcome: Sendable {
+    case worked
+    /// There was nothing to do.
+    case idle
+    /// The stage before is done, and everything it handed over has been passed on.
+    case finished
+}

@@ -1,0 +1,66 @@
+import IngestFormat
+import Testing
+
+@testable import IngestPipeline
+
+@Suite("The ledger of a block")
+struct BlockLedgerTests {
+    private func key(_ sender: UInt64, epoch: UInt64 = 1) -> SenderKey {
+        SenderKey(
+            kind: .framed, sender: SenderID(rawValue: sender), epoch: SenderEpoch(rawValue: epoch))
+    }
+
+    @Test("ranges come out ascending, disjoint and not adjacent, whatever the order of arrival")
+    func ranges() {
+        var generator = SeededGenerator(seed: 3)
+        for _ in 0..<200 {
+            let sequences = (0..<Int.random(in: 1...60, using: &generator)).map { _ in
+                UInt64.random(in: 0...40, using: &generator)
+            }
+            var ledger = BlockLedger()
+            for sequence in sequences {
+                ledger.addSequence(PacketSequence(rawValue: sequence), from: key(7))
+            }
+            let ranges = ledger.take()[0].sequences
+            #expect(Set(ranges.flatMap { Array($0) }) == Set(sequences))
+            for (earlier, later) in zip(ranges, ranges.dropFirst()) {
+                #expect(earlier.upperBound + 1 < later.lowerBound)
+            }
+        }
+    }
+
+    @Test("the greatest sequence there is does not overflow a range")
+    func lastSequence() {
+        var ledger = BlockLedger()
+        for sequence in [UInt64.max, 0, UInt64.max - 1, UInt64.max] {
+            ledger.addSequence(PacketSequence(rawValue: sequence), from: key(7))
+        }
+        #expect(ledger.take()[0].sequences == [0...0, (UInt64.max - 1)...UInt64.max])
+    }
+
+    @Test("counts of interleaved senders are kept apart and come out in the order of their keys")
+    func senders() {
+        var ledger = BlockLedger()
+        var generator = SeededGenerator(seed: 5)
+        var model: [SenderKey: (packets: UInt64, counted: UInt64)] = [:]
+        for _ in 0..<1_000 {
+            let key = key(generator.next() % 5, epoch: generator.next() % 3)
+            var tally = VerdictTally()
+            tally.add(.counted)
+            tally.add(.tooOld)
+            tally.add(.counted)
+            ledger.addPackets(1, .accepted, from: key)
+            ledger.addEvents(tally, from: key)
+            model[key, default: (0, 0)].packets += 1
+            model[key, default: (0, 0)].counted += 2
+        }
+        let entries = ledger.take()
+        #expect(entries.map(\.key) == model.keys.sorted())
+        for entry in entries {
+            #expect(entry.packets[Int(PacketResult.accepted.rawValue)] == model[entry.key]?.packets)
+            #expect(entry.events[Int(Verdict.counted.rawValue)] == model[entry.key]?.counted)
+        }
+        #expect(ledger.isEmpty)
+        #expect(ledger.take().isEmpty)
+    }
+}

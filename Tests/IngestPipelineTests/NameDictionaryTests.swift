@@ -1,0 +1,124 @@
+import IngestFormat
+import IngestPipeline
+import Testing
+
+@Suite("The dictionary of names")
+struct NameDictionaryTests {
+    /// Looks a name up and inserts it where it is new, as admission does.
+    static func ordinal(
+        _ name: String, hash: UInt64, in dictionary: inout NameDictionary
+    ) -> NameOrdinal? {
+        let bytes = Array(name.utf8)
+        return unsafe bytes.withUnsafeBytes { buffer in
+            let base = unsafe buffer.baseAddress!
+            if let slot = unsafe dictionary.slot(hash: hash, bytes: base, byteCount: bytes.count) {
+                return dictionary.ordinal(of: slot)
+            }
+            return unsafe dictionary.insert(hash: hash, bytes: base, byteCount: bytes.count)
+                .map { dictionary.ordinal(of: $0) }
+        }
+    }
+
+    @Test("ordinals are given from 1 in order of first sight, and stay through growth")
+    func ordinalsStay() {
+        var dictionary = NameDictionary()
+        var generator = SeededGenerator(seed: 7)
+        var hashes: [UInt64] = []
+        for index in 0..<20_000 {
+            hashes.append(generator.next())
+            // Lengths on both sides of what fits an entry.
+            let name = String(repeating: "n", count: index % 90) + "\(index)"
+            #expect(
+                Self.ordinal(name, hash: hashes[index], in: &dictionary)?.rawValue
+                    == UInt32(index + 1))
+        }
+        for index in 0..<20_000 {
+            let name = String(repeating: "n", count: index % 90) + "\(index)"
+            #expect(
+                Self.ordinal(name, hash: hashes[index], in: &dictionary)?.rawValue
+                    == UInt32(index + 1))
+        }
+        #expect(dictionary.nextName == 20_001)
+    }
+
+    @Test("names of equal hash are told apart, short and long", arguments: [1, 39, 40, 41, 128])
+    func equalHashes(byteCount: Int) {
+        var dictionary = NameDictionary()
+        let names = (0..<50).map { index in
+            let tail = "\(Character(UnicodeScalar(UInt8(65 + index))))"
+            return String(repeating: "x", count: byteCount - 1) + tail
+        }
+        for (index, name) in names.enumerated() {
+            #expect(
+                Self.ordinal(name, hash: 42, in: &dictionary)?.rawValue == UInt32(index + 1))
+        }
+        for (index, name) in names.enumerated() {
+            #expect(
+                Self.ordinal(name, hash: 42, in: &dictionary)?.rawValue == UInt32(index + 1))
+        }
+    }
+
+    @Test("a pair has one key, whichever business a reward was last seen with")
+    func keys() throws {
+        var dictionary = NameDictionary()
+        var model: [RewardKey: KeyOrdinal] = [:]
+        var generator = SeededGenerator(seed: 11)
+        for _ in 0..<30_000 {
+            let reward = "r\(generator.next() % 600)"
+            let business = "b\(generator.next() % 9)"
+            let businessOrdinal = try #require(
+                Self.ordinal(business, hash: hash(business), in: &dictionary))
+            let rewardOrdinal = try #require(
+                Self.ordinal(reward, hash: hash(reward), in: &dictionary))
+            let bytes = Array(reward.utf8)
+            let slot = try #require(
+                unsafe bytes.withUnsafeBytes {
+                    unsafe dictionary.slot(
+                        hash: hash(reward), bytes: $0.baseAddress!, byteCount: bytes.count)
+                })
+            let pair = RewardKey(reward: rewardOrdinal, business: businessOrdinal)
+            if let key = dictionary.key(reward: slot, business: businessOrdinal) {
+                #expect(model[pair] == key)
+            } else {
+                #expect(model[pair] == nil)
+                let key = try #require(
+                    dictionary.insertKey(reward: slot, business: businessOrdinal))
+                #expect(key.rawValue == UInt32(model.count))
+                model[pair] = key
+            }
+        }
+        #expect(dictionary.nextKey == UInt32(model.count))
+    }
+
+    @Test("ordinals that were given once are not given again after a load")
+    func reserved() {
+        var dictionary = NameDictionary()
+        let bytes = Array("kept".utf8)
+        let isRestored = unsafe bytes.withUnsafeBytes {
+            unsafe dictionary.restore(
+                NameOrdinal(rawValue: 5), hash: 1, bytes: $0.baseAddress!, byteCount: bytes.count)
+        }
+        #expect(isRestored)
+        dictionary.reserve(nextName: 9, nextKey: 4)
+        #expect(Self.ordinal("kept", hash: 1, in: &dictionary)?.rawValue == 5)
+        #expect(Self.ordinal("new", hash: 2, in: &dictionary)?.rawValue == 9)
+        #expect(dictionary.nextKey == 4)
+    }
+
+    private func hash(_ text: String) -> UInt64 {
+        text.utf8.reduce(14_695_981_039_346_656_037) { ($0 ^ UInt64($1)) &* 1_099_511_628_211 }
+    }
+}
+
+/// A generator that gives the same numbers for the same seed (SplitMix64).
+struct SeededGenerator: RandomNumberGenerator {
+    private var state: UInt64
+    init(seed: UInt64) { state = seed }
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var z = state
+        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
+        return z ^ (z >> 31)
+    }
+}
