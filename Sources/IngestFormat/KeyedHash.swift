@@ -42,10 +42,7 @@ package struct KeyedHash: Sendable {
     /// `byteCount` is 0 … 128; what is longer was refused before (a precondition).
     @unsafe package func name(_ bytes: UnsafeRawPointer, _ byteCount: Int) -> UInt64 {
         precondition(byteCount >= 0 && byteCount <= Limits.nameByteCountMax)
-        // SAFETY: the caller vouches for `byteCount` bytes; the C function reads no more.
-        return unsafe withUnsafePointer(to: subkeys) {
-            unsafe ingest_hash($0, Domain.name, 0, bytes, byteCount)
-        }
+        return unsafe withSubkeys { unsafe Self.name($0, bytes, byteCount) }
     }
 
     /// Hash of an event id within its business, so that equal ids of two businesses differ.
@@ -55,15 +52,7 @@ package struct KeyedHash: Sendable {
         businessHash: UInt64, id: UnsafeRawPointer, _ byteCount: Int
     ) -> UInt64 {
         precondition(byteCount >= 0 && byteCount <= Limits.eventIDByteCountMax)
-        // SAFETY: the caller vouches for `byteCount` bytes; the C function reads no more.
-        return unsafe withUnsafePointer(to: subkeys) { key in
-            if byteCount == UUIDText.byteCount, let uuid = unsafe UUIDText.parse(id) {
-                return unsafe withUnsafeBytes(of: uuid) {
-                    unsafe ingest_hash(key, Domain.event, businessHash, $0.baseAddress, $0.count)
-                }
-            }
-            return unsafe ingest_hash(key, Domain.event, businessHash, id, byteCount)
-        }
+        return unsafe withSubkeys { unsafe Self.event($0, businessHash, id, byteCount) }
     }
 
     package func name(_ bytes: [UInt8]) -> UInt64 {
@@ -76,5 +65,36 @@ package struct KeyedHash: Sendable {
             }
             return unsafe name(base, buffer.count)
         }
+    }
+}
+
+// MARK: For decoders, which take the subkeys' address once a packet and have checked the byte counts
+
+extension KeyedHash {
+    @inline(__always)
+    @unsafe func withSubkeys<Result>(_ body: (UnsafePointer<ingest_hash_key>) -> Result) -> Result {
+        unsafe withUnsafePointer(to: subkeys) { unsafe body($0) }
+    }
+
+    @inline(__always)
+    @unsafe static func name(
+        _ key: UnsafePointer<ingest_hash_key>, _ bytes: UnsafeRawPointer, _ byteCount: Int
+    ) -> UInt64 {
+        // SAFETY: the caller vouches for `byteCount` ≤ 128 bytes; the C function reads no more.
+        unsafe ingest_hash(key, Domain.name, 0, bytes, byteCount)
+    }
+
+    @inline(__always)
+    @unsafe static func event(
+        _ key: UnsafePointer<ingest_hash_key>, _ businessHash: UInt64, _ id: UnsafeRawPointer,
+        _ byteCount: Int
+    ) -> UInt64 {
+        // SAFETY: the caller vouches for `byteCount` ≤ 64 bytes; the C function reads no more.
+        if byteCount == UUIDText.byteCount, let uuid = unsafe UUIDText.parse(id) {
+            return unsafe withUnsafeBytes(of: uuid) {
+                unsafe ingest_hash(key, Domain.event, businessHash, $0.baseAddress, $0.count)
+            }
+        }
+        return unsafe ingest_hash(key, Domain.event, businessHash, id, byteCount)
     }
 }

@@ -1,0 +1,223 @@
+// [packet] → decode → ring → admit → block → segment → compaction → snapshot → query
+
+/// What a framed packet carries. Raw values are on the wire.
+package enum PacketKind: UInt8, Sendable, BitwiseCopyable, CaseIterable {
+    case batch = 1
+    case heartbeat = 2
+    case ack = 129
+}
+
+/// The header of a framed packet, version 1.
+///
+/// **Layout** 40 bytes, little-endian; the constants of `Offset` are those of `docs/format/packet.md`:
+/// magic `IGD1`, kind u8, flags u8, key id u16, sender u64, epoch u64, sequence u64, payload byte count
+/// u32, CRC-32C u32 over bytes 0–35 and the payload. After the payload 16 bytes of tag, if flag bit 1.
+package struct PacketHeader: Equatable, Sendable, BitwiseCopyable {
+    package static let byteCount = Limits.packetHeaderByteCount
+    /// `IGD1` read as a little-endian u32. The version is in the magic.
+    package static let magic: UInt32 = 0x3144_4749
+
+    package enum Offset {
+        package static let magic = 0
+        package static let kind = 4
+        package static let flags = 5
+        package static let keyID = 6
+        package static let sender = 8
+        package static let epoch = 16
+        package static let sequence = 24
+        package static let payloadByteCount = 32
+        package static let checksum = 36
+    }
+
+    package enum Flags {
+        package static let isAckWanted: UInt8 = 1
+        package static let hasTag: UInt8 = 2
+        static let known: UInt8 = isAckWanted | hasTag
+    }
+
+    package var kind: PacketKind
+    package var flags: UInt8
+    /// 0 = no key.
+    package var keyID: UInt16
+    package var sender: SenderID
+    package var epoch: SenderEpoch
+    package var sequence: PacketSequence
+    package var payloadByteCount: Int
+    /// CRC-32C as it stands in the packet; computed by `seal`.
+    package private(set) var checksum: UInt32 = 0
+
+    package init(
+        kind: PacketKind, flags: UInt8 = 0, keyID: UInt16 = 0, sender: SenderID,
+        epoch: SenderEpoch, sequence: PacketSequence, payloadByteCount: Int = 0
+    ) {
+        self.kind = kind
+        self.flags = flags
+        self.keyID = keyID
+        self.sender = sender
+        self.epoch = epoch
+        self.sequence = sequence
+        self.payloadByteCount = payloadByteCount
+    }
+
+    package var isAckWanted: Bool { flags & Flags.isAckWanted != 0 }
+    package var hasTag: Bool { flags & Flags.hasTag != 0 }
+    /// Header, payload and tag.
+    package var packetByteCount: Int {
+        Self.byteCount + payloadByteCount + (hasTag ? Limits.packetTagByteCount : 0)
+    }
+}
+
+// MARK: Parse
+
+extension PacketHeader {
+    package enum Parsed: Equatable, Sendable {
+        case packet(PacketHeader)
+        case refused(PacketResult)
+    }
+
+    /// Who reads: the daemon takes batches and heartbeats, a sender takes acks.
+    package enum Receiver: Sendable { case daemon, sender }
+
+    /// Whether a datagram is plain JSON (`bytes` begins with `{`) and so has no header.
+    package static func isPlain(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        // SAFETY: `first` checks for emptiness.
+        unsafe bytes.first == UInt8(ascii: "{")
+    }
+
+    /// Checks a whole datagram and gives its header. The first failure names the refusal:
+    ///
+    /// 1. `badMagic`: it does not begin with `IGD1` (a shorter one: with a part of it);
+    /// 2. `badLength`: it is not header + payload + tag, to the byte; or a heartbeat under 64 bytes of payload;
+    /// 3. `badCRC`;
+    /// 4. the tag is not looked at here: with keys, the caller checks it next;
+    /// 5. `badKind`: unknown kind, one that this receiver does not take, a flag bit without meaning, or sender 0.
+    ///
+    /// So that a caller with keys can put its own check between 3 and 5, `parse` is `frame` then `kindRefusal`.
+    ///
+    /// **Cost** The CRC over all bytes; about 45 ns for 1,400.
+    package static func parse(
+        _ bytes: UnsafeRawBufferPointer, for receiver: Receiver = .daemon
+    ) -> Parsed {
+        if let refusal = unsafe frameRefusal(bytes) { return .refused(refusal) }
+        if let refusal = unsafe kindRefusal(bytes, for: receiver) { return .refused(refusal) }
+        // SAFETY: `frameRefusal` has checked that the header is there.
+        return unsafe .packet(load(bytes.baseAddress!))
+    }
+
+    /// Steps 1 to 3: is this a whole, undamaged packet?
+    package static func frameRefusal(_ bytes: UnsafeRawBufferPointer) -> PacketResult? {
+        guard bytes.count >= byteCount, let base = bytes.baseAddress else {
+            return unsafe shortRefusal(bytes)
+        }
+        // SAFETY: 40 bytes are there, checked above; every offset below is inside them.
+        let magic = unsafe load32(base, Offset.magic)
+        if magic != Self.magic { return .badMagic }
+        let kind = unsafe base.load(fromByteOffset: Offset.kind, as: UInt8.self)
+        let flags = unsafe base.load(fromByteOffset: Offset.flags, as: UInt8.self)
+        let payloadByteCount = unsafe Int(load32(base, Offset.payloadByteCount))
+        let tagByteCount = flags & Flags.hasTag != 0 ? Limits.packetTagByteCount : 0
+        if bytes.count != byteCount &+ payloadByteCount &+ tagByteCount { return .badLength }
+        if kind == PacketKind.heartbeat.rawValue && payloadByteCount < Heartbeat.payloadByteCountMin {
+            return .badLength
+        }
+        // SAFETY: the payload lies inside the datagram, by the equation above.
+        let computed = unsafe checksum(base, payload: base + byteCount, payloadByteCount)
+        return unsafe computed == load32(base, Offset.checksum) ? nil : .badCRC
+    }
+
+    /// Step 5, on a packet that has passed `frameRefusal`.
+    package static func kindRefusal(
+        _ bytes: UnsafeRawBufferPointer, for receiver: Receiver
+    ) -> PacketResult? {
+        // SAFETY: a precondition of this function: 40 bytes are there.
+        let kind = unsafe PacketKind(rawValue: bytes[Offset.kind])
+        let isTaken =
+            switch kind {
+            case .batch, .heartbeat: receiver == .daemon
+            case .ack: receiver == .sender
+            case nil: false
+            }
+        let flags = unsafe bytes[Offset.flags]
+        let sender = unsafe bytes.loadUnaligned(fromByteOffset: Offset.sender, as: UInt64.self)
+        return isTaken && flags & ~Flags.known == 0 && sender != 0 ? nil : .badKind
+    }
+
+    /// Fewer bytes than a header: what there is of the magic decides.
+    private static func shortRefusal(_ bytes: UnsafeRawBufferPointer) -> PacketResult {
+        for i in 0..<min(4, bytes.count) {
+            // SAFETY: i < count.
+            if unsafe bytes[i] != UInt8(truncatingIfNeeded: magic >> (8 * i)) { return .badMagic }
+        }
+        return .badLength
+    }
+
+    /// The fields of 40 bytes that were checked before.
+    @unsafe private static func load(_ base: UnsafeRawPointer) -> PacketHeader {
+        // SAFETY: the caller has checked 40 bytes and the kind; every offset is inside them.
+        var header = unsafe PacketHeader(
+            kind: PacketKind(rawValue: base.load(fromByteOffset: Offset.kind, as: UInt8.self))!,
+            flags: base.load(fromByteOffset: Offset.flags, as: UInt8.self),
+            keyID: UInt16(
+                littleEndian: base.loadUnaligned(fromByteOffset: Offset.keyID, as: UInt16.self)),
+            sender: SenderID(rawValue: load64(base, Offset.sender)),
+            epoch: SenderEpoch(rawValue: load64(base, Offset.epoch)),
+            sequence: PacketSequence(rawValue: load64(base, Offset.sequence)),
+            payloadByteCount: Int(load32(base, Offset.payloadByteCount)))
+        unsafe header.checksum = load32(base, Offset.checksum)
+        return header
+    }
+
+    @unsafe private static func load32(_ base: UnsafeRawPointer, _ offset: Int) -> UInt32 {
+        unsafe UInt32(littleEndian: base.loadUnaligned(fromByteOffset: offset, as: UInt32.self))
+    }
+
+    @unsafe private static func load64(_ base: UnsafeRawPointer, _ offset: Int) -> UInt64 {
+        unsafe UInt64(littleEndian: base.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
+    }
+
+    /// CRC-32C of bytes 0–35 followed by the payload.
+    @unsafe private static func checksum(
+        _ base: UnsafeRawPointer, payload: UnsafeRawPointer, _ payloadByteCount: Int
+    ) -> UInt32 {
+        let head = unsafe Checksum.crc32c(
+            UnsafeRawBufferPointer(start: base, count: Offset.checksum))
+        return unsafe Checksum.crc32c(
+            UnsafeRawBufferPointer(start: payload, count: payloadByteCount), seed: head)
+    }
+}
+
+// MARK: Encode
+
+extension PacketHeader {
+    /// Writes the header before its payload: `packet` holds 40 bytes of room and then the payload, which
+    /// is complete. Sets the payload's byte count from the buffer and computes the CRC.
+    ///
+    /// A tag, if there is one, is appended by the caller afterwards: it covers the CRC.
+    package mutating func seal(_ packet: inout [UInt8]) {
+        precondition(packet.count >= Self.byteCount)
+        payloadByteCount = packet.count - Self.byteCount
+        // SAFETY: the buffer is valid inside the closure and holds the header's room, checked above.
+        unsafe packet.withUnsafeMutableBytes { bytes in
+            unsafe store(bytes)
+            let base = UnsafeRawPointer(bytes.baseAddress!)
+            checksum = unsafe Self.checksum(base, payload: base + Self.byteCount, payloadByteCount)
+            unsafe bytes.storeBytes(
+                of: checksum.littleEndian, toByteOffset: Offset.checksum, as: UInt32.self)
+        }
+    }
+
+    @unsafe private func store(_ bytes: UnsafeMutableRawBufferPointer) {
+        func put<Value: FixedWidthInteger & BitwiseCopyable>(_ value: Value, _ offset: Int) {
+            // SAFETY: offset + size ≤ 40 ≤ count, by the layout.
+            unsafe bytes.storeBytes(of: value.littleEndian, toByteOffset: offset, as: Value.self)
+        }
+        put(Self.magic, Offset.magic)
+        put(kind.rawValue, Offset.kind)
+        put(flags, Offset.flags)
+        put(keyID, Offset.keyID)
+        put(sender.rawValue, Offset.sender)
+        put(epoch.rawValue, Offset.epoch)
+        put(sequence.rawValue, Offset.sequence)
+        put(UInt32(truncatingIfNeeded: payloadByteCount), Offset.payloadByteCount)
+    }
+}
