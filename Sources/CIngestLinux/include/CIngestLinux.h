@@ -7,3 +7,4 @@
 #include "ingest_ring.h"
 #include "ingest_keyed_hash.h"
 #include "ingest_threads.h"
+#include "ingest_udp.h"
