@@ -18,9 +18,11 @@ package enum Limits {
     package static let eventIDByteCountMax = 64
     package static let sessionIDByteCountMax = 64
     package static let visiblePartsPerMillionMax: UInt32 = 1_000_000
-    /// The largest amount of money in one event, micros of a currency unit (9.2 billion units), so that
-    /// 2^20 events of it cannot overflow a 64-bit sum by themselves; sums are checked all the same.
+    /// The largest amount of money in one event, micros of a currency unit: 9 billion units.
     package static let moneyMicrosMax: Int64 = 1 << 53
+    /// All money that one directory counts, micros: 4.6 trillion units. What would go beyond is refused,
+    /// so that no sum of any rows can overflow 64 bits.
+    package static let moneySumMicrosMax: Int64 = 1 << 62
     /// Event times outside these years are malformed: 1970-01-01 … 2262-01-01, microseconds.
     package static let timestampMicrosecondsMax: Int64 = 9_214_646_400_000_000
     /// Groups and messages nested deeper than this are malformed, as in the official decoders.
@@ -52,6 +54,8 @@ package enum Limits {
     package static let segmentByteCountDefault = 256 << 20
     package static let segmentByteCountMax = 1 << 30
     package static let segmentBlockCountMax = (1 << 20) - 1
+    /// Rows in one segment; its counters are 32-bit.
+    package static let segmentRowCountMax = 1 << 31
     package static let segmentKeyDayCountMax = 1 << 24
     package static let segmentSenderCountMax = 1 << 16
     package static let preallocationByteCountMax = 16 << 20

@@ -10,16 +10,20 @@ import IngestFormat
     private var dictionary: NameDictionary
     private let policy: AdmissionPolicy
     private var calendar: BusinessCalendar
+    /// What may still be counted before a sum of all money could pass `Limits.moneySumMicrosMax`.
+    private var moneyRoomMicros: Int64
 
     var nextName: UInt32 { dictionary.nextName }
     var nextKey: UInt32 { dictionary.nextKey }
 
     init(
-        dictionary: consuming NameDictionary, policy: AdmissionPolicy, calendar: BusinessCalendar
+        dictionary: consuming NameDictionary, policy: AdmissionPolicy, calendar: BusinessCalendar,
+        moneyCountedMicros: Int64
     ) {
         self.dictionary = dictionary
         self.policy = policy
         self.calendar = calendar
+        moneyRoomMicros = max(0, Limits.moneySumMicrosMax - max(0, moneyCountedMicros))
     }
 
     /// Admits `eventCount` events into `slot`, which has room for them.
@@ -38,18 +42,37 @@ import IngestFormat
             dictionary.prefetch(hash: unsafe events[index].rewardHash)
             dictionary.prefetch(hash: unsafe events[index].businessHash)
         }
-        let mark = slot.rows.mark
-        var cursor = mark
+        var cursor = slot.rows.mark
+        let moneyRoomBefore = moneyRoomMicros
         let admissionTime = slot.admissionTime
         for index in 0..<eventCount {
             let event = unsafe events + index
-            let verdict = unsafe policy.verdict(on: event.pointee, admissionTime: admissionTime)
+            let verdict = unsafe judge(event, admissionTime)
             tally.add(verdict)
-            if unsafe event.pointee.consent == Consent.optOut.rawValue { continue }
-            guard unsafe append(event, verdict, bytes, slot, &cursor) else { return false }
+            if unsafe verdict == .malformed || event.pointee.consent == Consent.optOut.rawValue {
+                continue
+            }
+            guard unsafe append(event, verdict, bytes, slot, &cursor) else {
+                moneyRoomMicros = moneyRoomBefore
+                return false
+            }
         }
         slot.rows.mark = cursor
         return true
+    }
+
+    /// The policy's verdict, and `malformed` for money that no 64-bit sum of this directory could hold.
+    @inline(__always)
+    private mutating func judge(
+        _ event: UnsafePointer<EventDescriptor>, _ admissionTime: Int64
+    ) -> Verdict {
+        let verdict = unsafe policy.verdict(on: event.pointee, admissionTime: admissionTime)
+        // Each is at most Limits.moneyMicrosMax, so the sum fits.
+        let money = unsafe event.pointee.revenueMicros &+ event.pointee.spendMicros
+        if money == 0 || verdict != .counted { return verdict }
+        if money > moneyRoomMicros { return .malformed }
+        moneyRoomMicros -= money
+        return verdict
     }
 
     @inline(__always)

@@ -38,7 +38,9 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable {
         counters: PipelineCounters
     ) {
         self.consumer = consumer
-        admission = Admission(dictionary: dictionary, policy: policy, calendar: calendar)
+        admission = Admission(
+            dictionary: dictionary, policy: policy, calendar: calendar,
+            moneyCountedMicros: start.moneyCountedMicros)
         cursor = LogCursor(start: start, bounds: .init(byteCountMax: segmentByteCountMax))
         self.clock = clock
         self.links = links

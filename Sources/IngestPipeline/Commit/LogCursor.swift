@@ -9,6 +9,10 @@ struct LogCursor {
         var byteCountMax: Int
         var ageMicrosecondsMax: Int64 = 3_600_000_000
         var blockCountMax = Limits.segmentBlockCountMax
+        var rowCountMax = Limits.segmentRowCountMax - Limits.blockEventCountMax
+        /// Short of the limit by what the blocks on their way may still add.
+        var keyDayCountMax =
+            Limits.segmentKeyDayCountMax - StageLinks.slotCount * Limits.blockEventCountMax
         var senderCountMax = Limits.segmentSenderCountMax
         var sequenceRangeCountMax = 1 << 20
     }
@@ -22,6 +26,7 @@ struct LogCursor {
     private(set) var segmentByteCount = 0
     private(set) var commitEpoch: UInt64
     private(set) var previousChecksum: UInt32
+    private var rowCount = 0
     private var openedAt: Int64 = 0
     private var senders: Set<SenderKey> = []
     private var sequenceRangeCount = 0
@@ -46,7 +51,7 @@ struct LogCursor {
         admissionTime: Int64, nextName: UInt32, nextKey: UInt32, keyDayCount: Int
     ) -> (context: BlockContext, startsSegment: Bool) {
         let starts =
-            !isSegmentOpen || isFull(at: admissionTime) || keyDayCount >= Limits.segmentKeyDayCountMax
+            !isSegmentOpen || isFull(at: admissionTime) || keyDayCount >= bounds.keyDayCountMax
         let context = BlockContext(
             directory: directory, shard: shard, segment: starts ? segment.next : segment,
             blockOrdinal: starts ? 0 : blockCount, commitEpoch: commitEpoch,
@@ -58,6 +63,7 @@ struct LogCursor {
 
     private func isFull(at time: Int64) -> Bool {
         segmentByteCount >= bounds.byteCountMax || Int(blockCount) >= bounds.blockCountMax
+            || rowCount >= bounds.rowCountMax
             || time &- openedAt >= bounds.ageMicrosecondsMax
             || senders.count >= bounds.senderCountMax
             || sequenceRangeCount >= bounds.sequenceRangeCountMax
@@ -69,13 +75,15 @@ struct LogCursor {
             segment = slot.context.segment
             blockCount = 0
             segmentByteCount = 0
+            rowCount = 0
             openedAt = slot.admissionTime
             senders.removeAll()
             sequenceRangeCount = 0
             isSegmentOpen = true
         }
         blockCount += 1
-        segmentByteCount += Int(summary.byteCount)
+        segmentByteCount += summary.byteCount
+        rowCount += summary.rowCount
         commitEpoch += 1
         previousChecksum = summary.headerChecksum
         for entry in slot.ledger {
@@ -95,15 +103,18 @@ package struct LogStart: Sendable {
     package var commitEpoch: UInt64
     /// Header checksum of the last block of the log; 0 in a new directory.
     package var previousChecksum: UInt32
+    /// All revenue and spend that the log has counted.
+    package var moneyCountedMicros: Int64
 
     package init(
         directory: DirectoryID, shard: UInt16, lastSegment: SegmentNumber, commitEpoch: UInt64,
-        previousChecksum: UInt32
+        previousChecksum: UInt32, moneyCountedMicros: Int64
     ) {
         self.directory = directory
         self.shard = shard
         self.lastSegment = lastSegment
         self.commitEpoch = commitEpoch
         self.previousChecksum = previousChecksum
+        self.moneyCountedMicros = moneyCountedMicros
     }
 }

@@ -3,6 +3,10 @@ import Synchronization
 
 /// The way of the block slots, once round: free → commit → sync → compact → free.
 package struct StageLinks: Sendable {
+    /// One block being filled, one encoded and waiting, one being synced, and room for the compact stage to
+    /// fall behind while it merges runs.
+    package static let slotCount = 8
+
     package let free = StageLink<BlockSlot>()
     package let toSync = StageLink<BlockSlot>()
     package let toCompact = StageLink<BlockSlot>()
