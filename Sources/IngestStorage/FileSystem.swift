@@ -66,6 +66,9 @@ package protocol StorageFile: AnyObject, Sendable {
     /// Cuts or extends (with a hole) to `byteCount`. *The corresponding C function is ftruncate(2).*
     func truncate(to byteCount: UInt64) throws(StorageError)
     func byteCount() throws(StorageError) -> UInt64
+    /// Asks that synced bytes leave memory, so that the next read comes from the disk. A hint; never fails.
+    /// *The corresponding C function is posix_fadvise(2) with POSIX_FADV_DONTNEED.*
+    func forgetCached()
 }
 
 /// What a file is opened for.

@@ -184,6 +184,8 @@ package final class LinuxFile: StorageFile {
         try SystemCall.byteCount(descriptor).orThrow(path, "fstat")
     }
 
+    package func forgetCached() { _ = posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED) }
+
     private func durably(_ call: String, _ result: Result<Int32, Errno>) throws(StorageError) {
         if case .failure(let errno) = result {
             throw .durabilityLost(path: path, call: call, errno: errno.rawValue)

@@ -9,15 +9,12 @@ enum LockHolder {
         let text = Array("\(pid)\n".utf8)
         // A hint that cannot be written is no reason not to start.
         try? file.truncate(to: 0)
-        try? file.write(unsafe text.span.bytes, at: 0)
+        try? file.write(text, at: 0)
     }
 
     static func read(from file: some StorageFile) -> Int32? {
-        var bytes = [UInt8](repeating: 0, count: byteCountMax)
-        var span = bytes.mutableSpan
-        var raw = unsafe span.mutableBytes
-        guard let count = try? file.read(into: &raw, at: 0) else { return nil }
-        let text = String(decoding: bytes[..<count].prefix { $0 != 10 }, as: UTF8.self)
+        guard let bytes = try? file.readArray(at: 0, byteCount: byteCountMax) else { return nil }
+        let text = String(decoding: bytes.prefix { $0 != 10 }, as: UTF8.self)
         return Int32(text).flatMap { $0 > 0 ? $0 : nil }
     }
 }

@@ -13,16 +13,8 @@ func withTemporaryDirectory(_ body: (LinuxFileSystem) throws -> Void) throws {
 }
 
 extension StorageFile {
-    func write(_ bytes: [UInt8], at offset: UInt64) throws(StorageError) {
-        try write(bytes.span.bytes, at: offset)
-    }
-
     func contents() throws(StorageError) -> [UInt8] {
-        var bytes = [UInt8](repeating: 0, count: Int(try byteCount()))
-        var span = bytes.mutableSpan
-        var raw = span.mutableBytes
-        let count = try read(into: &raw, at: 0)
-        return Array(bytes[..<count])
+        try readAll(byteCountMax: 1 << 30)
     }
 }
 

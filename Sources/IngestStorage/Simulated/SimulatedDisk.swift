@@ -193,6 +193,14 @@ package final class SimulatedDisk: Sendable {
         }
     }
 
+    func forgetCached(_ inode: Int) {
+        state.withLock { state in
+            // Bytes still to be written stay; what a failed sync forgot is no longer seen.
+            guard state.inodes[inode].pending.isEmpty else { return }
+            state.inodes[inode].current = state.inodes[inode].durable
+        }
+    }
+
     func space() throws(StorageError) -> FileSystemSpace {
         try call(.space, "") { state in
             .success(

@@ -15,7 +15,7 @@ import Synchronization
 ///   and every open file.
 /// - *A crash before operation n*: the n-th changing call and every call after it throw; nothing of it happens.
 /// - *A failed sync* (EIO) writes a random subset of what it should have, and forgets the rest:
-///   readers still see it, the next sync says 0, a power cut loses it. As the kernels do.
+///   readers still see it, the next sync says 0, a power cut or `forgetCached` loses it. As the kernels do.
 /// - *ENOSPC* at a byte budget, over the sizes of all files; the write before it is short.
 /// - *Any error on the n-th call of a kind*, once or for ever.
 /// - *Short writes*: some calls take only a part. EINTR is not modelled: `SystemCall` handles it below the seam.
@@ -130,4 +130,5 @@ package final class SimulatedFile: StorageFile {
     }
 
     package func byteCount() throws(StorageError) -> UInt64 { try disk.byteCount(inode) }
+    package func forgetCached() { disk.forgetCached(inode) }
 }
