@@ -12,7 +12,7 @@ struct Daemon {
         self.settings = settings
         logger = Logger(label: "ingestd") { StreamLogHandler.standardError(label: $0) }
         for name in unknownVariables {
-            logger.warning("\(name) is set and means nothing here: 'ingestd --help' lists the options")
+            logger.warning("\(name) is set and is no option, see 'ingestd --help'")
         }
     }
 

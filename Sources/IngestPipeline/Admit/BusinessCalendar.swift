@@ -83,7 +83,11 @@ package struct BusinessCalendar: Sendable {
         var high = changes.count
         while low < high {
             let middle = (low + high) / 2
-            if changes[middle].startMicroseconds > instant { high = middle } else { low = middle + 1 }
+            if changes[middle].startMicroseconds > instant {
+                high = middle
+            } else {
+                low = middle + 1
+            }
         }
         return low
     }

@@ -41,7 +41,7 @@ enum ConfigFile {
             guard let setting = Settings.all.first(where: { $0.name == key }) else {
                 throw Fault(
                     .configuration,
-                    "unknown key '\(key)', \(path), 'ingestd --help' lists the options that can be keys")
+                    "unknown key '\(key)', \(path), see 'ingestd --help' for the options")
             }
             guard let text = value.text else {
                 throw Fault(

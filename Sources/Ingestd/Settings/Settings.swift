@@ -40,7 +40,8 @@ enum Settings {
         default: false)
 
     static let all: [any AnySetting] = [
-        data, udp, http, commitInterval, segmentBytesMax, compactInterval, maxEventAge, maxEventLead,
+        data, udp, http, commitInterval, segmentBytesMax, compactInterval, maxEventAge,
+        maxEventLead,
         countUndetermined, countConsentNotSet, timeZone, receiveBufferBytes, acceptUnauthenticated,
     ]
 }

@@ -1,0 +1,27 @@
+/// What each target may import. Nothing downstream is imported upstream, the data plane knows no
+/// Foundation, and a new dependency is a decision: it has a page in docs/decisions.
+enum ImportRules {
+    /// What comes with the compiler and allocates nothing by itself.
+    private static let system: Set<String> = ["Glibc", "Synchronization"]
+
+    static let allowed: [String: Set<String>] = [
+        "IngestFormat": ["CLZ4", "CIngestLinux"],
+        "IngestRing": ["CIngestLinux", "Synchronization"],
+        "IngestStorage": system.union(["IngestFormat", "CIngestLinux", "SystemPackage"]),
+        "IngestPipeline": system.union([
+            "IngestFormat", "IngestRing", "IngestStorage", "CIngestLinux", "Dispatch", "Logging",
+        ]),
+        "IngestClient": system.union(["IngestFormat", "IngestStorage", "CIngestLinux"]),
+        "IngestReader": system.union(["IngestFormat", "IngestStorage"]),
+        "Ingestd": system.union([
+            "IngestPipeline", "IngestStorage", "IngestFormat", "ArgumentParser", "Dispatch",
+            "Foundation", "Logging",
+        ]),
+        "IngestReaderTool": system.union([
+            "IngestReader", "IngestStorage", "IngestFormat", "ArgumentParser", "Foundation",
+        ]),
+        "IngestSend": system.union([
+            "IngestClient", "IngestFormat", "ArgumentParser", "Foundation",
+        ]),
+    ]
+}

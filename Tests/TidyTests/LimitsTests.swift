@@ -1,0 +1,65 @@
+import IngestFormat
+import IngestRing
+import Testing
+
+/// The relations between the bounds: what one of them relies on another for.
+struct LimitsTests {
+    @Test func `a packet's offsets and lengths fit the fields that hold them`() {
+        #expect(Limits.packetByteCountMax <= Int(UInt16.max))
+        #expect(
+            Limits.packetHeaderByteCount + Limits.packetTagByteCount < Limits.packetByteCountMax)
+        #expect(
+            Limits.payloadByteCountMax + Limits.packetHeaderByteCount == Limits.packetByteCountMax)
+        #expect(Limits.nameByteCountMax <= Int(UInt8.max))
+        #expect(Limits.attributionByteCountMax <= Limits.nameByteCountMax)
+        #expect(Limits.eventIDByteCountMax <= Int(UInt8.max))
+        #expect(Limits.sessionIDByteCountMax <= Int(UInt8.max))
+    }
+
+    @Test func `a packet with all its descriptors fits the ring, and its events fit a block`() {
+        let largest = RingLayout.recordByteCount(
+            RingLayout.descriptorOffset(packetByteCount: Limits.packetByteCountMax)
+                + Limits.packetEventCountMax * MemoryLayout<EventDescriptor>.stride)
+        #expect(largest <= RingLayout.recordByteCountMax(arenaByteCount: Limits.ringByteCount))
+        #expect(Limits.packetEventCountMax <= Limits.blockEventCountMax)
+        #expect(Limits.ringByteCount.nonzeroBitCount == 1)
+    }
+
+    @Test func `a thousand events of the largest amount fit a signed sum`() {
+        #expect(!Limits.moneyMicrosMax.multipliedReportingOverflow(by: 1_000).overflow)
+    }
+
+    @Test func `event times fit the calendar and stay clear of overflow`() {
+        #expect(Limits.timestampMicrosecondsMax < Int64.max - 400 * 86_400_000_000)
+        #expect(Limits.timestampMicrosecondsMax / 86_400_000_000 <= Int64(Int32.max))
+    }
+
+    @Test func `ordinals fit 32 bits with room, and a block's news fit the dictionary`() {
+        #expect(Limits.nameCountMax <= Int(UInt32.max) / 2)
+        #expect(Limits.keyCountMax <= Int(UInt32.max) / 2)
+        #expect(Limits.blockNameCountMax <= Limits.nameCountMax)
+    }
+
+    @Test func `segment sizes are in order, and their counts fit the durable mark`() {
+        #expect(Limits.segmentByteCountMin < Limits.segmentByteCountDefault)
+        #expect(Limits.segmentByteCountDefault < Limits.segmentByteCountMax)
+        #expect(Limits.segmentBlockCountMax < 1 << 20)
+        #expect(Limits.preallocationByteCountMax <= Limits.segmentByteCountDefault)
+        #expect(Limits.segmentByteCountMax <= Int(UInt32.max))
+        #expect(Limits.footerByteCountMax <= Int(UInt32.max))
+        #expect(Limits.blockByteCountMax <= Limits.segmentByteCountMax)
+    }
+
+    @Test func `a full block of rows without news fits the bound of its bytes`() {
+        // key 4, time 8, day 4, attributes 2, three names 12, hash 8, viewability 8, money 16.
+        #expect(Limits.blockEventCountMax * 62 < Limits.blockByteCountMax)
+        #expect(
+            Limits.blockNameCountMax * Limits.nameByteCountMax + Limits.blockEventCountMax * 62
+                < Limits.blockByteCountMax)
+    }
+
+    @Test func `a manifest can name what it has to name`() {
+        #expect(Limits.runCountMax * 4 < Limits.manifestFileCountMax)
+        #expect(Limits.manifestFileCountMax * 64 <= Limits.manifestByteCountMax)
+    }
+}

@@ -1,0 +1,44 @@
+import Testing
+
+/// What the pages and the sources say about each other.
+struct PagesTests {
+    /// One page for each kind of bytes that leaves the process.
+    private static let formatPages = [
+        "block", "durable-mark", "events", "manifest", "packet", "run", "segment",
+    ]
+
+    @Test(arguments: formatPages)
+    func `every format has its page`(name: String) {
+        #expect(SourceTree.exists("docs/format/\(name).md"))
+    }
+
+    @Test func `every page that a source or a page names is there`() {
+        for file in SourceTree.swiftFiles + SourceTree.pages {
+            for match in file.text.matches(of: #/docs\/[a-z]+(?:\/[a-z0-9-]+)*\.md/#) {
+                #expect(SourceTree.exists(String(match.0)), "\(file) names \(match.0)")
+            }
+        }
+    }
+
+    @Test func `every relative link of a page leads somewhere`() {
+        for page in SourceTree.pages {
+            let folder = page.path.split(separator: "/").dropLast().joined(separator: "/")
+            for match in page.text.matches(of: #/\]\(([^)#:\s]+)(?:#[^)]*)?\)/#) {
+                let target = folder.isEmpty ? String(match.1) : "\(folder)/\(match.1)"
+                #expect(SourceTree.exists(target), "\(page) links to \(match.1)")
+            }
+        }
+    }
+
+    @Test func `decisions are numbered without gaps, and each says what was decided and why`() {
+        let decisions = SourceTree.pages.filter { $0.path.hasPrefix("docs/decisions/") }
+        #expect(decisions.count >= 10)
+        for (index, page) in decisions.enumerated() {
+            let number = String(index + 1)
+            let padded = String(repeating: "0", count: 4 - number.count) + number
+            #expect(page.path.hasPrefix("docs/decisions/\(padded)-"), "\(page)")
+            #expect(page.text.contains("## Decision"), "\(page)")
+            #expect(page.text.contains("## Why"), "\(page)")
+        }
+    }
+}
