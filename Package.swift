@@ -51,6 +51,7 @@ let package = Package(
             dependencies: [
                 "IngestFormat", "IngestRing", "IngestStorage", "CIngestLinux",
                 .product(name: "Logging", package: "swift-log"),
+                .product(name: "SystemPackage", package: "swift-system"),
             ],
             swiftSettings: house),
         .target(
