@@ -194,16 +194,20 @@ extension PacketHeader {
     ///
     /// A tag, if there is one, is appended by the caller afterwards: it covers the CRC.
     package mutating func seal(_ packet: inout [UInt8]) {
+        // SAFETY: the buffer is valid inside the closure.
+        unsafe packet.withUnsafeMutableBytes { unsafe seal($0) }
+    }
+
+    /// As above, for a packet that lies in the caller's memory.
+    @unsafe package mutating func seal(_ packet: UnsafeMutableRawBufferPointer) {
         precondition(packet.count >= Self.byteCount)
         payloadByteCount = packet.count - Self.byteCount
-        // SAFETY: the buffer is valid inside the closure and holds the header's room, checked above.
-        unsafe packet.withUnsafeMutableBytes { bytes in
-            unsafe store(bytes)
-            let base = UnsafeRawPointer(bytes.baseAddress!)
-            checksum = unsafe Self.checksum(base, payload: base + Self.byteCount, payloadByteCount)
-            unsafe bytes.storeBytes(
-                of: checksum.littleEndian, toByteOffset: Offset.checksum, as: UInt32.self)
-        }
+        // SAFETY: the buffer holds the header's room, checked above, and the payload behind it.
+        unsafe store(packet)
+        let base = UnsafeRawPointer(packet.baseAddress!)
+        checksum = unsafe Self.checksum(base, payload: base + Self.byteCount, payloadByteCount)
+        unsafe packet.storeBytes(
+            of: checksum.littleEndian, toByteOffset: Offset.checksum, as: UInt32.self)
     }
 
     @unsafe private func store(_ bytes: UnsafeMutableRawBufferPointer) {

@@ -1,0 +1,111 @@
+// packet → [transport] → socket
+
+import CIngestLinux
+import Glibc
+
+/// A connected UDP socket that sends many datagrams a call: UDP_SEGMENT where the kernel and the device
+/// take it, one datagram a message where they do not. Any thread may call; the socket closes with it.
+///
+/// **Cost** One system call for up to 64 datagrams or 65,507 bytes.
+package final class UDPTransport: DatagramTransport {
+    /// What the kernel cuts one message into at most (UDP_MAX_SEGMENTS before Linux 6.9).
+    package static let segmentCountMax = 64
+    package static let burstByteCountMax = 65_507
+
+    package let socket: Int32
+    private let address: String
+
+    /// Resolves and connects; nothing is sent.
+    ///
+    /// **Errors** `badAddress`, `unresolved`, `socket`.
+    package init(address: String) throws(ClientError) {
+        let parts = try SocketAddressText(address)
+        self.address = address
+        socket = try Self.connected(parts, address)
+    }
+
+    deinit { _ = close(socket) }
+
+    package func send(_ bytes: Span<UInt8>, segmentByteCount: Int) throws(ClientError) {
+        let burstByteCountMax = Self.burstByteCount(segmentByteCount: segmentByteCount)
+        var start = 0
+        while start < bytes.count {
+            let end = min(bytes.count, start + burstByteCountMax)
+            try sendBurst(bytes.extracting(start..<end), segmentByteCount)
+            start = end
+        }
+    }
+
+    package func checkAnswers() throws(ClientError) {
+        var answer: Int32 = 0
+        var byteCount = socklen_t(MemoryLayout<Int32>.size)
+        // SAFETY: the kernel writes at most `byteCount` bytes, the size of `answer`.
+        let result = unsafe getsockopt(socket, SOL_SOCKET, SO_ERROR, &answer, &byteCount)
+        if result == 0, answer != 0 { throw failure("send", answer) }
+    }
+
+    /// The most whole segments of this size that the kernel takes in one message.
+    package static func burstByteCount(segmentByteCount: Int) -> Int {
+        min(segmentCountMax, max(1, burstByteCountMax / segmentByteCount)) * segmentByteCount
+    }
+
+    private func sendBurst(_ bytes: Span<UInt8>, _ segmentByteCount: Int) throws(ClientError) {
+        let isSegmented = bytes.count > segmentByteCount
+        let result = sendMessage(bytes, isSegmented ? segmentByteCount : 0)
+        if result > 0 { return }
+        // EIO: the device cannot compute checksums for segments; EINVAL: no UDP_SEGMENT, or the path's
+        // MTU is below the segment. Both are answered before anything left.
+        guard isSegmented, result == -EIO || result == -EINVAL else { throw failure("send", -result) }
+        var start = 0
+        while start < bytes.count {
+            let end = min(bytes.count, start + segmentByteCount)
+            let result = sendMessage(bytes.extracting(start..<end), 0)
+            if result < 0 { throw failure("send", -result) }
+            start = end
+        }
+    }
+
+    /// 1, or a negative errno.
+    private func sendMessage(_ bytes: Span<UInt8>, _ segmentByteCount: Int) -> Int32 {
+        // SAFETY: the message's pointer and count are the span's own, and outlive the call.
+        unsafe bytes.withUnsafeBufferPointer { buffer in
+            var message = unsafe ingest_outgoing(
+                bytes: buffer.baseAddress, byte_count: UInt32(buffer.count),
+                segment_byte_count: UInt32(segmentByteCount))
+            return unsafe ingest_send(socket, &message, 1, nil)
+        }
+    }
+
+    private func failure(_ call: String, _ errno: Int32) -> ClientError {
+        errno == ECONNREFUSED
+            ? .notListening(address: address)
+            : .socket(call: call, address: address, errno: errno)
+    }
+}
+
+extension UDPTransport {
+    private static func connected(
+        _ parts: SocketAddressText, _ address: String
+    ) throws(ClientError) -> Int32 {
+        var resolved = ingest_address()
+        let status = unsafe ingest_address_resolve(parts.host, parts.port, &resolved)
+        guard status == 0 else {
+            // SAFETY: the C function returns a constant string for every status.
+            let reason = unsafe String(cString: ingest_address_error(status))
+            throw .unresolved(address: address, reason: reason)
+        }
+        let socket = unsafe ingest_udp_connect(&resolved)
+        if socket < 0 { throw .socket(call: "connect", address: address, errno: -socket) }
+        return socket
+    }
+}
+
+/// Whether the network, not this process, is why nothing left.
+func isUnreachable(_ errno: Int32) -> Bool {
+    [ENETUNREACH, EHOSTUNREACH, ENETDOWN, EHOSTDOWN, EADDRNOTAVAIL].contains(errno)
+}
+
+func systemMessage(_ errno: Int32) -> String {
+    // SAFETY: strerror returns a string for every number; it is copied at once.
+    unsafe String(cString: strerror(errno))
+}

@@ -1,0 +1,115 @@
+// file → [lines] → send → packet → socket
+
+import IngestClient
+
+/// One run: lines out of the reader, at the rate asked for, into the sender; refused lines named on
+/// stderr, progress where a person watches.
+struct SendJob: ~Copyable {
+    /// Refused lines named one by one; the rest is only counted.
+    private static let namedRefusalCountMax = 20
+
+    enum Failure: Error, CustomStringConvertible {
+        case input(LineReader.Failure)
+        case send(ClientError)
+
+        var description: String {
+            switch self {
+            case .input(let failure): failure.description
+            case .send(let error): error.description
+            }
+        }
+
+        var exitCode: Int32 {
+            switch self {
+            case .input(let failure): failure.exitCode
+            case .send(let error): error.exitCode
+            }
+        }
+    }
+
+    private var reader: LineReader
+    private var pace: SendPace?
+    private var progress = Progress()
+    private var refusalCount = 0
+
+    init(reader: consuming LineReader, rate: Double?) {
+        self.reader = reader
+        pace = rate.map {
+            SendPace(eventsPerSecond: $0, now: SenderClock.monotonicNanoseconds())
+        }
+    }
+
+    /// Sends everything; what stopped it early, or `nil`.
+    mutating func run(to sender: any LineSender) -> Failure? {
+        do throws(Failure) {
+            try sendAll(to: sender)
+            return nil
+        } catch {
+            progress.end(sender.result)
+            return error
+        }
+    }
+
+    private mutating func sendAll(to sender: any LineSender) throws(Failure) {
+        while true {
+            while reader.hasLine { try sendLine(to: sender) }
+            // What is waiting leaves before the input may make us wait.
+            try sending { () throws(ClientError) in try sender.flush() }
+            do throws(LineReader.Failure) {
+                guard try reader.fill() else { break }
+            } catch {
+                throw .input(error)
+            }
+        }
+        try sending { () throws(ClientError) in _ = try sender.close() }
+        progress.end(sender.result)
+        if refusalCount > Self.namedRefusalCountMax {
+            printToStandardError(
+                "ingest-send: \(refusalCount - Self.namedRefusalCountMax) more lines refused")
+        }
+    }
+
+    private mutating func sendLine(to sender: any LineSender) throws(Failure) {
+        try waitForToken(sender)
+        let line = reader.takeLine()
+        let refusal: EventRefusal?
+        do {
+            let span = reader.bytes.span.extracting(line.range)
+            if isBlank(span) { return }
+            refusal = try sender.send(jsonLine: span)
+        } catch {
+            throw .send(error)
+        }
+        if let refusal { report(refusal, line.number) }
+        progress.update(sender)
+    }
+
+    private mutating func waitForToken(_ sender: any LineSender) throws(Failure) {
+        guard pace != nil else { return }
+        while true {
+            let now = SenderClock.monotonicNanoseconds()
+            let wait = pace?.take(now: now) ?? 0
+            if wait == 0 { return }
+            try sending { () throws(ClientError) in try sender.flush() }
+            SenderClock.sleep(untilMonotonicNanoseconds: now + wait)
+        }
+    }
+
+    private mutating func report(_ refusal: EventRefusal, _ lineNumber: Int) {
+        refusalCount += 1
+        if refusalCount <= Self.namedRefusalCountMax {
+            printToStandardError("ingest-send: line \(lineNumber): \(refusal), refused")
+        }
+    }
+
+    private func sending<Value>(
+        _ body: () throws(ClientError) -> Value
+    ) throws(Failure) -> Value {
+        do { return try body() } catch { throw .send(error) }
+    }
+}
+
+private func isBlank(_ line: borrowing Span<UInt8>) -> Bool {
+    for i in line.indices where !isSpace(line[i]) { return false }
+    return true
+}
