@@ -11,7 +11,9 @@ enum ImportRules {
         "IngestPipeline": system.union([
             "IngestFormat", "IngestRing", "IngestStorage", "CIngestLinux", "Dispatch", "Logging",
         ]),
-        "IngestClient": system.union(["IngestFormat", "IngestStorage", "CIngestLinux"]),
+        "IngestClient": system.union([
+            "IngestFormat", "IngestStorage", "CIngestLinux", "Dispatch",
+        ]),
         "IngestReader": system.union(["IngestFormat", "IngestStorage"]),
         "Ingestd": system.union([
             "IngestPipeline", "IngestStorage", "IngestFormat", "ArgumentParser", "Dispatch",
