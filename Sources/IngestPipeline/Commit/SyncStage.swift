@@ -1,0 +1,82 @@
+// packet → decode → ring → admit → block → [segment] → compaction → snapshot → query
+import IngestFormat
+import IngestRing
+import IngestStorage
+
+/// Writes each block with one write, makes it durable with one `fdatasync`, then moves the durable mark.
+/// Owned by the sync queue; `step` is one turn of its loop.
+///
+/// Blocks are written strictly in order, and the next one only after the one before is durable, so that
+/// at most the last block of the log can be torn. Encoding goes on meanwhile in the commit stage.
+package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
+    private let files: Files
+    private let clock: Clock
+    private let links: StageLinks
+    private let counters: PipelineCounters
+    /// Tells the commit stage, which may be asleep at the ring, that the disk is free again.
+    private let waker: RingWaker
+    private var mark: DurableMarkFile<Files>
+    private var writer: SegmentWriter<Files>?
+
+    package init(
+        files: Files, mark: consuming DurableMarkFile<Files>, clock: Clock, waker: RingWaker,
+        links: StageLinks, counters: PipelineCounters
+    ) {
+        self.files = files
+        self.mark = mark
+        self.clock = clock
+        self.waker = waker
+        self.links = links
+        self.counters = counters
+    }
+
+    /// One turn: the next block.
+    ///
+    /// **Errors** A failed `fdatasync` is `durabilityLost` and ends the pipeline: it is never tried again,
+    /// and nothing of the block is ever acked.
+    package mutating func step(mayWait: Bool) throws(PipelineError) -> StageOutcome {
+        guard let slot = links.toSync.pop(waitNanoseconds: mayWait ? 100_000_000 : 0) else {
+            guard links.toSync.isFinished else { return .idle }
+            links.toCompact.close()
+            return .finished
+        }
+        do {
+            try write(slot)
+        } catch {
+            throw .storage(error)
+        }
+        links.toCompact.push(slot)
+        links.state.didSync()
+        waker.wake()
+        return .worked
+    }
+
+    private mutating func write(_ slot: BlockSlot) throws(StorageError) {
+        if slot.startsSegment {
+            writer = nil
+            writer = try SegmentWriter.create(slot.segmentHeader, in: files)
+        }
+        guard var segment = writer.take() else { return }
+        // SAFETY: the buffer belongs to this stage until the slot is passed on.
+        try segment.append(unsafe slot.buffer.bytes.bytes)
+        let start = clock.monotonicNanoseconds()
+        try segment.sync()
+        counters.sync.add(.syncNanoseconds, clock.monotonicNanoseconds() &- start)
+        writer = consume segment
+        try mark.set(
+            LogPosition(
+                segment: slot.context.segment, blockCount: slot.context.blockOrdinal + 1))
+        counters.sync.add(.commits)
+        counters.sync.add(.bytes, UInt64(slot.buffer.byteCount))
+        counters.sync.add(.durableRows, UInt64(slot.summary?.rowCount ?? 0))
+    }
+}
+
+extension SyncStage: PipelineStage {
+    /// Runs until the commit stage is done.
+    package mutating func run(stop: StopFlag) throws(PipelineError) {
+        while true {
+            if case .finished = try step(mayWait: true) { return }
+        }
+    }
+}

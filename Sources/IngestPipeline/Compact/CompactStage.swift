@@ -1,0 +1,117 @@
+// packet → decode → ring → admit → block → [segment → compaction → snapshot] → query
+import IngestFormat
+import IngestStorage
+
+/// Folds durable blocks into the counters of the live segment, seals segments, and publishes snapshots.
+/// Owned by the compact queue; `step` is one turn of its loop.
+///
+/// It sees a block only after its `fdatasync`, so that nothing it writes can be ahead of the log. Sealing
+/// and publishing are off the write path: the sync stage has long gone on to the next segment.
+package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
+    private var publisher: SnapshotPublisher<Files, Clock>
+    private let files: Files
+    private let clock: Clock
+    private let links: StageLinks
+    private let counters: PipelineCounters
+    private let intervalNanoseconds: UInt64
+    private let liveCounters = SegmentCounters()
+    private var live: SegmentAccumulator?
+    private var sealed: [SealedSegmentFile] = []
+    private var nextPublishNanoseconds: UInt64
+
+    /// Publishing may take a tenth of the time: after one that took t, the next waits for 9 t.
+    private static var restPerPublish: UInt64 { 9 }
+
+    package init(
+        publisher: consuming SnapshotPublisher<Files, Clock>, files: Files, clock: Clock,
+        intervalNanoseconds: UInt64, links: StageLinks, counters: PipelineCounters
+    ) {
+        self.publisher = publisher
+        self.files = files
+        self.clock = clock
+        self.links = links
+        self.counters = counters
+        self.intervalNanoseconds = intervalNanoseconds
+        nextPublishNanoseconds = clock.monotonicNanoseconds() &+ intervalNanoseconds
+    }
+
+    /// One turn: folds the next block, publishes if it is time.
+    ///
+    /// - Parameter mayWait: whether to wait for a block; a simulation never waits.
+    /// - Returns: `.finished` once the sync stage is done, the last segment sealed and published.
+    package mutating func step(mayWait: Bool) throws(PipelineError) -> StageOutcome {
+        let slot = links.toCompact.pop(waitNanoseconds: mayWait ? 100_000_000 : 0)
+        if let slot {
+            try take(slot)
+            links.free.push(slot)
+        } else if links.toCompact.isFinished {
+            try finish()
+            return .finished
+        }
+        try publishIfDue()
+        return slot == nil ? .idle : .worked
+    }
+
+    private mutating func take(_ slot: BlockSlot) throws(PipelineError) {
+        guard let summary = slot.summary else { throw .inconsistent("a block without a summary") }
+        if slot.startsSegment {
+            try sealLive()
+            live = SegmentAccumulator(header: slot.segmentHeader, counters: liveCounters)
+        }
+        // `live` is taken out and put back: a struct that cannot be copied is not reached through an
+        // optional without it.
+        guard var segment = live.take() else { throw .inconsistent("a block without a segment") }
+        let outcome = segment.add(
+            summary, ordinal: slot.context.blockOrdinal, offset: segment.endOffset, rows: slot.rows,
+            names: slot.names, keys: slot.keys, ledger: slot.ledger)
+        live = consume segment
+        guard outcome == .folded else {
+            throw .inconsistent("block \(slot.context.blockOrdinal) was not folded: \(outcome)")
+        }
+        links.state.liveKeyDayCount = liveCounters.keyDayCount
+    }
+
+    private mutating func sealLive() throws(PipelineError) {
+        guard let segment = live.take() else { return }
+        do {
+            sealed.append(
+                try SegmentSealer.seal(segment, in: files, sealedAt: clock.wallMicroseconds()))
+        } catch {
+            throw .storage(error)
+        }
+        liveCounters.removeAll()
+        links.state.liveKeyDayCount = 0
+        counters.compact.add(.segmentsSealed)
+    }
+
+    private mutating func publishIfDue() throws(PipelineError) {
+        let now = clock.monotonicNanoseconds()
+        guard now >= nextPublishNanoseconds else { return }
+        try publisher.unlinkRetired(at: now)
+        if !sealed.isEmpty { try publish() }
+        let end = clock.monotonicNanoseconds()
+        nextPublishNanoseconds =
+            end &+ max(intervalNanoseconds, (end &- now) &* Self.restPerPublish)
+    }
+
+    private mutating func publish() throws(PipelineError) {
+        try publisher.publish(sealed)
+        sealed.removeAll()
+        counters.compact.add(.manifests)
+    }
+
+    /// Seals what is open and publishes it, so that a clean stop leaves nothing to recover.
+    private mutating func finish() throws(PipelineError) {
+        try sealLive()
+        if !sealed.isEmpty { try publish() }
+    }
+}
+
+extension CompactStage: PipelineStage {
+    /// Runs until the sync stage is done.
+    package mutating func run(stop: StopFlag) throws(PipelineError) {
+        while true {
+            if case .finished = try step(mayWait: true) { return }
+        }
+    }
+}

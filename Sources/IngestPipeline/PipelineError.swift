@@ -1,0 +1,30 @@
+// packet → decode → ring → admit → block → segment → compaction → snapshot → query
+import IngestStorage
+
+/// What ends a pipeline. Everything that a packet can cause is a counted refusal and never one of these.
+package enum PipelineError: Error, Sendable {
+    /// The directory could not be read or written.
+    case storage(StorageError)
+    /// Something that the pipeline itself keeps true was found untrue. Nothing more is written; the log
+    /// is whole up to the durable mark, and the next start goes on from there.
+    case inconsistent(String)
+
+    /// The exit code of CONTRACT.md §2.
+    package var exitCode: Int32 {
+        switch self {
+        case .storage(let error): error.exitCode
+        case .inconsistent: 65
+        }
+    }
+}
+
+extension PipelineError: CustomStringConvertible {
+    package var description: String {
+        switch self {
+        case .storage(let error): "\(error)"
+        case .inconsistent(let what):
+            "internal state, \(what), keep the directory as it is and report this; "
+                + "then start again: the durable log is whole"
+        }
+    }
+}
