@@ -48,6 +48,9 @@ package struct ByteWriter {
         if over != 0 { append(zeroCount: alignment - over) }
     }
 
+    /// Writes over one byte that was appended before, at `offset`.
+    package mutating func patch(u8 value: UInt8, at offset: Int) { bytes[offset] = value }
+
     /// Writes over four bytes that were appended before, at `offset`.
     package mutating func patch(u32 value: UInt32, at offset: Int) {
         for i in 0..<4 { bytes[offset + i] = UInt8(truncatingIfNeeded: value >> (8 * i)) }

@@ -18,17 +18,19 @@ package enum UUIDText {
         var at = 0
         for i in 0..<16 {
             if at == 8 || at == 13 || at == 18 || at == 23 { at &+= 1 }
-            let high = digit(unsafe text.load(fromByteOffset: at, as: UInt8.self))
-            let low = digit(unsafe text.load(fromByteOffset: at &+ 1, as: UInt8.self))
+            let high = Hexadecimal.value(unsafe text.load(fromByteOffset: at, as: UInt8.self))
+            let low = Hexadecimal.value(unsafe text.load(fromByteOffset: at &+ 1, as: UInt8.self))
             if (high | low) > 15 { return nil }
             uuid[i] = high << 4 | low
             at &+= 2
         }
         return uuid
     }
+}
 
-    /// The value of a hexadecimal digit, 255 for any other byte.
-    private static func digit(_ byte: UInt8) -> UInt8 {
+enum Hexadecimal {
+    /// The value of a digit of either case, 255 for any other byte.
+    static func value(_ byte: UInt8) -> UInt8 {
         switch byte {
         case UInt8(ascii: "0")...UInt8(ascii: "9"): byte &- UInt8(ascii: "0")
         case UInt8(ascii: "a")...UInt8(ascii: "f"): byte &- UInt8(ascii: "a") &+ 10

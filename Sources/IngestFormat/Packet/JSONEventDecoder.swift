@@ -1,0 +1,92 @@
+// packet → [decode] → ring → admit → block → segment → compaction → snapshot → query
+
+/// Decodes plain datagrams: JSON events, a line each, by a parser of bytes made for this schema.
+///
+/// A line is one event. A line that is not strictly JSON (RFC 8259: UTF-8 throughout, no lone
+/// surrogate, nothing after the object) or breaks a rule of the schema is malformed by itself; the
+/// others live. Blank lines are nothing. Of a key that comes twice the last counts, `null` is as if
+/// absent, keys that the schema does not know may hold anything. The rules of each field are in
+/// `JSONEventFields`.
+///
+/// Escapes are undone in the datagram's own buffer, so that descriptors can point into it.
+///
+/// Owned by the receive queue. **Cost** No allocation; about 1 µs for a line of 250 bytes.
+package struct JSONEventDecoder: Sendable {
+    private let completion: EventCompletion
+
+    package init(hash: KeyedHash) { completion = EventCompletion(hash: hash) }
+
+    /// Decodes `byteCount` bytes at `packet`, which it may overwrite, into `descriptors`.
+    ///
+    /// The caller vouches for the bytes and for room for `byteCount / 2` descriptors. The answer is
+    /// `.malformed` only for more bytes than a packet can have.
+    @unsafe package func decode(
+        packet: UnsafeMutableRawPointer, byteCount: Int,
+        into descriptors: UnsafeMutablePointer<EventDescriptor>
+    ) -> DecodeOutcome {
+        guard byteCount >= 0, byteCount <= Limits.packetByteCountMax else { return .malformed }
+        let base = unsafe packet.assumingMemoryBound(to: UInt8.self)
+        return unsafe completion.withKey { key in
+            unsafe decodeLines(base, byteCount, key, descriptors)
+        }
+    }
+
+    /// As above, into the scratch, which has room for any packet.
+    package func decode(
+        _ packet: UnsafeMutableRawBufferPointer, into scratch: borrowing EventScratch
+    ) -> DecodeOutcome {
+        guard let base = packet.baseAddress else { return .events(count: 0, malformed: 0) }
+        // SAFETY: the buffer is the caller's and holds `count` bytes.
+        return unsafe decode(packet: base, byteCount: packet.count, into: scratch.descriptors)
+    }
+
+    private func decodeLines(
+        _ base: UnsafeMutablePointer<UInt8>, _ byteCount: Int, _ key: EventCompletion.Key,
+        _ descriptors: UnsafeMutablePointer<EventDescriptor>
+    ) -> DecodeOutcome {
+        var count = 0
+        var malformed = 0
+        var start = 0
+        while start < byteCount {
+            let line = unsafe Self.line(base, start, byteCount)
+            start = line.offset + line.byteCount + 1
+            if unsafe Self.isBlank(base, line) { continue }
+            // SAFETY: a live event takes far more than two bytes of its line, so there is room.
+            if unsafe decodeLine(base, line, descriptors + count, key) {
+                count &+= 1
+            } else {
+                malformed &+= 1
+            }
+        }
+        return .events(count: count, malformed: malformed)
+    }
+
+    /// The line that begins at `start`, without its end of line.
+    private static func line(
+        _ base: UnsafeMutablePointer<UInt8>, _ start: Int, _ byteCount: Int
+    ) -> JSONPlace {
+        var at = start
+        // SAFETY: at < byteCount.
+        while at < byteCount, unsafe base[at] != 0x0A { at &+= 1 }
+        return JSONPlace(offset: start, byteCount: at - start)
+    }
+
+    private static func isBlank(_ base: UnsafeMutablePointer<UInt8>, _ line: JSONPlace) -> Bool {
+        // SAFETY: the line lies inside the packet.
+        var cursor = unsafe JSONCursor(base, line)
+        return cursor.isAtEnd()
+    }
+
+    private func decodeLine(
+        _ base: UnsafeMutablePointer<UInt8>, _ line: JSONPlace,
+        _ event: UnsafeMutablePointer<EventDescriptor>, _ key: EventCompletion.Key
+    ) -> Bool {
+        // SAFETY: the line lies inside the packet, and so does every place that the fields name.
+        guard unsafe UTF8Text.isValid(base + line.offset, line.byteCount) else { return false }
+        var fields = JSONEventFields()
+        guard unsafe fields.read(base, line) else { return false }
+        unsafe event.initialize(to: EventDescriptor())
+        return unsafe fields.fill(event, base)
+            && completion.complete(event, UnsafeRawPointer(base), key)
+    }
+}
