@@ -1,4 +1,5 @@
-// [event] → packet: the sender's side, before the data path begins.
+// packet → decode → ring → admit → block → segment → compaction → snapshot → query
+// The sender's side, before the path begins: events into packets.
 
 /// Builds batch packets from decoded events: what `EventDecoder` reads, in ascending order of fields.
 ///
