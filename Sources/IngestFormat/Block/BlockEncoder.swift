@@ -1,17 +1,171 @@
 // packet → decode → ring → admit → [block] → segment → compaction → snapshot → query
 
-/// Rows, new names, new keys and ledger entries → the bytes of one block. Owned by the commit stage.
-package final class BlockEncoder {
-    package init() {}
+/// Rows, new names, new keys and ledger entries → the bytes of one block. Owned by the commit stage and
+/// used on its queue; the same input gives the same bytes.
+///
+/// **Cost** About 12 ns an event (docs/format/block.md has the figures), nothing allocated once its memory
+/// is warm.
+@safe package final class BlockEncoder {
+    private let columns = ColumnEncoder()
+    private let compressor = LZ4Compressor()
+    private var ledgerBytes = ByteWriter()
+    /// What compression tries; only what it fills is resident.
+    private let trial: UnsafeMutableRawPointer
+    /// One half of the new keys at a time.
+    private let keyHalf: UnsafeMutablePointer<UInt32>
 
-    /// Encodes one block.
+    package init() {
+        unsafe trial = .allocate(byteCount: Limits.blockByteCountMax, alignment: 64)
+        unsafe keyHalf = .allocate(capacity: Limits.blockKeyCountMax)
+    }
+
+    deinit {
+        unsafe trial.deallocate()
+        unsafe keyHalf.deallocate()
+    }
+
+    /// Encodes one block into `buffer`, over what it held.
     ///
     /// The caller closes a block before a count passes its limit (`Limits.blockEventCountMax`,
-    /// `blockNameCountMax`, `blockKeyCountMax`, `blockSenderCountMax`, `blockSequenceRangeCountMax`).
+    /// `blockNameCountMax`, `blockKeyCountMax`, `blockSenderCountMax`, `blockSequenceRangeCountMax`); with
+    /// all of them at their limits the block still fits. Rows have valid attributes, and as many sparse
+    /// values as these say.
     package func encode(
         rows: BlockRows, names: NewNames, keys: [RewardKey], ledger: [LedgerEntry],
         context: BlockContext, into buffer: BlockBuffer
     ) -> BlockSummary {
-        fatalError("being written")
+        requireLimits(rows: rows, names: names, keys: keys, ledger: ledger)
+        var sink = unsafe SectionSink(base: buffer.base, trial: trial, compressor: compressor)
+        unsafe encodeNames(names, to: &sink)
+        unsafe encodeKeys(keys, to: &sink)
+        unsafe encodeLedger(ledger, to: &sink)
+        let times = unsafe rows.rowCount > 0 ? encodeDense(rows, to: &sink) : 0...0
+        unsafe encodeSparse(rows, to: &sink)
+        buffer.range = unsafe sink.finish()
+
+        var header = unsafe BlockHeader(
+            context: context, headerByteCount: BlockLayout.headerByteCountMin
+                + sink.sectionCount * BlockLayout.sectionEntryByteCount,
+            byteCount: buffer.byteCount, headerChecksum: 0, rowCount: rows.rowCount,
+            minTimestamp: times.lowerBound, maxTimestamp: times.upperBound,
+            nameCount: names.count, keyCount: keys.count, eventHashCount: rows.eventHashCount,
+            measuredCount: rows.measuredCount, moneyCount: rows.moneyCount,
+            ledgerEntryCount: ledger.count, sectionCount: sink.sectionCount)
+        unsafe header.write(to: buffer.base + buffer.range.lowerBound)
+        return header.summary
+    }
+
+    private func requireLimits(
+        rows: BlockRows, names: NewNames, keys: [RewardKey], ledger: [LedgerEntry]
+    ) {
+        precondition(rows.rowCount <= Limits.blockEventCountMax)
+        precondition(names.count <= Limits.blockNameCountMax)
+        precondition(keys.count <= Limits.blockKeyCountMax)
+        precondition(ledger.count <= Limits.blockSenderCountMax)
+        let rangeCount = ledger.reduce(0) { $0 + $1.sequences.count }
+        precondition(rangeCount <= Limits.blockSequenceRangeCountMax)
+        let tally = unsafe AttributeTally(rows.attributes, count: rows.rowCount)
+        precondition(
+            tally.areAllValid && tally.eventHashCount == rows.eventHashCount
+                && tally.measuredCount == rows.measuredCount && tally.moneyCount == rows.moneyCount,
+            "attributes and sparse columns of the block's rows do not agree")
+    }
+
+    private func encodeNames(_ names: NewNames, to sink: inout SectionSink) {
+        guard names.count > 0 else { return }
+        let target = unsafe sink.target
+        var start: UInt32 = 0
+        for (index, end) in names.ends.enumerated() {
+            // SAFETY: a byte for each of at most blockNameCountMax names.
+            unsafe target.storeBytes(
+                of: UInt8(truncatingIfNeeded: end &- start), toByteOffset: index, as: UInt8.self)
+            start = end
+        }
+        unsafe names.bytes.withUnsafeBytes { bytes in
+            // SAFETY: at most blockNameCountMax × nameByteCountMax bytes.
+            unsafe (target + names.count).copyMemory(
+                from: bytes.baseAddress!, byteCount: bytes.count)
+        }
+        unsafe sink.close(
+            .names, SectionEncoding(.raw), rawByteCount: names.count + names.bytes.count)
+    }
+
+    private func encodeKeys(_ keys: [RewardKey], to sink: inout SectionSink) {
+        guard !keys.isEmpty else { return }
+        // SAFETY: at most blockKeyCountMax keys, for which the half has room.
+        for (index, key) in keys.enumerated() { unsafe keyHalf[index] = key.reward.rawValue }
+        unsafe column(.keyRewards, keyHalf, keys.count, [.patch], to: &sink)
+        for (index, key) in keys.enumerated() { unsafe keyHalf[index] = key.business.rawValue }
+        unsafe column(.keyBusinesses, keyHalf, keys.count, [.dictionary], to: &sink)
+    }
+
+    private func encodeLedger(_ ledger: [LedgerEntry], to sink: inout SectionSink) {
+        guard !ledger.isEmpty else { return }
+        ledgerBytes.removeAll()
+        LedgerCodec.encode(ledger, into: &ledgerBytes)
+        let byteCount = ledgerBytes.byteCount
+        unsafe ledgerBytes.bytes.withUnsafeBytes { bytes in
+            // SAFETY: the limits on senders and ranges bound these bytes, which the buffer has room for.
+            unsafe sink.target.copyMemory(from: bytes.baseAddress!, byteCount: bytes.count)
+        }
+        unsafe sink.close(.ledger, SectionEncoding(.raw), rawByteCount: byteCount)
+    }
+
+    /// - Returns: the least and the greatest time.
+    private func encodeDense(
+        _ rows: BlockRows, to sink: inout SectionSink
+    ) -> ClosedRange<Int64> {
+        let count = rows.rowCount
+        unsafe column(.attributes, rows.attributes, count, [.dictionary], to: &sink)
+        unsafe column(.key, rows.key, count, [.dictionary], to: &sink)
+        let times = unsafe column(
+            .timestamp, rows.timestamp, count, [.scale, .patch], to: &sink)
+        unsafe column(.day, rows.day, count, [.dictionary, .patch], to: &sink)
+        unsafe attribution(.platform, rows.platform, count, to: &sink)
+        unsafe attribution(.campaign, rows.campaign, count, to: &sink)
+        unsafe attribution(.source, rows.source, count, to: &sink)
+        return times
+    }
+
+    private func encodeSparse(_ rows: BlockRows, to sink: inout SectionSink) {
+        if rows.eventHashCount > 0 {
+            let byteCount = rows.eventHashCount * MemoryLayout<UInt64>.size
+            // SAFETY: one hash a row at most, which the buffer has room for. Little-endian as in memory.
+            unsafe sink.target.copyMemory(from: rows.eventHash, byteCount: byteCount)
+            unsafe sink.close(
+                .eventHash, SectionEncoding(.raw), rawByteCount: byteCount, isCompressible: false)
+        }
+        if rows.measuredCount > 0 {
+            let count = rows.measuredCount
+            unsafe column(.visible, rows.visible, count, [.scale, .dictionary], to: &sink)
+            unsafe column(.duration, rows.duration, count, [.scale, .patch], to: &sink)
+        }
+        if rows.moneyCount > 0 {
+            let (count, trials) = (rows.moneyCount, [.scale, .dictionary, .patch] as ColumnTrials)
+            unsafe column(.revenue, rows.revenue, count, trials, to: &sink)
+            unsafe column(.spend, rows.spend, count, trials, to: &sink)
+        }
+    }
+
+    /// A column of names; left out where no row has one.
+    private func attribution(
+        _ kind: BlockSectionKind, _ source: UnsafeMutablePointer<UInt32>, _ count: Int,
+        to sink: inout SectionSink
+    ) {
+        // SAFETY: count values are there.
+        let isAbsent = unsafe UnsafeBufferPointer(start: source, count: count).allSatisfy { $0 == 0 }
+        if !isAbsent { unsafe column(kind, source, count, [.dictionary], to: &sink) }
+    }
+
+    @discardableResult
+    private func column<Value: FixedWidthInteger & BitwiseCopyable>(
+        _ kind: BlockSectionKind, _ source: UnsafeMutablePointer<Value>, _ count: Int,
+        _ trials: ColumnTrials, to sink: inout SectionSink
+    ) -> ClosedRange<Int64> {
+        let column = unsafe columns.encode(
+            UnsafePointer(source), count: count, trials: trials, to: sink.target)
+        unsafe sink.close(
+            kind, column.encoding, parameter: column.parameter, rawByteCount: column.byteCount)
+        return column.range
     }
 }

@@ -23,9 +23,54 @@ package enum BlockSectionKind: UInt16, Sendable, CaseIterable {
     case duration = 26
     case revenue = 27
     case spend = 28
+
+    /// As in the format page, and in errors.
+    package var name: String {
+        switch self {
+        case .names: "names"
+        case .keyRewards: "key rewards"
+        case .keyBusinesses: "key businesses"
+        case .ledger: "ledger"
+        case .senderWindows: "sender windows"
+        case .attributes: "attributes"
+        case .key: "key"
+        case .timestamp: "timestamp"
+        case .day: "day"
+        case .platform: "platform"
+        case .campaign: "campaign"
+        case .source: "source"
+        case .eventHash: "event hash"
+        case .session: "session"
+        case .visible: "visible"
+        case .duration: "duration"
+        case .revenue: "revenue"
+        case .spend: "spend"
+        }
+    }
+
+    /// Whether a block of version 1 may have it.
+    package var isDefined: Bool { self != .senderWindows && self != .session }
+
+    /// The part of `BlockSections` that asks for it.
+    var part: BlockSections {
+        switch self {
+        case .names, .keyRewards, .keyBusinesses: .dictionary
+        case .ledger: .ledger
+        case .attributes: .attributes
+        case .key: .key
+        case .timestamp: .timestamp
+        case .day: .day
+        case .platform, .campaign, .source: .attribution
+        case .eventHash: .eventHash
+        case .visible, .duration: .viewability
+        case .revenue, .spend: .money
+        case .senderWindows, .session: []
+        }
+    }
 }
 
-/// Which parts of a block a reader asks for. What is not asked for is neither checked nor decoded.
+/// Which parts of a block a reader asks for. Of what it does not ask for, only the entry in the section
+/// table is checked.
 package struct BlockSections: OptionSet, Sendable {
     package let rawValue: UInt32
     package init(rawValue: UInt32) { self.rawValue = rawValue }
@@ -53,4 +98,21 @@ package struct BlockSections: OptionSet, Sendable {
         .attributes, .key, .timestamp, .day, .attribution, .eventHash, .viewability, .money,
     ]
     package static let all: BlockSections = [.rows, .dictionary, .ledger]
+
+    /// The columns whose length only the attributes can vouch for.
+    static let sparse: BlockSections = [.eventHash, .viewability, .money]
+}
+
+/// One entry of the section table, checked against the header.
+package struct BlockSectionEntry: Hashable, Sendable {
+    package var kind: BlockSectionKind
+    package var encoding: SectionEncoding
+    package var parameter: Int
+    /// Before LZ4.
+    package var rawByteCount: Int
+    /// In the block.
+    package var byteCount: Int
+    package var checksum: UInt32
+    /// From the block's first byte.
+    package var offset: Int
 }

@@ -9,6 +9,18 @@ package struct NewNames: Sendable, Equatable {
 
     package init() {}
 
+    /// Names whose lengths, one byte each, add up to the bytes.
+    init(lengths: Slice<UnsafeRawBufferPointer>, bytes: Slice<UnsafeRawBufferPointer>) {
+        // SAFETY: the slices are valid for the length of this call; they are only copied.
+        unsafe self.bytes = Array(bytes)
+        unsafe ends.reserveCapacity(lengths.count)
+        var end: UInt32 = 0
+        for unsafe length in unsafe lengths {
+            end += UInt32(length)
+            ends.append(end)
+        }
+    }
+
     package var count: Int { ends.count }
 
     /// Adds one name.

@@ -35,8 +35,10 @@ package struct RowAttributes: RawRepresentable, Hashable, Sendable, BitwiseCopya
     package var hasMoney: Bool { rawValue & Self.money != 0 }
     package var isOutsideWindow: Bool { rawValue & Self.outsideWindow != 0 }
 
-    /// Whether every field holds a defined value; a decoder refuses a block with a row that does not.
+    /// Whether every field holds a value that a row may have (opt-out and malformed events never are
+    /// rows); a decoder refuses a block with a row that does not.
     package var isValid: Bool {
-        type != nil && verdict != nil && verdict != .malformed && consent != nil && format != nil
+        type != nil && verdict != nil && verdict != .malformed && format != nil
+            && (consent == .notSet || consent == .optIn)
     }
 }

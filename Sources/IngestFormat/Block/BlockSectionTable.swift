@@ -1,0 +1,159 @@
+// packet → decode → ring → admit → [block] → segment → compaction → snapshot → [query]
+
+/// The section table of one block, checked against its header: which sections are there, how long they
+/// may be, and that together they fill the block.
+struct BlockSectionTable {
+    private(set) var entries: [BlockSectionEntry] = []
+
+    /// - Parameter base: a block whose header is there and checked; the sections need not be there.
+    init(_ base: UnsafeRawPointer, header: BlockHeader) throws(FormatError) {
+        entries.reserveCapacity(header.sectionCount)
+        var offset = header.headerByteCount
+        var rawByteCount = 0
+        for index in 0..<header.sectionCount {
+            let place =
+                BlockLayout.headerByteCountMin + index * BlockLayout.sectionEntryByteCount
+            // SAFETY: sectionCount entries lie before headerByteCount, which is there.
+            let entry = try unsafe Self.entry(base + place, at: place, offset: offset)
+            if let last = entries.last, last.kind.rawValue >= entry.kind.rawValue {
+                throw .corrupt(
+                    "order of sections", at: place, got: entry.kind.rawValue,
+                    expected: .atLeast(last.kind.rawValue + 1))
+            }
+            try Self.check(entry, header: header, at: place)
+            offset += entry.byteCount
+            rawByteCount += entry.rawByteCount
+            entries.append(entry)
+        }
+        guard rawByteCount <= Limits.blockByteCountMax else {
+            throw .corrupt(
+                "raw bytes of all sections", at: BlockLayout.headerByteCountMin,
+                got: rawByteCount, expected: .atMost(Limits.blockByteCountMax))
+        }
+        try checkPresence(header)
+        let aligned = (offset + BlockLayout.alignment - 1) & ~(BlockLayout.alignment - 1)
+        guard aligned == header.byteCount else {
+            throw .corrupt(
+                BlockLayout.Header.byteCount, got: header.byteCount, expected: .exactly(aligned))
+        }
+    }
+
+    func entry(_ kind: BlockSectionKind) -> BlockSectionEntry? {
+        entries.first { $0.kind == kind }
+    }
+
+    /// The end of the last section, where the padding begins.
+    func end(_ header: BlockHeader) -> Int {
+        entries.last.map { $0.offset + $0.byteCount } ?? header.headerByteCount
+    }
+
+    private static func entry(
+        _ base: UnsafeRawPointer, at place: Int, offset: Int
+    ) throws(FormatError) -> BlockSectionEntry {
+        typealias Field = BlockLayout.Section
+        let rawKind = unsafe UInt16(Field.kind.load(base))
+        guard let kind = BlockSectionKind(rawValue: rawKind), kind.isDefined else {
+            throw .corrupt(
+                "section kind", at: place, got: rawKind,
+                expected: .atMost(BlockSectionKind.spend.rawValue))
+        }
+        return unsafe BlockSectionEntry(
+            kind: kind, encoding: SectionEncoding(rawValue: UInt8(Field.encoding.load(base))),
+            parameter: Int(Field.parameter.load(base)),
+            rawByteCount: Int(Field.rawByteCount.load(base)),
+            byteCount: Int(Field.byteCount.load(base)),
+            checksum: UInt32(Field.checksum.load(base)), offset: offset)
+    }
+
+    /// Holds encoding and byte counts against what a section of this kind may have.
+    private static func check(
+        _ entry: BlockSectionEntry, header: BlockHeader, at place: Int
+    ) throws(FormatError) {
+        func fail(
+            _ field: FormatField, _ got: Int, _ expected: FormatFault.Expectation
+        ) -> FormatError {
+            .corrupt(
+                "\(entry.kind.name): \(field.name)", at: place + field.offset, got: got,
+                expected: expected)
+        }
+        typealias Field = BlockLayout.Section
+        let (shortest, longest) = bounds(entry.kind, header: header)
+        if entry.rawByteCount < shortest {
+            throw fail(Field.rawByteCount, entry.rawByteCount, .atLeast(shortest))
+        }
+        if entry.rawByteCount > longest {
+            throw fail(Field.rawByteCount, entry.rawByteCount, .atMost(longest))
+        }
+        if entry.encoding.isCompressed {
+            if entry.byteCount >= entry.rawByteCount || entry.byteCount == 0 {
+                throw fail(Field.byteCount, entry.byteCount, .atMost(entry.rawByteCount - 1))
+            }
+        } else if entry.byteCount != entry.rawByteCount {
+            throw fail(Field.byteCount, entry.byteCount, .exactly(entry.rawByteCount))
+        }
+        let isColumn = entry.kind.rawValue >= BlockSectionKind.attributes.rawValue
+            && entry.kind != .eventHash
+            || entry.kind == .keyRewards || entry.kind == .keyBusinesses
+        if isColumn { return }
+        let plain = SectionEncoding(.raw)
+        guard entry.encoding == plain
+            || entry.encoding == plain.compressed && entry.kind != .eventHash
+        else { throw fail(Field.encoding, Int(entry.encoding.rawValue), .exactly(0)) }
+        if entry.parameter != 0 { throw fail(Field.parameter, entry.parameter, .exactly(0)) }
+    }
+
+    /// The fewest and the most bytes before LZ4.
+    private static func bounds(
+        _ kind: BlockSectionKind, header: BlockHeader
+    ) -> (Int, Int) {
+        switch kind {
+        case .names:
+            (2 * header.nameCount, (1 + Limits.nameByteCountMax) * header.nameCount)
+        case .ledger:
+            (
+                3 * header.ledgerEntryCount,
+                LedgerCodec.entryByteCountMax * header.ledgerEntryCount
+                    + LedgerCodec.rangeByteCountMax * Limits.blockSequenceRangeCountMax
+            )
+        case .keyRewards, .keyBusinesses: column(header.keyCount, valueByteCount: 4)
+        case .attributes: column(header.rowCount, valueByteCount: 2)
+        case .key, .day, .platform, .campaign, .source:
+            column(header.rowCount, valueByteCount: 4)
+        case .timestamp: column(header.rowCount, valueByteCount: 8)
+        case .eventHash: (8 * header.eventHashCount, 8 * header.eventHashCount)
+        case .visible, .duration: column(header.measuredCount, valueByteCount: 4)
+        case .revenue, .spend: column(header.moneyCount, valueByteCount: 8)
+        case .senderWindows, .session: (0, 0)
+        }
+    }
+
+    /// No form is longer than packing at the full width of the values.
+    private static func column(_ count: Int, valueByteCount: Int) -> (Int, Int) {
+        (ColumnLayout.baseByteCount, ColumnLayout.baseByteCount + valueByteCount * count)
+    }
+
+    /// A section is there if and only if there is something in it; attribution may always be left out.
+    private func checkPresence(_ header: BlockHeader) throws(FormatError) {
+        for kind in BlockSectionKind.allCases {
+            let count =
+                switch kind {
+                case .names: header.nameCount
+                case .keyRewards, .keyBusinesses: header.keyCount
+                case .ledger: header.ledgerEntryCount
+                case .attributes, .key, .timestamp, .day, .platform, .campaign, .source:
+                    header.rowCount
+                case .eventHash: header.eventHashCount
+                case .visible, .duration: header.measuredCount
+                case .revenue, .spend: header.moneyCount
+                case .senderWindows, .session: 0
+                }
+            let isThere = entry(kind) != nil
+            let mayBeAbsent = count == 0 || kind.part == .attribution
+            if isThere && count == 0 || !isThere && !mayBeAbsent {
+                throw .corrupt(
+                    "\(kind.name): section", at: BlockLayout.headerByteCountMin,
+                    got: isThere ? 1 : 0, expected: .exactly(isThere ? 0 : 1))
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+// packet → decode → ring → admit → [block] → [segment] → compaction → snapshot → [query]
+
+/// A list of ledger entries as bytes, the same in blocks and in footers.
+///
+/// **Layout** Entries in ascending order of their key, each: kind u8; for framed senders sender u64 and
+/// epoch u64; packet counts; event counts; for framed senders the sequence ranges. *Counts*: a varint
+/// whose bit `i` says that count `i` is not zero, then those counts as varints. *Ranges*: a varint of how
+/// many, then for each two varints: its start less the smallest that it could be (0 for the first, the
+/// end of the one before + 2 for the others), and its length less 1. Varints have their shortest form.
+package enum LedgerCodec {
+    /// The most bytes of an entry without its ranges, and of one range.
+    package static let entryByteCountMax =
+        1 + 16 + 3 + 10 * PacketResult.allCases.count + 2 + 10 * Verdict.allCases.count + 3
+    package static let rangeByteCountMax = 20
+
+    /// Appends `entries`, sorted if they are not. Their keys are distinct; ranges are as `LedgerEntry`
+    /// says.
+    package static func encode(_ entries: [LedgerEntry], into writer: inout ByteWriter) {
+        let isSorted = zip(entries, entries.dropFirst()).allSatisfy { $0.key < $1.key }
+        for entry in isSorted ? entries : entries.sorted(by: { $0.key < $1.key }) {
+            writer.append(u8: entry.key.kind.rawValue)
+            if entry.key.kind == .framed {
+                writer.append(u64: entry.key.sender.rawValue)
+                writer.append(u64: entry.key.epoch.rawValue)
+            }
+            encode(counts: entry.packets, into: &writer)
+            encode(counts: entry.events, into: &writer)
+            if entry.key.kind == .framed { encode(ranges: entry.sequences, into: &writer) }
+        }
+    }
+
+    /// Reads `entryCount` entries with at most `rangeCountMax` ranges together.
+    /// - Parameter offset: of the reader's first byte, for errors.
+    package static func decode(
+        _ reader: inout ByteReader, entryCount: Int, rangeCountMax: Int, at offset: Int = 0
+    ) throws(FormatError) -> [LedgerEntry] {
+        var entries: [LedgerEntry] = []
+        // An entry has at least 3 bytes, so a false count takes no memory.
+        entries.reserveCapacity(min(entryCount, reader.remainingByteCount / 3))
+        var rangesLeft = rangeCountMax
+        for _ in 0..<entryCount {
+            var source = LedgerSource(reader: reader, offset: offset)
+            var entry = LedgerEntry(key: try source.key())
+            if let last = entries.last, last.key >= entry.key {
+                throw source.fault("order of senders", got: entry.key.sender.rawValue)
+            }
+            try source.counts("packet counts", into: &entry.packets)
+            try source.counts("event counts", into: &entry.events)
+            if entry.key.kind == .framed {
+                entry.sequences = try source.ranges(countMax: rangesLeft)
+                rangesLeft -= entry.sequences.count
+            }
+            reader = source.reader
+            entries.append(entry)
+        }
+        return entries
+    }
+
+    private static func encode(counts: [UInt64], into writer: inout ByteWriter) {
+        var mask: UInt64 = 0
+        for (index, count) in counts.enumerated() where count != 0 { mask |= 1 << UInt64(index) }
+        writer.append(varint: mask)
+        for count in counts where count != 0 { writer.append(varint: count) }
+    }
+
+    private static func encode(ranges: [ClosedRange<UInt64>], into writer: inout ByteWriter) {
+        writer.append(varint: UInt64(ranges.count))
+        var least: UInt64 = 0
+        for (index, range) in ranges.enumerated() {
+            precondition(range.lowerBound >= least, "ranges are ascending and not adjacent")
+            writer.append(varint: range.lowerBound - least)
+            writer.append(varint: range.upperBound - range.lowerBound)
+            if index + 1 < ranges.count { least = range.upperBound + 2 }
+        }
+    }
+}
+
+/// Reads the parts of an entry and says what is wrong with one.
+private struct LedgerSource {
+    var reader: ByteReader
+    let offset: Int
+
+    func fault(_ part: String, got: UInt64, expected: UInt64 = 0) -> FormatError {
+        .corrupt("ledger: \(part)", at: offset + reader.offset, got: got, expected: .exactly(expected))
+    }
+
+    mutating func key() throws(FormatError) -> SenderKey {
+        guard let raw = reader.readU8() else { throw fault("end of bytes", got: 0, expected: 1) }
+        guard let kind = SenderKind(rawValue: raw) else {
+            throw .corrupt(
+                "ledger: sender kind", at: offset + reader.offset - 1, got: raw,
+                expected: .atMost(SenderKind.unidentified.rawValue))
+        }
+        guard kind == .framed else {
+            return SenderKey(
+                kind: kind, sender: SenderID(rawValue: 0), epoch: SenderEpoch(rawValue: 0))
+        }
+        guard let sender = reader.readU64(), let epoch = reader.readU64() else {
+            throw fault("end of bytes", got: UInt64(reader.remainingByteCount), expected: 16)
+        }
+        return SenderKey(
+            kind: kind, sender: SenderID(rawValue: sender), epoch: SenderEpoch(rawValue: epoch))
+    }
+
+    mutating func varint(_ part: String) throws(FormatError) -> UInt64 {
+        guard let value = reader.readVarint() else {
+            throw fault("\(part): varint", got: UInt64(reader.remainingByteCount))
+        }
+        return value
+    }
+
+    mutating func counts(_ part: String, into counts: inout [UInt64]) throws(FormatError) {
+        let mask = try varint(part)
+        guard mask >> UInt64(counts.count) == 0 else { throw fault("\(part): mask", got: mask) }
+        for index in 0..<counts.count where mask >> UInt64(index) & 1 != 0 {
+            counts[index] = try varint(part)
+            guard counts[index] != 0 else { throw fault("\(part): zero", got: 0, expected: 1) }
+        }
+    }
+
+    mutating func ranges(countMax: Int) throws(FormatError) -> [ClosedRange<UInt64>] {
+        let count = try varint("range count")
+        // A range has at least 2 bytes.
+        guard count <= min(countMax, reader.remainingByteCount / 2) else {
+            throw fault("range count", got: count, expected: UInt64(countMax))
+        }
+        var ranges: [ClosedRange<UInt64>] = []
+        ranges.reserveCapacity(Int(count))
+        var least: UInt64 = 0
+        for index in 0..<count {
+            let (start, far) = least.addingReportingOverflow(try varint("range start"))
+            let (end, long) = start.addingReportingOverflow(try varint("range length"))
+            if far || long { throw fault("range beyond 64 bits", got: start) }
+            ranges.append(start...end)
+            if index + 1 < count {
+                let (next, last) = end.addingReportingOverflow(2)
+                if last { throw fault("range beyond 64 bits", got: end) }
+                least = next
+            }
+        }
+        return ranges
+    }
+}
