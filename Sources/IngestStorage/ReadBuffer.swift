@@ -37,6 +37,9 @@
         byteCount += try file.read(into: &span, at: offset)
     }
 
+    /// Keeps the first `count` bytes.
+    func keep(_ count: Int) { byteCount = min(byteCount, max(0, count)) }
+
     /// The bytes of the last read, for the length of the call.
     package func withBytes<Result, Failure: Error>(
         _ body: (RawSpan) throws(Failure) -> Result

@@ -1,0 +1,63 @@
+// packet → decode → ring → admit → block → [segment] → compaction → snapshot → query
+import IngestFormat
+
+/// Looks for the next whole block behind bytes that are none: at every multiple of 8 bytes, by magic, then
+/// by place, then by all checksums. Only recovery needs it.
+///
+/// **Cost** One pass over the bytes, about 1 GB/s.
+struct BlockScan<File: StorageFile> {
+    let file: File
+    let directory: DirectoryID
+    let segment: SegmentNumber
+    let end: UInt64
+
+    private static var windowByteCount: Int { 1 << 20 }
+
+    /// The first whole block of this segment at or after `start` with at least this ordinal.
+    func next(
+        from start: UInt64, ordinal: UInt32, into buffer: ReadBuffer
+    ) throws(StorageError) -> (offset: UInt64, header: BlockHeader)? {
+        let window = ReadBuffer(capacity: Self.windowByteCount)
+        var windowStart = (start + 7) / 8 * 8
+        while windowStart < end {
+            let count = min(UInt64(Self.windowByteCount), end - windowStart)
+            try window.read(file, at: windowStart, byteCount: Int(count))
+            for place in candidates(in: window) {
+                let offset = windowStart + UInt64(place)
+                if let header = try block(at: offset, ordinal: ordinal, into: buffer) {
+                    return (offset, header)
+                }
+            }
+            if window.byteCount < Int(count) { break }
+            windowStart += count
+        }
+        return nil
+    }
+
+    private func block(
+        at offset: UInt64, ordinal: UInt32, into buffer: ReadBuffer
+    ) throws(StorageError) -> BlockHeader? {
+        let place = BlockPlace(directory: directory, segment: segment)
+        var walk = BlockWalk(file, from: offset, place: place, end: end)
+        guard case .block(let header) = try walk.next(into: buffer),
+            header.context.blockOrdinal >= ordinal
+        else { return nil }
+        return header
+    }
+
+    /// Places of the magic, which is never split by a window: both are multiples of 8.
+    private func candidates(in window: ReadBuffer) -> [Int] {
+        window.withBytes { bytes in
+            var found: [Int] = []
+            var place = 0
+            while place + 8 <= bytes.byteCount {
+                // SAFETY: 4 bytes from `place` on lie inside.
+                let word = unsafe bytes.unsafeLoadUnaligned(
+                    fromUncheckedByteOffset: place, as: UInt32.self)
+                if word.littleEndian == 0x3142_4749 { found.append(place) }
+                place += 8
+            }
+            return found
+        }
+    }
+}

@@ -1,0 +1,141 @@
+// packet → decode → ring → admit → block → segment → [compaction] → [snapshot] → [query]
+import IngestFormat
+
+/// The generations of a data directory: publishes the next one, finds the newest, reads and removes the
+/// files that they name. A plain handle; publishing is the compact queue's alone.
+///
+/// Order (PROTOCOL.md §4.4): the files of a generation by `write`, then `publish`, which first makes their
+/// names durable. After a crash anywhere in between, the directory holds the old generation or the new
+/// one. Only files that the newest no longer names are unlinked, by the caller, ≥ 60 s later.
+package struct ManifestStore<Files: FileSystem>: Sendable {
+    package let files: Files
+    /// How many generations before the newest keep their manifest.
+    package static var olderManifestCount: UInt64 { 3 }
+
+    package init(files: Files) { self.files = files }
+
+    // MARK: Writing
+
+    /// Writes a file of the next generation: `pieces` one after the other.
+    ///
+    /// Its bytes are durable at return; its name is after the next `publish`.
+    package func write(_ name: FileName, _ pieces: [[UInt8]]) throws(StorageError) {
+        try DurableFile.write(name, in: files) { (recorder) throws(StorageError) in
+            for piece in pieces { try recorder.append(piece) }
+        }
+    }
+
+    /// Makes `manifest` the newest generation. It is when this returns.
+    ///
+    /// **Errors** After `diskFull` the old generation stands and the same one can be published again.
+    /// `durabilityLost` is final: which of the two stands shows at the next start.
+    package func publish(_ manifest: Manifest) throws(StorageError) {
+        try files.syncDirectory()
+        try write(.manifest(manifest.generation), [manifest.encode()])
+        try files.syncDirectory()
+        let newest = manifest.generation.rawValue
+        if newest > Self.olderManifestCount {
+            let old = Generation(rawValue: newest - Self.olderManifestCount - 1)
+            try unlink(.manifest(old))
+        }
+    }
+
+    /// Removes a file that nobody needs any more; none there is as good.
+    package func unlink(_ name: FileName) throws(StorageError) {
+        do { try files.unlink(name.text) } catch {
+            guard case .notFound = error else { throw error }
+        }
+    }
+
+    // MARK: Reading
+
+    /// The newest generation.
+    ///
+    /// A directory that is being published to may drop manifests while it is listed: then it is listed
+    /// again. A newest manifest that cannot be believed is an error and never skipped: the one
+    /// before it may name files that are gone.
+    /// **Errors** `missingManifest` if there is none, `corrupt`, `newerFormat`.
+    package func readNewest() throws(StorageError) -> Manifest {
+        var last = StorageError.missingManifest(directory: files.path, fileCount: 0)
+        for _ in 0..<Self.attemptCount {
+            let names = try files.names().compactMap { FileName($0) }
+            guard let newest = names.compactMap(\.generation).max() else {
+                throw .missingManifest(
+                    directory: files.path, fileCount: names.count { $0.belongsToLog })
+            }
+            do { return try read(newest) } catch {
+                guard case .notFound = error else { throw error }
+                last = error
+            }
+        }
+        throw last
+    }
+
+    private static var attemptCount: Int { 16 }
+
+    /// One generation's manifest.
+    package func read(_ generation: Generation) throws(StorageError) -> Manifest {
+        let file = try files.open(FileName.manifest(generation).text, .read)
+        let bytes = try file.readAll(byteCountMax: Limits.manifestByteCountMax)
+        return try StorageError.decoding(file.path) { () throws(FormatError) in
+            try Manifest.decode(bytes, generation: generation)
+        }
+    }
+
+    /// A whole counter table of a run.
+    package func readRun(
+        _ entry: RunEntry, directory: DirectoryID? = nil
+    ) throws(StorageError) -> CounterTable {
+        try RunReader(entry, directory: directory, in: files).readTable()
+    }
+
+    /// All names and keys of a names run.
+    package func readNames(
+        _ entry: NamesRunEntry, directory: DirectoryID? = nil
+    ) throws(StorageError) -> NamesRun.Contents {
+        let file = try files.open(entry.fileName.text, .read)
+        try file.check(byteCount: entry.byteCount, max: UInt64(Limits.runByteCountMax))
+        let bytes = try file.readAll(byteCountMax: Limits.runByteCountMax)
+        return try StorageError.decoding(file.path) { () throws(FormatError) in
+            let contents = try NamesRun.decode(
+                bytes, directory: directory, fileNumber: entry.fileNumber)
+            // Every fixed header ends with its checksum (`FixedImage`).
+            try entry.checksum.check(against: bytes, at: NamesRun.Header.byteCount - 4)
+            return contents
+        }
+    }
+}
+
+extension StorageFile {
+    /// Checks that the file is as long as the manifest says.
+    func check(byteCount expected: UInt64, max: UInt64) throws(StorageError) {
+        let found = try byteCount()
+        if found == expected && found <= max { return }
+        throw .corrupt(
+            path: path, offset: found, detail: "\(found) bytes, the manifest says \(expected)")
+    }
+}
+
+extension UInt32 {
+    /// Checks that the little-endian u32 at `offset`, which lies inside, is this checksum of the manifest.
+    fileprivate func check(against bytes: [UInt8], at offset: Int) throws(FormatError) {
+        let found = bytes[offset..<offset + 4].reversed().reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
+        if found == self { return }
+        throw .notThisFile("checksum", at: offset, got: found, expected: .exactly(self))
+    }
+}
+
+extension FileName {
+    /// The generation, if it is a manifest.
+    var generation: Generation? {
+        if case .manifest(let generation) = self { generation } else { nil }
+    }
+
+    /// Whether the file can only be there because a manifest was durable before it.
+    var belongsToLog: Bool {
+        switch self {
+        case .segment, .run, .durableMark: true
+        case .lock, .aside, .manifest, .temporary: false
+        }
+    }
+}

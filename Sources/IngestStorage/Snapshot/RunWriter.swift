@@ -1,0 +1,77 @@
+// packet → decode → ring → admit → block → segment → [compaction] → [snapshot] → query
+import IngestFormat
+
+/// Why a run was not written.
+package enum RunWriteError<Failure: Error>: Error {
+    case storage(StorageError)
+    /// The rows could not be had.
+    case source(Failure)
+}
+
+/// Sorted rows → the file of a run, in constant memory.
+package enum RunWriter {
+    /// Writes a run of all rows that `makeRows` gives.
+    ///
+    /// Its bytes are durable at return; its name is after the next `ManifestStore.publish`.
+    /// - Parameter makeRows: called again, for the same rows, if the first file had to be given up.
+    package static func write<Files: FileSystem, Source: CounterPageSource>(
+        _ table: TableKind, number: FileNumber, of span: LogSpan, for manifest: Manifest,
+        in files: Files, rows makeRows: () -> Source
+    ) throws(RunWriteError<Source.Failure>) -> RunEntry {
+        var entry: RunEntry?
+        var failure: Source.Failure?
+        do {
+            try DurableFile.write(.run(table, number), in: files) {
+                (recorder) throws(StorageError) in
+                failure = nil
+                let index = try writePages(table, makeRows(), to: &recorder, &failure)
+                let header = RunHeader(
+                    table: table, fileNumber: number, directory: manifest.directory, span: span,
+                    generation: manifest.generation, createdAt: manifest.createdAt, index: index)
+                let head = header.encode()
+                try recorder.write(index.encode(), at: header.pageIndexOffset)
+                try recorder.write(head, at: 0)
+                // What a reader will make of it, with the checksums that the encoded bytes have.
+                entry = try StorageError.decoding(recorder.file.path) { () throws(FormatError) in
+                    try RunHeader.decode(head).entry
+                }
+            }
+        } catch {
+            throw failure.map { .source($0) } ?? .storage(error)
+        }
+        guard let entry else { preconditionFailure("a file was written without its header") }
+        return entry
+    }
+
+    private static func writePages<File: StorageFile, Source: CounterPageSource>(
+        _ table: TableKind, _ rows: Source, to recorder: inout WriteRecorder<File>,
+        _ failure: inout Source.Failure?
+    ) throws(StorageError) -> CounterPageIndex {
+        var rows = rows
+        var encoder = CounterTableEncoder(hasDay: table.hasDay)
+        let page = CounterPage()
+        var offset = UInt64(RunHeader.byteCount)
+        while true {
+            do { guard try rows.nextPage(into: page) else { break } } catch {
+                failure = error
+                throw .overLimit(path: recorder.file.path, detail: "the rows could not be read")
+            }
+            for row in 0..<page.rowCount {
+                encoder.append(
+                    key: page.key(row), day: page.day(row), counters: page.counters(row))
+            }
+            try write(encoder.takePages(), to: &recorder, at: &offset)
+        }
+        let rest = encoder.finish()
+        try write(rest.pages, to: &recorder, at: &offset)
+        return rest.index
+    }
+
+    private static func write<File: StorageFile>(
+        _ bytes: [UInt8], to recorder: inout WriteRecorder<File>, at offset: inout UInt64
+    ) throws(StorageError) {
+        if bytes.isEmpty { return }
+        try recorder.write(bytes, at: offset)
+        offset += UInt64(bytes.count)
+    }
+}
