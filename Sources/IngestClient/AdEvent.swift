@@ -152,6 +152,8 @@ private func place(
 private func checked(
     _ value: Int64, _ field: String, _ max: Int64
 ) throws(EventRefusal) -> Int64 {
-    guard (0...max).contains(value) else { throw .number(field: field, got: value, allowed: 0...max) }
+    guard (0...max).contains(value) else {
+        throw .number(field: field, got: value, allowed: 0...max)
+    }
     return value
 }

@@ -85,9 +85,8 @@ package struct PacketStream: ~Copyable {
         builder.seal()
         guard builder.sealedPacketCount > 0 else { return }
         do {
-            try builder.withPackets { packets throws(ClientError) in
-                try transport.send(packets, segmentByteCount: builder.packetByteCountMax)
-            }
+            try transport.send(
+                builder.packets.span, segmentByteCount: builder.packetByteCountMax)
         } catch {
             failure = error
             throw error

@@ -40,7 +40,9 @@ package final class PlainSender {
         }
         // The first byte of a datagram tells a JSON one: leading white space goes.
         let event = line.extracting(leadingSpaceCount(line)..<line.count)
-        if !datagram.isEmpty, datagram.count + 1 + event.count > datagramByteCountMax { try flush() }
+        if !datagram.isEmpty, datagram.count + 1 + event.count > datagramByteCountMax {
+            try flush()
+        }
         if !datagram.isEmpty { datagram.append(UInt8(ascii: "\n")) }
         for i in event.indices { datagram.append(event[i]) }
         eventCount += 1

@@ -55,7 +55,9 @@ package final class UDPTransport: DatagramTransport {
         if result > 0 { return }
         // EIO: the device cannot compute checksums for segments; EINVAL: no UDP_SEGMENT, or the path's
         // MTU is below the segment. Both are answered before anything left.
-        guard isSegmented, result == -EIO || result == -EINVAL else { throw failure("send", -result) }
+        guard isSegmented, result == -EIO || result == -EINVAL else {
+            throw failure("send", -result)
+        }
         var start = 0
         while start < bytes.count {
             let end = min(bytes.count, start + segmentByteCount)

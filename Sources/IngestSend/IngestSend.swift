@@ -21,7 +21,8 @@ struct IngestSend: ParsableCommand {
             """,
         version: "ingest-send \(Release.version), packets \(Release.packetVersion)")
 
-    @Option(help: ArgumentHelp("Where ingestd receives; [HOST]:PORT for IPv6.", valueName: "host:port"))
+    @Option(
+        help: ArgumentHelp("Where ingestd receives; [HOST]:PORT for IPv6.", valueName: "host:port"))
     var to: String
 
     @Option(
