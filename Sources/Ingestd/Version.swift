@@ -1,8 +1,7 @@
 import IngestFormat
 
-/// What `ingestd --version` prints: the release, and the versions of everything it writes and reads.
+/// What `ingestd --version` prints: the release, and the versions of what it reads and writes.
 enum Version {
-    static let release = "0.1.0"
-
-    static let text = "ingestd \(release)"
+    static let text =
+        "ingestd \(Release.version), packets \(Release.packetVersion), files \(FixedImage.version)"
 }

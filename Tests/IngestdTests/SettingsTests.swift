@@ -57,7 +57,7 @@ struct SettingsTests {
 
     @Test(arguments: [
         ("udp", "127.0.0.1"), ("udp", ":1"), ("udp", "off"), ("udp", "127.0.0.1:65536"),
-        ("udp", "127.0.0.1:+1"), ("udp", "127.0.0.256:1"), ("udp", "127.1:1"),
+        ("udp", "127.0.0.1:+1"), ("udp", "::1:1"),
         ("udp", "127.0.0.1:1:1"), ("http", "on"), ("commit-interval-ms", "0"),
         ("commit-interval-ms", "1001"), ("commit-interval-ms", "+5"), ("commit-interval-ms", "5.0"),
         ("commit-interval-ms", ""), ("segment-bytes-max", "65535"),
@@ -101,6 +101,10 @@ struct SettingsTests {
         #expect(fault?.reason == .configuration)
         let asked = SettingLayer(.environment, ["insecure-accept-unauthenticated": "yes"])
         #expect(try DaemonSettings([open, asked]).acceptsUnauthenticated)
+        for address in ["127.7.7.7:4810", "[::1]:4810", "localhost:0"] {
+            let local = SettingLayer(.commandLine, ["data": "/d", name: address])
+            #expect(throws: Never.self) { try DaemonSettings([local]) }
+        }
     }
 
     @Test(arguments: [

@@ -1,9 +1,11 @@
+import IngestPipeline
+
 /// The settings as values: the layers laid over each other and every text judged.
 struct DaemonSettings {
     let dataDirectory: String
-    let udp: ListenAddress
+    let udp: SocketAddress
     /// `nil` when it is off.
-    let http: ListenAddress?
+    let http: SocketAddress?
     let commitIntervalMilliseconds: Int
     let segmentByteCountMax: Int
     let compactIntervalSeconds: Int
@@ -48,7 +50,7 @@ struct DaemonSettings {
             throw Fault(
                 .configuration,
                 "--\(name) \(address) can be reached by strangers and senders are not authenticated yet, "
-                    + "use a 127.x address or add --insecure-accept-unauthenticated")
+                    + "use a loopback address or add --insecure-accept-unauthenticated")
         }
     }
 

@@ -1,3 +1,5 @@
+import IngestPipeline
+
 /// One thing that can be set: its name, its bounds, its default and what it is for.
 ///
 /// The name with `--` before it is the option, as it is it is a key of the config file, and in capitals
@@ -73,28 +75,28 @@ extension Setting where Value == Bool {
     }
 }
 
-extension Setting where Value == ListenAddress {
+extension Setting where Value == SocketAddress {
     init(_ name: String, _ purpose: String, default address: String) {
         self.name = name
         self.purpose = purpose
-        wanted = "IPv4:PORT such as \(address)"
+        wanted = "HOST:PORT such as \(address)"
         valueName = "host:port"
         defaultText = address
-        parse = { ListenAddress($0) }
+        parse = { try? SocketAddress($0) }
     }
 }
 
-extension Setting where Value == ListenAddress? {
+extension Setting where Value == SocketAddress? {
     /// An address, or `off`.
     init(_ name: String, _ purpose: String, default address: String) {
         self.name = name
         self.purpose = purpose
-        wanted = "IPv4:PORT such as \(address), or off"
+        wanted = "HOST:PORT such as \(address), or off"
         valueName = "host:port|off"
         defaultText = address
         parse = { text in
             if text == "off" { return .some(nil) }
-            return ListenAddress(text).map { .some($0) }
+            return (try? SocketAddress(text)).map { .some($0) }
         }
     }
 }

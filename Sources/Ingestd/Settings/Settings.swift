@@ -1,12 +1,13 @@
 import IngestFormat
+import IngestPipeline
 
 /// All settings. A new one is a line here, a line in `all`, an option in `RunOptions` and a value in
 /// `DaemonSettings`; a test holds the four together.
 enum Settings {
     static let data = Setting<String>("data", "The data directory; made if it is not there.")
-    static let udp = Setting<ListenAddress>(
+    static let udp = Setting<SocketAddress>(
         "udp", "Where packets are received; port 0 picks a free one.", default: "127.0.0.1:4810")
-    static let http = Setting<ListenAddress?>(
+    static let http = Setting<SocketAddress?>(
         "http", "Where HTTP will be served; accepted, but there is no server yet.",
         default: "127.0.0.1:4811")
     static let commitInterval = Setting<Int>(

@@ -1,0 +1,145 @@
+import Foundation
+import Glibc
+import IngestFormat
+import Testing
+
+extension ProcessSuite {
+    /// Directories that a daemon must not take, and disks that have no room.
+    struct DirectoryTests {
+        /// A directory with the fixture in it and no daemon on it.
+        private func filled(_ options: [String] = []) throws -> TemporaryFolder {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder, options)
+            #expect(try daemon.send(try SampleEvents.file(in: folder)).code == 0)
+            #expect(daemon.stop().code == 0)
+            return folder
+        }
+
+        private func start(in folder: TemporaryFolder) throws -> Ended {
+            try run("ingestd", ["--data", folder.data, "--udp", "127.0.0.1:0"], in: folder)
+        }
+
+        private func expectOneLine(_ ended: Ended, code: Int32, containing words: String...) {
+            #expect(ended.code == code, "\(ended.errors)")
+            let said = ended.errorLines.filter { $0.hasPrefix("ingestd: ") }
+            #expect(said.count == 1, "\(ended.errors)")
+            for word in words { #expect(said.first?.contains(word) == true, "\(ended.errors)") }
+        }
+
+        @Test func `a second daemon on one directory ends with 69, the first goes on`() throws {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            expectOneLine(try start(in: folder), code: 69, containing: folder.data, "\(daemon.pid)")
+            #expect(daemon.isRunning)
+            #expect(daemon.stop().code == 0)
+        }
+
+        @Test func `an address in use ends with 69`() throws {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            let ended = try run(
+                "ingestd", ["--data", "\(folder.path)/other", "--udp", daemon.address], in: folder)
+            expectOneLine(ended, code: 69, containing: daemon.address)
+            #expect(daemon.stop().code == 0)
+        }
+
+        @Test func `a manifest of a later version ends with 65 and is left alone`() throws {
+            let folder = try filled()
+            let name = try #require(folder.files(ending: ".manifest").last)
+            let path = "\(folder.data)/\(name)"
+            var bytes = [UInt8](try #require(FileManager.default.contents(atPath: path)))
+            // Version at offset 4, checksum of all before it in the last four bytes.
+            bytes[4] = 2
+            let checksum = Checksum.crc32c(Array(bytes.dropLast(4)))
+            for index in 0..<4 {
+                bytes[bytes.count - 4 + index] = UInt8(truncatingIfNeeded: checksum >> (8 * index))
+            }
+            try Data(bytes).write(to: URL(fileURLWithPath: path))
+            let files = folder.files(ending: "")
+            expectOneLine(try start(in: folder), code: 65, containing: "newer", path)
+            #expect(folder.files(ending: "") == files)
+            #expect(try Reader(folder: folder).run("rewards").code == 65)
+        }
+
+        @Test func `segments without a manifest end with 66, never with a fresh start`() throws {
+            let folder = try filled()
+            for name in folder.files(ending: ".manifest") {
+                try FileManager.default.removeItem(atPath: "\(folder.data)/\(name)")
+            }
+            expectOneLine(try start(in: folder), code: 66, containing: "manifest", folder.data)
+            #expect(folder.files(ending: ".manifest").isEmpty)
+            #expect(try Reader(folder: folder).run("rewards").code == 66)
+        }
+
+        @Test func `a data directory that cannot be made ends with one line`() throws {
+            let folder = try TemporaryFolder()
+            let file = try folder.write("file", "not a directory")
+            let ended = try run("ingestd", ["--data", "\(file)/data"], in: folder)
+            #expect([66, 74].contains(ended.code))
+            expectOneLine(ended, code: ended.code, containing: file)
+        }
+
+        @Test(.enabled(if: SmallDisk.canMount, "mounting a small tmpfs needs root"))
+        func `a full disk ends with 74 and loses nothing durable`() throws {
+            let folder = try TemporaryFolder()
+            let disk = try SmallDisk(at: folder.data, megabytes: 8)
+            defer { disk.unmount() }
+            let file = try SampleEvents.file(in: folder)
+            let daemon = try DaemonProcess(in: folder)
+            let reader = Reader(folder: folder)
+            // As often as it takes: the log holds about 20 bytes of every event.
+            var before = try reader.tables()
+            for _ in 0..<200 where daemon.isRunning {
+                _ = try daemon.send(file, rate: 200_000)
+                if daemon.isRunning { before = try reader.tables() }
+            }
+            expectOneLine(daemon.end(), code: 74, containing: "disk full", "free space")
+            let after = try reader.tables()
+            let earlier = try EventModel.counts(of: before.rewards)
+            let later = try EventModel.counts(of: after.rewards)
+            for (id, columns) in earlier {
+                for (column, count) in columns { #expect(later[id]?[column] ?? 0 >= count) }
+            }
+            // A start needs room to seal what is open: on a larger disk it goes on.
+            try disk.grow(toMegabytes: 64)
+            let next = try DaemonProcess(in: folder)
+            #expect(next.stop().code == 0)
+            #expect(try reader.run("verify").code == 0)
+        }
+    }
+}
+
+/// A file system of a few megabytes in memory.
+struct SmallDisk {
+    private let path: String
+
+    static let canMount: Bool = {
+        guard getuid() == 0, let folder = try? TemporaryFolder(),
+            let disk = try? SmallDisk(at: folder.data, megabytes: 1)
+        else { return false }
+        disk.unmount()
+        return true
+    }()
+
+    struct CannotMount: Error {}
+
+    init(at path: String, megabytes: Int) throws {
+        self.path = path
+        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+        try mount(["-t", "tmpfs", "-o", "size=\(megabytes)m", "tmpfs", path])
+    }
+
+    func grow(toMegabytes megabytes: Int) throws {
+        try mount(["-o", "remount,size=\(megabytes)m", path])
+    }
+
+    private func mount(_ arguments: [String]) throws {
+        let folder = try TemporaryFolder()
+        if try run("/bin/mount", arguments, in: folder).code != 0 { throw CannotMount() }
+    }
+
+    func unmount() {
+        guard let folder = try? TemporaryFolder() else { return }
+        _ = try? run("/bin/umount", [path], in: folder)
+    }
+}

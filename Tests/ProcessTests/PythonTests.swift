@@ -1,0 +1,33 @@
+import Foundation
+import Testing
+
+extension ProcessSuite {
+    /// A sender that shares nothing with the project but the published schema and header.
+    struct PythonTests {
+        /// Made by `scripts/python-env`.
+        private static let python = Programs.root.appendingPathComponent(
+            ".build/python/bin/python").path
+
+        @Test(
+            .enabled(
+                if: FileManager.default.isExecutableFile(atPath: python),
+                "no .build/python: run scripts/python-env, which needs python3"))
+        func `a batch sent by the Python example is counted`() throws {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            let script = Programs.root.appendingPathComponent("examples/python/send_batch.py").path
+            let sent = try run(Self.python, [script, daemon.address], in: folder)
+            #expect(sent.code == 0, "\(sent.errors)")
+            let reader = Reader(folder: folder)
+            let isCounted = try eventually {
+                let status = try reader.status()
+                return status.packets["accepted"] == 1 && status.events["counted", default: 0] > 0
+            }
+            let status = try reader.status()
+            #expect(isCounted, "\(status)")
+            #expect(status.events["malformed"] == 0)
+            #expect(daemon.stop().code == 0)
+            #expect(try reader.run("verify").code == 0)
+        }
+    }
+}

@@ -1,0 +1,107 @@
+import Foundation
+import Testing
+
+extension ProcessSuite {
+    /// Bad input over a real socket: each kind is counted by its name, and nothing else is lost.
+    struct RefusalTests {
+        /// Protobuf by hand, so that no encoder of ours is in play.
+        private enum Wire {
+            static func varint(_ value: UInt64) -> [UInt8] {
+                var rest = value
+                var bytes: [UInt8] = []
+                while rest >= 0x80 {
+                    bytes.append(UInt8(truncatingIfNeeded: rest) | 0x80)
+                    rest >>= 7
+                }
+                return bytes + [UInt8(rest)]
+            }
+            static func number(_ field: UInt64, _ value: UInt64) -> [UInt8] {
+                varint(field << 3) + varint(value)
+            }
+            static func bytes(_ field: UInt64, _ value: [UInt8]) -> [UInt8] {
+                varint(field << 3 | 2) + varint(UInt64(value.count)) + value
+            }
+            static func event(type: UInt64, reward: String) -> [UInt8] {
+                bytes(
+                    1,
+                    number(1, type) + bytes(2, Array(reward.utf8)) + bytes(3, Array("b".utf8))
+                        + number(4, 1_763_632_800_000_000))
+            }
+        }
+
+        private static func line(_ reward: String) -> String {
+            """
+            {"eventType":"click","rewardId":"\(reward)","businessId":"b",\
+            "timestamp":"2026-11-20T10:00:00Z"}
+            """
+        }
+
+        /// What is sent, and how it is to be counted: (datagram, packet result).
+        private static let refused: [([UInt8], String)] = {
+            let good = Wire.event(type: 2, reward: "lost")
+            var cut = FramedPacket(payload: good).bytes
+            cut.removeLast()
+            return [
+                (Array("hello".utf8), "bad_magic"),
+                (FramedPacket(magic: Array("IGD2".utf8), payload: good).bytes, "bad_magic"),
+                (Array("IGD1".utf8), "bad_length"),
+                (cut, "bad_length"),
+                (FramedPacket(payload: good, claimedByteCount: 4_000_000_000).bytes, "bad_length"),
+                (FramedPacket(payload: good, isChecksumDamaged: true).bytes, "bad_crc"),
+                (FramedPacket(kind: 7, payload: good).bytes, "bad_kind"),
+                (FramedPacket(kind: 129, payload: good).bytes, "bad_kind"),
+                (FramedPacket(flags: 0x80, payload: good).bytes, "bad_kind"),
+                (FramedPacket(sender: 0, payload: good).bytes, "bad_kind"),
+                (FramedPacket(payload: [0x0A, 0x7F, 1]).bytes, "malformed"),
+                (FramedPacket(sequence: 1, payload: [0xFF, 0xFF]).bytes, "malformed"),
+            ]
+        }()
+
+        @Test func `every kind of bad datagram is counted, and good ones beside it too`() throws {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            let socket = Datagrams(to: daemon.port)
+            defer { socket.close() }
+            var expected: [String: Int] = [:]
+            for (bytes, result) in Self.refused {
+                socket.send(bytes)
+                expected[result, default: 0] += 1
+            }
+            // A bad event costs only itself, in both forms.
+            let batch =
+                Wire.event(type: 2, reward: "framed") + Wire.event(type: 9, reward: "bad")
+                + Wire.event(type: 2, reward: "") + Wire.event(type: 2, reward: "framed")
+            socket.send(FramedPacket(sender: 78, payload: batch).bytes)
+            socket.send("\(Self.line("plain"))\n{\"eventType\":\"click\"}\n\(Self.line("plain"))\n")
+            expected["accepted"] = 2
+
+            let reader = Reader(folder: folder)
+            let isCounted = try eventually {
+                let status = try reader.status()
+                return status.packets.filter { $0.value > 0 } == expected
+                    && status.events.filter { $0.value > 0 } == ["counted": 4, "malformed": 3]
+            }
+            let status = try reader.status()
+            #expect(isCounted, "\(status), expected \(expected)")
+            #expect(
+                try EventModel.counts(of: reader.run("rewards").output)
+                    == ["framed": ["clicks": 2], "plain": ["clicks": 2]])
+            #expect(daemon.stop().code == 0)
+            #expect(try reader.run("verify").code == 0)
+        }
+
+        @Test func `what is refused leaves no text of its sender unescaped in the log`() throws {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            let socket = Datagrams(to: daemon.port)
+            defer { socket.close() }
+            for _ in 0..<1_000 { socket.send("\u{1B}[31mforged\ningestd: line") }
+            let reader = Reader(folder: folder)
+            #expect(try eventually { try reader.status().packets["bad_magic"] == 1_000 })
+            #expect(daemon.stop().code == 0)
+            #expect(!daemon.log.contains("\u{1B}"))
+            #expect(!daemon.log.contains("\ningestd: line"))
+            #expect(daemon.log.split(separator: "\n").count < 100, "log lines are rate-limited")
+        }
+    }
+}

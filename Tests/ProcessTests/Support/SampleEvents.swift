@@ -1,0 +1,39 @@
+import Foundation
+import Testing
+
+/// The 20,080 real events of the fixture, as the lines that senders read.
+enum SampleEvents {
+    static let impressionCount = 20_000
+    static let clickCount = 80
+    static let rewardCount = 80
+    static let businessDayCount = 168
+
+    static let lines: [String] = {
+        let path = Programs.root.appendingPathComponent(
+            "Tests/Fixtures/openbandit-all.ndjson.gz").path
+        guard let folder = try? TemporaryFolder(),
+            let ended = try? run("/usr/bin/env", ["gzip", "-dc", path], in: folder)
+        else { return [] }
+        return ended.output.split(separator: "\n").map(String.init)
+    }()
+
+    /// The events in their order, or shuffled by a seed, as a file of the folder.
+    static func file(in folder: TemporaryFolder, shuffledBy seed: UInt64? = nil) throws -> String {
+        var chosen = lines
+        try #require(chosen.count == impressionCount + clickCount)
+        if let seed {
+            var random = SplitMix64(state: seed)
+            chosen.shuffle(using: &random)
+        }
+        return try folder.write("events.ndjson", chosen.joined(separator: "\n") + "\n")
+    }
+}
+
+extension DaemonProcess {
+    /// Sends a file of events; the pace keeps a small receive buffer from overflowing.
+    func send(_ file: String, plain: Bool = false, rate: Int = 40_000) throws -> Ended {
+        var arguments = ["--to", address, "--rate", String(rate)]
+        if plain { arguments.append("--plain") }
+        return try run("ingest-send", arguments + [file], in: folder)
+    }
+}
