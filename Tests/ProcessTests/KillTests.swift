@@ -12,7 +12,9 @@ extension ProcessSuite {
             let reader = Reader(folder: daemon.folder)
             let sender = try Running(
                 "ingest-send", ["--to", daemon.address, "--rate", "8000", file], in: daemon.folder)
-            let isReached = try eventually { try reader.totals()["impressions", default: 0] >= threshold }
+            let isReached = try eventually {
+                try reader.totals()["impressions", default: 0] >= threshold
+            }
             #expect(isReached)
             daemon.kill()
             sender.send(SIGKILL)

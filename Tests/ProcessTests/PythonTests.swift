@@ -6,7 +6,8 @@ extension ProcessSuite {
     struct PythonTests {
         /// Made by `scripts/python-env`.
         private static let python = Programs.root.appendingPathComponent(
-            ".build/python/bin/python").path
+            ".build/python/bin/python"
+        ).path
 
         @Test(
             .enabled(

@@ -23,7 +23,9 @@ extension ProcessSuite {
                 #expect(ended.code == 0, "\(command): \(ended.errors)")
                 #expect(ended.output.isEmpty)
             }
-            for ended in [try reader.run("reward", "no"), try reader.run("day", "no", "2026-11-20")] {
+            for ended in [
+                try reader.run("reward", "no"), try reader.run("day", "no", "2026-11-20"),
+            ] {
                 #expect(ended.code == 66)
                 #expect(ended.output.isEmpty)
                 #expect(ended.errorLines.count == 1, "\(ended.errors)")

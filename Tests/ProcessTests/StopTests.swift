@@ -20,7 +20,8 @@ extension ProcessSuite {
             daemon.signal(signal)
             let ended = daemon.end()
             #expect(ended.code == 0, "\(ended.errors)")
-            #expect(ended.output.split(separator: "\n").count == 1, "stdout is the ready line alone")
+            #expect(
+                ended.output.split(separator: "\n").count == 1, "stdout is the ready line alone")
             #expect(try reader.totals()["clicks"] == 1)
             let segments = try reader.status().segments
             #expect(segments.sealed >= 1)
@@ -43,14 +44,16 @@ extension ProcessSuite {
             let daemon = try DaemonProcess(in: folder)
             #expect(daemon.port != 0)
             let line = daemon.output
-            #expect(line == "{\"ready\":true,\"udp\":\"127.0.0.1:\(daemon.port)\",\"http\":null,"
-                + "\"pid\":\(daemon.pid)}\n")
+            #expect(
+                line == "{\"ready\":true,\"udp\":\"127.0.0.1:\(daemon.port)\",\"http\":null,"
+                    + "\"pid\":\(daemon.pid)}\n")
             #expect(daemon.stop().code == 0)
         }
 
         @Test func `a closed standard output does not end the daemon`() throws {
             let folder = try TemporaryFolder()
-            let command = "ingestd --data '\(folder.data)' --udp 127.0.0.1:0 >&- & pid=$!; "
+            let command =
+                "ingestd --data '\(folder.data)' --udp 127.0.0.1:0 >&- & pid=$!; "
                 + "until ls '\(folder.data)'/*.manifest >/dev/null 2>&1; do :; done; "
                 + "kill -TERM $pid; wait $pid"
             let ended = try run(

@@ -7,7 +7,8 @@ extension ProcessSuite {
         @Test(arguments: [
             [], ["--data"], ["--dat", "x"], ["--data", "x", "extra"],
             ["--data", "x", "--udp", "nonsense"], ["--data", "x", "--commit-interval-ms", "0"],
-            ["--data", "x", "--segment-bytes-max", "1"], ["--data", "x", "--time-zone", "Mars/Base"],
+            ["--data", "x", "--segment-bytes-max", "1"],
+            ["--data", "x", "--time-zone", "Mars/Base"],
             ["--data", "x", "--retention-days", "1"], ["check-config"], ["start", "--data", "x"],
         ])
         func `wrong usage of ingestd ends with 64 and one line`(arguments: [String]) throws {
@@ -21,8 +22,9 @@ extension ProcessSuite {
         func `a wrong config file ends with 78 and one line`(json: String) throws {
             let folder = try TemporaryFolder()
             let path = try folder.write("config.json", json)
-            for arguments in [["--data", folder.data, "--config", path], ["check-config", "--config", path]]
-            {
+            for arguments in [
+                ["--data", folder.data, "--config", path], ["check-config", "--config", path],
+            ] {
                 try expectOneLine(arguments, code: 78)
             }
             #expect(!FileManager.default.fileExists(atPath: folder.data))
@@ -45,7 +47,8 @@ extension ProcessSuite {
             let path = try folder.write(
                 "config.json", "{\"data\": \"\(folder.data)\", \"udp\": \"nonsense\"}")
             let ended = try run(
-                "ingestd", [], in: folder, environment: ["INGESTD_CONFIG": path, "INGESTD_UDP": "localhost:0"])
+                "ingestd", [], in: folder,
+                environment: ["INGESTD_CONFIG": path, "INGESTD_UDP": "localhost:0"])
             #expect(ended.code == 78)
             #expect(ended.errors.contains("\(path): udp"))
         }

@@ -33,7 +33,9 @@ struct EventModel {
         for row in try Reader.rows(of: ndjson) {
             guard let id = row["id"] as? String else { continue }
             for column in ["impressions", "clicks", "redemptions"] {
-                if let count = row[column] as? Int, count > 0 { counts[id, default: [:]][column] = count }
+                if let count = row[column] as? Int, count > 0 {
+                    counts[id, default: [:]][column] = count
+                }
             }
         }
         return counts

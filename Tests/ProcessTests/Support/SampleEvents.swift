@@ -10,7 +10,8 @@ enum SampleEvents {
 
     static let lines: [String] = {
         let path = Programs.root.appendingPathComponent(
-            "Tests/Fixtures/openbandit-all.ndjson.gz").path
+            "Tests/Fixtures/openbandit-all.ndjson.gz"
+        ).path
         guard let folder = try? TemporaryFolder(),
             let ended = try? run("/usr/bin/env", ["gzip", "-dc", path], in: folder)
         else { return [] }
