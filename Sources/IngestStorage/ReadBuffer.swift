@@ -57,9 +57,18 @@
     }
 
     /// Whether all bytes of the last read are zero.
-    package var isZero: Bool {
-        // SAFETY: byteCount bytes were read.
-        unsafe UnsafeRawBufferPointer(start: base, count: byteCount).allSatisfy { $0 == 0 }
+    package var isZero: Bool { lastNonzero == nil }
+
+    /// The place of the last byte of the last read that is not zero.
+    var lastNonzero: Int? {
+        var end = byteCount
+        // SAFETY: end - 8 … end lies within what was read; no alignment is asked for.
+        while end >= 8, unsafe base.loadUnaligned(fromByteOffset: end - 8, as: UInt64.self) == 0 {
+            end -= 8
+        }
+        // SAFETY: end - 1 lies within what was read.
+        while end > 0, unsafe base.load(fromByteOffset: end - 1, as: UInt8.self) == 0 { end -= 1 }
+        return end == 0 ? nil : end - 1
     }
 
     private func reserve(_ count: Int) {

@@ -13,18 +13,19 @@ struct BlockScan<File: StorageFile> {
 
     private static var windowByteCount: Int { 1 << 20 }
 
-    /// The first whole block of this segment at or after `start` with at least this ordinal.
+    /// The first whole block of this segment at or after `start` that can follow what was there:
+    /// with the ordinal of `place` it must be in the chain, with a later one there is a gap.
     func next(
-        from start: UInt64, ordinal: UInt32, into buffer: ReadBuffer
+        from start: UInt64, at place: BlockPlace, into buffer: ReadBuffer
     ) throws(StorageError) -> (offset: UInt64, header: BlockHeader)? {
         let window = ReadBuffer(capacity: Self.windowByteCount)
         var windowStart = (start + 7) / 8 * 8
         while windowStart < end {
             let count = min(UInt64(Self.windowByteCount), end - windowStart)
             try window.read(file, at: windowStart, byteCount: Int(count))
-            for place in candidates(in: window) {
-                let offset = windowStart + UInt64(place)
-                if let header = try block(at: offset, ordinal: ordinal, into: buffer) {
+            for candidate in candidates(in: window) {
+                let offset = windowStart + UInt64(candidate)
+                if let header = try block(at: offset, following: place, into: buffer) {
                     return (offset, header)
                 }
             }
@@ -35,14 +36,16 @@ struct BlockScan<File: StorageFile> {
     }
 
     private func block(
-        at offset: UInt64, ordinal: UInt32, into buffer: ReadBuffer
+        at offset: UInt64, following expected: BlockPlace, into buffer: ReadBuffer
     ) throws(StorageError) -> BlockHeader? {
         let place = BlockPlace(directory: directory, segment: segment)
         var walk = BlockWalk(file, from: offset, place: place, end: end)
-        guard case .block(let header) = try walk.next(into: buffer),
-            header.context.blockOrdinal >= ordinal
-        else { return nil }
-        return header
+        guard case .block(let header) = try walk.next(into: buffer) else { return nil }
+        let ordinal = expected.blockOrdinal ?? 0
+        if header.context.blockOrdinal > ordinal { return header }
+        let isChained =
+            expected.previousChecksum.map { $0 == header.context.previousChecksum } ?? true
+        return header.context.blockOrdinal == ordinal && isChained ? header : nil
     }
 
     /// Places of the magic, which is never split by a window: both are multiples of 8.
@@ -54,7 +57,7 @@ struct BlockScan<File: StorageFile> {
                 // SAFETY: 4 bytes from `place` on lie inside.
                 let word = unsafe bytes.unsafeLoadUnaligned(
                     fromUncheckedByteOffset: place, as: UInt32.self)
-                if word.littleEndian == 0x3142_4749 { found.append(place) }
+                if word.littleEndian == BlockLayout.magic { found.append(place) }
                 place += 8
             }
             return found

@@ -77,6 +77,7 @@ package struct BlockWalk<File: StorageFile> {
                 try decoder.header(bytes, at: place)
             }
         } catch { return .unreadable(try believable(error)) }
+        if let error = Self.overLimit(header) { return .unreadable(error) }
         return try check(header, in: buffer)
     }
 
@@ -95,6 +96,22 @@ package struct BlockWalk<File: StorageFile> {
             }
             return .block(header)
         } catch { return .damaged(header, try believable(error)) }
+    }
+
+    /// What no writer makes, and would take memory or positions that there are not.
+    private static func overLimit(_ header: BlockHeader) -> FormatError? {
+        let ordinalMax = Limits.segmentBlockCountMax - 1
+        if header.context.blockOrdinal > ordinalMax {
+            return .corrupt(
+                "block ordinal", at: 0, got: header.context.blockOrdinal,
+                expected: .atMost(ordinalMax))
+        }
+        let byteCountMax = Limits.blockByteCountMax + BlockLayout.headerByteCountMax
+        if header.byteCount > byteCountMax {
+            return .corrupt(
+                "byte count", at: 0, got: header.byteCount, expected: .atMost(byteCountMax))
+        }
+        return nil
     }
 
     /// How many of `wanted` bytes lie before the end.

@@ -1,0 +1,92 @@
+// packet → decode → ring → admit → block → [segment] → compaction → [snapshot] → query
+import IngestFormat
+
+/// The folder `aside/`: where bytes and files go that cannot be used and may be evidence. Nothing in it is
+/// read by the daemon again, and nothing in it is ever overwritten.
+package struct AsideDirectory<Files: FileSystem> {
+    private let files: Files
+    private let aside: Files
+
+    private static var copyByteCount: Int { 1 << 20 }
+    private static var nameCountMax: Int { 1000 }
+
+    /// Opens the folder, and makes it durably if it is not there.
+    package init(of files: Files) throws(StorageError) {
+        self.files = files
+        aside = try files.subdirectory(FileName.aside.text, create: true)
+        try files.syncDirectory()
+    }
+
+    /// Moves a file of the data directory here, durably.
+    /// - Returns: its name here, with the folder's.
+    package func take(_ name: String) throws(StorageError) -> String {
+        let newName = try freeName(name) { (_) throws(StorageError) in false }.name
+        try files.move(name, to: newName, in: aside)
+        try aside.syncDirectory()
+        try files.syncDirectory()
+        return "\(FileName.aside.text)/\(newName)"
+    }
+
+    /// Copies a part of a file here, durably; once, however often it is called.
+    /// - Returns: the copy's name, with the folder's.
+    package func copy(
+        _ range: Range<UInt64>, of file: Files.File, as name: String
+    ) throws(StorageError) -> String {
+        let free = try freeName(name) { (present) throws(StorageError) in
+            try isCopy(present, of: file, range)
+        }
+        if !free.isTaken { try write(range, of: file, as: free.name) }
+        return "\(FileName.aside.text)/\(free.name)"
+    }
+
+    private func write(
+        _ range: Range<UInt64>, of file: Files.File, as name: String
+    ) throws(StorageError) {
+        let temporary = name + ".tmp"
+        do { try aside.unlink(temporary) } catch {
+            guard case .notFound = error else { throw error }
+        }
+        let copy = try aside.create(temporary)
+        let buffer = ReadBuffer(capacity: Self.copyByteCount)
+        var done: UInt64 = 0
+        while done < UInt64(range.count) {
+            let count = min(UInt64(Self.copyByteCount), UInt64(range.count) - done)
+            try buffer.read(file, at: range.lowerBound + done, byteCount: Int(count))
+            if buffer.byteCount == 0 { break }
+            try buffer.withBytes { (bytes) throws(StorageError) in try copy.write(bytes, at: done) }
+            done += UInt64(buffer.byteCount)
+        }
+        try copy.sync()
+        try aside.rename(temporary, to: name)
+        try aside.syncDirectory()
+    }
+
+    private func isCopy(
+        _ present: Files.File, of file: Files.File, _ range: Range<UInt64>
+    ) throws(StorageError) -> Bool {
+        guard try present.byteCount() == UInt64(range.count) else { return false }
+        var done: UInt64 = 0
+        while done < UInt64(range.count) {
+            let count = Int(min(UInt64(Self.copyByteCount), UInt64(range.count) - done))
+            let one = try present.readArray(at: done, byteCount: count)
+            if try file.readArray(at: range.lowerBound + done, byteCount: count) != one {
+                return false
+            }
+            done += UInt64(count)
+        }
+        return true
+    }
+
+    /// `name`, or `name.1` and so on: the first that is not taken, or whose file will do as it is.
+    private func freeName(
+        _ name: String, _ isGood: (Files.File) throws(StorageError) -> Bool
+    ) throws(StorageError) -> (name: String, isTaken: Bool) {
+        let present = Set(try aside.names())
+        for number in 0..<Self.nameCountMax {
+            let candidate = number == 0 ? name : "\(name).\(number)"
+            guard present.contains(candidate) else { return (candidate, false) }
+            if try isGood(try aside.open(candidate, .read)) { return (candidate, true) }
+        }
+        throw .overLimit(path: aside.path, detail: "\(Self.nameCountMax) files named \(name)")
+    }
+}

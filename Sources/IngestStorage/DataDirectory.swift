@@ -1,0 +1,124 @@
+// packet → decode → ring → admit → block → [segment] → compaction → [snapshot] → query
+import IngestFormat
+
+/// A data directory as its daemon has it: locked, its newest generation read, leftovers out of the way.
+/// Readers need none of this: they use `ManifestStore.readNewest`.
+///
+/// The lock is held for as long as a copy of this value lives.
+package struct DataDirectory<Files: FileSystem>: Sendable {
+    package let files: Files
+    package let store: ManifestStore<Files>
+    /// The newest generation at the time of opening.
+    package let manifest: Manifest
+    /// Whether generation 0 was made just now.
+    package let isNew: Bool
+    /// Files that only older generations name: to be unlinked ≥ 60 s from now.
+    package let retired: [FileName]
+    /// What was moved to `aside/`, for the log.
+    package let movedAside: [String]
+    private let lock: Files.File
+
+    /// Opens a directory for the daemon (PROTOCOL.md §5.1).
+    ///
+    /// 1. Locks it. 2. Reads the newest manifest; where there is none, and nothing that a manifest must
+    /// have come before, makes generation 0 durable. 3. Removes temporary files, moves files of ours that
+    /// no generation names to `aside/`. Unsealed segments stay: `SegmentRecovery` is next.
+    /// - Parameter makeManifest: generation 0 of a new directory: its identity and hash key.
+    /// **Errors** `locked`, `missingManifest`, `corrupt`, `newerFormat`, `diskFull`, `durabilityLost`. A crash
+    /// anywhere leaves a directory that can be opened.
+    package static func open(
+        _ files: Files, makeManifest: () -> Manifest
+    ) throws(StorageError) -> DataDirectory {
+        let lock = try files.lock(FileName.lock.text)
+        let store = ManifestStore(files: files)
+        let names = try files.names().compactMap { FileName($0) }
+        guard names.contains(where: { $0.generation != nil }) else {
+            let fileCount = names.count { $0.belongsToLog }
+            if fileCount > 0 {
+                throw .missingManifest(directory: files.path, fileCount: fileCount)
+            }
+            let manifest = makeManifest()
+            try store.publish(manifest)
+            return DataDirectory(
+                files: files, store: store, manifest: manifest, isNew: true, retired: [],
+                movedAside: [], lock: lock)
+        }
+        let manifest = try store.readNewest()
+        var leftovers = Leftovers(store: store, newest: manifest)
+        try leftovers.clear(names)
+        return DataDirectory(
+            files: files, store: store, manifest: manifest, isNew: false,
+            retired: leftovers.retired, movedAside: leftovers.movedAside, lock: lock)
+    }
+}
+
+/// Decides what becomes of the files that the newest generation does not name.
+private struct Leftovers<Files: FileSystem> {
+    let store: ManifestStore<Files>
+    let newest: Manifest
+    var retired: [FileName] = []
+    var movedAside: [String] = []
+
+    init(store: ManifestStore<Files>, newest: Manifest) {
+        self.store = store
+        self.newest = newest
+    }
+
+    mutating func clear(_ names: [FileName]) throws(StorageError) {
+        let older = names.compactMap(\.generation).filter { $0 < newest.generation }
+        var usedBefore: Set<FileName> = []
+        for generation in older {
+            guard let manifest = try readOlder(generation) else { continue }
+            usedBefore.formUnion(manifest.fileNames)
+        }
+        let used = newest.fileNames
+        for name in names where !used.contains(name) {
+            switch name {
+            // A temporary file never was more than a copy.
+            case .temporary: try store.unlink(name)
+            case .run where usedBefore.contains(name): retired.append(name)
+            case .segment(let number) where newest.mayHoldTail(number): break
+            case .run, .segment: try moveAside(name)
+            case .lock, .aside, .durableMark, .manifest: break
+            }
+        }
+    }
+
+    /// An older manifest, for the files that it names; one that is out of date is removed, a bad one
+    /// is put aside.
+    private mutating func readOlder(_ generation: Generation) throws(StorageError) -> Manifest? {
+        let name = FileName.manifest(generation)
+        do {
+            let manifest = try store.read(generation)
+            let age = newest.generation.rawValue - generation.rawValue
+            if age > ManifestStore<Files>.olderManifestCount { try store.unlink(name) }
+            return manifest
+        } catch {
+            guard error.exitCode == 65 else { throw error }
+            try moveAside(name)
+            return nil
+        }
+    }
+
+    private mutating func moveAside(_ name: FileName) throws(StorageError) {
+        let aside = try AsideDirectory(of: store.files)
+        movedAside.append(try aside.take(name.text))
+    }
+}
+
+extension Manifest {
+    /// The files that make up this generation, and its own.
+    package var fileNames: Set<FileName> {
+        var names = Set(sealed.map { FileName.segment($0.number) })
+        names.formUnion(runs.map(\.fileName))
+        names.formUnion(namesRuns.map(\.fileName))
+        names.insert(.manifest(generation))
+        return names
+    }
+
+    /// Whether a segment that is not in `sealed` can be part of the log: it is newer than the cut, or the
+    /// cut lies in it.
+    package func mayHoldTail(_ number: SegmentNumber) -> Bool {
+        number >= cut.segment && !sealed.contains { $0.number == number }
+    }
+}

@@ -1,0 +1,70 @@
+// packet → decode → ring → admit → block → [segment] → compaction → snapshot → query
+import IngestFormat
+
+/// The end of the log that a crash cut off.
+package struct TornTail: Hashable, Sendable {
+    /// Where the bytes were in the segment file.
+    package let range: Range<UInt64>
+    /// Whether the header of a whole block was readable there: then the block may have been acked by a
+    /// disk that did not keep it.
+    package let isHeaderReadable: Bool
+}
+
+/// What recovery did with one segment.
+package struct RecoveredSegment: Sendable {
+    /// Its footer has what was lost.
+    package let file: SealedSegmentFile
+    package let torn: TornTail?
+    /// Copies of bytes that were cut or lost, by name below the data directory.
+    package let aside: [String]
+}
+
+/// What a start found and did, for the log and for the stages that go on from there.
+package struct RecoveryReport: Sendable {
+    /// The segments that were sealed, by number; all but those in the manifest.
+    package internal(set) var segments: [RecoveredSegment] = []
+    /// Segments that had been begun and hold no block: removed, their numbers are free again.
+    package internal(set) var dropped: [SegmentNumber] = []
+    /// What was put aside of those.
+    package internal(set) var asideOfDropped: [String] = []
+    /// The highest segment number in use; 0 if there is none.
+    package internal(set) var lastSegment: SegmentNumber
+    /// What the next block must begin with.
+    package internal(set) var next: LogAnchor
+    /// The durable mark that was found, if one could be believed.
+    package internal(set) var mark: LogPosition?
+    /// Admission time of the last block that was recovered; 0 if there is none.
+    package internal(set) var lastAdmissionTime: Int64 = 0
+
+    /// Whether the log had been ended properly: nothing to seal, nothing begun.
+    package var isClean: Bool { segments.isEmpty && dropped.isEmpty }
+
+    package var lost: [LostRange] { segments.flatMap(\.file.footer.lost) }
+
+    /// One line for each thing that an operator should know, worst first.
+    package var messages: [String] {
+        lost.map(Self.message) + segments.compactMap(Self.tornMessage)
+            + segments.map { segment in
+                let entry = segment.file.entry
+                return
+                    "segment \(entry.number.rawValue): sealed by copy, \(entry.blockCount) blocks, "
+                    + "\(entry.rowCount) rows"
+            }
+            + dropped.map { "segment \($0.rawValue): was begun and held no block, removed" }
+    }
+
+    private static func message(_ lost: LostRange) -> String {
+        let rows = lost.rowCount.map { "\($0) rows" } ?? "an unknown number of rows"
+        return "segment \(lost.segment.rawValue): evidence lost, \(rows) in blocks "
+            + "\(lost.firstBlock) to \(lost.firstBlock &+ lost.blockCount &- 1), "
+            + "\(lost.byteCount) bytes at \(lost.offset) put aside"
+    }
+
+    private static func tornMessage(_ segment: RecoveredSegment) -> String? {
+        guard let torn = segment.torn else { return nil }
+        return
+            "segment \(segment.file.entry.number.rawValue): torn tail of \(torn.range.count) bytes at "
+            + "\(torn.range.lowerBound) cut and put aside"
+            + (torn.isHeaderReadable ? "; a block's header was whole: acked data may be lost" : "")
+    }
+}

@@ -1,0 +1,239 @@
+// packet → decode → ring → admit → block → [segment] → compaction → snapshot → query
+import IngestFormat
+
+/// What recovery will do with one unsealed segment: which blocks it keeps, what it reports as lost, what it
+/// cuts. Made from surveys alone; nothing is written yet.
+struct SegmentPlan<Files: FileSystem> {
+    enum Step {
+        case keep(offset: UInt64, BlockHeader)
+        case lose(LostRange)
+    }
+
+    let survey: SegmentSurvey<Files>
+    let header: SegmentHeader
+    private(set) var steps: [Step] = []
+    /// Bytes to be put aside before the file is replaced.
+    private(set) var aside: [Range<UInt64>] = []
+    private(set) var torn: TornTail?
+    /// Behind the segment.
+    private(set) var end: LogAnchor
+    private var ordinal: UInt32 = 0
+
+    /// Ordinals below this one were durable for certain; `nil` = all that were given.
+    private let durableBlockCount: UInt32?
+    /// The first place behind the segment of which anything is known.
+    private let next: LogAnchor?
+
+    /// - Parameters:
+    ///   - start: behind the segment before; `nil` at the start of the log.
+    ///   - next: the first anchor in a later segment.
+    ///   - bound: the greater of durable mark and cut.
+    ///   - now: for the header of a segment that has lost its own.
+    init(
+        _ survey: SegmentSurvey<Files>, start: LogAnchor?, next: LogAnchor?, bound: LogPosition,
+        directory: DirectoryID, now: Int64
+    ) {
+        self.survey = survey
+        self.next = next
+        header = Self.header(of: survey, start: start, directory: directory, now: now)
+        end = LogAnchor(startOf: header)
+        switch bound.segment {
+        case survey.number: durableBlockCount = bound.blockCount
+        case let segment where segment < survey.number: durableBlockCount = 0
+        default: durableBlockCount = nil
+        }
+        if survey.isIntact, let footer = survey.footer {
+            end = LogAnchor(after: footer, startingAt: end)
+            ordinal = footer.blockCount
+        } else {
+            for index in survey.pieces.indices { take(index) }
+            takeMissingEnd()
+        }
+    }
+
+    /// Whether nothing of the segment was ever durable: a file that was begun when the crash came.
+    var isEmpty: Bool { steps.isEmpty && !survey.isIntact }
+
+    private static func header(
+        of survey: SegmentSurvey<Files>, start: LogAnchor?, directory: DirectoryID, now: Int64
+    ) -> SegmentHeader {
+        if let header = survey.header { return header }
+        var anchor = start
+        var createdAt = now
+        var shard: UInt16 = 0
+        if let first = survey.pieces.first?.header, first.context.blockOrdinal == 0 {
+            anchor = LogAnchor(before: first)
+            createdAt = first.context.admissionTime
+            shard = first.context.shard
+        }
+        return SegmentHeader(
+            directory: directory, shard: shard, segment: survey.number, createdAt: createdAt,
+            previousChecksum: anchor?.previousChecksum ?? 0,
+            firstName: NameOrdinal(rawValue: anchor?.nextName ?? 1),
+            firstKey: KeyOrdinal(rawValue: anchor?.nextKey ?? 0),
+            commitEpoch: anchor?.commitEpoch ?? 1)
+    }
+
+    // MARK: Pieces
+
+    private mutating func take(_ index: Int) {
+        switch survey.pieces[index] {
+        case .block(let offset, let header) where continues(header):
+            steps.append(.keep(offset: offset, header))
+            move(past: header)
+        case .block(let offset, let header):
+            takeDamaged(header, at: offset, isFollowed: true)
+        case .damaged(let offset, let header):
+            takeDamaged(header, at: offset, isFollowed: isFollowed(index))
+        case .unreadable(let range, let isFooter):
+            takeUnreadable(range, before: index + 1, isFooter: isFooter)
+        }
+    }
+
+    /// Whether the ordinals that a sound block gives were still free: no encoder gives one twice.
+    private func continues(_ header: BlockHeader) -> Bool {
+        header.context.firstName.rawValue >= end.nextName
+            && header.context.firstKey.rawValue >= end.nextKey
+    }
+
+    private mutating func takeDamaged(_ header: BlockHeader, at offset: UInt64, isFollowed: Bool) {
+        let size = min(UInt64(header.byteCount), survey.byteCount - min(offset, survey.byteCount))
+        let range = offset..<offset + size
+        let verdict = DamageVerdict(
+            missingBlockCount: 1, isFollowed: isFollowed, isBelowBound: isBelowBound,
+            isFooter: false)
+        aside.append(range)
+        if verdict == .torn {
+            cut(range, isHeaderReadable: true)
+        } else {
+            steps.append(.lose(SegmentPlan.lost(header, at: range)))
+            let before = end
+            move(past: header)
+            end.nextName = max(end.nextName, before.nextName)
+            end.nextKey = max(end.nextKey, before.nextKey)
+        }
+    }
+
+    private mutating func takeUnreadable(
+        _ range: Range<UInt64>, before index: Int, isFooter: Bool
+    ) {
+        let following = index < survey.pieces.count ? survey.pieces[index].header : nil
+        let later = following.map { LogAnchor(before: $0) } ?? next
+        let missing =
+            following.map { $0.context.blockOrdinal &- ordinal } ?? missingAtEnd()
+        let verdict = DamageVerdict(
+            missingBlockCount: missing, isFollowed: later != nil, isBelowBound: isBelowBound,
+            isFooter: isFooter)
+        if verdict != .remnant || !isFooter { aside.append(range) }
+        switch verdict {
+        case .lost: lose(missing, range, upTo: later)
+        case .torn: cut(range, isHeaderReadable: false)
+        case .remnant: break
+        }
+    }
+
+    /// Blocks that were durable, of which there are not even bytes: the file is too short.
+    private mutating func takeMissingEnd() {
+        let missing = missingAtEnd()
+        if missing == 0 || torn != nil { return }
+        let offset = steps.last.map(\.endOffset) ?? UInt64(SegmentHeader.byteCount)
+        lose(missing, offset..<offset, upTo: next)
+    }
+
+    private var isBelowBound: Bool { durableBlockCount.map { ordinal < $0 } ?? true }
+
+    private func isFollowed(_ index: Int) -> Bool {
+        next != nil
+            || survey.pieces[(index + 1)...].contains {
+                if case .block = $0 { true } else { false }
+            }
+    }
+
+    /// How many blocks are known to have followed the last one in this segment.
+    private func missingAtEnd() -> UInt32 {
+        let byAnchor = next.map { end.blockCount(to: $0) } ?? 0
+        let byBound = durableBlockCount.map { $0 > ordinal ? $0 - ordinal : 0 } ?? 0
+        // The walk gives no ordinal beyond the limit.
+        return min(max(byAnchor, byBound), UInt32(Limits.segmentBlockCountMax) &- ordinal)
+    }
+
+    // MARK: Steps
+
+    private mutating func move(past header: BlockHeader) {
+        ordinal = header.context.blockOrdinal &+ 1
+        end = LogAnchor(after: header)
+    }
+
+    private mutating func cut(_ range: Range<UInt64>, isHeaderReadable: Bool) {
+        let start = torn?.range.lowerBound ?? range.lowerBound
+        torn = TornTail(
+            range: start..<max(start, range.upperBound),
+            isHeaderReadable: torn?.isHeaderReadable ?? false || isHeaderReadable)
+    }
+
+    private mutating func lose(_ count: UInt32, _ range: Range<UInt64>, upTo later: LogAnchor?) {
+        let lost = lostRange(count, range, upTo: later)
+        steps.append(.lose(lost))
+        ordinal = lost.firstBlock &+ lost.blockCount
+        end.commitEpoch &+= UInt64(lost.blockCount)
+        end.nextName = lost.names.upperBound
+        end.nextKey = lost.keys.upperBound
+    }
+
+    /// What is known of blocks that cannot be read: from a footer that was there, else from what follows.
+    private func lostRange(
+        _ count: UInt32, _ range: Range<UInt64>, upTo later: LogAnchor?
+    ) -> LostRange {
+        if let known = survey.footer?.lost.first(where: {
+            $0.firstBlock == ordinal && $0.blockCount == count
+        }) {
+            return known
+        }
+        let ordinals = ordinal..<ordinal + count
+        let indexed = survey.footer?.blocks.filter { ordinals.contains($0.ordinal) } ?? []
+        let rowCount = indexed.reduce(UInt64(0)) { $0 &+ UInt64($1.summary.rowCount) }
+        // Whole units of 8, as blocks are, so that a footer behind them stays aligned.
+        let byteCount = (UInt64(range.count) + 7) / 8 * 8
+        return LostRange(
+            segment: survey.number, firstBlock: ordinal, blockCount: count,
+            offset: range.lowerBound, byteCount: byteCount,
+            rowCount: indexed.count == Int(count) ? rowCount : nil,
+            names: end.nextName..<max(end.nextName, later?.nextName ?? 0),
+            keys: end.nextKey..<max(end.nextKey, later?.nextKey ?? 0))
+    }
+
+    /// A block whose header can be believed, and nothing else of it.
+    static func lost(_ header: BlockHeader, at range: Range<UInt64>) -> LostRange {
+        let context = header.context
+        return LostRange(
+            segment: context.segment, firstBlock: context.blockOrdinal, blockCount: 1,
+            offset: range.lowerBound, byteCount: UInt64(range.count),
+            rowCount: UInt64(header.rowCount),
+            names: context.firstName
+                .rawValue..<max(
+                    context.firstName.rawValue, header.nextName.rawValue),
+            keys: context.firstKey
+                .rawValue..<max(
+                    context.firstKey.rawValue, header.nextKey.rawValue))
+    }
+}
+
+extension SegmentSurvey.Piece {
+    /// The header of the block, where there is one that can be believed.
+    var header: BlockHeader? {
+        switch self {
+        case .block(_, let header), .damaged(_, let header): header
+        case .unreadable: nil
+        }
+    }
+}
+
+extension SegmentPlan.Step {
+    /// Where it ends in the file.
+    var endOffset: UInt64 {
+        switch self {
+        case .keep(let offset, let header): offset &+ UInt64(header.byteCount)
+        case .lose(let lost): lost.offset &+ lost.byteCount
+        }
+    }
+}

@@ -1,0 +1,135 @@
+// packet → decode → ring → admit → block → [segment] → compaction → snapshot → [query]
+import IngestFormat
+
+/// One segment file, open for reading: header, footer if it is sealed, blocks by index or by walk. The
+/// file may be written to, sealed, replaced or unlinked meanwhile; what was opened stays readable.
+package struct SegmentReader<Files: FileSystem> {
+    package let number: SegmentNumber
+    package let directory: DirectoryID
+    package let header: SegmentHeader
+    package let file: Files.File
+
+    /// Opens a segment and checks its header.
+    ///
+    /// **Errors** `notFound`; `corrupt` also for a file of another directory or number, and for one that is
+    /// being created this moment; `newerFormat`.
+    package init(
+        _ number: SegmentNumber, directory: DirectoryID, in files: Files
+    ) throws(StorageError) {
+        let file = try files.open(FileName.segment(number).text, .read)
+        self.init(number, directory, try Self.readHeader(file, number, directory), file)
+    }
+
+    init(
+        _ number: SegmentNumber, _ directory: DirectoryID, _ header: SegmentHeader,
+        _ file: Files.File
+    ) {
+        self.number = number
+        self.directory = directory
+        self.header = header
+        self.file = file
+    }
+
+    static func readHeader(
+        _ file: Files.File, _ number: SegmentNumber, _ directory: DirectoryID
+    ) throws(StorageError) -> SegmentHeader {
+        let bytes = try file.readArray(at: 0, byteCount: SegmentHeader.byteCount)
+        return try StorageError.decoding(file.path) { () throws(FormatError) in
+            try SegmentHeader.decode(bytes, directory: directory, segment: number)
+        }
+    }
+
+    /// The footer of a segment that a manifest calls sealed, checked against what that says of it.
+    package func readFooter(of entry: SealedSegment) throws(StorageError) -> SegmentFooter {
+        try file.check(byteCount: entry.byteCount, max: .max)
+        let (footer, trailer) = try SegmentFooterFile.read(
+            file, number: number, directory: directory)
+        guard footer.entry(trailer: trailer).matches(entry) else {
+            throw .corrupt(
+                path: file.path, offset: trailer.footerOffset,
+                detail: "not the footer that the manifest means")
+        }
+        return footer
+    }
+
+    /// The footer of a segment that no manifest calls sealed, if it has one that is whole.
+    package func readFooterIfSealed() throws(StorageError) -> SegmentFooter? {
+        do {
+            return try SegmentFooterFile.read(file, number: number, directory: directory).footer
+        } catch {
+            guard case .corrupt = error else { throw error }
+            return nil
+        }
+    }
+
+    /// Reads a block that the index names, checks all of it.
+    package func read(
+        _ entry: BlockIndexEntry, into buffer: ReadBuffer
+    ) throws(StorageError) -> BlockHeader {
+        let place = BlockPlace(
+            directory: directory, segment: number, blockOrdinal: entry.ordinal)
+        var walk = BlockWalk(
+            file, from: entry.offset, place: place,
+            end: entry.offset + UInt64(entry.summary.byteCount))
+        let step = try walk.next(into: buffer)
+        if case .block(let header) = step, header.summary == entry.summary { return header }
+        throw step.error(path: file.path, offset: entry.offset)
+    }
+
+    /// The blocks from the first on, by walk.
+    package func makeWalk() -> BlockWalk<Files.File> {
+        BlockWalk(
+            file,
+            place: BlockPlace(
+                directory: directory, segment: number, blockOrdinal: 0,
+                previousChecksum: header.previousChecksum))
+    }
+}
+
+/// Footer and trailer of a segment file.
+enum SegmentFooterFile {
+    /// **Errors** `corrupt` for a file without a whole footer: an unsealed one, too.
+    static func read(
+        _ file: some StorageFile, number: SegmentNumber, directory: DirectoryID
+    ) throws(StorageError) -> (footer: SegmentFooter, trailer: SegmentTrailer) {
+        let byteCount = try file.byteCount()
+        let trailerOffset = byteCount &- UInt64(SegmentTrailer.byteCount)
+        guard byteCount >= UInt64(SegmentHeader.byteCount + SegmentTrailer.byteCount) else {
+            throw .corrupt(path: file.path, offset: byteCount, detail: "no room for a footer")
+        }
+        let end = try file.readArray(at: trailerOffset, byteCount: SegmentTrailer.byteCount)
+        let trailer = try StorageError.decoding(file.path, at: trailerOffset) {
+            () throws(FormatError) in
+            try SegmentTrailer.decode(
+                end, fileByteCount: byteCount, directory: directory, segment: number)
+        }
+        let bytes = try file.readArray(
+            at: trailer.footerOffset, byteCount: Int(trailer.footerByteCount))
+        let footer = try StorageError.decoding(file.path, at: trailer.footerOffset) {
+            () throws(FormatError) in try SegmentFooter.decode(bytes, trailer: trailer)
+        }
+        return (footer, trailer)
+    }
+}
+
+extension BlockWalk.Step {
+    /// What to say where a block was promised.
+    func error(path: String, offset: UInt64) -> StorageError {
+        switch self {
+        case .block:
+            .corrupt(path: path, offset: offset, detail: "not the block that the index means")
+        case .nothing: .corrupt(path: path, offset: offset, detail: "no block, only zeros")
+        case .damaged(_, let error), .unreadable(let error):
+            StorageError(path: path, offset: offset, error)
+        }
+    }
+}
+
+extension SealedSegment {
+    /// Whether both describe the same sealed bytes; retention may have changed what is left of them.
+    fileprivate func matches(_ other: SealedSegment) -> Bool {
+        var same = self
+        same.state = other.state
+        return same == other
+    }
+}
