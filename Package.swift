@@ -100,7 +100,8 @@ let package = Package(
             dependencies: [
                 "IngestFormat", "CIngestLinux",
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
-            ]),
+            ],
+            exclude: ["Generated/README.md", "Generated/oracle.proto"]),
         .testTarget(name: "IngestRingTests", dependencies: ["IngestRing"]),
         .testTarget(name: "IngestStorageTests", dependencies: ["IngestStorage", "IngestFormat"]),
         .testTarget(

@@ -20,10 +20,11 @@ struct KeyedHashTests {
         let plain: [UInt8] = (0..<16).map { $0 << 4 | $0 }
         var cipher = [UInt8](repeating: 0, count: 16)
         ingest_aes256_encrypt(&cipher, plain, Self.key)
-        #expect(cipher == [
-            0x8e, 0xa2, 0xb7, 0xca, 0x51, 0x67, 0x45, 0xbf,
-            0xea, 0xfc, 0x49, 0x90, 0x4b, 0x49, 0x60, 0x89,
-        ])
+        #expect(
+            cipher == [
+                0x8e, 0xa2, 0xb7, 0xca, 0x51, 0x67, 0x45, 0xbf,
+                0xea, 0xfc, 0x49, 0x90, 0x4b, 0x49, 0x60, 0x89,
+            ])
     }
 
     @Test func `The hash with AES instructions equals the one in software at every length`() {

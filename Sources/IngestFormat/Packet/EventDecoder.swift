@@ -42,9 +42,10 @@ package struct EventDecoder: Sendable {
         _ packet: UnsafeRawBufferPointer, payloadOffset: Int, payloadByteCount: Int,
         into scratch: borrowing EventScratch
     ) -> DecodeOutcome {
-        guard let base = packet.baseAddress, payloadOffset >= 0, payloadByteCount >= 0,
-            payloadOffset <= packet.count, payloadByteCount <= packet.count - payloadOffset
-        else { return payloadByteCount == 0 ? .events(count: 0, malformed: 0) : .malformed }
+        guard payloadOffset >= 0, payloadByteCount >= 0, payloadOffset <= packet.count,
+            payloadByteCount <= packet.count - payloadOffset
+        else { return .malformed }
+        guard let base = packet.baseAddress else { return .events(count: 0, malformed: 0) }
         // SAFETY: the payload lies inside the buffer, checked above; the scratch has room for any packet.
         return unsafe decode(
             packet: base, payloadOffset: payloadOffset, payloadByteCount: payloadByteCount,

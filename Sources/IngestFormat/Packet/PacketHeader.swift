@@ -117,7 +117,8 @@ extension PacketHeader {
         let payloadByteCount = unsafe Int(load32(base, Offset.payloadByteCount))
         let tagByteCount = flags & Flags.hasTag != 0 ? Limits.packetTagByteCount : 0
         if bytes.count != byteCount &+ payloadByteCount &+ tagByteCount { return .badLength }
-        if kind == PacketKind.heartbeat.rawValue && payloadByteCount < Heartbeat.payloadByteCountMin {
+        if kind == PacketKind.heartbeat.rawValue && payloadByteCount < Heartbeat.payloadByteCountMin
+        {
             return .badLength
         }
         // SAFETY: the payload lies inside the datagram, by the equation above.
