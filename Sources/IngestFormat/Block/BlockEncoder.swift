@@ -87,7 +87,8 @@
                 from: bytes.baseAddress!, byteCount: bytes.count)
         }
         unsafe sink.close(
-            .names, SectionEncoding(.raw), rawByteCount: names.count + names.bytes.count)
+            .names, SectionEncoding(.raw), rawByteCount: names.count + names.bytes.count,
+            content: .text)
     }
 
     private func encodeKeys(_ keys: [RewardKey], to sink: inout SectionSink) {
@@ -108,7 +109,8 @@
             // SAFETY: the limits on senders and ranges bound these bytes, which the buffer has room for.
             unsafe sink.target.copyMemory(from: bytes.baseAddress!, byteCount: bytes.count)
         }
-        unsafe sink.close(.ledger, SectionEncoding(.raw), rawByteCount: byteCount)
+        unsafe sink.close(
+            .ledger, SectionEncoding(.raw), rawByteCount: byteCount, content: .text)
     }
 
     /// - Returns: the least and the greatest time.
@@ -133,7 +135,7 @@
             // SAFETY: one hash a row at most, which the buffer has room for. Little-endian as in memory.
             unsafe sink.target.copyMemory(from: rows.eventHash, byteCount: byteCount)
             unsafe sink.close(
-                .eventHash, SectionEncoding(.raw), rawByteCount: byteCount, isCompressible: false)
+                .eventHash, SectionEncoding(.raw), rawByteCount: byteCount, content: nil)
         }
         if rows.measuredCount > 0 {
             let count = rows.measuredCount
@@ -165,7 +167,8 @@
         let column = unsafe columns.encode(
             UnsafePointer(source), count: count, trials: trials, to: sink.target)
         unsafe sink.close(
-            kind, column.encoding, parameter: column.parameter, rawByteCount: column.byteCount)
+            kind, column.encoding, parameter: column.parameter, rawByteCount: column.byteCount,
+            content: .column)
         return column.range
     }
 }

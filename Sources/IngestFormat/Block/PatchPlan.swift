@@ -36,6 +36,8 @@ struct PatchPlan {
         let bitCountMax = count &* width
         let first = unsafe PatchPlan(
             column, count: count, width: narrow, from: low, span: span, bitCountMax: bitCountMax)
+        // A wider window costs a bit a value and saves its exceptions at most.
+        if let first, first.exceptionCount &* (16 &+ first.exceptionWidth) <= count { return first }
         let second = unsafe PatchPlan(
             column, count: count, width: narrow + 1, from: low, span: span,
             bitCountMax: first?.bitCount ?? bitCountMax)

@@ -22,15 +22,17 @@
     var target: UnsafeMutableRawPointer { unsafe base + offset }
 
     /// Ends the section of `rawByteCount` bytes at `target`: LZ4 where it pays, checksum, table entry.
+    /// - Parameter content: `nil` for what never pays.
     mutating func close(
         _ kind: BlockSectionKind, _ encoding: SectionEncoding, parameter: Int = 0,
-        rawByteCount: Int, isCompressible: Bool = true
+        rawByteCount: Int, content: LZ4Compressor.Content?
     ) {
         let target = unsafe target
         var encoding = encoding
         var byteCount = rawByteCount
-        if isCompressible,
-            let compressed = unsafe compressor.compress(target, byteCount: rawByteCount, to: trial)
+        if let content,
+            let compressed = unsafe compressor.compress(
+                target, byteCount: rawByteCount, as: content, to: trial)
         {
             // SAFETY: the compressed bytes are fewer than those they replace.
             unsafe target.copyMemory(from: trial, byteCount: compressed)
