@@ -38,6 +38,24 @@ struct BlockLedgerTests {
         #expect(ledger.take()[0].sequences == [0...0, (UInt64.max - 1)...UInt64.max])
     }
 
+    @Test("senders and ranges end at what a block may hold, and a taken ledger has room again")
+    func room() {
+        var ledger = BlockLedger()
+        for sender in 0..<UInt64(Limits.blockSenderCountMax - 1) {
+            #expect(ledger.hasRoom)
+            ledger.addPackets(1, .accepted, from: key(sender))
+        }
+        #expect(!ledger.hasRoom)
+        _ = ledger.take()
+        for sequence in 0..<UInt64(Limits.blockSequenceRangeCountMax) {
+            #expect(ledger.hasRoom)
+            ledger.addSequence(PacketSequence(rawValue: 2 * sequence), from: key(7))
+        }
+        #expect(!ledger.hasRoom)
+        _ = ledger.take()
+        #expect(ledger.hasRoom)
+    }
+
     @Test("counts of interleaved senders are kept apart and come out in the order of their keys")
     func senders() {
         var ledger = BlockLedger()

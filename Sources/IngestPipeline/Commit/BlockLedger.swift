@@ -10,8 +10,16 @@ struct BlockLedger: ~Copyable {
     private(set) var entries: [LedgerEntry] = []
     private var indexes: [SenderKey: Int] = [:]
     private var lastIndex = 0
+    /// Of all entries together, before ranges that meet are merged.
+    private var rangeCount = 0
 
     var isEmpty: Bool { entries.isEmpty }
+
+    /// Whether one more record, with an entry of its own and one for refusals, fits the block.
+    var hasRoom: Bool {
+        entries.count + 2 <= Limits.blockSenderCountMax
+            && rangeCount < Limits.blockSequenceRangeCountMax
+    }
 
     private mutating func index(of key: SenderKey) -> Int {
         if lastIndex < entries.count, entries[lastIndex].key == key { return lastIndex }
@@ -48,6 +56,7 @@ struct BlockLedger: ~Copyable {
             entries[index].sequences[count - 1] = last.lowerBound...value
         } else {
             entries[index].sequences.append(value...value)
+            rangeCount += 1
         }
     }
 
@@ -57,6 +66,7 @@ struct BlockLedger: ~Copyable {
         entries.removeAll(keepingCapacity: true)
         indexes.removeAll(keepingCapacity: true)
         lastIndex = 0
+        rangeCount = 0
         taken.sort { $0.key < $1.key }
         for index in taken.indices {
             taken[index].sequences = SequenceRanges.merged(taken[index].sequences)

@@ -83,10 +83,11 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable {
     /// Makes sure that there is an open block with room for all of the record's events.
     private mutating func hasRoom(for record: RingRecord, mayWait: Bool) -> Bool {
         if let slot {
-            let isRoomy =
-                slot.rows.rowCount + Int(record.header.eventCount) <= rowCountMax
-                && slot.names.bytes.count <= Limits.blockByteCountMax / 4
-            if isRoomy || slot.rows.rowCount == 0 { return true }
+            let rowCount = slot.rows.rowCount
+            let hasRows = rowCount == 0 || rowCount + Int(record.header.eventCount) <= rowCountMax
+            // A name takes at least 3 bytes of a packet: tag, length, a byte.
+            let nameCountMax = slot.names.count + Int(record.header.packetByteCount) / 3
+            if hasRows && nameCountMax <= Limits.blockNameCountMax && ledger.hasRoom { return true }
             closeBlock()
         }
         return openBlock(mayWait: mayWait)
