@@ -76,6 +76,7 @@ enum UnsafeFiles {
             "StorageFile+Arrays": "hands arrays to reads and writes",
             "SystemCall": "the system calls that swift-system does not have",
             "Segment/BlockScan": "decodes blocks where they lie in the read buffer",
+            "Segment/SegmentWriter": "hands a block where it lies in its buffer to the write",
             "Simulated/SimulatedFileSystem": "the same buffers as the real one",
             "Snapshot/RunReader": "decodes pages where they lie in the read buffer",
         ],

@@ -149,7 +149,7 @@ struct SimulatedInode: Sendable {
         if count < bytes.count {
             bytes.removeLast(bytes.count - count)
         } else {
-            bytes.append(contentsOf: repeatElement(0, count: count - bytes.count))
+            bytes += [UInt8](repeating: 0, count: count - bytes.count)
         }
     }
 }

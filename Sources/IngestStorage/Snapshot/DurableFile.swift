@@ -69,14 +69,18 @@ package struct WriteRecorder<File: StorageFile> {
     init(file: File) { self.file = file }
 
     package mutating func write(_ bytes: [UInt8], at offset: UInt64) throws(StorageError) {
-        // SAFETY: bytes of an array are initialised; the span ends with the call.
-        try write(unsafe bytes.span.bytes, at: offset)
+        try file.write(bytes, at: offset)
+        add(offset, bytes.count, Checksum.crc32c(bytes))
     }
 
     package mutating func write(_ bytes: RawSpan, at offset: UInt64) throws(StorageError) {
         try file.write(bytes, at: offset)
-        pieces.append((offset, bytes.byteCount, Checksum.crc32c(bytes)))
-        byteCount = max(byteCount, offset + UInt64(bytes.byteCount))
+        add(offset, bytes.byteCount, Checksum.crc32c(bytes))
+    }
+
+    private mutating func add(_ offset: UInt64, _ count: Int, _ checksum: UInt32) {
+        pieces.append((offset, count, checksum))
+        byteCount = max(byteCount, offset + UInt64(count))
     }
 
     /// Adds bytes at the end.
