@@ -58,6 +58,9 @@ package enum Limits {
     package static let segmentRowCountMax = 1 << 31
     package static let segmentKeyDayCountMax = 1 << 24
     package static let segmentSenderCountMax = 1 << 16
+    /// Sequence ranges of all its ledger entries together.
+    package static let segmentSequenceRangeCountMax = 1 << 22
+    package static let segmentLostRangeCountMax = 1 << 16
     package static let preallocationByteCountMax = 16 << 20
     package static let footerByteCountMax = 1 << 30
 
@@ -65,6 +68,11 @@ package enum Limits {
     package static let runCountMax = 8
     package static let runPageRowCountMax = 1024
     package static let runByteCountMax = 1 << 34
+    /// Rows of a run: as many (key, day) pairs as there can ever be of use.
+    package static let runRowCountMax = 1 << 31
     package static let manifestByteCountMax = 64 << 20
-    package static let manifestFileCountMax = 1 << 20
+    package static let manifestFileCountMax = 1 << 19
+    package static let manifestNamesRunCountMax = 1 << 10
+    package static let manifestLostRangeCountMax = 1 << 16
+    package static let manifestUncleanStopCountMax = 1 << 12
 }

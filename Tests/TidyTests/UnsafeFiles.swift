@@ -51,6 +51,9 @@ enum UnsafeFiles {
             "PatchPlan": "one pass over a column of rows",
             "SectionSink": "appends a section to a block's bytes",
         ],
+        "IngestFormat/Segment": [
+            "StoredSection": "hands arrays to LZ4"
+        ],
         "IngestFormat/Snapshot": [
             "ColumnReader": "unpacks a page's columns after its checksum",
             "CounterColumnCodec": "packs and unpacks the columns of a page",
@@ -59,10 +62,9 @@ enum UnsafeFiles {
             "CounterPage+Copy": "copies rows between pages",
             "CounterSlots": "owns the dense counters of a segment",
             "CounterSlots+Fold": "the loop over all rows that counts them",
-            "CounterTable": "hands pages to the checksum",
-            "CounterTableEncoder": "writes pages",
-            "CountingTable": "owns the table from (key, day) to counters",
-            "OrderTable": "sorts by key and day without moving counters",
+            "CounterTableEncoder": "owns the room that pages are coded in",
+            "CountingTable": "owns the table from a row's attributes to what it adds",
+            "OrderTable": "owns an open-addressing table",
             "SegmentCounters+Cursor": "walks the dense counters in order",
         ],
         "IngestRing": [

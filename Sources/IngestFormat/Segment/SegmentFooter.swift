@@ -1,4 +1,4 @@
-// packet → decode → ring → admit → block → [segment] → [compaction] → snapshot → [query]
+// packet → decode → ring → admit → block → [segment] → [compaction] → snapshot → query
 
 /// A block's line in the footer of its segment.
 package struct BlockIndexEntry: Hashable, Sendable {
@@ -12,19 +12,22 @@ package struct BlockIndexEntry: Hashable, Sendable {
         self.offset = offset
         self.summary = summary
     }
+    /// Of the first byte after the block.
+    package var end: UInt64 { offset + UInt64(summary.byteCount) }
 }
 
 /// What ends a sealed segment: where its blocks are, what they add up to. It outlives the rows.
 ///
-/// **Layout** docs/format/segment.md: head, section table, sections, then the trailer at the file's end.
+/// **Layout** docs/format/segment.md: head, section table, checksum, sections; then the trailer at the
+/// file's end.
 package struct SegmentFooter: Hashable, Sendable {
-    package static let magic: UInt32 = 0x3146_4749  // "IGF1"
+    package static let magic = SegmentLayout.Footer.magicNumber
 
     package var directory: DirectoryID
     package var segment: SegmentNumber
     /// The checksum in the segment's header, so that the footer's covers that too.
     package var headerChecksum: UInt32
-    /// Microseconds since 1970.
+    /// Microseconds since 1970 UTC.
     package var sealedAt: Int64
     /// Block ordinals given in this segment, lost ones included.
     package var blockCount: UInt32
@@ -34,39 +37,45 @@ package struct SegmentFooter: Hashable, Sendable {
     /// Ordinals given in this segment, lost ones included.
     package var names: Range<UInt32>
     package var keys: Range<UInt32>
-    package var rowCount: UInt64
-    /// Event times; both 0 without rows.
-    package var minTimestamp: Int64
-    package var maxTimestamp: Int64
+    package var rowCount: UInt64 = 0
+    /// Event times of its rows; both 0 without rows.
+    package var minTimestamp: Int64 = 0
+    package var maxTimestamp: Int64 = 0
     /// By ordinal.
-    package var blocks: [BlockIndexEntry]
+    package var blocks: [BlockIndexEntry] = []
     /// Counters by (key, day).
-    package var counters: CounterTable
-    /// Sums over the blocks, by sender.
-    package var ledger: [LedgerEntry]
+    package var counters = CounterTable(hasDay: true)
+    /// Sums over the blocks, by sender key.
+    package var ledger: [LedgerEntry] = []
     /// By block ordinal.
-    package var lost: [LostRange]
+    package var lost: [LostRange] = []
 
     /// The footer of a segment without blocks; the caller adds to it what the segment holds.
+    /// - Parameter headerChecksum: the last four bytes of the header.
     package init(header: SegmentHeader, headerChecksum: UInt32, sealedAt: Int64) {
-        fatalError("being written")
+        directory = header.directory
+        segment = header.segment
+        self.headerChecksum = headerChecksum
+        self.sealedAt = sealedAt
+        blockCount = 0
+        lastBlockChecksum = header.previousChecksum
+        commitEpoch = header.commitEpoch
+        names = header.firstName.rawValue..<header.firstName.rawValue
+        keys = header.firstKey.rawValue..<header.firstKey.rawValue
     }
 
-    /// Footer and trailer: the bytes from `offset` to the end of the segment file.
-    /// - Parameter offset: where the footer begins: the end of the last block.
-    package func encode(at offset: UInt64) -> (bytes: [UInt8], trailer: SegmentTrailer) {
-        fatalError("being written")
+    /// The parts of the file before the footer that neither header nor blocks fill: where blocks were
+    /// lost. They must hold zeros only.
+    package func gaps(footerOffset: UInt64) -> [Range<UInt64>] {
+        var gaps: [Range<UInt64>] = []
+        var end = UInt64(SegmentHeader.byteCount)
+        for block in blocks {
+            if block.offset > end { gaps.append(end..<block.offset) }
+            end = max(end, block.end)
+        }
+        if footerOffset > end { gaps.append(end..<footerOffset) }
+        return gaps
     }
-
-    /// Checks and decodes the `trailer.footerByteCount` bytes at `trailer.footerOffset`.
-    package static func decode(
-        _ bytes: [UInt8], trailer: SegmentTrailer
-    ) throws(FormatError) -> SegmentFooter {
-        fatalError("being written")
-    }
-
-    /// The parts of the file before the footer that no block fills: must hold zeros only.
-    package func gaps(footerOffset: UInt64) -> [Range<UInt64>] { fatalError("being written") }
 
     /// What the manifest keeps of the segment.
     package func entry(trailer: SegmentTrailer) -> SealedSegment {
@@ -74,5 +83,17 @@ package struct SegmentFooter: Hashable, Sendable {
             number: segment, byteCount: trailer.fileByteCount,
             footerChecksum: trailer.footerChecksum, blockCount: blockCount, rowCount: rowCount,
             minTimestamp: minTimestamp, maxTimestamp: maxTimestamp)
+    }
+
+    /// The sections of a footer, in the order in which they lie. Kinds of 0x8000 and more may be added by
+    /// later releases and are skipped by this one; any other unknown kind is of a newer format.
+    package enum Section: UInt16, CaseIterable, Sendable {
+        case blocks = 1
+        case counterPages = 2
+        case counterPageIndex = 3
+        case ledger = 4
+        case lost = 5
+
+        package static let firstOptionalKind: UInt16 = 0x8000
     }
 }

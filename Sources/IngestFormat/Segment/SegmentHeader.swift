@@ -4,8 +4,8 @@
 ///
 /// **Layout** docs/format/segment.md. Fixed 128 bytes; the first block follows at once.
 package struct SegmentHeader: Hashable, Sendable {
-    package static let byteCount = 128
-    package static let magic: UInt32 = 0x3153_4749  // "IGS1"
+    package static let byteCount = SegmentLayout.Header.byteCount
+    package static let magic = SegmentLayout.Header.magicNumber
 
     package var directory: DirectoryID
     package var shard: UInt16
@@ -35,50 +35,52 @@ package struct SegmentHeader: Hashable, Sendable {
         self.commitEpoch = commitEpoch
     }
 
+    private typealias Field = SegmentLayout.Header
+
     package func encode() -> [UInt8] {
-        var writer = FixedImage.begin(Self.magic, capacity: Self.byteCount)
-        writer.append(u16: shard)
-        writer.append(u32: segment.rawValue)
-        writer.append(u32: previousChecksum)
-        writer.append(u64: directory.rawValue)
-        writer.append(i64: createdAt)
-        writer.append(u64: commitEpoch)
-        writer.append(u32: firstName.rawValue)
-        writer.append(u32: firstKey.rawValue)
-        return FixedImage.finish(&writer, byteCount: Self.byteCount)
+        var writer = FileEnvelope.begin(Field.magicNumber, Field.byteCount)
+        writer.put(shard, Field.shard)
+        writer.put(segment.rawValue, Field.segment)
+        writer.put(previousChecksum, Field.previousChecksum)
+        writer.put(directory.rawValue, Field.directory)
+        writer.put(createdAt, Field.createdAt)
+        writer.put(commitEpoch, Field.commitEpoch)
+        writer.put(firstName.rawValue, Field.firstName)
+        writer.put(firstKey.rawValue, Field.firstKey)
+        return FileEnvelope.finish(&writer)
     }
 
     /// Checks and decodes the first 128 bytes of a segment file; more may follow.
     /// - Parameters:
     ///   - directory: the directory that the file lies in; `nil` = any.
     ///   - segment: the number in the file's name; `nil` = any.
-    /// **Errors** as `FixedImage.check`; `notThisFile` for another directory or number.
+    /// **Errors** as `FileEnvelope.open`; `notThisFile` for another directory or number; `corrupt` for an
+    /// ordinal beyond its limit.
     package static func decode(
         _ bytes: [UInt8], directory: DirectoryID? = nil, segment: SegmentNumber? = nil
     ) throws(FormatError) -> SegmentHeader {
-        try FixedImage.check(bytes[...], magic: magic, byteCount: byteCount)
-        return try FieldReader.reading(bytes) { (reader) throws(FormatError) in
-            try reader.skip(6)
-            let shard = try reader.u16("shard")
-            let number = try reader.segment("segment number", expected: segment)
-            let previousChecksum = try reader.u32("previous checksum")
-            let owner = try reader.directory("directory id", expected: directory)
-            let header = SegmentHeader(
-                directory: owner, shard: shard, segment: number,
-                createdAt: try reader.i64("created at"), previousChecksum: previousChecksum,
-                firstName: NameOrdinal(rawValue: 0), firstKey: KeyOrdinal(rawValue: 0),
-                commitEpoch: try reader.u64("commit epoch"))
-            return try header.withOrdinals(&reader)
-        }
+        let reader = try FileEnvelope.open(
+            bytes, magic: Field.magicNumber, byteCount: Field.byteCount)
+        try reader.identify(Field.directory, directory?.rawValue)
+        try reader.identify(Field.segment, segment?.rawValue)
+        try reader.expectZeros(Field.fields)
+        return SegmentHeader(
+            directory: DirectoryID(rawValue: reader.load(Field.directory)),
+            shard: reader.u16(Field.shard),
+            segment: SegmentNumber(
+                rawValue: UInt32(try reader.load(Field.segment, in: 1...UInt64(UInt32.max)))),
+            createdAt: reader.i64(Field.createdAt),
+            previousChecksum: reader.u32(Field.previousChecksum),
+            firstName: NameOrdinal(
+                rawValue: UInt32(try reader.load(Field.firstName, in: Limits.nextNames))),
+            firstKey: KeyOrdinal(
+                rawValue: UInt32(try reader.load(Field.firstKey, in: Limits.nextKeys))),
+            commitEpoch: reader.load(Field.commitEpoch))
     }
+}
 
-    private func withOrdinals(_ reader: inout FieldReader) throws(FormatError) -> SegmentHeader {
-        var header = self
-        header.firstName = NameOrdinal(
-            rawValue: try reader.u32("first name", in: 1...UInt32(Limits.nameCountMax) + 1))
-        header.firstKey = KeyOrdinal(
-            rawValue: try reader.u32("first key", in: 0...UInt32(Limits.keyCountMax)))
-        try reader.zeros("reserved", upTo: Self.byteCount - 4)
-        return header
-    }
+extension Limits {
+    /// What the next ordinal to be given can be: one beyond the last at most.
+    static let nextNames: ClosedRange<UInt64> = 1...UInt64(nameCountMax) + 1
+    static let nextKeys: ClosedRange<UInt64> = 0...UInt64(keyCountMax)
 }

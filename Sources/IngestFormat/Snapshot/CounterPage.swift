@@ -4,12 +4,15 @@
 /// page. Owned by one stage at a time.
 ///
 /// **Layout** `order`: key in the upper 32 bits, day + 2^31 in the lower, so that rows compare as one
-/// integer; tables without days have day 0. `values`: column-major, value of (column, row) at
-/// `column * capacity + row`.
+/// integer; tables without days have day 0. `values`: column-major, the value of (column, row) at
+/// `column * columnStride + row`.
 ///
 /// **Cost** 180 KiB, taken once.
 @safe package final class CounterPage {
     package static let capacity = Limits.runPageRowCountMax
+    /// A cache line more than the capacity: at a power of two all columns of a row would share one set
+    /// of the first-level cache.
+    package static let columnStride = capacity + 8
 
     package let order: UnsafeMutablePointer<UInt64>
     package let values: UnsafeMutablePointer<UInt64>
@@ -17,7 +20,7 @@
 
     package init() {
         unsafe order = .allocate(capacity: Self.capacity)
-        unsafe values = .allocate(capacity: Self.capacity * CounterRow.columnCount)
+        unsafe values = .allocate(capacity: Self.columnStride * CounterRow.columnCount)
     }
 
     deinit {
@@ -26,30 +29,58 @@
     }
 
     /// - Parameter row: 0 ..< rowCount.
-    package func key(_ row: Int) -> UInt32 {
-        precondition(row >= 0 && row < rowCount)
-        // SAFETY: row < rowCount ≤ capacity.
-        return unsafe UInt32(truncatingIfNeeded: order[row] >> 32)
-    }
+    package func key(_ row: Int) -> UInt32 { UInt32(truncatingIfNeeded: orderOf(row) >> 32) }
 
     /// Days since 1970-01-01; 0 in a table without days.
     /// - Parameter row: 0 ..< rowCount.
-    package func day(_ row: Int) -> Int32 {
-        precondition(row >= 0 && row < rowCount)
-        // SAFETY: row < rowCount ≤ capacity.
-        return unsafe Self.day(ofOrder: order[row])
-    }
+    package func day(_ row: Int) -> Int32 { Self.day(ofOrder: orderOf(row)) }
 
     /// - Parameter row: 0 ..< rowCount.
     package func counters(_ row: Int) -> CounterRow {
         precondition(row >= 0 && row < rowCount)
         var counters = CounterRow()
         for column in 0..<CounterRow.columnCount {
-            // SAFETY: column < columnCount and row < capacity.
-            counters.values[column] = unsafe values[column * Self.capacity + row]
+            // SAFETY: column < columnCount and row < rowCount ≤ capacity.
+            counters.values[column] = unsafe values[column &* Self.columnStride &+ row]
         }
         return counters
     }
+
+    /// One counter of one row.
+    /// - Parameter row: 0 ..< rowCount.
+    package func value(_ column: CounterColumn, _ row: Int) -> UInt64 {
+        precondition(row >= 0 && row < rowCount)
+        // SAFETY: as above.
+        return unsafe values[column.rawValue &* Self.columnStride &+ row]
+    }
+
+    /// The first row of (key, day) or after it, by binary search; `rowCount` if there is none.
+    package func firstRow(key: UInt32, day: Int32) -> Int {
+        let wanted = Self.order(key: key, day: day)
+        var low = 0
+        var high = rowCount
+        while low < high {
+            let middle = (low &+ high) / 2
+            if orderOf(middle) < wanted { low = middle &+ 1 } else { high = middle }
+        }
+        return low
+    }
+
+    /// Adds a row behind the last one.
+    /// - Returns: `false` if the page is full.
+    package func append(key: UInt32, day: Int32, counters: CounterRow) -> Bool {
+        guard rowCount < Self.capacity else { return false }
+        // SAFETY: rowCount < capacity and column < columnCount.
+        unsafe order[rowCount] = Self.order(key: key, day: day)
+        for column in 0..<CounterRow.columnCount {
+            unsafe values[column &* Self.columnStride &+ rowCount] = counters.values[column]
+        }
+        rowCount += 1
+        return true
+    }
+
+    /// Empties the page; the memory stays.
+    package func removeAll() { rowCount = 0 }
 
     /// The integer by which rows are sorted.
     package static func order(key: UInt32, day: Int32) -> UInt64 {
@@ -60,20 +91,10 @@
         Int32(bitPattern: UInt32(truncatingIfNeeded: order) ^ 0x8000_0000)
     }
 
-    /// Empties the page; the memory stays.
-    package func removeAll() { rowCount = 0 }
-
-    /// Adds a row behind the last one.
-    /// - Returns: `false` if the page is full.
-    package func append(key: UInt32, day: Int32, counters: CounterRow) -> Bool {
-        guard rowCount < Self.capacity else { return false }
-        // SAFETY: rowCount < capacity, and column < columnCount.
-        unsafe order[rowCount] = Self.order(key: key, day: day)
-        for column in 0..<CounterRow.columnCount {
-            unsafe values[column * Self.capacity + rowCount] = counters.values[column]
-        }
-        rowCount += 1
-        return true
+    private func orderOf(_ row: Int) -> UInt64 {
+        precondition(row >= 0 && row < rowCount)
+        // SAFETY: row < rowCount ≤ capacity.
+        return unsafe order[row]
     }
 }
 

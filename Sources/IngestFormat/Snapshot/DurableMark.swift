@@ -6,11 +6,30 @@
 /// **Layout** docs/format/durable-mark.md. The value: segment number in bits 63–32, block count in bits
 /// 31–12, a CRC-12 of those 52 bits in bits 11–0. The file: 64 bytes of which only the value ever changes.
 package struct DurableMark: Hashable, Sendable {
+    /// The fixed places of the file: docs/format/durable-mark.md has the same table.
+    package enum Layout {
+        package static let byteCount = 64
+        /// `IGP1` as its bytes lie in the file.
+        package static let magicNumber: UInt32 = 0x3150_4749
+
+        package static let magic = FileEnvelope.magicField
+        package static let version = FileEnvelope.versionField
+        package static let reserved = FormatField("reserved", 6, 2)
+        package static let directory = FormatField("directory", 8, 8)
+        /// Aligned, so that one store or one write of 8 bytes is never torn.
+        package static let position = FormatField("position", 16, 8)
+        package static let reservedEnd = FormatField("reserved end", 24, 36)
+        package static let checksum = FileEnvelope.checksumField(byteCount)
+
+        package static let fields = [
+            magic, version, reserved, directory, position, reservedEnd, checksum,
+        ]
+    }
+
     /// Byte count of the file.
-    package static let byteCount = 64
-    /// Offset of the value in the file: aligned, so that one store or one 8-byte write is never torn.
-    package static let valueOffset = 16
-    package static let magic: UInt32 = 0x3150_4749  // "IGP1"
+    package static let byteCount = Layout.byteCount
+    /// Offset of the value in the file.
+    package static let valueOffset = Layout.position.offset
 
     package var directory: DirectoryID
     package var position: LogPosition
@@ -22,48 +41,36 @@ package struct DurableMark: Hashable, Sendable {
 
     /// The image of the whole file.
     package func encode() -> [UInt8] {
-        var writer = FixedImage.begin(Self.magic, capacity: Self.byteCount)
-        writer.append(u16: 0)
-        writer.append(u64: directory.rawValue)
-        writer.append(u64: 0)
-        var image = FixedImage.finish(&writer, byteCount: Self.byteCount)
-        let value = Self.value(of: position)
-        for i in 0..<8 {
-            image[Self.valueOffset + i] = UInt8(truncatingIfNeeded: value >> (8 * UInt64(i)))
-        }
-        return image
+        var writer = FileEnvelope.begin(Layout.magicNumber, Layout.byteCount)
+        writer.put(directory.rawValue, Layout.directory)
+        // The checksum is that of the image with the value as zeros, so it never changes.
+        writer = FieldWriter(image: FileEnvelope.finish(&writer))
+        writer.put(Self.value(of: position), Layout.position)
+        return writer.bytes
     }
 
     /// Checks and decodes the file.
     ///
-    /// **Errors** as `FixedImage.check` (the checksum is over the image with the value as zeros);
+    /// **Errors** as `FileEnvelope.open` (the checksum is over the image with the value as zeros);
     /// `notThisFile` for another directory; `corrupt` for a value with a wrong bit. The caller goes on
     /// without a mark: the manifest and the log itself give a lower bound too.
     package static func decode(
         _ bytes: [UInt8], directory: DirectoryID? = nil
     ) throws(FormatError) -> DurableMark {
-        var constant = bytes
-        var value: UInt64 = 0
-        if bytes.count >= byteCount {
-            for i in 0..<8 {
-                value |= UInt64(bytes[valueOffset + i]) << (8 * UInt64(i))
-                constant[valueOffset + i] = 0
-            }
-        }
-        try FixedImage.check(constant[...], magic: magic, byteCount: byteCount)
-        let owner = try FieldReader.reading(constant) { (reader) throws(FormatError) in
-            try reader.skip(6)
-            try reader.zeros("reserved", upTo: 8)
-            let owner = try reader.directory("directory id", expected: directory)
-            try reader.zeros("reserved", upTo: byteCount - 4)
-            return owner
-        }
+        var constant = FieldWriter(image: bytes)
+        if bytes.count >= byteCount { constant.put(0, Layout.position) }
+        let reader = try FileEnvelope.open(
+            constant.bytes, magic: Layout.magicNumber, byteCount: byteCount)
+        try reader.identify(Layout.directory, directory?.rawValue)
+        try reader.expectZeros(Layout.fields)
+        var live = FieldReader(bytes)
+        try live.begin(byteCount)
+        let value = live.load(Layout.position)
         guard let position = position(of: value) else {
-            throw .corrupt(
-                "position", at: valueOffset, got: value,
-                expected: .exactly(value & ~0xFFF | check(value & ~0xFFF)))
+            throw live.corrupt(Layout.position, .exactly(value & ~0xFFF | check(value & ~0xFFF)))
         }
-        return DurableMark(directory: owner, position: position)
+        return DurableMark(
+            directory: DirectoryID(rawValue: reader.load(Layout.directory)), position: position)
     }
 
     /// The value to store for a position.

@@ -92,7 +92,7 @@ package struct ManifestStore<Files: FileSystem>: Sendable {
     /// All names and keys of a names run.
     package func readNames(
         _ entry: NamesRunEntry, directory: DirectoryID? = nil
-    ) throws(StorageError) -> NamesRun.Contents {
+    ) throws(StorageError) -> NamesRun {
         let file = try files.open(entry.fileName.text, .read)
         try file.check(byteCount: entry.byteCount, max: UInt64(Limits.runByteCountMax))
         let bytes = try file.readAll(byteCountMax: Limits.runByteCountMax)

@@ -1,0 +1,217 @@
+// packet → decode → ring → admit → block → [segment] → [compaction] → snapshot → [query]
+
+extension SegmentFooter {
+    private typealias Field = SegmentLayout.Footer
+
+    /// Checks and decodes the `trailer.footerByteCount` bytes at `trailer.footerOffset`. The counters'
+    /// pages are under the footer's checksum, and decoded when they are read.
+    ///
+    /// **Errors** `torn` for fewer bytes; `notThisFile` for another segment or directory; `newerFormat` for
+    /// a version or a section of a later release; else `corrupt`. Offsets are from the footer's first byte.
+    package static func decode(
+        _ bytes: [UInt8], trailer: SegmentTrailer
+    ) throws(FormatError) -> SegmentFooter {
+        guard UInt64(bytes.count) == trailer.footerByteCount else {
+            throw .torn(
+                "footer byte count", at: 0, available: bytes.count,
+                needed: Int(clamping: trailer.footerByteCount))
+        }
+        let (reader, sectionCount) = try openHead(bytes, trailer: trailer)
+        let sections = try SectionTable(bytes, count: sectionCount)
+        var footer = try SegmentFooter(head: reader)
+        footer.blocks = try footer.decodeBlocks(
+            sections.raw(.blocks),
+            count: reader.count(Field.blockEntryCount, max: Int(footer.blockCount)),
+            end: trailer.footerOffset)
+        footer.counters = try decodeCounters(reader, sections)
+        footer.ledger = try decodeLedger(reader, sections)
+        footer.lost = try decodeLost(reader, sections)
+        try footer.checkSums(reader)
+        return footer
+    }
+
+    /// The head, under its checksum and the trailer's, and how many sections it has.
+    private static func openHead(
+        _ bytes: [UInt8], trailer: SegmentTrailer
+    ) throws(FormatError) -> (FieldReader, Int) {
+        var reader = FieldReader(bytes)
+        try reader.begin(Field.byteCount)
+        try reader.identify(Field.magic, Field.magicNumber)
+        let count = Int(reader.load(Field.sectionCount))
+        var table = reader
+        try table.begin(count * SegmentLayout.Section.byteCount)
+        let covered = table.end
+        try table.begin(checksumField.byteCount)
+        try table.expect(checksumField, Checksum.crc32c(bytes[..<covered]))
+        guard table.u32(checksumField) == trailer.footerChecksum else {
+            throw table.corrupt(checksumField, .exactly(trailer.footerChecksum))
+        }
+        guard reader.u16(Field.version) <= FileEnvelope.version else {
+            throw .newerFormat(
+                "version", at: 4, got: reader.u16(Field.version),
+                expected: .atMost(FileEnvelope.version))
+        }
+        try reader.expect(Field.version, FileEnvelope.version)
+        try reader.identify(Field.directory, trailer.directory.rawValue)
+        try reader.identify(Field.segment, trailer.segment.rawValue)
+        try reader.expect(Field.columnCount, CounterRow.columnCount)
+        try reader.expectZeros(Field.fields)
+        return (reader, count)
+    }
+
+    private init(head reader: FieldReader) throws(FormatError) {
+        directory = DirectoryID(rawValue: reader.load(Field.directory))
+        segment = SegmentNumber(rawValue: reader.u32(Field.segment))
+        headerChecksum = reader.u32(Field.headerChecksum)
+        sealedAt = reader.i64(Field.sealedAt)
+        blockCount = UInt32(
+            try reader.count(Field.blockCount, max: Limits.segmentBlockCountMax))
+        lastBlockChecksum = reader.u32(Field.lastBlockChecksum)
+        commitEpoch = reader.load(Field.commitEpoch)
+        names = try reader.range(Field.firstName, Field.nextName, max: Limits.nameCountMax + 1)
+        keys = try reader.range(Field.firstKey, Field.nextKey, max: Limits.keyCountMax)
+        rowCount = try reader.load(Field.rowCount, in: 0...UInt64(Limits.segmentRowCountMax))
+        minTimestamp = reader.i64(Field.minTimestamp)
+        maxTimestamp = reader.i64(Field.maxTimestamp)
+    }
+
+    /// The blocks: each behind the one before, in ordinals, bytes, names and keys, and inside `end`.
+    private func decodeBlocks(
+        _ raw: [UInt8], count: Int, end: UInt64
+    ) throws(FormatError) -> [BlockIndexEntry] {
+        typealias Field = SegmentLayout.Block
+        try SectionTable.expect(raw, byteCount: count * Field.byteCount, .blocks)
+        var reader = FieldReader(raw)
+        var blocks: [BlockIndexEntry] = []
+        blocks.reserveCapacity(count)
+        var nextOrdinal: UInt64 = 0
+        var nextOffset = UInt64(SegmentHeader.byteCount)
+        var (nextName, nextKey) = (names.lowerBound, keys.lowerBound)
+        for _ in 0..<count {
+            try reader.begin(Field.byteCount)
+            let ordinal = try reader.load(
+                Field.ordinal, in: nextOrdinal...max(nextOrdinal, UInt64(blockCount)))
+            let offset = try reader.load(Field.offset, in: nextOffset...max(nextOffset, end))
+            let summary = try BlockSummary(reader)
+            guard ordinal < UInt64(blockCount) else {
+                throw reader.corrupt(Field.ordinal, .atMost(blockCount))
+            }
+            guard end - min(end, offset) >= UInt64(summary.byteCount) else {
+                throw reader.corrupt(Field.blockByteCount, .atMost(end - min(end, offset)))
+            }
+            let blockNames = try ordinals(
+                reader, Field.firstName, summary.nameCount, in: nextName..<names.upperBound)
+            let blockKeys = try ordinals(
+                reader, Field.firstKey, summary.keyCount, in: nextKey..<keys.upperBound)
+            let entry = BlockIndexEntry(
+                ordinal: UInt32(ordinal), offset: offset, summary: summary)
+            blocks.append(entry)
+            (nextOrdinal, nextOffset) = (ordinal + 1, entry.end)
+            (nextName, nextKey) = (blockNames.upperBound, blockKeys.upperBound)
+        }
+        return blocks
+    }
+
+    /// A block's range of ordinals, which must be inside what is left of the segment's.
+    private func ordinals(
+        _ reader: FieldReader, _ field: FormatField, _ count: Int, in left: Range<UInt32>
+    ) throws(FormatError) -> Range<UInt32> {
+        let first = try reader.load(
+            field, in: UInt64(left.lowerBound)...UInt64(left.upperBound))
+        guard UInt64(count) <= UInt64(left.upperBound) - first else {
+            throw reader.corrupt(field, .atMost(UInt64(left.upperBound)))
+        }
+        return UInt32(first)..<UInt32(first) + UInt32(count)
+    }
+
+    private static func decodeCounters(
+        _ reader: FieldReader, _ sections: SectionTable
+    ) throws(FormatError) -> CounterTable {
+        let rowCount = try reader.count(Field.keyDayCount, max: Limits.segmentKeyDayCountMax)
+        let pageCount = try reader.count(Field.pageCount, max: rowCount)
+        let pages = try sections.raw(.counterPages)
+        let index = try sections.raw(.counterPageIndex)
+        try SectionTable.expect(
+            index, byteCount: pageCount * CounterPageIndex.Entry.byteCount, .counterPageIndex)
+        return CounterTable(
+            hasDay: true, pages: pages,
+            index: try CounterPageIndex.decode(
+                index, pagesByteCount: pages.count, rowCount: rowCount))
+    }
+
+    private static func decodeLedger(
+        _ reader: FieldReader, _ sections: SectionTable
+    ) throws(FormatError) -> [LedgerEntry] {
+        let count = try reader.count(
+            Field.ledgerEntryCount, max: Limits.segmentSenderCountMax)
+        let raw = try sections.raw(.ledger)
+        return try ByteReader.reading(raw) { (bytes) throws(FormatError) in
+            let entries = try LedgerCodec.decode(
+                &bytes, entryCount: count, rangeCountMax: Limits.segmentSequenceRangeCountMax)
+            guard bytes.isAtEnd else {
+                throw .corrupt(
+                    "ledger byte count", at: bytes.offset, got: raw.count,
+                    expected: .exactly(bytes.offset))
+            }
+            return entries
+        }
+    }
+
+    private static func decodeLost(
+        _ reader: FieldReader, _ sections: SectionTable
+    ) throws(FormatError) -> [LostRange] {
+        let count = try reader.count(
+            Field.lostRangeCount, max: Limits.segmentLostRangeCountMax)
+        let raw = try sections.raw(.lost)
+        try SectionTable.expect(raw, byteCount: count * SegmentLayout.Lost.byteCount, .lost)
+        var source = FieldReader(raw)
+        return try LostRange.decode(&source, count: count)
+    }
+
+    /// What the head says of the blocks must be what the blocks say.
+    private func checkSums(_ reader: FieldReader) throws(FormatError) {
+        let rows = blocks.reduce(UInt64(0)) { $0 + UInt64($1.summary.rowCount) }
+        try reader.expect(Field.rowCount, rows)
+        let filled = blocks.lazy.map(\.summary).filter { $0.rowCount > 0 }
+        try reader.expect(Field.minTimestamp, filled.map(\.minTimestamp).min() ?? 0)
+        try reader.expect(Field.maxTimestamp, filled.map(\.maxTimestamp).max() ?? 0)
+        if let last = blocks.last?.summary {
+            try reader.expect(Field.lastBlockChecksum, last.headerChecksum)
+            try reader.expect(Field.commitEpoch, last.commitEpoch)
+        }
+        for range in lost {
+            guard range.segment == segment, range.firstBlock + range.blockCount <= blockCount else {
+                throw reader.corrupt(Field.blockCount, .atLeast(range.firstBlock + range.blockCount))
+            }
+        }
+    }
+}
+
+extension BlockSummary {
+    private typealias Field = SegmentLayout.Block
+
+    fileprivate init(_ reader: FieldReader) throws(FormatError) {
+        let blockMax = UInt64(BlockBuffer.capacity)
+        let minTimestamp = reader.i64(Field.minTimestamp)
+        guard minTimestamp <= reader.i64(Field.maxTimestamp) else {
+            throw reader.corrupt(Field.maxTimestamp, .atLeast(minTimestamp))
+        }
+        let rowMax = Limits.blockEventCountMax
+        self.init(
+            byteCount: Int(
+                try reader.load(
+                    Field.blockByteCount, in: UInt64(BlockLayout.headerByteCountMin)...blockMax)),
+            headerChecksum: reader.u32(Field.headerChecksum),
+            rowCount: try reader.count(Field.rowCount, max: rowMax),
+            minTimestamp: minTimestamp, maxTimestamp: reader.i64(Field.maxTimestamp),
+            firstName: NameOrdinal(rawValue: reader.u32(Field.firstName)),
+            nameCount: try reader.count(Field.nameCount, max: Limits.blockNameCountMax),
+            firstKey: KeyOrdinal(rawValue: reader.u32(Field.firstKey)),
+            keyCount: try reader.count(Field.keyCount, max: Limits.blockKeyCountMax),
+            eventHashCount: try reader.count(Field.eventHashCount, max: rowMax),
+            ledgerEntryCount: try reader.count(
+                Field.ledgerEntryCount, max: Limits.blockSenderCountMax),
+            commitEpoch: reader.load(Field.commitEpoch),
+            admissionTime: reader.i64(Field.admissionTime))
+    }
+}

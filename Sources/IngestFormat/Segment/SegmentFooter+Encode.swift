@@ -1,0 +1,170 @@
+// packet → decode → ring → admit → block → [segment] → compaction → snapshot → query
+
+extension SegmentFooter {
+    private typealias Field = SegmentLayout.Footer
+
+    /// Footer and trailer: the bytes from `offset` to the end of the segment file.
+    /// - Parameter offset: where the footer begins: the end of the last block.
+    ///
+    /// **Cost** One copy of the counters, LZ4 of the rest; about 5 ms for a million keys.
+    package func encode(at offset: UInt64) -> (bytes: [UInt8], trailer: SegmentTrailer) {
+        let compressor = LZ4Compressor()
+        let sections = Section.allCases.map { section in
+            StoredSection(
+                raw(section), compressor: compressor, isCompressible: section != .counterPages)
+        }
+        var writer = head(sectionCount: sections.count)
+        for (kind, section) in zip(Section.allCases, sections) {
+            writer.begin(SegmentLayout.Section.byteCount)
+            writer.put(kind.rawValue, SegmentLayout.Section.kind)
+            writer.put(section.encoding.rawValue, SegmentLayout.Section.encoding)
+            writer.put(section.rawByteCount, SegmentLayout.Section.rawByteCount)
+            writer.put(section.bytes.count, SegmentLayout.Section.storedByteCount)
+            writer.put(Checksum.crc32c(section.bytes), SegmentLayout.Section.checksum)
+        }
+        let checksum = Checksum.crc32c(writer.bytes)
+        writer.begin(Self.checksumField.byteCount)
+        writer.put(checksum, Self.checksumField)
+        for section in sections { writer.append(section.bytes) }
+        let trailer = SegmentTrailer(
+            directory: directory, segment: segment, footerOffset: offset,
+            footerByteCount: UInt64(writer.bytes.count), footerChecksum: checksum)
+        writer.append(trailer.encode())
+        return (writer.bytes, trailer)
+    }
+
+    /// The head's checksum, behind the section table.
+    static let checksumField = FormatField("footer checksum", 0, 4)
+
+    private func head(sectionCount: Int) -> FieldWriter {
+        var writer = FileEnvelope.begin(Field.magicNumber, Field.byteCount)
+        writer.put(sectionCount, Field.sectionCount)
+        writer.put(segment.rawValue, Field.segment)
+        writer.put(headerChecksum, Field.headerChecksum)
+        writer.put(directory.rawValue, Field.directory)
+        writer.put(sealedAt, Field.sealedAt)
+        writer.put(rowCount, Field.rowCount)
+        writer.put(minTimestamp, Field.minTimestamp)
+        writer.put(maxTimestamp, Field.maxTimestamp)
+        writer.put(commitEpoch, Field.commitEpoch)
+        writer.put(lastBlockChecksum, Field.lastBlockChecksum)
+        writer.put(blockCount, Field.blockCount)
+        writer.put(names.lowerBound, Field.firstName)
+        writer.put(names.upperBound, Field.nextName)
+        writer.put(keys.lowerBound, Field.firstKey)
+        writer.put(keys.upperBound, Field.nextKey)
+        writer.put(blocks.count, Field.blockEntryCount)
+        writer.put(counters.rowCount, Field.keyDayCount)
+        writer.put(counters.index.entries.count, Field.pageCount)
+        writer.put(ledger.count, Field.ledgerEntryCount)
+        writer.put(lost.count, Field.lostRangeCount)
+        writer.put(CounterRow.columnCount, Field.columnCount)
+        return writer
+    }
+
+    private func raw(_ section: Section) -> [UInt8] {
+        switch section {
+        case .blocks: encodedBlocks()
+        case .counterPages: counters.pages
+        case .counterPageIndex: counters.index.encode()
+        case .ledger: encodedLedger()
+        case .lost: LostRange.encode(lost)
+        }
+    }
+
+    private func encodedLedger() -> [UInt8] {
+        var writer = ByteWriter()
+        LedgerCodec.encode(ledger, into: &writer)
+        return writer.bytes
+    }
+
+    private func encodedBlocks() -> [UInt8] {
+        typealias Field = SegmentLayout.Block
+        var writer = FieldWriter(capacity: blocks.count * Field.byteCount)
+        for block in blocks {
+            let summary = block.summary
+            writer.begin(Field.byteCount)
+            writer.put(block.offset, Field.offset)
+            writer.put(block.ordinal, Field.ordinal)
+            writer.put(summary.byteCount, Field.blockByteCount)
+            writer.put(summary.headerChecksum, Field.headerChecksum)
+            writer.put(summary.rowCount, Field.rowCount)
+            writer.put(summary.minTimestamp, Field.minTimestamp)
+            writer.put(summary.maxTimestamp, Field.maxTimestamp)
+            writer.put(summary.commitEpoch, Field.commitEpoch)
+            writer.put(summary.admissionTime, Field.admissionTime)
+            writer.put(summary.firstName.rawValue, Field.firstName)
+            writer.put(summary.nameCount, Field.nameCount)
+            writer.put(summary.firstKey.rawValue, Field.firstKey)
+            writer.put(summary.keyCount, Field.keyCount)
+            writer.put(summary.eventHashCount, Field.eventHashCount)
+            writer.put(summary.ledgerEntryCount, Field.ledgerEntryCount)
+        }
+        return writer.bytes
+    }
+}
+
+extension LostRange {
+    private typealias Field = SegmentLayout.Lost
+
+    static func encode(_ ranges: [LostRange]) -> [UInt8] {
+        var writer = FieldWriter(capacity: ranges.count * Field.byteCount)
+        for range in ranges {
+            writer.begin(Field.byteCount)
+            writer.put(range.segment.rawValue, Field.segment)
+            writer.put(range.firstBlock, Field.firstBlock)
+            writer.put(range.blockCount, Field.blockCount)
+            writer.put(range.offset, Field.offset)
+            writer.put(range.byteCount, Field.lostByteCount)
+            writer.put(range.rowCount ?? Field.unknownRowCount, Field.rowCount)
+            writer.put(range.names.lowerBound, Field.firstName)
+            writer.put(range.names.upperBound, Field.nextName)
+            writer.put(range.keys.lowerBound, Field.firstKey)
+            writer.put(range.keys.upperBound, Field.nextKey)
+        }
+        return writer.bytes
+    }
+
+    /// Reads `count` ranges, in order and apart.
+    /// **Errors** `torn`, `corrupt`; the caller has held `count` against a limit.
+    static func decode(
+        _ reader: inout FieldReader, count: Int
+    ) throws(FormatError) -> [LostRange] {
+        var ranges: [LostRange] = []
+        ranges.reserveCapacity(min(count, (reader.bytes.count - reader.end) / Field.byteCount))
+        for _ in 0..<count {
+            try reader.begin(Field.byteCount)
+            try reader.expectZeros(Field.fields)
+            let range = try LostRange(reader)
+            if let last = ranges.last, last.endPlace > range.place {
+                throw reader.corrupt(Field.firstBlock, .atLeast(last.firstBlock + last.blockCount))
+            }
+            ranges.append(range)
+        }
+        return ranges
+    }
+
+    private var place: (UInt32, UInt32) { (segment.rawValue, firstBlock) }
+    private var endPlace: (UInt32, UInt32) { (segment.rawValue, firstBlock + blockCount) }
+
+    private init(_ reader: FieldReader) throws(FormatError) {
+        let blockMax = Limits.segmentBlockCountMax
+        let first = try reader.count(Field.firstBlock, max: blockMax)
+        let rows = reader.load(Field.rowCount)
+        if rows != Field.unknownRowCount, rows > UInt64(Limits.segmentRowCountMax) {
+            throw reader.corrupt(Field.rowCount, .atMost(Limits.segmentRowCountMax))
+        }
+        self.init(
+            segment: SegmentNumber(
+                rawValue: UInt32(try reader.load(Field.segment, in: 1...UInt64(UInt32.max)))),
+            firstBlock: UInt32(first),
+            blockCount: UInt32(try reader.count(Field.blockCount, max: blockMax - first)),
+            offset: try reader.load(Field.offset, in: 0...UInt64(Limits.segmentByteCountMax)),
+            byteCount: try reader.load(
+                Field.lostByteCount, in: 0...UInt64(Limits.segmentByteCountMax)),
+            rowCount: rows == Field.unknownRowCount ? nil : rows,
+            names: try reader.range(
+                Field.firstName, Field.nextName, max: Limits.nameCountMax + 1),
+            keys: try reader.range(Field.firstKey, Field.nextKey, max: Limits.keyCountMax))
+    }
+}

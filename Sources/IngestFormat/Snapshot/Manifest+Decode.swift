@@ -1,0 +1,279 @@
+// packet → decode → ring → admit → block → segment → [compaction] → [snapshot] → [query]
+
+extension Manifest {
+    private typealias Head = ManifestLayout.Head
+
+    /// Checks and decodes a whole manifest file.
+    /// - Parameters:
+    ///   - directory: the directory that the file lies in, where it is known from another file.
+    ///   - generation: the number in the file's name; `nil` = any.
+    /// **Errors** `torn` for fewer bytes than the file says; `notThisFile` for another kind, directory or
+    /// generation; `newerFormat` for a version or a hash algorithm of a later release; else `corrupt`: a
+    /// wrong checksum, a count over its limit, entries out of order or twice, runs with a gap.
+    package static func decode(
+        _ bytes: [UInt8], directory: DirectoryID? = nil, generation: Generation? = nil
+    ) throws(FormatError) -> Manifest {
+        var reader = try open(bytes)
+        try reader.identify(Head.directory, directory?.rawValue)
+        try reader.identify(Head.generation, generation?.rawValue)
+        try reader.expectZeros(Head.fields)
+        let counts = try ManifestCounts(reader)
+        var manifest = try Manifest(head: reader)
+        manifest.shard = try ShardState(&reader)
+        manifest.sealed = try decodeSealed(&reader, count: counts.sealed)
+        manifest.runs = try manifest.decodeRuns(&reader, count: counts.runs)
+        manifest.namesRuns = try manifest.decodeNamesRuns(&reader, count: counts.namesRuns)
+        manifest.lost = try LostRange.decode(&reader, count: counts.lost)
+        manifest.uncleanStops = try decodeStops(&reader, count: counts.stops)
+        try manifest.checkFileNumbers()
+        return manifest
+    }
+
+    /// Checks length, magic, checksum and version, and begins the head.
+    private static func open(_ bytes: [UInt8]) throws(FormatError) -> FieldReader {
+        var reader = FieldReader(bytes)
+        try reader.begin(Head.byteCount)
+        try reader.identify(Head.magic, Head.magicNumber)
+        let smallest = Head.byteCount + FileEnvelope.checksumByteCount
+        let said = try reader.load(
+            Head.fileByteCount, in: UInt64(smallest)...UInt64(Limits.manifestByteCountMax))
+        guard UInt64(bytes.count) >= said else {
+            throw .torn("file byte count", at: 8, available: bytes.count, needed: Int(said))
+        }
+        try reader.expect(Head.fileByteCount, bytes.count)
+        _ = try FileEnvelope.open(bytes, magic: Head.magicNumber, byteCount: bytes.count)
+        return reader
+    }
+
+    private init(head reader: FieldReader) throws(FormatError) {
+        let algorithm = UInt8(truncatingIfNeeded: reader.load(Head.hashAlgorithm))
+        guard algorithm <= KeyedHash.algorithm else {
+            throw .newerFormat(
+                "hash algorithm", at: Head.hashAlgorithm.offset, got: algorithm,
+                expected: .atMost(KeyedHash.algorithm))
+        }
+        try reader.expect(Head.hashAlgorithm, KeyedHash.algorithm)
+        self.init(
+            directory: DirectoryID(rawValue: reader.load(Head.directory)),
+            createdAt: reader.i64(Head.directoryCreatedAt), hashAlgorithm: algorithm,
+            hashKey: reader.array(Head.hashKey))
+        generation = Generation(rawValue: reader.load(Head.generation))
+        createdAt = reader.i64(Head.createdAt)
+        nextFileNumber = FileNumber(
+            rawValue: try reader.load(Head.nextFileNumber, in: 1...UInt64.max))
+    }
+
+    private static func decodeSealed(
+        _ reader: inout FieldReader, count: Int
+    ) throws(FormatError) -> [SealedSegment] {
+        typealias Field = ManifestLayout.Sealed
+        var sealed: [SealedSegment] = []
+        sealed.reserveCapacity(count)
+        var least: UInt64 = 1
+        for _ in 0..<count {
+            try reader.begin(Field.byteCount)
+            try reader.expectZeros(Field.fields)
+            let number = try reader.load(Field.segment, in: least...max(least, UInt64(UInt32.max)))
+            guard let short = UInt32(exactly: number) else {
+                throw reader.corrupt(Field.segment, .atMost(UInt32.max))
+            }
+            sealed.append(try SealedSegment(reader, number: SegmentNumber(rawValue: short)))
+            least = number + 1
+        }
+        return sealed
+    }
+
+    /// The runs: by table, and in each from segment 1 to the cut without a gap.
+    private func decodeRuns(
+        _ reader: inout FieldReader, count: Int
+    ) throws(FormatError) -> [RunEntry] {
+        typealias Field = ManifestLayout.Run
+        var runs: [RunEntry] = []
+        runs.reserveCapacity(count)
+        for _ in 0..<count {
+            try reader.begin(Field.byteCount)
+            try reader.expectZeros(Field.fields)
+            let run = try RunEntry(reader)
+            let last = runs.last
+            if let last, last.table == run.table {
+                try reader.expect(Field.firstSegment, last.span.end.segment.next.rawValue)
+            } else {
+                let started = last.map { Int($0.table.rawValue) } ?? 0
+                try reader.expect(Field.table, started + 1)
+                try reader.expect(Field.firstSegment, 1)
+                try checkEnd(of: last, reader)
+            }
+            runs.append(run)
+        }
+        try checkEnd(of: runs.last, reader)
+        let isComplete = cut == .start ? runs.isEmpty : runs.last?.table == .rewardDays
+        guard isComplete else { throw ManifestCounts.corruptRunCount(count) }
+        return runs
+    }
+
+    /// The last run of a table ends at the cut.
+    private func checkEnd(of run: RunEntry?, _ reader: FieldReader) throws(FormatError) {
+        guard let run, run.span.end != cut else { return }
+        throw .corrupt(
+            "last segment", at: reader.start, got: run.span.end.segment.rawValue,
+            expected: .exactly(cut.segment.rawValue))
+    }
+
+    /// The names runs: from the first name and key on without a gap, not beyond what was given.
+    private func decodeNamesRuns(
+        _ reader: inout FieldReader, count: Int
+    ) throws(FormatError) -> [NamesRunEntry] {
+        typealias Field = ManifestLayout.NamesRun
+        var runs: [NamesRunEntry] = []
+        runs.reserveCapacity(count)
+        for _ in 0..<count {
+            try reader.begin(Field.byteCount)
+            try reader.expectZeros(Field.fields)
+            try reader.expect(Field.firstName, runs.last?.names.upperBound ?? 1)
+            try reader.expect(Field.firstKey, runs.last?.keys.upperBound ?? 0)
+            runs.append(
+                NamesRunEntry(
+                    fileNumber: FileNumber(rawValue: reader.load(Field.fileNumber)),
+                    byteCount: try reader.load(
+                        Field.fileByteCount, in: 0...UInt64(Limits.runByteCountMax)),
+                    checksum: reader.u32(Field.checksum),
+                    names: try reader.range(
+                        Field.firstName, Field.nextName, max: Int(shard.nextName)),
+                    keys: try reader.range(
+                        Field.firstKey, Field.nextKey, max: Int(shard.nextKey))))
+        }
+        return runs
+    }
+
+    private static func decodeStops(
+        _ reader: inout FieldReader, count: Int
+    ) throws(FormatError) -> [UncleanStop] {
+        typealias Field = ManifestLayout.Stop
+        var stops: [UncleanStop] = []
+        stops.reserveCapacity(count)
+        for _ in 0..<count {
+            try reader.begin(Field.byteCount)
+            let blocks = try reader.count(Field.blockCount, max: Limits.segmentBlockCountMax)
+            let stop = UncleanStop(
+                foundAt: reader.i64(Field.foundAt),
+                position: LogPosition(
+                    segment: SegmentNumber(rawValue: reader.u32(Field.segment)),
+                    blockCount: UInt32(blocks)))
+            if let last = stops.last, last.position > stop.position {
+                throw reader.corrupt(Field.segment, .atLeast(last.position.segment.rawValue))
+            }
+            stops.append(stop)
+        }
+        return stops
+    }
+
+    /// No file stands in it twice, and none is newer than the numbers given.
+    private func checkFileNumbers() throws(FormatError) {
+        var seen: Set<FileNumber> = []
+        for number in runs.map(\.fileNumber) + namesRuns.map(\.fileNumber) {
+            guard number.rawValue >= 1, number < nextFileNumber, seen.insert(number).inserted else {
+                throw .corrupt(
+                    "file number", at: Head.nextFileNumber.offset, got: number.rawValue,
+                    expected: .atMost(nextFileNumber.rawValue - 1))
+            }
+        }
+    }
+}
+
+/// How many entries of each kind follow the head: within limits, and filling the file exactly.
+private struct ManifestCounts {
+    private typealias Head = ManifestLayout.Head
+    let sealed: Int
+    let runs: Int
+    let namesRuns: Int
+    let lost: Int
+    let stops: Int
+
+    init(_ reader: FieldReader) throws(FormatError) {
+        try reader.expect(Head.shardCount, 1)
+        sealed = try reader.count(Head.sealedCount, max: Limits.manifestFileCountMax)
+        // At most the runs of each table, and its live one.
+        runs = try reader.count(
+            Head.runCount, max: TableKind.counterTables.count * (Limits.runCountMax + 1))
+        namesRuns = try reader.count(
+            Head.namesRunCount, max: Limits.manifestNamesRunCountMax)
+        lost = try reader.count(Head.lostRangeCount, max: Limits.manifestLostRangeCountMax)
+        stops = try reader.count(Head.uncleanStopCount, max: Limits.manifestUncleanStopCountMax)
+        let entries =
+            ManifestLayout.Shard.byteCount + sealed * ManifestLayout.Sealed.byteCount
+            + runs * ManifestLayout.Run.byteCount
+            + namesRuns * ManifestLayout.NamesRun.byteCount
+            + lost * SegmentLayout.Lost.byteCount + stops * ManifestLayout.Stop.byteCount
+        try reader.expect(
+            Head.fileByteCount, Head.byteCount + entries + FileEnvelope.checksumByteCount)
+    }
+
+    static func corruptRunCount(_ count: Int) -> FormatError {
+        .corrupt(
+            Head.runCount.name, at: Head.runCount.offset, got: count,
+            expected: .atLeast(TableKind.counterTables.count))
+    }
+}
+
+extension ShardState {
+    fileprivate init(_ reader: inout FieldReader) throws(FormatError) {
+        typealias Field = ManifestLayout.Shard
+        try reader.begin(Field.byteCount)
+        try reader.expectZeros(Field.fields)
+        try reader.expect(Field.shard, 0)
+        self.init()
+        cut = LogPosition(
+            segment: SegmentNumber(rawValue: reader.u32(Field.cutSegment)),
+            blockCount: UInt32(
+                try reader.count(Field.cutBlockCount, max: Limits.segmentBlockCountMax)))
+        if cut.segment.rawValue == 0 { try reader.expect(Field.cutBlockCount, 0) }
+        nextName = UInt32(try reader.load(Field.nextName, in: Limits.nextNames))
+        nextKey = UInt32(try reader.load(Field.nextKey, in: Limits.nextKeys))
+        commitEpoch = reader.load(Field.commitEpoch)
+        lastBlockChecksum = reader.u32(Field.lastBlockChecksum)
+    }
+}
+
+extension SealedSegment {
+    fileprivate init(_ reader: FieldReader, number: SegmentNumber) throws(FormatError) {
+        typealias Field = ManifestLayout.Sealed
+        let raw = UInt8(truncatingIfNeeded: reader.load(Field.state))
+        guard let state = State(rawValue: raw) else {
+            throw reader.corrupt(Field.state, .atMost(State.footerOnly.rawValue))
+        }
+        self.init(
+            number: number, byteCount: reader.load(Field.fileByteCount),
+            footerChecksum: reader.u32(Field.footerChecksum),
+            blockCount: UInt32(
+                try reader.count(Field.blockCount, max: Limits.segmentBlockCountMax)),
+            rowCount: try reader.load(
+                Field.rowCount, in: 0...UInt64(Limits.segmentRowCountMax)),
+            minTimestamp: reader.i64(Field.minTimestamp),
+            maxTimestamp: reader.i64(Field.maxTimestamp))
+        self.state = state
+    }
+}
+
+extension RunEntry {
+    fileprivate init(_ reader: FieldReader) throws(FormatError) {
+        typealias Field = ManifestLayout.Run
+        let tables = UInt64(TableKind.rewards.rawValue)...UInt64(TableKind.rewardDays.rawValue)
+        let raw = try reader.load(Field.table, in: tables)
+        guard let table = TableKind(rawValue: UInt8(raw)) else {
+            throw reader.corrupt(Field.table, .atMost(tables.upperBound))
+        }
+        let last = try reader.load(Field.lastSegment, in: 1...UInt64(UInt32.max))
+        let first = try reader.load(Field.firstSegment, in: 1...last)
+        let blocks = try reader.count(Field.lastBlockCount, max: Limits.segmentBlockCountMax)
+        self.init(
+            table: table, fileNumber: FileNumber(rawValue: reader.load(Field.fileNumber)),
+            byteCount: try reader.load(
+                Field.fileByteCount, in: 0...UInt64(Limits.runByteCountMax)),
+            checksum: reader.u32(Field.checksum),
+            span: LogSpan(
+                firstSegment: SegmentNumber(rawValue: UInt32(first)),
+                end: LogPosition(
+                    segment: SegmentNumber(rawValue: UInt32(last)), blockCount: UInt32(blocks))),
+            rowCount: try reader.load(Field.rowCount, in: 0...UInt64(Limits.runRowCountMax)))
+    }
+}

@@ -1,0 +1,109 @@
+// packet → decode → ring → admit → block → segment → [compaction] → [snapshot] → [query]
+// What a manifest lists.
+
+/// A sealed segment as the manifest knows it: enough to tell whether the file is the one that was sealed.
+package struct SealedSegment: Hashable, Sendable {
+    /// What is left of the segment.
+    package enum State: UInt8, Sendable, CaseIterable {
+        case whole = 0
+        /// Retention removed the rows; the footer is the evidence.
+        case footerOnly = 1
+    }
+    package var number: SegmentNumber
+    package var state: State = .whole
+    /// Byte count of the whole file.
+    package var byteCount: UInt64
+    /// `SegmentTrailer.footerChecksum`: through it every byte of the file is covered.
+    package var footerChecksum: UInt32
+    /// Block ordinals given in it, lost ones included.
+    package var blockCount: UInt32
+    package var rowCount: UInt64
+    /// Event times of its rows, microseconds; both 0 where `rowCount` is 0.
+    package var minTimestamp: Int64
+    package var maxTimestamp: Int64
+
+    package init(
+        number: SegmentNumber, byteCount: UInt64, footerChecksum: UInt32, blockCount: UInt32,
+        rowCount: UInt64, minTimestamp: Int64, maxTimestamp: Int64
+    ) {
+        self.number = number
+        self.byteCount = byteCount
+        self.footerChecksum = footerChecksum
+        self.blockCount = blockCount
+        self.rowCount = rowCount
+        self.minTimestamp = minTimestamp
+        self.maxTimestamp = maxTimestamp
+    }
+}
+
+/// A run of a counter table as the manifest knows it.
+package struct RunEntry: Hashable, Sendable {
+    package var table: TableKind
+    package var fileNumber: FileNumber
+    package var byteCount: UInt64
+    /// `RunHeader.checksum`: through it every byte of the file is covered.
+    package var checksum: UInt32
+    package var span: LogSpan
+    package var rowCount: UInt64
+
+    package init(
+        table: TableKind, fileNumber: FileNumber, byteCount: UInt64, checksum: UInt32,
+        span: LogSpan, rowCount: UInt64
+    ) {
+        self.table = table
+        self.fileNumber = fileNumber
+        self.byteCount = byteCount
+        self.checksum = checksum
+        self.span = span
+        self.rowCount = rowCount
+    }
+    package var fileName: FileName { .run(table, fileNumber) }
+}
+
+/// A names run as the manifest knows it.
+package struct NamesRunEntry: Hashable, Sendable {
+    package var fileNumber: FileNumber
+    package var byteCount: UInt64
+    /// `NamesRun.Header.checksum`: through it every byte of the file is covered.
+    package var checksum: UInt32
+    package var names: Range<UInt32>
+    package var keys: Range<UInt32>
+
+    package init(
+        fileNumber: FileNumber, byteCount: UInt64, checksum: UInt32, names: Range<UInt32>,
+        keys: Range<UInt32>
+    ) {
+        self.fileNumber = fileNumber
+        self.byteCount = byteCount
+        self.checksum = checksum
+        self.names = names
+        self.keys = keys
+    }
+    package var fileName: FileName { .run(.names, fileNumber) }
+}
+
+/// An unclean stop that a start found: what was received and not yet durable then is unknown.
+package struct UncleanStop: Hashable, Sendable {
+    /// When the next start found it, microseconds since 1970.
+    package var foundAt: Int64
+    /// The end of what survived.
+    package var position: LogPosition
+    package init(foundAt: Int64, position: LogPosition) {
+        self.foundAt = foundAt
+        self.position = position
+    }
+}
+
+/// Where one shard's log stands. There is one shard today.
+package struct ShardState: Hashable, Sendable {
+    package var shard: UInt16 = 0
+    /// Everything up to here is in the runs, nothing after it is.
+    package var cut: LogPosition = .start
+    /// The next ordinals to be given at the cut.
+    package var nextName: UInt32 = 1
+    package var nextKey: UInt32 = 0
+    /// The commit epoch and the header checksum of the last block before the cut; 0 at the start.
+    package var commitEpoch: UInt64 = 0
+    package var lastBlockChecksum: UInt32 = 0
+    package init() {}
+}

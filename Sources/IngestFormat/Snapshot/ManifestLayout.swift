@@ -1,0 +1,116 @@
+// packet → decode → ring → admit → block → segment → [compaction] → [snapshot] → [query]
+
+/// The fixed places of a manifest: docs/format/manifest.md has the same tables, and a test compares them.
+/// The head, then the entries of each list in this order, then the checksum.
+package enum ManifestLayout {
+    package enum Head {
+        package static let byteCount = 128
+        /// `IGM1` as its bytes lie in the file.
+        package static let magicNumber: UInt32 = 0x314D_4749
+
+        package static let magic = FileEnvelope.magicField
+        package static let version = FileEnvelope.versionField
+        package static let hashAlgorithm = FormatField("hash algorithm", 6, 1)
+        package static let reserved = FormatField("reserved", 7, 1)
+        package static let fileByteCount = FormatField("file byte count", 8, 8)
+        package static let directory = FormatField("directory", 16, 8)
+        package static let generation = FormatField("generation", 24, 8)
+        package static let directoryCreatedAt = FormatField("directory created at", 32, 8)
+        package static let createdAt = FormatField("created at", 40, 8)
+        package static let hashKey = FormatField("hash key", 48, 32)
+        package static let nextFileNumber = FormatField("next file number", 80, 8)
+        package static let shardCount = FormatField("shard count", 88, 4)
+        package static let sealedCount = FormatField("sealed count", 92, 4)
+        package static let runCount = FormatField("run count", 96, 4)
+        package static let namesRunCount = FormatField("names run count", 100, 4)
+        package static let lostRangeCount = FormatField("lost range count", 104, 4)
+        package static let uncleanStopCount = FormatField("unclean stop count", 108, 4)
+        package static let reservedEnd = FormatField("reserved end", 112, 16)
+
+        package static let fields = [
+            magic, version, hashAlgorithm, reserved, fileByteCount, directory, generation,
+            directoryCreatedAt, createdAt, hashKey, nextFileNumber, shardCount, sealedCount,
+            runCount, namesRunCount, lostRangeCount, uncleanStopCount, reservedEnd,
+        ]
+    }
+
+    package enum Shard {
+        package static let byteCount = 40
+        package static let shard = FormatField("shard", 0, 2)
+        package static let reserved = FormatField("reserved", 2, 6)
+        package static let cutSegment = FormatField("cut segment", 8, 4)
+        package static let cutBlockCount = FormatField("cut block count", 12, 4)
+        package static let commitEpoch = FormatField("commit epoch", 16, 8)
+        package static let lastBlockChecksum = FormatField("last block checksum", 24, 4)
+        package static let nextName = FormatField("next name", 28, 4)
+        package static let nextKey = FormatField("next key", 32, 4)
+        package static let reservedEnd = FormatField("reserved end", 36, 4)
+
+        package static let fields = [
+            shard, reserved, cutSegment, cutBlockCount, commitEpoch, lastBlockChecksum, nextName,
+            nextKey, reservedEnd,
+        ]
+    }
+
+    package enum Sealed {
+        package static let byteCount = 48
+        package static let segment = FormatField("segment", 0, 4)
+        package static let state = FormatField("state", 4, 1)
+        package static let reserved = FormatField("reserved", 5, 3)
+        package static let fileByteCount = FormatField("file byte count", 8, 8)
+        package static let rowCount = FormatField("row count", 16, 8)
+        package static let minTimestamp = FormatField("min timestamp", 24, 8)
+        package static let maxTimestamp = FormatField("max timestamp", 32, 8)
+        package static let footerChecksum = FormatField("footer checksum", 40, 4)
+        package static let blockCount = FormatField("block count", 44, 4)
+
+        package static let fields = [
+            segment, state, reserved, fileByteCount, rowCount, minTimestamp, maxTimestamp,
+            footerChecksum, blockCount,
+        ]
+    }
+
+    package enum Run {
+        package static let byteCount = 48
+        package static let table = FormatField("table", 0, 1)
+        package static let reserved = FormatField("reserved", 1, 3)
+        package static let firstSegment = FormatField("first segment", 4, 4)
+        package static let lastSegment = FormatField("last segment", 8, 4)
+        package static let lastBlockCount = FormatField("last block count", 12, 4)
+        package static let fileNumber = FormatField("file number", 16, 8)
+        package static let fileByteCount = FormatField("file byte count", 24, 8)
+        package static let rowCount = FormatField("row count", 32, 8)
+        package static let checksum = FormatField("checksum", 40, 4)
+        package static let reservedEnd = FormatField("reserved end", 44, 4)
+
+        package static let fields = [
+            table, reserved, firstSegment, lastSegment, lastBlockCount, fileNumber, fileByteCount,
+            rowCount, checksum, reservedEnd,
+        ]
+    }
+
+    package enum NamesRun {
+        package static let byteCount = 40
+        package static let fileNumber = FormatField("file number", 0, 8)
+        package static let fileByteCount = FormatField("file byte count", 8, 8)
+        package static let firstName = FormatField("first name", 16, 4)
+        package static let nextName = FormatField("next name", 20, 4)
+        package static let firstKey = FormatField("first key", 24, 4)
+        package static let nextKey = FormatField("next key", 28, 4)
+        package static let checksum = FormatField("checksum", 32, 4)
+        package static let reserved = FormatField("reserved", 36, 4)
+
+        package static let fields = [
+            fileNumber, fileByteCount, firstName, nextName, firstKey, nextKey, checksum, reserved,
+        ]
+    }
+
+    package enum Stop {
+        package static let byteCount = 16
+        package static let foundAt = FormatField("found at", 0, 8)
+        package static let segment = FormatField("segment", 8, 4)
+        package static let blockCount = FormatField("block count", 12, 4)
+
+        package static let fields = [foundAt, segment, blockCount]
+    }
+}
