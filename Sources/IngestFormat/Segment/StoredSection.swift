@@ -27,7 +27,9 @@ struct StoredSection {
         let target = unsafe [UInt8](unsafeUninitializedCapacity: raw.count) { target, count in
             unsafe raw.withUnsafeBytes { source in
                 guard let from = source.baseAddress, let to = target.baseAddress else { return }
-                if let written = unsafe compressor.compress(from, byteCount: raw.count, to: to) {
+                if let written = unsafe compressor.compress(
+                    from, byteCount: raw.count, as: .column, to: to)
+                {
                     isSmaller = true
                     count = written
                 }
@@ -47,7 +49,8 @@ struct StoredSection {
         guard encoding == .lz4 else {
             guard stored.count == rawByteCount else {
                 throw .corrupt(
-                    "raw byte count", at: offset, got: rawByteCount, expected: .exactly(stored.count))
+                    "raw byte count", at: offset, got: rawByteCount,
+                    expected: .exactly(stored.count))
             }
             return Array(stored)
         }
