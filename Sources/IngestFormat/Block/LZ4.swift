@@ -28,7 +28,7 @@ import CLZ4
     /// - Parameter target: room for `byteCount` bytes.
     /// - Returns: the compressed byte count, or `nil` where it does not pay.
     func compress(
-        _ source: UnsafeRawPointer, byteCount: Int, as content: Content,
+        _ source: UnsafeRawPointer, byteCount: Int, as content: Content = .text,
         to target: UnsafeMutableRawPointer
     ) -> Int? {
         guard byteCount >= Self.byteCountMin else { return nil }
