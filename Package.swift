@@ -88,7 +88,8 @@ let package = Package(
         .executableTarget(
             name: "IngestBench",
             dependencies: [
-                "IngestClient", "IngestReader", "IngestStorage", "IngestFormat", "CIngestLinux",
+                "IngestClient", "IngestReader", "IngestPipeline", "IngestRing", "IngestStorage",
+                "IngestFormat", "CIngestLinux",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             path: "Benchmarks/IngestBench",

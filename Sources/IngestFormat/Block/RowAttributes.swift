@@ -4,9 +4,9 @@
 ///
 /// **Layout** u16: bits 0–1 `EventType`, 2–5 `Verdict`, 6–7 `Consent`, 8–9 `AdFormat`, 10 measured,
 /// 11 has event id, 12 has session, 13 has money, 14 marked invalid by the sender, 15 outside the window.
-package struct RowAttributes: RawRepresentable, Hashable, Sendable, BitwiseCopyable {
+@frozen package struct RowAttributes: RawRepresentable, Hashable, Sendable, BitwiseCopyable {
     package let rawValue: UInt16
-    package init(rawValue: UInt16) { self.rawValue = rawValue }
+    @inlinable package init(rawValue: UInt16) { self.rawValue = rawValue }
 
     package static let measured: UInt16 = 1 << 10
     package static let eventID: UInt16 = 1 << 11
@@ -15,7 +15,7 @@ package struct RowAttributes: RawRepresentable, Hashable, Sendable, BitwiseCopya
     package static let markedInvalid: UInt16 = 1 << 14
     package static let outsideWindow: UInt16 = 1 << 15
 
-    package init(
+    @inlinable package init(
         type: UInt8, verdict: Verdict, consent: UInt8, format: UInt8, bits: UInt16
     ) {
         rawValue =

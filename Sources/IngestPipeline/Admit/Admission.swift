@@ -5,7 +5,7 @@ import IngestFormat
 /// the business day, the columns. Owned by the commit queue.
 ///
 /// **Cost** 40–80 ns an event by cache; allocates only while the dictionary grows. The dictionary
-/// entries of a whole packet are prefetched before the first is used, so that their misses overlap.
+/// entries of the next packet are prefetched while one is admitted, so that their misses overlap.
 @safe struct Admission: ~Copyable {
     private var dictionary: NameDictionary
     private let policy: AdmissionPolicy
@@ -26,6 +26,16 @@ import IngestFormat
         moneyRoomMicros = max(0, Limits.moneySumMicrosMax - max(0, moneyCountedMicros))
     }
 
+    /// Starts the loads that `admit` of the same events will wait for.
+    @inline(__always)
+    func prefetch(_ events: UnsafePointer<EventDescriptor>, eventCount: Int) {
+        for index in 0..<eventCount {
+            // SAFETY: `events` holds `eventCount` descriptors.
+            dictionary.prefetch(hash: unsafe events[index].rewardHash)
+            dictionary.prefetch(hash: unsafe events[index].businessHash)
+        }
+    }
+
     /// Admits `eventCount` events into `slot`, which has room for them.
     ///
     /// - Parameters:
@@ -37,11 +47,6 @@ import IngestFormat
         _ events: UnsafePointer<EventDescriptor>, eventCount: Int, bytes: UnsafeRawPointer,
         into slot: BlockSlot, tally: inout VerdictTally
     ) -> Bool {
-        for index in 0..<eventCount {
-            // SAFETY: `events` holds `eventCount` descriptors.
-            dictionary.prefetch(hash: unsafe events[index].rewardHash)
-            dictionary.prefetch(hash: unsafe events[index].businessHash)
-        }
         var cursor = slot.rows.mark
         let moneyRoomBefore = moneyRoomMicros
         let admissionTime = slot.admissionTime
@@ -49,9 +54,8 @@ import IngestFormat
             let event = unsafe events + index
             let verdict = unsafe judge(event, admissionTime)
             tally.add(verdict)
-            if unsafe verdict == .malformed || event.pointee.consent == Consent.optOut.rawValue {
-                continue
-            }
+            if unsafe event.pointee.consent == Consent.optOut.rawValue { continue }
+            if case .malformed = verdict { continue }
             guard unsafe append(event, verdict, bytes, slot, &cursor) else {
                 moneyRoomMicros = moneyRoomBefore
                 return false
@@ -69,7 +73,7 @@ import IngestFormat
         let verdict = unsafe policy.verdict(on: event.pointee, admissionTime: admissionTime)
         // Each is at most Limits.moneyMicrosMax, so the sum fits.
         let money = unsafe event.pointee.revenueMicros &+ event.pointee.spendMicros
-        if money == 0 || verdict != .counted { return verdict }
+        guard money != 0, case .counted = verdict else { return verdict }
         if money > moneyRoomMicros { return .malformed }
         moneyRoomMicros -= money
         return verdict
@@ -104,7 +108,9 @@ import IngestFormat
         var bits: UInt16 = 0
         let flags = unsafe event.pointee.flags
         // Without consent to be counted, nothing that identifies the event is kept.
-        if flags & EventDescriptor.Flags.hasEventID != 0 && verdict != .noConsent {
+        if flags & EventDescriptor.Flags.hasEventID != 0
+            && verdict.rawValue != Verdict.noConsent.rawValue
+        {
             unsafe rows.eventHash[cursor.eventHash] = event.pointee.eventHash
             cursor.eventHash += 1
             bits |= RowAttributes.eventID
@@ -121,7 +127,9 @@ import IngestFormat
             cursor.money += 1
             bits |= RowAttributes.money
         }
-        if flags & EventDescriptor.Flags.isInvalidTraffic != 0 { bits |= RowAttributes.markedInvalid }
+        if flags & EventDescriptor.Flags.isInvalidTraffic != 0 {
+            bits |= RowAttributes.markedInvalid
+        }
         unsafe rows.attributes[row] =
             RowAttributes(
                 type: event.pointee.type, verdict: verdict, consent: event.pointee.consent,
@@ -177,7 +185,8 @@ import IngestFormat
         if let known = unsafe dictionary.slot(hash: hash, bytes: name, byteCount: byteCount) {
             return known
         }
-        guard let new = unsafe dictionary.insert(hash: hash, bytes: name, byteCount: byteCount) else {
+        guard let new = unsafe dictionary.insert(hash: hash, bytes: name, byteCount: byteCount)
+        else {
             return nil
         }
         // SAFETY: the name lies in the record's packet bytes, which live until the record is released.

@@ -41,9 +41,12 @@ package struct AdmissionPolicy: Sendable, Equatable {
     /// An event that opted out gets `noConsent` like one that is refused by policy; only the caller,
     /// which sees the consent field, knows that the first must not be stored.
     /// - Parameter admissionTime: wall clock of the block that will hold the event, µs since 1970 UTC.
-    package func verdict(on event: EventDescriptor, admissionTime: Int64) -> Verdict {
+    @inline(__always)
+    package func verdict(on event: borrowing EventDescriptor, admissionTime: Int64) -> Verdict {
         if event.consent != Consent.optIn.rawValue {
-            if event.consent == Consent.optOut.rawValue || !countsConsentNotSet { return .noConsent }
+            if event.consent == Consent.optOut.rawValue || !countsConsentNotSet {
+                return .noConsent
+            }
         }
         // Event times are within Limits.timestampMicrosecondsMax of 1970, so the difference fits;
         // wrapping operators keep a clock that is set to nonsense from trapping.
@@ -56,10 +59,9 @@ package struct AdmissionPolicy: Sendable, Equatable {
             return countsUndetermined ? .counted : .undetermined
         }
         let threshold = Self.threshold(of: event.format)
-        let isViewable =
-            event.visiblePartsPerMillion >= threshold.visiblePartsPerMillion
-            && event.durationMilliseconds >= threshold.durationMilliseconds
-        return isViewable ? .counted : .notViewable
+        if event.visiblePartsPerMillion < threshold.visiblePartsPerMillion { return .notViewable }
+        if event.durationMilliseconds < threshold.durationMilliseconds { return .notViewable }
+        return .counted
     }
 
     /// The least share and time at which an impression of this format (`AdFormat` raw value) is viewable.

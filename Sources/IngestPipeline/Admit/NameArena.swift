@@ -9,7 +9,9 @@
     private var chunks: [UnsafeMutableRawPointer] = unsafe []
     private var used = NameArena.chunkByteCount
 
-    deinit { for unsafe chunk in unsafe chunks { unsafe chunk.deallocate() } }
+    deinit {
+        for index in unsafe chunks.indices { unsafe chunks[index].deallocate() }
+    }
 
     /// Copies `byteCount` bytes (1 … 128) and returns their offset.
     mutating func append(_ bytes: UnsafeRawPointer, _ byteCount: Int) -> UInt64 {

@@ -84,7 +84,8 @@ import IngestFormat
             // SAFETY: `index` is masked; half of the entries are free, so the walk ends.
             let entry = unsafe table + index
             if unsafe entry.pointee.ordinal == 0 { return nil }
-            if unsafe entry.pointee.hash == hash, unsafe entry.pointee.byteCount == UInt32(byteCount),
+            if unsafe entry.pointee.hash == hash,
+                unsafe entry.pointee.byteCount == UInt32(byteCount),
                 unsafe holds(entry, bytes, byteCount)
             {
                 return NameSlot(index: index)
@@ -99,7 +100,9 @@ import IngestFormat
     ) -> Bool {
         // SAFETY: the entry's byte count equals `byteCount`, and says which of the two places is used.
         let inline = unsafe UnsafeRawPointer(entry) + Entry.nameOffset
-        if byteCount <= Entry.inlineByteCount { return unsafe ingest_equal(inline, bytes, byteCount) }
+        if byteCount <= Entry.inlineByteCount {
+            return unsafe ingest_equal(inline, bytes, byteCount)
+        }
         let place = unsafe arena.pointer(at: entry.pointee.name.0)
         return unsafe ingest_equal(place, bytes, byteCount)
     }
@@ -117,7 +120,8 @@ import IngestFormat
     package mutating func insert(
         hash: UInt64, bytes: UnsafeRawPointer, byteCount: Int
     ) -> NameSlot? {
-        guard let slot = unsafe place(nextName, hash: hash, bytes: bytes, byteCount: byteCount) else {
+        guard let slot = unsafe place(nextName, hash: hash, bytes: bytes, byteCount: byteCount)
+        else {
             return nil
         }
         nextName += 1

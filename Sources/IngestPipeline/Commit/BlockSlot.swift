@@ -24,7 +24,15 @@ package final class BlockSlot: @unchecked Sendable {
     /// verdict over its events.
     package var admissionTime: Int64 { context.admissionTime }
 
-    package init(context: BlockContext) { self.context = context }
+    /// An empty slot; `open` says for which block.
+    package init(log start: LogStart) {
+        context = BlockContext(
+            directory: start.directory, shard: start.shard, segment: start.lastSegment,
+            blockOrdinal: 0, commitEpoch: start.commitEpoch,
+            previousChecksum: start.previousChecksum, admissionTime: 0,
+            policyVersion: AdmissionPolicy.version, firstName: NameOrdinal(rawValue: 1),
+            firstKey: KeyOrdinal(rawValue: 0))
+    }
 
     /// Makes the slot empty for the block that `context` describes.
     package func open(_ context: BlockContext, startsSegment: Bool) {
@@ -35,5 +43,16 @@ package final class BlockSlot: @unchecked Sendable {
         summary = nil
         self.context = context
         self.startsSegment = startsSegment
+    }
+}
+
+extension BlockSlot {
+    /// The header of the segment that this block starts.
+    var segmentHeader: SegmentHeader {
+        SegmentHeader(
+            directory: context.directory, shard: context.shard, segment: context.segment,
+            createdAt: context.admissionTime, previousChecksum: context.previousChecksum,
+            firstName: context.firstName, firstKey: context.firstKey,
+            commitEpoch: context.commitEpoch)
     }
 }

@@ -15,15 +15,18 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     private let counters: PipelineCounters
     /// Tells the commit stage, which may be asleep at the ring, that the disk is free again.
     private let waker: RingWaker
+    private let segmentByteCountMax: Int
     private var mark: DurableMarkFile<Files>
     private var writer: SegmentWriter<Files>?
 
     package init(
-        files: Files, mark: consuming DurableMarkFile<Files>, clock: Clock, waker: RingWaker,
-        links: StageLinks, counters: PipelineCounters
+        files: Files, mark: consuming DurableMarkFile<Files>, segmentByteCountMax: Int,
+        clock: Clock,
+        waker: RingWaker, links: StageLinks, counters: PipelineCounters
     ) {
         self.files = files
         self.mark = mark
+        self.segmentByteCountMax = segmentByteCountMax
         self.clock = clock
         self.waker = waker
         self.links = links
@@ -54,11 +57,11 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     private mutating func write(_ slot: BlockSlot) throws(StorageError) {
         if slot.startsSegment {
             writer = nil
-            writer = try SegmentWriter.create(slot.segmentHeader, in: files)
+            writer = try SegmentWriter.create(
+                slot.segmentHeader, byteCountMax: segmentByteCountMax, in: files)
         }
         guard var segment = writer.take() else { return }
-        // SAFETY: the buffer belongs to this stage until the slot is passed on.
-        try segment.append(unsafe slot.buffer.bytes.bytes)
+        try segment.append(slot.buffer)
         let start = clock.monotonicNanoseconds()
         try segment.sync()
         counters.sync.add(.syncNanoseconds, clock.monotonicNanoseconds() &- start)

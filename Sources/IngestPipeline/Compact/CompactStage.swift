@@ -73,9 +73,14 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
 
     private mutating func sealLive() throws(PipelineError) {
         guard let segment = live.take() else { return }
+        let footer = segment.footer(sealedAt: clock.wallMicroseconds())
         do {
+            // Another descriptor than the blocks' own will do: they are durable already.
+            let file = try files.open(FileName.segment(footer.segment).text, .readWrite)
+            let trailer = try SegmentSealer.seal(file, footer: footer, at: segment.endOffset)
             sealed.append(
-                try SegmentSealer.seal(segment, in: files, sealedAt: clock.wallMicroseconds()))
+                SealedSegmentFile(
+                    footer: footer, entry: footer.entry(trailer: trailer), names: segment.names))
         } catch {
             throw .storage(error)
         }

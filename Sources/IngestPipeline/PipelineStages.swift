@@ -1,0 +1,47 @@
+// packet → decode → [ring → admit → block → segment → compaction → snapshot] → query
+import IngestFormat
+import IngestRing
+import IngestStorage
+
+/// The stages of one shard, assembled over a recovered directory: everything behind the socket.
+///
+/// `Pipeline` gives each stage a queue of its own; a simulation steps them by hand, in one thread. Both
+/// run the same code from the ring to the snapshot.
+package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable {
+    package var producer: RingProducer
+    package var commit: CommitStage<Clock>
+    package var sync: SyncStage<Files, Clock>
+    package var compact: CompactStage<Files, Clock>
+
+    /// Assembles the stages behind what `start` found.
+    ///
+    /// - Parameter start: of a directory that this process has locked; its recovery is done.
+    /// **Errors** `inconsistent` if the memory of the ring cannot be had.
+    package init(
+        _ start: consuming PipelineStart<Files, Clock>, configuration: PipelineConfiguration,
+        clock: Clock, counters: PipelineCounters
+    ) throws(PipelineError) {
+        guard let ends = EventRing.make(byteCount: configuration.ringByteCount) else {
+            throw .inconsistent("no memory for a ring of \(configuration.ringByteCount) bytes")
+        }
+        let links = StageLinks()
+        for _ in 0..<StageLinks.slotCount { links.free.push(BlockSlot(log: start.log)) }
+        let waker = ends.consumer.waker()
+        let files = start.directory.files
+        producer = ends.producer
+        commit = CommitStage(
+            consumer: ends.consumer, dictionary: start.dictionary, policy: configuration.policy,
+            calendar: configuration.calendar, clock: clock, start: start.log,
+            segmentByteCountMax: configuration.segmentByteCountMax,
+            commitIntervalNanoseconds: configuration.commitIntervalNanoseconds, links: links,
+            counters: counters)
+        sync = SyncStage(
+            files: files, mark: start.mark,
+            segmentByteCountMax: configuration.segmentByteCountMax, clock: clock, waker: waker,
+            links: links, counters: counters)
+        compact = CompactStage(
+            publisher: start.publisher, files: files, clock: clock,
+            intervalNanoseconds: configuration.compactIntervalNanoseconds, links: links,
+            counters: counters)
+    }
+}

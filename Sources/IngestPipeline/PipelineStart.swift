@@ -1,0 +1,121 @@
+// packet → decode → ring → [admit → block → segment → compaction → snapshot] → query
+import IngestFormat
+import IngestStorage
+
+/// A directory that is ready to be written to: locked, recovered, everything in it sealed and published,
+/// its names in memory. Made before the socket is bound: nothing is received, counted or served earlier.
+///
+/// **Cost** The unsealed tail is read and written once; about 100 ns a name.
+package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
+    package let directory: DataDirectory<Files>
+    package let recovery: RecoveryReport
+    /// Hashes names and event ids under the directory's key.
+    package let hash: KeyedHash
+    package let log: LogStart
+    var dictionary: NameDictionary
+    var mark: DurableMarkFile<Files>
+    var publisher: SnapshotPublisher<Files, Clock>
+
+    package var manifest: Manifest { publisher.manifest }
+
+    /// Opens, recovers and loads a directory (PROTOCOL.md §5).
+    ///
+    /// - Parameter random: identity and hash key of a new directory come from it.
+    /// **Errors** As `DataDirectory.open` and `SegmentRecovery.run`. A crash anywhere leaves a directory
+    /// for which all of this can be done again.
+    package static func open(
+        _ files: Files, clock: Clock, counters: PipelineCounters,
+        random: inout some RandomNumberGenerator
+    ) throws(PipelineError) -> PipelineStart {
+        let now = clock.wallMicroseconds()
+        let fresh = makeManifest(at: now, random: &random)
+        let directory: DataDirectory<Files>
+        let recovery: RecoveryReport
+        do {
+            directory = try DataDirectory.open(files) { fresh }
+            recovery = try SegmentRecovery.run(in: files, after: directory.manifest, now: now)
+        } catch {
+            throw .storage(error)
+        }
+        guard let hash = KeyedHash(key: directory.manifest.hashKey),
+            directory.manifest.hashAlgorithm == KeyedHash.algorithm
+        else { throw .inconsistent("hash algorithm \(directory.manifest.hashAlgorithm)") }
+        var names = LoadedNames(hash: hash)
+        try names.load(from: directory)
+        var publisher = SnapshotPublisher(
+            store: directory.store, manifest: directory.manifest, keys: names.keys, clock: clock,
+            counters: counters)
+        publisher.retire(directory.retired)
+        if !recovery.isClean {
+            let position = recovery.segments.last.map(\.file.footer.end)
+            try publisher.publish(
+                recovery.segments.map(\.file),
+                uncleanStop: UncleanStop(
+                    foundAt: now, position: position ?? directory.manifest.cut))
+            names.add(recovery.segments.map(\.file))
+        }
+        names.reserve(upTo: recovery.next)
+        let manifest = publisher.manifest
+        let money = try moneyCounted(manifest, directory.store)
+        let mark = try openMark(in: files, manifest)
+        let log = LogStart(
+            directory: manifest.directory, shard: manifest.shard.shard,
+            lastSegment: recovery.lastSegment, commitEpoch: recovery.next.commitEpoch,
+            previousChecksum: recovery.next.previousChecksum, moneyCountedMicros: money)
+        return PipelineStart(
+            directory: directory, recovery: recovery, hash: hash, log: log,
+            dictionary: names.takeDictionary(), mark: mark, publisher: publisher)
+    }
+
+    private static func openMark(
+        in files: Files, _ manifest: Manifest
+    ) throws(PipelineError) -> DurableMarkFile<Files> {
+        do {
+            return try DurableMarkFile(
+                in: files, directory: manifest.directory, startingAt: manifest.cut)
+        } catch {
+            throw .storage(error)
+        }
+    }
+
+    private static func makeManifest(
+        at now: Int64, random: inout some RandomNumberGenerator
+    ) -> Manifest {
+        let key = (0..<KeyedHash.keyByteCount).map { _ in UInt8.random(in: 0...255, using: &random)
+        }
+        return Manifest(
+            directory: DirectoryID(rawValue: random.next()), createdAt: now,
+            hashAlgorithm: KeyedHash.algorithm, hashKey: key)
+    }
+
+    /// Revenue and spend of all days: the smallest table that has them all.
+    private static func moneyCounted(
+        _ manifest: Manifest, _ store: ManifestStore<Files>
+    ) throws(PipelineError) -> Int64 {
+        var sum: UInt64 = 0
+        let page = CounterPage()
+        do {
+            for run in manifest.runs where run.table == .days {
+                var cursor = try store.readRun(run, directory: manifest.directory).makeCursor()
+                while try cursor.nextPage(into: page) { sum &+= money(on: page) }
+            }
+        } catch let error as StorageError {
+            throw .storage(error)
+        } catch {
+            throw .inconsistent("the days table: \(error)")
+        }
+        return Int64(clamping: sum)
+    }
+
+    private static func money(on page: CounterPage) -> UInt64 {
+        (0..<page.rowCount).reduce(0) { sum, row in
+            let counters = page.counters(row)
+            return sum &+ counters[.revenueMicros] &+ counters[.spendMicros]
+        }
+    }
+}
+
+extension SegmentFooter {
+    /// The end of the segment in the log.
+    var end: LogPosition { LogPosition(segment: segment, blockCount: blockCount) }
+}
