@@ -76,6 +76,7 @@ let package = Package(
             dependencies: [
                 "IngestReader", "IngestStorage", "IngestFormat",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "SystemPackage", package: "swift-system"),
             ],
             swiftSettings: house),
         .executableTarget(
@@ -110,7 +111,10 @@ let package = Package(
             dependencies: ["IngestPipeline", "IngestStorage", "IngestFormat", "IngestRing"]),
         .testTarget(
             name: "IngestReaderTests",
-            dependencies: ["IngestReader", "IngestPipeline", "IngestStorage", "IngestFormat"]),
+            dependencies: [
+                "IngestReader", "IngestReaderTool", "IngestPipeline", "IngestStorage",
+                "IngestFormat",
+            ]),
         .testTarget(
             name: "SimulationTests",
             dependencies: [

@@ -20,7 +20,7 @@ enum ImportRules {
             "Foundation", "Logging",
         ]),
         "IngestReaderTool": system.union([
-            "IngestReader", "IngestStorage", "IngestFormat", "ArgumentParser", "Foundation",
+            "IngestReader", "IngestStorage", "IngestFormat", "ArgumentParser", "SystemPackage",
         ]),
         "IngestSend": system.union([
             "IngestClient", "IngestFormat", "ArgumentParser", "Foundation",

@@ -1,0 +1,77 @@
+// packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
+
+import IngestStorage
+
+/// One consistent durable cut of a data directory, and the answers from it.
+///
+/// Opening needs no daemon and blocks none: it reads the newest manifest, its runs, and the durable part
+/// of the log that they do not cover. All answers of one value are of the same cut, whatever a daemon
+/// does meanwhile; a new `open` sees what became durable since. Numbers never fall from cut to cut.
+///
+/// **Cost** Opening reads the names, the footers and the tail of the log after the runs; a query reads one
+/// table. **Concurrency** A value; any number of tasks may ask it at once.
+public struct IngestReader: Sendable {
+    /// The place in the log up to which every answer counts.
+    public let cut: Cut
+    private let snapshot: any SnapshotSource
+
+    /// Opens a directory that `ingestd` writes or wrote.
+    ///
+    /// **Errors** `ReaderError`: `notFound` or `missingManifest` if it is not such a directory, `corrupt`
+    /// and `newerFormat` naming the file, `io` else. Nothing in the directory is ever changed.
+    public static func open(directory path: String) throws(ReaderError) -> IngestReader {
+        let fileSystem: LinuxFileSystem
+        do throws(StorageError) {
+            fileSystem = try LinuxFileSystem(path: path, create: false)
+        } catch {
+            throw ReaderError(error)
+        }
+        return try open(fileSystem)
+    }
+
+    /// As `open(directory:)`, through the file system seam.
+    package static func open(_ fileSystem: some FileSystem) throws(ReaderError) -> IngestReader {
+        let snapshot = try SnapshotLoader(fileSystem).load()
+        return IngestReader(cut: snapshot.cut, snapshot: snapshot)
+    }
+
+    // MARK: Rewards
+
+    /// The counters of one reward, over its businesses or at one; `nil` if no event of it is stored.
+    public func reward(
+        _ id: String, business: String? = nil
+    ) throws(ReaderError) -> RewardRow? {
+        try CounterQuery(snapshot).reward(id, business: business)
+    }
+
+    /// Rewards, bytewise by id or in the order that the query names.
+    public func rewards(_ query: RewardsQuery = RewardsQuery()) throws(ReaderError) -> [RewardRow] {
+        try CounterQuery(snapshot).rewards(query)
+    }
+
+    // MARK: Days
+
+    /// The counters of one business on one day; `nil` if no event of it is stored.
+    public func day(business: String, date: CivilDay) throws(ReaderError) -> DayRow? {
+        try CounterQuery(snapshot).day(business: business, date: date)
+    }
+
+    /// Business-days, bytewise by `{businessId}#{date}`.
+    public func days(_ query: DaysQuery = DaysQuery()) throws(ReaderError) -> [DayRow] {
+        try CounterQuery(snapshot).days(query)
+    }
+
+    /// Reward-days, bytewise by reward, then business, then date.
+    public func rewardDays(
+        _ query: RewardDaysQuery = RewardDaysQuery()
+    ) throws(ReaderError) -> [RewardDayRow] {
+        try CounterQuery(snapshot).rewardDays(query)
+    }
+
+    // MARK: The directory
+
+    /// What the directory holds.
+    ///
+    /// **Cost** Reads the footer of every segment.
+    public func status() throws(ReaderError) -> DirectoryStatus { try snapshot.status() }
+}

@@ -1,0 +1,71 @@
+// packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
+
+/// A range of days, both ends included; an end that is `nil` is open.
+public struct DayRange: Sendable, Hashable {
+    public var from: CivilDay?
+    public var to: CivilDay?
+
+    public init(from: CivilDay? = nil, to: CivilDay? = nil) {
+        self.from = from
+        self.to = to
+    }
+
+    public static let all = DayRange()
+
+    /// Whether the range leaves any day out.
+    public var isBounded: Bool { from != nil || to != nil }
+
+    public func contains(_ day: CivilDay) -> Bool { contains(day.dayNumber) }
+
+    package func contains(_ dayNumber: Int32) -> Bool {
+        dayNumber >= from?.dayNumber ?? .min && dayNumber <= to?.dayNumber ?? .max
+    }
+}
+
+/// Which rewards to list, and how.
+public struct RewardsQuery: Sendable {
+    /// Greatest first; equal ones bytewise by id. A reward without impressions has no `ctr`, comes last.
+    public enum Order: String, Sendable, CaseIterable { case impressions, clicks, redemptions, ctr }
+
+    /// Only this business's counts; `nil` for all.
+    public var business: String?
+    /// Only events of these days.
+    public var days: DayRange
+    /// `nil`: bytewise by id.
+    public var order: Order?
+    /// At most so many rows; `nil` for all. ≥ 0.
+    public var top: Int?
+
+    public init(
+        business: String? = nil, days: DayRange = .all, order: Order? = nil, top: Int? = nil
+    ) {
+        self.business = business
+        self.days = days
+        self.order = order
+        self.top = top
+    }
+}
+
+/// Which business-days to list.
+public struct DaysQuery: Sendable {
+    public var business: String?
+    public var days: DayRange
+
+    public init(business: String? = nil, days: DayRange = .all) {
+        self.business = business
+        self.days = days
+    }
+}
+
+/// Which reward-days to list.
+public struct RewardDaysQuery: Sendable {
+    public var reward: String?
+    public var business: String?
+    public var days: DayRange
+
+    public init(reward: String? = nil, business: String? = nil, days: DayRange = .all) {
+        self.reward = reward
+        self.business = business
+        self.days = days
+    }
+}

@@ -1,0 +1,69 @@
+// packet → decode → ring → admit → block → segment → compaction → [snapshot] → [query]
+
+import IngestFormat
+import IngestStorage
+
+extension ReaderError {
+    private static let corruptAdvice =
+        "run ingest-reader verify, restore the file from a copy"
+
+    /// Bytes of `path` that a decoder refused.
+    package init(_ error: FormatError, path: String) {
+        let fault = error.fault
+        switch error {
+        case .newerFormat:
+            self.init(
+                kind: .newerFormat,
+                what: "written by a newer version (\(fault.field) \(fault.got))", path: path,
+                offset: UInt64(clamping: fault.offset), advice: "use that version")
+        case .torn, .corrupt, .notThisFile:
+            self.init(
+                kind: .corrupt, what: "corrupt: \(fault.comparison)", path: path,
+                offset: UInt64(clamping: fault.offset), advice: Self.corruptAdvice)
+        }
+    }
+
+    package init(_ error: StorageError) {
+        switch error {
+        case .notFound(let path):
+            self.init(kind: .notFound, what: "no such file", path: path, advice: "check the path")
+        case .missingDirectory(let path):
+            self.init(
+                kind: .notFound, what: "no such directory", path: path, advice: "check the path")
+        case .missingManifest(let directory, let fileCount):
+            self.init(
+                kind: .missingManifest, what: "no manifest beside \(fileCount) log files",
+                path: directory, advice: "restore the *.manifest files")
+        case .corrupt(let path, let offset, let detail):
+            self.init(
+                kind: .corrupt, what: "corrupt: \(detail)", path: path, offset: offset,
+                advice: Self.corruptAdvice)
+        case .newerFormat(let path, let version):
+            self.init(
+                kind: .newerFormat, what: "written by a newer version (format \(version))",
+                path: path, advice: "use that version")
+        case .io(let path, let call, let errno), .diskFull(let path, let call, let errno),
+            .durabilityLost(let path, let call, let errno):
+            self.init(
+                kind: .io, what: "\(call) failed (errno \(errno))", path: path,
+                advice: "check the disk and the permissions")
+        case .alreadyExists(let path), .locked(let path, _), .overLimit(let path, _):
+            self.init(kind: .io, what: error.description, path: path, advice: "check the directory")
+        }
+    }
+}
+
+extension FormatFault {
+    /// What differs, without the place: `checksum is 0x1f, expected 0x2e`.
+    package var comparison: String { "\(field) is \(gotText), expected \(expectedText)" }
+
+    package var gotText: String { "0x" + String(got, radix: 16) }
+
+    package var expectedText: String {
+        switch expected {
+        case .value(let value): "0x" + String(value, radix: 16)
+        case .max(let value): "at most 0x" + String(value, radix: 16)
+        case .min(let value): "at least 0x" + String(value, radix: 16)
+        }
+    }
+}

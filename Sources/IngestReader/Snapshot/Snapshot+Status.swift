@@ -1,0 +1,56 @@
+// packet → decode → ring → admit → block → segment → compaction → [snapshot] → [query]
+
+import IngestFormat
+import IngestStorage
+
+extension Snapshot {
+    package func status() throws(ReaderError) -> DirectoryStatus {
+        do throws(StorageError) { return try readStatus() } catch { throw ReaderError(error) }
+    }
+
+    private func readStatus() throws(StorageError) -> DirectoryStatus {
+        var ledger = tail.ledger
+        var rowCount = tail.rowCount
+        for entry in manifest.sealed where entry.number <= manifest.cut.segment {
+            let segment = try SegmentReader(entry.number, directory: manifest.directory, in: files)
+            ledger.add(try segment.readFooter(of: entry).ledger)
+            rowCount += entry.rowCount
+        }
+        let mark = try DurableMarkFile.read(in: files, directory: manifest.directory)
+        let present = try presentFiles()
+        let sealed = Set(manifest.sealed.map(\.number))
+        return DirectoryStatus(
+            cut: cut, generation: manifest.generation.rawValue, compacted: manifest.cut.cut,
+            durable: max(mark?.cut ?? cut, cut), sealedSegmentCount: sealed.count,
+            unsealedSegmentCount: present.count { file in
+                if case .segment(let number) = file.name { !sealed.contains(number) } else { false }
+            },
+            fileCount: present.count,
+            byteCount: present.reduce(0) { $0.saturatingSum($1.byteCount) },
+            nameCount: names.nameCount, keyCount: names.keyCount, rowCount: rowCount,
+            packets: PacketResult.allCases.map {
+                .init(name: $0.name, count: ledger.packets[Int($0.rawValue)])
+            },
+            events: Verdict.allCases.map {
+                .init(name: $0.name, count: ledger.events[Int($0.rawValue)])
+            },
+            uncleanStops: manifest.uncleanStops.map {
+                .init(foundAtMicroseconds: $0.foundAt, position: $0.position.cut)
+            },
+            lostRangeCount: manifest.lost.count)
+    }
+
+    /// The files of ours and their sizes; one that is dropped meanwhile is left out.
+    private func presentFiles() throws(StorageError) -> [(name: FileName, byteCount: UInt64)] {
+        var present: [(name: FileName, byteCount: UInt64)] = []
+        for text in try files.names() {
+            guard let name = FileName(text), name != .aside else { continue }
+            do {
+                present.append((name, try files.open(text, .read).byteCount()))
+            } catch {
+                guard case .notFound = error else { throw error }
+            }
+        }
+        return present
+    }
+}

@@ -1,0 +1,82 @@
+// packet → decode → ring → admit → block → segment → compaction → [snapshot] → [query]
+
+import IngestFormat
+import IngestStorage
+
+/// Reads one consistent durable cut of a directory, beside a daemon that may be writing to it.
+///
+/// A generation is immutable: its manifest names runs that are never changed, and the log after its cut
+/// only grows. So a cut is consistent if all of it is of one manifest. A file that is gone means that the
+/// manifest was no longer the newest; then all is read again.
+package struct SnapshotLoader<Files: FileSystem> {
+    private let files: Files
+    /// The daemon keeps dropped files for a minute; more than a few attempts mean something else.
+    private static var attemptCount: Int { 8 }
+
+    package init(_ files: Files) { self.files = files }
+
+    /// **Errors** those of `IngestReader.open`.
+    package func load() throws(ReaderError) -> Snapshot<Files> {
+        let store = ManifestStore(files: files)
+        var last = ReaderError.changing(files.path)
+        for _ in 0..<Self.attemptCount {
+            do throws(StorageError) {
+                return try load(try store.readNewest(), store)
+            } catch {
+                last = ReaderError(error)
+                guard case .notFound = error else { throw last }
+            }
+        }
+        throw last
+    }
+
+    private func load(
+        _ manifest: Manifest, _ store: ManifestStore<Files>
+    ) throws(StorageError) -> Snapshot<Files> {
+        // The mark comes before the tail: what it promises is there when the tail is read.
+        let mark = try DurableMarkFile.read(in: files, directory: manifest.directory)
+        var runs: [RunReader<Files>] = []
+        for entry in manifest.runs {
+            runs.append(try RunReader(entry, directory: manifest.directory, in: files))
+        }
+        var names = NameTable()
+        for entry in manifest.namesRuns {
+            names.enter(try store.readNames(entry, directory: manifest.directory))
+        }
+        var tail = TailFold()
+        try tail.fold(after: manifest, mark: mark, in: files, names: &names)
+        return Snapshot(
+            files: files, manifest: manifest, runs: runs, names: names, tail: tail.finish())
+    }
+}
+
+extension ReaderError {
+    static func changing(_ path: String) -> ReaderError {
+        ReaderError(
+            kind: .io, what: "the directory changed again and again while it was read", path: path,
+            advice: "try again")
+    }
+}
+
+extension NameTable {
+    mutating func enter(_ run: NamesRun) {
+        for ordinal in run.names {
+            let name = NameOrdinal(rawValue: ordinal)
+            _ = enter(name: name, bytes: run.name(name))
+        }
+        for ordinal in run.keys {
+            let key = KeyOrdinal(rawValue: ordinal)
+            if let pair = run.key(key) { _ = enter(key: key, pair) }
+        }
+    }
+
+    mutating func enter(_ block: DecodedBlock) {
+        let first = block.header.context
+        block.names.forEach(from: first.firstName) { ordinal, range in
+            _ = enter(name: ordinal, bytes: block.names.bytes[range])
+        }
+        for (index, pair) in block.keys.enumerated() {
+            _ = enter(key: KeyOrdinal(rawValue: first.firstKey.rawValue &+ UInt32(index)), pair)
+        }
+    }
+}

@@ -1,0 +1,92 @@
+// packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
+
+import IngestFormat
+
+/// Everything that is counted of one reward, business-day or reward-day.
+///
+/// Outcomes are disjoint, so that for each type of event
+/// `gross = counted + notViewable (impressions) + invalid + duplicate + conflict + refused`.
+/// `viewableImpressions` and `undeterminedImpressions` say more about impressions that stand in one of
+/// those columns already.
+public struct Counters: Sendable, Equatable {
+    package var row: CounterRow
+
+    package init(_ row: CounterRow) { self.row = row }
+
+    /// The three types of event.
+    public enum Kind: Sendable, CaseIterable { case impressions, clicks, redemptions }
+
+    /// Events counted.
+    public var impressions: UInt64 { row[.impressions] }
+    public var clicks: UInt64 { row[.clicks] }
+    public var redemptions: UInt64 { row[.redemptions] }
+
+    /// clicks / impressions; `nil` at 0 impressions.
+    public var ctr: ClickThroughRate? {
+        ClickThroughRate(clicks: clicks, impressions: impressions)
+    }
+
+    /// Money of the events counted.
+    public var revenue: Money { Money(micros: row[.revenueMicros]) }
+    public var spend: Money { Money(micros: row[.spendMicros]) }
+
+    /// Impressions counted and measured at or above the threshold.
+    public var viewableImpressions: UInt64 { row[.viewableImpressions] }
+    /// Impressions that were not measured.
+    public var undeterminedImpressions: UInt64 { row[.undeterminedImpressions] }
+    /// Impressions measured below the threshold: not counted.
+    public var notViewableImpressions: UInt64 { row[.notViewableImpressions] }
+
+    /// Events counted of one kind.
+    public func counted(_ kind: Kind) -> UInt64 {
+        row[kind.of(.impressions, .clicks, .redemptions)]
+    }
+    /// Marked by the sender or a rule as invalid traffic: not counted.
+    public func invalid(_ kind: Kind) -> UInt64 {
+        row[kind.of(.invalidImpressions, .invalidClicks, .invalidRedemptions)]
+    }
+    /// Repeats of an event already counted: not counted again.
+    public func duplicate(_ kind: Kind) -> UInt64 {
+        row[kind.of(.duplicateImpressions, .duplicateClicks, .duplicateRedemptions)]
+    }
+    /// The same event id with other contents: not counted.
+    public func conflict(_ kind: Kind) -> UInt64 {
+        row[kind.of(.conflictImpressions, .conflictClicks, .conflictRedemptions)]
+    }
+    /// Refused for another reason: too old, too early, no consent, …
+    public func refused(_ kind: Kind) -> UInt64 {
+        row[kind.of(.refusedImpressions, .refusedClicks, .refusedRedemptions)]
+    }
+    /// Every event of the kind that is stored, whatever became of it. Saturates at 2^64 − 1.
+    public func gross(_ kind: Kind) -> UInt64 {
+        var sum = counted(kind)
+        if kind == .impressions { sum = sum.saturatingSum(notViewableImpressions) }
+        for part in [invalid(kind), duplicate(kind), conflict(kind), refused(kind)] {
+            sum = sum.saturatingSum(part)
+        }
+        return sum
+    }
+
+    /// Counted, but older than the dedup window or without id and session: repeats cannot be told.
+    public var uncheckedEvents: UInt64 { row[.uncheckedEvents] }
+}
+
+extension Counters.Kind {
+    fileprivate func of(
+        _ impressions: CounterColumn, _ clicks: CounterColumn, _ redemptions: CounterColumn
+    ) -> CounterColumn {
+        switch self {
+        case .impressions: impressions
+        case .clicks: clicks
+        case .redemptions: redemptions
+        }
+    }
+}
+
+extension UInt64 {
+    /// The sum, or the greatest value where it would not fit.
+    package func saturatingSum(_ other: UInt64) -> UInt64 {
+        let (sum, overflow) = addingReportingOverflow(other)
+        return overflow ? .max : sum
+    }
+}

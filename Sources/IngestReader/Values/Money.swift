@@ -1,0 +1,55 @@
+// packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
+
+/// A sum of money, exact: whole micros of one currency unit. One deployment has one currency.
+public struct Money: Hashable, Sendable, Comparable {
+    /// Millionths of a currency unit.
+    public let micros: UInt64
+
+    public init(micros: UInt64) { self.micros = micros }
+
+    public static func < (a: Self, b: Self) -> Bool { a.micros < b.micros }
+}
+
+extension Money: CustomStringConvertible {
+    /// Decimal text in currency units with at least 2 and at most 6 decimals, never rounded: `12.50`.
+    public var description: String {
+        var decimals = String(micros % 1_000_000)
+        decimals = String(repeating: "0", count: 6 - decimals.utf8.count) + decimals
+        while decimals.utf8.count > 2, decimals.hasSuffix("0") { decimals.removeLast() }
+        return "\(micros / 1_000_000).\(decimals)"
+    }
+}
+
+/// A quotient of two counters, kept as the two integers so that comparing is exact.
+public struct ClickThroughRate: Hashable, Sendable, Comparable {
+    public let clicks: UInt64
+    /// Never 0: without impressions there is no rate.
+    public let impressions: UInt64
+
+    /// `nil` at 0 impressions.
+    public init?(clicks: UInt64, impressions: UInt64) {
+        guard impressions > 0 else { return nil }
+        self.clicks = clicks
+        self.impressions = impressions
+    }
+
+    /// clicks / impressions in ten-thousandths, half rounded up. **Units** may exceed 10,000.
+    public var tenThousandths: UInt128 {
+        (UInt128(clicks) * 20_000 + UInt128(impressions)) / (UInt128(impressions) * 2)
+    }
+
+    /// By the exact quotient, not by the rounded one.
+    public static func < (a: Self, b: Self) -> Bool {
+        UInt128(a.clicks) * UInt128(b.impressions) < UInt128(b.clicks) * UInt128(a.impressions)
+    }
+}
+
+extension ClickThroughRate: CustomStringConvertible {
+    /// Four decimals: `0.0125`.
+    public var description: String {
+        let value = tenThousandths
+        let decimals = String(value % 10_000)
+        return "\(value / 10_000)." + String(repeating: "0", count: 4 - decimals.utf8.count)
+            + decimals
+    }
+}

@@ -1,0 +1,105 @@
+// packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
+// Part of `verify`: shares no code with what folds counters.
+
+import IngestFormat
+
+/// Counters by (item, day), item being a pair of names or a business, summed in a plain dictionary.
+///
+/// **Cost** 168 bytes a place, and its entry in the dictionary; looking up a place is an array access as
+/// long as an item stays on one day.
+struct Tally {
+    struct Place: Hashable {
+        let item: UInt32
+        let day: Int32
+    }
+
+    private static let columnCount = CounterColumn.allCases.count
+
+    private(set) var places: [Place: Int] = [:]
+    /// Row after row.
+    private var values: [UInt64] = []
+    /// By item: the day that was looked up last, and its row; −1 = none yet.
+    private var lastOfItem: [(day: Int32, index: Int)] = []
+    /// Whether a sum passed 64 bits.
+    private(set) var hasOverflowed = false
+
+    /// The row of a place, made if it is new.
+    mutating func index(item: UInt32, day: Int32) -> Int {
+        let number = Int(item)
+        if number >= lastOfItem.count {
+            lastOfItem.append(
+                contentsOf: repeatElement((day: 0, index: -1), count: number + 1 - lastOfItem.count)
+            )
+        }
+        let last = lastOfItem[number]
+        if last.index >= 0 && last.day == day { return last.index }
+        let place = Place(item: item, day: day)
+        let index = places[place] ?? places.count
+        if index == places.count {
+            places[place] = index
+            values.append(contentsOf: repeatElement(0, count: Self.columnCount))
+        }
+        lastOfItem[number] = (day, index)
+        return index
+    }
+
+    mutating func add(_ amount: UInt64, to column: Int, at index: Int) {
+        let place = index * Self.columnCount + column
+        let (sum, overflow) = values[place].addingReportingOverflow(amount)
+        values[place] = sum
+        if overflow { hasOverflowed = true }
+    }
+
+    func value(_ column: CounterColumn, at index: Int) -> UInt64 {
+        values[index * Self.columnCount + column.rawValue]
+    }
+
+    mutating func add(_ row: CounterRow, item: UInt32, day: Int32) {
+        let index = index(item: item, day: day)
+        for column in CounterColumn.allCases { add(row[column], to: column.rawValue, at: index) }
+    }
+
+    /// Adds all of `other`, its items and days changed as told.
+    mutating func add(_ other: Tally, as target: (Place) -> Place = { $0 }) {
+        for (place, source) in other.places {
+            let new = target(place)
+            let index = index(item: new.item, day: new.day)
+            for column in CounterColumn.allCases {
+                add(other.value(column, at: source), to: column.rawValue, at: index)
+            }
+        }
+        hasOverflowed = hasOverflowed || other.hasOverflowed
+    }
+
+    mutating func removeAll() { self = Tally() }
+
+    /// In what `found` differs from this, the expected one.
+    enum Difference {
+        case counter(Place, CounterColumn, got: UInt64, expected: UInt64)
+        /// A row of which there is no event.
+        case surplus(Place)
+        case missing(Place)
+    }
+
+    /// In order of item and day.
+    func differences(from found: Tally, _ report: (Difference) -> Void) {
+        let all = Set(places.keys).union(found.places.keys)
+            .sorted { ($0.item, $0.day) < ($1.item, $1.day) }
+        for place in all {
+            guard let mine = places[place] else {
+                report(.surplus(place))
+                continue
+            }
+            guard let other = found.places[place] else {
+                report(.missing(place))
+                continue
+            }
+            for column in CounterColumn.allCases {
+                let (expected, got) = (value(column, at: mine), found.value(column, at: other))
+                if expected != got {
+                    report(.counter(place, column, got: got, expected: expected))
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+// packet → decode → ring → admit → block → [segment] → compaction → [snapshot] → [query]
+
+/// One thing that `verify` found.
+public struct Finding: Sendable, Equatable {
+    public enum Kind: String, Sendable, CaseIterable {
+        /// Sound files say other numbers than the rows in the log add up to.
+        case difference
+        /// Bytes fail their check, or what must be there is not.
+        case corruption
+        /// A piece of the log could not be read when its segment was sealed, and is recorded as lost.
+        case evidenceLost
+        /// Worth knowing and no fault: an unfinished write behind what was durable.
+        case note
+    }
+
+    public let kind: Kind
+    /// Name of the file in the directory.
+    public let file: String
+    /// Where in the file; `nil` where the whole file is meant. Bytes.
+    public let offset: UInt64?
+    public let what: String
+    /// What was found, and what it was held against; empty where there is nothing to compare.
+    public let got: String
+    public let expected: String
+
+    public init(
+        _ kind: Kind, file: String, offset: UInt64? = nil, what: String, got: String = "",
+        expected: String = ""
+    ) {
+        self.kind = kind
+        self.file = file
+        self.offset = offset
+        self.what = what
+        self.got = got
+        self.expected = expected
+    }
+}
+
+extension Finding: CustomStringConvertible {
+    /// One line: kind, file, place, what, got, expected.
+    public var description: String {
+        let label =
+            switch kind {
+            case .evidenceLost: "evidence lost"
+            default: kind.rawValue
+            }
+        let place = offset.map { " at offset \($0)" } ?? ""
+        let values = got.isEmpty && expected.isEmpty ? "" : ": got \(got), expected \(expected)"
+        return "\(label): \(file)\(place): \(what)\(values)"
+    }
+}
+
+/// What `verify` read and what it found.
+public struct VerifyReport: Sendable, Equatable {
+    /// A difference or a corruption of every file is worth a line; millions of the same are not.
+    public static let findingCountMax = 1_000
+
+    /// The first findings; the counts below are of all.
+    public private(set) var findings: [Finding] = []
+    public private(set) var differenceCount = 0
+    public private(set) var corruptionCount = 0
+    public private(set) var evidenceLostCount = 0
+
+    /// Up to where the log was recounted.
+    public package(set) var cut = Cut(segment: 0, block: 0)
+    public package(set) var generation: UInt64?
+    public package(set) var fileCount = 0
+    public package(set) var segmentCount = 0
+    public package(set) var blockCount = 0
+    public package(set) var rowCount: UInt64 = 0
+
+    package init() {}
+
+    package mutating func add(_ finding: Finding) {
+        switch finding.kind {
+        case .difference: differenceCount += 1
+        case .corruption: corruptionCount += 1
+        case .evidenceLost: evidenceLostCount += 1
+        case .note: break
+        }
+        if findings.count < Self.findingCountMax { findings.append(finding) }
+    }
+
+    /// 0 if the counters are what the rows say, 1 if not, 65 if evidence is damaged or lost.
+    public var exitCode: Int32 {
+        if corruptionCount + evidenceLostCount > 0 { return 65 }
+        return differenceCount > 0 ? 1 : 0
+    }
+}
+
+/// How far `verify` has come.
+public struct VerifyProgress: Sendable {
+    public let doneByteCount: UInt64
+    public let totalByteCount: UInt64
+}

@@ -1,0 +1,80 @@
+// packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
+import ArgumentParser
+import IngestFormat
+import IngestReader
+
+struct ReaderCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: ReaderProgram.name,
+        abstract: "Answers from a data directory of ingestd, with or without a daemon on it.",
+        discussion: """
+            Every answer is of one durable cut of the log. Rows come in bytewise order of id. Dates \
+            are YYYY-MM-DD and inclusive.
+
+            Exit codes: 0 ok; 1 verify found a difference; 64 wrong usage; 65 data on disk is \
+            corrupt or of a newer format; 66 directory, file or key not there; 74 other I/O error.
+            """,
+        version: ReaderVersion.text,
+        subcommands: [
+            RewardCommand.self, RewardsCommand.self, DayCommand.self, DaysCommand.self,
+            RewardDaysCommand.self, StatusCommand.self, VerifyCommand.self, InspectCommand.self,
+        ])
+}
+
+/// What every command that answers has.
+struct OutputOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("The data directory.", valueName: "dir"))
+    var data: String
+
+    @Option(
+        help: ArgumentHelp(
+            "table, json, ndjson or csv. Default: table on a terminal, else ndjson.",
+            valueName: "format"))
+    var format: OutputFormat?
+
+    @Flag(help: "Add the cut that was answered from to JSON answers.")
+    var withCut = false
+
+    var formatOrDefault: OutputFormat { format ?? (StandardOutput.isTerminal ? .table : .ndjson) }
+
+    /// Opens the directory, lets `answer` write, and writes out what it left.
+    func answer(_ answer: (IngestReader, RowFormatter) throws -> Void) throws {
+        let reader = try IngestReader.open(directory: data)
+        let output = OutputBuffer(StandardOutput.write)
+        try answer(
+            reader,
+            RowFormatter(
+                format: formatOrDefault, cut: withCut ? reader.cut : nil, output: output))
+        try output.flush()
+    }
+}
+
+/// `--from` and `--to`.
+struct DateOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("First day.", valueName: "date"))
+    var from: CivilDay?
+
+    @Option(help: ArgumentHelp("Last day.", valueName: "date"))
+    var to: CivilDay?
+
+    var range: DayRange { DayRange(from: from, to: to) }
+
+    func validate() throws {
+        if let from, let to, from > to {
+            throw ValidationError("--from \(from) is after --to \(to)")
+        }
+    }
+}
+
+extension CivilDay: ExpressibleByArgument {
+    public init?(argument: String) { self.init(argument) }
+}
+extension OutputFormat: ExpressibleByArgument {}
+extension RewardsQuery.Order: ExpressibleByArgument {}
+
+extension Ending {
+    /// A key that was never seen: never a row of zeros.
+    static func unseen(_ key: String, in directory: String) -> Ending {
+        Ending(code: 66, message: "\(key) was never seen, \(directory), check the id")
+    }
+}

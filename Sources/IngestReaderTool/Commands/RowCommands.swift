@@ -1,0 +1,107 @@
+// packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
+import ArgumentParser
+import IngestReader
+
+struct RewardCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "reward", abstract: "The counters of one reward.")
+
+    @Argument(help: "The reward id.") var id: String
+    @Option(help: ArgumentHelp("Only this business's counts.", valueName: "id"))
+    var business: String?
+    @OptionGroup var output: OutputOptions
+
+    func run() throws {
+        try output.answer { reader, formatter in
+            guard let row = try reader.reward(id, business: business) else {
+                let place = business.map { " at business \($0)" } ?? ""
+                throw Ending.unseen("reward \(id)\(place)", in: output.data)
+            }
+            try formatter.one(row)
+        }
+    }
+}
+
+struct RewardsCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "rewards", abstract: "All rewards, or the top ones.")
+
+    @Option(help: ArgumentHelp("Only this business's counts.", valueName: "id"))
+    var business: String?
+    @Option(
+        help: ArgumentHelp("At most so many rows; by impressions if not told.", valueName: "n"))
+    var top: Int?
+    @Option(
+        help: ArgumentHelp(
+            "Greatest first by impressions, clicks, redemptions or ctr.", valueName: "counter"))
+    var by: RewardsQuery.Order?
+    @OptionGroup var dates: DateOptions
+    @OptionGroup var output: OutputOptions
+
+    func validate() throws {
+        if let top, top < 0 { throw ValidationError("--top \(top) is below 0") }
+    }
+
+    func run() throws {
+        let order = by ?? (top == nil ? nil : .impressions)
+        try output.answer { reader, formatter in
+            try formatter.list(
+                reader.rewards(
+                    RewardsQuery(business: business, days: dates.range, order: order, top: top)))
+        }
+    }
+}
+
+struct DayCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "day", abstract: "The counters of one business on one day.")
+
+    @Argument(help: "The business id.") var business: String
+    @Argument(help: ArgumentHelp("The day, YYYY-MM-DD.", valueName: "date")) var date: CivilDay
+    @OptionGroup var output: OutputOptions
+
+    func run() throws {
+        try output.answer { reader, formatter in
+            guard let row = try reader.day(business: business, date: date) else {
+                throw Ending.unseen("business-day \(business)#\(date)", in: output.data)
+            }
+            try formatter.one(row)
+        }
+    }
+}
+
+struct DaysCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "days", abstract: "All business-days.")
+
+    @Option(help: ArgumentHelp("Only this business.", valueName: "id"))
+    var business: String?
+    @OptionGroup var dates: DateOptions
+    @OptionGroup var output: OutputOptions
+
+    func run() throws {
+        try output.answer { reader, formatter in
+            try formatter.list(reader.days(DaysQuery(business: business, days: dates.range)))
+        }
+    }
+}
+
+struct RewardDaysCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "reward-days", abstract: "Rewards by business and day.")
+
+    @Option(help: ArgumentHelp("Only this reward.", valueName: "id"))
+    var reward: String?
+    @Option(help: ArgumentHelp("Only this business.", valueName: "id"))
+    var business: String?
+    @OptionGroup var dates: DateOptions
+    @OptionGroup var output: OutputOptions
+
+    func run() throws {
+        try output.answer { reader, formatter in
+            try formatter.list(
+                reader.rewardDays(
+                    RewardDaysQuery(reward: reward, business: business, days: dates.range)))
+        }
+    }
+}

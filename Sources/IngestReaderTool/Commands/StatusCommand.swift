@@ -1,0 +1,75 @@
+// packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
+import ArgumentParser
+import IngestReader
+
+struct StatusCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "status", abstract: "The cut, segments, files, and what became of packets.")
+
+    @OptionGroup var output: OutputOptions
+
+    func run() throws {
+        try output.answer { reader, formatter in
+            let status = try reader.status()
+            // The cut is a field of its own here: `--with-cut` has nothing to add.
+            try RowFormatter(format: formatter.format, cut: nil, output: formatter.output)
+                .one(status.fields(isForPerson: formatter.format == .table))
+        }
+    }
+}
+
+extension DirectoryStatus {
+    /// - Parameter isForPerson: leave out packets and events of which there are none.
+    package func fields(isForPerson: Bool) -> [Field] {
+        func named(_ counts: [NamedCount]) -> Cell {
+            .fields(
+                counts.filter { !isForPerson || $0.count > 0 }
+                    .map { Field($0.name, .count($0.count)) })
+        }
+        return [
+            Field("cut", cut.cell),
+            Field("durable", durable.cell),
+            Field("compacted", compacted.cell),
+            Field("generation", .count(generation)),
+            Field(
+                "segments",
+                .fields([
+                    Field("sealed", .count(UInt64(sealedSegmentCount))),
+                    Field("unsealed", .count(UInt64(unsealedSegmentCount))),
+                ])),
+            Field("files", .count(UInt64(fileCount))),
+            Field("bytes", .count(byteCount)),
+            Field("names", .count(UInt64(nameCount))),
+            Field("keys", .count(UInt64(keyCount))),
+            Field("rows", .count(rowCount)),
+            Field("packets", named(packets)),
+            Field("events", named(events)),
+            Field("lostRanges", .count(UInt64(lostRangeCount))),
+            Field("uncleanStops", .list(uncleanStops.map(\.cell))),
+        ]
+    }
+}
+
+extension DirectoryStatus.UncleanStopRecord {
+    fileprivate var cell: Cell {
+        .fields([
+            Field("foundAt", .text(Self.text(foundAtMicroseconds))),
+            Field("position", position.cell),
+        ])
+    }
+
+    /// `2026-11-20T10:00:00.123456Z`.
+    private static func text(_ microseconds: Int64) -> String {
+        let dayLength: Int64 = 86_400_000_000
+        let day = microseconds >= 0 ? microseconds / dayLength : (microseconds + 1) / dayLength - 1
+        let rest = microseconds - day * dayLength
+        func padded(_ value: Int64, _ width: Int) -> String {
+            let digits = String(value)
+            return String(repeating: "0", count: max(0, width - digits.utf8.count)) + digits
+        }
+        let date = CivilDay(dayNumber: Int32(clamping: day))
+        let seconds = rest / 1_000_000
+        return "\(date)T\(padded(seconds / 3600, 2)):\(padded(seconds / 60 % 60, 2)):"
+            + "\(padded(seconds % 60, 2)).\(padded(rest % 1_000_000, 6))Z"
+    }
+}

@@ -1,0 +1,113 @@
+// packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
+import ArgumentParser
+import Glibc
+import IngestReader
+
+struct VerifyCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "verify",
+        abstract: "Recount every row of the log, and check every byte of every file.",
+        discussion: """
+            Exit code 0 if all counters are what the rows say; 1 if some are not; 65 if a file is \
+            damaged or evidence was lost. Works beside a running daemon.
+            """)
+
+    @OptionGroup var output: OutputOptions
+
+    func run() throws {
+        var shown = -1
+        let isTerminal = isatty(STDERR_FILENO) == 1
+        let report = try Verifier(directory: output.data).run { progress in
+            let percent = Int(
+                Double(progress.doneByteCount) * 100 / Double(max(progress.totalByteCount, 1)))
+            if isTerminal && percent != shown {
+                shown = percent
+                ReaderProgram.standardError("\r\(percent) % of the log")
+            }
+            return true
+        }
+        if isTerminal { ReaderProgram.standardError("\r\u{1b}[K") }
+        let buffer = OutputBuffer(StandardOutput.write)
+        report.write(to: buffer, as: output.formatOrDefault)
+        try buffer.flush()
+        if report.exitCode != 0 {
+            throw Ending(code: report.exitCode, message: report.failure(in: output.data))
+        }
+    }
+}
+
+extension VerifyReport {
+    var result: String {
+        switch exitCode {
+        case 0: "ok"
+        case 1: "differences"
+        default: "corrupt"
+        }
+    }
+
+    /// For stderr: what, where, what to do.
+    func failure(in directory: String) -> String {
+        let advice =
+            exitCode == 1
+            ? "the log is sound: the counters named are wrong"
+            : "restore the files named from a copy"
+        return "verify found \(summary), \(directory), \(advice)"
+    }
+
+    private var summary: String {
+        "\(differenceCount) differences, \(corruptionCount) corruptions, "
+            + "\(evidenceLostCount) pieces of evidence lost"
+    }
+
+    /// A table is for persons: a line a finding and a summary. JSON is one object. CSV is the findings.
+    package func write(to output: OutputBuffer, as format: OutputFormat) {
+        switch format {
+        case .json, .ndjson:
+            JSONText.append(fields, to: &output.bytes)
+            output.bytes.append(0x0A)
+        case .csv:
+            CSVText.append(
+                record: ["kind", "file", "offset", "what", "got", "expected"], to: &output.bytes)
+            for finding in findings {
+                CSVText.append(record: finding.fields.map(\.cell.plainText), to: &output.bytes)
+            }
+        case .table:
+            for finding in findings {
+                output.bytes.append(
+                    contentsOf: (TerminalText.escaped(finding.description) + "\n").utf8)
+            }
+            output.bytes.append(
+                contentsOf: """
+                    \(result): recounted \(rowCount) rows in \(blockCount) blocks of \
+                    \(segmentCount) segments, checked \(fileCount) files; \(summary)
+
+                    """.utf8)
+        }
+    }
+
+    private var fields: [Field] {
+        [
+            Field("result", .text(result)),
+            Field("cut", cut.cell),
+            Field("generation", generation.map { .count($0) } ?? .none),
+            Field("segments", .count(UInt64(segmentCount))),
+            Field("blocks", .count(UInt64(blockCount))),
+            Field("rows", .count(rowCount)),
+            Field("files", .count(UInt64(fileCount))),
+            Field("differences", .count(UInt64(differenceCount))),
+            Field("corruptions", .count(UInt64(corruptionCount))),
+            Field("evidenceLost", .count(UInt64(evidenceLostCount))),
+            Field("findings", .list(findings.map { .fields($0.fields) })),
+        ]
+    }
+}
+
+extension Finding {
+    fileprivate var fields: [Field] {
+        [
+            Field("kind", .text(kind.rawValue)), Field("file", .text(file)),
+            Field("offset", offset.map { .count($0) } ?? .none), Field("what", .text(what)),
+            Field("got", .text(got)), Field("expected", .text(expected)),
+        ]
+    }
+}

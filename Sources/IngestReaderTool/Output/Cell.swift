@@ -1,0 +1,48 @@
+// packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
+
+/// One value of a row, before it has a format.
+package enum Cell: Sendable, Equatable {
+    /// An id or a date: a JSON string.
+    case text(String)
+    case count(UInt64)
+    /// A number with decimals that JSON shows as a number: the click-through rate.
+    case number(String)
+    /// A decimal that JSON shows as a string, so that no reader makes a binary fraction of it: money.
+    case decimal(String)
+    /// Not known, not defined.
+    case none
+    /// A smaller table within a row, as in `status`.
+    case fields([Field])
+    case list([Cell])
+
+    /// The value as a person reads it, and as CSV has it.
+    package var plainText: String {
+        switch self {
+        case .text(let text), .number(let text), .decimal(let text): text
+        case .count(let count): String(count)
+        case .none: ""
+        case .fields(let fields):
+            fields.map { "\($0.name) \($0.cell.plainText)" }.joined(separator: ", ")
+        case .list(let cells): cells.map(\.plainText).joined(separator: ", ")
+        }
+    }
+
+    /// Whether a table aligns it to the right.
+    package var isNumeric: Bool {
+        switch self {
+        case .count, .number, .decimal, .none: true
+        case .text, .fields, .list: false
+        }
+    }
+}
+
+/// A named value.
+package struct Field: Sendable, Equatable {
+    package let name: String
+    package let cell: Cell
+
+    package init(_ name: String, _ cell: Cell) {
+        self.name = name
+        self.cell = cell
+    }
+}

@@ -1,0 +1,98 @@
+// packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
+import ArgumentParser
+import Glibc
+import IngestReader
+import SystemPackage
+
+/// Runs one command and turns every way in which it can end into an exit code of CONTRACT.md §2 and, where
+/// something is wrong, one line on stderr: `ingest-reader: what, where, what to do`.
+enum ReaderProgram {
+    static let name = "ingest-reader"
+
+    static func run(_ arguments: [String]) -> Int32 {
+        // A reader that went away (`| head`) shows as EPIPE at the write, and is no error.
+        signal(SIGPIPE, SIG_IGN)
+        do {
+            var command = try ReaderCommand.parseAsRoot(Self.subcommandFirst(arguments))
+            try command.run()
+            return EXIT_SUCCESS
+        } catch let ending as Ending {
+            return report(ending)
+        } catch let error as ReaderError {
+            return report(Ending(code: exitCode(of: error), message: error.description))
+        } catch let errno as Errno {
+            if errno == .brokenPipe { return EXIT_SUCCESS }
+            return report(
+                Ending(
+                    code: 74,
+                    message: "cannot write: \(errno), standard output, check where it goes"))
+        } catch {
+            return reportUsage(error)
+        }
+    }
+
+    /// Lets the common options stand before the command's name too: `--data DIR rewards`.
+    static func subcommandFirst(_ arguments: [String]) -> [String] {
+        var rest = arguments[...]
+        var moved: [String] = []
+        while let first = rest.first {
+            if first == "--with-cut" || first.hasPrefix("--data=") || first.hasPrefix("--format=") {
+                moved.append(rest.removeFirst())
+            } else if first == "--data" || first == "--format", rest.count > 1 {
+                moved += [rest.removeFirst(), rest.removeFirst()]
+            } else {
+                break
+            }
+        }
+        guard let command = rest.popFirst() else { return arguments }
+        return [command] + moved + rest
+    }
+
+    private static func report(_ ending: Ending) -> Int32 {
+        if let message = ending.message {
+            standardError("\(name): \(TerminalText.escaped(message))\n")
+        }
+        return ending.code
+    }
+
+    /// What the argument parser throws: help and version, or wrong usage.
+    private static func reportUsage(_ error: any Error) -> Int32 {
+        let code = ReaderCommand.exitCode(for: error)
+        guard !code.isSuccess else {
+            return
+                (try? StandardOutput.write(Array(ReaderCommand.fullMessage(for: error).utf8) + [10]))
+                == nil ? 74 : EXIT_SUCCESS
+        }
+        var message = ReaderCommand.message(for: error).split(separator: "\n").joined(
+            separator: " ")
+        if message.hasSuffix(".") { message.removeLast() }
+        return report(
+            Ending(code: 64, message: "\(message), command line, see \(name) --help"))
+    }
+
+    static func exitCode(of error: ReaderError) -> Int32 {
+        switch error.kind {
+        case .corrupt, .newerFormat: 65
+        case .notFound, .missingManifest: 66
+        case .io, .cancelled: 74
+        }
+    }
+
+    static func standardError(_ text: String) {
+        _ = try? FileDescriptor.standardError.writeAll(text.utf8)
+    }
+}
+
+/// A command that ends with another code than 0; `message` is for stderr.
+struct Ending: Error {
+    let code: Int32
+    let message: String?
+}
+
+enum StandardOutput {
+    static var isTerminal: Bool { isatty(STDOUT_FILENO) == 1 }
+
+    static func write(_ bytes: [UInt8]) throws {
+        _ = try FileDescriptor.standardOutput.writeAll(bytes)
+    }
+}

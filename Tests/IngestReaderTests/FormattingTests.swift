@@ -1,0 +1,166 @@
+import Foundation
+import IngestFormat
+import IngestReader
+import IngestReaderTool
+import Testing
+
+@Suite struct FormattingTests {
+    static func counters(_ values: [CounterColumn: UInt64]) -> Counters {
+        var row = CounterRow()
+        for (column, value) in values { row[column] = value }
+        return Counters(row)
+    }
+
+    static let rows = [
+        RewardRow(
+            id: "a,\"b\"\n\u{1b}[2J", businessID: "shop", businessCount: 1,
+            counters: counters([
+                .impressions: 20_000, .clicks: 80, .revenueMicros: 12_500_000,
+                .undeterminedImpressions: 20_000,
+            ])),
+        RewardRow(
+            id: "r-日本", businessID: "b\\c", businessCount: 12,
+            counters: counters([.clicks: 3, .refusedClicks: 4, .spendMicros: 1])),
+    ]
+
+    static func list(_ format: OutputFormat, _ rows: [RewardRow], cut: Cut? = nil) throws -> String
+    {
+        try written { output in
+            try RowFormatter(format: format, cut: cut, output: output).list(rows)
+        }
+    }
+
+    static func written(_ body: (OutputBuffer) throws -> Void) throws -> String {
+        var bytes: [UInt8] = []
+        let output = OutputBuffer { bytes += $0 }
+        try body(output)
+        try output.flush()
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    @Test("The columns are those of the contract, in its order")
+    func columns() {
+        #expect(
+            RewardRow.columns == [
+                "id", "businessId", "businessCount", "impressions", "clicks", "redemptions", "ctr",
+                "revenue", "spend", "viewableImpressions", "undeterminedImpressions",
+                "notViewableImpressions", "grossImpressions", "invalidImpressions",
+                "duplicateImpressions", "conflictImpressions", "refusedImpressions", "grossClicks",
+                "invalidClicks", "duplicateClicks", "conflictClicks", "refusedClicks",
+                "grossRedemptions", "invalidRedemptions", "duplicateRedemptions",
+                "conflictRedemptions", "refusedRedemptions", "uncheckedEvents",
+            ])
+        #expect(DayRow.columns.prefix(3) == ["id", "businessId", "date"])
+        #expect(RewardDayRow.columns.prefix(3) == ["id", "businessId", "date"])
+        for row in Self.rows { #expect(row.cells.count == RewardRow.columns.count) }
+    }
+
+    @Test("NDJSON is one object a line with only the escapes that JSON asks for")
+    func ndjson() throws {
+        let lines = try Self.list(.ndjson, Self.rows).split(
+            separator: "\n", omittingEmptySubsequences: false)
+        #expect(lines.count == 3 && lines[2].isEmpty)
+        #expect(
+            lines[0].hasPrefix(
+                #"{"id":"a,\"b\"\n\u001b[2J","businessId":"shop","businessCount":1,"#
+                    + #""impressions":20000,"clicks":80,"redemptions":0,"ctr":0.0040,"#
+                    + #""revenue":"12.50","spend":"0.00","viewableImpressions":0,"#
+                    + #""undeterminedImpressions":20000,"notViewableImpressions":0,"#
+                    + #""grossImpressions":20000,"#))
+        #expect(
+            lines[1].hasPrefix(
+                #"{"id":"r-日本","businessId":"b\\c","businessCount":12,"impressions":0,"clicks":3,"#
+                    + #""redemptions":0,"ctr":null,"#))
+        #expect(
+            lines[1].contains(#""grossClicks":7,"#) && lines[1].hasSuffix(#""uncheckedEvents":0}"#))
+    }
+
+    @Test("Foundation reads JSON back as it was meant, with and without the cut")
+    func jsonReadsBack() throws {
+        for cut in [nil, Cut(segment: 3, block: 9)] {
+            let text = try Self.list(.json, Self.rows, cut: cut)
+            let array = try #require(
+                JSONSerialization.jsonObject(with: Data(text.utf8)) as? [[String: Any]])
+            #expect(array.map { $0["id"] as? String } == Self.rows.map(\.id))
+            #expect(array[0]["revenue"] as? String == "12.50")
+            #expect(array[1]["ctr"] is NSNull)
+            let read = array[0]["cut"] as? [String: Int]
+            #expect(read == (cut == nil ? nil : ["segment": 3, "block": 9]))
+        }
+        #expect(try Self.list(.json, []) == "[]\n")
+        #expect(try Self.list(.ndjson, []) == "")
+    }
+
+    @Test("Every control character and quote in an id survives JSON")
+    func jsonEscapes() throws {
+        for value in 0..<0x300 {
+            guard let scalar = Unicode.Scalar(value) else { continue }
+            var bytes: [UInt8] = []
+            let text = "x\(Character(scalar))y"
+            JSONText.append([Field("k", .text(text))], to: &bytes)
+            let read = try JSONSerialization.jsonObject(with: Data(bytes)) as? [String: String]
+            #expect(read?["k"]?.unicodeScalars.elementsEqual(text.unicodeScalars) == true)
+            #expect(!bytes.contains { $0 < 0x20 })
+        }
+    }
+
+    @Test("CSV follows RFC 4180: header, CRLF, quotes where they are needed")
+    func csv() throws {
+        let text = try Self.list(.csv, Self.rows)
+        #expect(text.hasPrefix("id,businessId,businessCount,impressions,clicks,redemptions,ctr,"))
+        #expect(
+            text.contains("\r\n\"a,\"\"b\"\"\n\u{1b}[2J\",shop,1,20000,80,0,0.0040,12.50,0.00,"))
+        #expect(text.contains("\r\nr-日本,b\\c,12,0,3,0,,0.00,0.000001,"))
+        #expect(text.hasSuffix("\r\n"))
+        #expect(try Self.list(.csv, []) == RewardRow.columns.joined(separator: ",") + "\r\n")
+    }
+
+    @Test("A table is aligned, has totals, and lets no control character through")
+    func table() throws {
+        let text = try Self.list(.table, Self.rows)
+        let lines = text.split(separator: "\n")
+        #expect(lines.count == 5)
+        #expect(lines[4].hasPrefix("total of 2"))
+        #expect(lines[4].contains("20000      83"))
+        #expect(Set(lines.map { TerminalText.width(String($0)) }).count == 1)
+        #expect(!text.contains("\u{1b}"))
+        #expect(lines[1].hasPrefix(#"a,"b"\n\u{1b}[2J  shop  "#))
+        #expect(!lines[0].contains("invalidImpressions"))
+        #expect(lines[0].contains("undeterminedImpressions  grossClicks  refusedClicks"))
+    }
+
+    @Test("One answer in a table is a line for each value")
+    func vertical() throws {
+        let text = try Self.written { output in
+            try RowFormatter(format: .table, cut: nil, output: output).one(Self.rows[0])
+        }
+        let lines = text.split(separator: "\n")
+        #expect(lines.count == RewardRow.columns.count)
+        #expect(lines[0] == "id                       a,\"b\"\\n\\u{1b}[2J")
+        #expect(lines[6] == "ctr                      0.0040")
+    }
+
+    @Test("Text that turns the writing direction is escaped in a table")
+    func bidirectional() {
+        #expect(TerminalText.escaped("a\u{202E}b\u{7F}\u{9B}c") == "a\\u{202e}b\\u{7f}\\u{9b}c")
+        #expect(TerminalText.escaped("plain ü 日") == "plain ü 日")
+    }
+
+    @Test("Rows are written in pieces, and all of them arrive")
+    func pieces() throws {
+        var pieces = 0
+        var lines = 0
+        let output = OutputBuffer { bytes in
+            pieces += 1
+            lines += bytes.count(where: { $0 == 0x0A })
+        }
+        let rows = (0..<2_000).map {
+            RewardRow(
+                id: "r-\($0)", businessID: "b", businessCount: 1, counters: Self.counters([:]))
+        }
+        try RowFormatter(format: .ndjson, cut: nil, output: output).list(rows)
+        try output.flush()
+        #expect(lines == 2_000)
+        #expect(pieces > 1)
+    }
+}

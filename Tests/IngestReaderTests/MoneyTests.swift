@@ -1,0 +1,42 @@
+import IngestReader
+import Testing
+
+@Suite struct MoneyTests {
+    @Test(
+        "Money has two to six decimals and is never rounded",
+        arguments: [
+            (0, "0.00"), (1, "0.000001"), (10, "0.00001"), (100_000, "0.10"), (1_000_000, "1.00"),
+            (12_500_000, "12.50"), (12_345_678, "12.345678"), (12_345_600, "12.3456"),
+            (999_999, "0.999999"), (UInt64.max, "18446744073709.551615"),
+        ])
+    func money(micros: UInt64, text: String) {
+        #expect(Money(micros: micros).description == text)
+    }
+
+    @Test(
+        "The click-through rate has four decimals, half rounded up, by whole numbers alone",
+        arguments: [
+            (0, 1, "0.0000"), (1, 1, "1.0000"), (1, 3, "0.3333"), (2, 3, "0.6667"),
+            (1, 20_000, "0.0001"), (1, 20_001, "0.0000"), (80, 20_000, "0.0040"),
+            (3, 2, "1.5000"), (UInt64.max, 1, "18446744073709551615.0000"),
+            (UInt64.max, UInt64.max, "1.0000"), (12_345, 100_000, "0.1235"),
+            (12_344, 100_000, "0.1234"),
+        ])
+    func rate(clicks: UInt64, impressions: UInt64, text: String) {
+        #expect(ClickThroughRate(clicks: clicks, impressions: impressions)?.description == text)
+    }
+
+    @Test("Without impressions there is no rate")
+    func noRate() {
+        #expect(ClickThroughRate(clicks: 5, impressions: 0) == nil)
+    }
+
+    @Test("Rates compare by the exact quotient")
+    func exactComparison() throws {
+        let a = try #require(ClickThroughRate(clicks: .max - 1, impressions: .max))
+        let b = try #require(ClickThroughRate(clicks: .max, impressions: .max))
+        #expect(a < b)
+        #expect(!(b < a))
+        #expect(a.description == b.description)
+    }
+}

@@ -1,0 +1,143 @@
+import IngestFormat
+import IngestReader
+import IngestStorage
+import Testing
+
+@Suite struct QueryTests {
+    /// Names whose bytewise order is not Swift's, whose beginnings are other names, with `#` and zeros.
+    static let awkward = [
+        "a", "a#", "a!", "a#2026-01-01", "a\u{0}", "a\u{0}\u{1}", "ä", "a\u{308}", "z", "Z", "日本",
+        "reward-000000001", "reward-000000002", "reward-00000000", "~", "\u{1F600}",
+    ]
+
+    static func model(seed: UInt64, factCount: Int) -> ReferenceModel {
+        var random = SeededRandom(seed: seed)
+        var model = ReferenceModel()
+        for _ in 0..<factCount {
+            var row = CounterRow()
+            for column in CounterColumn.allCases where random.next() % 3 == 0 {
+                row[column] = random.next() % 50
+            }
+            model.facts.append(
+                ReferenceModel.Fact(
+                    reward: awkward[Int(random.next() % UInt64(awkward.count))],
+                    business: awkward[Int(random.next() % UInt64(awkward.count))],
+                    day: 20_450 + Int32(random.next() % 9), row: row))
+        }
+        return model
+    }
+
+    static let ranges: [DayRange] = [
+        .all, DayRange(from: CivilDay(dayNumber: 20_452)),
+        DayRange(to: CivilDay(dayNumber: 20_455)),
+        DayRange(from: CivilDay(dayNumber: 20_453), to: CivilDay(dayNumber: 20_453)),
+        DayRange(from: CivilDay(dayNumber: 30_000)),
+    ]
+
+    @Test("Listings are those of a plain reference model", arguments: [1, 2, 3, 4] as [UInt64])
+    func listings(seed: UInt64) throws {
+        let model = Self.model(seed: seed, factCount: 40 * Int(seed * seed))
+        let query = CounterQuery(MemorySource(model))
+        for business in [nil, "a", "a#", "ä", "never seen"] as [String?] {
+            for days in Self.ranges {
+                let daysQuery = DaysQuery(business: business, days: days)
+                #expect(try query.days(daysQuery) == model.days(daysQuery))
+                for order in [nil] + RewardsQuery.Order.allCases.map(Optional.some) {
+                    for top in [nil, 0, 1, 5, 1_000] as [Int?] {
+                        let rewards = RewardsQuery(
+                            business: business, days: days, order: order, top: top)
+                        #expect(try query.rewards(rewards) == model.rewards(rewards))
+                    }
+                }
+                for reward in [nil, "a", "Z", "never seen"] as [String?] {
+                    let wanted = RewardDaysQuery(reward: reward, business: business, days: days)
+                    #expect(try query.rewardDays(wanted) == model.rewardDays(wanted))
+                }
+            }
+        }
+    }
+
+    @Test("One reward, at all businesses and at one, is that of the model")
+    func rewardPoint() throws {
+        let model = Self.model(seed: 9, factCount: 150)
+        let query = CounterQuery(MemorySource(model))
+        for id in Self.awkward + ["never seen", ""] {
+            for business in [nil, "a", "日本", "never seen"] as [String?] {
+                let expected = model.rewards(RewardsQuery(business: business))
+                    .first { $0.id.utf8.elementsEqual(id.utf8) }
+                #expect(try query.reward(id, business: business) == expected)
+            }
+        }
+    }
+
+    @Test("One business-day is that of the model, a day without events is absent")
+    func dayPoint() throws {
+        let model = Self.model(seed: 10, factCount: 150)
+        let query = CounterQuery(MemorySource(model))
+        for business in Self.awkward + ["never seen"] {
+            for day in Int32(20_449)...20_460 {
+                let date = CivilDay(dayNumber: day)
+                let expected = model.days(
+                    DaysQuery(business: business, days: DayRange(from: date, to: date)))
+                #expect(try query.day(business: business, date: date) == expected.first)
+            }
+        }
+    }
+
+    @Test("A name or key whose block was lost is shown by its ordinal and can be asked for")
+    func lostNames() throws {
+        let source = LostSource()
+        let query = CounterQuery(source)
+        let rows = try query.rewards(RewardsQuery())
+        #expect(rows.map(\.id) == ["(lost:1)", "(lost:7)", "known"])
+        #expect(rows.map(\.businessID) == ["shop", "(lost:0)", "shop"])
+        #expect(try query.reward("(lost:1)", business: nil)?.counters.clicks == 1)
+        #expect(try query.reward("(lost:7)", business: nil)?.counters.clicks == 100)
+        #expect(try query.reward("(lost:2)", business: nil) == nil)
+        #expect(
+            try query.rewardDays(RewardDaysQuery(business: "(lost:0)")).map(\.id) == ["(lost:7)"])
+        #expect(try query.days(DaysQuery()).map(\.businessID) == ["(lost:0)", "shop"])
+    }
+
+    @Test("A sum that does not fit 64 bits is an error, not a trap")
+    func overflow() {
+        var model = ReferenceModel()
+        var row = CounterRow()
+        row[.clicks] = .max
+        for _ in 0..<2 {
+            model.facts.append(.init(reward: "r", business: "b", day: 1, row: row))
+        }
+        let query = CounterQuery(MemorySource(model))
+        #expect(throws: ReaderError.self) { try query.rewards(RewardsQuery()) }
+        #expect(throws: ReaderError.self) { try query.days(DaysQuery()) }
+        #expect(throws: ReaderError.self) { try query.rewardDays(RewardDaysQuery()) }
+    }
+}
+
+/// Name 1 lost, key 7 lost; key 0 = (lost, shop), key 1 = (known, shop).
+private struct LostSource: CounterSource {
+    var names: NameTable = {
+        var names = NameTable()
+        _ = names.enter(name: NameOrdinal(rawValue: 2), bytes: Array("shop".utf8))
+        _ = names.enter(name: NameOrdinal(rawValue: 3), bytes: Array("known".utf8))
+        for (key, reward) in [(UInt32(0), UInt32(1)), (1, 3)] {
+            _ = names.enter(
+                key: KeyOrdinal(rawValue: key),
+                RewardKey(
+                    reward: NameOrdinal(rawValue: reward), business: NameOrdinal(rawValue: 2)))
+        }
+        return names
+    }()
+
+    func forEachRow(
+        of table: TableKind, where isWanted: (UInt32, Int32) -> Bool,
+        _ body: (UInt32, Int32, CounterRow) throws(ReaderError) -> Void
+    ) throws(ReaderError) {
+        for (key, clicks) in [(UInt32(0), UInt64(1)), (1, 10), (7, 100)] {
+            var row = CounterRow()
+            row[.clicks] = clicks
+            let ordinal = table == .days ? (key == 7 ? 0 : 2) : key
+            if isWanted(ordinal, 20_000) { try body(ordinal, 20_000, row) }
+        }
+    }
+}

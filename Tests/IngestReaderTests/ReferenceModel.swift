@@ -1,0 +1,135 @@
+import IngestFormat
+import IngestReader
+
+/// What queries must answer, computed in the plainest way: a list of (reward, business, day, counters)
+/// facts, filtered and added up by dictionaries of strings.
+struct ReferenceModel {
+    struct Fact {
+        let reward: String
+        let business: String
+        let day: Int32
+        let row: CounterRow
+    }
+    var facts: [Fact] = []
+
+    // Swift takes texts for equal that differ in bytes ("ä" in one scalar and in two); ids are bytes.
+    static func same(_ a: String, _ b: String) -> Bool { a.utf8.elementsEqual(b.utf8) }
+
+    static func bytewise(_ a: String, _ b: String) -> Bool {
+        Array(a.utf8).lexicographicallyPrecedes(Array(b.utf8))
+    }
+
+    private static func sum(_ facts: [Fact]) -> Counters {
+        var sum = CounterRow()
+        for fact in facts { precondition(sum.add(fact.row)) }
+        return Counters(sum)
+    }
+
+    func matching(reward: String?, business: String?, days: DayRange) -> [Fact] {
+        facts.filter { fact in
+            (reward.map { Self.same(fact.reward, $0) } ?? true)
+                && (business.map { Self.same(fact.business, $0) } ?? true)
+                && days.contains(CivilDay(dayNumber: fact.day))
+        }
+    }
+
+    func rewards(_ query: RewardsQuery) -> [RewardRow] {
+        let facts = matching(reward: nil, business: query.business, days: query.days)
+        var rows = Dictionary(grouping: facts) { Array($0.reward.utf8) }.values.map { facts in
+            let businesses = Set(facts.map { Array($0.business.utf8) })
+                .sorted { $0.lexicographicallyPrecedes($1) }
+            return RewardRow(
+                id: facts[0].reward, businessID: String(decoding: businesses[0], as: UTF8.self),
+                businessCount: businesses.count, counters: Self.sum(facts))
+        }
+        rows.sort { Self.bytewise($0.id, $1.id) }
+        if let order = query.order {
+            let ordered = rows.enumerated().sorted { a, b in
+                let (x, y) = (Self.measure(a.element, order), Self.measure(b.element, order))
+                return x == y ? a.offset < b.offset : x > y
+            }
+            rows = ordered.map(\.element)
+        }
+        return Array(rows.prefix(query.top ?? rows.count))
+    }
+
+    private static func measure(_ row: RewardRow, _ order: RewardsQuery.Order) -> Double {
+        switch order {
+        case .impressions: Double(row.counters.impressions)
+        case .clicks: Double(row.counters.clicks)
+        case .redemptions: Double(row.counters.redemptions)
+        case .ctr:
+            row.counters.impressions == 0
+                ? -1 : Double(row.counters.clicks) / Double(row.counters.impressions)
+        }
+    }
+
+    func days(_ query: DaysQuery) -> [DayRow] {
+        let facts = matching(reward: nil, business: query.business, days: query.days)
+        let groups = Dictionary(grouping: facts) {
+            [Array($0.business.utf8), Array("\($0.day)".utf8)]
+        }
+        return groups.values.map { facts in
+            DayRow(
+                businessID: facts[0].business, date: CivilDay(dayNumber: facts[0].day),
+                counters: Self.sum(facts))
+        }.sorted { Self.bytewise($0.id, $1.id) }
+    }
+
+    func rewardDays(_ query: RewardDaysQuery) -> [RewardDayRow] {
+        let facts = matching(reward: query.reward, business: query.business, days: query.days)
+        let groups = Dictionary(grouping: facts) {
+            [Array($0.reward.utf8), Array($0.business.utf8), Array("\($0.day)".utf8)]
+        }
+        return groups.values.map { facts in
+            RewardDayRow(
+                id: facts[0].reward, businessID: facts[0].business,
+                date: CivilDay(dayNumber: facts[0].day), counters: Self.sum(facts))
+        }.sorted { a, b in
+            if a.id.utf8.elementsEqual(b.id.utf8) {
+                return a.businessID.utf8.elementsEqual(b.businessID.utf8)
+                    ? a.date < b.date : Self.bytewise(a.businessID, b.businessID)
+            }
+            return Self.bytewise(a.id, b.id)
+        }
+    }
+}
+
+/// Facts in memory as a source of rows, as the parts of a cut would give them: in pieces, unsorted.
+struct MemorySource: CounterSource {
+    var names = NameTable()
+    private var rows: [(key: UInt32, business: UInt32, day: Int32, row: CounterRow)] = []
+
+    init(_ model: ReferenceModel) {
+        var nameOrdinals: [[UInt8]: UInt32] = [:]
+        var keyOrdinals: [RewardKey: UInt32] = [:]
+        for fact in model.facts {
+            for name in [fact.reward, fact.business].map({ Array($0.utf8) })
+            where nameOrdinals[name] == nil {
+                nameOrdinals[name] = UInt32(nameOrdinals.count + 1)
+                precondition(
+                    names.enter(
+                        name: NameOrdinal(rawValue: nameOrdinals[name]!), bytes: name))
+            }
+            let key = RewardKey(
+                reward: NameOrdinal(rawValue: nameOrdinals[Array(fact.reward.utf8)]!),
+                business: NameOrdinal(rawValue: nameOrdinals[Array(fact.business.utf8)]!))
+            if keyOrdinals[key] == nil {
+                keyOrdinals[key] = UInt32(keyOrdinals.count)
+                precondition(names.enter(key: KeyOrdinal(rawValue: keyOrdinals[key]!), key))
+            }
+            rows.append((keyOrdinals[key]!, key.business.rawValue, fact.day, fact.row))
+        }
+    }
+
+    func forEachRow(
+        of table: TableKind, where isWanted: (UInt32, Int32) -> Bool,
+        _ body: (UInt32, Int32, CounterRow) throws(ReaderError) -> Void
+    ) throws(ReaderError) {
+        for entry in rows {
+            let ordinal = table == .days ? entry.business : entry.key
+            let day = table.hasDay ? entry.day : 0
+            if isWanted(ordinal, day) { try body(ordinal, day, entry.row) }
+        }
+    }
+}
