@@ -85,8 +85,8 @@ struct SegmentPlan<Files: FileSystem> {
             takeDamaged(header, at: offset, isFollowed: true)
         case .damaged(let offset, let header):
             takeDamaged(header, at: offset, isFollowed: isFollowed(index))
-        case .unreadable(let range, let isFooter):
-            takeUnreadable(range, before: index + 1, isFooter: isFooter)
+        case .unreadable(let range, let content):
+            takeUnreadable(range, before: index + 1, content)
         }
     }
 
@@ -106,7 +106,7 @@ struct SegmentPlan<Files: FileSystem> {
         if verdict == .torn {
             cut(range, isHeaderReadable: true)
         } else {
-            steps.append(.lose(SegmentPlan.lost(header, at: range)))
+            append(SegmentPlan.lost(header, at: range))
             let before = end
             move(past: header)
             end.nextName = max(end.nextName, before.nextName)
@@ -115,7 +115,7 @@ struct SegmentPlan<Files: FileSystem> {
     }
 
     private mutating func takeUnreadable(
-        _ range: Range<UInt64>, before index: Int, isFooter: Bool
+        _ range: Range<UInt64>, before index: Int, _ content: SegmentSurvey<Files>.Content
     ) {
         let following = index < survey.pieces.count ? survey.pieces[index].header : nil
         let later = following.map { LogAnchor(before: $0) } ?? next
@@ -123,8 +123,8 @@ struct SegmentPlan<Files: FileSystem> {
             following.map { $0.context.blockOrdinal &- ordinal } ?? missingAtEnd()
         let verdict = DamageVerdict(
             missingBlockCount: missing, isFollowed: later != nil, isBelowBound: isBelowBound,
-            isFooter: isFooter)
-        if verdict != .remnant || !isFooter { aside.append(range) }
+            isFooter: content == .footer)
+        if content != .zeros && !(verdict == .remnant && content == .footer) { aside.append(range) }
         switch verdict {
         case .lost: lose(missing, range, upTo: later)
         case .torn: cut(range, isHeaderReadable: false)
@@ -173,11 +173,29 @@ struct SegmentPlan<Files: FileSystem> {
 
     private mutating func lose(_ count: UInt32, _ range: Range<UInt64>, upTo later: LogAnchor?) {
         let lost = lostRange(count, range, upTo: later)
-        steps.append(.lose(lost))
+        append(lost)
         ordinal = lost.firstBlock &+ lost.blockCount
         end.commitEpoch &+= UInt64(lost.blockCount)
         end.nextName = lost.names.upperBound
         end.nextKey = lost.keys.upperBound
+    }
+
+    /// Adds lost blocks, as one range with those just before them.
+    private mutating func append(_ lost: LostRange) {
+        guard case .lose(let last)? = steps.last,
+            last.firstBlock + last.blockCount == lost.firstBlock
+        else {
+            steps.append(.lose(lost))
+            return
+        }
+        var both = last
+        both.blockCount += lost.blockCount
+        let end = max(last.offset + last.byteCount, lost.offset + lost.byteCount)
+        both.byteCount = end - last.offset
+        both.rowCount = last.rowCount.flatMap { first in lost.rowCount.map { first &+ $0 } }
+        both.names = last.names.lowerBound..<max(last.names.upperBound, lost.names.upperBound)
+        both.keys = last.keys.lowerBound..<max(last.keys.upperBound, lost.keys.upperBound)
+        steps[steps.count - 1] = .lose(both)
     }
 
     /// What is known of blocks that cannot be read: from a footer that was there, else from what follows.

@@ -38,6 +38,11 @@ struct SegmentRebuild<Files: FileSystem> {
     func seal(_ plan: SegmentPlan<Files>) throws(StorageError) -> RecoveredSegment {
         let contents =
             try plan.survey.isIntact ? gatherIntact(plan.survey) : gather(plan)
+        guard contents.footer.lost.count <= Limits.segmentLostRangeCountMax else {
+            throw .corrupt(
+                path: plan.survey.file?.path ?? files.path, offset: 0,
+                detail: "damaged in \(contents.footer.lost.count) places")
+        }
         let aside = try putAside(contents.aside, of: plan.survey)
         let (footerBytes, trailer) = contents.footer.encode(at: contents.footerOffset)
         try DurableFile.write(.segment(plan.survey.number), in: files) {

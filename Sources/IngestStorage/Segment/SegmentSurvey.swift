@@ -3,13 +3,21 @@ import IngestFormat
 
 /// What is in the file of one unsealed segment, found by reading all of it. States, no verdicts.
 struct SegmentSurvey<Files: FileSystem> {
-    /// A stretch of the file. Zeros between pieces and behind the last are not pieces.
+    /// A stretch of the file. Zeros behind the last are no piece.
     enum Piece {
         case block(offset: UInt64, BlockHeader)
         /// One block of which only the header can be believed.
         case damaged(offset: UInt64, BlockHeader)
-        /// Bytes that cannot be read as blocks; `isFooter` if they begin as a footer does.
-        case unreadable(Range<UInt64>, isFooter: Bool)
+        /// Bytes that cannot be read as blocks.
+        case unreadable(Range<UInt64>, Content)
+    }
+
+    enum Content {
+        /// Where blocks were lost before, and zeros were left.
+        case zeros
+        /// They begin as a footer does.
+        case footer
+        case other
     }
 
     let number: SegmentNumber
@@ -108,23 +116,28 @@ struct SegmentSurvey<Files: FileSystem> {
                 walk.move(past: header)
             case .nothing, .unreadable:
                 let next = try scan.next(from: offset, at: walk.place, into: buffer)
-                try appendUnreadable(offset..<(next?.offset ?? end), in: file)
+                try appendUnreadable(offset..<(next?.offset ?? end), isLast: next == nil, in: file)
                 guard let next else { return }
                 walk.resume(at: next.offset, ordinal: next.header.context.blockOrdinal)
             }
         }
     }
 
-    /// Bytes between blocks, without the zeros at their end.
+    /// Bytes between blocks, or behind the last without the zeros at their end.
     private mutating func appendUnreadable(
-        _ range: Range<UInt64>, in file: Files.File
+        _ range: Range<UInt64>, isLast: Bool, in file: Files.File
     ) throws(StorageError) {
         let end = try file.endOfContent(in: range)
-        guard end > range.lowerBound else { return }
+        if end == range.lowerBound {
+            if !isLast { pieces.append(.unreadable(range, .zeros)) }
+            return
+        }
         let first = try file.readArray(at: range.lowerBound, byteCount: 4)
         let magic = first.reversed().reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
         pieces.append(
-            .unreadable(range.lowerBound..<end, isFooter: magic == SegmentFooter.magic))
+            .unreadable(
+                range.lowerBound..<(isLast ? end : range.upperBound),
+                magic == SegmentFooter.magic ? .footer : .other))
     }
 }
 

@@ -30,8 +30,15 @@ package struct ManifestStore<Files: FileSystem>: Sendable {
     /// **Errors** After `diskFull` the old generation stands and the same one can be published again.
     /// `durabilityLost` is final: which of the two stands shows at the next start.
     package func publish(_ manifest: Manifest) throws(StorageError) {
+        let name = FileName.manifest(manifest.generation)
+        let bytes = manifest.encode()
+        // What no start could read must not become the newest.
+        _ = try StorageError.decoding("\(files.path)/\(name.text)") { () throws(FormatError) in
+            try Manifest.decode(
+                bytes, directory: manifest.directory, generation: manifest.generation)
+        }
         try files.syncDirectory()
-        try write(.manifest(manifest.generation), [manifest.encode()])
+        try write(name, [bytes])
         try files.syncDirectory()
         let newest = manifest.generation.rawValue
         if newest > Self.olderManifestCount {

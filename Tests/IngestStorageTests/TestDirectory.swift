@@ -1,0 +1,155 @@
+import IngestFormat
+import IngestStorage
+import Testing
+
+/// A log of several segments, made once, written to many disks.
+struct LogScript {
+    let headers: [SegmentHeader]
+    let segments: [[TestLog.Block]]
+
+    var blocks: [TestLog.Block] { segments.flatMap { $0 } }
+
+    init(blockCounts: [Int], rowCount: Int = 12, seed: UInt64 = 1) {
+        var log = TestLog(seed: seed)
+        var headers: [SegmentHeader] = []
+        segments = blockCounts.map { count in
+            headers.append(log.startSegment())
+            return (0..<count).map { _ in log.block(rowCount: rowCount) }
+        }
+        self.headers = headers
+    }
+
+    /// Writes the log as the stages do: segment N is sealed after N+1 has its first block.
+    /// - Parameter synced: grows with each durable block.
+    func write(to files: SimulatedFileSystem, synced: inout Int) throws {
+        let directory = try DataDirectory.open(files) { TestLog.manifest() }
+        var mark = try DurableMarkFile(
+            in: files, directory: directory.manifest.directory, startingAt: .start)
+        var unsealed: Int?
+        for (index, header) in headers.enumerated() {
+            var writer = try SegmentWriter.create(header, byteCountMax: 4096, in: files)
+            for block in segments[index] {
+                try writer.append(block.bytes.span.bytes)
+                try writer.sync()
+                synced += 1
+                try mark.set(block.end)
+                if let last = unsealed { try seal(last, in: files) }
+                unsealed = nil
+            }
+            unsealed = index
+        }
+    }
+
+    func seal(_ index: Int, in files: SimulatedFileSystem) throws {
+        let footer = try footer(index)
+        let file = try files.open(FileName.segment(headers[index].segment).text, .readWrite)
+        _ = try SegmentSealer.seal(file, footer: footer.footer, at: footer.offset)
+    }
+
+    /// The footer that the compact stage would write.
+    func footer(_ index: Int) throws -> (footer: SegmentFooter, offset: UInt64) {
+        var segment = SegmentAccumulator(header: headers[index], counters: SegmentCounters())
+        let rows = BlockRows()
+        let decoder = BlockDecoder()
+        for block in segments[index] {
+            let decoded = try decoder.decode(block.bytes.span.bytes, into: rows)
+            let outcome = segment.add(
+                block.summary, ordinal: block.header.blockOrdinal, offset: segment.endOffset,
+                rows: rows, names: decoded.names, keys: decoded.keys, ledger: decoded.ledger)
+            try #require(outcome == .folded)
+        }
+        return (segment.footer(sealedAt: TestLog.now), segment.endOffset)
+    }
+
+    /// Where a block lies in its segment file.
+    func offset(segment index: Int, block: Int) -> Int {
+        segments[index][..<block].reduce(SegmentHeader.byteCount) { $0 + $1.bytes.count }
+    }
+
+    func name(_ index: Int) -> String { FileName.segment(headers[index].segment).text }
+}
+
+/// What a start does before anything else.
+func recover(_ files: SimulatedFileSystem) throws -> RecoveryReport {
+    let directory = try DataDirectory.open(files) { TestLog.manifest() }
+    return try SegmentRecovery.run(in: files, after: directory.manifest, now: TestLog.now)
+}
+
+extension RecoveryReport {
+    /// The blocks that are in the log now.
+    var blocks: [BlockSummary] { segments.flatMap { $0.file.footer.blocks.map(\.summary) } }
+}
+
+/// All files below the data directory with their bytes, but the lock, the mark and temporaries.
+func image(_ files: SimulatedFileSystem) throws -> [String: [UInt8]] {
+    var image: [String: [UInt8]] = [:]
+    for name in try files.names() where name != "LOCK" && name != "durable-mark" {
+        if let bytes = files.disk.contents(name) { image[name] = bytes }
+    }
+    if let aside = try? files.subdirectory("aside", create: false) {
+        for name in try aside.names() where !name.hasSuffix(".tmp") {
+            image["aside/\(name)"] = files.disk.contents("aside/\(name)")
+        }
+    }
+    return image
+}
+
+/// Publishes a generation that covers the given segments and all before, in a few large runs: what the
+/// compact stage does, without its thrift.
+func publish(
+    _ segments: [SealedSegmentFile], after manifest: Manifest, in files: SimulatedFileSystem
+) throws -> Manifest {
+    let store = ManifestStore(files: files)
+    var next = manifest
+    next.generation = manifest.generation.next
+    next.sealed += segments.map(\.entry)
+    let last = try #require(segments.last).footer
+    next.shard.cut = LogPosition(segment: last.segment, blockCount: last.blockCount)
+    next.shard.nextName = last.names.upperBound
+    next.shard.nextKey = last.keys.upperBound
+    next.shard.commitEpoch = last.commitEpoch
+    next.shard.lastBlockChecksum = last.lastBlockChecksum
+    next.lost += segments.flatMap(\.footer.lost)
+    func number() -> FileNumber {
+        defer { next.nextFileNumber = next.nextFileNumber.next }
+        return next.nextFileNumber
+    }
+    var names = NamesRunEncoder(
+        fileNumber: number(), directory: next.directory,
+        firstName: NameOrdinal(rawValue: manifest.shard.nextName),
+        firstKey: KeyOrdinal(rawValue: manifest.shard.nextKey), generation: next.generation,
+        createdAt: next.createdAt)
+    for block in segments.flatMap(\.names) {
+        for index in 0..<block.names.count { names.append(name: block.names.name(index)[...]) }
+        for key in block.keys { names.append(key: key) }
+    }
+    let (bytes, entry) = names.finish()
+    try store.write(entry.fileName, [bytes])
+    next.namesRuns.append(entry)
+    let span = LogSpan(
+        firstSegment: segments[0].footer.segment, end: next.shard.cut)
+    for table in TableKind.counterTables {
+        // The rows of the first segment stand for all: the store does not look at them.
+        let counters = segments[0].footer.counters
+        let entry: RunEntry
+        switch table {
+        case .rewards:
+            entry = try RunWriter.write(table, number: number(), of: span, for: next, in: files) {
+                RewardsProjection(counters.makeCursor())
+            }
+        case .days:
+            entry = try RunWriter.write(table, number: number(), of: span, for: next, in: files) {
+                DaysProjection(
+                    counters.makeCursor(), keys: segments.flatMap(\.names).flatMap(\.keys))
+            }
+        case .rewardDays, .names:
+            entry = try RunWriter.write(table, number: number(), of: span, for: next, in: files) {
+                counters.makeCursor()
+            }
+        }
+        next.runs.append(entry)
+        next.runs.sort { ($0.table.rawValue, $0.fileNumber) < ($1.table.rawValue, $1.fileNumber) }
+    }
+    try store.publish(next)
+    return next
+}
