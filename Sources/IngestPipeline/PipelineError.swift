@@ -5,6 +5,8 @@ import IngestStorage
 package enum PipelineError: Error, Sendable {
     /// The directory could not be read or written.
     case storage(StorageError)
+    /// The socket could not be read.
+    case socket(SocketError)
     /// Something that the pipeline itself keeps true was found untrue. Nothing more is written; the log
     /// is whole up to the durable mark, and the next start goes on from there.
     case inconsistent(String)
@@ -13,6 +15,7 @@ package enum PipelineError: Error, Sendable {
     package var exitCode: Int32 {
         switch self {
         case .storage(let error): error.exitCode
+        case .socket(let error): error.exitCode
         case .inconsistent: 65
         }
     }
@@ -22,6 +25,7 @@ extension PipelineError: CustomStringConvertible {
     package var description: String {
         switch self {
         case .storage(let error): "\(error)"
+        case .socket(let error): "\(error)"
         case .inconsistent(let what):
             "internal state, \(what), keep the directory as it is and report this; "
                 + "then start again: the durable log is whole"

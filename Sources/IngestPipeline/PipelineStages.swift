@@ -8,10 +8,14 @@ import IngestStorage
 /// `Pipeline` gives each stage a queue of its own; a simulation steps them by hand, in one thread. Both
 /// run the same code from the ring to the snapshot.
 package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable {
-    package var producer: RingProducer
+    /// Gone once the input was closed.
+    package var producer: RingProducer?
     package var commit: CommitStage<Clock>
     package var sync: SyncStage<Files, Clock>
     package var compact: CompactStage<Files, Clock>
+
+    /// Says that nothing more will come: the stages finish what they have, one after the other.
+    package mutating func closeInput() { producer = nil }
 
     /// Assembles the stages behind what `start` found.
     ///
@@ -28,7 +32,8 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
         for _ in 0..<StageLinks.slotCount { links.free.push(BlockSlot(log: start.log)) }
         let waker = ends.consumer.waker()
         let files = start.directory.files
-        producer = ends.producer
+        let input = ends.producer
+        producer = consume input
         commit = CommitStage(
             consumer: ends.consumer, dictionary: start.dictionary, policy: configuration.policy,
             calendar: configuration.calendar, clock: clock, start: start.log,

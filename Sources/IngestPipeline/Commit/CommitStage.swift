@@ -5,11 +5,13 @@ import IngestRing
 /// Takes packets from the ring, admits their events into the open block, closes blocks and hands them to
 /// the sync stage. Owned by the commit queue; `step` is one turn of its loop.
 ///
+/// `@unchecked Sendable`: it is moved whole to its queue and shares nothing but its links, which are.
+///
 /// A packet's rows, its ledger entry and its sequence are always in one block. A block closes when it is
 /// full; when it is older than the commit interval and the sync stage has not two blocks waiting; and at
 /// once when the ring is empty and nothing is being synced. A block of ledger entries alone waits up
 /// to a second.
-package struct CommitStage<Clock: IngestClock>: ~Copyable {
+package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     private var consumer: RingConsumer
     private var admission: Admission
     private var ledger = BlockLedger()

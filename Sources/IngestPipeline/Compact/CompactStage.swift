@@ -5,9 +5,11 @@ import IngestStorage
 /// Folds durable blocks into the counters of the live segment, seals segments, and publishes snapshots.
 /// Owned by the compact queue; `step` is one turn of its loop.
 ///
+/// `@unchecked Sendable`: it is moved whole to its queue and shares nothing but its links, which are.
+///
 /// It sees a block only after its `fdatasync`, so that nothing it writes can be ahead of the log. Sealing
 /// and publishing are off the write path: the sync stage has long gone on to the next segment.
-package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
+package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     private var publisher: SnapshotPublisher<Files, Clock>
     private let files: Files
     private let clock: Clock

@@ -41,7 +41,8 @@ import IngestFormat
         self.byteCountMax = byteCountMax
         for i in 0..<capacity {
             var datagram = unsafe ingest_datagram()
-            unsafe datagram.bytes = (pages + i * Self.bufferStride).assumingMemoryBound(to: UInt8.self)
+            unsafe datagram.bytes = (pages + i * Self.bufferStride).assumingMemoryBound(
+                to: UInt8.self)
             unsafe (datagrams + i).initialize(to: datagram)
         }
     }

@@ -1,0 +1,55 @@
+// [packet → decode → ring → admit → block → segment → compaction → snapshot] → query
+import IngestFormat
+import IngestRing
+import IngestStorage
+import Logging
+
+/// A running pipeline: one socket, one log, four queues. What the daemon starts and stops.
+///
+/// Start order is the order of the data, from its end: the stages behind the ring run before the first
+/// datagram is received. Stop order is the order of the data: receive, commit, sync, compact, each
+/// ending because the one before has.
+package final class Pipeline: Sendable {
+    package let counters: PipelineCounters
+    private let receiveQueue = StageQueue(name: "ingestd.receive")
+    private let commitQueue = StageQueue(name: "ingestd.commit")
+    private let syncQueue = StageQueue(name: "ingestd.sync")
+    private let compactQueue = StageQueue(name: "ingestd.compact")
+
+    /// Starts the stages over an opened directory.
+    ///
+    /// - Parameters:
+    ///   - start: the directory; held, and locked, until the pipeline has stopped.
+    ///   - socket: bound; nothing was received from it yet.
+    ///   - onFailure: called once for each stage that cannot go on, on that stage's queue. The process
+    ///     is expected to end: the durable log is whole, and the next start goes on from there.
+    package init(
+        _ start: consuming PipelineStart<LinuxFileSystem, LinuxClock>,
+        socket: consuming LinuxDatagramSocket, configuration: PipelineConfiguration,
+        counters: PipelineCounters, logger: Logger,
+        onFailure: @escaping @Sendable (PipelineError) -> Void
+    ) throws(PipelineError) {
+        self.counters = counters
+        let clock = LinuxClock()
+        let hash = start.hash
+        guard let batch = PacketBatch() else {
+            throw .inconsistent("no memory for \(PacketBatch.defaultCapacity) receive buffers")
+        }
+        var stages = try PipelineStages(
+            start, configuration: configuration, clock: clock, counters: counters)
+        guard let producer = stages.producer.take() else { throw .inconsistent("no ring") }
+        let receiver = UDPReceiver(
+            socket: socket, batch: batch, producer: producer, hash: hash, clock: clock,
+            counters: counters, log: RefusalLog(logger: logger))
+        compactQueue.start(stages.compact, onFailure: onFailure)
+        syncQueue.start(stages.sync, onFailure: onFailure)
+        commitQueue.start(stages.commit) { (_: Never) in }
+        receiveQueue.start(receiver) { onFailure(.socket($0)) }
+    }
+
+    /// Stops receiving, then waits until everything received is durable, sealed and published.
+    package func stop() {
+        receiveQueue.stop()
+        for queue in [receiveQueue, commitQueue, syncQueue, compactQueue] { queue.join() }
+    }
+}

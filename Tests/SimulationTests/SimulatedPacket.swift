@@ -1,0 +1,116 @@
+import IngestFormat
+import IngestStorage
+
+/// A packet of the simulation: its events follow from its sequence alone, so that a model can be counted
+/// for any number of packets without keeping them.
+struct SimulatedPacket {
+    static let eventCount = 5
+    static let start: Int64 = 1_763_600_000_000_000
+
+    struct Event {
+        var reward: String
+        var business: String
+        var type: EventType
+        var timestamp: Int64
+        var isViewable: Bool?
+        var revenueMicros: Int64
+    }
+
+    let sequence: UInt64
+
+    var events: [Event] {
+        var generator = SeededRandom(seed: sequence &+ 99)
+        return (0..<Self.eventCount).map { index in
+            let reward = generator.next() % 40
+            let type: EventType =
+                switch generator.next() % 10 {
+                case 0: .click
+                case 1: .redemption
+                default: .impression
+                }
+            // Names grow with the packets, so that every block brings some.
+            return Event(
+                reward: reward < 4 ? "new-\(sequence)-\(index)" : "reward-\(reward)",
+                business: "business-\(generator.next() % 5)", type: type,
+                timestamp: Self.start + Int64(generator.next() % 3) * 86_400_000_000,
+                isViewable: generator.next() % 2 == 0 ? nil : generator.next() % 3 != 0,
+                revenueMicros: type == .redemption ? Int64(generator.next() % 9_000_000) : 0)
+        }
+    }
+
+    func encoded(hash: KeyedHash) -> ([UInt8], [EventDescriptor]) {
+        var bytes: [UInt8] = []
+        func put(_ text: String) -> (UInt16, UInt8, UInt64) {
+            let name = Array(text.utf8)
+            bytes += name
+            return (UInt16(bytes.count - name.count), UInt8(name.count), hash.name(name))
+        }
+        let descriptors = events.map { event in
+            var one = EventDescriptor()
+            (one.rewardOffset, one.rewardByteCount, one.rewardHash) = put(event.reward)
+            (one.businessOffset, one.businessByteCount, one.businessHash) = put(event.business)
+            one.type = event.type.rawValue
+            one.timestampMicroseconds = event.timestamp
+            one.revenueMicros = event.revenueMicros
+            if let isViewable = event.isViewable {
+                one.flags = EventDescriptor.Flags.isMeasured
+                one.visiblePartsPerMillion = isViewable ? 600_000 : 100_000
+                one.durationMilliseconds = 1_000
+            }
+            return one
+        }
+        return (bytes, descriptors)
+    }
+}
+
+/// What the counters must be: counted from the packets by the plainest code there is.
+struct ReferenceModel: Equatable {
+    struct Key: Hashable {
+        var reward: String
+        var business: String
+        var day: Int32
+    }
+
+    struct Counts: Equatable {
+        var impressions: UInt64 = 0
+        var clicks: UInt64 = 0
+        var redemptions: UInt64 = 0
+        var viewable: UInt64 = 0
+        var notViewable: UInt64 = 0
+        var undetermined: UInt64 = 0
+        var revenueMicros: UInt64 = 0
+    }
+
+    private(set) var counts: [Key: Counts] = [:]
+
+    init(packetCount: UInt64) {
+        for sequence in 0..<packetCount {
+            for event in SimulatedPacket(sequence: sequence).events { add(event) }
+        }
+    }
+
+    private mutating func add(_ event: SimulatedPacket.Event) {
+        let day = Int32(event.timestamp / 86_400_000_000)
+        let key = Key(reward: event.reward, business: event.business, day: day)
+        var row = counts[key] ?? Counts()
+        switch (event.type, event.isViewable) {
+        case (.impression, false): row.notViewable += 1
+        case (.impression, true):
+            row.impressions += 1
+            row.viewable += 1
+        case (.impression, nil):
+            row.impressions += 1
+            row.undetermined += 1
+        case (.click, _): row.clicks += 1
+        case (.redemption, _): row.redemptions += 1
+        }
+        row.revenueMicros += UInt64(event.revenueMicros)
+        counts[key] = row
+    }
+
+    var eventCount: UInt64 {
+        counts.values.reduce(0) {
+            $0 + $1.impressions + $1.clicks + $1.redemptions + $1.notViewable
+        }
+    }
+}

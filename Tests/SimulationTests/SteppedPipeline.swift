@@ -1,0 +1,98 @@
+import IngestFormat
+import IngestPipeline
+import IngestRing
+import IngestStorage
+
+/// The daemon's stages from the ring to the snapshot, on a simulated disk and clock, stepped by one thread
+/// in an order that the seed decides. Nothing in here depends on time.
+struct SteppedPipeline: ~Copyable {
+    static let ringByteCount = 1 << 20
+    private var stages: PipelineStages<SimulatedFileSystem, SimulatedClock>
+    private let clock: SimulatedClock
+    private let directory: DataDirectory<SimulatedFileSystem>
+    private var generator: SeededRandom
+    let counters = PipelineCounters()
+    let hash: KeyedHash
+
+    /// Opens and recovers the directory.
+    init(
+        _ files: SimulatedFileSystem, clock: SimulatedClock, seed: UInt64,
+        segmentByteCountMax: Int = Limits.segmentByteCountMin
+    ) throws(PipelineError) {
+        generator = SeededRandom(seed: seed)
+        // The identity is always the same, so that equal input gives equal files.
+        var identity = SeededRandom(seed: 1)
+        let start = try PipelineStart.open(
+            files, clock: clock, counters: counters, random: &identity)
+        directory = start.directory
+        hash = start.hash
+        var configuration = PipelineConfiguration()
+        configuration.ringByteCount = Self.ringByteCount
+        configuration.segmentByteCountMax = segmentByteCountMax
+        stages = try PipelineStages(
+            start, configuration: configuration, clock: clock, counters: counters)
+        self.clock = clock
+    }
+
+    /// Puts a packet into the ring, as the receive stage does.
+    mutating func offer(_ packet: SimulatedPacket) -> Bool {
+        stages.offer(packet, hash: hash)
+    }
+
+    /// A few turns of stages picked at random; time goes on.
+    mutating func turn() throws(PipelineError) {
+        for _ in 0..<Int(generator.next() % 6) {
+            switch generator.next() % 4 {
+            case 0, 1: _ = stages.commit.step(mayWait: false)
+            case 2: _ = try stages.sync.step(mayWait: false)
+            default: _ = try stages.compact.step(mayWait: false)
+            }
+        }
+        clock.advance(milliseconds: Int(generator.next() % 300))
+    }
+
+    /// Drains, seals and publishes, as a daemon that is told to stop.
+    mutating func stop() throws(PipelineError) {
+        stages.closeInput()
+        var isFinished = (commit: false, sync: false, compact: false)
+        while !isFinished.compact {
+            if !isFinished.commit, case .finished = stages.commit.step(mayWait: false) {
+                isFinished.commit = true
+            }
+            if !isFinished.sync, case .finished = try stages.sync.step(mayWait: false) {
+                isFinished.sync = true
+            }
+            if case .finished = try stages.compact.step(mayWait: false) {
+                isFinished.compact = true
+            }
+        }
+    }
+}
+
+extension PipelineStages where Files == SimulatedFileSystem, Clock == SimulatedClock {
+    fileprivate mutating func offer(_ packet: SimulatedPacket, hash: KeyedHash) -> Bool {
+        let (bytes, events) = packet.encoded(hash: hash)
+        var header = RingRecordHeader(kind: RingRecordKind.framed)
+        header.sender = 7
+        header.epoch = 1
+        header.sequence = packet.sequence
+        header.packetByteCount = UInt32(bytes.count)
+        header.eventCount = UInt32(events.count)
+        let place = RingLayout.descriptorOffset(packetByteCount: bytes.count)
+        let byteCount = place + MemoryLayout<EventDescriptor>.stride * events.count
+        guard let record = unsafe producer?.claim(header, byteCount: byteCount) else {
+            return false
+        }
+        // SAFETY: the record has room for both, by `byteCount`.
+        unsafe bytes.withUnsafeBytes {
+            unsafe (record + RingLayout.recordHeaderByteCount).copyMemory(
+                from: $0.baseAddress!, byteCount: $0.count)
+        }
+        unsafe events.withUnsafeBytes {
+            unsafe (record + place).copyMemory(from: $0.baseAddress!, byteCount: $0.count)
+        }
+        producer?.commit()
+        producer?.publish()
+        return true
+    }
+}
