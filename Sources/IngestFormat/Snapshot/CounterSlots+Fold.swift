@@ -20,26 +20,9 @@ struct BlockShape {
         let keys = unsafe UnsafePointer(rows.key)
         // SAFETY: all columns have room for capacity rows, which bounds both counts.
         for i in 0..<rows.rowCount { unsafe keyMax = max(keyMax, keys[i]) }
-        isValid = readAttributes(rows) == rows.moneyCount && isValid
+        let tally = unsafe AttributeTally(rows.attributes, count: rows.rowCount)
+        isValid = tally.areAllValid && tally.moneyCount == rows.moneyCount
         readMoney(rows)
-    }
-
-    /// Notes what `RowAttributes.isValid` would, without branches; answers how many rows have money.
-    private mutating func readAttributes(_ rows: BlockRows) -> Int {
-        let attributes = unsafe UnsafePointer(rows.attributes)
-        var invalid: UInt16 = 0
-        var moneyCount: UInt32 = 0
-        for i in 0..<rows.rowCount {
-            // SAFETY: as above.
-            let bits = unsafe attributes[i]
-            invalid |= bits & 3 == 0 ? 1 : 0
-            invalid |= bits & 0x3C >= UInt16(Verdict.malformed.rawValue) << 2 ? 1 : 0
-            invalid |= bits & 0xC0 == 0xC0 ? 1 : 0
-            invalid |= bits & 0x300 == 0x300 ? 1 : 0
-            moneyCount &+= UInt32(bits >> 13 & 1)
-        }
-        isValid = isValid && invalid == 0
-        return Int(moneyCount)
     }
 
     private mutating func readMoney(_ rows: BlockRows) {

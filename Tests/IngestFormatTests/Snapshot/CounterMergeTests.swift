@@ -1,0 +1,141 @@
+import IngestFormat
+import Testing
+
+struct CounterMergeTests {
+    private typealias Place = CounterModel.Place
+
+    /// Tables with some keys of their own and some that others have too.
+    private static func models(_ count: Int, seed: UInt64) -> [CounterModel] {
+        var random = SeededRandom(seed: seed)
+        return (0..<count).map { part in
+            var model = CounterModel()
+            for _ in 0..<Int.random(in: 0...3_000, using: &random) {
+                let isOwn = Bool.random(using: &random)
+                let key = UInt32.random(in: 0..<900, using: &random)
+                let place = Place(
+                    key: isOwn ? key + UInt32(part + 1) * 1_000 : key,
+                    day: Int32.random(in: 0..<3, using: &random))
+                let column = CounterColumn.allCases.randomElement(using: &random)!
+                model.add(UInt64.random(in: 0...1 << 30, using: &random), column, place)
+            }
+            return model
+        }
+    }
+
+    private static func sum(_ models: [CounterModel]) -> CounterModel {
+        var sum = CounterModel()
+        for model in models { sum.add(model) }
+        return sum
+    }
+
+    @Test(arguments: [0, 1, 2, 3, 9], [1, 2] as [UInt64])
+    func `merged tables are the sum of their models`(count: Int, seed: UInt64) throws {
+        let models = Self.models(count, seed: seed)
+        let merge = CounterMerge(models.map { $0.table(hasDay: true).makeCursor() })
+        #expect(try CounterModel(merge) == Self.sum(models))
+    }
+
+    @Test func `merging is independent of the order of the sources and of how they were merged before`()
+        throws
+    {
+        let models = Self.models(5, seed: 7)
+        func merged(_ tables: [CounterTable]) throws -> CounterTable {
+            var encoder = CounterTableEncoder(hasDay: true)
+            try encoder.append(contentsOf: CounterMerge(tables.map { $0.makeCursor() }))
+            return encoder.finish()
+        }
+        let tables = models.map { $0.table(hasDay: true) }
+        let atOnce = try merged(tables)
+        #expect(try merged(tables.reversed()) == atOnce)
+        let first = try merged(Array(tables[0..<2]))
+        let second = try merged(Array(tables[2..<5]))
+        #expect(try merged([first, second]) == atOnce)
+    }
+
+    @Test func `the two projections of a merge are those of the model`() throws {
+        var random = SeededRandom(seed: 12)
+        let models = Self.models(4, seed: 12)
+        let sum = Self.sum(models)
+        let keys = (0..<10_000).map { _ in
+            RewardKey(
+                reward: NameOrdinal(rawValue: 1),
+                business: NameOrdinal(rawValue: UInt32.random(in: 1...40, using: &random)))
+        }
+        let cursors = models.map { $0.table(hasDay: true).makeCursor() }
+        #expect(try CounterModel(RewardsProjection(CounterMerge(cursors))) == sum.rewards)
+        #expect(try CounterModel(DaysProjection(CounterMerge(cursors), keys: keys)) == sum.days(keys))
+    }
+
+    @Test func `projecting and merging may change places`() throws {
+        let models = Self.models(4, seed: 13)
+        let projected = models.map { model in
+            var encoder = CounterTableEncoder(hasDay: false)
+            try! encoder.append(
+                contentsOf: RewardsProjection(model.table(hasDay: true).makeCursor()))
+            return encoder.finish().makeCursor()
+        }
+        #expect(try CounterModel(CounterMerge(projected)) == Self.sum(models).rewards)
+    }
+
+    @Test func `a key whose days cross pages is one reward`() throws {
+        var model = CounterModel()
+        for day in Int32(0)..<2_500 { model.add(1, .clicks, Place(key: 4, day: day)) }
+        model.add(1, .clicks, Place(key: 5, day: 0))
+        let rewards = RewardsProjection(model.table(hasDay: true).makeCursor())
+        #expect(try CounterModel(rewards) == model.rewards)
+    }
+
+    private static func single(_ value: UInt64, key: UInt32 = 1, day: Int32 = 2) -> CounterTable.Cursor {
+        var model = CounterModel()
+        model.add(value, .spendMicros, Place(key: key, day: day))
+        return model.table(hasDay: true).makeCursor()
+    }
+
+    @Test func `a sum that does not fit 64 bits is an error, not a wrong number`() throws {
+        let page = CounterPage()
+        #expect(throws: CounterMergeError<FormatError>.overflow(key: 1, day: 2)) {
+            var merge = CounterMerge([Self.single(.max), Self.single(1)])
+            _ = try merge.nextPage(into: page)
+        }
+        let fits = CounterMerge([Self.single(.max - 1), Self.single(1)])
+        #expect(try CounterModel(fits).rows[Place(key: 1, day: 2)]?[20] == UInt64.max)
+        var days = CounterModel()
+        days.add(.max, .clicks, Place(key: 1, day: 1))
+        days.add(1, .clicks, Place(key: 1, day: 2))
+        let table = days.table(hasDay: true)
+        #expect(throws: CounterMergeError<FormatError>.overflow(key: 1, day: 2)) {
+            var rewards = RewardsProjection(table.makeCursor())
+            _ = try rewards.nextPage(into: page)
+        }
+        var keys = CounterModel()
+        keys.add(.max, .clicks, Place(key: 0, day: 1))
+        keys.add(1, .clicks, Place(key: 1, day: 1))
+        let same = RewardKey(reward: NameOrdinal(rawValue: 1), business: NameOrdinal(rawValue: 8))
+        #expect(throws: CounterMergeError<FormatError>.overflow(key: 8, day: 1)) {
+            var projection = DaysProjection(
+                keys.table(hasDay: true).makeCursor(), keys: [same, same])
+            _ = try projection.nextPage(into: page)
+        }
+    }
+
+    @Test func `a key that the list does not have is an error`() {
+        #expect(throws: CounterMergeError<FormatError>.unknownKey(1)) {
+            var days = DaysProjection(Self.single(1), keys: [RewardKey(reward: .none, business: .none)])
+            _ = try days.nextPage(into: CounterPage())
+        }
+    }
+
+    @Test func `the error of a source comes through`() {
+        var table = CounterModel()
+        table.add(1, .clicks, Place(key: 1, day: 1))
+        var damaged = table.table(hasDay: true)
+        damaged.pages[0] ^= 1
+        var merge = CounterMerge([Self.single(1), damaged.makeCursor()])
+        #expect {
+            _ = try merge.nextPage(into: CounterPage())
+        } throws: { error in
+            guard case CounterMergeError<FormatError>.source(let source) = error else { return false }
+            return source.summary == "corrupt page checksum"
+        }
+    }
+}
