@@ -1,6 +1,8 @@
 import Dispatch
 import Glibc
+import IngestFormat
 import IngestPipeline
+import IngestStorage
 import Logging
 
 /// Assembles the daemon and keeps it until it is told to stop.
@@ -16,7 +18,114 @@ struct Daemon {
         }
     }
 
+    /// Opens the directory, binds, says that it is ready, and returns once it was told to stop and
+    /// everything that was received is durable, sealed and published.
     func runUntilStopped() throws(Fault) {
         ignoreSignal(SIGPIPE)
+        let counters = PipelineCounters()
+        let start = try openDirectory(counters)
+        let socket = try bind()
+        let address = socket.address
+        logger.info(
+            "receiving on udp \(address), receive buffer \(socket.receiveBufferByteCount) bytes")
+        let pipeline = try startPipeline(start, socket, counters)
+        let stopRequest = DispatchSemaphore(value: 0)
+        let signals = StopSignals { _ in stopRequest.signal() }
+        ReadyLine(udp: "\(address)", http: nil, processID: getpid()).print()
+        stopRequest.wait()
+        logger.info("stopping: no more is received, what was is made durable")
+        pipeline.stop()
+        withExtendedLifetime(signals) {}
+        logSummary(counters)
+    }
+
+    // MARK: Start
+
+    private func openDirectory(
+        _ counters: PipelineCounters
+    ) throws(Fault) -> PipelineStart<LinuxFileSystem, LinuxClock> {
+        do {
+            let files = try LinuxFileSystem(path: settings.dataDirectory, create: true)
+            var random = SystemRandomNumberGenerator()
+            let start = try PipelineStart.open(
+                files, clock: LinuxClock(), counters: counters, random: &random)
+            log(start.directory, start.recovery)
+            return start
+        } catch let error as StorageError {
+            throw Fault(PipelineError.storage(error))
+        } catch let error as PipelineError {
+            throw Fault(error)
+        } catch {
+            throw Fault(.inputOutput, "\(error), \(settings.dataDirectory), look at the directory")
+        }
+    }
+
+    private func bind() throws(Fault) -> LinuxDatagramSocket {
+        do {
+            return try LinuxDatagramSocket(
+                binding: settings.udp, receiveBufferByteCount: settings.receiveBufferByteCount)
+        } catch {
+            throw Fault(PipelineError.socket(error))
+        }
+    }
+
+    private func startPipeline(
+        _ start: consuming PipelineStart<LinuxFileSystem, LinuxClock>,
+        _ socket: consuming LinuxDatagramSocket, _ counters: PipelineCounters
+    ) throws(Fault) -> Pipeline {
+        do {
+            return try Pipeline(
+                start, socket: socket, configuration: settings.pipeline, counters: counters,
+                logger: logger, onFailure: { Fault($0).exit() })
+        } catch {
+            throw Fault(error)
+        }
+    }
+
+    // MARK: Log
+
+    private func log(
+        _ directory: DataDirectory<LinuxFileSystem>, _ recovery: RecoveryReport
+    ) {
+        if directory.isNew { logger.info("new data directory \(settings.dataDirectory)") }
+        for name in directory.movedAside { logger.warning("\(name) is in no manifest, put aside") }
+        for message in recovery.messages { logger.warning("\(message)") }
+        logger.info(
+            """
+            the log stands at segment \(recovery.lastSegment.rawValue), \
+            \(directory.manifest.sealed.count) segments were sealed before
+            """)
+    }
+
+    private func logSummary(_ counters: PipelineCounters) {
+        logger.info(
+            """
+            stopped: \(counters.receive[.datagrams]) datagrams received, \
+            \(counters.sync[.durableRows]) rows durable in \(counters.sync[.commits]) commits, \
+            \(counters.compact[.segmentsSealed]) segments sealed
+            """)
+    }
+}
+
+extension DaemonSettings {
+    /// What the pipeline is told.
+    fileprivate var pipeline: PipelineConfiguration {
+        var configuration = PipelineConfiguration()
+        configuration.policy = AdmissionPolicy(
+            ageMicrosecondsMax: eventAgeSecondsMax == 0
+                ? nil : Int64(eventAgeSecondsMax) * 1_000_000,
+            leadMicrosecondsMax: Int64(eventLeadSecondsMax) * 1_000_000,
+            countsUndetermined: countsUndetermined, countsConsentNotSet: countsConsentNotSet)
+        configuration.calendar = zone.calendar
+        configuration.segmentByteCountMax = segmentByteCountMax
+        configuration.commitIntervalNanoseconds = UInt64(commitIntervalMilliseconds) * 1_000_000
+        configuration.compactIntervalNanoseconds = UInt64(compactIntervalSeconds) * 1_000_000_000
+        return configuration
+    }
+}
+
+extension Fault {
+    init(_ error: PipelineError) {
+        self.init(ExitReason(rawValue: error.exitCode) ?? .inputOutput, "\(error)")
     }
 }
