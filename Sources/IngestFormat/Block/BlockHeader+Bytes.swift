@@ -107,6 +107,16 @@ extension BlockHeader {
                 Field.headerByteCount, got: byteCount,
                 expected: .atMost(BlockLayout.headerByteCountMax))
         }
+        let version = unsafe Field.version.load(base)
+        if version == BlockLayout.version {
+            // Before the bytes are asked for, so that a flipped bit in a length is not taken for a cut.
+            let sectionCount = unsafe Int(Field.sectionCount.load(base))
+            try requireExactly(
+                Field.headerByteCount, UInt64(byteCount),
+                UInt64(
+                    BlockLayout.headerByteCountMin
+                        + sectionCount * BlockLayout.sectionEntryByteCount))
+        }
         guard bytes.count >= byteCount else {
             throw .torn("section table", at: 0, available: bytes.count, needed: byteCount)
         }
@@ -116,7 +126,6 @@ extension BlockHeader {
         guard checksum == stored else {
             throw .corrupt(Field.headerChecksum, got: checksum, expected: .exactly(stored))
         }
-        let version = unsafe Field.version.load(base)
         if version > BlockLayout.version {
             throw .newerFormat(
                 Field.version.name, at: Field.version.offset, got: version,
@@ -141,11 +150,6 @@ extension BlockHeader {
 
     private func checkCounts() throws(FormatError) {
         try Self.requireAtMost(Field.sectionCount, sectionCount, Limits.blockSectionCountMax)
-        try Self.requireExactly(
-            Field.headerByteCount, UInt64(headerByteCount),
-            UInt64(
-                BlockLayout.headerByteCountMin
-                    + sectionCount * BlockLayout.sectionEntryByteCount))
         try Self.requireAtMost(Field.rowCount, rowCount, Limits.blockEventCountMax)
         try Self.requireAtMost(Field.eventHashCount, eventHashCount, rowCount)
         try Self.requireAtMost(Field.measuredCount, measuredCount, rowCount)

@@ -176,15 +176,19 @@
 
         let largest = try unsafe loadEntries(source, entryCount: entryCount, width: width)
         let entries = unsafe entries
-        var lastCode: UInt64 = 0
+        // Codes are given in the order of their first rows; so each entry is used if the last one is.
+        var next: UInt64 = 0
+        var isInOrder = true
         unsafe BitPacking.unpack(
             count: count, width: codeWidth, from: source.bytes + codeStart
         ) { i, code in
-            lastCode = max(lastCode, code)
+            isInOrder = isInOrder && code <= next
+            next &+= code == next ? 1 : 0
             // SAFETY: i < count, for which target has room; code < 2^12, so many entries there are.
             unsafe target[i] = Value(truncatingIfNeeded: entries[Int(truncatingIfNeeded: code)])
         }
-        try unsafe source.require("greatest code", lastCode, is: UInt64(entryCount - 1))
+        try unsafe source.require("order of codes", isInOrder ? 1 : 0, is: 1)
+        try unsafe source.require("entries in use", next, is: UInt64(entryCount))
         return largest
     }
 
@@ -235,14 +239,21 @@
         let base = unsafe source.load(at: 0, as: UInt64.self)
         let factor = unsafe PowerOfTen.value(source.encoding.exponent)
         var largestCode: UInt64 = 0
+        var zeroCount = 0
         unsafe BitPacking.unpack(
             count: count, width: width, from: source.bytes + codeStart
         ) { i, code in
             largestCode = max(largestCode, code)
+            zeroCount &+= code == 0 ? 1 : 0
             // SAFETY: i < count, for which target has room.
             unsafe target[i] = Value(truncatingIfNeeded: base &+ (window &+ code) &* factor)
         }
         try unsafe source.require("width", width, is: BitPacking.width(max: largestCode))
+        // The window begins at the least quotient inside, which is no exception.
+        guard zeroCount > exceptionCount else {
+            throw unsafe source.fault(
+                "codes of 0", got: zeroCount, expected: .atLeast(exceptionCount + 1))
+        }
         let (largestInside, overflow) = window.addingReportingOverflow(largestCode)
         if overflow {
             throw unsafe source.fault("window", got: window, expected: .atMost(~0 - largestCode))

@@ -1,0 +1,83 @@
+import Foundation
+import IngestFormat
+import Testing
+
+/// docs/format/block.md against the code, and both against the golden files.
+@Suite struct BlockPageTests {
+    private let page: FormatPage
+
+    init() throws { page = try FormatPage("block") }
+
+    @Test func `The page's tables of fields are the code's`() {
+        #expect(page.fields(under: "Header") == BlockLayout.Header.fields)
+        #expect(page.fields(under: "Section table") == BlockLayout.Section.fields)
+    }
+
+    @Test func `Fields follow each other without gaps`() {
+        for (fields, byteCount) in [
+            (BlockLayout.Header.fields, BlockLayout.headerByteCountMin),
+            (BlockLayout.Section.fields, BlockLayout.sectionEntryByteCount),
+        ] {
+            #expect(zip(fields, fields.dropFirst()).allSatisfy { $0.end == $1.offset })
+            #expect(fields.last?.end == byteCount)
+        }
+    }
+
+    @Test func `The page's sections are the code's`() {
+        let rows = page.table(under: "Sections").map { "\($0["section"] ?? "") \($0["kind"] ?? "")" }
+        #expect(rows == BlockSectionKind.allCases.map { "\($0.name) \($0.rawValue)" })
+        let reserved = page.table(under: "Sections").filter {
+            $0["content"]?.hasPrefix("reserved") ?? false
+        }
+        #expect(
+            reserved.map { $0["section"] }
+                == BlockSectionKind.allCases.filter { !$0.isDefined }.map(\.name))
+    }
+
+    @Test func `The page's forms are the code's`() {
+        let rows = page.table(under: "Forms").map { "\($0["form"] ?? "") \($0["code"] ?? "")" }
+        #expect(rows == ColumnForm.allCases.map { "\($0) \($0.rawValue)" })
+    }
+
+    @Test func `The page's attribute bits are the code's`() {
+        let flags = page.table(under: "Attributes").compactMap { row in Int(row["bits"] ?? "") }
+        let bits = [
+            RowAttributes.measured, RowAttributes.eventID, RowAttributes.session,
+            RowAttributes.money, RowAttributes.markedInvalid, RowAttributes.outsideWindow,
+        ]
+        #expect(flags == bits.map(\.trailingZeroBitCount))
+    }
+
+    @Test func `The page's limits are the code's`() {
+        let limits = [
+            "blockEventCountMax": Limits.blockEventCountMax,
+            "blockNameCountMax": Limits.blockNameCountMax,
+            "blockKeyCountMax": Limits.blockKeyCountMax,
+            "blockSenderCountMax": Limits.blockSenderCountMax,
+            "blockSequenceRangeCountMax": Limits.blockSequenceRangeCountMax,
+            "blockSectionCountMax": Limits.blockSectionCountMax,
+            "blockByteCountMax": Limits.blockByteCountMax,
+        ]
+        let rows = page.table(under: "Limits")
+        #expect(rows.count == limits.count)
+        for row in rows {
+            #expect(Int(row["value"] ?? "") == limits[row["limit"] ?? ""], "\(row)")
+        }
+    }
+
+    @Test func `The worked example is the golden file, byte for byte, and so is what is encoded`() throws {
+        let golden = try Repository.fixture("v1/block.bin")
+        #expect(page.hex(under: "Worked example") == golden)
+        #expect(BlockContent.example.encoded() == golden)
+        #expect(try BlockDecoder().decode(golden) == BlockContent.example)
+    }
+
+    /// Its bytes are those of one version of LZ4; another may find other ones for the same rows, but has
+    /// to read these.
+    @Test func `A golden block with compressed sections is still read`() throws {
+        let golden = try Repository.fixture("v1/block-lz4.bin")
+        let sections = try BlockDecoder().sections(golden.span.bytes)
+        #expect(sections.filter(\.encoding.isCompressed).count >= 3)
+        #expect(try BlockDecoder().decode(golden) == BlockContent.compressible)
+    }
+}

@@ -1,0 +1,67 @@
+import Foundation
+import IngestFormat
+
+/// One page of docs/format, for tests that hold its tables and its worked example against the code.
+struct FormatPage {
+    private let lines: [Substring]
+
+    /// - Parameter name: without folder and extension.
+    init(_ name: String) throws {
+        let url = Repository.root.appending(path: "docs/format/\(name).md")
+        lines = try String(contentsOf: url, encoding: .utf8)
+            .split(separator: "\n", omittingEmptySubsequences: false)
+    }
+
+    /// The rows of the first table under a heading, each a cell by the name of its column, without the
+    /// marks of code.
+    func table(under heading: String) -> [[String: String]] {
+        let rows = section(heading).drop { !$0.hasPrefix("|") }.prefix { $0.hasPrefix("|") }
+        guard let head = rows.first else { return [] }
+        let names = cells(head)
+        return rows.dropFirst(2).map { row in
+            Dictionary(zip(names, cells(row)), uniquingKeysWith: { first, _ in first })
+        }
+    }
+
+    /// The columns `field`, `offset` and `size` of the table under a heading.
+    func fields(under heading: String) -> [FormatField] {
+        table(under: heading).compactMap { row in
+            guard let name = row["field"], let offset = Int(row["offset"] ?? ""),
+                let size = Int(row["size"] ?? "")
+            else { return nil }
+            return FormatField(name, offset, size)
+        }
+    }
+
+    /// The bytes of the first block of hex under a heading.
+    func hex(under heading: String) -> [UInt8] {
+        let body = section(heading).drop { $0 != "```hex" }.dropFirst().prefix { $0 != "```" }
+        return body.flatMap { $0.split(separator: " ") }.compactMap { UInt8($0, radix: 16) }
+    }
+
+    private func section(_ heading: String) -> ArraySlice<Substring> {
+        guard let start = lines.firstIndex(where: { isHeading($0, heading) }) else { return [] }
+        return lines[(start + 1)...].prefix { !$0.hasPrefix("#") }
+    }
+
+    private func isHeading(_ line: Substring, _ heading: String) -> Bool {
+        line.hasPrefix("#") && line.drop { $0 == "#" }.dropFirst() == heading
+    }
+
+    private func cells(_ row: Substring) -> [String] {
+        row.dropFirst().dropLast().split(separator: "|", omittingEmptySubsequences: false)
+            .map { $0.trimmingCharacters(in: .whitespaces).replacing("`", with: "") }
+    }
+}
+
+/// Where the tests find what is checked in beside them.
+enum Repository {
+    static let root = URL(filePath: #filePath).deletingLastPathComponent()
+        .deletingLastPathComponent().deletingLastPathComponent()
+
+    /// The bytes of a golden file.
+    /// - Parameter name: under Tests/Fixtures, as `v1/block.bin`.
+    static func fixture(_ name: String) throws -> [UInt8] {
+        try [UInt8](Data(contentsOf: root.appending(path: "Tests/Fixtures/\(name)")))
+    }
+}
