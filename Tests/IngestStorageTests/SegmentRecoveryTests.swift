@@ -56,7 +56,7 @@ import Testing
             files.disk.crash(beforeOperation: operation)
             var synced = 0
             try? script.write(to: files, synced: &synced)
-            for seed in 0..<6 as Range<UInt64> {
+            for seed in 0..<4 as Range<UInt64> {
                 let left = files.disk.powerCut(seed: seed)
                 let report = try recover(left)
                 let found = report.blocks
@@ -74,12 +74,13 @@ import Testing
 
     @Test(arguments: [UInt8?.none, 0, 0xA5])
     func `a tail torn at any byte gives the longest whole prefix`(_ fill: UInt8?) throws {
-        let script = LogScript(blockCounts: [3], rowCount: 2)
+        let script = LogScript(blockCounts: [2], rowCount: 2)
         let whole = try #require(try written(script).disk.contents(script.name(0)))
-        let content = script.offset(segment: 0, block: 3)
+        let content = script.offset(segment: 0, block: 2)
         let sizes = script.segments[0].map(\.bytes.count)
+        let base = try written(script, markAt: .start)
         for cut in SegmentHeader.byteCount..<content {
-            let files = try written(script, markAt: .start)
+            let files = base.disk.kill()
             files.disk.damage(script.name(0)) { bytes in
                 bytes.removeLast(bytes.count - cut)
                 if let fill { bytes += [UInt8](repeating: fill, count: whole.count - cut) }
@@ -87,7 +88,7 @@ import Testing
             let left = try #require(files.disk.contents(script.name(0)))
             var blocks = 0
             var end = SegmentHeader.byteCount
-            while blocks < 3, end + sizes[blocks] <= left.count,
+            while blocks < 2, end + sizes[blocks] <= left.count,
                 left[end..<end + sizes[blocks]] == whole[end..<end + sizes[blocks]]
             {
                 end += sizes[blocks]
@@ -99,7 +100,7 @@ import Testing
             // All of the torn bytes are aside, and nothing else.
             let aside = report.segments.first?.aside ?? report.asideOfDropped
             let kept = aside.flatMap { files.disk.contents($0) ?? [] }
-            #expect(withoutZeros(kept) == withoutZeros(left[end...]), "cut at \(cut)")
+            #expect(withoutZeros(kept[...]) == withoutZeros(left[end...]), "cut at \(cut)")
             let isHeaderWhole = cut >= end + 304 && end < content
             if let segment = report.segments.first, isHeaderWhole {
                 #expect(segment.torn?.isHeaderReadable == true, "cut at \(cut)")
@@ -108,16 +109,17 @@ import Testing
     }
 
     /// Without the zeros at the end, which nobody puts aside for their own sake.
-    private func withoutZeros(_ bytes: some BidirectionalCollection<UInt8>) -> [UInt8] {
-        Array(bytes.reversed().drop { $0 == 0 }.reversed())
+    private func withoutZeros(_ bytes: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
+        bytes.prefix(through: bytes.lastIndex { $0 != 0 } ?? bytes.startIndex - 1)
     }
 
     @Test func `a tail that the mark calls durable is lost, not torn`() throws {
         let script = LogScript(blockCounts: [3], rowCount: 2)
+        let base = try written(script)
         for cut in stride(
             from: SegmentHeader.byteCount, to: script.offset(segment: 0, block: 3), by: 37)
         {
-            let files = try written(script)
+            let files = base.disk.kill()
             files.disk.damage(script.name(0)) { $0.removeLast($0.count - cut) }
             let report = try recover(files)
             let blocks = report.blocks.count
@@ -137,8 +139,9 @@ import Testing
         let start = script.offset(segment: 0, block: 1)
         let size = script.segments[0][1].bytes.count
         let expected = [script.blocks[0], script.blocks[2], script.blocks[3]].map(\.summary)
+        let base = try written(script)
         for byte in start..<start + size {
-            let files = try written(script)
+            let files = base.disk.kill()
             files.disk.damage(script.name(0)) { $0[byte] ^= 0x10 }
             let bad = Array(try #require(files.disk.contents(script.name(0)))[start..<start + size])
             let report = try recover(files)
@@ -154,6 +157,7 @@ import Testing
             // The gap holds zeros, so that every byte of the file is still accounted for.
             let after = try #require(files.disk.contents(script.name(0)))
             #expect(after[start..<start + size].allSatisfy { $0 == 0 })
+            guard byte % 16 == 0 else { continue }
             let before = try image(files)
             #expect(try recover(files).lost == report.lost)
             #expect(try image(files) == before)
@@ -164,8 +168,9 @@ import Testing
         throws
     {
         let script = LogScript(blockCounts: [3, 2])
-        func damaged() throws -> SimulatedFileSystem {
-            let files = try written(script, markAt: .start)
+        let base = try written(script, markAt: .start)
+        func damaged() -> SimulatedFileSystem {
+            let files = base.disk.kill()
             files.disk.damage(script.name(0)) {
                 $0[script.offset(segment: 0, block: 1) + 200] ^= 1
             }
@@ -174,13 +179,13 @@ import Testing
             }
             return files
         }
-        let straight = try damaged()
+        let straight = damaged()
         let report = try recover(straight)
         #expect(report.lost.count == 1)
         #expect(report.segments[1].torn != nil)
         let expected = try image(straight)
         for operation in 0..<straight.disk.operationCount {
-            let files = try damaged()
+            let files = damaged()
             files.disk.crash(beforeOperation: operation)
             #expect(throws: StorageError.self) { try recover(files) }
             for seed in 0..<4 as Range<UInt64> {

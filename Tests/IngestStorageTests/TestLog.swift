@@ -43,7 +43,8 @@ struct TestLog {
         segment = segment.next
         ordinal = 0
         return SegmentHeader(
-            directory: Self.directory, segment: segment, createdAt: Self.now,
+            directory: Self.directory, segment: segment,
+            createdAt: Self.now + Int64(anchor.commitEpoch),
             previousChecksum: anchor.previousChecksum,
             firstName: NameOrdinal(rawValue: anchor.nextName),
             firstKey: KeyOrdinal(rawValue: anchor.nextKey), commitEpoch: anchor.commitEpoch)
