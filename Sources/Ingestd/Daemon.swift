@@ -75,7 +75,8 @@ struct Daemon {
     ) throws(Fault) -> Pipeline {
         do {
             return try Pipeline(
-                start, socket: socket, configuration: settings.pipeline, counters: counters,
+                start, socket: socket, configuration: settings.pipelineConfiguration,
+                counters: counters,
                 logger: logger, onFailure: { Fault($0).exit() })
         } catch {
             throw Fault(error)
@@ -104,23 +105,6 @@ struct Daemon {
             \(counters.sync[.durableRows]) rows durable in \(counters.sync[.commits]) commits, \
             \(counters.compact[.segmentsSealed]) segments sealed
             """)
-    }
-}
-
-extension DaemonSettings {
-    /// What the pipeline is told.
-    fileprivate var pipeline: PipelineConfiguration {
-        var configuration = PipelineConfiguration()
-        configuration.policy = AdmissionPolicy(
-            ageMicrosecondsMax: eventAgeSecondsMax == 0
-                ? nil : Int64(eventAgeSecondsMax) * 1_000_000,
-            leadMicrosecondsMax: Int64(eventLeadSecondsMax) * 1_000_000,
-            countsUndetermined: countsUndetermined, countsConsentNotSet: countsConsentNotSet)
-        configuration.calendar = zone.calendar
-        configuration.segmentByteCountMax = segmentByteCountMax
-        configuration.commitIntervalNanoseconds = UInt64(commitIntervalMilliseconds) * 1_000_000
-        configuration.compactIntervalNanoseconds = UInt64(compactIntervalSeconds) * 1_000_000_000
-        return configuration
     }
 }
 
