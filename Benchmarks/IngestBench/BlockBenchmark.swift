@@ -42,7 +42,9 @@ private struct BlockMeasurement {
         print("  decode all        \(fixed(decode(.all))) ns/event")
         print("  decode counters   \(fixed(decode(.counters))) ns/event")
         print("  decode identity   \(fixed(decode(.identity))) ns/event")
-        print("  check only        \(fixed(time(images) { unsafe try decoder.check($0.span.bytes) })) ns/event")
+        print(
+            "  check only        \(fixed(time(images) { unsafe try decoder.check($0.span.bytes) })) ns/event"
+        )
         print("  all               \(fixed(Double(byteCount) / Double(eventCount))) bytes/event")
         reportSections(images, encodeNanoseconds: encodeNanoseconds)
     }

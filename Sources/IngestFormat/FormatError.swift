@@ -17,7 +17,8 @@ package enum FormatError: Error, Hashable, Sendable {
 
     package var fault: FormatFault {
         switch self {
-        case .torn(let fault), .corrupt(let fault), .newerFormat(let fault), .notThisFile(let fault):
+        case .torn(let fault), .corrupt(let fault), .newerFormat(let fault),
+            .notThisFile(let fault):
             fault
         }
     }

@@ -77,7 +77,8 @@ import Testing
     @Test(arguments: 1...6) func `Powers of ten are taken out`(exponent: Int) throws {
         var random = SeededRandom(seed: 3)
         let power = Int64(PowerOfTen.value(exponent))
-        let values = [0, 2046, 2047].map { -17 + $0 * power }
+        let values =
+            [0, 2046, 2047].map { -17 + $0 * power }
             + (0..<500).map { _ in -17 + Int64(random.below(2048)) * power }
         let column = try roundTrip(values)
         #expect(column.encoding.exponent == exponent)
@@ -105,7 +106,8 @@ import Testing
         let distinct = ColumnLayout.dictionaryEntryCountMax
         for count in [distinct, distinct + 1] {
             // Each value some times in a row, or the first few hundred would end the trial.
-            let column = try roundTrip((0..<60_000).map { UInt32($0 * count / 60_000) &* 1_000_003 })
+            let column = try roundTrip(
+                (0..<60_000).map { UInt32($0 * count / 60_000) &* 1_000_003 })
             #expect((column.encoding.form == .dictionary) == (count == distinct))
         }
     }

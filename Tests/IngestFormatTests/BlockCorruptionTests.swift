@@ -161,7 +161,8 @@ import Testing
         #expect(found?.0 == damage.refusal, "\(String(describing: found))")
     }
 
-    @Test func `Every field of the header is damaged above, or only its checksum can vouch for it`() {
+    @Test func `Every field of the header is damaged above, or only its checksum can vouch for it`()
+    {
         let untold: Set = [
             Header.headerChecksum, Header.commitEpoch, Header.admissionTime, Header.shard,
             Header.policyVersion,

@@ -115,7 +115,9 @@ struct BlockContent: Equatable {
 
     init(_ block: DecodedBlock, _ rows: BlockRows) {
         self.rows = rows.values
-        names = (0..<block.names.count).map { String(decoding: block.names.name($0), as: UTF8.self) }
+        names = (0..<block.names.count).map {
+            String(decoding: block.names.name($0), as: UTF8.self)
+        }
         keys = block.keys
         ledger = block.ledger
         context = block.header.context

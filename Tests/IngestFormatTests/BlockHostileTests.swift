@@ -18,7 +18,8 @@ import Testing
         content.rows = (0..<600).map { i in
             Row(
                 key: UInt32(random.below(1001)),
-                timestamp: random.oneIn(60) ? Int64(i) : 1_000_000_000_000 + Int64(random.below(1000)),
+                timestamp: random.oneIn(60)
+                    ? Int64(i) : 1_000_000_000_000 + Int64(random.below(1000)),
                 day: i < 300 ? 1 : 2, platform: UInt32(1 + random.below(60)),
                 campaign: [7, 9, 40][random.below(3)], eventHash: random.next(),
                 money: .init(revenue: Int64(random.below(50)) * 10_000, spend: 0))
@@ -69,7 +70,8 @@ import Testing
             var image = good[random.below(2)]
             for _ in 0...random.below(3) {
                 let place = random.below(image.bytes.count)
-                image.bytes[place] = random.oneIn(2)
+                image.bytes[place] =
+                    random.oneIn(2)
                     ? image.bytes[place] ^ 1 << UInt8(random.below(8))
                     : UInt8(truncatingIfNeeded: random.next())
             }
@@ -182,7 +184,8 @@ import Testing
         #expect(block.names.name(count - 1) == [1])
     }
 
-    @Test func `A section that grows beyond what its values can take is refused before memory is`() {
+    @Test func `A section that grows beyond what its values can take is refused before memory is`()
+    {
         for rawByteCount in [130 * 10, 1 << 24, 0xffff_fff0] {
             let bytes = names(bomb(1, count: 2000), rawByteCount: rawByteCount, nameCount: 10)
             let found = Refusal.of { () throws(FormatError) in
@@ -236,7 +239,8 @@ import Testing
         }
     }
 
-    @Test func `Ledger entries are refused for order, masks, zero counts and ranges beyond 64 bits`() {
+    @Test
+    func `Ledger entries are refused for order, masks, zero counts and ranges beyond 64 bits`() {
         let framed: [UInt8] = [0] + Array(repeating: 0, count: 16)
         let huge: [UInt8] = Array(repeating: 0xff, count: 9) + [1]
         let bad: [[UInt8]] = [

@@ -21,12 +21,17 @@ struct BlockImage {
     /// The stored bytes of a section.
     subscript(kind: BlockSectionKind) -> ArraySlice<UInt8> {
         get { range(kind).map { bytes[$0] } ?? [] }
-        set { if let range = range(kind), range.count == newValue.count { bytes.replaceSubrange(range, with: newValue) } }
+        set {
+            if let range = range(kind), range.count == newValue.count {
+                bytes.replaceSubrange(range, with: newValue)
+            }
+        }
     }
 
     var kinds: [BlockSectionKind] {
         entryOffsets.compactMap {
-            BlockSectionKind(rawValue: UInt16(truncatingIfNeeded: value(BlockLayout.Section.kind, at: $0)))
+            BlockSectionKind(
+                rawValue: UInt16(truncatingIfNeeded: value(BlockLayout.Section.kind, at: $0)))
         }
     }
 
@@ -34,7 +39,9 @@ struct BlockImage {
         var start = Int(self[BlockLayout.Header.headerByteCount])
         for offset in entryOffsets {
             let end = start + Int(value(BlockLayout.Section.byteCount, at: offset))
-            if value(BlockLayout.Section.kind, at: offset) == UInt64(kind.rawValue) { return start..<end }
+            if value(BlockLayout.Section.kind, at: offset) == UInt64(kind.rawValue) {
+                return start..<end
+            }
             start = end
         }
         return nil
@@ -46,7 +53,9 @@ struct BlockImage {
         for offset in entryOffsets {
             let end = start + Int(value(BlockLayout.Section.byteCount, at: offset))
             guard end <= bytes.count else { break }
-            set(BlockLayout.Section.checksum, at: offset, to: UInt64(Checksum.crc32c(bytes[start..<end])))
+            set(
+                BlockLayout.Section.checksum, at: offset,
+                to: UInt64(Checksum.crc32c(bytes[start..<end])))
             start = end
         }
         fixHeaderChecksum()
@@ -71,7 +80,9 @@ struct BlockImage {
     }
 
     private func value(_ field: FormatField, at base: Int) -> UInt64 {
-        (0..<field.byteCount).reduce(0) { $0 | UInt64(bytes[base + field.offset + $1]) << UInt64(8 * $1) }
+        (0..<field.byteCount).reduce(0) {
+            $0 | UInt64(bytes[base + field.offset + $1]) << UInt64(8 * $1)
+        }
     }
 
     private mutating func set(_ field: FormatField, at base: Int, to value: UInt64) {

@@ -24,7 +24,9 @@ import Testing
     }
 
     @Test func `The page's sections are the code's`() {
-        let rows = page.table(under: "Sections").map { "\($0["section"] ?? "") \($0["kind"] ?? "")" }
+        let rows = page.table(under: "Sections").map {
+            "\($0["section"] ?? "") \($0["kind"] ?? "")"
+        }
         #expect(rows == BlockSectionKind.allCases.map { "\($0.name) \($0.rawValue)" })
         let reserved = page.table(under: "Sections").filter {
             $0["content"]?.hasPrefix("reserved") ?? false
@@ -65,7 +67,9 @@ import Testing
         }
     }
 
-    @Test func `The worked example is the golden file, byte for byte, and so is what is encoded`() throws {
+    @Test func `The worked example is the golden file, byte for byte, and so is what is encoded`()
+        throws
+    {
         let golden = try Repository.fixture("v1/block.bin")
         #expect(page.hex(under: "Worked example") == golden)
         #expect(BlockContent.example.encoded() == golden)

@@ -55,7 +55,9 @@ import Testing
             row.verdict = attributes.verdict!
             row.consent = attributes.consent!
             row.format = attributes.format!
-            row.bits = raw & (RowAttributes.session | RowAttributes.markedInvalid | RowAttributes.outsideWindow)
+            row.bits =
+                raw
+                & (RowAttributes.session | RowAttributes.markedInvalid | RowAttributes.outsideWindow)
             if attributes.hasEventID { row.eventHash = UInt64(raw) }
             if attributes.isMeasured { row.viewability = .init(visible: 1, duration: 2) }
             if attributes.hasMoney { row.money = .init(revenue: 3, spend: 4) }
@@ -66,7 +68,8 @@ import Testing
     }
 
     @Test(arguments: 0..<60 as Range<UInt64>)
-    func `Blocks of every shape come back, and encode to the same bytes again`(seed: UInt64) throws {
+    func `Blocks of every shape come back, and encode to the same bytes again`(seed: UInt64) throws
+    {
         var random = SeededRandom(seed: seed)
         for count in [random.below(4), random.below(70), random.below(3000)] {
             try expectRoundTrip(BlockContent(seed: &random, rowCount: count))

@@ -45,6 +45,7 @@ enum UnsafeFiles {
             "BlockSectionTable": "reads the section table after its checksum",
             "ColumnDecoder": "fills columns from packed bytes",
             "ColumnEncoder": "packs columns",
+            "ColumnSource": "loads the fixed part of a column after its length was checked",
             "DictionaryBuilder": "finds the distinct values of a column",
             "LZ4": "calls liblz4",
             "NewNames": "owns the bytes of a block's new names",

@@ -44,7 +44,8 @@
         buffer.range = unsafe sink.finish()
 
         var header = unsafe BlockHeader(
-            context: context, headerByteCount: BlockLayout.headerByteCountMin
+            context: context,
+            headerByteCount: BlockLayout.headerByteCountMin
                 + sink.sectionCount * BlockLayout.sectionEntryByteCount,
             byteCount: buffer.byteCount, headerChecksum: 0, rowCount: rows.rowCount,
             minTimestamp: times.lowerBound, maxTimestamp: times.upperBound,
@@ -155,7 +156,9 @@
         to sink: inout SectionSink
     ) {
         // SAFETY: count values are there.
-        let isAbsent = unsafe UnsafeBufferPointer(start: source, count: count).allSatisfy { $0 == 0 }
+        let isAbsent = unsafe UnsafeBufferPointer(start: source, count: count).allSatisfy {
+            $0 == 0
+        }
         if !isAbsent { unsafe column(kind, source, count, [.dictionary], to: &sink) }
     }
 

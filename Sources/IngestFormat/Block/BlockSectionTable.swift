@@ -91,13 +91,15 @@ struct BlockSectionTable {
         } else if entry.byteCount != entry.rawByteCount {
             throw fail(Field.byteCount, entry.byteCount, .exactly(entry.rawByteCount))
         }
-        let isColumn = entry.kind.rawValue >= BlockSectionKind.attributes.rawValue
+        let isColumn =
+            entry.kind.rawValue >= BlockSectionKind.attributes.rawValue
             && entry.kind != .eventHash
             || entry.kind == .keyRewards || entry.kind == .keyBusinesses
         if isColumn { return }
         let plain = SectionEncoding(.raw)
-        guard entry.encoding == plain
-            || entry.encoding == plain.compressed && entry.kind != .eventHash
+        guard
+            entry.encoding == plain
+                || entry.encoding == plain.compressed && entry.kind != .eventHash
         else { throw fail(Field.encoding, Int(entry.encoding.rawValue), .exactly(0)) }
         if entry.parameter != 0 { throw fail(Field.parameter, entry.parameter, .exactly(0)) }
     }

@@ -1,59 +1,5 @@
 // packet → decode → ring → admit → [block] → segment → compaction → snapshot → [query]
 
-/// The bytes of one column's section, after checksum and LZ4, and what must hold for them.
-@unsafe struct ColumnSource {
-    var bytes: UnsafeRawPointer
-    var byteCount: Int
-    var encoding: SectionEncoding
-    var parameter: Int
-    /// How many values; 1 … `Limits.blockEventCountMax`.
-    var count: Int
-    /// Every value lies in it.
-    var domain: ClosedRange<Int64>
-    /// For errors: the section's name, and where it starts in the block.
-    var name: String
-    var offset: Int
-
-    func fault(
-        _ part: String, got: some BinaryInteger, expected: FormatFault.Expectation
-    ) -> FormatError {
-        unsafe .corrupt("\(name): \(part)", at: offset, got: got, expected: expected)
-    }
-
-    /// Refuses all but exactly `expected`.
-    func require(
-        _ part: String, _ got: some BinaryInteger, is expected: some BinaryInteger
-    ) throws(FormatError) {
-        if got != expected { throw unsafe fault(part, got: got, expected: .exactly(expected)) }
-    }
-
-    /// Refuses what is below `min` or above `max`, which may be the lower of the two.
-    func require(_ part: String, _ got: Int, min: Int, max: Int) throws(FormatError) {
-        if got < min { throw unsafe fault(part, got: got, expected: .atLeast(min)) }
-        if got > max { throw unsafe fault(part, got: got, expected: .atMost(max)) }
-    }
-
-    func load<Value: FixedWidthInteger & BitwiseCopyable>(
-        at offset: Int, as type: Value.Type
-    ) -> Value {
-        // SAFETY: callers stay below the byte count that `requireFixedPart` checked.
-        unsafe Value(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: type))
-    }
-
-    func requireFixedPart(_ byteCount: Int) throws(FormatError) {
-        if unsafe self.byteCount < byteCount {
-            throw unsafe fault(
-                "raw byte count", got: self.byteCount, expected: .atLeast(byteCount))
-        }
-    }
-
-    func requirePadding(_ count: Int, width: Int, at offset: Int) throws(FormatError) {
-        if unsafe !BitPacking.isPaddingZero(count: count, width: width, from: bytes + offset) {
-            throw unsafe fault("padding bits", got: 1, expected: .exactly(0))
-        }
-    }
-}
-
 /// A column's section → values, whatever its bytes say. Owned by the block decoder, reused.
 ///
 /// **Errors** `corrupt` for a form, width, count, padding bit or value that an encoder does not write.
@@ -139,7 +85,8 @@
         let base = unsafe source.load(at: 0, as: UInt64.self)
         let factor = unsafe PowerOfTen.value(source.encoding.exponent)
         var (least, largest) = (UInt64.max, UInt64(0))
-        unsafe BitPacking.unpack(count: count, width: width, from: source.bytes + 8) { i, quotient in
+        unsafe BitPacking.unpack(count: count, width: width, from: source.bytes + 8) {
+            i, quotient in
             least = min(least, quotient)
             largest = max(largest, quotient)
             // SAFETY: i < count, for which target has room.
@@ -278,7 +225,8 @@
         var previous = -1
         for i in 0..<count {
             let position = unsafe Int(source.load(at: positions + 2 * i, as: UInt16.self))
-            try unsafe source.require("position", position, min: previous + 1, max: source.count - 1)
+            try unsafe source.require(
+                "position", position, min: previous + 1, max: source.count - 1)
             // SAFETY: position < count of the column.
             if unsafe target[position] != unpatched {
                 throw unsafe source.fault("code of an exception", got: 1, expected: .exactly(0))

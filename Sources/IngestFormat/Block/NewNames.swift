@@ -15,7 +15,7 @@ package struct NewNames: Sendable, Equatable {
         unsafe self.bytes = Array(bytes)
         unsafe ends.reserveCapacity(lengths.count)
         var end: UInt32 = 0
-        for unsafe length in unsafe lengths {
+        for unsafelength in unsafe lengths {
             end += UInt32(length)
             ends.append(end)
         }

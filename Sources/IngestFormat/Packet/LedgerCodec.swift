@@ -81,7 +81,8 @@ private struct LedgerSource {
     let offset: Int
 
     func fault(_ part: String, got: UInt64, expected: UInt64 = 0) -> FormatError {
-        .corrupt("ledger: \(part)", at: offset + reader.offset, got: got, expected: .exactly(expected))
+        .corrupt(
+            "ledger: \(part)", at: offset + reader.offset, got: got, expected: .exactly(expected))
     }
 
     mutating func key() throws(FormatError) -> SenderKey {

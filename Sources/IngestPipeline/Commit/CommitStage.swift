@@ -100,7 +100,11 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
             let hasRows = rowCount == 0 || rowCount + Int(record.header.eventCount) <= rowCountMax
             // A name takes at least 3 bytes of a packet: tag, length, a byte.
             let nameCountMax = slot.names.count + Int(record.header.packetByteCount) / 3
-            if hasRows && nameCountMax <= Limits.blockNameCountMax && ledger.hasRoom { return true }
+            // Keys of a packet that was shed stay, so there may be more of them than rows.
+            let keyCountMax = slot.keys.count + Int(record.header.eventCount)
+            let hasNews =
+                nameCountMax <= Limits.blockNameCountMax && keyCountMax <= Limits.blockKeyCountMax
+            if hasRows && hasNews && ledger.hasRoom { return true }
             closeBlock()
         }
         return openBlock(mayWait: mayWait)
