@@ -13,11 +13,10 @@ package struct NewNames: Sendable, Equatable {
     init(lengths: Slice<UnsafeRawBufferPointer>, bytes: Slice<UnsafeRawBufferPointer>) {
         // SAFETY: the slices are valid for the length of this call; they are only copied.
         unsafe self.bytes = Array(bytes)
-        unsafe ends.reserveCapacity(lengths.count)
         var end: UInt32 = 0
-        for unsafelength in unsafe lengths {
+        unsafe ends = lengths.map { length in
             end += UInt32(length)
-            ends.append(end)
+            return end
         }
     }
 
