@@ -104,6 +104,10 @@ let package = Package(
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             exclude: ["Generated/README.md", "Generated/oracle.proto"]),
+        .target(name: "FuzzTargets", dependencies: ["IngestFormat"], path: "Tests/FuzzTargets"),
+        .executableTarget(
+            name: "IngestFuzz", dependencies: ["FuzzTargets"], path: "Tests/FuzzDriver"),
+        .testTarget(name: "FuzzTests", dependencies: ["FuzzTargets"]),
         .testTarget(name: "IngestRingTests", dependencies: ["IngestRing"]),
         .testTarget(name: "IngestStorageTests", dependencies: ["IngestStorage", "IngestFormat"]),
         .testTarget(

@@ -1,0 +1,95 @@
+import IngestFormat
+
+// The two forms of a datagram and the header of the framed one.
+
+extension FuzzTarget {
+    private static let hash = KeyedHash(key: [UInt8](0..<32))!
+
+    // MARK: Header
+
+    /// Parses the bytes as they are and, since few of them have a right checksum, sealed again.
+    static let packetHeader = FuzzTarget(
+        name: "packet-header", seeds: { [headerSeed(.batch), headerSeed(.heartbeat)] },
+        run: { bytes in
+            checkHeader(Array(bytes))
+            checkHeader(resealed(Array(bytes)))
+        })
+
+    private static func headerSeed(_ kind: PacketKind) -> [UInt8] {
+        var packet = [UInt8](repeating: 0, count: PacketHeader.byteCount + 64)
+        var header = PacketHeader(
+            kind: kind, flags: PacketHeader.Flags.isAckWanted, sender: SenderID(rawValue: 7),
+            epoch: SenderEpoch(rawValue: 8), sequence: PacketSequence(rawValue: 9))
+        header.seal(&packet)
+        return packet
+    }
+
+    private static func resealed(_ bytes: [UInt8]) -> [UInt8] {
+        var bytes = bytes
+        let tagByteCount = bytes.count > 5 && bytes[5] & 2 != 0 ? 16 : 0
+        guard bytes.count >= PacketHeader.byteCount + tagByteCount else { return bytes }
+        let payload = bytes[PacketHeader.byteCount..<bytes.count - tagByteCount]
+        var writer = ByteWriter()
+        writer.append(u32: UInt32(payload.count))
+        bytes.replaceSubrange(32..<36, with: writer.bytes)
+        writer.removeAll()
+        writer.append(u32: Checksum.crc32c(payload, seed: Checksum.crc32c(bytes[..<36])))
+        bytes.replaceSubrange(36..<40, with: writer.bytes)
+        return bytes
+    }
+
+    private static func checkHeader(_ bytes: [UInt8]) {
+        for receiver in [PacketHeader.Receiver.daemon, .sender] {
+            let parsed = bytes.withUnsafeBytes { PacketHeader.parse($0, for: receiver) }
+            guard case .packet(var header) = parsed else { continue }
+            fuzzExpect(header.packetByteCount == bytes.count, "the length")
+            fuzzExpect((header.kind == .ack) == (receiver == .sender), "the kind")
+            // What was parsed is all that the header says: sealed again it is the same bytes.
+            var again = Array(bytes[..<(PacketHeader.byteCount + header.payloadByteCount)])
+            let original = again
+            again.replaceSubrange(..<PacketHeader.byteCount, with: repeatElement(0xEE, count: 40))
+            header.seal(&again)
+            fuzzExpect(again == original, "the header sealed again")
+        }
+    }
+
+    // MARK: Protobuf
+
+    static let events = FuzzTarget(
+        name: "events", seeds: { [EventSample.payload] },
+        run: { bytes in
+            let decoded = EventSample.decodeProtobuf(bytes, hash)
+            // What was decoded can be encoded, and then is the same.
+            if let decoded { checkAgain(decoded) }
+        })
+
+    private static func checkAgain(_ decoded: [EventSample]) {
+        var encoder = EventBatchEncoder(packetByteCountMax: Limits.packetByteCountMax)
+        for event in decoded {
+            let (descriptor, source) = event.descriptor
+            let isTaken = source.withUnsafeBytes { encoder.append(descriptor, from: $0) }
+            fuzzExpect(isTaken, "an event that was decoded fits a packet")
+        }
+        let header = PacketHeader(
+            kind: .batch, sender: SenderID(rawValue: 1), epoch: SenderEpoch(rawValue: 1),
+            sequence: PacketSequence(rawValue: 0))
+        let payload = Array(encoder.seal(header)[PacketHeader.byteCount...])
+        let again = payload.withUnsafeBytes { EventSample.decodeProtobuf($0, hash) }
+        fuzzExpect(again == decoded, "the events encoded and decoded again")
+    }
+
+    // MARK: JSON
+
+    /// What is decoded from JSON has to pass through protobuf unchanged: `ingest-send` depends on it.
+    static let jsonEvents = FuzzTarget(
+        name: "json-events", seeds: { EventSample.lines },
+        run: { bytes in
+            let lineCount = bytes.count { $0 == 0x0A } + 1
+            guard let decoded = EventSample.decodeJSON(bytes, hash) else {
+                fuzzExpect(bytes.count > Limits.packetByteCountMax, "JSON is refused by the line")
+                return
+            }
+            fuzzExpect(decoded.count <= lineCount, "an event is a line")
+            checkAgain(decoded)
+        })
+}
