@@ -76,12 +76,14 @@ struct CounterTableTests {
         for (place, counters) in model.sorted {
             expected[place.key, default: []].append((place.day, counters))
         }
-        for key in 0...greatest + 2 {
+        let wrong = try (0...greatest + 2).filter { key in
             let found = try table.rows(of: key, page: page)
-            #expect(found.map(\.day) == (expected[key] ?? []).map(\.0))
-            #expect(found.map(\.counters) == (expected[key] ?? []).map { CounterRow($0.1) })
-            #expect(table.index.pages(of: key).count <= 4)
+            let wanted = expected[key] ?? []
+            return found.map(\.day) != wanted.map(\.0)
+                || found.map(\.counters) != wanted.map { CounterRow($0.1) }
+                || table.index.pages(of: key).count > 2
         }
+        #expect(wrong == [])
     }
 
     @Test func `rows and pages can be appended in turns, and pages be taken before the end`() throws {
@@ -136,7 +138,8 @@ struct CounterTableTests {
         let table = Self.model(300, hasDay: true, seed: 22).table(hasDay: true)
         let page = CounterPage()
         var refused = 0
-        for _ in 0..<20_000 {
+        var areInOrder = true
+        for _ in 0..<5_000 {
             var bytes = table.pages
             for _ in 0..<Int.random(in: 1...3, using: &random) {
                 let place = Int.random(in: 0..<bytes.count, using: &random)
@@ -150,15 +153,17 @@ struct CounterTableTests {
             entry.checksum = Checksum.crc32c(bytes)
             do {
                 try page.decode(bytes[...], entry: entry, hasDay: true)
-                for row in 1..<page.rowCount {
-                    #expect((page.key(row - 1), page.day(row - 1)) < (page.key(row), page.day(row)))
+                for row in 1..<page.rowCount
+                where (page.key(row - 1), page.day(row - 1)) >= (page.key(row), page.day(row)) {
+                    areInOrder = false
                 }
             } catch {
                 refused += 1
-                #expect(page.rowCount == 0)
+                areInOrder = areInOrder && page.rowCount == 0
             }
         }
-        #expect(refused > 5_000)
+        #expect(areInOrder)
+        #expect(refused > 1_000)
     }
 
     /// Bytes of a page of four rows whose columns are written by hand; each is wrong in one way.

@@ -1,0 +1,264 @@
+import IngestFormat
+import Testing
+
+struct SegmentFooterTests {
+    private static let example = SegmentExample.footer
+    private typealias Field = SegmentLayout.Footer
+
+    /// The bytes of a footer without its trailer, and the trailer.
+    private static func encode(_ footer: SegmentFooter) -> (bytes: [UInt8], trailer: SegmentTrailer) {
+        let (bytes, trailer) = footer.encode(at: SegmentExample.footerOffset)
+        return (Array(bytes.dropLast(SegmentTrailer.byteCount)), trailer)
+    }
+
+    private static func error(_ footer: SegmentFooter) -> String? {
+        let (bytes, trailer) = encode(footer)
+        return Damage.error { _ = try SegmentFooter.decode(bytes, trailer: trailer) }?.summary
+    }
+
+    @Test func `a footer comes back as it was written`() throws {
+        let (bytes, trailer) = Self.example.encode(at: SegmentExample.footerOffset)
+        let found = try SegmentTrailer.decode(
+            Array(bytes.suffix(64)),
+            fileByteCount: SegmentExample.footerOffset + UInt64(bytes.count),
+            directory: SegmentExample.directory, segment: SegmentExample.header.segment)
+        #expect(found == trailer)
+        let footer = try SegmentFooter.decode(Array(bytes.dropLast(64)), trailer: found)
+        #expect(footer == Self.example)
+        var model = CounterModel()
+        model.add(SegmentExample.rows)
+        #expect(try CounterModel(footer.counters.makeCursor()) == model)
+    }
+
+    @Test func `the footer of an empty segment comes back too`() throws {
+        let empty = SegmentFooter(
+            header: SegmentExample.header, headerChecksum: 5, sealedAt: 6)
+        let (bytes, trailer) = empty.encode(at: 128)
+        #expect(try SegmentFooter.decode(Array(bytes.dropLast(64)), trailer: trailer) == empty)
+        #expect(empty.gaps(footerOffset: 128) == [])
+    }
+
+    @Test func `a footer of many blocks, keys and senders comes back, smaller than its parts`() throws {
+        var random = SeededRandom(seed: 3)
+        var footer = SegmentFooter(header: SegmentExample.header, headerChecksum: 5, sealedAt: 6)
+        footer.blocks = (0..<2_000).map {
+            SegmentExample.block(
+                $0, at: 128 + UInt64($0) * 512, rows: 10, names: 0, first: 11, keys: 0, key: 4)
+        }
+        footer.blockCount = 2_000
+        footer.rowCount = 20_000
+        footer.minTimestamp = SegmentExample.time
+        footer.maxTimestamp = SegmentExample.time + 4_000
+        footer.lastBlockChecksum = footer.blocks[1_999].summary.headerChecksum
+        footer.commitEpoch = footer.blocks[1_999].summary.commitEpoch
+        let counters = SegmentCounters()
+        let rows = RowGenerator(keyCount: 9_000).rows(20_000, &random)
+        #expect(counters.fold(BlockRows(rows)) == .folded)
+        footer.counters = counters.encodeTable()
+        footer.ledger = (0..<500).map { sender in
+            var entry = LedgerEntry(
+                key: SenderKey(
+                    kind: .framed, sender: SenderID(rawValue: UInt64(1 + sender)),
+                    epoch: SenderEpoch(rawValue: 1)))
+            entry.events[0] = 40
+            entry.sequences = [0...UInt64(sender)]
+            return entry
+        }
+        let (bytes, trailer) = footer.encode(at: 128 + 2_000 * 512)
+        #expect(try SegmentFooter.decode(Array(bytes.dropLast(64)), trailer: trailer) == footer)
+        #expect(bytes.count < 2_000 * 80 / 2 + footer.counters.pages.count + 10_000)
+    }
+
+    @Test func `every flipped bit and every cut of a footer is seen`() {
+        let (bytes, trailer) = Self.encode(Self.example)
+        func decode(_ bytes: [UInt8]) throws {
+            _ = try SegmentFooter.decode(bytes, trailer: trailer)
+        }
+        #expect(Damage.unseenFlips(bytes, decode) == [])
+        #expect(Damage.unseenCuts(bytes, decode) == [])
+    }
+
+    /// Footers whose checksums are right and whose contents cannot be.
+    private static let wrong: [(String, String, @Sendable (inout SegmentFooter) -> Void)] = [
+        ("names end before they begin", "corrupt first name", { $0.names = 18..<18 }),
+        ("a name too many", "corrupt first name", { $0.names = 11..<15 }),
+        ("a key too many", "corrupt first key", { $0.keys = 4..<6 }),
+        ("too many blocks", "corrupt block count", { $0.blockCount = 1 << 20 }),
+        ("more entries than blocks", "corrupt block entry count", { $0.blockCount = 2 }),
+        ("an ordinal beyond the blocks", "corrupt ordinal", { $0.blockCount = 3 }),
+        ("blocks out of order", "corrupt ordinal", { $0.blocks.swapAt(0, 1) }),
+        ("a block twice", "corrupt ordinal", { $0.blocks[1].ordinal = 0 }),
+        ("a block in the header", "corrupt offset", { $0.blocks[0].offset = 120 }),
+        ("blocks that overlap", "corrupt offset", { $0.blocks[1].offset = 639 }),
+        ("a block in the footer", "corrupt block byte count", { $0.blocks[2].offset = 3_600 }),
+        ("a block far away", "corrupt offset", { $0.blocks[2].offset = .max }),
+        ("a block of no bytes", "corrupt block byte count", { $0.blocks[2].summary.byteCount = 0 }),
+        (
+            "a block of too many bytes", "corrupt block byte count",
+            { $0.blocks[2].summary.byteCount = 1 << 30 }
+        ),
+        ("too many rows", "corrupt row count", { $0.blocks[0].summary.rowCount = 65_537 }),
+        ("a row less", "corrupt row count", { $0.blocks[0].summary.rowCount = 2 }),
+        ("rows in the head only", "corrupt row count", { $0.rowCount = 6 }),
+        ("another first time", "corrupt min timestamp", { $0.minTimestamp += 1 }),
+        ("another last time", "corrupt max timestamp", { $0.maxTimestamp += 1 }),
+        (
+            "times the wrong way round", "corrupt max timestamp",
+            { $0.blocks[0].summary.minTimestamp = .max }
+        ),
+        ("names out of order", "corrupt first name", { $0.blocks[2].summary.firstName = .none }),
+        ("another chain", "corrupt last block checksum", { $0.lastBlockChecksum = 1 }),
+        ("another epoch", "corrupt commit epoch", { $0.commitEpoch = 1 }),
+        ("lost blocks out of order", "corrupt first block", { $0.lost.swapAt(0, 1) }),
+        ("a lost block beyond the last", "corrupt block count", { $0.lost[1].blockCount = 2 }),
+        (
+            "a lost block of another segment", "corrupt block count",
+            { $0.lost[1].segment = SegmentNumber(rawValue: 8) }
+        ),
+        ("more rows lost than there can be", "corrupt row count", { $0.lost[0].rowCount = 1 << 40 }),
+        ("lost names that cannot be", "corrupt next name", { $0.lost[0].names = 1..<(.max) }),
+        (
+            "senders out of order", "corrupt ledger: order of senders",
+            { $0.ledger = [$0.ledger[0], $0.ledger[0]] }
+        ),
+        ("a page cut off", "corrupt pages byte count", { $0.counters.pages.removeLast() }),
+        ("a page too many", "corrupt pages byte count", { $0.counters.pages.append(0) }),
+    ]
+
+    @Test(arguments: Self.wrong.indices)
+    func `a footer that contradicts itself is refused`(index: Int) {
+        let (name, expected, damage) = Self.wrong[index]
+        var footer = Self.example
+        damage(&footer)
+        #expect(Self.error(footer) == expected, "\(name)")
+    }
+
+    /// A field of the head changed, its checksum and the trailer's set right.
+    @Test(arguments: [
+        (Field.magic, 1, "notThisFile magic"),
+        (Field.version, 2, "newerFormat version"),
+        (Field.version, 0, "corrupt version"),
+        (Field.segment, 8, "notThisFile segment"),
+        (Field.directory, 8, "notThisFile directory"),
+        (Field.columnCount, 20, "corrupt column count"),
+        (Field.reserved, 1, "corrupt reserved"),
+        (Field.rowCount, UInt64.max, "corrupt row count"),
+        (Field.nextName, UInt64(UInt32.max), "corrupt next name"),
+        (Field.nextKey, UInt64(UInt32.max), "corrupt next key"),
+        (Field.keyDayCount, 1 << 25, "corrupt key day count"),
+        (Field.keyDayCount, 2, "corrupt row count"),
+        (Field.pageCount, 4, "corrupt page count"),
+        (Field.pageCount, 2, "corrupt raw byte count"),
+        (Field.blockEntryCount, 2, "corrupt raw byte count"),
+        (Field.ledgerEntryCount, 1, "corrupt ledger byte count"),
+        (Field.ledgerEntryCount, 1 << 20, "corrupt ledger entry count"),
+        (Field.lostRangeCount, 1, "corrupt raw byte count"),
+        (Field.lostRangeCount, 1 << 20, "corrupt lost range count"),
+    ])
+    func `a head field that cannot be is refused although the checksums fit`(
+        field: FormatField, value: UInt64, expected: String
+    ) {
+        #expect(Self.error(afterPutting: field, value, at: 0) == expected)
+    }
+
+    /// The same of the second entry of the section table.
+    @Test(arguments: [
+        (SegmentLayout.Section.kind, 1, "corrupt kind"),
+        (SegmentLayout.Section.kind, 3, "corrupt kind"),
+        (SegmentLayout.Section.kind, 0x7FFF, "newerFormat kind"),
+        (SegmentLayout.Section.encoding, 2, "corrupt encoding"),
+        (SegmentLayout.Section.encoding, 1, "corrupt LZ4 block"),
+        (SegmentLayout.Section.reserved, 1, "corrupt reserved"),
+        (SegmentLayout.Section.rawByteCount, 5, "corrupt raw byte count"),
+        (SegmentLayout.Section.storedByteCount, 0xFFFF_FFFF, "corrupt stored byte count"),
+        (SegmentLayout.Section.storedByteCount, 5, "corrupt checksum"),
+        (SegmentLayout.Section.checksum, 5, "corrupt checksum"),
+    ])
+    func `a section that cannot be is refused although the head's checksum fits`(
+        field: FormatField, value: UInt64, expected: String
+    ) {
+        let entry = Field.byteCount + SegmentLayout.Section.byteCount
+        #expect(Self.error(afterPutting: field, value, at: entry) == expected)
+    }
+
+    private static func error(
+        afterPutting field: FormatField, _ value: UInt64, at start: Int
+    ) -> String? {
+        var (bytes, trailer) = encode(example)
+        let covered = Field.byteCount + 5 * SegmentLayout.Section.byteCount
+        bytes = bytes.with(field, value, at: start).withChecksum(of: 0..<covered, at: covered)
+        trailer.footerChecksum = Checksum.crc32c(bytes[0..<covered])
+        return Damage.error { _ = try SegmentFooter.decode(bytes, trailer: trailer) }?.summary
+    }
+
+    @Test func `a section that a later release may add is passed over`() throws {
+        let (bytes, old) = Self.encode(Self.example)
+        let table = Field.byteCount + 5 * SegmentLayout.Section.byteCount
+        let more: [UInt8] = [1, 2, 3]
+        var head = Array(bytes[..<table])
+        head = head.with(Field.sectionCount, 6) + [UInt8](repeating: 0, count: 16)
+        head = head.with(SegmentLayout.Section.kind, 0x8001, at: table)
+            .with(SegmentLayout.Section.rawByteCount, 3, at: table)
+            .with(SegmentLayout.Section.storedByteCount, 3, at: table)
+            .with(SegmentLayout.Section.checksum, UInt64(Checksum.crc32c(more)), at: table)
+        let checksum = Checksum.crc32c(head)
+        let rest = bytes[(table + 4)...]
+        let longer = (head + [0, 0, 0, 0]).withChecksum(of: 0..<head.count, at: head.count) + rest + more
+        var trailer = old
+        trailer.footerByteCount = UInt64(longer.count)
+        trailer.footerChecksum = checksum
+        #expect(try SegmentFooter.decode(longer, trailer: trailer) == Self.example)
+    }
+
+    @Test func `random damage under right checksums never traps`() {
+        var random = SeededRandom(seed: 5)
+        let (bytes, trailer) = Self.encode(Self.example)
+        let covered = Field.byteCount + 5 * SegmentLayout.Section.byteCount
+        var refused = 0
+        for _ in 0..<3_000 {
+            var damaged = bytes
+            for _ in 0..<Int.random(in: 1...4, using: &random) {
+                let place = Int.random(in: 0..<damaged.count, using: &random)
+                damaged[place] = UInt8.random(in: 0...255, using: &random)
+            }
+            damaged = Self.withSectionChecksums(damaged)
+            damaged = damaged.withChecksum(of: 0..<covered, at: covered)
+            var right = trailer
+            right.footerChecksum = Checksum.crc32c(damaged[0..<covered])
+            let error = Damage.error { _ = try SegmentFooter.decode(damaged, trailer: right) }
+            if error != nil { refused += 1 }
+        }
+        #expect(refused > 1_000)
+    }
+
+    /// The same footer with the checksums of its five sections set right, as far as they are inside.
+    private static func withSectionChecksums(_ bytes: [UInt8]) -> [UInt8] {
+        var bytes = bytes
+        var offset = Field.byteCount + 5 * SegmentLayout.Section.byteCount + 4
+        for section in 0..<5 {
+            let entry = Field.byteCount + section * SegmentLayout.Section.byteCount
+            let place = entry + SegmentLayout.Section.storedByteCount.offset
+            let count = (0..<4).reduce(0) { $0 | Int(bytes[place + $1]) << (8 * $1) }
+            guard offset + count <= bytes.count else { break }
+            bytes = bytes.withChecksum(
+                of: offset..<offset + count, at: entry + SegmentLayout.Section.checksum.offset)
+            offset += count
+        }
+        return bytes
+    }
+
+    @Test func `the gaps are where blocks were lost`() {
+        #expect(
+            Self.example.gaps(footerOffset: SegmentExample.footerOffset)
+                == [1_152..<2_048, 2_560..<4_096])
+    }
+
+    @Test func `the manifest's entry is that of the file`() {
+        let (bytes, trailer) = Self.example.encode(at: SegmentExample.footerOffset)
+        let entry = Self.example.entry(trailer: trailer)
+        #expect(entry.byteCount == SegmentExample.footerOffset + UInt64(bytes.count))
+        #expect(entry.rowCount == 5)
+        #expect(entry.footerChecksum == trailer.footerChecksum)
+        #expect(entry.blockCount == 5)
+    }
+}
