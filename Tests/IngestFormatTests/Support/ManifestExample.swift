@@ -1,0 +1,93 @@
+import IngestFormat
+
+/// A directory's files as examples that are the same everywhere: a run, a names run, a manifest.
+enum ManifestExample {
+    static let directory = SegmentExample.directory
+    static let time = SegmentExample.time
+    static let generation = Generation(rawValue: 12)
+
+    static let span = LogSpan(
+        firstSegment: SegmentNumber(rawValue: 1),
+        end: LogPosition(segment: SegmentNumber(rawValue: 7), blockCount: 5))
+
+    static let run = Run(
+        header: RunHeader(
+            table: .rewardDays, fileNumber: FileNumber(rawValue: 33), directory: directory,
+            span: span, generation: generation, createdAt: time,
+            index: SegmentExample.counters.index),
+        counters: SegmentExample.counters)
+
+    static let names: [String] = ["reward-1", "", "business-1", "reward-2", "iOS", "é"]
+    static let keys: [RewardKey?] = [
+        RewardKey(reward: NameOrdinal(rawValue: 1), business: NameOrdinal(rawValue: 3)), nil,
+        RewardKey(reward: NameOrdinal(rawValue: 4), business: NameOrdinal(rawValue: 3)),
+    ]
+
+    static func namesRun() -> (bytes: [UInt8], entry: NamesRunEntry) {
+        var encoder = NamesRunEncoder(
+            fileNumber: FileNumber(rawValue: 34), directory: directory,
+            firstName: NameOrdinal(rawValue: 1), firstKey: KeyOrdinal(rawValue: 0),
+            generation: generation, createdAt: time)
+        for name in names { encoder.append(name: Array(name.utf8)[...]) }
+        for key in keys { encoder.append(key: key) }
+        return encoder.finish()
+    }
+
+    static let manifest: Manifest = {
+        var manifest = Manifest(
+            directory: directory, createdAt: time - 1_000_000, hashAlgorithm: 1,
+            hashKey: Array(1...32))
+        manifest.generation = generation
+        manifest.createdAt = time
+        manifest.nextFileNumber = FileNumber(rawValue: 40)
+        manifest.shard.cut = span.end
+        manifest.shard.nextName = 18
+        manifest.shard.nextKey = 8
+        manifest.shard.commitEpoch = 903
+        manifest.shard.lastBlockChecksum = 0xB10C_0003
+        manifest.sealed = [sealed(5), sealed(6, .footerOnly), sealed(7)]
+        manifest.runs = [
+            entry(.rewards, 20, 1...4), entry(.rewards, 30, 5...7), entry(.days, 31, 1...7),
+            entry(.rewardDays, 32, 1...6), entry(.rewardDays, 33, 7...7),
+        ]
+        manifest.namesRuns = [names(10, 1..<11, 0..<4), names(11, 11..<15, 4..<4)]
+        manifest.lost = SegmentExample.footer.lost
+        manifest.uncleanStops = [
+            UncleanStop(foundAt: time - 9_000, position: position(5, 2)),
+            UncleanStop(foundAt: time - 8_000, position: position(7, 5)),
+        ]
+        return manifest
+    }()
+
+    static func position(_ segment: UInt32, _ blockCount: UInt32) -> LogPosition {
+        LogPosition(segment: SegmentNumber(rawValue: segment), blockCount: blockCount)
+    }
+
+    static func sealed(_ number: UInt32, _ state: SealedSegment.State = .whole) -> SealedSegment {
+        var segment = SealedSegment(
+            number: SegmentNumber(rawValue: number), byteCount: 70_000, footerChecksum: 0xF007,
+            blockCount: 5, rowCount: 5, minTimestamp: time, maxTimestamp: time + 4_000)
+        segment.state = state
+        return segment
+    }
+
+    static func entry(
+        _ table: TableKind, _ number: UInt64, _ segments: ClosedRange<UInt32>
+    ) -> RunEntry {
+        RunEntry(
+            table: table, fileNumber: FileNumber(rawValue: number), byteCount: 5_000,
+            checksum: 0xC0DE, span: span(segments.lowerBound, segments.upperBound), rowCount: 3)
+    }
+
+    static func span(_ first: UInt32, _ last: UInt32) -> LogSpan {
+        LogSpan(firstSegment: SegmentNumber(rawValue: first), end: position(last, 5))
+    }
+
+    static func names(
+        _ number: UInt64, _ names: Range<UInt32>, _ keys: Range<UInt32>
+    ) -> NamesRunEntry {
+        NamesRunEntry(
+            fileNumber: FileNumber(rawValue: number), byteCount: 300, checksum: 0xDEED,
+            names: names, keys: keys)
+    }
+}

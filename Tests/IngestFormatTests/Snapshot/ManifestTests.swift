@@ -1,0 +1,245 @@
+import IngestFormat
+import Testing
+
+struct ManifestTests {
+    private typealias Head = ManifestLayout.Head
+    private typealias Example = ManifestExample
+
+    private static func read(_ bytes: [UInt8]) throws { _ = try Manifest.decode(bytes) }
+
+    @Test func `a manifest comes back as it was written`() throws {
+        let bytes = Example.manifest.encode()
+        let found = try Manifest.decode(
+            bytes, directory: Example.directory, generation: Example.generation)
+        #expect(found == Example.manifest)
+    }
+
+    @Test func `generation 0 comes back, with the key of its hash`() throws {
+        let manifest = Manifest(
+            directory: Example.directory, createdAt: 5, hashAlgorithm: 1, hashKey: Array(0..<32))
+        let found = try Manifest.decode(manifest.encode(), generation: Generation(rawValue: 0))
+        #expect(found == manifest)
+        #expect(found.hashKey == Array(0..<32))
+        #expect(found.cut == .start)
+    }
+
+    @Test func `a manifest of ten thousand segments comes back`() throws {
+        var manifest = Example.manifest
+        manifest.sealed = (1...10_000).map { Example.sealed($0) }
+        manifest.uncleanStops = (1...4_096).map {
+            UncleanStop(foundAt: Int64($0), position: Example.position($0, 1))
+        }
+        #expect(try Manifest.decode(manifest.encode()) == manifest)
+    }
+
+    @Test func `every flipped bit and every cut is seen`() {
+        let bytes = Example.manifest.encode()
+        #expect(Damage.unseenFlips(bytes, Self.read) == [])
+        #expect(Damage.unseenCuts(bytes, Self.read) == [])
+        #expect(Damage.error { try Self.read(bytes + [0]) }?.summary == "corrupt file byte count")
+    }
+
+    @Test func `a manifest that ends early is torn, one that was changed is corrupt`() {
+        let bytes = Example.manifest.encode()
+        let cut = Damage.error { try Self.read(Array(bytes.dropLast())) }
+        #expect(cut?.summary == "torn file byte count")
+        var changed = bytes
+        changed[200] ^= 1
+        #expect(Damage.error { try Self.read(changed) }?.summary == "corrupt checksum")
+    }
+
+    @Test(arguments: [
+        (Head.magic, 1, "notThisFile magic"),
+        (Head.version, 2, "newerFormat version"),
+        (Head.version, 0, "corrupt version"),
+        (Head.directory, 1, "notThisFile directory"),
+        (Head.generation, 1, "notThisFile generation"),
+        (Head.hashAlgorithm, 2, "newerFormat hash algorithm"),
+        (Head.hashAlgorithm, 0, "corrupt hash algorithm"),
+        (Head.nextFileNumber, 0, "corrupt next file number"),
+        (Head.nextFileNumber, 33, "corrupt file number"),
+        (Head.shardCount, 0, "corrupt shard count"),
+        (Head.shardCount, 2, "corrupt shard count"),
+        (Head.sealedCount, 2, "corrupt file byte count"),
+        (Head.sealedCount, UInt64(UInt32.max), "corrupt sealed count"),
+        (Head.runCount, UInt64(UInt32.max), "corrupt run count"),
+        (Head.namesRunCount, UInt64(UInt32.max), "corrupt names run count"),
+        (Head.lostRangeCount, UInt64(UInt32.max), "corrupt lost range count"),
+        (Head.uncleanStopCount, UInt64(UInt32.max), "corrupt unclean stop count"),
+        (Head.fileByteCount, UInt64.max, "corrupt file byte count"),
+        (Head.fileByteCount, 0, "corrupt file byte count"),
+        (Head.reserved, 1, "corrupt reserved"),
+        (Head.reservedEnd, 1, "corrupt reserved end"),
+    ])
+    func `a head field that cannot be is refused although the checksum fits`(
+        field: FormatField, value: UInt64, expected: String
+    ) {
+        let bytes = Example.manifest.encode()
+        let damaged = bytes.with(field, value).sealed(bytes.count)
+        let error = Damage.error {
+            _ = try Manifest.decode(
+                damaged, directory: Example.directory, generation: Example.generation)
+        }
+        #expect(error?.summary == expected)
+    }
+
+    /// Manifests whose checksum is right and whose contents cannot be.
+    private static let wrong: [(String, String, @Sendable (inout Manifest) -> Void)] = [
+        ("a cut too far in its segment", "corrupt cut block count", { $0.shard.cut = far }),
+        ("another shard", "corrupt shard", { $0.shard.shard = 1 }),
+        ("blocks before the first segment", "corrupt cut block count", { $0.shard.cut = none }),
+        ("no next name", "corrupt next name", { $0.shard.nextName = 0 }),
+        ("a next name beyond the limit", "corrupt next name", { $0.shard.nextName = .max }),
+        ("a next key beyond the limit", "corrupt next key", { $0.shard.nextKey = .max }),
+        ("segments out of order", "corrupt segment", { $0.sealed.swapAt(0, 1) }),
+        ("a segment twice", "corrupt segment", { $0.sealed[1] = $0.sealed[0] }),
+        ("segment 0", "corrupt segment", { $0.sealed[0] = ManifestExample.sealed(0) }),
+        (
+            "a segment after the last one that can be", "corrupt segment",
+            { $0.sealed[0] = ManifestExample.sealed(.max) }
+        ),
+        ("too many blocks", "corrupt block count", { $0.sealed[0].blockCount = 1 << 20 }),
+        ("too many rows", "corrupt row count", { $0.sealed[0].rowCount = 1 << 40 }),
+        ("runs out of order", "corrupt first segment", { $0.runs.swapAt(0, 1) }),
+        ("tables out of order", "corrupt last segment", { $0.runs.swapAt(1, 2) }),
+        ("a table that begins late", "corrupt first segment", { $0.runs.remove(at: 0) }),
+        ("a table that ends early", "corrupt last segment", { $0.runs.remove(at: 1) }),
+        ("a table that is not there", "corrupt table", { $0.runs.remove(at: 2) }),
+        ("the last table not there", "corrupt run count", { $0.runs.removeLast(2) }),
+        ("a last run that ends early", "corrupt last segment", { $0.runs.removeLast() }),
+        ("no runs, and a cut", "corrupt run count", { $0.runs = [] }),
+        ("runs, and no cut", "corrupt last segment", { $0.shard.cut = .start }),
+        (
+            "a gap between runs", "corrupt first segment",
+            { $0.runs[1].span = ManifestExample.span(6, 7) }
+        ),
+        (
+            "runs that overlap", "corrupt first segment",
+            { $0.runs[1].span = ManifestExample.span(4, 7) }
+        ),
+        ("a run of names", "corrupt table", { $0.runs[4].table = .names }),
+        (
+            "a run the wrong way round", "corrupt first segment",
+            { $0.runs[2].span = ManifestExample.span(8, 7) }
+        ),
+        ("too many rows in a run", "corrupt row count", { $0.runs[0].rowCount = .max }),
+        ("a run of too many bytes", "corrupt file byte count", { $0.runs[0].byteCount = .max }),
+        (
+            "more runs than there can be", "corrupt run count",
+            { $0.runs = Array(repeating: $0.runs[0], count: 28) }
+        ),
+        (
+            "a file twice", "corrupt file number",
+            { $0.runs[2].fileNumber = $0.runs[0].fileNumber }
+        ),
+        (
+            "a file twice, as names too", "corrupt file number",
+            { $0.namesRuns[0].fileNumber = $0.runs[0].fileNumber }
+        ),
+        (
+            "file 0", "corrupt file number",
+            { $0.namesRuns[0].fileNumber = FileNumber(rawValue: 0) }
+        ),
+        ("names that begin late", "corrupt first name", { $0.namesRuns[0].names = 2..<11 }),
+        ("keys that begin late", "corrupt first key", { $0.namesRuns[0].keys = 1..<4 }),
+        ("a gap between names", "corrupt first name", { $0.namesRuns[1].names = 12..<15 }),
+        ("names not given yet", "corrupt next name", { $0.namesRuns[1].names = 11..<19 }),
+        ("keys not given yet", "corrupt next key", { $0.namesRuns[1].keys = 4..<9 }),
+        ("lost ranges out of order", "corrupt first block", { $0.lost.swapAt(0, 1) }),
+        ("a lost range twice", "corrupt first block", { $0.lost[1] = $0.lost[0] }),
+        ("stops out of order", "corrupt segment", { $0.uncleanStops.swapAt(0, 1) }),
+        (
+            "a stop that cannot be", "corrupt block count",
+            {
+                $0.uncleanStops[1] = UncleanStop(
+                    foundAt: 0, position: ManifestExample.position(7, 1 << 20))
+            }
+        ),
+    ]
+    private static let far = ManifestExample.position(7, 1 << 20)
+    private static let none = ManifestExample.position(0, 1)
+
+    @Test(arguments: Self.wrong.indices)
+    func `a manifest that contradicts itself is refused`(index: Int) {
+        let (name, expected, damage) = Self.wrong[index]
+        var manifest = Example.manifest
+        damage(&manifest)
+        let error = Damage.error { try Self.read(manifest.encode()) }
+        #expect(error?.summary == expected, "\(name)")
+    }
+
+    @Test func `a segment state that is not defined is refused`() {
+        let bytes = Example.manifest.encode()
+        let sealed = Head.byteCount + ManifestLayout.Shard.byteCount
+        let damaged = bytes.with(ManifestLayout.Sealed.state, 2, at: sealed).sealed(bytes.count)
+        #expect(Damage.error { try Self.read(damaged) }?.summary == "corrupt state")
+    }
+
+    @Test func `reserved bytes of every entry are checked`() {
+        let bytes = Example.manifest.encode()
+        let counts = [1, 3, 5, 2, 2, 2]
+        let tables: [([FormatField], Int)] = [
+            (ManifestLayout.Shard.fields, ManifestLayout.Shard.byteCount),
+            (ManifestLayout.Sealed.fields, ManifestLayout.Sealed.byteCount),
+            (ManifestLayout.Run.fields, ManifestLayout.Run.byteCount),
+            (ManifestLayout.NamesRun.fields, ManifestLayout.NamesRun.byteCount),
+            (SegmentLayout.Lost.fields, SegmentLayout.Lost.byteCount),
+            (ManifestLayout.Stop.fields, ManifestLayout.Stop.byteCount),
+        ]
+        var start = Head.byteCount
+        for (table, count) in zip(tables, counts) {
+            for _ in 0..<count {
+                for field in table.0 where field.name.hasPrefix("reserved") {
+                    for byte in 0..<field.byteCount {
+                        let one = FormatField(field.name, field.offset + byte, 1)
+                        let damaged = bytes.with(one, 1, at: start).sealed(bytes.count)
+                        let error = Damage.error { try Self.read(damaged) }
+                        #expect(error?.summary == "corrupt \(field.name)")
+                    }
+                }
+                start += table.1
+            }
+        }
+        #expect(start == bytes.count - 4)
+    }
+
+    @Test func `random damage under a right checksum never traps`() {
+        var random = SeededRandom(seed: 2)
+        let bytes = Example.manifest.encode()
+        var refused = 0
+        for _ in 0..<10_000 {
+            var damaged = bytes
+            for _ in 0..<Int.random(in: 1...4, using: &random) {
+                let place = Int.random(in: 0..<damaged.count, using: &random)
+                damaged[place] = UInt8.random(in: 0...255, using: &random)
+            }
+            let sealed = damaged.sealed(damaged.count)
+            if Damage.error({ try Self.read(sealed) }) != nil { refused += 1 }
+        }
+        #expect(refused > 3_000)
+    }
+
+    @Test func `lost ranges are noted in order and once, unclean stops keep the first and the newest`() throws {
+        var manifest = Example.manifest
+        let range = SegmentExample.lost(1, at: 640, names: 12..<13, keys: 4..<4, rows: nil)
+        var earlier = range
+        earlier.segment = SegmentNumber(rawValue: 6)
+        let noted = [range, earlier, range].map { manifest.note($0) }
+        #expect(noted == [true, true, true])
+        #expect(manifest.lost == [earlier, range] + Example.manifest.lost)
+        for i in 0..<Int64(Limits.manifestUncleanStopCountMax) {
+            manifest.note(UncleanStop(foundAt: i, position: Example.position(8, 0)))
+        }
+        #expect(manifest.uncleanStops.count == Limits.manifestUncleanStopCountMax)
+        #expect(manifest.uncleanStops.first == Example.manifest.uncleanStops.first)
+        #expect(manifest.uncleanStops.last?.foundAt == Int64(Limits.manifestUncleanStopCountMax) - 1)
+        #expect(try Manifest.decode(manifest.encode()) == manifest)
+    }
+
+    @Test func `spans join where one ends and the next begins`() {
+        let first = Example.span(1, 4)
+        #expect(first.joined(with: Example.span(5, 9)) == Example.span(1, 9))
+        #expect(first.joined(with: Example.span(6, 9)) == nil)
+        #expect(first.joined(with: Example.span(4, 9)) == nil)
+    }
+}

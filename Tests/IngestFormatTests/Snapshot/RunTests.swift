@@ -1,0 +1,87 @@
+import IngestFormat
+import Testing
+
+struct RunTests {
+    private typealias Field = CounterLayout.RunHeader
+    private static let run = ManifestExample.run
+
+    /// All that a reader checks of a run.
+    private static func read(_ bytes: [UInt8]) throws {
+        let run = try Run.decode(bytes)
+        _ = try CounterModel(run.counters.makeCursor())
+    }
+
+    @Test func `a run comes back as it was written`() throws {
+        let bytes = Self.run.encode()
+        let found = try Run.decode(
+            bytes, directory: ManifestExample.directory, table: .rewardDays,
+            fileNumber: FileNumber(rawValue: 33))
+        #expect(found == Self.run)
+        #expect(found.header.fileByteCount == UInt64(bytes.count))
+        var model = CounterModel()
+        model.add(SegmentExample.rows)
+        #expect(try CounterModel(found.counters.makeCursor()) == model)
+    }
+
+    @Test(arguments: TableKind.counterTables, [0, 1, 5_000])
+    func `runs of every table and size come back`(table: TableKind, rowCount: Int) throws {
+        let model = CounterTableTests.model(rowCount, hasDay: table.hasDay, seed: 4)
+        let counters = model.table(hasDay: table.hasDay)
+        let header = RunHeader(
+            table: table, fileNumber: FileNumber(rawValue: .max),
+            directory: ManifestExample.directory, span: ManifestExample.span,
+            generation: Generation(rawValue: .max), createdAt: .min, index: counters.index)
+        let run = Run(header: header, counters: counters)
+        let found = try Run.decode(run.encode())
+        #expect(found == run)
+        #expect(try CounterModel(found.counters.makeCursor()) == model)
+        #expect(found.header.entry == header.entry)
+        #expect(header.entry.checksum == Checksum.crc32c(header.encode()[..<124]))
+    }
+
+    @Test func `every flipped bit and every cut of a run is seen`() {
+        let bytes = Self.run.encode()
+        #expect(Damage.unseenFlips(bytes, Self.read) == [])
+        #expect(Damage.unseenCuts(bytes, Self.read) == [])
+        #expect(Damage.error { try Self.read(bytes + [0]) }?.summary == "corrupt file byte count")
+    }
+
+    @Test(arguments: [
+        (Field.magic, 1, "notThisFile magic"),
+        (Field.version, 2, "newerFormat version"),
+        (Field.version, 0, "corrupt version"),
+        (Field.table, 1, "notThisFile table"),
+        (Field.directory, 1, "notThisFile directory"),
+        (Field.fileNumber, 1, "notThisFile file number"),
+        (Field.columnCount, 22, "corrupt column count"),
+        (Field.firstSegment, 0, "corrupt first segment"),
+        (Field.firstSegment, 8, "corrupt first segment"),
+        (Field.lastSegment, 0, "corrupt last segment"),
+        (Field.lastBlockCount, 1 << 20, "corrupt last block count"),
+        (Field.rowCount, UInt64.max, "corrupt row count"),
+        (Field.rowCount, 4, "corrupt row count"),
+        (Field.pageCount, 4, "corrupt page count"),
+        (Field.pageIndexOffset, 100, "corrupt page index offset"),
+        (Field.pageIndexOffset, UInt64.max, "corrupt page index offset"),
+        (Field.fileByteCount, 5, "corrupt file byte count"),
+        (Field.pageIndexChecksum, 5, "corrupt page index checksum"),
+        (Field.reserved, 1, "corrupt reserved"),
+    ])
+    func `a header field that cannot be is refused although the checksum fits`(
+        field: FormatField, value: UInt64, expected: String
+    ) {
+        let bytes = Self.run.encode().with(field, value).sealed(128)
+        let error = Damage.error {
+            _ = try Run.decode(
+                bytes, directory: ManifestExample.directory, table: .rewardDays,
+                fileNumber: FileNumber(rawValue: 33))
+        }
+        #expect(error?.summary == expected)
+    }
+
+    @Test(arguments: [0, 4, 255] as [UInt64])
+    func `a table that no run holds is refused`(table: UInt64) {
+        let bytes = Self.run.encode().with(Field.table, table).sealed(128)
+        #expect(Damage.error { try Self.read(bytes) }?.summary == "corrupt table")
+    }
+}
