@@ -134,22 +134,37 @@ func publish(
         let entry: RunEntry
         switch table {
         case .rewards:
-            entry = try RunWriter.write(table, number: number(), of: span, for: next, in: files) {
+            entry = try write(table, number(), span, next, in: files) {
                 RewardsProjection(counters.makeCursor())
             }
         case .days:
-            entry = try RunWriter.write(table, number: number(), of: span, for: next, in: files) {
-                DaysProjection(
-                    counters.makeCursor(), keys: segments.flatMap(\.names).flatMap(\.keys))
+            let key = RewardKey(
+                reward: NameOrdinal(rawValue: 1), business: NameOrdinal(rawValue: 2))
+            let keys = [RewardKey](repeating: key, count: Int(next.shard.nextKey))
+            entry = try write(table, number(), span, next, in: files) {
+                DaysProjection(counters.makeCursor(), keys: keys)
             }
         case .rewardDays, .names:
-            entry = try RunWriter.write(table, number: number(), of: span, for: next, in: files) {
-                counters.makeCursor()
-            }
+            entry = try write(table, number(), span, next, in: files) { counters.makeCursor() }
         }
         next.runs.append(entry)
         next.runs.sort { ($0.table.rawValue, $0.fileNumber) < ($1.table.rawValue, $1.fileNumber) }
     }
     try store.publish(next)
     return next
+}
+
+private func write<Source: CounterPageSource>(
+    _ table: TableKind, _ number: FileNumber, _ span: LogSpan, _ manifest: Manifest,
+    in files: SimulatedFileSystem, rows: () -> Source
+) throws -> RunEntry {
+    do {
+        return try RunWriter.write(
+            table, number: number, of: span, for: manifest, in: files, rows: rows)
+    } catch {
+        switch error {
+        case .storage(let error): throw error
+        case .source(let error): throw error
+        }
+    }
 }

@@ -40,6 +40,9 @@ package final class SimulatedDisk: Sendable {
         }
     }
 
+    /// Syncs say 0 and write nothing from now on, as a disk does that lies about its flush.
+    package func forgetSyncs() { state.withLock { $0.forgetsSyncs = true } }
+
     package func clearFailures() { state.withLock { $0.failures = [] } }
 
     /// All files together may have this many bytes.
@@ -180,9 +183,13 @@ package final class SimulatedDisk: Sendable {
 
     func sync(_ inode: Int, _ kind: Kind) throws(StorageError) {
         try call(kind, "#\(inode)") { state in
-            .success(state.inodes[inode].makeDurable())
-        } failing: {
-            state in
+            if state.forgetsSyncs {
+                state.inodes[inode].pending = []
+            } else {
+                state.inodes[inode].makeDurable()
+            }
+            return .success(())
+        } failing: { state in
             state.loseUnsynced(inode)
         }
     }

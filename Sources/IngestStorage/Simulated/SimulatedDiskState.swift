@@ -41,6 +41,7 @@ struct SimulatedDiskState: Sendable {
     var failures: [Failure] = []
     var byteBudget = 1 << 40
     var shortWriteChance: UInt64 = 0
+    var forgetsSyncs = false
 
     init(seed: UInt64) { random = SeededRandom(seed: seed) }
 

@@ -16,6 +16,7 @@ import Synchronization
 /// - *A crash before operation n*: the n-th changing call and every call after it throw; nothing of it happens.
 /// - *A failed sync* (EIO) writes a random subset of what it should have, and forgets the rest:
 ///   readers still see it, the next sync says 0, a power cut or `forgetCached` loses it. As the kernels do.
+/// - *A disk that lies* (`forgetSyncs`): syncs say 0 and write nothing.
 /// - *ENOSPC* at a byte budget, over the sizes of all files; the write before it is short.
 /// - *Any error on the n-th call of a kind*, once or for ever.
 /// - *Short writes*: some calls take only a part. EINTR is not modelled: `SystemCall` handles it below the seam.

@@ -1,0 +1,146 @@
+import IngestFormat
+import IngestStorage
+import Testing
+
+@Suite struct DataDirectoryTests {
+    private func open(
+        _ files: SimulatedFileSystem
+    ) throws(StorageError) -> DataDirectory<SimulatedFileSystem> {
+        try DataDirectory.open(files) { TestLog.manifest() }
+    }
+
+    @Test func `a new directory gets generation 0 and no segment`() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        let directory = try open(files)
+        #expect(directory.isNew)
+        #expect(directory.manifest == TestLog.manifest())
+        #expect(try files.names() == ["0000000000.manifest", "LOCK"])
+        // Durable without anything else being done.
+        for seed in 0..<10 as Range<UInt64> {
+            let left = files.disk.powerCut(seed: seed)
+            #expect(try ManifestStore(files: left).readNewest() == TestLog.manifest())
+        }
+    }
+
+    @Test func `a second daemon is refused with 69 for as long as the first lives`() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        var first: DataDirectory<SimulatedFileSystem>? = try open(files)
+        #expect(first != nil)
+        #expect(error(of: { try open(files) })?.exitCode == 69)
+        first = nil
+        #expect(try !open(files).isNew)
+    }
+
+    @Test func `on a real disk a second handle is refused with 69 and the holder named`() throws {
+        try withTemporaryDirectory { files in
+            let first = try DataDirectory.open(files) { TestLog.manifest() }
+            let second = try LinuxFileSystem(path: files.path, create: false)
+            let refusal = error(of: { try DataDirectory.open(second) { TestLog.manifest() } })
+            guard case .locked(_, .some)? = refusal else {
+                Issue.record("\(String(describing: refusal))")
+                return
+            }
+            #expect(first.isNew)
+        }
+    }
+
+    @Test(arguments: ["0000000001.segment", "0000000003.rewards.run", "durable-mark"])
+    func `files of a log without a manifest are never a fresh directory`(_ name: String) throws {
+        let files = SimulatedFileSystem(seed: 1)
+        _ = try files.create(name)
+        let refusal = error(of: { try open(files) })
+        #expect(refusal == .missingManifest(directory: "/sim", fileCount: 1))
+        #expect(refusal?.exitCode == 66)
+        #expect(try Set(files.names()) == ["LOCK", name])
+        #expect(error(of: { try ManifestStore(files: files).readNewest() }) == refusal)
+    }
+
+    @Test(arguments: ["0000000000.manifest.tmp", "lost+found", "notes.txt", "aside"])
+    func `what proves no earlier manifest does not stop a first start`(_ name: String) throws {
+        let files = SimulatedFileSystem(seed: 1)
+        _ = try files.create(name)
+        #expect(try open(files).isNew)
+    }
+
+    @Test func `leftovers go: temporaries are removed, unknown files put aside, foreign ones left`()
+        throws
+    {
+        let script = LogScript(blockCounts: [1, 1])
+        let files = SimulatedFileSystem(seed: 1)
+        var synced = 0
+        try script.write(to: files, synced: &synced)
+        let next = files.disk.kill()
+        let report = try recover(next)
+        let first = try publish(
+            [report.segments[0].file], after: TestLog.manifest(), in: next)
+        var second = first
+        second.generation = first.generation.next
+        second.runs = []
+        second.namesRuns = []
+        second.shard = TestLog.manifest().shard
+        second.sealed = []
+        second.lost = []
+        try ManifestStore(files: next).publish(second)
+        for name in [
+            "0000000099.days.run", "0000000002.segment.tmp", "0000000004.manifest.tmp", "keep.me",
+            "0000000042.rewards.run.tmp",
+        ] { _ = try next.create(name) }
+        let opened = try open(next.disk.kill())
+        // Runs that only generation 1 names wait for their readers.
+        #expect(Set(opened.retired) == first.fileNames.filter { $0.text.hasSuffix(".run") })
+        #expect(opened.movedAside == ["aside/0000000099.days.run"])
+        let names = try opened.files.names()
+        #expect(!names.contains { $0.hasSuffix(".tmp") })
+        #expect(names.contains("keep.me"))
+        #expect(names.contains("0000000001.segment") && names.contains("0000000002.segment"))
+    }
+
+    @Test func `a segment before the cut that no generation names is put aside, once`() throws {
+        let script = LogScript(blockCounts: [1, 1])
+        let files = SimulatedFileSystem(seed: 1)
+        var synced = 0
+        try script.write(to: files, synced: &synced)
+        let next = files.disk.kill()
+        let report = try recover(next)
+        _ = try publish(report.segments.map(\.file), after: TestLog.manifest(), in: next)
+        let old = try next.create("0000000000.segment")
+        try old.write(pattern(10), at: 0)
+        // Number 0 is no segment's: not ours. A number in the past is.
+        #expect(try open(next.disk.kill()).movedAside == [])
+    }
+
+    @Test func `an older manifest that is damaged is put aside and does not stop the start`() throws
+    {
+        let files = SimulatedFileSystem(seed: 1)
+        var manifest = try open(files).manifest
+        manifest.generation = manifest.generation.next
+        try ManifestStore(files: files).publish(manifest)
+        files.disk.damage("0000000000.manifest") { $0[40] ^= 1 }
+        let opened = try open(files.disk.kill())
+        #expect(opened.manifest == manifest)
+        #expect(opened.movedAside == ["aside/0000000000.manifest"])
+    }
+
+    @Test func `files put aside never replace each other`() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        let aside = try AsideDirectory(of: files)
+        for byte in [UInt8(1), 2, 3] {
+            try files.create("a").write([byte], at: 0)
+            _ = try aside.take("a")
+        }
+        let names = try files.subdirectory("aside", create: false).names()
+        #expect(names == ["a", "a.1", "a.2"])
+        #expect(files.disk.contents("aside/a.1") == [2])
+    }
+
+    @Test func `a copy that was put aside before is not made twice`() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        let file = try files.create("f")
+        try file.write(pattern(3_000_000), at: 0)
+        let aside = try AsideDirectory(of: files)
+        #expect(try aside.copy(5..<2_500_000, of: file, as: "x") == "aside/x")
+        #expect(try aside.copy(5..<2_500_000, of: file, as: "x") == "aside/x")
+        #expect(files.disk.contents("aside/x") == Array(pattern(3_000_000)[5..<2_500_000]))
+        #expect(try aside.copy(6..<2_500_001, of: file, as: "x") == "aside/x.1")
+    }
+}
