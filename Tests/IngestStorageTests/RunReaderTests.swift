@@ -1,0 +1,138 @@
+import IngestFormat
+import IngestStorage
+import Testing
+
+@Suite struct RunReaderTests {
+    /// Rows as a source, page by page.
+    private struct Rows: CounterPageSource {
+        var rows: [(key: UInt32, day: Int32, count: UInt64)]
+        var next = 0
+        var failAt: Int?
+
+        mutating func nextPage(into page: CounterPage) throws(FormatError) -> Bool {
+            page.removeAll()
+            while next < rows.count {
+                if next == failAt { throw .corrupt("rows", at: next, got: 0, expected: .min(1)) }
+                var counters = CounterRow()
+                counters[.impressions] = rows[next].count
+                counters[.clicks] = rows[next].count / 3
+                guard page.append(key: rows[next].key, day: rows[next].day, counters: counters)
+                else { return true }
+                next += 1
+            }
+            return page.rowCount > 0
+        }
+    }
+
+    private func rows(_ count: Int, seed: UInt64 = 1) -> Rows {
+        var random = SeededRandom(seed: seed)
+        var key: UInt32 = 0
+        return Rows(
+            rows: (0..<count).map { _ in
+                key += 1 + UInt32(random.below(5))
+                return (key, Int32(random.below(400)) - 200, random.next() >> random.below(64))
+            })
+    }
+
+    private let span = LogSpan(
+        firstSegment: SegmentNumber(rawValue: 1),
+        end: LogPosition(segment: SegmentNumber(rawValue: 3), blockCount: 5))
+
+    private func write(
+        _ source: Rows, to files: SimulatedFileSystem
+    ) throws -> RunEntry {
+        do {
+            return try RunWriter.write(
+                .rewardDays, number: FileNumber(rawValue: 12), of: span, for: TestLog.manifest(),
+                in: files
+            ) { source }
+        } catch {
+            guard case .storage(let error) = error else { throw error }
+            throw error
+        }
+    }
+
+    private func read<Source: CounterPageSource>(
+        _ source: Source
+    ) throws -> [[UInt64]] {
+        var source = source
+        let page = CounterPage()
+        var found: [[UInt64]] = []
+        while try source.nextPage(into: page) {
+            for row in 0..<page.rowCount {
+                let counters = page.counters(row)
+                found.append([
+                    UInt64(page.key(row)), UInt64(bitPattern: Int64(page.day(row))),
+                    counters[.impressions], counters[.clicks],
+                ])
+            }
+        }
+        return found
+    }
+
+    @Test(arguments: [0, 1, 1024, 1025, 5000])
+    func `a run gives the rows that were written, page by page and as a table`(
+        _ count: Int
+    ) throws {
+        let files = SimulatedFileSystem(seed: 1)
+        let source = rows(count)
+        let entry = try write(source, to: files)
+        #expect(entry.rowCount == UInt64(count))
+        #expect(entry.fileName.text == "0000000012.reward-days.run")
+        let run = try RunReader(entry, directory: TestLog.directory, in: files)
+        let expected = try read(source)
+        #expect(try read(run.makeCursor()) == expected)
+        #expect(try read(run.readTable().makeCursor()) == expected)
+        #expect(expected.count == count)
+    }
+
+    @Test func `every flipped byte of a run is found`() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        let entry = try write(rows(40), to: files)
+        let name = entry.fileName.text
+        for byte in 0..<Int(entry.byteCount) {
+            let other = files.disk.kill()
+            other.disk.damage(name) { $0[byte] ^= 0x20 }
+            let failure = error(of: {
+                try read(RunReader(entry, directory: TestLog.directory, in: other).makeCursor())
+            })
+            #expect(failure?.exitCode == 65, "byte \(byte)")
+        }
+    }
+
+    @Test func `another run than the manifest means is refused, and a missing one told`() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        let entry = try write(rows(40), to: files)
+        let other = try write(rows(40, seed: 2), to: SimulatedFileSystem(seed: 2))
+        #expect(other.checksum != entry.checksum)
+        #expect(error(of: { try RunReader(other, in: files) })?.exitCode == 65)
+        #expect(
+            error(of: {
+                try RunReader(entry, directory: DirectoryID(rawValue: 4), in: files)
+            })?.exitCode == 65)
+        files.disk.damage(entry.fileName.text) { $0.append(0) }
+        #expect(error(of: { try RunReader(entry, in: files) })?.exitCode == 65)
+        try files.unlink(entry.fileName.text)
+        guard case .notFound? = error(of: { try RunReader(entry, in: files) }) else {
+            Issue.record("opened nothing")
+            return
+        }
+    }
+
+    @Test func `rows that cannot be had leave no run`() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        var source = rows(3000)
+        source.failAt = 2500
+        #expect(throws: RunWriteError<FormatError>.self) { try write(source, to: files) }
+        #expect(try files.names() == [])
+    }
+
+    @Test func `a run stays readable after it was unlinked`() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        let source = rows(3000)
+        let entry = try write(source, to: files)
+        let run = try RunReader(entry, in: files)
+        try files.unlink(entry.fileName.text)
+        #expect(try read(run.makeCursor()) == read(source))
+    }
+}
