@@ -114,6 +114,12 @@ let package = Package(
             name: "IngestPipelineTests",
             dependencies: ["IngestPipeline", "IngestStorage", "IngestFormat", "IngestRing"]),
         .testTarget(
+            name: "IngestClientTests",
+            dependencies: [
+                "IngestClient", "IngestSend", "IngestFormat",
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ]),
+        .testTarget(
             name: "IngestReaderTests",
             dependencies: [
                 "IngestReader", "IngestReaderTool", "IngestPipeline", "IngestStorage",

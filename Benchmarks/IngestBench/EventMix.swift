@@ -1,0 +1,101 @@
+import IngestFormat
+
+/// The events of a load: 90 % impressions, half of them measured (three of four at or above the display
+/// threshold), 8 % clicks, 2 % redemptions with revenue and spend; an id and a platform on all. Rewards
+/// and businesses have UUIDs for names; each reward belongs to one business. 120 to 133 bytes an event.
+struct EventMix {
+    struct Options: Equatable {
+        var rewardCount = 100_000
+        var businessCount = 1_000
+        var popularity = Popularity.Shape.uniform
+        var seed: UInt64 = 1
+    }
+
+    private static let platforms = ["iOS", "tvOS", "web", "Android"].map { Array($0.utf8) }
+    /// Event times lie up to about a second before the packet leaves.
+    private static let ageMicrosecondsMax: UInt64 = 1 << 20
+
+    private let options: Options
+    private let popularity: Popularity
+    private var random: SeededRandom
+    /// The texts of the last event, which its descriptor points into.
+    private(set) var bytes: [UInt8] = []
+    /// How long before its packet's departure the last event happened, microseconds.
+    private(set) var ageMicroseconds: UInt32 = 0
+
+    init(_ options: Options) {
+        self.options = options
+        popularity = Popularity(options.popularity, count: options.rewardCount)
+        random = SeededRandom(seed: options.seed)
+    }
+
+    /// Draws the next event. Time and id are placeholders of their final size, to be patched.
+    mutating func next() -> EventDescriptor {
+        var event = EventDescriptor()
+        let reward = popularity.draw(&random)
+        bytes.removeAll(keepingCapacity: true)
+        (event.rewardOffset, event.rewardByteCount) = place(Self.name("rwd-", 1, reward))
+        (event.businessOffset, event.businessByteCount) =
+            place(Self.name("b-", 2, reward % options.businessCount))
+        (event.eventIDOffset, event.eventIDByteCount) = place([UInt8](repeating: 0xFF, count: 16))
+        (event.platformOffset, event.platformByteCount) =
+            place(Self.platforms[Int(random.next() % UInt64(Self.platforms.count))])
+        event.flags = EventDescriptor.Flags.hasEventID
+        event.timestampMicroseconds = 1 << 50
+        event.consent = Consent.optIn.rawValue
+        ageMicroseconds = UInt32(random.next() % Self.ageMicrosecondsMax)
+        drawKind(&event)
+        return event
+    }
+
+    private mutating func drawKind(_ event: inout EventDescriptor) {
+        switch random.next() % 100 {
+        case 0..<90:
+            event.type = EventType.impression.rawValue
+            if random.next() & 1 == 0 { drawViewability(&event) }
+        case 90..<98:
+            event.type = EventType.click.rawValue
+        default:
+            event.type = EventType.redemption.rawValue
+            event.revenueMicros = Int64(random.next() % 200_000_000 + 1_000_000)
+            event.spendMicros = Int64(random.next() % 5_000_000 + 10_000)
+        }
+    }
+
+    private mutating func drawViewability(_ event: inout EventDescriptor) {
+        event.flags |= EventDescriptor.Flags.isMeasured
+        let isViewable = random.next() % 4 != 0
+        event.visiblePartsPerMillion = UInt32(
+            isViewable ? 500_000 + random.next() % 500_001 : random.next() % 500_000)
+        event.durationMilliseconds = UInt32(
+            isViewable ? 1_000 + random.next() % 9_000 : random.next() % 1_000)
+    }
+
+    private mutating func place(_ text: [UInt8]) -> (offset: UInt16, byteCount: UInt8) {
+        defer { bytes.append(contentsOf: text) }
+        return (UInt16(bytes.count), UInt8(text.count))
+    }
+
+    /// The name of the reward with this number: 0 is the most frequent, if any is.
+    static func rewardName(_ number: Int) -> String {
+        String(decoding: name("rwd-", 1, number), as: UTF8.self)
+    }
+
+    /// `prefix` and 36 characters in the form of a UUID, distinct for distinct numbers of a kind.
+    private static func name(_ prefix: String, _ kind: UInt64, _ number: Int) -> [UInt8] {
+        let digits = Array("0123456789abcdef".utf8)
+        let halves = [
+            SeededRandom.mix(UInt64(number) << 8 | kind),
+            SeededRandom.mix(~(UInt64(number) << 8 | kind)),
+        ]
+        var text: [UInt8] = []
+        text.reserveCapacity(40)
+        for half in halves {
+            for shift in stride(from: 60, through: 0, by: -4) {
+                text.append(digits[Int(half >> UInt64(shift) & 15)])
+                if [8, 13, 18, 23].contains(text.count) { text.append(UInt8(ascii: "-")) }
+            }
+        }
+        return Array(prefix.utf8) + text
+    }
+}

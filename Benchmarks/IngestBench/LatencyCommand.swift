@@ -1,0 +1,106 @@
+import ArgumentParser
+import Dispatch
+import Foundation
+import IngestClient
+import IngestReader
+
+/// `ingest-bench latency`: how long an event takes from its scheduled departure to being in the reader's
+/// answer, while a load goes on beside it.
+struct LatencyCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "latency",
+        abstract: "Time from sending an event to seeing it in the reader, beside a load.",
+        discussion: """
+            Probes are events of a reward of their own, sent one at a time on a schedule. The reader is \
+            opened again and again; an answer of n shows the first n probes. Each one's time runs from \
+            its scheduled departure to the end of the first answer that shows it, the reader's own \
+            opening included.
+            """)
+
+    @OptionGroup var mix: MixOptions
+    @OptionGroup var daemon: DaemonOptions
+
+    @Option(help: ArgumentHelp("Events per second beside the probes; 0 = none.", valueName: "n"))
+    var rate = 500_000.0
+
+    @Option(help: ArgumentHelp("Probes to send.", valueName: "n"))
+    var probes = 500
+
+    @Option(help: ArgumentHelp("Milliseconds between two probes.", valueName: "n"))
+    var probeInterval = 20
+
+    private static let probeReward = "latency-probe"
+
+    func validate() throws {
+        guard rate >= 0, probes > 0, probeInterval > 0 else {
+            throw ValidationError("--probes and --probe-interval are above 0")
+        }
+    }
+
+    func run() throws {
+        Report.machine(directory: daemon.scratch)
+        let directory = try daemon.makeScratch()
+        let process = try daemon.start(in: directory)
+        let load = try BackgroundLoad(mix, to: process.address)
+        let sender = try EventSender.open(to: process.address)
+        let startedAt = SenderClock.monotonicNanoseconds() + 500_000_000
+        let interval = UInt64(probeInterval) * 1_000_000
+        let seconds = Double(probes * probeInterval) / 1000 + 0.5
+        if rate > 0 { load.start(eventsPerSecond: rate, seconds: seconds) }
+        let probes = self.probes
+        let queue = DispatchQueue(label: "ingest-bench.probes")
+        queue.async {
+            for probe in 0..<probes {
+                SenderClock.sleep(
+                    untilMonotonicNanoseconds: startedAt + UInt64(probe) * interval)
+                try? Self.sendProbe(sender)
+            }
+        }
+        let seenAt = try watch(directory, until: startedAt + UInt64(seconds * 1e9) + 5_000_000_000)
+        queue.sync {}
+        let sent = load.wait()
+        _ = try sender.close()
+        _ = try process.stop()
+        report(seenAt, startedAt, interval, sent)
+    }
+
+    private static func sendProbe(_ sender: EventSender) throws(ClientError) {
+        let event = AdEvent(
+            .impression, rewardID: probeReward, businessID: "latency",
+            timestampMicroseconds: Int64(SenderClock.unixNanoseconds() / 1000))
+        _ = try sender.send(event)
+        try sender.flush()
+    }
+
+    /// When each probe was first in an answer, in order; ends when all were, or at the deadline.
+    private func watch(
+        _ directory: ScratchDirectory, until deadline: UInt64
+    ) throws -> [UInt64] {
+        var seenAt: [UInt64] = []
+        while seenAt.count < probes {
+            let reader = try IngestReader.open(directory: directory.path)
+            let count = Int(try reader.reward(Self.probeReward)?.counters.impressions ?? 0)
+            let now = SenderClock.monotonicNanoseconds()
+            while seenAt.count < min(count, probes) { seenAt.append(now) }
+            if now > deadline { break }
+            SenderClock.sleep(untilMonotonicNanoseconds: now + 1_000_000)
+        }
+        return seenAt
+    }
+
+    private func report(
+        _ seenAt: [UInt64], _ startedAt: UInt64, _ interval: UInt64, _ load: SendFigures
+    ) {
+        Report.heading("latency, send to visible")
+        Report.line("load beside it", "\(grouped(Int(load.eventsPerSecond))) events/s")
+        Report.line(
+            "probes",
+            "\(probes) sent, \(seenAt.count) seen"
+                + (seenAt.count < probes ? ": some were lost, the times below do not hold" : ""))
+        let times = seenAt.enumerated()
+            .map { Double($1 - min($1, startedAt + UInt64($0) * interval)) / 1e6 }.sorted()
+        for (name, share) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)] {
+            Report.line(name, "\(fixed(percentile(times, share), 1)) ms")
+        }
+    }
+}

@@ -1,0 +1,121 @@
+import ArgumentParser
+import Foundation
+import IngestClient
+import IngestFormat
+
+/// What the load is made of; the same for every command that sends one.
+struct MixOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("Distinct rewards in the load.", valueName: "n"))
+    var rewards = 100_000
+
+    @Option(
+        help: ArgumentHelp("Distinct businesses, each with its share of rewards.", valueName: "n"))
+    var businesses = 1_000
+
+    @Option(help: ArgumentHelp("How often each reward comes: uniform or zipf.", valueName: "shape"))
+    var popularity = Popularity.Shape.uniform
+
+    @Option(
+        help: ArgumentHelp(
+            "Packets of 11 events that are encoded beforehand and sent round and round, ids and "
+                + "times new each time.", valueName: "n"))
+    var poolPackets = 32_768
+
+    @Option(help: ArgumentHelp("Seed of the load.", valueName: "n"))
+    var seed: UInt64 = 1
+
+    func validate() throws {
+        guard rewards > 0, businesses > 0, poolPackets > 0 else {
+            throw ValidationError("--rewards, --businesses and --pool-packets are 1 or more")
+        }
+    }
+
+    func makePool() -> PacketPool {
+        PacketPool(
+            packetCount: poolPackets,
+            mix: EventMix.Options(
+                rewardCount: rewards, businessCount: businesses, popularity: popularity,
+                seed: seed),
+            identity: SenderIdentity(
+                sender: SenderID(rawValue: UInt64.random(in: 1...UInt64.max)),
+                epoch: SenderIdentity.epoch(
+                    unixMilliseconds: SenderClock.unixNanoseconds() / 1_000_000,
+                    random: UInt64.random(in: 0...UInt64.max))))
+    }
+}
+
+/// Which daemon is measured, and where it keeps its data.
+struct DaemonOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("The daemon; beside this program by default.", valueName: "path"))
+    var daemon: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Where data directories are made; they are removed at the end. On the disk that is to be "
+                + "measured.", valueName: "dir"))
+    var scratch = "/tmp"
+
+    @Flag(help: "Leave the data directory and the daemon's log where they are, and say where.")
+    var keep = false
+
+    @Option(
+        parsing: .singleValue,
+        help: ArgumentHelp(
+            "A further option for the daemon, as in --daemon-option=--commit-interval-ms=10.",
+            valueName: "option"))
+    var daemonOption: [String] = []
+
+    /// The path of a program that was built together with this one.
+    static func besideThis(_ name: String) -> String {
+        Bundle.main.executableURL!.deletingLastPathComponent().appendingPathComponent(name).path
+    }
+
+    var daemonPath: String { daemon ?? Self.besideThis("ingestd") }
+
+    func start(in directory: ScratchDirectory) throws -> DaemonProcess {
+        try DaemonProcess(
+            DaemonProcess.Options(
+                executable: daemonPath, directory: directory.path, arguments: daemonOption))
+    }
+
+    func makeScratch() throws -> ScratchDirectory {
+        try ScratchDirectory(in: scratch, isKept: keep)
+    }
+}
+
+extension Popularity.Shape: ExpressibleByArgument {}
+
+/// A directory of its own for one run, removed with it.
+final class ScratchDirectory {
+    let path: String
+    private let isKept: Bool
+
+    init(in parent: String, isKept: Bool) throws {
+        let name = "ingest-bench-" + String(UInt64.random(in: 0...UInt64.max), radix: 36)
+        path = URL(fileURLWithPath: parent).appendingPathComponent(name).path
+        self.isKept = isKept
+        try FileManager.default.createDirectory(
+            atPath: path, withIntermediateDirectories: true)
+    }
+
+    deinit {
+        if isKept {
+            print("\nkept: \(path) and \(path).log")
+        } else {
+            try? FileManager.default.removeItem(atPath: path)
+            try? FileManager.default.removeItem(atPath: path + ".log")
+        }
+    }
+
+    /// Bytes of the files in it, by the end of their names.
+    func byteCounts() throws -> [String: UInt64] {
+        var sums: [String: UInt64] = [:]
+        for name in try FileManager.default.contentsOfDirectory(atPath: path) {
+            let attributes = try FileManager.default.attributesOfItem(atPath: path + "/" + name)
+            guard attributes[.type] as? FileAttributeType == .typeRegular else { continue }
+            let kind = name.split(separator: ".", maxSplits: 1).last.map(String.init) ?? name
+            sums[kind, default: 0] += (attributes[.size] as? NSNumber)?.uint64Value ?? 0
+        }
+        return sums
+    }
+}

@@ -1,0 +1,75 @@
+import IngestClient
+
+/// One load against one fresh daemon: start, send, wait until the log stands still, stop, count.
+struct LoadRun {
+    struct Result {
+        let sent: SendFigures
+        let log: LogFigures
+        /// From the first departure to the last growth of the log.
+        let durableNanoseconds: UInt64
+        /// Of the daemon, from before the first packet until the log had stood still for a second.
+        let cpu: CPUFigures
+        let memory: [MemoryWatch.Sample]
+        let residentByteCountMax: UInt64
+        let writtenByteCount: UInt64
+        let kernelDropCount: UInt64
+        let readySeconds: Double
+        let stopSeconds: Double
+        /// Of the daemon's log: what it said of its receive buffer.
+        let receiveBuffer: String
+
+        /// Events that were sent and are not durable; negative would be events that nobody sent.
+        var lostEventCount: Int64 { Int64(sent.eventCount) - Int64(log.rowCount) }
+
+        var durableEventsPerSecond: Double {
+            Double(log.rowCount) / (Double(durableNanoseconds) / 1e9)
+        }
+    }
+
+    struct CPUFigures {
+        let userNanoseconds: UInt64
+        let systemNanoseconds: UInt64
+        /// By thread name, longest first.
+        let threads: [(name: String, nanoseconds: UInt64)]
+
+        init(from before: ProcessFigures, to after: ProcessFigures) {
+            userNanoseconds = after.userNanoseconds - before.userNanoseconds
+            systemNanoseconds = after.systemNanoseconds - before.systemNanoseconds
+            threads = after.threadNanoseconds
+                .map { ($0.key, $0.value - min($0.value, before.threadNanoseconds[$0.key] ?? 0)) }
+                .sorted { $0.1 > $1.1 }
+        }
+    }
+
+    let daemon: DaemonOptions
+
+    func run(
+        _ pool: inout PacketPool, eventCount: UInt64, eventsPerSecond: Double,
+        onSample: (@Sendable (MemoryWatch.Sample) -> Void)? = nil,
+        sampleMilliseconds: Int = 200
+    ) throws -> Result {
+        let directory = try daemon.makeScratch()
+        let process = try daemon.start(in: directory)
+        let sender = try LoadSender(to: process.address)
+        let before = try ProcessFigures(processID: process.processID)
+        let watch = MemoryWatch(
+            processID: process.processID, intervalMilliseconds: sampleMilliseconds,
+            onSample: onSample)
+        let startedAt = SenderClock.monotonicNanoseconds()
+        let sent = try sender.send(
+            &pool, eventCount: eventCount, eventsPerSecond: eventsPerSecond)
+        let durableAt = DurableWatch(directory).waitUntilStill()
+        let after = try ProcessFigures(processID: process.processID)
+        let memory = watch.stop()
+        let drops = kernelDropCount(port: try SocketAddressText(process.address).port)
+        let stopSeconds = try process.stop()
+        return Result(
+            sent: sent, log: try LogFigures(directory),
+            durableNanoseconds: max(durableAt, startedAt + sent.nanoseconds) - startedAt,
+            cpu: CPUFigures(from: before, to: after), memory: memory,
+            residentByteCountMax: after.residentByteCountMax,
+            writtenByteCount: after.writtenByteCount - before.writtenByteCount,
+            kernelDropCount: drops, readySeconds: process.readySeconds, stopSeconds: stopSeconds,
+            receiveBuffer: process.receiveBuffer)
+    }
+}

@@ -1,0 +1,80 @@
+import Foundation
+
+/// What the kernel says of a process, read from outside it.
+struct ProcessFigures {
+    /// Time on a core in user mode and in the kernel, in steps of 10 ms.
+    var userNanoseconds: UInt64 = 0
+    var systemNanoseconds: UInt64 = 0
+    var residentByteCount: UInt64 = 0
+    var residentByteCountMax: UInt64 = 0
+    /// Bytes that the process caused to be written to storage.
+    var writtenByteCount: UInt64 = 0
+    /// Exact time on a core by thread name, user and kernel together.
+    var threadNanoseconds: [String: UInt64] = [:]
+
+    /// The tick of /proc/PID/stat, USER_HZ: 100 on every Linux.
+    private static let tickNanoseconds: UInt64 = 10_000_000
+
+    init(processID: Int32) throws {
+        let folder = "/proc/\(processID)"
+        // Behind the name in parentheses: state is field 3, utime 14, stime 15.
+        let stat = try text("\(folder)/stat")
+        let fields = stat[(stat.lastIndex(of: ")") ?? stat.startIndex)...].split(separator: " ")
+        guard fields.count > 13, let user = UInt64(fields[12]), let system = UInt64(fields[13])
+        else { throw BenchFailure("\(folder)/stat: not as proc(5) says") }
+        userNanoseconds = user * Self.tickNanoseconds
+        systemNanoseconds = system * Self.tickNanoseconds
+        let status = try text("\(folder)/status")
+        residentByteCount = (value("VmRSS", in: status) ?? 0) * 1024
+        residentByteCountMax = (value("VmHWM", in: status) ?? 0) * 1024
+        writtenByteCount = value("write_bytes", in: textIfThere("\(folder)/io")) ?? 0
+        for thread in (try? FileManager.default.contentsOfDirectory(atPath: "\(folder)/task")) ?? []
+        {
+            readThread("\(folder)/task/\(thread)")
+        }
+    }
+
+    var cpuNanoseconds: UInt64 { userNanoseconds + systemNanoseconds }
+
+    private mutating func readThread(_ folder: String) {
+        guard let name = try? text("\(folder)/comm"), let times = try? text("\(folder)/schedstat"),
+            let nanoseconds = times.split(separator: " ").first.flatMap({ UInt64($0) })
+        else { return }
+        let trimmed = name.trimmingCharacters(in: .whitespacesAndNewlines)
+        threadNanoseconds[trimmed, default: 0] += nanoseconds
+    }
+}
+
+/// Datagrams that the kernel dropped at the sockets bound to this port, from /proc/net/udp and udp6.
+func kernelDropCount(port: UInt16) -> UInt64 {
+    let local = ":" + String(UInt32(port) + 0x10000, radix: 16, uppercase: true).dropFirst()
+    var drops: UInt64 = 0
+    for table in ["/proc/net/udp", "/proc/net/udp6"] {
+        for line in textIfThere(table).split(separator: "\n").dropFirst() {
+            let fields = line.split(separator: " ")
+            guard fields.count > 4, fields[1].hasSuffix(local) else { continue }
+            drops += UInt64(fields[fields.count - 1]) ?? 0
+        }
+    }
+    return drops
+}
+
+/// A file of /proc or /sys as text. Their sizes read as 0, so `String(contentsOfFile:)` is of no use.
+func text(_ path: String) throws -> String {
+    guard let file = FileHandle(forReadingAtPath: path) else {
+        throw BenchFailure("\(path) cannot be read")
+    }
+    return String(decoding: try file.readToEnd() ?? Data(), as: UTF8.self)
+}
+
+/// As `text`; nothing where there is no such file or it may not be read.
+func textIfThere(_ path: String) -> String { (try? text(path)) ?? "" }
+
+/// The number behind `name:` at the start of a line.
+private func value(_ name: String, in text: String) -> UInt64? {
+    for line in text.split(separator: "\n") where line.hasPrefix(name + ":") {
+        return line.dropFirst(name.count + 1).split(whereSeparator: \.isWhitespace).first
+            .flatMap { UInt64($0) }
+    }
+    return nil
+}

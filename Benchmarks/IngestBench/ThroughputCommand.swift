@@ -1,0 +1,105 @@
+import ArgumentParser
+
+/// `ingest-bench throughput`: one load at one offered rate, and everything that can be said of it.
+struct ThroughputCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "throughput",
+        abstract:
+            "Offer one rate and print what became of it: durable rate, loss, CPU, bytes, memory.")
+
+    @OptionGroup var mix: MixOptions
+    @OptionGroup var daemon: DaemonOptions
+
+    @Option(
+        help: ArgumentHelp("Offered events per second; 0 = as fast as it goes.", valueName: "n"))
+    var rate = 2_000_000.0
+
+    @Option(help: ArgumentHelp("Events to send.", valueName: "n"))
+    var events: UInt64 = 40_000_000
+
+    @Option(help: ArgumentHelp("How often, each with a daemon of its own.", valueName: "n"))
+    var runs = 1
+
+    func run() throws {
+        Report.machine(directory: daemon.scratch)
+        var pool = mix.makePool()
+        report(pool)
+        for number in 1...max(1, runs) {
+            let result = try LoadRun(daemon: daemon).run(
+                &pool, eventCount: events, eventsPerSecond: rate)
+            Report.heading("run \(number)")
+            report(result)
+        }
+    }
+
+    private func report(_ pool: borrowing PacketPool) {
+        Report.heading("load")
+        Report.line("offered", rate > 0 ? "\(grouped(Int(rate))) events/s" : "as fast as it goes")
+        Report.line(
+            "events", "\(grouped(events)), \(fixed(pool.eventByteCountMean, 1)) bytes each")
+        Report.line(
+            "packets",
+            "\(PacketPool.packetByteCount) bytes, \(PacketPool.packetEventCount) events, "
+                + "one flow, GSO")
+        Report.line(
+            "names",
+            "\(grouped(mix.rewards)) rewards (\(mix.popularity)), "
+                + "\(grouped(mix.businesses)) businesses")
+    }
+
+    private func report(_ result: LoadRun.Result) {
+        let events = Double(max(1, result.sent.eventCount))
+        let perEvent = { (value: UInt64) in fixed(Double(value) / events, 1) }
+        Report.line(
+            "sent",
+            "\(grouped(result.sent.eventCount)) events in "
+                + "\(fixed(Double(result.sent.nanoseconds) / 1e9, 2)) s, "
+                + "\(grouped(Int(result.sent.eventsPerSecond)))/s")
+        Report.line(
+            "schedule",
+            "at most \(fixed(Double(result.sent.lagNanosecondsMax) / 1e6, 2)) ms late, sender CPU "
+                + "\(perEvent(result.sent.cpuNanoseconds)) ns/event")
+        Report.line(
+            "durable",
+            "\(grouped(result.log.rowCount)) events, "
+                + "\(grouped(Int(result.durableEventsPerSecond)))/s until the last was durable")
+        Report.line(
+            "lost",
+            "\(result.lostEventCount) events; the kernel dropped \(result.kernelDropCount) datagrams"
+        )
+        Report.line(
+            "daemon CPU",
+            "\(perEvent(result.cpu.userNanoseconds + result.cpu.systemNanoseconds)) ns/event: "
+                + "user \(perEvent(result.cpu.userNanoseconds)), "
+                + "system \(perEvent(result.cpu.systemNanoseconds))")
+        for thread in result.cpu.threads where thread.nanoseconds > 0 {
+            Report.line("  thread \(thread.name)", "\(perEvent(thread.nanoseconds)) ns/event")
+        }
+        reportStorage(result, perEvent)
+    }
+
+    private func reportStorage(_ result: LoadRun.Result, _ perEvent: (UInt64) -> String) {
+        Report.line(
+            "disk",
+            "\(perEvent(result.log.segmentByteCount)) bytes/event in segments, "
+                + "\(perEvent(result.log.byteCount)) in all files, "
+                + "\(perEvent(result.writtenByteCount)) written")
+        let blocks = max(1, result.log.blockCount)
+        Report.line(
+            "log",
+            "\(grouped(result.log.blockCount)) blocks of "
+                + "\(grouped(result.log.rowCount / blocks)) events, "
+                + "\(grouped(result.log.commitCount)) commits, \(result.log.segmentCount) segments")
+        let first = result.memory.first?.residentByteCount ?? 0
+        let last = result.memory.last?.residentByteCount ?? 0
+        Report.line(
+            "daemon memory",
+            "\(mebibytes(first)) at start, \(mebibytes(result.residentByteCountMax)) at most, "
+                + "\(mebibytes(last)) at the end")
+        Report.line("receive buffer", result.receiveBuffer)
+        Report.line(
+            "start and stop",
+            "ready in \(fixed(result.readySeconds, 3)) s, stopped in \(fixed(result.stopSeconds, 3)) s"
+        )
+    }
+}

@@ -1,0 +1,129 @@
+import Testing
+
+@testable import IngestClient
+@testable import IngestFormat
+
+/// The public sender: identity, and what its lock and timer add to the stream.
+struct EventSenderTests {
+    @Test func `An epoch is milliseconds and 20 random bits, greater at each start`() {
+        let early = SenderIdentity.epoch(unixMilliseconds: 1_000, random: .max)
+        let late = SenderIdentity.epoch(unixMilliseconds: 1_001, random: 0)
+        #expect(early.rawValue == 1_000 << 20 | 0xF_FFFF)
+        #expect(late.rawValue == 1_001 << 20)
+        #expect(early.rawValue < late.rawValue)
+        // Year 2100: the shift loses nothing.
+        let far = SenderIdentity.epoch(unixMilliseconds: 4_102_444_800_000, random: 5)
+        #expect(far.rawValue >> 20 == 4_102_444_800_000)
+    }
+
+    @Test func `A sender's id is the one given, or a random one above 0`() {
+        var options = EventSender.Options()
+        options.senderID = 42
+        let transport = RecordingTransport()
+        #expect(EventSender(transport: transport, options: options).senderID == 42)
+        let ids = (0..<50).map { _ in
+            EventSender(transport: transport, options: EventSender.Options()).senderID
+        }
+        #expect(Set(ids).count == 50)
+        #expect(!ids.contains(0))
+    }
+
+    @Test func `Events of many threads all arrive, each once`() async throws {
+        let transport = RecordingTransport()
+        let sender = EventSender(transport: transport, options: EventSender.Options())
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for part in 0..<4 {
+                group.addTask {
+                    for number in 0..<500 {
+                        var event = SampleEvents.event(number)
+                        event.timestampMicroseconds = Int64(part * 500 + number)
+                        let refusal = try sender.send(event)
+                        #expect(refusal == nil)
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+        let result = try sender.close()
+        #expect(result.sent == 2_000)
+        let packets = transport.packets(ofKind: 1)
+        #expect(Set(try decodedEvents(packets).map(\.timestampUs)) == Set(0..<2_000))
+        #expect(packets.map(\.sequence) == (0..<result.packets).map { $0 })
+        #expect(Set(packets.map(\.epoch)).count == 1)
+    }
+
+    @Test func `An event is refused for each bound that it breaks, with the bound`() throws {
+        let sender = EventSender(
+            transport: RecordingTransport(), options: EventSender.Options())
+        let long = String(repeating: "x", count: 129)
+        let table: [(String, (inout AdEvent) -> Void)] = [
+            ("rewardID", { $0.rewardID = "" }),
+            ("rewardID", { $0.rewardID = long }),
+            ("businessID", { $0.businessID = "" }),
+            ("businessID", { $0.businessID = long }),
+            ("eventID", { $0.eventID = [UInt8](repeating: 0, count: 65) }),
+            ("sessionID", { $0.sessionID = long }),
+            ("platform", { $0.platform = long }),
+            ("campaign", { $0.campaign = long }),
+            ("source", { $0.source = long }),
+            ("timestampMicroseconds", { $0.timestampMicroseconds = -1 }),
+            ("revenueMicros", { $0.revenueMicros = -1 }),
+            ("spendMicros", { $0.spendMicros = .max }),
+            (
+                "visiblePartsPerMillion",
+                {
+                    $0.viewability = .init(
+                        visiblePartsPerMillion: 1_000_001, durationMilliseconds: 0)
+                }
+            ),
+        ]
+        for (field, breakIt) in table {
+            var event = SampleEvents.event(1)
+            breakIt(&event)
+            let refusal = try #require(try sender.send(event))
+            #expect("\(refusal)".hasPrefix(field + " "), "\(refusal)")
+        }
+        let result = try sender.close()
+        #expect(result.refused == UInt64(table.count))
+        #expect(result.sent == 0)
+    }
+
+    /// What the client lets pass the daemon's decoder takes too.
+    @Test func `The largest event that is allowed fits a packet and is decoded`() throws {
+        let transport = RecordingTransport()
+        var options = EventSender.Options()
+        options.packetByteCountMax = 1_200
+        let sender = EventSender(transport: transport, options: options)
+        let name = String(repeating: "x", count: 128)
+        var event = AdEvent(
+            .redemption, rewardID: name, businessID: name,
+            timestampMicroseconds: Limits.timestampMicrosecondsMax)
+        event.eventID = [UInt8](repeating: 1, count: 64)
+        for path in [\AdEvent.sessionID, \.platform, \.campaign, \.source] {
+            event[keyPath: path] = String(repeating: "y", count: 64)
+        }
+        event.revenueMicros = Limits.moneyMicrosMax
+        event.spendMicros = Limits.moneyMicrosMax
+        event.viewability = .init(
+            visiblePartsPerMillion: 1_000_000, durationMilliseconds: .max, format: .video)
+        event.isInvalidTraffic = true
+        event.consent = .optIn
+        for _ in 0..<3 { #expect(try sender.send(event) == nil) }
+        _ = try sender.close()
+        let decoder = EventDecoder(hash: KeyedHash(key: InlineArray(repeating: 0)))
+        let scratch = EventScratch()
+        var count = 0
+        for packet in transport.packets(ofKind: 1) {
+            let outcome = packet.bytes.withUnsafeBytes {
+                decoder.decode(
+                    $0, payloadOffset: 40, payloadByteCount: $0.count - 40, into: scratch)
+            }
+            guard case .events(let decoded, 0) = outcome else {
+                Issue.record("\(outcome)")
+                continue
+            }
+            count += decoded
+        }
+        #expect(count == 3)
+    }
+}

@@ -1,0 +1,1 @@
+../../IngestFormatTests/Generated/events.pb.swift

@@ -1,0 +1,60 @@
+import Foundation
+import Testing
+
+@testable import IngestSend
+
+/// Lines out of a file, whatever it holds.
+struct LineReaderTests {
+    /// The lines of a file with these bytes, by number.
+    private static func lines(of bytes: Data) throws -> [(number: Int, text: String)] {
+        let path = FileManager.default.temporaryDirectory
+            .appendingPathComponent("lines-\(UUID().uuidString)").path
+        try bytes.write(to: URL(fileURLWithPath: path))
+        defer { try? FileManager.default.removeItem(atPath: path) }
+        var reader = try LineReader(path: path)
+        var lines: [(Int, String)] = []
+        while try reader.fill() {
+            while reader.hasLine {
+                let line = reader.takeLine()
+                lines.append(
+                    (line.number, String(decoding: reader.bytes[line.range], as: UTF8.self)))
+            }
+        }
+        return lines
+    }
+
+    @Test(arguments: [
+        ("", []), ("\n", [""]), ("a", ["a"]), ("a\n", ["a"]), ("a\nb", ["a", "b"]),
+        ("\n\na\n\n", ["", "", "a", ""]), ("a\r\nb\n", ["a\r", "b"]),
+    ])
+    func `A line ends at its newline or with the file`(text: String, expected: [String]) throws {
+        let lines = try Self.lines(of: Data(text.utf8))
+        #expect(lines.map(\.text) == expected)
+        #expect(lines.map(\.number) == Array(1..<expected.count + 1))
+    }
+
+    @Test func `Lines that lie across reads are whole`() throws {
+        let expected = (0..<60_000).map { "\($0) " + String(repeating: "x", count: $0 % 97) }
+        let lines = try Self.lines(of: Data(expected.joined(separator: "\n").utf8))
+        #expect(lines.map(\.text) == expected)
+    }
+
+    @Test func `A line beyond the buffer is cut and the next one is whole`() throws {
+        let long = String(repeating: "y", count: 5 << 19)
+        let lines = try Self.lines(of: Data("a\n\(long)\nb\n\(long)".utf8))
+        #expect(lines.map(\.number) == [1, 2, 3, 4])
+        #expect(lines.map { $0.text.prefix(1) } == ["a", "y", "b", "y"])
+        #expect(lines[1].text.utf8.count == 1 << 20)
+        #expect(lines[2].text == "b")
+    }
+
+    @Test func `A file that is not there is no input, and says so`() {
+        do {
+            _ = try LineReader(path: "/nowhere/at all")
+            Issue.record("opened")
+        } catch {
+            #expect(error.exitCode == 66)
+            #expect(error.description.hasPrefix("\"/nowhere/at all\": "))
+        }
+    }
+}

@@ -1,0 +1,70 @@
+import Testing
+
+@testable import IngestClient
+
+/// Pacing as a pure function of a clock that the test turns.
+struct SendPaceTests {
+    /// Takes events as fast as the pace allows, the clock moving only by the waits it asks for.
+    ///
+    /// - Returns: when each event left.
+    private static func departures(
+        eventsPerSecond: Double, count: Int, oversleep: UInt64 = 0
+    ) -> [UInt64] {
+        var now: UInt64 = 1_000_000
+        var pace = SendPace(eventsPerSecond: eventsPerSecond, now: now)
+        return (0..<count).map { _ in
+            while true {
+                let wait = pace.take(now: now)
+                if wait == 0 { return now }
+                now += wait + oversleep
+            }
+        }
+    }
+
+    @Test(arguments: [0.5, 1, 10, 499, 500, 1_000, 20_000, 1_000_000])
+    func `In any span no more leaves than rate and bucket allow, and not much less`(rate: Double) {
+        let count = max(10, min(20_000, Int(rate * 5)))
+        let times = Self.departures(eventsPerSecond: rate, count: count)
+        let bucket = max(1, rate * Double(SendPace.bucketNanoseconds) / 1e9)
+        for start in stride(from: 0, to: count, by: max(1, count / 50)) {
+            for end in stride(from: start, to: count, by: max(1, count / 50)) {
+                let seconds = Double(times[end] - times[start]) / 1e9
+                #expect(Double(end - start) <= seconds * rate + bucket + 1e-6)
+            }
+        }
+        let seconds = Double(times[count - 1] - times[0]) / 1e9
+        #expect(Double(count - 1) >= seconds * rate - bucket)
+    }
+
+    @Test func `A slow rate leaves event by event, at equal distances`() {
+        let times = Self.departures(eventsPerSecond: 10, count: 20)
+        let gaps = zip(times.dropFirst(), times).map { Int64($0) - Int64($1) }
+        #expect(gaps.allSatisfy { abs($0 - 100_000_000) <= 1 })
+    }
+
+    @Test func `A fast rate sleeps once a bucket, not once an event`() {
+        let times = Self.departures(eventsPerSecond: 1_000_000, count: 100_000)
+        #expect(Set(times).count <= 100_000 / 2_000 + 2)
+    }
+
+    @Test func `Oversleeping a little costs no rate, within the bucket`() {
+        let times = Self.departures(eventsPerSecond: 100, count: 200, oversleep: 60_000)
+        let seconds = Double(times.last! - times.first!) / 1e9
+        #expect(abs(199 / seconds - 100) < 1)
+    }
+
+    @Test func `What was held up does not catch up`() {
+        var pace = SendPace(eventsPerSecond: 1_000, now: 0)
+        #expect(pace.take(now: 0) == 0)
+        var count = 0
+        while pace.take(now: 60_000_000_000) == 0 { count += 1 }
+        #expect(count == 2)
+    }
+
+    @Test func `A clock that stands still or goes back gives nothing`() {
+        var pace = SendPace(eventsPerSecond: 1_000, now: 1_000)
+        #expect(pace.take(now: 1_000) == 0)
+        #expect(pace.take(now: 1_000) > 0)
+        #expect(pace.take(now: 0) > 0)
+    }
+}

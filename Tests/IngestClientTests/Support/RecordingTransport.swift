@@ -1,0 +1,72 @@
+import IngestClient
+import Synchronization
+
+/// A network that keeps what is sent, cut into datagrams as the kernel would, and fails when told to.
+final class RecordingTransport: DatagramTransport {
+    private let state = Mutex(State())
+
+    private struct State {
+        var calls: [[[UInt8]]] = []
+        var failure: ClientError?
+    }
+
+    func send(_ bytes: Span<UInt8>, segmentByteCount: Int) throws(ClientError) {
+        var datagrams: [[UInt8]] = []
+        var start = 0
+        while start < bytes.count {
+            let end = min(bytes.count, start + segmentByteCount)
+            datagrams.append((start..<end).map { bytes[$0] })
+            start = end
+        }
+        if let failure = state.withLock({ $0.failure }) { throw failure }
+        let call = datagrams
+        state.withLock { $0.calls.append(call) }
+    }
+
+    func checkAnswers() throws(ClientError) {
+        if let failure = state.withLock({ $0.failure }) { throw failure }
+    }
+
+    /// From now on every call throws this; `nil` ends it.
+    func fail(with failure: ClientError?) { state.withLock { $0.failure = failure } }
+
+    /// The datagrams of each call.
+    var calls: [[[UInt8]]] { state.withLock { $0.calls } }
+    /// All datagrams in order.
+    var datagrams: [[UInt8]] { calls.flatMap { $0 } }
+    /// Framed packets by kind: 1 batch, 2 heartbeat.
+    func packets(ofKind kind: UInt8) -> [FramedPacket] {
+        datagrams.map(FramedPacket.init).filter { $0.kind == kind }
+    }
+}
+
+/// A framed packet read field by field at the offsets of the published table, by code that shares nothing
+/// with the sender's.
+struct FramedPacket {
+    let bytes: [UInt8]
+
+    var magic: String { String(decoding: bytes[0..<4], as: UTF8.self) }
+    var kind: UInt8 { bytes[4] }
+    var flags: UInt8 { bytes[5] }
+    var keyID: UInt64 { number(6, 2) }
+    var sender: UInt64 { number(8, 8) }
+    var epoch: UInt64 { number(16, 8) }
+    var sequence: UInt64 { number(24, 8) }
+    var payloadByteCount: UInt64 { number(32, 4) }
+    var checksum: UInt64 { number(36, 4) }
+    var payload: [UInt8] { Array(bytes[40...]) }
+
+    /// CRC-32C of bytes 0–35 and the payload, bit by bit from the polynomial.
+    var computedChecksum: UInt64 {
+        var remainder: UInt32 = .max
+        for byte in bytes[0..<36] + bytes[40...] {
+            remainder ^= UInt32(byte)
+            for _ in 0..<8 { remainder = remainder >> 1 ^ (remainder & 1) * 0x82F6_3B78 }
+        }
+        return UInt64(~remainder)
+    }
+
+    private func number(_ offset: Int, _ byteCount: Int) -> UInt64 {
+        bytes[offset..<offset + byteCount].reversed().reduce(0) { $0 << 8 | UInt64($1) }
+    }
+}
