@@ -21,8 +21,9 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
     /// Opens a directory for the daemon (PROTOCOL.md §5.1).
     ///
     /// 1. Locks it. 2. Reads the newest manifest; where there is none, and nothing that a manifest must
-    /// have come before, makes generation 0 durable. 3. Removes temporary files, moves files of ours that
-    /// no generation names to `aside/`. Unsealed segments stay: `SegmentRecovery` is next.
+    /// have come before, makes generation 0 durable. 3. Removes what a crash left of the next generation
+    /// (temporary files, runs with numbers still to be given), moves all other files of ours that no
+    /// generation names to `aside/`. Unsealed segments stay: `SegmentRecovery` is next.
     /// - Parameter makeManifest: generation 0 of a new directory: its identity and hash key.
     /// **Errors** `locked`, `missingManifest`, `corrupt`, `newerFormat`, `diskFull`, `durabilityLost`. A crash
     /// anywhere leaves a directory that can be opened.
@@ -74,8 +75,10 @@ private struct Leftovers<Files: FileSystem> {
         let used = newest.fileNames
         for name in names where !used.contains(name) {
             switch name {
-            // A temporary file never was more than a copy.
+            // Copies of what the log still has: work that a crash cut off. Were they kept, every start on a
+            // full disk would add to them.
             case .temporary: try store.unlink(name)
+            case .run(_, let number) where number >= newest.nextFileNumber: try store.unlink(name)
             case .run where usedBefore.contains(name): retired.append(name)
             case .segment(let number) where newest.mayHoldTail(number): break
             case .run, .segment: try moveAside(name)
