@@ -1,6 +1,6 @@
 #include "ingest_ring.h"
 
-#include <assert.h>
+#include <errno.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -36,13 +36,13 @@ void ingest_pages_unmap(void *pages, size_t byte_count) {
     if (pages != NULL) munmap(pages, rounded_up(byte_count));
 }
 
-void ingest_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_nanoseconds) {
+bool ingest_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_nanoseconds) {
     struct timespec timeout = {
         .tv_sec = (time_t)(timeout_nanoseconds / 1000000000u),
         .tv_nsec = (long)(timeout_nanoseconds % 1000000000u),
     };
-    // Every answer (woken, changed, timed out, interrupted) means the same: look again.
-    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, &timeout, NULL, 0);
+    long answer = syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, &timeout, NULL, 0);
+    return answer < 0 && errno == ETIMEDOUT;
 }
 
 void ingest_futex_wake(uint32_t *word) {

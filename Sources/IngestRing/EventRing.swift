@@ -32,7 +32,7 @@ package enum RingWait: Sendable {
     case records
     /// A `RingWaker` asked for attention; there is no record.
     case woken
-    /// Nothing happened. It may come a little before the time given (a signal).
+    /// Nothing happened in the time given.
     case timedOut
     /// The producer has closed the ring and every record has been read.
     case closed

@@ -77,19 +77,21 @@
         words.release(released)
     }
 
-    /// Sleeps until there is a record, a waker calls, the ring is closed, or the time is up. Does not
-    /// spin; what was read should be released before.
+    /// Sleeps until there is a record, a waker calls, the ring is closed, or nothing of these came for so
+    /// long. Does not spin; what was read should be released before.
     ///
     /// **Cost** Answers without a system call if there is something to do already.
     package mutating func wait(timeoutNanoseconds: UInt64) -> RingWait {
         if let found = look() { return found }
         guard timeoutNanoseconds > 0 else { return .timedOut }
-        words.setSleeping()
-        if let found = look() {
-            words.clearSleeping()
-            return found
-        }
-        words.sleep(timeoutNanoseconds: timeoutNanoseconds)
+        repeat {
+            words.setSleeping()
+            if let found = look() {
+                words.clearSleeping()
+                return found
+            }
+            // A wake-up may be for a change that was seen before, without sleeping: then sleep on.
+        } while words.sleep(timeoutNanoseconds: timeoutNanoseconds)
         words.clearSleeping()
         return look() ?? .timedOut
     }

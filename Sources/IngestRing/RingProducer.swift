@@ -4,7 +4,7 @@
 ///
 ///     claim → write the bytes → commit (or abort), again and again; then publish, once a batch
 ///
-/// Giving the producer up closes the ring.
+/// Giving the producer up closes the ring, if `close` has not.
 ///
 /// `@unchecked Sendable`: it may move to another queue as a whole; `~Copyable` and `mutating` keep it in
 /// one place.
@@ -22,6 +22,7 @@
     private var published: UInt64 = 0
     /// The consumer's position as last loaded: at or below the true one, so what is free by it is free.
     private var released: UInt64 = 0
+    private var isClosed = false
 
     init(_ pages: RingPages) {
         self.pages = pages
@@ -30,11 +31,7 @@
         arenaByteCount = pages.arenaByteCount
     }
 
-    deinit {
-        words.publish(committed)
-        words.close()
-        words.wakeConsumer()
-    }
+    deinit { if !isClosed { Self.close(words, at: committed) } }
 
     /// Takes room for one record of exactly `byteCount` bytes, its header included, and writes the header.
     ///
@@ -43,11 +40,14 @@
     /// of which must follow. `nil`: the ring is full (an expected answer), or the record is larger than
     /// `RingLayout.recordByteCountMax`.
     ///
+    /// `leaving` so many bytes free, the claim keeps room for a later record that must get through.
+    ///
     /// **Cost** A few nanoseconds; loads the consumer's position only when its copy says full.
     package mutating func claim(
-        _ header: RingRecordHeader, byteCount: Int
+        _ header: RingRecordHeader, byteCount: Int, leaving reserveByteCount: Int = 0
     ) -> UnsafeMutableRawPointer? {
-        precondition(claimed == committed, "the record claimed before was neither committed nor aborted")
+        precondition(
+            claimed == committed && !isClosed, "claim follows commit or abort, before close")
         guard byteCount >= RingLayout.recordHeaderByteCount,
             byteCount <= RingLayout.recordByteCountMax(arenaByteCount: arenaByteCount)
         else { return nil }
@@ -55,7 +55,7 @@
         let offset = Int(truncatingIfNeeded: committed) & (arenaByteCount &- 1)
         let toEnd = arenaByteCount &- offset
         let padding = recordByteCount <= toEnd ? 0 : toEnd
-        guard hasRoom(padding &+ recordByteCount) else { return nil }
+        guard hasRoom(padding &+ recordByteCount &+ reserveByteCount) else { return nil }
         if padding != 0 { store(RingRecordHeader(kind: RingRecordKind.padding), offset, padding) }
         let recordOffset = padding == 0 ? offset : 0
         store(header, recordOffset, recordByteCount)
@@ -81,9 +81,19 @@
         words.wakeConsumer()
     }
 
-    /// Publishes and says that no record will follow; the consumer's wait answers `closed` once it has
+    /// Publishes, and says that no record will follow: the consumer's wait answers `closed` once it has
     /// read all.
-    package consuming func close() {}
+    package mutating func close() {
+        guard !isClosed else { return }
+        isClosed = true
+        Self.close(words, at: committed)
+    }
+
+    private static func close(_ words: RingWords, at position: UInt64) {
+        words.publish(position)
+        words.close()
+        words.wakeConsumer()
+    }
 
     /// Bytes of the arena that hold records not yet released.
     package mutating func usedByteCount() -> Int {

@@ -55,7 +55,9 @@ import Synchronization
     }
 
     /// Releasing, partner: `loadReleased` (the consumer's reads are over before the bytes are reused).
-    func release(_ position: UInt64) { unsafe released.pointee.store(position, ordering: .releasing) }
+    func release(_ position: UInt64) {
+        unsafe released.pointee.store(position, ordering: .releasing)
+    }
 
     /// Acquiring, partner: `release`.
     func loadReleased() -> UInt64 { unsafe released.pointee.load(ordering: .acquiring) }
@@ -68,9 +70,10 @@ import Synchronization
     /// Relaxed: a waker that still sees the old value makes one system call too many.
     func clearSleeping() { unsafe sleeping.pointee.store(0, ordering: .relaxed) }
 
-    /// Sleeps until `wakeConsumer`, or the time given; at once awake if `sleeping` is no longer set.
-    func sleep(timeoutNanoseconds: UInt64) {
-        unsafe ingest_futex_wait(
+    /// Sleeps until `wakeConsumer` (or a signal), at once awake if `sleeping` is no longer set. `false`
+    /// once the time is up.
+    func sleep(timeoutNanoseconds: UInt64) -> Bool {
+        unsafe !ingest_futex_wait(
             UnsafeMutableRawPointer(sleeping).assumingMemoryBound(to: UInt32.self), 1,
             timeoutNanoseconds)
     }

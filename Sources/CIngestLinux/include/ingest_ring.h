@@ -1,5 +1,6 @@
 // The ring's memory, and sleeping on a word of it.
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,8 +12,8 @@ void *ingest_pages_map(size_t byte_count);
 void ingest_pages_unmap(void *pages, size_t byte_count);
 
 // futex has no libc function, and Swift does not import `syscall`, which is variadic. Sleeps while
-// *word == expected, at most the time given; may return early (a signal).
-void ingest_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_nanoseconds);
+// *word == expected, until it is woken, a signal comes or the time is up; whether it was the last.
+bool ingest_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_nanoseconds);
 
 // Likewise. Wakes one thread that sleeps on the word.
 void ingest_futex_wake(uint32_t *word);
