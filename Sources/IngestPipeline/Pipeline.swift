@@ -11,6 +11,7 @@ import Logging
 /// ending because the one before has.
 package final class Pipeline: Sendable {
     package let counters: PipelineCounters
+    private let logLines: LogLines
     private let receiveQueue = StageQueue(name: "ingestd.receive")
     private let commitQueue = StageQueue(name: "ingestd.commit")
     private let syncQueue = StageQueue(name: "ingestd.sync")
@@ -30,6 +31,7 @@ package final class Pipeline: Sendable {
         onFailure: @escaping @Sendable (PipelineError) -> Void
     ) throws(PipelineError) {
         self.counters = counters
+        logLines = LogLines(logger)
         let clock = LinuxClock()
         let hash = start.hash
         guard let batch = PacketBatch() else {
@@ -39,8 +41,8 @@ package final class Pipeline: Sendable {
             start, configuration: configuration, clock: clock, counters: counters)
         guard let producer = stages.producer.take() else { throw .inconsistent("no ring") }
         let receiver = UDPReceiver(
-            socket: socket, batch: batch, producer: producer, hash: hash, clock: clock,
-            counters: counters, log: RefusalLog(logger: logger))
+            socket: socket, batch: batch, ring: producer, hash: hash, clock: clock,
+            counters: counters, warn: { [logLines] in logLines.warn($0) })
         compactQueue.start(stages.compact, onFailure: onFailure)
         syncQueue.start(stages.sync, onFailure: onFailure)
         commitQueue.start(stages.commit) { (_: Never) in }
@@ -51,5 +53,6 @@ package final class Pipeline: Sendable {
     package func stop() {
         receiveQueue.stop()
         for queue in [receiveQueue, commitQueue, syncQueue, compactQueue] { queue.join() }
+        logLines.flush()
     }
 }

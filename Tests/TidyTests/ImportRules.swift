@@ -10,6 +10,7 @@ enum ImportRules {
         "IngestStorage": system.union(["IngestFormat", "CIngestLinux", "SystemPackage"]),
         "IngestPipeline": system.union([
             "IngestFormat", "IngestRing", "IngestStorage", "CIngestLinux", "Dispatch", "Logging",
+            "SystemPackage",
         ]),
         "IngestClient": system.union([
             "IngestFormat", "IngestStorage", "CIngestLinux", "Dispatch",

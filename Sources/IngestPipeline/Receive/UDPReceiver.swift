@@ -1,123 +1,99 @@
-// [packet → decode → ring] → admit → block → segment → compaction → snapshot → query
-import CIngestLinux
+// [packet] → [decode] → [ring] → admit → block → segment → compaction → snapshot → query
+
 import IngestFormat
 import IngestRing
 
-/// Receives datagrams in batches, checks and decodes them, and puts what passed into the ring. Owned by the
-/// receive queue.
+/// The receive stage: batches of datagrams from a socket into the ring. Owned by the receive queue.
 ///
-/// Every datagram ends in exactly one place: a record in the ring, or a count by `PacketResult`. Counts
-/// go down the ring too, at least every 100 ms, so that they reach the ledger. While the ring is full,
-/// packets are read and checked all the same, and counted as `shed`.
-///
-/// **Cost** About 0.1 µs a coalesced datagram and 25 ns an event; allocates nothing after start.
+/// It never waits for the stages behind it: what does not fit the ring is shed and counted, so that the
+/// kernel's queue stays short and every refusal has a name.
 package struct UDPReceiver<Socket: DatagramSocket & ~Copyable, Clock: IngestClock>: ~Copyable {
     private var socket: Socket
     private var batch: PacketBatch
-    private var ring: PacketRingWriter
+    private var intake: PacketIntake
+    private var log: RefusalLog
     private let clock: Clock
     private let counters: PipelineCounters
-    private let log: RefusalLog
-    private var nextFlushNanoseconds: UInt64 = 0
-    private var reportedDrops: UInt64 = 0
+    private var knownDropCount: UInt64 = 0
+    private var tickNanoseconds: UInt64 = 0
 
-    private static var flushIntervalNanoseconds: UInt64 { 100_000_000 }
-    /// Batches taken after a stop was asked for: more than a receive buffer of 1 GiB can hold.
-    private static var drainBatchCountMax: Int { 1 << 15 }
+    /// Between two looks at what is not a packet: refusals to hand down, drops, log lines.
+    private static var tickIntervalNanoseconds: UInt64 { 100_000_000 }
+    /// How long a stop goes on reading what senders keep sending.
+    private static var drainNanosecondsMax: UInt64 { 1_000_000_000 }
 
-    /// - Parameters:
-    ///   - batch: at least as many buffers as the socket fills.
-    ///   - hash: of the directory.
+    /// `warn` gets log lines, a few a second at most, on the receive queue; it must not block.
     package init(
-        socket: consuming Socket, batch: consuming PacketBatch, producer: consuming RingProducer,
-        hash: KeyedHash, clock: Clock, counters: PipelineCounters, log: RefusalLog
+        socket: consuming Socket, batch: consuming PacketBatch, ring: consuming RingProducer,
+        hash: KeyedHash, clock: Clock, counters: PipelineCounters,
+        warn: @escaping @Sendable (String) -> Void
     ) {
         self.socket = socket
         self.batch = batch
-        ring = PacketRingWriter(producer: producer, hash: hash)
+        intake = PacketIntake(ring: ring, hash: hash, counters: counters)
+        log = RefusalLog(write: warn)
         self.clock = clock
         self.counters = counters
-        self.log = log
     }
 
-    /// One turn: a batch of datagrams.
+    /// One turn: receives a batch and takes it in; every 100 ms looks after refusals and drops.
     ///
-    /// - Parameter waits: whether to wait for the first datagram, up to the socket's time.
-    /// - Returns: whether there was one.
-    /// **Errors** of the socket; the pipeline cannot go on without it.
-    package mutating func step(waits: Bool) throws(SocketError) -> Bool {
-        try socket.receive(into: &batch, waits: waits)
-        for index in 0..<batch.count { takeBuffer(index) }
-        if batch.count > 0 {
-            ring.publish()
-            counters.receive.add(.batches)
-            counters.receive.add(.buffers, UInt64(batch.count))
-        }
-        flushIfDue()
-        return batch.count > 0
-    }
-
-    /// Takes apart one buffer: one datagram, or a run of datagrams of one size that the kernel coalesced.
-    private mutating func takeBuffer(_ index: Int) {
-        // SAFETY: index < batch.count; the kernel filled byte_count ≤ 65,536 bytes of the buffer.
-        let datagram = unsafe batch.datagrams[index]
-        guard unsafe !datagram.is_truncated else { return refuse(.truncated, index) }
-        let byteCount = unsafe Int(datagram.byte_count)
-        let segmentByteCount = max(1, unsafe Int(datagram.segment_byte_count))
-        var offset = 0
-        repeat {
-            let count = min(segmentByteCount, byteCount - offset)
-            // SAFETY: offset + count ≤ byte_count.
-            let bytes = unsafe UnsafeMutableRawBufferPointer(
-                start: datagram.bytes + offset, count: count)
-            let result = unsafe ring.take(bytes)
-            if result != .accepted { refuse(result, index) }
-            offset += count
-            counters.receive.add(.datagrams)
-        } while offset < byteCount
-        counters.receive.add(.bytes, UInt64(byteCount))
-    }
-
-    private mutating func refuse(_ result: PacketResult, _ index: Int) {
-        ring.refuse(result)
-        counters.packetsOfReceive.add(result)
-        log.note(result, from: batch.source(index), at: clock.monotonicNanoseconds())
-    }
-
-    private mutating func flushIfDue() {
+    /// - Parameter mayWait: whether to sleep (at most 100 ms) when nothing is there.
+    package mutating func step(mayWait: Bool) throws(SocketError) -> StageOutcome {
+        try socket.receive(into: &batch, waits: mayWait)
+        if batch.count > 0 { intake.take(batch) }
         let now = clock.monotonicNanoseconds()
-        guard now >= nextFlushNanoseconds else { return }
-        nextFlushNanoseconds = now &+ Self.flushIntervalNanoseconds
-        ring.flushRefusals()
-        ring.publish()
-        counters.receive.add(.events, ring.takeEventCount())
-        noteDrops(at: now)
+        if now >= tickNanoseconds {
+            tickNanoseconds = now &+ Self.tickIntervalNanoseconds
+            tick(now)
+        }
+        return batch.count > 0 ? .worked : .idle
     }
 
-    private mutating func noteDrops(at now: UInt64) {
-        let drops = socket.kernelDropCount()
-        guard drops > reportedDrops else { return }
-        counters.receive.add(.kernelDrops, drops &- reportedDrops)
-        reportedDrops = drops
-        log.noteKernelDrops(
-            total: drops, receiveBufferByteCount: socket.receiveBufferByteCount, at: now)
+    /// The end: takes in what is queued in the socket, hands down the last refusals and closes the ring.
+    /// Nothing may be received after.
+    ///
+    /// **Errors** as `step`; the ring is closed even then.
+    package mutating func finish() throws(SocketError) {
+        defer { end() }
+        let deadline = clock.monotonicNanoseconds() &+ Self.drainNanosecondsMax
+        while case .worked = try step(mayWait: false), clock.monotonicNanoseconds() < deadline {}
+    }
+
+    private mutating func end() {
+        tick(clock.monotonicNanoseconds())
+        intake.withRefusals { log.tellAll(&$0) }
+        intake.handDownRefusals(isLast: true)
+        intake.close()
+    }
+
+    private mutating func tick(_ now: UInt64) {
+        intake.handDownRefusals(isLast: false)
+        noteDrops(now)
+        intake.withRefusals { log.tell(&$0, nowNanoseconds: now) }
+    }
+
+    private mutating func noteDrops(_ now: UInt64) {
+        let dropCount = socket.kernelDropCount()
+        if dropCount > knownDropCount {
+            counters.receive.add(.kernelDrops, dropCount - knownDropCount)
+            knownDropCount = dropCount
+        }
+        log.tell(
+            dropCount: dropCount, receiveBufferByteCount: socket.receiveBufferByteCount,
+            nowNanoseconds: now)
     }
 }
 
 extension UDPReceiver: PipelineStage where Socket: ~Copyable {
-    /// Runs until a stop is asked for; then takes what the socket still holds and closes the ring.
+    /// Runs until it is asked to stop, which it sees within 100 ms; then `finish`.
     package mutating func run(stop: StopFlag) throws(SocketError) {
-        while !stop.isSet { _ = try step(waits: true) }
-        for _ in 0..<Self.drainBatchCountMax {
-            if try !step(waits: false) { break }
+        do throws(SocketError) {
+            while !stop.isSet { _ = try step(mayWait: true) }
+        } catch {
+            intake.close()
+            throw error
         }
-        finish()
-    }
-
-    /// Hands down the last counts. The ring closes when the receiver goes.
-    package mutating func finish() {
-        nextFlushNanoseconds = 0
-        flushIfDue()
-        log.flush()
+        try finish()
     }
 }
