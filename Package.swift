@@ -112,7 +112,10 @@ let package = Package(
         .testTarget(name: "IngestStorageTests", dependencies: ["IngestStorage", "IngestFormat"]),
         .testTarget(
             name: "IngestPipelineTests",
-            dependencies: ["IngestPipeline", "IngestStorage", "IngestFormat", "IngestRing"]),
+            dependencies: [
+                "IngestPipeline", "IngestStorage", "IngestFormat", "IngestRing", "CIngestLinux",
+                .product(name: "Logging", package: "swift-log"),
+            ]),
         .testTarget(
             name: "IngestClientTests",
             dependencies: [

@@ -1,0 +1,211 @@
+import IngestFormat
+import IngestPipeline
+import IngestRing
+import Logging
+import Synchronization
+import Testing
+
+/// Refused datagrams: named, counted, handed down the ring, told in the log.
+@Suite struct RefusalTests {
+    private typealias Rig = ReceiveRig<SimulatedDatagramSocket>
+
+    private func rig(ringByteCount: Int = 1 << 20) -> (Rig, SimulatedNetwork) {
+        let network = SimulatedNetwork(seed: 1)
+        return (Rig(SimulatedDatagramSocket(network), ringByteCount: ringByteCount), network)
+    }
+
+    /// A good packet, damaged in one way.
+    private static let cases: [(String, PacketResult, @Sendable (inout [UInt8]) -> Void)] = [
+        ("empty", .badLength, { $0 = [] }),
+        ("the magic alone", .badLength, { $0 = Array($0.prefix(4)) }),
+        ("half of the magic", .badLength, { $0 = Array($0.prefix(2)) }),
+        ("header without payload", .badLength, { $0 = Array($0.prefix(40)) }),
+        ("one byte short", .badLength, { $0.removeLast() }),
+        ("one byte long", .badLength, { $0.append(0) }),
+        ("another magic", .badMagic, { $0[0] = UInt8(ascii: "J") }),
+        ("another version", .badMagic, { $0[3] = UInt8(ascii: "2") }),
+        ("no magic at all", .badMagic, { $0 = Array("GET / HTTP/1.1\r\n\r\n".utf8) }),
+        ("a JSON array", .badMagic, { $0 = Array("[{}]".utf8) }),
+        ("a flipped bit of the payload", .badCRC, { $0[$0.count - 1] ^= 1 }),
+        ("a flipped bit of the sender", .badCRC, { $0[8] ^= 1 }),
+        ("a flipped bit of the CRC", .badCRC, { $0[36] ^= 0x80 }),
+        (
+            "an ack", .badKind,
+            { $0 = TestPackets.sealed(TestPackets.header(0, kind: .ack), payload: []) }
+        ),
+        (
+            "an unknown flag", .badKind,
+            { $0 = TestPackets.sealed(TestPackets.header(0, flags: 4), payload: []) }
+        ),
+        (
+            "sender 0", .badKind,
+            {
+                $0 = TestPackets.sealed(
+                    TestPackets.header(0, sender: SenderID(rawValue: 0)), payload: [])
+            }
+        ),
+        (
+            "a heartbeat without its payload", .badLength,
+            { $0 = TestPackets.sealed(TestPackets.header(0, kind: .heartbeat), payload: [0]) }
+        ),
+        (
+            "a heartbeat with a reserved byte set", .malformed,
+            {
+                let payload = [UInt8](repeating: 0, count: 63) + [1]
+                $0 = TestPackets.sealed(TestPackets.header(0, kind: .heartbeat), payload: payload)
+            }
+        ),
+    ]
+
+    @Test(arguments: 0..<cases.count)
+    func everyDamageHasItsNameAndLeavesNoRecord(index: Int) throws {
+        let (what, result, damage) = Self.cases[index]
+        let (rig, network) = rig()
+        var packet = TestPackets.batch(3)
+        damage(&packet)
+        network.send(packet)
+        network.send(TestPackets.batch(4))
+        try rig.receive(2)
+        try rig.tick()
+        let records = rig.records()
+        #expect(Rig.refusals(in: records) == [result: 1], "\(what)")
+        #expect(
+            records.filter { $0.header.kind != RingRecordKind.refusals }.map(\.header.sequence)
+                == [4], "\(what): the next packet is taken")
+        for other in PacketResult.allCases {
+            #expect(rig.counters.packets(other) == (other == result ? 1 : 0), "\(what): \(other)")
+        }
+    }
+
+    @Test func refusalsGoDownTheRingEvery100MillisecondsAndSumUp() throws {
+        let (rig, network) = rig()
+        for round in 0..<5 {
+            for _ in 0...round { network.send(Array("junk".utf8)) }
+            network.send(TestPackets.batch(0).dropLast() + [])
+            try rig.receive(round + 2)
+            #expect(rig.records().count <= 1)
+            try rig.tick()
+            let records = rig.records()
+            #expect(records.count == 1)
+            #expect(Rig.refusals(in: records) == [.badMagic: UInt64(round + 1), .badLength: 1])
+        }
+        try rig.tick()
+        #expect(rig.records().isEmpty, "without refusals there is no record of them")
+        #expect(rig.counters.packets(.badMagic) == 15 && rig.counters.packets(.badLength) == 5)
+    }
+
+    @Test func aFullRingShedsAndTakesAgainOnceThereIsRoom() throws {
+        let (rig, network) = rig(ringByteCount: 1 << 14)
+        let sent = 100
+        for sequence in 0..<sent { network.send(TestPackets.batch(UInt64(sequence))) }
+        try rig.receive(sent)
+        let taken = rig.records()
+        let shed = Int(rig.counters.packets(.shed))
+        #expect(shed > 0 && taken.count > 10)
+        #expect(taken.map(\.header.sequence) == (0..<taken.count).map { UInt64($0) })
+        #expect(taken.count + shed == sent)
+        network.send(TestPackets.batch(1000))
+        try rig.receive(1)
+        try rig.tick()
+        let records = rig.records()
+        #expect(records.first?.header.sequence == 1000)
+        #expect(Rig.refusals(in: records) == [.shed: UInt64(shed)])
+    }
+
+    @Test func checksGoOnWhileTheRingIsFull() throws {
+        let (rig, network) = rig(ringByteCount: 1 << 14)
+        for sequence in 0..<100 { network.send(TestPackets.batch(UInt64(sequence))) }
+        network.send(Array("junk".utf8))
+        try rig.receive(101)
+        #expect(rig.counters.packets(.shed) > 0)
+        #expect(rig.counters.packets(.badMagic) == 1)
+    }
+
+    @Test func theLastRefusalsFindRoomInAFullRing() throws {
+        let (rig, network) = rig(ringByteCount: 1 << 14)
+        for sequence in 0..<100 { network.send(TestPackets.batch(UInt64(sequence), eventCount: 1)) }
+        try rig.receive(100)
+        try rig.tick()
+        try rig.finish()
+        let records = rig.records()
+        let shed = Rig.refusals(in: records)[.shed] ?? 0
+        #expect(shed > 0)
+        #expect(records.count - 1 + Int(shed) == 100)
+        #expect(rig.wait() == .closed)
+    }
+
+    // MARK: The log
+
+    @Test func aKindOfRefusalHasOneLineASecondWithItsCount() throws {
+        let (rig, network) = rig()
+        for _ in 0..<30 {
+            for _ in 0..<10 { network.send(Array("junk".utf8)) }
+            try rig.receive(10)
+            try rig.tick()
+        }
+        // 3.1 s: the first line tells of the first turn alone, the next ones of ten each.
+        let lines = rig.log.lines
+        #expect((3...4).contains(lines.count))
+        #expect(lines[0].hasPrefix("refused 10 datagrams as bad_magic, the last of 4 bytes from "))
+        #expect(lines[1].hasPrefix("refused 100 datagrams as bad_magic"))
+        try rig.finish()
+        let told = rig.log.lines.compactMap { $0.split(separator: " ").dropFirst().first }
+            .reduce(0) { $0 + Int($1)! }
+        #expect(told == 300, "every refusal is told of by the end")
+    }
+
+    @Test func aLineShowsNothingThatASenderCouldForgeLinesWith() throws {
+        for head in ["\n\r\u{1B}[", "\"\\\0\u{7F}", "é\u{85}", "abcd"] {
+            let (rig, network) = rig()
+            network.send(Array((head + "user-secret\nWARNING forged").utf8))
+            try rig.receive(1)
+            try rig.finish()
+            let line = try #require(rig.log.lines.first)
+            #expect(line.utf8.allSatisfy { $0 >= 0x20 && $0 < 0x7F }, "\(line)")
+            #expect(!line.contains("secret") && !line.contains("forged"))
+            #expect(line.utf8.count < 200)
+            #expect(rig.log.lines.count == 1)
+        }
+        let (rig, network) = rig()
+        network.send(Array("\n\"ab".utf8))
+        try rig.receive(1)
+        try rig.finish()
+        #expect(rig.log.lines.first?.hasSuffix(#"beginning with "\x0a\x22ab""#) == true)
+    }
+
+    @Test func aLogThatBlocksStopsNobodyAndKeepsAtMost64Lines() {
+        let gate = Gate()
+        let written = LineRecorder()
+        var logger = Logger(label: "test") { _ in BlockedHandler(gate: gate, written: written) }
+        logger.logLevel = .trace
+        let lines = LogLines(logger)
+        gate.mutex.withLock { _ in
+            for index in 0..<1000 { lines.warn("line \(index)") }
+        }
+        lines.flush()
+        #expect((64...65).contains(written.lines.count))
+        #expect(written.lines.first == "line 0")
+        lines.warn("after")
+        lines.flush()
+        #expect(written.lines.last == "after")
+    }
+}
+
+private final class Gate: Sendable { let mutex = Mutex(()) }
+
+/// A log that writes only while nobody holds the gate.
+private struct BlockedHandler: LogHandler {
+    let gate: Gate
+    let written: LineRecorder
+    var metadata: Logger.Metadata = [:]
+    var logLevel = Logger.Level.trace
+
+    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+        get { metadata[key] }
+        set { metadata[key] = newValue }
+    }
+
+    func log(event: LogEvent) {
+        gate.mutex.withLock { _ in written.write(event.message.description) }
+    }
+}
