@@ -15,7 +15,7 @@ package struct UDPReceiver<Socket: DatagramSocket & ~Copyable, Clock: IngestCloc
     private let clock: Clock
     private let counters: PipelineCounters
     private var knownDropCount: UInt64 = 0
-    private var tickNanoseconds: UInt64 = 0
+    private var tickNanoseconds: UInt64
 
     /// Between two looks at what is not a packet: refusals to hand down, drops, log lines.
     private static var tickIntervalNanoseconds: UInt64 { 100_000_000 }
@@ -34,6 +34,7 @@ package struct UDPReceiver<Socket: DatagramSocket & ~Copyable, Clock: IngestCloc
         log = RefusalLog(write: warn)
         self.clock = clock
         self.counters = counters
+        tickNanoseconds = clock.monotonicNanoseconds() &+ Self.tickIntervalNanoseconds
     }
 
     /// One turn: receives a batch and takes it in; every 100 ms looks after refusals and drops.
