@@ -6,8 +6,8 @@ import IngestFormat
 /// It is written with `pwrite` of its one aligned u64, not through a mapped page: a store into a mapped
 /// page that cannot be backed (disk full, file cut by somebody, I/O error) is a signal that kills the
 /// process, a failed `pwrite` is a value; and the seam stays one of files. The price is a system call of
-/// under 1 µs after each `fdatasync` of 450 µs. Reader and writer meet in the page cache; a value caught
-/// half written fails its check bits and is read again.
+/// a few µs after each `fdatasync` of hundreds (docs/decisions/0016). Reader and writer meet in the page
+/// cache; a value caught half written fails its check bits and is read again.
 ///
 /// The mark is never synced: after a power cut it may be any older one, which is a lower bound as well.
 package struct DurableMarkFile<Files: FileSystem>: ~Copyable {
