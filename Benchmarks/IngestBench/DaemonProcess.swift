@@ -91,8 +91,12 @@ final class DaemonProcess {
     /// What the daemon's log says of its receive buffer: asked for and effective.
     var receiveBuffer: String {
         let log = (try? String(contentsOfFile: logPath, encoding: .utf8)) ?? ""
-        return log.split(separator: "\n").first { $0.contains("receive buffer") }
-            .map(String.init) ?? "not in the daemon's log"
+        let mark = "receive buffer "
+        let line = log.split(separator: "\n").first { $0.contains(mark) }
+        guard let line, let start = line.range(of: mark)?.upperBound else {
+            return "not in the daemon's log"
+        }
+        return String(line[start...])
     }
 
     private static func tail(of path: String) -> String {

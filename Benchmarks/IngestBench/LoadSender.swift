@@ -21,14 +21,13 @@ struct SendFigures {
 /// lag is kept.
 struct LoadSender {
     /// Packets in one run: one message of the kernel's cutting.
-    let runPacketCount: Int
+    static let runPacketCount =
+        UDPTransport.burstByteCount(segmentByteCount: PacketPool.packetByteCount)
+        / PacketPool.packetByteCount
     private let transport: UDPTransport
 
     init(to address: String) throws(ClientError) {
         transport = try UDPTransport(address: address)
-        runPacketCount =
-            UDPTransport.burstByteCount(segmentByteCount: PacketPool.packetByteCount)
-            / PacketPool.packetByteCount
     }
 
     /// Sends `eventCount` events, rounded up to whole runs, at `eventsPerSecond`; 0 = as fast as it goes.
@@ -42,7 +41,7 @@ struct LoadSender {
         let startedAt = SenderClock.monotonicNanoseconds()
         var first = 0
         while figures.eventCount < eventCount {
-            let count = min(runPacketCount, pool.packetCount - first)
+            let count = min(Self.runPacketCount, pool.packetCount - first)
             wait(startedAt, eventsPerSecond, &figures)
             pool.prepare(
                 first: first, count: count,

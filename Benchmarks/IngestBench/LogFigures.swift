@@ -8,13 +8,19 @@ import IngestStorage
 /// compared with.
 struct LogFigures {
     let rowCount: UInt64
+    /// Packets by what became of them and events by verdict; only what occurred.
+    let packets: [DirectoryStatus.NamedCount]
+    let events: [DirectoryStatus.NamedCount]
     let blockCount: UInt64
     let commitCount: UInt64
     let segmentCount: Int
     let byteCounts: [String: UInt64]
 
     init(_ directory: ScratchDirectory) throws {
-        rowCount = try durableRowCount(directory)
+        let status = try IngestReader.open(directory: directory.path).status()
+        rowCount = status.rowCount
+        packets = status.packets.filter { $0.count > 0 }
+        events = status.events.filter { $0.count > 0 }
         let files = try LinuxFileSystem(path: directory.path, create: false)
         let manifest = try ManifestStore(files: files).readNewest()
         blockCount = manifest.sealed.reduce(0) { $0 + UInt64($1.blockCount) }

@@ -1,4 +1,5 @@
 import ArgumentParser
+import IngestReader
 
 /// `ingest-bench throughput`: one load at one offered rate, and everything that can be said of it.
 struct ThroughputCommand: ParsableCommand {
@@ -65,17 +66,27 @@ struct ThroughputCommand: ParsableCommand {
                 + "\(grouped(Int(result.durableEventsPerSecond)))/s until the last was durable")
         Report.line(
             "lost",
-            "\(result.lostEventCount) events; the kernel dropped \(result.kernelDropCount) datagrams"
-        )
+            "\(result.lostEventCount) events; the kernel dropped \(result.kernelDropCount) runs of "
+                + "up to \(LoadSender.runPacketCount) packets")
+        Report.line("packets by result", list(result.log.packets))
+        Report.line("events by verdict", list(result.log.events))
+        reportCPU(result, perEvent)
+        reportStorage(result, perEvent)
+    }
+
+    private func list(_ counts: [DirectoryStatus.NamedCount]) -> String {
+        counts.map { "\($0.name) \(grouped($0.count))" }.joined(separator: ", ")
+    }
+
+    private func reportCPU(_ result: LoadRun.Result, _ perEvent: (UInt64) -> String) {
         Report.line(
             "daemon CPU",
             "\(perEvent(result.cpu.userNanoseconds + result.cpu.systemNanoseconds)) ns/event: "
                 + "user \(perEvent(result.cpu.userNanoseconds)), "
                 + "system \(perEvent(result.cpu.systemNanoseconds))")
-        for thread in result.cpu.threads where thread.nanoseconds > 0 {
+        for thread in result.cpu.threads where thread.nanoseconds > result.sent.eventCount / 20 {
             Report.line("  thread \(thread.name)", "\(perEvent(thread.nanoseconds)) ns/event")
         }
-        reportStorage(result, perEvent)
     }
 
     private func reportStorage(_ result: LoadRun.Result, _ perEvent: (UInt64) -> String) {
