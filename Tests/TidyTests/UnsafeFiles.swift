@@ -35,7 +35,7 @@ enum UnsafeFiles {
         "IngestFormat/Block": [
             "AttributeTally": "one pass over a column of rows",
             "BitPacking": "packs and unpacks columns a word at a time",
-            "BlockBuffer": "owns the bytes of a block, page-aligned",
+            "BlockBuffer": "owns the bytes of a block",
             "BlockDecoder": "reads a block's bytes after their checksum",
             "BlockDecoder+Sections": "reads a block's sections after their checksums",
             "BlockEncoder": "writes a block's bytes",

@@ -33,6 +33,8 @@
     package var moneyCount = 0
 
     package init() {
+        // SAFETY, of all uses: every column has room for `capacity` values, a sparse one as well, since it
+        // has at most one a row; whoever appends or decodes holds its counts to that.
         unsafe key = .allocate(capacity: Self.capacity)
         unsafe timestamp = .allocate(capacity: Self.capacity)
         unsafe day = .allocate(capacity: Self.capacity)
