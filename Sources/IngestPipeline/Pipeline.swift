@@ -12,6 +12,8 @@ import Logging
 package final class Pipeline: Sendable {
     package let counters: PipelineCounters
     private let logLines: LogLines
+    /// Kept for its lock: another daemon must not find the directory free while this one writes to it.
+    private let directory: DataDirectory<LinuxFileSystem>
     private let receiveQueue = StageQueue(name: "ingestd.receive")
     private let commitQueue = StageQueue(name: "ingestd.commit")
     private let syncQueue = StageQueue(name: "ingestd.sync")
@@ -32,6 +34,7 @@ package final class Pipeline: Sendable {
     ) throws(PipelineError) {
         self.counters = counters
         logLines = LogLines(logger)
+        directory = start.directory
         let clock = LinuxClock()
         let hash = start.hash
         guard let batch = PacketBatch() else {

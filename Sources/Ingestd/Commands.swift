@@ -34,6 +34,7 @@ struct RunCommand: ParsableCommand {
 
 extension RunOptions {
     fileprivate func run() throws(Fault) {
+        ProcessState.prepare()
         let environment = ProcessInfo.processInfo.environment
         let settings = try DaemonSettings(try layers(environment: environment))
         let unknown = SettingLayer.unknownVariables(environment)

@@ -21,7 +21,6 @@ struct Daemon {
     /// Opens the directory, binds, says that it is ready, and returns once it was told to stop and
     /// everything that was received is durable, sealed and published.
     func runUntilStopped() throws(Fault) {
-        ignoreSignal(SIGPIPE)
         let counters = PipelineCounters()
         let start = try openDirectory(counters)
         let socket = try bind()

@@ -7,15 +7,25 @@ import Glibc
 ///
 /// **Source** signalfd(2) by way of Dispatch sources: nothing runs in the signal handler itself.
 final class StopSignals {
+    private static let numbers = [SIGTERM, SIGINT]
     private let sources: [any DispatchSourceSignal]
+
+    /// Holds both signals back from now on, until there is somebody to tell; to be called before the
+    /// first thread is made. A signal that comes during recovery is so neither lost nor deadly: the
+    /// daemon stops cleanly as soon as it is ready.
+    static func holdBack() {
+        var set = sigset_t()
+        // SAFETY: each call reads or writes the one set, which outlives it.
+        unsafe sigemptyset(&set)
+        for number in numbers { unsafe sigaddset(&set, number) }
+        unsafe pthread_sigmask(SIG_BLOCK, &set, nil)
+    }
 
     /// - Parameter onStop: called once, on the signal queue, with the signal's number.
     init(onStop: @escaping @Sendable (Int32) -> Void) {
         let queue = DispatchQueue(label: "ingestd.signals")
         let count = SignalCount()
-        sources = [SIGTERM, SIGINT].map { number in
-            // Dispatch only watches: without this the default action would end the process first.
-            ignoreSignal(number)
+        sources = Self.numbers.map { number in
             let source = DispatchSource.makeSignalSource(signal: number, queue: queue)
             source.setEventHandler {
                 count.value += 1
@@ -35,10 +45,4 @@ final class StopSignals {
     private final class SignalCount: @unchecked Sendable {
         var value = 0
     }
-}
-
-/// Makes the signal have no effect of its own. A closed pipe then shows as EPIPE of a write, instead of
-/// ending a daemon whose log reader went away.
-func ignoreSignal(_ number: Int32) {
-    _ = signal(number, SIG_IGN)
 }

@@ -87,13 +87,12 @@ extension ProcessSuite {
             let file = try SampleEvents.file(in: folder)
             let daemon = try DaemonProcess(in: folder)
             let reader = Reader(folder: folder)
-            // As often as it takes: the log holds about 20 bytes of every event.
-            var before = try reader.tables()
-            for _ in 0..<200 where daemon.isRunning {
-                _ = try daemon.send(file, rate: 200_000)
-                if daemon.isRunning { before = try reader.tables() }
-            }
-            expectOneLine(daemon.end(), code: 74, containing: "disk full", "free space")
+            // Leaves a quarter of a megabyte: less than the sample takes in the log.
+            try disk.fill(leavingByteCount: 1 << 18)
+            _ = try daemon.send(file)
+            let ended = daemon.end()
+            let before = try reader.tables()
+            expectOneLine(ended, code: 74, containing: "disk full", "free space")
             let after = try reader.tables()
             let earlier = try EventModel.counts(of: before.rewards)
             let later = try EventModel.counts(of: after.rewards)
@@ -131,6 +130,13 @@ struct SmallDisk {
 
     func grow(toMegabytes megabytes: Int) throws {
         try mount(["-o", "remount,size=\(megabytes)m", path])
+    }
+
+    /// Takes all room but so much.
+    func fill(leavingByteCount rest: Int) throws {
+        let attributes = try FileManager.default.attributesOfFileSystem(forPath: path)
+        let free = (attributes[.systemFreeSize] as? NSNumber)?.intValue ?? 0
+        try Data(count: max(0, free - rest)).write(to: URL(fileURLWithPath: "\(path)/filler"))
     }
 
     private func mount(_ arguments: [String]) throws {

@@ -50,15 +50,32 @@ extension ProcessSuite {
             #expect(daemon.stop().code == 0)
         }
 
-        @Test func `a closed standard output does not end the daemon`() throws {
+        @Test func `closed standard descriptors are not taken for files of the log`() throws {
             let folder = try TemporaryFolder()
-            let command =
-                "ingestd --data '\(folder.data)' --udp 127.0.0.1:0 >&- & pid=$!; "
-                + "until ls '\(folder.data)'/*.manifest >/dev/null 2>&1; do :; done; "
-                + "kill -TERM $pid; wait $pid"
-            let ended = try run(
-                "/bin/bash", ["-c", "PATH=\(Programs.directory):$PATH; \(command)"], in: folder)
-            #expect(ended.code == 0 || ended.code == 143, "\(ended.errors)")
+            // Started with 0, 1 and 2 closed, stopped once there is a manifest.
+            let script = """
+                '\(Programs.path("ingestd"))' --data '\(folder.data)' --udp 127.0.0.1:0 <&- >&- 2>&- &
+                while ! ls '\(folder.data)'/*.manifest; do kill -0 $! || exit 99; done >/dev/null 2>&1
+                kill -TERM $!; wait $!
+                """
+            let ended = try run("/bin/bash", ["-c", script], in: folder)
+            #expect(ended.code == 0, "\(ended.errors)")
+            for name in folder.files(ending: "") {
+                let bytes = FileManager.default.contents(atPath: "\(folder.data)/\(name)") ?? Data()
+                #expect(!bytes.starts(with: Data("{\"ready\"".utf8)), "\(name)")
+            }
+            #expect(try Reader(folder: folder).run("verify").code == 0)
+        }
+
+        @Test func `a signal during the start stops the daemon as cleanly as one later`() throws {
+            let folder = try TemporaryFolder()
+            let running = try Running(
+                "ingestd", ["--data", folder.data, "--udp", "127.0.0.1:0"], in: folder)
+            _ = eventually { FileManager.default.fileExists(atPath: folder.data) }
+            running.send(SIGTERM)
+            let ended = running.end()
+            #expect(ended.code == 0, "\(ended.errors)")
+            #expect(try Reader(folder: folder).run("verify").code == 0)
         }
     }
 }

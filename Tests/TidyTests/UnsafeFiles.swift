@@ -108,6 +108,10 @@ enum UnsafeFiles {
             "SenderClock": "clock_gettime",
             "UDPTransport": "hands buffers to sendmmsg",
         ],
+        "Ingestd": [
+            "ProcessState": "opens /dev/null by a C string",
+            "StopSignals": "hands a set of signals to pthread_sigmask",
+        ],
         "IngestSend": [
             "LineReader": "reads into reused memory",
             "Progress": "asks the terminal",
