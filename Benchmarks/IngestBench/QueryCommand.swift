@@ -42,15 +42,17 @@ struct QueryCommand: ParsableCommand {
             "\(grouped(log.rowCount)) events, \(grouped(mix.rewards)) rewards, "
                 + "\(mebibytes(log.byteCount)): ms p50, max, exit")
         let reward = EventMix.rewardName(0)
-        for query in [
-            ["reward", reward], ["rewards", "--top", "10"], ["rewards"], ["days"],
-            ["reward-days", "--reward", reward], ["status"], ["verify"],
+        for (name, query) in [
+            ("reward ID", ["reward", reward]), ("rewards --top 10", ["rewards", "--top", "10"]),
+            ("rewards", ["rewards"]), ("days", ["days"]),
+            ("reward-days --reward ID", ["reward-days", "--reward", reward]),
+            ("status", ["status"]), ("verify", ["verify"]),
         ] {
-            try time(query, directory)
+            try time(name, query, directory)
         }
     }
 
-    private func time(_ query: [String], _ directory: ScratchDirectory) throws {
+    private func time(_ name: String, _ query: [String], _ directory: ScratchDirectory) throws {
         var times: [Double] = []
         var exitCode: Int32 = 0
         for _ in 0..<runs {
@@ -62,7 +64,7 @@ struct QueryCommand: ParsableCommand {
         }
         times.sort()
         Report.line(
-            query.first! + (query.count > 1 ? " \(query[1])" : ""),
+            name,
             "\(fixed(percentile(times, 0.5), 1)), \(fixed(percentile(times, 1), 1)), \(exitCode)")
     }
 }
