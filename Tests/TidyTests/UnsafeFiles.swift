@@ -66,6 +66,7 @@ enum UnsafeFiles {
             "CounterTableEncoder": "owns the room that pages are coded in",
             "CountingTable": "owns the table from a row's attributes to what it adds",
             "OrderTable": "owns an open-addressing table",
+            "PageMerge": "stands in several pages at once",
             "SegmentCounters+Cursor": "walks the dense counters in order",
         ],
         "IngestRing": [

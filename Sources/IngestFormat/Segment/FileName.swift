@@ -72,7 +72,9 @@ package indirect enum FileName: Hashable, Sendable {
     /// **Errors** `nil` for every other name, of any length and any bytes; the file is not ours.
     package init?(_ text: String) {
         let bytes = Array(text.utf8.prefix(Self.byteCountMax + 1))
-        guard bytes.count <= Self.byteCountMax, let name = Self.parse(bytes[...]) else { return nil }
+        guard bytes.count <= Self.byteCountMax, let name = Self.parse(bytes[...]) else {
+            return nil
+        }
         self = name
     }
 
@@ -130,7 +132,8 @@ extension FileName {
         return nil
     }
 
-    private static func strip(_ ending: String, from bytes: ArraySlice<UInt8>) -> ArraySlice<UInt8>? {
+    private static func strip(_ ending: String, from bytes: ArraySlice<UInt8>) -> ArraySlice<UInt8>?
+    {
         guard bytes.count > ending.utf8.count,
             bytes.suffix(ending.utf8.count).elementsEqual(ending.utf8)
         else { return nil }
@@ -139,7 +142,9 @@ extension FileName {
 
     /// The number in front of `ending`, `nil` unless it is spelled as `digits` spells it.
     private static func number(before ending: String, in bytes: ArraySlice<UInt8>) -> UInt64? {
-        guard let stem = strip(ending, from: bytes), (10...20).contains(stem.count) else { return nil }
+        guard let stem = strip(ending, from: bytes), (10...20).contains(stem.count) else {
+            return nil
+        }
         var value: UInt64 = 0
         for byte in stem {
             guard (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) else { return nil }

@@ -181,7 +181,8 @@ extension SegmentFooter {
         }
         for range in lost {
             guard range.segment == segment, range.firstBlock + range.blockCount <= blockCount else {
-                throw reader.corrupt(Field.blockCount, .atLeast(range.firstBlock + range.blockCount))
+                throw reader.corrupt(
+                    Field.blockCount, .atLeast(range.firstBlock + range.blockCount))
             }
         }
     }

@@ -38,6 +38,7 @@ struct ColumnReader {
         guard let bytes = unsafe reader.readBytes(byteCount), let base = bytes.baseAddress else {
             throw torn(part, byteCount)
         }
+        // SAFETY: base begins byteCount bytes, which is what count values of width take.
         guard unsafe BitPacking.isPaddingZero(count: count, width: width, from: base) else {
             throw .corrupt(part, at: at + byteCount - 1, got: 1, expected: .exactly(0))
         }

@@ -36,7 +36,8 @@ enum CounterColumnCodec {
         if patchCount > 0 {
             unsafe end &+= writeVarint(UInt64(truncatingIfNeeded: patchCount), to: target + end)
             unsafe target.storeBytes(
-                of: UInt8(truncatingIfNeeded: spanWidth &- width), toByteOffset: end, as: UInt8.self)
+                of: UInt8(truncatingIfNeeded: spanWidth &- width), toByteOffset: end, as: UInt8.self
+            )
             end &+= 1
         }
         let mask = BitPacking.mask(width: width)

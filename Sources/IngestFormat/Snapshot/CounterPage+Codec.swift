@@ -15,7 +15,8 @@ extension CounterPage {
     /// - Returns: the bytes written.
     func encode(hasDay: Bool, to target: UnsafeMutableRawPointer) -> Int {
         guard rowCount > 0 else { return 0 }
-        var end = unsafe withUnsafeTemporaryAllocation(of: UInt64.self, capacity: rowCount) { room in
+        var end = unsafe withUnsafeTemporaryAllocation(of: UInt64.self, capacity: rowCount) {
+            room in
             // SAFETY: rowCount ≤ capacity values fit; row - 1 ≥ 0.
             let column = room.baseAddress!
             for row in 1..<max(rowCount, 1) {
@@ -52,7 +53,8 @@ extension CounterPage {
         }
         let computed = unsafe Checksum.crc32c(bytes)
         guard computed == entry.checksum else {
-            throw .corrupt("page checksum", at: 0, got: computed, expected: .exactly(entry.checksum))
+            throw .corrupt(
+                "page checksum", at: 0, got: computed, expected: .exactly(entry.checksum))
         }
         // SAFETY: the reader lives inside this call, for which the caller's bytes are valid.
         var reader = unsafe ColumnReader(ByteReader(bytes))

@@ -1,38 +1,60 @@
 // packet → decode → ring → admit → block → segment → [compaction] → [snapshot] → [query]
-// Rows from page to page, whole columns of them at a time.
+// Rows from page to page.
 
 extension CounterPage {
+    /// From how many rows on a whole column is copied at a time: a call a column costs as much as some
+    /// rows one by one.
+    private static let columnCopyCountMin = 8
+
     /// Adds rows of another page behind the last one, as many as there is room for.
     /// - Parameter rows: of `source`, inside `0 ..< source.rowCount`.
     /// - Returns: how many were taken.
     func append(_ rows: Range<Int>, of source: CounterPage) -> Int {
         precondition(rows.lowerBound >= 0 && rows.upperBound <= source.rowCount)
         let count = min(rows.count, Self.capacity - rowCount)
-        let from = rows.lowerBound
-        // SAFETY: count rows from `from` on are inside source, and there is room for count rows behind
-        // rowCount; both pages have columnCount columns at columnStride.
-        unsafe (order + rowCount).update(from: source.order + from, count: count)
-        for column in 0..<CounterRow.columnCount {
-            let start = column &* Self.columnStride
-            unsafe (values + (start &+ rowCount)).update(
-                from: source.values + (start &+ from), count: count)
-        }
-        rowCount += count
+        // SAFETY: the rows are inside source, and there is room for count of them.
+        unsafe append(
+            count, order: source.order + rows.lowerBound, values: source.values + rows.lowerBound)
         return count
     }
 
-    /// Adds the counters of one row of another page to the last row of this one.
+    /// Adds `count` rows, for which there is room, behind the last one.
+    /// - Parameter values: the first column's value of the first row; columns are `columnStride` apart.
+    func append(_ count: Int, order source: UnsafePointer<UInt64>, values: UnsafePointer<UInt64>) {
+        precondition(count >= 0 && count <= Self.capacity - rowCount)
+        // SAFETY: count rows from rowCount on are inside this page, and those of the source inside
+        // theirs; both have columnCount columns.
+        let target = unsafe self.values + rowCount
+        unsafe (order + rowCount).update(from: source, count: count)
+        if count < Self.columnCopyCountMin {
+            for row in 0..<count {
+                for column in 0..<CounterRow.columnCount {
+                    let place = column &* Self.columnStride &+ row
+                    unsafe target[place] = values[place]
+                }
+            }
+        } else {
+            for column in 0..<CounterRow.columnCount {
+                let start = column &* Self.columnStride
+                unsafe (target + start).update(from: values + start, count: count)
+            }
+        }
+        rowCount += count
+    }
+
+    /// Adds the counters of a row to the last row of this page.
+    /// - Parameter source: the row's first value; columns are `columnStride` apart.
     /// - Returns: `false`, with the row half added, if a sum does not fit 64 bits.
-    func addToLast(_ row: Int, of source: CounterPage) -> Bool {
-        precondition(row >= 0 && row < source.rowCount && rowCount > 0)
+    func addToLast(_ source: UnsafePointer<UInt64>) -> Bool {
+        precondition(rowCount > 0)
+        // SAFETY: rowCount - 1 is inside this page; both have columnCount columns.
+        let target = unsafe values + (rowCount - 1)
         var overflows = false
         for column in 0..<CounterRow.columnCount {
-            let start = column &* Self.columnStride
-            // SAFETY: row is inside source, rowCount - 1 inside this page.
-            let (sum, overflow) = unsafe values[start &+ rowCount &- 1].addingReportingOverflow(
-                source.values[start &+ row])
-            unsafe values[start &+ rowCount &- 1] = sum
-            overflows = overflows || overflow
+            let place = column &* Self.columnStride
+            let (sum, overflow) = unsafe target[place].addingReportingOverflow(source[place])
+            unsafe target[place] = sum
+            overflows = overflow || overflows
         }
         return !overflows
     }
@@ -41,23 +63,16 @@ extension CounterPage {
     /// - Returns: `false`, with the row half added, if a sum does not fit 64 bits.
     func add(_ row: Int, to counters: inout CounterRow) -> Bool {
         precondition(row >= 0 && row < rowCount)
+        // SAFETY: row < rowCount, and column < columnCount.
+        let source = unsafe values + row
         var overflows = false
         for column in 0..<CounterRow.columnCount {
-            // SAFETY: column < columnCount and row < rowCount.
             let (sum, overflow) = unsafe counters.values[column].addingReportingOverflow(
-                values[column &* Self.columnStride &+ row])
+                source[column &* Self.columnStride])
             counters.values[column] = sum
-            overflows = overflows || overflow
+            overflows = overflow || overflows
         }
         return !overflows
-    }
-
-    /// The rows' sort integer; for merges, which have checked the row.
-    @inline(__always)
-    func order(uncheckedAt row: Int) -> UInt64 {
-        assert(row >= 0 && row < rowCount)
-        // SAFETY: the caller's row is below rowCount.
-        return unsafe order[row]
     }
 
     /// Sets the day of the last `count` rows to 0.
@@ -67,5 +82,13 @@ extension CounterPage {
             // SAFETY: row is inside the page.
             unsafe order[row] = order[row] & ~0xFFFF_FFFF | 1 << 31
         }
+    }
+
+    /// The integers that the first and the last row are sorted by.
+    var orderBounds: ClosedRange<UInt64>? {
+        guard rowCount > 0 else { return nil }
+        // SAFETY: both are inside the page, whose rows ascend.
+        let (first, last) = unsafe (order[0], order[rowCount - 1])
+        return first <= last ? first...last : nil
     }
 }

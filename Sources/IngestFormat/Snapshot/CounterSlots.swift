@@ -45,6 +45,7 @@
     private var rareCapacity = 1
     var rareCount = 1
     private var days = OrderTable()
+    let offsets = CounterColumnOffsets()
 
     init() {
         unsafe heads = .allocate(capacity: 1)
@@ -100,12 +101,14 @@
         // SAFETY: key < headCount ≤ headCapacity; heads lead to slots below slotCount.
         let head = unsafe heads[key]
         if head == 0 { return append(place, after: nil) }
-        let found = days.slot(of: place)
+        // Around midnight keys have two days, and the other one is next in the ring.
+        let next = unsafe slots[Int(head)].next
+        let found = unsafe slots[Int(next)].place == place ? next : days.slot(of: place)
         if found != 0 {
             unsafe heads[key] = found
             return found
         }
-        if unsafe slots[Int(head)].next == head {
+        if next == head {
             unsafe days.insert(slots[Int(head)].place, slot: head)
         }
         let slot = append(place, after: head)

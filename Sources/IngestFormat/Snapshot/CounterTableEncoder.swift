@@ -49,15 +49,15 @@
 
     /// Adds all rows of a page, which must come after those taken so far.
     package mutating func append(contentsOf incoming: CounterPage) {
-        guard incoming.rowCount > 0 else { return }
-        precondition(follows(incoming.order(uncheckedAt: 0)))
+        guard let bounds = incoming.orderBounds else { return }
+        precondition(follows(bounds.lowerBound))
         var taken = 0
         while taken < incoming.rowCount {
             if page.rowCount == CounterPage.capacity { flush() }
             taken += page.append(taken..<incoming.rowCount, of: incoming)
         }
         rowCount += incoming.rowCount
-        lastOrder = incoming.order(uncheckedAt: incoming.rowCount - 1)
+        lastOrder = bounds.upperBound
     }
 
     /// The coded pages since the last call, for a writer that does not keep a whole table in memory.

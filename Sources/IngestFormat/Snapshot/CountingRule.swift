@@ -25,7 +25,8 @@
 package enum CountingRule {
     /// The counters that a row of these attributes adds one to; empty for attributes of no row.
     package static func columns(of attributes: RowAttributes) -> [CounterColumn] {
-        guard attributes.isValid, let type = attributes.type, let verdict = attributes.verdict else {
+        guard attributes.isValid, let type = attributes.type, let verdict = attributes.verdict
+        else {
             return []
         }
         var columns = [outcome(type, verdict)]

@@ -16,6 +16,8 @@
         .duplicateRedemptions, .conflictImpressions, .conflictClicks, .conflictRedemptions,
         .refusedImpressions, .refusedClicks, .refusedRedemptions,
     ]
+    static let hotCount = 8
+    static let rareCount = 11
     static let noLane: UInt8 = 0xFF
 
     /// What one class of rows adds.

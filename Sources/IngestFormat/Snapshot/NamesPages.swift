@@ -23,7 +23,8 @@ struct NamesPages {
         }
         guard UInt64(bytes.count) == header.fileByteCount else {
             throw .corrupt(
-                "file byte count", at: 0, got: bytes.count, expected: .exactly(header.fileByteCount))
+                "file byte count", at: 0, got: bytes.count, expected: .exactly(header.fileByteCount)
+            )
         }
         let index = Array(bytes[Int(header.pageIndexOffset)...])
         let computed = Checksum.crc32c(index)
@@ -93,7 +94,8 @@ struct NamesPages {
         let stored = bytes[entry.range]
         let computed = Checksum.crc32c(stored)
         guard computed == entry.checksum else {
-            throw .corrupt("page checksum", at: 0, got: computed, expected: .exactly(entry.checksum))
+            throw .corrupt(
+                "page checksum", at: 0, got: computed, expected: .exactly(entry.checksum))
         }
         return try StoredSection.restore(
             stored, encoding: entry.encoding, rawByteCount: entry.rawByteCount, at: 0)
@@ -111,7 +113,6 @@ enum NamesPage {
     static func count(_ page: Int, of total: Int) -> Int {
         min(NamesLayout.pageCapacity, total - page * NamesLayout.pageCapacity)
     }
-
 
     static func appendNames(
         _ raw: [UInt8], count: Int, to bytes: inout [UInt8], ends: inout [UInt32]

@@ -176,7 +176,8 @@ package struct Run: Hashable, Sendable {
         }
         guard UInt64(bytes.count) == header.fileByteCount else {
             throw .corrupt(
-                "file byte count", at: 0, got: bytes.count, expected: .exactly(header.fileByteCount))
+                "file byte count", at: 0, got: bytes.count, expected: .exactly(header.fileByteCount)
+            )
         }
         let indexStart = Int(header.pageIndexOffset)
         let index = try header.decodeIndex(Array(bytes[indexStart...]))

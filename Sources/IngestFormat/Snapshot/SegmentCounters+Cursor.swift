@@ -55,8 +55,16 @@ extension CounterSlots {
             let slot = unsafe heads[key]
             key &+= 1
             guard slot != 0 else { continue }
-            if unsafe slots[Int(slot)].next == slot {
+            let next = unsafe slots[Int(slot)].next
+            if next == slot {
                 appendRow(slot, to: page)
+            } else if unsafe slots[Int(next)].next == slot,
+                page.rowCount &+ 2 <= CounterPage.capacity
+            {
+                // Two days are common, around midnight.
+                let isFirst = unsafe slots[Int(slot)].day < slots[Int(next)].day
+                appendRow(isFirst ? slot : next, to: page)
+                appendRow(isFirst ? next : slot, to: page)
             } else {
                 collect(slot, into: &several)
                 return
@@ -83,19 +91,37 @@ extension CounterSlots {
         let values = unsafe page.values + page.rowCount
         unsafe page.order[page.rowCount] = CounterPage.order(
             key: slot.pointee.key, day: slot.pointee.day)
-        let stride = CounterPage.columnStride
         let hot = unsafe slot.pointee.hot
-        for lane in 0..<CountingTable.hotColumns.count {
-            unsafe values[CountingTable.hotColumns[lane].rawValue &* stride] = UInt64(hot[lane])
+        for lane in 0..<CountingTable.hotCount {
+            unsafe values[offsets.hot[lane]] = UInt64(hot[lane])
         }
-        unsafe values[CounterColumn.revenueMicros.rawValue &* stride] = slot.pointee.revenue
-        unsafe values[CounterColumn.spendMicros.rawValue &* stride] = slot.pointee.spend
+        unsafe values[offsets.revenue] = slot.pointee.revenue
+        unsafe values[offsets.spend] = slot.pointee.spend
         if unsafe slot.pointee.rare != 0 {
             let line = unsafe rareLines[Int(slot.pointee.rare)]
-            for (lane, column) in CountingTable.rareColumns.enumerated() {
-                unsafe values[column.rawValue &* stride] = UInt64(line[lane])
+            for lane in 0..<CountingTable.rareCount {
+                unsafe values[offsets.rare[lane]] = UInt64(line[lane])
             }
         }
         page.rowCount += 1
+    }
+}
+
+/// Where the columns of slots and rare lines are in a page's values.
+struct CounterColumnOffsets {
+    let hot: InlineArray<8, Int>
+    let rare: InlineArray<11, Int>
+    let revenue = offset(.revenueMicros)
+    let spend = offset(.spendMicros)
+
+    init() {
+        precondition(CountingTable.hotColumns.count == CountingTable.hotCount)
+        precondition(CountingTable.rareColumns.count == CountingTable.rareCount)
+        hot = InlineArray { Self.offset(CountingTable.hotColumns[$0]) }
+        rare = InlineArray { Self.offset(CountingTable.rareColumns[$0]) }
+    }
+
+    private static func offset(_ column: CounterColumn) -> Int {
+        column.rawValue * CounterPage.columnStride
     }
 }

@@ -6,7 +6,8 @@ struct SegmentFooterTests {
     private typealias Field = SegmentLayout.Footer
 
     /// The bytes of a footer without its trailer, and the trailer.
-    private static func encode(_ footer: SegmentFooter) -> (bytes: [UInt8], trailer: SegmentTrailer) {
+    private static func encode(_ footer: SegmentFooter) -> (bytes: [UInt8], trailer: SegmentTrailer)
+    {
         let (bytes, trailer) = footer.encode(at: SegmentExample.footerOffset)
         return (Array(bytes.dropLast(SegmentTrailer.byteCount)), trailer)
     }
@@ -38,7 +39,9 @@ struct SegmentFooterTests {
         #expect(empty.gaps(footerOffset: 128) == [])
     }
 
-    @Test func `a footer of many blocks, keys and senders comes back, smaller than its parts`() throws {
+    @Test func `a footer of many blocks, keys and senders comes back, smaller than its parts`()
+        throws
+    {
         var random = SeededRandom(seed: 3)
         var footer = SegmentFooter(header: SegmentExample.header, headerChecksum: 5, sealedAt: 6)
         footer.blocks = (0..<2_000).map {
@@ -115,7 +118,10 @@ struct SegmentFooterTests {
             "a lost block of another segment", "corrupt block count",
             { $0.lost[1].segment = SegmentNumber(rawValue: 8) }
         ),
-        ("more rows lost than there can be", "corrupt row count", { $0.lost[0].rowCount = 1 << 40 }),
+        (
+            "more rows lost than there can be", "corrupt row count",
+            { $0.lost[0].rowCount = 1 << 40 }
+        ),
         ("lost names that cannot be", "corrupt next name", { $0.lost[0].names = 1..<(.max) }),
         (
             "senders out of order", "corrupt ledger: order of senders",
@@ -203,7 +209,8 @@ struct SegmentFooterTests {
             .with(SegmentLayout.Section.checksum, UInt64(Checksum.crc32c(more)), at: table)
         let checksum = Checksum.crc32c(head)
         let rest = bytes[(table + 4)...]
-        let longer = (head + [0, 0, 0, 0]).withChecksum(of: 0..<head.count, at: head.count) + rest + more
+        let longer =
+            (head + [0, 0, 0, 0]).withChecksum(of: 0..<head.count, at: head.count) + rest + more
         var trailer = old
         trailer.footerByteCount = UInt64(longer.count)
         trailer.footerChecksum = checksum

@@ -35,7 +35,8 @@ struct CounterMergeTests {
         #expect(try CounterModel(merge) == Self.sum(models))
     }
 
-    @Test func `merging is independent of the order of the sources and of how they were merged before`()
+    @Test
+    func `merging is independent of the order of the sources and of how they were merged before`()
         throws
     {
         let models = Self.models(5, seed: 7)
@@ -63,7 +64,8 @@ struct CounterMergeTests {
         }
         let cursors = models.map { $0.table(hasDay: true).makeCursor() }
         #expect(try CounterModel(RewardsProjection(CounterMerge(cursors))) == sum.rewards)
-        #expect(try CounterModel(DaysProjection(CounterMerge(cursors), keys: keys)) == sum.days(keys))
+        #expect(
+            try CounterModel(DaysProjection(CounterMerge(cursors), keys: keys)) == sum.days(keys))
     }
 
     @Test func `projecting and merging may change places`() throws {
@@ -85,7 +87,9 @@ struct CounterMergeTests {
         #expect(try CounterModel(rewards) == model.rewards)
     }
 
-    private static func single(_ value: UInt64, key: UInt32 = 1, day: Int32 = 2) -> CounterTable.Cursor {
+    private static func single(_ value: UInt64, key: UInt32 = 1, day: Int32 = 2)
+        -> CounterTable.Cursor
+    {
         var model = CounterModel()
         model.add(value, .spendMicros, Place(key: key, day: day))
         return model.table(hasDay: true).makeCursor()
@@ -120,7 +124,8 @@ struct CounterMergeTests {
 
     @Test func `a key that the list does not have is an error`() {
         #expect(throws: CounterMergeError<FormatError>.unknownKey(1)) {
-            var days = DaysProjection(Self.single(1), keys: [RewardKey(reward: .none, business: .none)])
+            var days = DaysProjection(
+                Self.single(1), keys: [RewardKey(reward: .none, business: .none)])
             _ = try days.nextPage(into: CounterPage())
         }
     }
@@ -134,7 +139,9 @@ struct CounterMergeTests {
         #expect {
             _ = try merge.nextPage(into: CounterPage())
         } throws: { error in
-            guard case CounterMergeError<FormatError>.source(let source) = error else { return false }
+            guard case CounterMergeError<FormatError>.source(let source) = error else {
+                return false
+            }
             return source.summary == "corrupt page checksum"
         }
     }

@@ -44,12 +44,13 @@ struct CounterTableTests {
         #expect(index == table.index)
     }
 
-    @Test(arguments: [
-        [0], [.max], [0, .max], [5, 5, 5], [.max, .max], [1, 2, 3, 1 << 63],
-        [1 << 63, 0, 0, 0, 0, 0, 0, 0, 0, 0], Array(0...63).map { 1 << $0 },
-        Array(repeating: 7, count: 1_000) + [1 << 40],
-        (0..<1_024).map { $0 % 97 == 0 ? 1 << ($0 % 60) : $0 % 8 },
-    ] as [[UInt64]])
+    @Test(
+        arguments: [
+            [0], [.max], [0, .max], [5, 5, 5], [.max, .max], [1, 2, 3, 1 << 63],
+            [1 << 63, 0, 0, 0, 0, 0, 0, 0, 0, 0], Array(0...63).map { 1 << $0 },
+            Array(repeating: 7, count: 1_000) + [1 << 40],
+            (0..<1_024).map { $0 % 97 == 0 ? 1 << ($0 % 60) : $0 % 8 },
+        ] as [[UInt64]])
     func `a column of any values comes back`(values: [UInt64]) throws {
         var model = CounterModel()
         for (i, value) in values.enumerated() {
@@ -86,7 +87,8 @@ struct CounterTableTests {
         #expect(wrong == [])
     }
 
-    @Test func `rows and pages can be appended in turns, and pages be taken before the end`() throws {
+    @Test func `rows and pages can be appended in turns, and pages be taken before the end`() throws
+    {
         let model = Self.model(4_000, hasDay: true, seed: 3)
         let whole = model.table(hasDay: true)
         var encoder = CounterTableEncoder(hasDay: true)
@@ -198,12 +200,19 @@ struct CounterTableTests {
         #expect(error?.summary == expected, "\(name)")
     }
 
-    @Test(arguments: [
-        ("keys that stand still", [0, 0], "corrupt key order"),
-        ("keys beyond 32 bits", [0, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F], "corrupt key"),
-        ("bytes behind the last column", [0, 1] + [UInt8](repeating: 0, count: 43), "corrupt page byte count"),
-        ("an end before the last column", [0, 1] + [UInt8](repeating: 0, count: 41), "torn column base"),
-    ] as [(String, [UInt8], String)])
+    @Test(
+        arguments: [
+            ("keys that stand still", [0, 0], "corrupt key order"),
+            ("keys beyond 32 bits", [0, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F], "corrupt key"),
+            (
+                "bytes behind the last column", [0, 1] + [UInt8](repeating: 0, count: 43),
+                "corrupt page byte count"
+            ),
+            (
+                "an end before the last column", [0, 1] + [UInt8](repeating: 0, count: 41),
+                "torn column base"
+            ),
+        ] as [(String, [UInt8], String)])
     func `a page that no encoder writes is refused`(
         name: String, start: [UInt8], expected: String
     ) {

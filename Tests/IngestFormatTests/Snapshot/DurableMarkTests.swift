@@ -7,11 +7,13 @@ struct DurableMarkTests {
         directory: directory,
         position: LogPosition(segment: SegmentNumber(rawValue: 3), blockCount: 1234))
 
-    private static let positions = [(0, 0), (1, 0), (1, 1), (0xFFFF_FFFF, 0xF_FFFF), (77, 0x8_0001)]
-        .map {
-            LogPosition(
-                segment: SegmentNumber(rawValue: UInt32($0.0)), blockCount: UInt32($0.1))
-        }
+    private static let positions = [
+        (0, 0), (1, 0), (1, 1), (0xFFFF_FFFF, 0xF_FFFF), (77, 0x8_0001),
+    ]
+    .map {
+        LogPosition(
+            segment: SegmentNumber(rawValue: UInt32($0.0)), blockCount: UInt32($0.1))
+    }
 
     @Test func `a mark comes back as it was written`() throws {
         for position in Self.positions {

@@ -219,7 +219,10 @@ struct ManifestTests {
         #expect(refused > 3_000)
     }
 
-    @Test func `lost ranges are noted in order and once, unclean stops keep the first and the newest`() throws {
+    @Test
+    func `lost ranges are noted in order and once, unclean stops keep the first and the newest`()
+        throws
+    {
         var manifest = Example.manifest
         let range = SegmentExample.lost(1, at: 640, names: 12..<13, keys: 4..<4, rows: nil)
         var earlier = range
@@ -232,7 +235,8 @@ struct ManifestTests {
         }
         #expect(manifest.uncleanStops.count == Limits.manifestUncleanStopCountMax)
         #expect(manifest.uncleanStops.first == Example.manifest.uncleanStops.first)
-        #expect(manifest.uncleanStops.last?.foundAt == Int64(Limits.manifestUncleanStopCountMax) - 1)
+        #expect(
+            manifest.uncleanStops.last?.foundAt == Int64(Limits.manifestUncleanStopCountMax) - 1)
         #expect(try Manifest.decode(manifest.encode()) == manifest)
     }
 

@@ -31,9 +31,11 @@ struct NamesRunTests {
     func `runs of every size come back`(nameCount: Int, keyCount: Int) throws {
         var random = SeededRandom(seed: UInt64(nameCount))
         let names = (0..<nameCount).map { place in
-            place % 50 == 7 ? [] : (0..<Int.random(in: 1...128, using: &random)).map { _ in
-                UInt8.random(in: 97...100, using: &random)
-            }
+            place % 50 == 7
+                ? []
+                : (0..<Int.random(in: 1...128, using: &random)).map { _ in
+                    UInt8.random(in: 97...100, using: &random)
+                }
         }
         let keys = (0..<keyCount).map { place -> RewardKey? in
             place % 30 == 5

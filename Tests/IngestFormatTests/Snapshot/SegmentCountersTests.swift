@@ -112,26 +112,27 @@ struct SegmentCountersTests {
     }
 
     /// A block that is good but for one thing, and what the fold says to it.
-    private static let refusals: [(String, SegmentCounters.FoldOutcome, @Sendable (BlockRows) -> Void)] =
-        [
-            ("type 0", .invalidRow, { $0.attributes[1] &= ~3 }),
-            ("verdict malformed", .invalidRow, { $0.attributes[1] = 12 << 2 | 1 }),
-            ("verdict 15", .invalidRow, { $0.attributes[1] = 15 << 2 | 1 }),
-            ("opt-out", .invalidRow, { $0.attributes[1] = $0.attributes[1] & ~0xC0 | 2 << 6 }),
-            ("consent 3", .invalidRow, { $0.attributes[1] |= 3 << 6 }),
-            ("format 3", .invalidRow, { $0.attributes[1] |= 3 << 8 }),
-            ("money without a row", .invalidRow, { $0.moneyCount += 1 }),
-            ("a row without money", .invalidRow, { $0.moneyCount -= 1 }),
-            ("revenue below 0", .invalidRow, { $0.revenue[0] = -1 }),
-            ("spend below 0", .invalidRow, { $0.spend[0] = .min }),
-            ("key too great", .keyBeyondLimit, { $0.key[1] = UInt32(Limits.keyCountMax) }),
-            ("greatest key", .keyBeyondLimit, { $0.key[1] = .max }),
-            (
-                "revenue sums", .moneyOverflow,
-                { for i in 0..<3 { $0.revenue[i] = .max } }
-            ),
-            ("spend sums", .moneyOverflow, { for i in 0..<3 { $0.spend[i] = .max } }),
-        ]
+    private static let refusals:
+        [(String, SegmentCounters.FoldOutcome, @Sendable (BlockRows) -> Void)] =
+            [
+                ("type 0", .invalidRow, { $0.attributes[1] &= ~3 }),
+                ("verdict malformed", .invalidRow, { $0.attributes[1] = 12 << 2 | 1 }),
+                ("verdict 15", .invalidRow, { $0.attributes[1] = 15 << 2 | 1 }),
+                ("opt-out", .invalidRow, { $0.attributes[1] = $0.attributes[1] & ~0xC0 | 2 << 6 }),
+                ("consent 3", .invalidRow, { $0.attributes[1] |= 3 << 6 }),
+                ("format 3", .invalidRow, { $0.attributes[1] |= 3 << 8 }),
+                ("money without a row", .invalidRow, { $0.moneyCount += 1 }),
+                ("a row without money", .invalidRow, { $0.moneyCount -= 1 }),
+                ("revenue below 0", .invalidRow, { $0.revenue[0] = -1 }),
+                ("spend below 0", .invalidRow, { $0.spend[0] = .min }),
+                ("key too great", .keyBeyondLimit, { $0.key[1] = UInt32(Limits.keyCountMax) }),
+                ("greatest key", .keyBeyondLimit, { $0.key[1] = .max }),
+                (
+                    "revenue sums", .moneyOverflow,
+                    { for i in 0..<3 { $0.revenue[i] = .max } }
+                ),
+                ("spend sums", .moneyOverflow, { for i in 0..<3 { $0.spend[i] = .max } }),
+            ]
 
     @Test(arguments: Self.refusals.indices)
     func `a block that cannot be is refused whole`(index: Int) throws {
@@ -157,7 +158,9 @@ struct SegmentCountersTests {
         #expect(counters.fold(BlockRows([most, most, one])) == .folded)
         #expect(counters.fold(BlockRows([one])) == .moneyOverflow)
         let model = try CounterModel(counters.makeCursor())
-        #expect(model.rows[.init(key: 0, day: 0)]?[CounterColumn.revenueMicros.rawValue] == UInt64.max - 1)
+        #expect(
+            model.rows[.init(key: 0, day: 0)]?[CounterColumn.revenueMicros.rawValue] == UInt64.max
+                - 1)
     }
 
     @Test func `money of rows that do not count is passed over, not summed`() throws {

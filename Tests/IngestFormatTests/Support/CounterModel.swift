@@ -84,7 +84,8 @@ struct CounterModel: Equatable {
         case .invalidTraffic:
             found.append((column(.invalidImpressions, .invalidClicks, .invalidRedemptions), 1))
         case .duplicate, .sessionRepeat:
-            found.append((column(.duplicateImpressions, .duplicateClicks, .duplicateRedemptions), 1))
+            found.append(
+                (column(.duplicateImpressions, .duplicateClicks, .duplicateRedemptions), 1))
         case .conflict:
             found.append((column(.conflictImpressions, .conflictClicks, .conflictRedemptions), 1))
         default:
@@ -144,7 +145,8 @@ struct RowGenerator {
         row.key = UInt32(share * share * Double(keyCount))
         row.day = Int32.random(in: days, using: &random)
         row.type = EventType.allCases.randomElement(using: &random)!
-        row.verdict = Bool.random(using: &random)
+        row.verdict =
+            Bool.random(using: &random)
             ? .counted : Verdict.allCases.filter { $0 != .malformed }.randomElement(using: &random)!
         row.consent = Bool.random(using: &random) ? .notSet : .optIn
         row.format = AdFormat.allCases.randomElement(using: &random)!
