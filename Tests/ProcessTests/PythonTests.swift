@@ -17,16 +17,18 @@ extension ProcessSuite {
             let folder = try TemporaryFolder()
             let daemon = try DaemonProcess(in: folder)
             let script = Programs.root.appendingPathComponent("examples/python/send_batch.py").path
-            let sent = try run(Self.python, [script, daemon.address], in: folder)
+            let sent = try run(Self.python, [script, "--to", daemon.address], in: folder)
             #expect(sent.code == 0, "\(sent.errors)")
             let reader = Reader(folder: folder)
-            let isCounted = try eventually {
-                let status = try reader.status()
-                return status.packets["accepted"] == 1 && status.events["counted", default: 0] > 0
-            }
-            let status = try reader.status()
-            #expect(isCounted, "\(status)")
-            #expect(status.events["malformed"] == 0)
+            #expect(try eventually { try reader.status().packets["accepted"] == 1 })
+            let row = try #require(try Reader.rows(of: reader.run("reward", "python-reward").output).first)
+            #expect(row["businessId"] as? String == "python-business")
+            #expect(row["impressions"] as? Int == 8)
+            #expect(row["viewableImpressions"] as? Int == 8)
+            #expect(row["clicks"] as? Int == 2)
+            #expect(row["redemptions"] as? Int == 1)
+            #expect(row["revenue"] as? String == "12.50")
+            #expect(try reader.status().events["malformed"] == 0)
             #expect(daemon.stop().code == 0)
             #expect(try reader.run("verify").code == 0)
         }
