@@ -1,31 +1,39 @@
 import ArgumentParser
 import Foundation
 
-/// The command line of `ingestd`. Without a subcommand it is `run`, so that `--help` shows the options that
-/// nearly everybody looks for.
+/// The command line of `ingestd`.
 struct IngestdCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "ingestd",
         abstract: "Counts ad events that arrive over UDP, from a durable log.",
+        version: Version.text,
+        subcommands: [RunCommand.self, CheckConfigCommand.self])
+
+    /// Puts in the `run` that everybody leaves out, so that `ingestd --help` too is about its options. (A
+    /// default subcommand of the parser would show the root's help, which has none.)
+    static func withRun(_ arguments: [String]) -> [String] {
+        let known = ["run", "check-config", "help", "--version"]
+        if let first = arguments.first, known.contains(first) { return arguments }
+        return ["run"] + arguments
+    }
+}
+
+/// `ingestd run`, or `ingestd` alone: the daemon.
+struct RunCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "run",
+        abstract: "Receives, counts and stores ad events until it is told to stop.",
+        usage: """
+            ingestd [run] --data <dir> [options]
+            ingestd check-config --config <file>
+            """,
         discussion: """
             Options come from the command line, from INGESTD_* environment variables (--udp is \
             INGESTD_UDP, --time-zone is INGESTD_TIME_ZONE) or from the config file, in that order. When \
             it is ready it prints one line of JSON on standard output; logs go to standard error. SIGTERM \
             stops it cleanly.
             """,
-        version: Version.text,
-        subcommands: [RunCommand.self, CheckConfigCommand.self])
-
-    @OptionGroup var options: RunOptions
-
-    func run() throws { try options.run() }
-}
-
-/// `ingestd run`: the same by its full name.
-struct RunCommand: ParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "run",
-        abstract: "Receives, counts and stores events until it is told to stop (the default).")
+        version: Version.text)
 
     @OptionGroup var options: RunOptions
 

@@ -4,7 +4,8 @@ import Glibc
 // Every way out of the program ends here: help and version on standard output, an error as one line on
 // standard error, with the exit code that docs/operations.md lists.
 do {
-    var command = try IngestdCommand.parseAsRoot()
+    var command = try IngestdCommand.parseAsRoot(
+        IngestdCommand.withRun(Array(CommandLine.arguments.dropFirst())))
     try command.run()
 } catch let fault as Fault {
     fault.exit()

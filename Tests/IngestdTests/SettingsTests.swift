@@ -126,7 +126,7 @@ struct SettingsTests {
     }
 
     @Test func `every setting is an option, and the help says its default`() {
-        let help = IngestdCommand.helpMessage(columns: 400)
+        let help = IngestdCommand.helpMessage(for: RunCommand.self, columns: 400)
         for setting in Settings.all {
             #expect(help.contains("--\(setting.name)"), "\(setting.name)")
             if setting.name == Settings.acceptUnauthenticated.name { continue }

@@ -21,7 +21,8 @@ extension ProcessSuite {
             #expect(sent.code == 0, "\(sent.errors)")
             let reader = Reader(folder: folder)
             #expect(try eventually { try reader.status().packets["accepted"] == 1 })
-            let row = try #require(try Reader.rows(of: reader.run("reward", "python-reward").output).first)
+            let row = try #require(
+                try Reader.rows(of: reader.run("reward", "python-reward").output).first)
             #expect(row["businessId"] as? String == "python-business")
             #expect(row["impressions"] as? Int == 8)
             #expect(row["viewableImpressions"] as? Int == 8)
