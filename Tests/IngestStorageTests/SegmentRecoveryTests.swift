@@ -137,26 +137,27 @@ import Testing
     {
         let script = LogScript(blockCounts: [3, 1], rowCount: 2)
         let start = script.offset(segment: 0, block: 1)
-        let size = script.segments[0][1].bytes.count
+        let byteCount = script.segments[0][1].bytes.count
         let expected = [script.blocks[0], script.blocks[2], script.blocks[3]].map(\.summary)
         let base = try written(script)
-        for byte in start..<start + size {
+        for byte in start..<start + byteCount {
             let files = base.disk.kill()
             files.disk.damage(script.name(0)) { $0[byte] ^= 0x10 }
-            let bad = Array(try #require(files.disk.contents(script.name(0)))[start..<start + size])
+            let bad = Array(
+                try #require(files.disk.contents(script.name(0)))[start..<start + byteCount])
             let report = try recover(files)
             #expect(report.blocks == expected, "byte \(byte - start)")
             let lost = try #require(report.lost.first)
             #expect(report.lost.count == 1)
             #expect(lost.firstBlock == 1 && lost.blockCount == 1)
-            #expect(lost.offset == UInt64(start) && lost.byteCount == UInt64(size))
+            #expect(lost.offset == UInt64(start) && lost.byteCount == UInt64(byteCount))
             #expect(lost.names == 4..<7 && lost.keys == 2..<4)
             #expect(lost.rowCount == 2, "the footer that was there still tells the rows")
             let aside = try #require(report.segments[0].aside.first)
             #expect(files.disk.contents(aside) == bad)
             // The gap holds zeros, so that every byte of the file is still accounted for.
             let after = try #require(files.disk.contents(script.name(0)))
-            #expect(after[start..<start + size].allSatisfy { $0 == 0 })
+            #expect(after[start..<start + byteCount].allSatisfy { $0 == 0 })
             guard byte % 16 == 0 else { continue }
             let before = try image(files)
             #expect(try recover(files).lost == report.lost)

@@ -42,7 +42,7 @@ struct SegmentPlan<Files: FileSystem> {
         case let segment where segment < survey.number: durableBlockCount = 0
         default: durableBlockCount = nil
         }
-        if survey.isIntact, let footer = survey.footer {
+        if let footer = survey.intact?.footer {
             end = LogAnchor(after: footer, startingAt: end)
             ordinal = footer.blockCount
         } else {
@@ -52,7 +52,7 @@ struct SegmentPlan<Files: FileSystem> {
     }
 
     /// Whether nothing of the segment was ever durable: a file that was begun when the crash came.
-    var isEmpty: Bool { steps.isEmpty && !survey.isIntact }
+    var isEmpty: Bool { steps.isEmpty && survey.intact == nil }
 
     private static func header(
         of survey: SegmentSurvey<Files>, start: LogAnchor?, directory: DirectoryID, now: Int64
@@ -97,8 +97,8 @@ struct SegmentPlan<Files: FileSystem> {
     }
 
     private mutating func takeDamaged(_ header: BlockHeader, at offset: UInt64, isFollowed: Bool) {
-        let size = min(UInt64(header.byteCount), survey.byteCount - min(offset, survey.byteCount))
-        let range = offset..<offset + size
+        let fileEnd = max(offset, survey.byteCount)
+        let range = offset..<min(offset &+ UInt64(header.byteCount), fileEnd)
         let verdict = DamageVerdict(
             missingBlockCount: 1, isFollowed: isFollowed, isBelowBound: isBelowBound,
             isFooter: false)

@@ -36,8 +36,12 @@ struct SegmentRebuild<Files: FileSystem> {
 
     /// Seals a segment by copy under its own number.
     func seal(_ plan: SegmentPlan<Files>) throws(StorageError) -> RecoveredSegment {
-        let contents =
-            try plan.survey.isIntact ? gatherIntact(plan.survey) : gather(plan)
+        let contents: Contents
+        if let intact = plan.survey.intact {
+            contents = try gather(intact.footer, at: intact.offset, of: plan.survey)
+        } else {
+            contents = try gather(plan)
+        }
         guard contents.footer.lost.count <= Limits.segmentLostRangeCountMax else {
             throw .corrupt(
                 path: plan.survey.file?.path ?? files.path, offset: 0,
@@ -94,12 +98,10 @@ struct SegmentRebuild<Files: FileSystem> {
     // MARK: Contents
 
     /// A file that is as its footer says is copied with that footer.
-    private func gatherIntact(_ survey: SegmentSurvey<Files>) throws(StorageError) -> Contents {
-        guard let footer = survey.footer, let trailer = survey.trailer else {
-            preconditionFailure("intact without a footer")
-        }
-        var contents = Contents(
-            footer: footer, footerOffset: trailer.footerOffset, names: [])
+    private func gather(
+        _ footer: SegmentFooter, at footerOffset: UInt64, of survey: SegmentSurvey<Files>
+    ) throws(StorageError) -> Contents {
+        var contents = Contents(footer: footer, footerOffset: footerOffset, names: [])
         for case .block(let offset, let header) in survey.pieces {
             contents.kept.append((offset, header))
             if let block = try decode(offset, header, of: survey, wanted: .dictionary) {

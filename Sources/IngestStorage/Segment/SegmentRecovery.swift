@@ -131,7 +131,7 @@ extension ArraySlice {
 
 extension SegmentPlan {
     fileprivate var lastAdmissionTime: Int64? {
-        if survey.isIntact { return survey.footer?.blocks.last?.summary.admissionTime }
+        if let intact = survey.intact { return intact.footer.blocks.last?.summary.admissionTime }
         for step in steps.reversed() {
             if case .keep(_, let header) = step { return header.context.admissionTime }
         }

@@ -30,8 +30,8 @@ struct SegmentSurvey<Files: FileSystem> {
     let footer: SegmentFooter?
     let trailer: SegmentTrailer?
     private(set) var pieces: [Piece] = []
-    /// Whether the footer is sound and everything before it is as it says.
-    private(set) var isIntact = false
+    /// The footer and where it begins, if everything before it is as it says.
+    private(set) var intact: (footer: SegmentFooter, offset: UInt64)?
 
     /// A segment that others follow, and that is not there.
     init(missing number: SegmentNumber) {
@@ -64,8 +64,6 @@ struct SegmentSurvey<Files: FileSystem> {
         if try !readByIndex(directory) { try readByWalk(directory) }
     }
 
-    var hasBlock: Bool { pieces.contains { if case .block = $0 { true } else { false } } }
-
     /// The value, or `nil` where the bytes cannot be believed.
     private static func believing<Value>(
         _ body: () throws(StorageError) -> Value
@@ -93,7 +91,7 @@ struct SegmentSurvey<Files: FileSystem> {
             guard try file.isZero(gap) else { return false }
         }
         pieces = found
-        isIntact = true
+        intact = (footer, trailer.footerOffset)
         return true
     }
 

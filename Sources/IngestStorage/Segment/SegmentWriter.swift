@@ -67,7 +67,8 @@ package struct SegmentWriter<Files: FileSystem>: ~Copyable {
     @discardableResult
     package mutating func append(_ block: BlockBuffer) throws(StorageError) -> UInt64 {
         // SAFETY: the buffer lives, and is not encoded into, during the call.
-        try append(unsafe RawSpan(_unsafeBytes: block.bytes))
+        let bytes = unsafe RawSpan(_unsafeBytes: block.bytes)
+        return try append(bytes)
     }
 
     /// Makes all appended blocks durable.

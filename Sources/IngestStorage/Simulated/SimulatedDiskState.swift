@@ -85,8 +85,8 @@ struct SimulatedDiskState: Sendable {
         if shortWriteChance > 0 && count > 1 && random.below(shortWriteChance) == 0 {
             count = 1 + Int(random.below(UInt64(count - 1)))
         }
-        let size = inodes[inode].current.count
-        let room = max(0, freeByteCount) + max(0, size - offset)
+        let byteCount = inodes[inode].current.count
+        let room = max(0, freeByteCount) + max(0, byteCount - offset)
         count = min(count, room)
         if count == 0 && !bytes.isEmpty { return .failure(ENOSPC) }
         inodes[inode].apply(.write(offset, Array(bytes[..<count])))

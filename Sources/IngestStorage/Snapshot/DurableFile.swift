@@ -10,14 +10,17 @@ package enum DurableFile {
     ///
     /// - Parameter write: writes everything through the recorder; called a second time, on a new file, if the
     ///   first could not be synced or read back. What the second failure says is final.
+    /// - Returns: what `write` returned.
     /// **Errors** `diskFull` leaves nothing behind and can be tried again later.
-    package static func write<Files: FileSystem>(
+    @discardableResult
+    package static func write<Files: FileSystem, Result>(
         _ name: FileName, in files: Files,
-        _ write: (inout WriteRecorder<Files.File>) throws(StorageError) -> Void
-    ) throws(StorageError) {
+        _ write: (inout WriteRecorder<Files.File>) throws(StorageError) -> Result
+    ) throws(StorageError) -> Result {
         let temporary = FileName.temporary(name).text
+        let result: Result
         do {
-            try attempt(temporary, in: files, write)
+            result = try attempt(temporary, in: files, write)
         } catch {
             try? files.unlink(temporary)
             switch error {
@@ -25,23 +28,25 @@ package enum DurableFile {
             case .durabilityLost, .corrupt, .io: break
             default: throw error
             }
-            do { try attempt(temporary, in: files, write) } catch {
+            do { result = try attempt(temporary, in: files, write) } catch {
                 try? files.unlink(temporary)
                 throw error
             }
         }
         try files.rename(temporary, to: name.text)
+        return result
     }
 
-    private static func attempt<Files: FileSystem>(
+    private static func attempt<Files: FileSystem, Result>(
         _ temporary: String, in files: Files,
-        _ write: (inout WriteRecorder<Files.File>) throws(StorageError) -> Void
-    ) throws(StorageError) {
+        _ write: (inout WriteRecorder<Files.File>) throws(StorageError) -> Result
+    ) throws(StorageError) -> Result {
         var recorder = WriteRecorder(file: try create(temporary, in: files))
-        try write(&recorder)
+        let result = try write(&recorder)
         try recorder.file.sync()
         recorder.file.forgetCached()
         try recorder.verify()
+        return result
     }
 
     /// A temporary file belongs to nobody: one that is there was left by a crash.

@@ -18,10 +18,9 @@ package enum RunWriter {
         _ table: TableKind, number: FileNumber, of span: LogSpan, for manifest: Manifest,
         in files: Files, rows makeRows: () -> Source
     ) throws(RunWriteError<Source.Failure>) -> RunEntry {
-        var entry: RunEntry?
         var failure: Source.Failure?
         do {
-            try DurableFile.write(.run(table, number), in: files) {
+            return try DurableFile.write(.run(table, number), in: files) {
                 (recorder) throws(StorageError) in
                 failure = nil
                 let index = try writePages(table, makeRows(), to: &recorder, &failure)
@@ -32,15 +31,13 @@ package enum RunWriter {
                 try recorder.write(index.encode(), at: header.pageIndexOffset)
                 try recorder.write(head, at: 0)
                 // What a reader will make of it, with the checksums that the encoded bytes have.
-                entry = try StorageError.decoding(recorder.file.path) { () throws(FormatError) in
+                return try StorageError.decoding(recorder.file.path) { () throws(FormatError) in
                     try RunHeader.decode(head).entry
                 }
             }
         } catch {
             throw failure.map { .source($0) } ?? .storage(error)
         }
-        guard let entry else { preconditionFailure("a file was written without its header") }
-        return entry
     }
 
     private static func writePages<File: StorageFile, Source: CounterPageSource>(
