@@ -5,6 +5,14 @@ struct SourceFile: Sendable, CustomStringConvertible {
     /// From the root of the package, with `/`.
     let path: String
     let text: String
+    /// The text without comments and literals; Swift files only.
+    let code: SwiftText
+
+    init(path: String, text: String) {
+        self.path = path
+        self.text = text
+        code = SwiftText(path.hasSuffix(".swift") ? text : "")
+    }
 
     var lines: [Substring] { text.split(separator: "\n", omittingEmptySubsequences: false) }
     var description: String { path }

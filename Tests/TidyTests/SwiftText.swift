@@ -1,69 +1,68 @@
 /// Swift source with comments and the insides of string literals made blank, line for line, so that a
 /// search finds code only.
-struct SwiftText {
+struct SwiftText: Sendable {
     let lines: [String]
 
     init(_ source: String) {
-        var scanner = Scanner(Array(source.unicodeScalars))
-        lines = scanner.blanked().split(separator: "\n", omittingEmptySubsequences: false)
-            .map(String.init)
+        var scanner = Scanner(bytes: Array(source.utf8))
+        lines = String(decoding: scanner.blanked(), as: UTF8.self)
+            .split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
     }
 
+    /// Bytes, not characters: the tests read the whole tree, in debug builds too.
     private struct Scanner {
-        let scalars: [Unicode.Scalar]
+        let bytes: [UInt8]
         var index = 0
-        var output = String.UnicodeScalarView()
+        var output: [UInt8] = []
 
-        init(_ scalars: [Unicode.Scalar]) { self.scalars = scalars }
+        private static let newline = UInt8(ascii: "\n")
+        private static let blank = UInt8(ascii: " ")
+        private static let quote = UInt8(ascii: "\"")
+        private static let slash = UInt8(ascii: "/")
+        private static let backslash = UInt8(ascii: "\\")
 
-        mutating func blanked() -> String {
-            while index < scalars.count {
-                if starts("//") {
-                    skip { !$0.starts("\n") }
-                } else if starts("/*") {
-                    skip { !$0.starts("*/") }
-                } else if starts("\"\"\"") {
-                    literal(endingWith: "\"\"\"")
-                } else if starts("\"") {
-                    literal(endingWith: "\"")
-                } else {
-                    output.append(scalars[index])
+        init(bytes: [UInt8]) { self.bytes = bytes }
+
+        mutating func blanked() -> [UInt8] {
+            output.reserveCapacity(bytes.count)
+            while index < bytes.count {
+                switch bytes[index] {
+                case Self.slash where next == Self.slash: skipLine()
+                case Self.quote: literal()
+                default:
+                    output.append(bytes[index])
                     index += 1
                 }
             }
-            return String(output)
+            return output
         }
 
-        private func starts(_ text: String) -> Bool {
-            var place = index
-            for scalar in text.unicodeScalars {
-                guard place < scalars.count, scalars[place] == scalar else { return false }
-                place += 1
-            }
-            return true
+        private var next: UInt8? { index + 1 < bytes.count ? bytes[index + 1] : nil }
+
+        private var isAtTripleQuote: Bool {
+            index + 2 < bytes.count && bytes[index] == Self.quote
+                && bytes[index + 1] == Self.quote && bytes[index + 2] == Self.quote
         }
 
-        /// Steps over what the condition holds for, keeping line breaks.
-        private mutating func skip(while condition: (Scanner) -> Bool) {
-            while index < scalars.count, condition(self) {
-                output.append(scalars[index] == "\n" ? "\n" : " ")
-                index += 1
-            }
+        private mutating func skipLine() {
+            while index < bytes.count, bytes[index] != Self.newline { index += 1 }
         }
 
-        private mutating func literal(endingWith end: String) {
-            output.append("\"")
-            index += end.unicodeScalars.count
-            while index < scalars.count, !starts(end) {
-                if scalars[index] == "\\", index + 1 < scalars.count {
-                    output.append(" ")
-                    index += 1
+        /// A literal of one line ends with it at the latest, so that one that is misread spoils no more.
+        private mutating func literal() {
+            let isLong = isAtTripleQuote
+            output.append(Self.quote)
+            index += isLong ? 3 : 1
+            while index < bytes.count {
+                if isLong ? isAtTripleQuote : bytes[index] == Self.quote { break }
+                if bytes[index] == Self.newline {
+                    if !isLong { return }
+                    output.append(Self.newline)
                 }
-                output.append(scalars[index] == "\n" ? "\n" : " ")
-                index += 1
+                index += bytes[index] == Self.backslash && next != Self.newline ? 2 : 1
             }
-            output.append("\"")
-            index += end.unicodeScalars.count
+            output.append(Self.quote)
+            index += isLong ? 3 : 1
         }
     }
 
@@ -80,12 +79,8 @@ struct SwiftText {
     }
 
     private static func functionName(in line: String) -> String? {
-        guard
-            let match = line.firstMatch(
-                of:
-                    #/(?:^|\s)(?:func\s+([^\s(<]+)|(init)[?!]?\s*[(<]|(deinit)\s*\{|(subscript)\s*[(<])/#
-            )
-        else { return nil }
+        let mayDeclare = ["func ", "init", "subscript"].contains { line.contains($0) }
+        guard mayDeclare, let match = line.firstMatch(of: declaration) else { return nil }
         let name = match.1 ?? match.2 ?? match.3 ?? match.4
         // A call such as `super.init(` or `.init(` is no declaration.
         let before = line[..<match.range.lowerBound].trimmingSuffix(while: \.isWhitespace)
@@ -93,6 +88,13 @@ struct SwiftText {
             return nil
         }
         return name.map(String.init)
+    }
+
+    /// Regexes cannot be `Sendable` constants, so one is made for each use.
+    private static var declaration:
+        Regex<(Substring, Substring?, Substring?, Substring?, Substring?)>
+    {
+        #/(?:^|\s)(?:func\s+(`[^`]+`|[^\s(<]+)|(init)[?!]?\s*[(<]|(deinit)\s*\{|(subscript)\s*[(<])/#
     }
 
     /// The line on which the body that begins after the declaration ends, or `nil` if it has none.
@@ -105,8 +107,8 @@ struct SwiftText {
                 && (Self.functionName(in: lines[number]) != nil
                     || lines[number].trimmingPrefix(while: \.isWhitespace).isEmpty)
             if isNextDeclaration { return nil }
-            for character in lines[number] {
-                switch character {
+            for byte in lines[number].utf8 {
+                switch UnicodeScalar(byte) {
                 case "(", "[": parentheses += 1
                 case ")", "]": parentheses -= 1
                 case "{" where parentheses == 0 || braces > 0: braces += 1

@@ -25,7 +25,7 @@ struct TidyTests {
     }
 
     private static func imports(of file: SourceFile) -> [String] {
-        SwiftText(file.text).lines.compactMap { line in
+        file.code.lines.compactMap { line in
             line.firstMatch(
                 of:
                     #/^\s*(?:@\w+\s+)*(?:(?:public|package|internal|private)\s+)?import\s+(?:\w+\s+)?(\w+)/#
@@ -46,7 +46,7 @@ struct TidyTests {
     }
 
     private static func usesUnsafe(_ file: SourceFile) -> Bool {
-        SwiftText(file.text).lines.contains { $0.contains(#/(^|[^\w@(.])unsafe\b/#) }
+        file.code.lines.contains { $0.contains(#/(^|[^\w@(.])unsafe\b/#) }
     }
 
     @Test func `what can trap or escape the compiler is listed with a reason`() {
@@ -65,7 +65,7 @@ struct TidyTests {
     @Test func `a function has at most 60 lines`() {
         var found: Set<String> = []
         for file in Self.files {
-            for function in SwiftText(file.text).functions where function.lineCount > 60 {
+            for function in file.code.functions where function.lineCount > 60 {
                 found.insert("\(file): \(function.name)")
             }
         }
@@ -102,7 +102,7 @@ struct TidyTests {
             for (number, line) in file.lines.enumerated() where line.contains(unfinished) {
                 Issue.record("\(file):\(number + 1): \(line)")
             }
-            for (number, line) in SwiftText(file.text).lines.enumerated()
+            for (number, line) in file.code.lines.enumerated()
             where line.contains(empty) || line.contains(bare) {
                 Issue.record("\(file):\(number + 1): \(line)")
             }
@@ -131,7 +131,7 @@ struct TidyTests {
     private static func paths(
         _ files: [SourceFile], where condition: (String) -> Bool
     ) -> Set<String> {
-        Set(files.filter { SwiftText($0.text).lines.contains(where: condition) }.map(\.path))
+        Set(files.filter { $0.code.lines.contains(where: condition) }.map(\.path))
     }
 
     private static func expect(
