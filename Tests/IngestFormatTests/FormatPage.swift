@@ -27,9 +27,9 @@ struct FormatPage {
     func fields(under heading: String) -> [FormatField] {
         table(under: heading).compactMap { row in
             guard let name = row["field"], let offset = Int(row["offset"] ?? ""),
-                let size = Int(row["size"] ?? "")
+                let byteCount = Int(row["size"] ?? "")
             else { return nil }
-            return FormatField(name, offset, size)
+            return FormatField(name, offset, byteCount)
         }
     }
 

@@ -87,6 +87,7 @@ enum UnsafeFiles {
         "IngestPipeline": [
             "Admit/Admission": "reads descriptors and names where they lie in the ring",
             "Admit/KeyTable": "owns an open-addressing table",
+            "Admit/LoadedNames": "hands bytes of names to the dictionary",
             "Admit/NameArena": "owns the bytes of long names",
             "Admit/NameDictionary": "owns an open-addressing table of cache lines",
             "Clock": "clock_gettime",

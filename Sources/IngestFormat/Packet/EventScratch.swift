@@ -13,6 +13,7 @@
     /// The descriptor at `index`, which a decoder has filled.
     package subscript(index: Int) -> EventDescriptor {
         precondition(index >= 0 && index < Self.capacity)
+        // SAFETY: inside the room, by the line above; filled, by the sentence above.
         return unsafe descriptors[index]
     }
 }
