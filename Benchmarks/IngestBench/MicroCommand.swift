@@ -8,7 +8,7 @@ struct MicroCommand: ParsableCommand {
 
     /// A part of the path that has a benchmark of its own.
     enum Part: String, CaseIterable, ExpressibleByArgument {
-        case block, commit
+        case block, commit, counter
     }
 
     @Argument(help: "The parts to time; all by default.")
@@ -21,6 +21,7 @@ struct MicroCommand: ParsableCommand {
             switch part {
             case .block: blockBenchmark()
             case .commit: commitBenchmark()
+            case .counter: counterBenchmark()
             }
         }
     }
