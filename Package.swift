@@ -104,7 +104,9 @@ let package = Package(
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             exclude: ["Generated/README.md", "Generated/oracle.proto"]),
-        .target(name: "FuzzTargets", dependencies: ["IngestFormat"], path: "Tests/FuzzTargets"),
+        .target(
+            name: "FuzzTargets", dependencies: ["IngestFormat", "IngestStorage"],
+            path: "Tests/FuzzTargets"),
         .executableTarget(
             name: "IngestFuzz", dependencies: ["FuzzTargets"], path: "Tests/FuzzDriver"),
         .testTarget(name: "FuzzTests", dependencies: ["FuzzTargets"]),

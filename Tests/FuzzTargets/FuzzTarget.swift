@@ -31,7 +31,9 @@ package struct FuzzTarget: Sendable {
 
 package enum FuzzRegistry {
     /// Every decoder. Add a new one here, and its file beside this.
-    package static let targets: [FuzzTarget] = [.packetHeader, .events, .jsonEvents]
+    package static let targets: [FuzzTarget] = [
+        .packetHeader, .events, .jsonEvents, .segmentRecovery,
+    ]
 
     /// A target with a planted failure: where it passes, the fuzzing itself is broken.
     package static let canary = FuzzTarget(

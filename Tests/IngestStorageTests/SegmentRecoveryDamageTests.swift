@@ -101,6 +101,32 @@ import Testing
         #expect(aside.count > script.offset(segment: 0, block: 2) - 8, "all of it is aside")
     }
 
+    @Test(arguments: [0, 130, 431])
+    func `a log goes on behind blocks that were lost at its end, through crashes`(
+        _ byte: Int
+    ) throws {
+        let script = LogScript(blockCounts: [2], rowCount: 2)
+        let files = try written(script)
+        let offset = script.offset(segment: 0, block: 1)
+        files.disk.damage(script.name(0)) { $0[offset + byte] ^= 1 }
+        let report = try recover(files)
+        #expect(report.lost.map(\.firstBlock) == [1])
+        #expect(report.next.commitEpoch == 3)
+        let manifest = try publish(
+            report.segments.map(\.file), after: TestLog.manifest(), in: files)
+        #expect(manifest.shard.lastBlockChecksum == report.next.previousChecksum)
+        var log = TestLog(seed: 5, after: report)
+        let header = log.startSegment()
+        var writer = try SegmentWriter.create(header, byteCountMax: 4096, in: files)
+        let block = log.block()
+        try writer.append(block.bytes.span.bytes)
+        try writer.sync()
+        let left = files.disk.powerCut(seed: 1)
+        let again = try SegmentRecovery.run(in: left, after: manifest, now: TestLog.now)
+        #expect(again.blocks == [block.summary])
+        #expect(again.lost == [])
+    }
+
     @Test func `a log that does not continue its manifest is refused`() throws {
         let files = try written(LogScript(blockCounts: [2]))
         var manifest = TestLog.manifest()

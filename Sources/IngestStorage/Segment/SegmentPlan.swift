@@ -109,6 +109,8 @@ struct SegmentPlan<Files: FileSystem> {
             append(SegmentPlan.lost(header, at: range))
             let before = end
             move(past: header)
+            // The chain goes on from the last block that is still there, as the footer says.
+            end.previousChecksum = before.previousChecksum
             end.nextName = max(end.nextName, before.nextName)
             end.nextKey = max(end.nextKey, before.nextKey)
         }

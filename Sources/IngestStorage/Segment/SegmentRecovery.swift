@@ -34,9 +34,12 @@ package enum SegmentRecovery {
         let rebuild = SegmentRebuild(files: files, directory: manifest.directory, now: now)
         let end = plans.lastIndex { !$0.isEmpty }.map { $0 + 1 } ?? 0
         for plan in plans[..<end] {
-            report.segments.append(try rebuild.seal(plan))
+            let segment = try rebuild.seal(plan)
+            report.segments.append(segment)
             report.lastSegment = plan.survey.number
-            report.next = plan.end
+            // As the next start will find it, also where a block turned out not to be countable.
+            report.next = LogAnchor(
+                after: segment.file.footer, startingAt: LogAnchor(startOf: plan.header))
             report.lastAdmissionTime = plan.lastAdmissionTime ?? report.lastAdmissionTime
         }
         for plan in plans[end...] where plan.survey.file != nil {
