@@ -4,7 +4,7 @@ import Testing
 struct PagesTests {
     /// One page for each kind of bytes that leaves the process.
     private static let formatPages = [
-        "block", "durable-mark", "events", "manifest", "packet", "run", "segment",
+        "block", "durable-mark", "manifest", "names", "packet", "run", "segment",
     ]
 
     @Test(arguments: formatPages)
