@@ -7,6 +7,10 @@ struct StoredSection {
         case lz4 = 1
     }
 
+    /// Shorter ones are stored as they are: there is nothing to win, and their bytes are the same with
+    /// every version of LZ4.
+    static let compressedByteCountMin = 512
+
     var encoding: Encoding
     var rawByteCount: Int
     var bytes: [UInt8]
@@ -16,7 +20,9 @@ struct StoredSection {
         rawByteCount = raw.count
         encoding = .plain
         bytes = raw
-        guard isCompressible, let compressed = Self.compress(raw, compressor) else { return }
+        guard isCompressible, raw.count >= Self.compressedByteCountMin,
+            let compressed = Self.compress(raw, compressor)
+        else { return }
         encoding = .lz4
         bytes = compressed
     }
@@ -28,7 +34,7 @@ struct StoredSection {
             unsafe raw.withUnsafeBytes { source in
                 guard let from = source.baseAddress, let to = target.baseAddress else { return }
                 if let written = unsafe compressor.compress(
-                    from, byteCount: raw.count, as: .column, to: to)
+                    from, byteCount: raw.count, as: .text, to: to)
                 {
                     isSmaller = true
                     count = written

@@ -1,0 +1,149 @@
+import Foundation
+import IngestFormat
+import Testing
+
+/// The format pages of segments, runs, names, manifests and the mark against the code, and both against
+/// the golden files.
+struct SnapshotPageTests {
+    private static let tables: [(page: String, heading: String, fields: [FormatField])] = [
+        ("segment", "Header", SegmentLayout.Header.fields),
+        ("segment", "Footer", SegmentLayout.Footer.fields),
+        ("segment", "Section table", SegmentLayout.Section.fields),
+        ("segment", "Blocks", SegmentLayout.Block.fields),
+        ("segment", "Lost ranges", SegmentLayout.Lost.fields),
+        ("segment", "Trailer", SegmentLayout.Trailer.fields),
+        ("run", "Header", CounterLayout.RunHeader.fields),
+        ("run", "Page index", CounterLayout.PageEntry.fields),
+        ("names", "Header", NamesLayout.Header.fields),
+        ("names", "Page index", NamesLayout.PageEntry.fields),
+        ("manifest", "Head", ManifestLayout.Head.fields),
+        ("manifest", "Shard", ManifestLayout.Shard.fields),
+        ("manifest", "Sealed segment", ManifestLayout.Sealed.fields),
+        ("manifest", "Run", ManifestLayout.Run.fields),
+        ("manifest", "Names run", ManifestLayout.NamesRun.fields),
+        ("manifest", "Lost range", SegmentLayout.Lost.fields),
+        ("manifest", "Unclean stop", ManifestLayout.Stop.fields),
+        ("durable-mark", "File", DurableMark.Layout.fields),
+    ]
+
+    @Test(arguments: Self.tables.indices)
+    func `a page's table of fields is the code's`(index: Int) throws {
+        let (page, heading, fields) = Self.tables[index]
+        #expect(try FormatPage(page).fields(under: heading) == fields, "\(page), \(heading)")
+    }
+
+    @Test func `the sections, tables and columns of the pages are the code's`() throws {
+        let sections = try FormatPage("segment").table(under: "Sections")
+        #expect(
+            sections.map { "\($0["kind"] ?? "")" }
+                == SegmentFooter.Section.allCases.map { "\($0.rawValue)" })
+        let tables = try FormatPage("run").table(under: "Tables")
+        #expect(
+            tables.map { "\($0["table"] ?? "") \($0["code"] ?? "") \($0["day"] ?? "")" }
+                == TableKind.counterTables.map {
+                    "\($0.name) \($0.rawValue) \($0.hasDay ? "yes" : "no")"
+                })
+        let columns = try FormatPage("run").table(under: "Columns")
+        #expect(
+            columns.map { "\($0["column"] ?? "") \($0["counter"] ?? "")" }
+                == CounterColumn.allCases.map { "\($0.rawValue) \($0)" })
+        let names = try FormatPage("directory").table(under: "Names").compactMap { $0["example"] }
+        #expect(names.count >= 8)
+        for name in names { #expect(FileName(name)?.text == name) }
+    }
+
+    private static let limits: [String: Int] = [
+        "segmentByteCountMin": Limits.segmentByteCountMin,
+        "segmentByteCountMax": Limits.segmentByteCountMax,
+        "segmentBlockCountMax": Limits.segmentBlockCountMax,
+        "segmentRowCountMax": Limits.segmentRowCountMax,
+        "segmentKeyDayCountMax": Limits.segmentKeyDayCountMax,
+        "segmentSenderCountMax": Limits.segmentSenderCountMax,
+        "segmentSequenceRangeCountMax": Limits.segmentSequenceRangeCountMax,
+        "segmentLostRangeCountMax": Limits.segmentLostRangeCountMax,
+        "footerByteCountMax": Limits.footerByteCountMax,
+        "runCountMax": Limits.runCountMax,
+        "runPageRowCountMax": Limits.runPageRowCountMax,
+        "runByteCountMax": Limits.runByteCountMax,
+        "runRowCountMax": Limits.runRowCountMax,
+        "nameByteCountMax": Limits.nameByteCountMax,
+        "nameCountMax": Limits.nameCountMax,
+        "keyCountMax": Limits.keyCountMax,
+        "manifestByteCountMax": Limits.manifestByteCountMax,
+        "manifestFileCountMax": Limits.manifestFileCountMax,
+        "manifestNamesRunCountMax": Limits.manifestNamesRunCountMax,
+        "manifestLostRangeCountMax": Limits.manifestLostRangeCountMax,
+        "manifestUncleanStopCountMax": Limits.manifestUncleanStopCountMax,
+    ]
+
+    @Test(arguments: ["segment", "run", "names", "manifest"])
+    func `the limits of a page are the code's`(name: String) throws {
+        let rows = try FormatPage(name).table(under: "Limits")
+        #expect(!rows.isEmpty)
+        for row in rows {
+            #expect(Int(row["value"] ?? "") == Self.limits[row["limit"] ?? ""], "\(row)")
+        }
+    }
+
+    private static let block: [UInt8]? = try? Repository.fixture("v1/block.bin")
+
+    @Test func `the worked segment is the golden file, and so is what is encoded`() throws {
+        let golden = try Repository.fixture("v1/segment.bin")
+        let block = try #require(Self.block)
+        #expect(try GoldenFiles.segmentFile(block) == golden)
+        let page = try FormatPage("segment")
+        #expect(page.hex(under: "Worked example: header") == Array(golden[..<128]))
+        #expect(page.hex(under: "Worked example: footer and trailer") == Array(golden[1_152...]))
+        let trailer = try SegmentTrailer.decode(
+            Array(golden.suffix(64)), fileByteCount: UInt64(golden.count),
+            directory: GoldenFiles.directory, segment: GoldenFiles.segment)
+        #expect(
+            try SegmentFooter.decode(Array(golden[1_152..<golden.count - 64]), trailer: trailer)
+                == GoldenFiles.footer(block))
+        #expect(try SegmentHeader.decode(golden) == GoldenFiles.header)
+    }
+
+    @Test func `the worked run is the golden file, and so is what is encoded`() throws {
+        let golden = try Repository.fixture("v1/reward-days.bin")
+        let run = try GoldenFiles.run(try #require(Self.block))
+        #expect(run.encode() == golden)
+        #expect(try FormatPage("run").hex(under: "Worked example") == golden)
+        #expect(try Run.decode(golden) == run)
+    }
+
+    @Test func `the worked names run is the golden file, and so is what is encoded`() throws {
+        let golden = try Repository.fixture("v1/names.bin")
+        #expect(GoldenFiles.namesRun().bytes == golden)
+        #expect(try FormatPage("names").hex(under: "Worked example") == golden)
+        #expect(try NamesRun.decode(golden).header.entry == GoldenFiles.namesRun().entry)
+    }
+
+    @Test func `the worked manifest is the golden file, and so is what is encoded`() throws {
+        let golden = try Repository.fixture("v1/manifest.bin")
+        let manifest = try GoldenFiles.manifest(try #require(Self.block))
+        #expect(manifest.encode() == golden)
+        #expect(try FormatPage("manifest").hex(under: "Worked example") == golden)
+        #expect(try Manifest.decode(golden) == manifest)
+    }
+
+    @Test func `the worked mark is the golden file, and so is what is encoded`() throws {
+        let golden = try Repository.fixture("v1/durable-mark.bin")
+        #expect(GoldenFiles.mark.encode() == golden)
+        #expect(try FormatPage("durable-mark").hex(under: "Worked example") == golden)
+        #expect(try DurableMark.decode(golden) == GoldenFiles.mark)
+    }
+
+    /// Their bytes are those of one version of LZ4; another may find other ones, but has to read these.
+    @Test func `golden files with compressed parts are still read`() throws {
+        let names = try NamesRun.decode(try Repository.fixture("v1/names-lz4.bin"))
+        #expect(names.names == 1..<1_201)
+        #expect(names.name(NameOrdinal(rawValue: 1_200)) == Array("reward-1200".utf8)[...])
+        #expect(names.header.pageIndexOffset < 8_000)
+        let footer = try Repository.fixture("v1/footer-lz4.bin")
+        let trailer = try SegmentTrailer.decode(
+            Array(footer.suffix(64)), fileByteCount: 51_328 + UInt64(footer.count))
+        let decoded = try SegmentFooter.decode(Array(footer.dropLast(64)), trailer: trailer)
+        #expect(decoded == GoldenFiles.longFooter)
+        #expect(footer.count < 4_000)
+    }
+}

@@ -1,0 +1,117 @@
+import IngestFormat
+
+/// The files of one small directory, as the format pages show them. No part of them is long enough for
+/// LZ4, so that their bytes are the same with every version of that library.
+enum GoldenFiles {
+    static let directory = BlockContext.example.directory
+    static let time = BlockContent.example.context.admissionTime
+    static let generation = Generation(rawValue: 12)
+    static let segment = SegmentNumber(rawValue: 7)
+    static let cut = LogPosition(segment: segment, blockCount: 4)
+    static let span = LogSpan(firstSegment: SegmentNumber(rawValue: 1), end: cut)
+
+    static let header = SegmentHeader(
+        directory: directory, shard: BlockContext.example.shard, segment: segment,
+        createdAt: time - 1_000_000, previousChecksum: 0xCAFE_F00D,
+        firstName: NameOrdinal(rawValue: 1), firstKey: KeyOrdinal(rawValue: 0),
+        commitEpoch: BlockContext.example.commitEpoch - 3)
+
+    /// The first three blocks were lost; the fourth is the golden block.
+    static let blockOffset: UInt64 = 640
+
+    static func footer(_ block: [UInt8]) throws -> SegmentFooter {
+        let rows = BlockRows()
+        let decoded = try BlockDecoder().decode(block.span.bytes, into: rows)
+        var segment = SegmentAccumulator(header: header, counters: SegmentCounters())
+        segment.add(
+            LostRange(
+                segment: self.segment, firstBlock: 0, blockCount: 3, offset: 128, byteCount: 512,
+                rowCount: nil, names: 1..<1, keys: 0..<0))
+        let outcome = segment.add(
+            decoded.header.summary, ordinal: 3, offset: blockOffset, rows: rows,
+            names: decoded.names, keys: decoded.keys, ledger: decoded.ledger)
+        precondition(outcome == .folded)
+        return segment.footer(sealedAt: time + 1_000_000)
+    }
+
+    static func segmentFile(_ block: [UInt8]) throws -> [UInt8] {
+        let gap = [UInt8](repeating: 0, count: 512)
+        let body = header.encode() + gap + block
+        return body + (try footer(block)).encode(at: UInt64(body.count)).bytes
+    }
+
+    static func run(_ block: [UInt8]) throws -> Run {
+        let counters = try footer(block).counters
+        return Run(
+            header: RunHeader(
+                table: .rewardDays, fileNumber: FileNumber(rawValue: 33), directory: directory,
+                span: span, generation: generation, createdAt: time + 2_000_000,
+                index: counters.index),
+            counters: counters)
+    }
+
+    static func namesRun() -> (bytes: [UInt8], entry: NamesRunEntry) {
+        var encoder = NamesRunEncoder(
+            fileNumber: FileNumber(rawValue: 34), directory: directory,
+            firstName: NameOrdinal(rawValue: 1), firstKey: KeyOrdinal(rawValue: 0),
+            generation: generation, createdAt: time + 2_000_000)
+        for name in ["r-1", "b-1", "iOS"] { encoder.append(name: Array(name.utf8)[...]) }
+        encoder.append(
+            key: RewardKey(reward: NameOrdinal(rawValue: 1), business: NameOrdinal(rawValue: 2)))
+        return encoder.finish()
+    }
+
+    static func manifest(_ block: [UInt8]) throws -> Manifest {
+        let footer = try footer(block)
+        let end = blockOffset + UInt64(block.count)
+        let run = try run(block).header
+        var manifest = Manifest(
+            directory: directory, createdAt: time - 2_000_000, hashAlgorithm: 1,
+            hashKey: Array(0..<32))
+        manifest.generation = generation
+        manifest.createdAt = time + 2_000_000
+        manifest.nextFileNumber = FileNumber(rawValue: 35)
+        manifest.shard.cut = cut
+        manifest.shard.nextName = footer.names.upperBound
+        manifest.shard.nextKey = footer.keys.upperBound
+        manifest.shard.commitEpoch = footer.commitEpoch
+        manifest.shard.lastBlockChecksum = footer.lastBlockChecksum
+        manifest.sealed = [footer.entry(trailer: footer.encode(at: end).trailer)]
+        manifest.runs = [31, 32, 33].map { number in
+            var entry = run.entry
+            entry.table = TableKind(rawValue: UInt8(number - 30))!
+            entry.fileNumber = FileNumber(rawValue: UInt64(number))
+            return entry
+        }
+        manifest.namesRuns = [namesRun().entry]
+        manifest.lost = footer.lost
+        manifest.uncleanStops = [UncleanStop(foundAt: time + 500_000, position: cut)]
+        return manifest
+    }
+
+    static let mark = DurableMark(directory: directory, position: cut)
+}
+
+extension GoldenFiles {
+    /// A footer of a hundred blocks, most of which LZ4 takes.
+    static let longFooter: SegmentFooter = {
+        var footer = SegmentFooter(header: header, headerChecksum: 1, sealedAt: time)
+        footer.blocks = (0..<100).map {
+            SegmentExample.block(
+                $0, at: 128 + UInt64($0) * 512, rows: 0, names: 0, first: 1, keys: 0, key: 0)
+        }
+        footer.blockCount = 100
+        footer.lastBlockChecksum = footer.blocks[99].summary.headerChecksum
+        footer.commitEpoch = footer.blocks[99].summary.commitEpoch
+        return footer
+    }()
+
+    static func longNamesRun() -> [UInt8] {
+        var encoder = NamesRunEncoder(
+            fileNumber: FileNumber(rawValue: 1), directory: directory,
+            firstName: NameOrdinal(rawValue: 1), firstKey: KeyOrdinal(rawValue: 0),
+            generation: generation, createdAt: time)
+        for i in 1...1_200 { encoder.append(name: Array("reward-\(i)".utf8)[...]) }
+        return encoder.finish().bytes
+    }
+}
