@@ -65,6 +65,7 @@ enum UnsafeFiles {
             "CounterSlots+Fold": "the loop over all rows that counts them",
             "CounterTableEncoder": "owns the room that pages are coded in",
             "CountingTable": "owns the table from a row's attributes to what it adds",
+            "LineMemory": "owns memory that may be huge pages",
             "OrderTable": "owns an open-addressing table",
             "PageMerge": "stands in several pages at once",
             "SegmentCounters+Cursor": "walks the dense counters in order",

@@ -33,39 +33,29 @@
     /// By `CountingTable.rareColumns`; the last lanes are unused.
     typealias RareLine = SIMD16<UInt32>
 
-    private(set) var heads: UnsafeMutablePointer<UInt32>
-    private var headCapacity = 0
-    /// Heads beyond are 0 and have never been looked at.
+    private var headMemory = LineMemory<UInt32>()
+    /// Heads beyond are not initialised.
     private(set) var headCount = 0
-    private(set) var slots: UnsafeMutablePointer<Slot>
-    private var slotCapacity = 1
+    private var slotMemory = LineMemory<Slot>()
     /// One more than the pairs: slot 0 is none.
     private(set) var slotCount = 1
-    private(set) var rareLines: UnsafeMutablePointer<RareLine>
-    private var rareCapacity = 1
+    private var rareMemory = LineMemory<RareLine>()
     var rareCount = 1
     private var days = OrderTable()
     let offsets = CounterColumnOffsets()
 
-    init() {
-        unsafe heads = .allocate(capacity: 1)
-        unsafe slots = .allocate(capacity: 1)
-        unsafe rareLines = .allocate(capacity: 1)
-        // SAFETY: room for one each. Slot 0 is read for keys that have none; its place is no row's.
-        unsafe slots.initialize(to: Slot())
-        unsafe rareLines.initialize(to: RareLine(repeating: 0))
-    }
+    var heads: UnsafeMutablePointer<UInt32> { unsafe headMemory.base }
+    var slots: UnsafeMutablePointer<Slot> { unsafe slotMemory.base }
+    var rareLines: UnsafeMutablePointer<RareLine> { unsafe rareMemory.base }
 
-    deinit {
-        unsafe heads.deallocate()
-        unsafe slots.deallocate()
-        unsafe rareLines.deallocate()
+    init() {
+        // SAFETY: room for one each. Slot 0 is read for keys that have none; its place is no row's.
+        unsafe slotMemory.base.initialize(to: Slot())
+        unsafe rareMemory.base.initialize(to: RareLine(repeating: 0))
     }
 
     /// Forgets everything; the memory stays.
     mutating func removeAll() {
-        // SAFETY: headCount ≤ headCapacity.
-        unsafe heads.update(repeating: 0, count: headCount)
         headCount = 0
         slotCount = 1
         rareCount = 1
@@ -75,21 +65,14 @@
     /// Makes room for keys up to `keyMax`, and for `rowCount` further slots and rare lines, so that no
     /// pointer moves while as many rows are added. What is reserved and not used is address space.
     mutating func reserve(keyMax: Int, rowCount: Int) {
-        if keyMax >= headCapacity {
-            headCapacity = Self.capacity(atLeast: keyMax + 1)
-            unsafe heads = Self.moved(heads, count: headCount, to: headCapacity)
-            // SAFETY: from headCount to headCapacity.
-            unsafe (heads + headCount).initialize(repeating: 0, count: headCapacity - headCount)
+        if keyMax >= headCount {
+            headMemory.reserve(keyMax + 1, keeping: headCount)
+            // SAFETY: there is room for keyMax + 1 heads.
+            unsafe (heads + headCount).initialize(repeating: 0, count: keyMax + 1 - headCount)
+            headCount = keyMax + 1
         }
-        headCount = max(headCount, keyMax + 1)
-        if slotCount + rowCount > slotCapacity {
-            slotCapacity = Self.capacity(atLeast: slotCount + rowCount)
-            unsafe slots = Self.moved(slots, count: slotCount, to: slotCapacity)
-        }
-        if rareCount + rowCount > rareCapacity {
-            rareCapacity = Self.capacity(atLeast: rareCount + rowCount)
-            unsafe rareLines = Self.moved(rareLines, count: rareCount, to: rareCapacity)
-        }
+        slotMemory.reserve(slotCount + rowCount, keeping: slotCount)
+        rareMemory.reserve(rareCount + rowCount, keeping: rareCount)
     }
 
     /// The slot of a (key, day) that the key's head does not lead to, made if there is none; the head
@@ -97,8 +80,8 @@
     @inline(never)
     mutating func enter(_ place: UInt64) -> UInt32 {
         let key = Int(UInt32(truncatingIfNeeded: place))
-        precondition(key < headCount && slotCount < slotCapacity)
-        // SAFETY: key < headCount ≤ headCapacity; heads lead to slots below slotCount.
+        precondition(key < headCount && slotCount < slotMemory.capacity)
+        // SAFETY: key < headCount; heads lead to slots below slotCount.
         let head = unsafe heads[key]
         if head == 0 { return append(place, after: nil) }
         // Around midnight keys have two days, and the other one is next in the ring.
@@ -118,7 +101,7 @@
 
     private mutating func append(_ place: UInt64, after head: UInt32?) -> UInt32 {
         let slot = UInt32(truncatingIfNeeded: slotCount)
-        // SAFETY: slotCount < slotCapacity and the key < headCount, checked by `enter`.
+        // SAFETY: there is room for a slot, and the key is below headCount, both checked by `enter`.
         unsafe slots[Int(slot)] = Slot(place: place, next: slot)
         if let head {
             unsafe slots[Int(slot)].next = slots[Int(head)].next
@@ -127,23 +110,5 @@
         unsafe heads[Int(UInt32(truncatingIfNeeded: place))] = slot
         slotCount += 1
         return slot
-    }
-
-    /// A power of two, 4096 at least.
-    private static func capacity(atLeast count: Int) -> Int {
-        1 << (Int.bitWidth - (max(count, 1 << 12) - 1).leadingZeroBitCount)
-    }
-
-    /// The same values in a larger allocation that begins on a cache line.
-    private static func moved<Value: BitwiseCopyable>(
-        _ old: UnsafeMutablePointer<Value>, count: Int, to capacity: Int
-    ) -> UnsafeMutablePointer<Value> {
-        let bytes = UnsafeMutableRawPointer.allocate(
-            byteCount: capacity * MemoryLayout<Value>.stride, alignment: 64)
-        // SAFETY: count is at most the old capacity, which is below the new one.
-        let new = unsafe bytes.bindMemory(to: Value.self, capacity: capacity)
-        unsafe new.initialize(from: old, count: count)
-        unsafe old.deallocate()
-        return unsafe new
     }
 }
