@@ -42,7 +42,8 @@ struct LadderCommand: ParsableCommand {
 
     func run() throws {
         Report.machine(directory: daemon.scratch)
-        Report.heading("offered/s, durable/s, lost, runs dropped by the kernel, late ms, CPU ns/event")
+        Report.heading(
+            "offered/s, durable/s, lost, runs dropped by the kernel, late ms, CPU ns/event")
         var pool = mix.makePool()
         var good: Double?
         var bad: Double?

@@ -23,7 +23,8 @@
 
 /// A name (reward, business, campaign, source or platform) as its number in the directory's one
 /// append-only dictionary. 0 means "no name"; the first name given is 1.
-@frozen package struct NameOrdinal: RawRepresentable, Hashable, Sendable, BitwiseCopyable, Comparable {
+@frozen
+package struct NameOrdinal: RawRepresentable, Hashable, Sendable, BitwiseCopyable, Comparable {
     package let rawValue: UInt32
     @inlinable package init(rawValue: UInt32) { self.rawValue = rawValue }
     package static let none = NameOrdinal(rawValue: 0)
@@ -32,7 +33,8 @@
 
 /// A *reward key*, the pair (reward, business), as its number in the directory's append-only list of
 /// keys. The first key given is 0, so that counters can be dense arrays.
-@frozen package struct KeyOrdinal: RawRepresentable, Hashable, Sendable, BitwiseCopyable, Comparable {
+@frozen
+package struct KeyOrdinal: RawRepresentable, Hashable, Sendable, BitwiseCopyable, Comparable {
     package let rawValue: UInt32
     @inlinable package init(rawValue: UInt32) { self.rawValue = rawValue }
     @inlinable package static func < (a: Self, b: Self) -> Bool { a.rawValue < b.rawValue }
@@ -49,7 +51,8 @@
 }
 
 /// The number of a segment in the log: from 1, +1 each, never reused.
-@frozen package struct SegmentNumber: RawRepresentable, Hashable, Sendable, BitwiseCopyable, Comparable {
+@frozen
+package struct SegmentNumber: RawRepresentable, Hashable, Sendable, BitwiseCopyable, Comparable {
     package let rawValue: UInt32
     @inlinable package init(rawValue: UInt32) { self.rawValue = rawValue }
     @inlinable package static func < (a: Self, b: Self) -> Bool { a.rawValue < b.rawValue }
