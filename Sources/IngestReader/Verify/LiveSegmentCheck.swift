@@ -73,7 +73,7 @@ struct LiveSegmentCheck<Files: FileSystem> {
         let isFooter = try beginsAsFooter(at: offset)
         var byteCountMax: Int? = isFooter ? Limits.footerByteCountMax : nil
         if case .damaged(let header, _) = step { byteCountMax = header.byteCount }
-        let judgement = try TornTail.judge(
+        let judgement = try TailJudge.judge(
             file, from: offset, blockByteCount: isFooter ? nil : byteCountMax,
             byteCountMax: byteCountMax)
         switch judgement {

@@ -14,6 +14,9 @@ struct RecountNames {
     private var pairOfKey: [UInt32?] = []
     /// By key ordinal, as its block said.
     private var keys: [UInt32: RewardKey] = [:]
+    /// What names runs say, for ordinals that no block introduced because theirs cannot be read.
+    private var copiedNames: [UInt32: [UInt8]] = [:]
+    private var copiedKeys: [UInt32: RewardKey] = [:]
     /// Distinct (reward text, business text).
     private var pairs: [(reward: UInt32, business: UInt32)] = []
     private var pairIndices: [UInt64: UInt32] = [:]
@@ -44,6 +47,17 @@ struct RecountNames {
             business: text(ofName: pair.business.rawValue))
     }
 
+    /// Keeps what a names run says. It is used for names of blocks that cannot be read, and no other.
+    mutating func keep(_ run: NamesRun) {
+        for ordinal in run.names {
+            let name = run.name(NameOrdinal(rawValue: ordinal))
+            if !name.isEmpty { copiedNames[ordinal] = Array(name) }
+        }
+        for ordinal in run.keys {
+            copiedKeys[ordinal] = run.key(KeyOrdinal(rawValue: ordinal))
+        }
+    }
+
     /// What a block introduced under an ordinal; `nil` if none did.
     func name(_ ordinal: UInt32) -> [UInt8]? {
         guard Int(ordinal) < textOfName.count, let text = textOfName[Int(ordinal)] else {
@@ -58,14 +72,22 @@ struct RecountNames {
     /// The distinct text of a name ordinal; of a lost one, a text of its own.
     mutating func text(ofName ordinal: UInt32) -> UInt32 {
         if Int(ordinal) < textOfName.count, let text = textOfName[Int(ordinal)] { return text }
+        if let copied = copiedNames[ordinal] { return textIndex(copied) }
         return textIndex([Self.lostMark, 0] + Array("(lost:\(ordinal))".utf8))
     }
 
     /// The distinct pair of a key ordinal; of a lost one, a pair of its own.
     mutating func pair(ofKey ordinal: UInt32) -> UInt32 {
         if Int(ordinal) < pairOfKey.count, let pair = pairOfKey[Int(ordinal)] { return pair }
-        let reward = textIndex([Self.lostMark, 1] + Array("(lost:\(ordinal))".utf8))
-        let pair = pairIndex(reward: reward, business: text(ofName: 0))
+        let pair: UInt32
+        if let copied = copiedKeys[ordinal] {
+            pair = pairIndex(
+                reward: text(ofName: copied.reward.rawValue),
+                business: text(ofName: copied.business.rawValue))
+        } else {
+            let reward = textIndex([Self.lostMark, 1] + Array("(lost:\(ordinal))".utf8))
+            pair = pairIndex(reward: reward, business: text(ofName: 0))
+        }
         if Int(ordinal) < Limits.keyCountMax {
             Self.grow(&pairOfKey, to: Int(ordinal))
             pairOfKey[Int(ordinal)] = pair

@@ -15,8 +15,10 @@ struct RowRecount {
         var senselessCount = 0
     }
 
-    /// What a row adds one to, by its attributes; found out once for each that comes up.
-    private var columnsOf = [[Int]?](repeating: nil, count: 1 << 16)
+    /// By attributes: place in `rules` of what a row adds one to, found out once for each that comes up;
+    /// 0 = not yet.
+    private var ruleOf = [UInt8](repeating: 0, count: 1 << 16)
+    private var rules: [[Int]] = [[]]
 
     mutating func count(
         _ rows: BlockRows, names: inout RecountNames, into tally: inout Tally
@@ -55,10 +57,13 @@ struct RowRecount {
     }
 
     private mutating func columns(_ attributes: RowAttributes) -> [Int] {
-        if let known = columnsOf[Int(attributes.rawValue)] { return known }
+        let known = Int(ruleOf[Int(attributes.rawValue)])
+        if known > 0 { return rules[known] }
         guard let type = attributes.type, let verdict = attributes.verdict else { return [] }
         let columns = Self.columns(type, verdict, attributes).map(\.rawValue)
-        columnsOf[Int(attributes.rawValue)] = columns
+        let place = rules.firstIndex(of: columns) ?? rules.count
+        if place == rules.count { rules.append(columns) }
+        ruleOf[Int(attributes.rawValue)] = UInt8(place)
         return columns
     }
 

@@ -52,6 +52,7 @@ struct VerifyRun<Files: FileSystem> {
         var recount = LogRecount(
             directory: target.manifest.directory, cut: target.manifest.cut)
         recount.report = target.report
+        for names in target.namesRuns { recount.names.keep(names.contents) }
         recount.report.generation = target.manifest.generation.rawValue
         try checkFiles(target, &recount.report)
         try recountLog(target, &recount, progress)

@@ -53,23 +53,8 @@ extension DirectoryStatus {
 extension DirectoryStatus.UncleanStopRecord {
     fileprivate var cell: Cell {
         .fields([
-            Field("foundAt", .text(Self.text(foundAtMicroseconds))),
+            Field("foundAt", .text(TimeText.utc(foundAtMicroseconds))),
             Field("position", position.cell),
         ])
-    }
-
-    /// `2026-11-20T10:00:00.123456Z`.
-    private static func text(_ microseconds: Int64) -> String {
-        let dayLength: Int64 = 86_400_000_000
-        let day = microseconds >= 0 ? microseconds / dayLength : (microseconds + 1) / dayLength - 1
-        let rest = microseconds - day * dayLength
-        func padded(_ value: Int64, _ width: Int) -> String {
-            let digits = String(value)
-            return String(repeating: "0", count: max(0, width - digits.utf8.count)) + digits
-        }
-        let date = CivilDay(dayNumber: Int32(clamping: day))
-        let seconds = rest / 1_000_000
-        return "\(date)T\(padded(seconds / 3600, 2)):\(padded(seconds / 60 % 60, 2)):"
-            + "\(padded(seconds % 60, 2)).\(padded(rest % 1_000_000, 6))Z"
     }
 }

@@ -27,6 +27,12 @@ package enum Cell: Sendable, Equatable {
         }
     }
 
+    /// The value in a table, where an empty one must be seen, and nothing may act on the terminal.
+    package var tableText: String {
+        let text = plainText
+        return text.isEmpty && self != .text("") ? "-" : TerminalText.escaped(text)
+    }
+
     /// Whether a table aligns it to the right.
     package var isNumeric: Bool {
         switch self {

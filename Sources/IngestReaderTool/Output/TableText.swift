@@ -23,9 +23,7 @@ package struct TableText {
     package mutating func setFooter(_ cells: [Cell]) { footer = widened(cells) }
 
     private mutating func widened(_ cells: [Cell]) -> [String] {
-        let texts = cells.map { cell in
-            cell == .none ? "-" : TerminalText.escaped(cell.plainText)
-        }
+        let texts = cells.map(\.tableText)
         for (index, text) in texts.enumerated() {
             widths[index] = max(widths[index], TerminalText.width(text))
         }
@@ -47,8 +45,7 @@ package struct TableText {
         let width = fields.map { TerminalText.width($0.name) }.max() ?? 0
         for field in fields {
             let gap = String(repeating: " ", count: width + 2 - TerminalText.width(field.name))
-            let value = field.cell == .none ? "-" : TerminalText.escaped(field.cell.plainText)
-            bytes.append(contentsOf: "\(field.name)\(gap)\(value)\n".utf8)
+            bytes.append(contentsOf: "\(field.name)\(gap)\(field.cell.tableText)\n".utf8)
         }
     }
 

@@ -9,7 +9,7 @@ import IngestStorage
 /// at all, so an unfinished block *misses* sectors: somewhere in it a whole sector still holds zeros. Bytes
 /// that miss nothing and still fail their checksums have been changed, and so have bytes where no block
 /// can have put them.
-struct TornTail {
+struct TailJudge {
     enum Judgement: Equatable {
         /// Nothing but zeros.
         case empty
@@ -19,6 +19,7 @@ struct TornTail {
     }
 
     private static let sectorByteCount: UInt64 = 512
+    private static let windowByteCount: UInt64 = 16 << 10
     /// Less than the smallest piece of a block that is worth the name; a few stray bits are no write.
     private static let nonzeroByteCountMin = 16
     /// A sector that holds only the last bytes of a block may be all padding.
@@ -56,17 +57,24 @@ struct TornTail {
     static func judge(
         _ file: some StorageFile, from start: UInt64, blockByteCount: Int?, byteCountMax: Int?
     ) throws(StorageError) -> Judgement {
-        var tail = TornTail(
+        var tail = TailJudge(
             start: start, blockByteCount: blockByteCount,
             limit: start + UInt64(byteCountMax ?? blockByteCountMax))
         let end = try file.byteCount()
+        let buffer = ReadBuffer(capacity: Int(windowByteCount))
         var offset = start
         while offset < end {
-            let window = min(end - offset, (1 << 20) - offset % sectorByteCount)
-            let bytes = try file.readArray(at: offset, byteCount: Int(window))
-            if bytes.isEmpty { break }
-            tail.look(at: bytes[...], from: offset)
-            offset += UInt64(bytes.count)
+            // Windows end at sectors, so that no sector is looked at in two pieces.
+            let window = min(end - offset, windowByteCount - offset % sectorByteCount)
+            try buffer.read(file, at: offset, byteCount: Int(window))
+            if buffer.byteCount == 0 { break }
+            // Most of what was preallocated is zeros, which is seen at once.
+            if buffer.isZero {
+                if tail.zeroPieceStart == nil { tail.zeroPieceStart = offset }
+            } else {
+                tail.look(at: buffer.array(0..<buffer.byteCount)[...], from: offset)
+            }
+            offset += UInt64(buffer.byteCount)
         }
         return tail.judgement
     }

@@ -1,0 +1,140 @@
+// packet → decode → ring → admit → block → segment → compaction → [snapshot] → query
+
+import IngestFormat
+import IngestStorage
+
+extension Inspector {
+    // MARK: Runs of counters
+
+    mutating func describeRun(_ file: Files.File) throws(StorageError) {
+        let head = try file.readArray(at: 0, byteCount: RunHeader.byteCount)
+        let header = decoding("header", at: 0) { [meant] () throws(FormatError) in
+            guard case .run(let table, let number)? = meant else {
+                return try RunHeader.decode(head)
+            }
+            return try RunHeader.decode(head, table: table, fileNumber: number)
+        }
+        guard let header else { return }
+        line("header", "\(header.table.name) run \(header.fileNumber.rawValue)")
+        indented("directory \(Self.hex(header.directory.rawValue))")
+        indented(
+            "covers the log from segment \(header.span.firstSegment.rawValue) to "
+                + header.span.end.text)
+        indented(
+            "made \(TimeText.utc(header.createdAt)) for generation \(header.generation.rawValue), "
+                + "checksum \(Self.hex(header.checksum))")
+        indented(
+            "\(header.rowCount) rows in \(header.pageCount) pages, page index at offset "
+                + "\(header.pageIndexOffset)")
+        try describePages(header)
+        cannotSee("names: keys and businesses are ordinals, see the names runs")
+    }
+
+    private mutating func describePages(_ header: RunHeader) throws(StorageError) {
+        let run = try RunReader(header.entry, in: files)
+        let page = CounterPage()
+        let buffer = ReadBuffer()
+        for (number, entry) in run.index.entries.enumerated() {
+            let day =
+                header.table.hasDay ? " on \(CivilDay(dayNumber: entry.firstDay))" : ""
+            line(
+                "page \(number)",
+                "offset \(RunHeader.byteCount + entry.offset), \(entry.byteCount) bytes, "
+                    + "\(entry.rowCount) rows from ordinal \(entry.firstKey)\(day)")
+            do throws(StorageError) {
+                try run.read(page: number, into: page, buffer: buffer)
+            } catch {
+                guard error.exitCode == 65 else { throw error }
+                bad("page \(number): \(error)")
+            }
+        }
+    }
+
+    // MARK: Names runs
+
+    mutating func describeNames(_ file: Files.File) throws(StorageError) {
+        let bytes = try file.readAll(byteCountMax: Limits.runByteCountMax)
+        let header = decoding("header", at: 0) { [meant] () throws(FormatError) in
+            guard case .run(.names, let number)? = meant else {
+                return try NamesRun.Header.decode(bytes)
+            }
+            return try NamesRun.Header.decode(bytes, fileNumber: number)
+        }
+        guard let header else { return }
+        line("header", "names run \(header.fileNumber.rawValue)")
+        indented("directory \(Self.hex(header.directory.rawValue))")
+        indented(
+            "made \(TimeText.utc(header.createdAt)) for generation \(header.generation.rawValue), "
+                + "checksum \(Self.hex(header.checksum))")
+        indented(
+            "names \(header.names.lowerBound) ..< \(header.names.upperBound) in "
+                + "\(header.namePageCount) pages, keys \(header.keys.lowerBound) ..< "
+                + "\(header.keys.upperBound) in \(header.keyPageCount) pages")
+        let run = decoding("names run", at: 0) { () throws(FormatError) in
+            try NamesRun.decode(bytes)
+        }
+        guard let run else { return }
+        let lostNames = run.names.count { run.name(NameOrdinal(rawValue: $0)).isEmpty }
+        let lostKeys = run.keys.count { run.key(KeyOrdinal(rawValue: $0)) == nil }
+        line("lost", "\(lostNames) names and \(lostKeys) keys")
+        cannotSee("which names are rewards: one list holds those of every kind")
+    }
+
+    // MARK: Manifests
+
+    mutating func describeManifest(_ file: Files.File) throws(StorageError) {
+        let bytes = try file.readAll(byteCountMax: Limits.manifestByteCountMax)
+        let manifest = decoding("manifest", at: 0) { [meant] () throws(FormatError) in
+            guard case .manifest(let generation)? = meant else { return try Manifest.decode(bytes) }
+            return try Manifest.decode(bytes, generation: generation)
+        }
+        guard let manifest else { return }
+        line("manifest", "generation \(manifest.generation.rawValue)")
+        indented("directory \(Self.hex(manifest.directory.rawValue))")
+        indented(
+            "made \(TimeText.utc(manifest.createdAt)), the directory "
+                + TimeText.utc(manifest.directoryCreatedAt))
+        // The key itself is not printed: with it, event ids could be tried against the log.
+        indented(
+            "event ids hashed by algorithm \(manifest.hashAlgorithm), next file number "
+                + "\(manifest.nextFileNumber.rawValue)")
+        let shard = manifest.shard
+        line("cut", "runs cover everything before \(manifest.cut.text), shard \(shard.shard)")
+        indented(
+            "next name \(shard.nextName), next key \(shard.nextKey), commit epoch "
+                + "\(shard.commitEpoch), last block's checksum \(Self.hex(shard.lastBlockChecksum))"
+        )
+        describeEntries(manifest)
+        cannotSee(
+            "whether the files are there and what they should be: ingest-reader verify checks")
+    }
+
+    private func describeEntries(_ manifest: Manifest) {
+        for entry in manifest.sealed {
+            line(
+                "sealed",
+                "segment \(entry.number.rawValue), \(entry.state), \(entry.byteCount) bytes, "
+                    + "\(entry.blockCount) blocks, \(entry.rowCount) rows, footer checksum "
+                    + Self.hex(entry.footerChecksum))
+        }
+        for entry in manifest.runs {
+            line(
+                "run",
+                "\(entry.fileName.text), \(entry.byteCount) bytes, \(entry.rowCount) rows, segments "
+                    + "\(entry.span.firstSegment.rawValue) to \(entry.span.lastSegment.rawValue), "
+                    + "checksum \(Self.hex(entry.checksum))")
+        }
+        for entry in manifest.namesRuns {
+            line(
+                "names",
+                "\(entry.fileName.text), \(entry.byteCount) bytes, names "
+                    + "\(entry.names.lowerBound) ..< \(entry.names.upperBound), keys "
+                    + "\(entry.keys.lowerBound) ..< \(entry.keys.upperBound), checksum "
+                    + Self.hex(entry.checksum))
+        }
+        for range in manifest.lost { line("lost", range.text) }
+        for stop in manifest.uncleanStops {
+            line("unclean", "stop at \(stop.position.text), found \(TimeText.utc(stop.foundAt))")
+        }
+    }
+}

@@ -1,0 +1,137 @@
+import IngestFormat
+import IngestReader
+import IngestStorage
+import Testing
+
+@Suite struct SnapshotTests {
+    static func expectAnswers(
+        of reader: IngestReader, are model: ReferenceModel, _ comment: Comment = ""
+    ) throws {
+        #expect(try reader.rewards() == model.rewards(RewardsQuery()), comment)
+        #expect(try reader.days() == model.days(DaysQuery()), comment)
+        #expect(try reader.rewardDays() == model.rewardDays(RewardDaysQuery()), comment)
+        let days = DayRange(from: CivilDay(dayNumber: 20_001), to: CivilDay(dayNumber: 20_002))
+        #expect(
+            try reader.rewards(RewardsQuery(business: "shop 1", days: days))
+                == model.rewards(RewardsQuery(business: "shop 1", days: days)), comment)
+    }
+
+    @Test("Runs, uncovered segments and the tail add up to what was written", arguments: 1...6)
+    func everything(seed: Int) throws {
+        let fixture = try LogFixture.random(
+            seed: UInt64(seed), segmentCount: seed % 4, liveBlockCount: seed % 3)
+        let reader = try fixture.reader
+        try Self.expectAnswers(of: reader, are: fixture.model)
+        #expect(
+            reader.cut
+                == Cut(
+                    segment: fixture.position.segment.rawValue, block: fixture.position.blockCount))
+    }
+
+    @Test("A new directory has no rows and a cut at the start")
+    func empty() throws {
+        let reader = try LogFixture().reader
+        #expect(try reader.rewards().isEmpty)
+        #expect(try reader.days().isEmpty)
+        #expect(try reader.rewardDays().isEmpty)
+        #expect(try reader.reward("r") == nil)
+        #expect(reader.cut == Cut(segment: 0, block: 0))
+    }
+
+    @Test("Numbers are the same before sealing, after it, and after publishing")
+    func stages() throws {
+        let fixture = try LogFixture.random(seed: 3)
+        try Self.expectAnswers(of: fixture.reader, are: fixture.model, "live")
+        try fixture.seal()
+        try Self.expectAnswers(of: fixture.reader, are: fixture.model, "sealed")
+        try fixture.beginSegment()
+        try Self.expectAnswers(of: fixture.reader, are: fixture.model, "a new segment is there")
+        try fixture.append([FixtureEvent()])
+        try Self.expectAnswers(of: fixture.reader, are: fixture.model, "and has a block")
+        try fixture.publish()
+        try Self.expectAnswers(of: fixture.reader, are: fixture.model, "published")
+    }
+
+    @Test("A reader goes on answering from its cut while generations come and go")
+    func isolation() throws {
+        var random = SeededRandom(seed: 8)
+        let fixture = try LogFixture.random(seed: 4)
+        let reader = try fixture.reader
+        let model = fixture.model
+        let before = try fixture.fileNames
+        try fixture.append((0..<40).map { _ in FixtureEvent(&random) })
+        try fixture.seal()
+        try fixture.publish()
+        for name in before where name.hasSuffix(".run") { try? fixture.files.unlink(name) }
+        try Self.expectAnswers(of: reader, are: model)
+    }
+
+    @Test("The last block counts as durable only by the mark or a block behind it")
+    func durability() throws {
+        let fixture = try LogFixture.random(seed: 5)
+        try fixture.append([FixtureEvent()], setsMark: false)
+        try Self.expectAnswers(of: fixture.reader, are: fixture.modelBeforeLastBlock, "no mark")
+        let model = fixture.model
+        try fixture.append([FixtureEvent()], setsMark: false)
+        try Self.expectAnswers(of: fixture.reader, are: model, "followed")
+        try fixture.files.unlink(FileName.durableMark.text)
+        try Self.expectAnswers(of: fixture.reader, are: model, "a mark is no must")
+    }
+
+    @Test("A block below the mark that cannot be read is an error that names file and place")
+    func badBlock() throws {
+        let fixture = try LogFixture.random(seed: 6)
+        let name = FileName.segment(fixture.position.segment).text
+        fixture.flip(name, byte: 128 + 300)
+        let error = #expect(throws: ReaderError.self) { try fixture.reader }
+        #expect(error?.kind == .corrupt)
+        #expect(error?.path.hasSuffix(name) == true)
+        #expect((error?.offset ?? 0) >= 128)
+    }
+
+    @Test("A flipped bit in a run is an error of the query that reads it, not a wrong number")
+    func badRun() throws {
+        let fixture = try LogFixture.random(seed: 7)
+        let name = try #require(fixture.manifest.runs.first { $0.table == .rewards }).fileName.text
+        fixture.flip(name, byte: 140)
+        let reader = try fixture.reader
+        let error = #expect(throws: ReaderError.self) { try reader.rewards() }
+        #expect(error?.kind == .corrupt && error?.path.hasSuffix(name) == true)
+        #expect(try reader.days() == fixture.model.days(DaysQuery()))
+    }
+
+    @Test("Segments without a manifest, and no directory, are told apart from an empty one")
+    func missing() throws {
+        let fixture = try LogFixture.random(seed: 9)
+        for name in try fixture.fileNames where name.hasSuffix(".manifest") {
+            try fixture.files.unlink(name)
+        }
+        #expect(throws: ReaderError.self) { try fixture.reader }
+        #expect { try fixture.reader } throws: { ($0 as? ReaderError)?.kind == .missingManifest }
+        #expect { try IngestReader.open(directory: "/nowhere/at/all") } throws: {
+            ($0 as? ReaderError)?.kind == .notFound
+        }
+    }
+
+    @Test("Status counts segments, files, packets and events")
+    func status() throws {
+        let fixture = try LogFixture.random(seed: 10)
+        let status = try fixture.reader.status()
+        #expect(status.sealedSegmentCount == 3 && status.unsealedSegmentCount == 1)
+        #expect(status.generation == 3)
+        #expect(status.cut == Cut(segment: 4, block: 3) && status.durable == status.cut)
+        #expect(status.compacted == Cut(segment: 3, block: 4))
+        #expect(status.rowCount == 15 * 30)
+        #expect(status.packets.first { $0.name == "accepted" }?.count == 15)
+        #expect(status.packets.first { $0.name == "bad_crc" }?.count == 30)
+        #expect(status.events.first { $0.name == "malformed" }?.count == 30)
+        #expect(status.events.reduce(0) { $0 + $1.count } == 15 * 33)
+        let counted = fixture.model.facts.reduce(UInt64(0)) {
+            $0 + $1.row[.impressions] + $1.row[.clicks] + $1.row[.redemptions]
+        }
+        #expect(status.events.first { $0.name == "counted" }?.count == counted)
+        #expect(status.fileCount == (try fixture.fileNames.count))
+        #expect(status.nameCount == 15 && status.keyCount > 20)
+        #expect(status.uncleanStops.isEmpty && status.lostRangeCount == 0)
+    }
+}

@@ -1,0 +1,104 @@
+import IngestFormat
+import IngestReader
+import IngestStorage
+
+/// Changes what files say and makes every checksum over it right again, the manifest's too: what only a
+/// recount can find.
+extension LogFixture {
+    func bytes(_ name: FileName) -> [UInt8] { files.disk.contents(name.text) ?? [] }
+
+    func replace(_ name: FileName, _ bytes: [UInt8]) {
+        files.disk.damage(name.text) { $0 = bytes }
+    }
+
+    /// Changes the newest manifest in place.
+    func alterManifest(_ change: (inout Manifest) -> Void) throws {
+        let name = FileName.manifest(manifest.generation)
+        var changed = try Manifest.decode(bytes(name))
+        change(&changed)
+        replace(name, changed.encode())
+    }
+
+    /// Changes the footer of a sealed segment.
+    func alterFooter(_ index: Int, _ change: (inout SegmentFooter) -> Void) throws {
+        let entry = manifest.sealed[index]
+        let name = FileName.segment(entry.number)
+        let file = bytes(name)
+        let trailer = try SegmentTrailer.decode(
+            Array(file.suffix(SegmentTrailer.byteCount)), fileByteCount: UInt64(file.count))
+        let start = Int(trailer.footerOffset)
+        var footer = try SegmentFooter.decode(
+            Array(file[start..<start + Int(trailer.footerByteCount)]), trailer: trailer)
+        change(&footer)
+        let (image, newTrailer) = footer.encode(at: trailer.footerOffset)
+        replace(name, Array(file[..<start]) + image)
+        try alterManifest { manifest in
+            let index = manifest.sealed.firstIndex { $0.number == entry.number }!
+            manifest.sealed[index] = footer.entry(trailer: newTrailer)
+        }
+    }
+
+    /// Changes the rows of the first run of a table.
+    func alterRun(_ table: TableKind, _ change: (inout [TableRow]) -> Void) throws {
+        let entry = manifest.runs.first { $0.table == table }!
+        let run = try Run.decode(bytes(entry.fileName))
+        let counters = try run.counters.altered(change)
+        let header = RunHeader(
+            table: table, fileNumber: entry.fileNumber, directory: run.header.directory,
+            span: entry.span, generation: run.header.generation, createdAt: run.header.createdAt,
+            index: counters.index)
+        replace(entry.fileName, Run(header: header, counters: counters).encode())
+        try alterManifest { manifest in
+            let index = manifest.runs.firstIndex { $0.fileNumber == entry.fileNumber }!
+            manifest.runs[index] = header.entry
+        }
+    }
+
+    /// Changes names and keys of the first names run.
+    func alterNames(
+        name: (UInt32, ArraySlice<UInt8>) -> ArraySlice<UInt8> = { $1 },
+        key: (UInt32, RewardKey?) -> RewardKey? = { $1 }
+    ) throws {
+        let entry = manifest.namesRuns[0]
+        let run = try NamesRun.decode(bytes(entry.fileName))
+        var encoder = NamesRunEncoder(
+            fileNumber: entry.fileNumber, directory: run.header.directory,
+            firstName: NameOrdinal(rawValue: run.names.lowerBound),
+            firstKey: KeyOrdinal(rawValue: run.keys.lowerBound),
+            generation: run.header.generation, createdAt: run.header.createdAt)
+        for ordinal in run.names {
+            encoder.append(name: name(ordinal, run.name(NameOrdinal(rawValue: ordinal))))
+        }
+        for ordinal in run.keys {
+            encoder.append(key: key(ordinal, run.key(KeyOrdinal(rawValue: ordinal))))
+        }
+        let (image, newEntry) = encoder.finish()
+        replace(entry.fileName, image)
+        try alterManifest { $0.namesRuns[0] = newEntry }
+    }
+}
+
+struct TableRow {
+    var key: UInt32
+    var day: Int32
+    var counters: CounterRow
+}
+
+extension CounterTable {
+    /// The table with other rows.
+    func altered(_ change: (inout [TableRow]) -> Void) throws -> CounterTable {
+        var rows: [TableRow] = []
+        let page = CounterPage()
+        var cursor = makeCursor()
+        while try cursor.nextPage(into: page) {
+            for row in 0..<page.rowCount {
+                rows.append(
+                    TableRow(key: page.key(row), day: page.day(row), counters: page.counters(row)))
+            }
+        }
+        change(&rows)
+        var encoder = CounterTableEncoder(hasDay: hasDay)
+        for row in rows { encoder.append(key: row.key, day: row.day, counters: row.counters) }
+        return encoder.finish()
+    }
+}

@@ -1,0 +1,257 @@
+import IngestFormat
+import IngestReader
+import IngestStorage
+import Testing
+
+@Suite struct VerifierTests {
+    @Test("A good directory has no differences, live or clean, whatever is in it", arguments: 1...8)
+    func good(seed: Int) throws {
+        let fixture = try LogFixture.random(
+            seed: UInt64(seed), segmentCount: seed % 5, liveBlockCount: seed % 3)
+        let report = try fixture.verify()
+        #expect(report.exitCode == 0)
+        #expect(report.findings.isEmpty)
+        #expect(report.rowCount == UInt64(fixture.model.facts.count))
+        #expect(report.segmentCount == Int(fixture.position.segment.rawValue))
+        #expect(report.cut == fixture.position.cut)
+    }
+
+    @Test("A directory is good at every stage of its life")
+    func stages() throws {
+        let fixture = try LogFixture()
+        #expect(try fixture.verify().exitCode == 0)
+        try fixture.beginSegment()
+        #expect(try fixture.verify().exitCode == 0)
+        try fixture.append([FixtureEvent()])
+        #expect(try fixture.verify().rowCount == 1)
+        try fixture.append([])
+        #expect(try fixture.verify().blockCount == 2)
+        try fixture.seal()
+        let sealed = try fixture.verify()
+        #expect(sealed.exitCode == 0 && sealed.findings.isEmpty)
+        try fixture.beginSegment()
+        #expect(try fixture.verify().exitCode == 0)
+        try fixture.publish()
+        let published = try fixture.verify()
+        #expect(published.exitCode == 0 && published.findings.isEmpty)
+        #expect(published.blockCount == 2 && published.rowCount == 1)
+    }
+
+    // MARK: Differences
+
+    static func change(_ column: CounterColumn) -> (inout [TableRow]) -> Void {
+        { $0[$0.count / 2].counters[column] += 1 }
+    }
+
+    @Test(
+        "One counter altered in a footer, all checksums right, is found",
+        arguments: CounterColumn.allCases)
+    func footerCounter(column: CounterColumn) throws {
+        let fixture = try LogFixture.random(seed: 21)
+        try fixture.alterFooter(1) { footer in
+            footer.counters = try! footer.counters.altered(Self.change(column))
+        }
+        let report = try fixture.verify()
+        #expect(report.exitCode == 1)
+        #expect(report.differenceCount == 1)
+        #expect(report.findings.first?.file == "0000000002.segment")
+        #expect(report.findings.first?.what.hasPrefix("\(column) of reward ") == true)
+    }
+
+    @Test(
+        "One counter altered in a run, all checksums right, is found",
+        arguments: TableKind.counterTables, CounterColumn.allCases)
+    func runCounter(table: TableKind, column: CounterColumn) throws {
+        let fixture = try LogFixture.random(seed: 22)
+        try fixture.alterRun(table, Self.change(column))
+        let report = try fixture.verify()
+        #expect(report.exitCode == 1)
+        #expect(report.differenceCount == 1)
+        #expect(report.findings.first?.what.contains("\(table.name) table") == true)
+    }
+
+    @Test("A row too many and a row too few are found", arguments: TableKind.counterTables)
+    func rows(table: TableKind) throws {
+        let fewer = try LogFixture.random(seed: 23)
+        try fewer.alterRun(table) { $0.removeLast() }
+        #expect(try fewer.verify().exitCode == 1)
+        let more = try LogFixture.random(seed: 23)
+        try more.alterRun(table) { rows in
+            var row = rows[rows.count - 1]
+            row.day += table.hasDay ? 5 : 0
+            if !table.hasDay { row.key += 1 }
+            row.counters = CounterRow()
+            rows.append(row)
+        }
+        #expect(try more.verify().exitCode == 1)
+    }
+
+    @Test("A row moved to another day, with the same sum, is found")
+    func movedDay() throws {
+        let fixture = try LogFixture.random(seed: 24)
+        try fixture.alterRun(.days) { $0[$0.count - 1].day += 1 }
+        let report = try fixture.verify()
+        #expect(report.exitCode == 1 && report.differenceCount == 2)
+    }
+
+    @Test("Sums of a footer that are not its blocks' are found")
+    func footerSums() throws {
+        let changes: [(inout SegmentFooter) -> Void] = [
+            { $0.ledger[0].packets[0] += 1 },
+            { $0.ledger[0].events[3] += 1 },
+            { $0.ledger[0].sequences = [0...99] },
+            { $0.blocks[1].summary.admissionTime += 1 },
+        ]
+        for (index, change) in changes.enumerated() {
+            let fixture = try LogFixture.random(seed: 25)
+            try fixture.alterFooter(0, change)
+            #expect(try fixture.verify().exitCode == 1, "change \(index)")
+        }
+    }
+
+    @Test("A name or a key altered in a names run is found")
+    func names() throws {
+        let name = try LogFixture.random(seed: 26)
+        try name.alterNames(name: { $0 == 3 ? Array("impostor".utf8)[...] : $1 })
+        #expect(try name.verify().exitCode == 1)
+        let key = try LogFixture.random(seed: 26)
+        try key.alterNames(key: { ordinal, pair in
+            ordinal == 2 ? RewardKey(reward: pair!.business, business: pair!.reward) : pair
+        })
+        #expect(try key.verify().exitCode == 1)
+    }
+
+    @Test("A ledger that does not say what its block's rows are is found")
+    func ledgerOfBlock() throws {
+        for verdict in Verdict.allCases where verdict != .malformed {
+            let fixture = try LogFixture()
+            try fixture.beginSegment()
+            var event = FixtureEvent()
+            event.verdict = verdict
+            if verdict == .notViewable { event.isMeasured = true }
+            fixture.alterLedger = { $0.events[Int(verdict.rawValue)] = 0 }
+            try fixture.append([event])
+            let report = try fixture.verify()
+            #expect(report.exitCode == 1)
+            #expect(report.findings.map(\.what) == ["events \(verdict.name) in the block's ledger"])
+        }
+    }
+
+    // MARK: Corruption
+
+    @Test("Every byte of every file of a small directory is covered")
+    func everyByte() throws {
+        let fixture = try LogFixture.random(
+            seed: 31, segmentCount: 2, blockCount: 2, eventCount: 6, liveBlockCount: 2)
+        _ = try fixture.files.lock(FileName.lock.text)
+        #expect(try fixture.verify().exitCode == 0)
+        var missed: [String] = []
+        for name in try fixture.fileNames {
+            let byteCount = fixture.byteCount(name)
+            let content = fixture.files.disk.contents(name)!.lastIndex { $0 != 0 } ?? 0
+            for byte in 0..<byteCount where Self.isTried(byte, content: content, of: byteCount) {
+                let bit = (byte * 7 + byte / 8) % 8
+                fixture.flip(name, byte: byte, bit: bit)
+                let report = try fixture.verify()
+                if report.exitCode != 65 { missed.append("\(name) byte \(byte) bit \(bit)") }
+                fixture.flip(name, byte: byte, bit: bit)
+            }
+        }
+        #expect(missed.isEmpty)
+        #expect(try fixture.verify().exitCode == 0)
+    }
+
+    /// Every byte of headers, footers' ends and small files; of the rest, and of preallocated zeros, a
+    /// sample: the tests of each format flip every byte of theirs.
+    private static func isTried(_ byte: Int, content: Int, of byteCount: Int) -> Bool {
+        if byte > content + 40 { return byte % 509 == 0 }
+        return byte < 200 || byte + 100 > content || byte % 7 == 0
+    }
+
+    @Test("A file cut short, lengthened or missing is a corruption")
+    func lengths() throws {
+        let fixture = try LogFixture.random(seed: 32, liveBlockCount: 0)
+        for name in try fixture.fileNames {
+            let good = fixture.files.disk.contents(name)!
+            for bad in [Array(good.dropLast()), Array(good.prefix(40)), [], good + [0]] {
+                fixture.files.disk.damage(name) { $0 = bad }
+                #expect(try fixture.verify().exitCode == 65, "\(name), \(bad.count) bytes")
+            }
+            fixture.files.disk.damage(name) { $0 = good }
+        }
+        for name in fixture.manifest.fileNames where name != .manifest(fixture.manifest.generation)
+        {
+            let good = fixture.files.disk.contents(name.text)!
+            try fixture.files.unlink(name.text)
+            #expect(try fixture.verify().exitCode == 65, "\(name.text) missing")
+            _ = try fixture.files.create(name.text)
+            fixture.files.disk.damage(name.text) { $0 = good }
+        }
+        #expect(try fixture.verify().exitCode == 0)
+    }
+
+    @Test("Corruption wins over a difference, and both are reported")
+    func corruptionWins() throws {
+        let fixture = try LogFixture.random(seed: 33)
+        try fixture.alterFooter(0) { footer in
+            footer.counters = try! footer.counters.altered(Self.change(.clicks))
+        }
+        fixture.flip("durable-mark", byte: 20)
+        let report = try fixture.verify()
+        #expect(report.exitCode == 65)
+        #expect(report.differenceCount == 1 && report.corruptionCount == 1)
+    }
+
+    @Test(
+        "A bad block of a sealed segment costs itself: the runs are held against the footer instead"
+    )
+    func badBlock() throws {
+        let fixture = try LogFixture.random(seed: 34)
+        fixture.flip("0000000001.segment", byte: 128 + 200)
+        let bad = try fixture.verify()
+        #expect(bad.exitCode == 65 && bad.differenceCount == 0 && bad.corruptionCount == 1)
+        #expect(bad.findings.first?.file == "0000000001.segment")
+        try fixture.alterRun(.rewards, Self.change(.clicks))
+        #expect(try fixture.verify().differenceCount == 1)
+    }
+
+    @Test("Swapping two files of the same kind is found")
+    func swapped() throws {
+        let fixture = try LogFixture.random(seed: 35, liveBlockCount: 0)
+        let (a, b) = (
+            FileName.segment(SegmentNumber(rawValue: 1)),
+            FileName.segment(SegmentNumber(rawValue: 2))
+        )
+        let (first, second) = (fixture.bytes(a), fixture.bytes(b))
+        fixture.replace(a, second)
+        fixture.replace(b, first)
+        #expect(try fixture.verify().exitCode == 65)
+    }
+
+    @Test("A run that no manifest names any more is checked all the same")
+    func droppedRun() throws {
+        let fixture = try LogFixture.random(seed: 36)
+        let listed = Set(fixture.manifest.fileNames.map(\.text))
+        let dropped = try fixture.fileNames.filter { $0.hasSuffix(".run") && !listed.contains($0) }
+        #expect(!dropped.isEmpty)
+        for name in dropped {
+            fixture.flip(name, byte: fixture.byteCount(name) / 2)
+            #expect(try fixture.verify().exitCode == 65, "\(name)")
+            fixture.flip(name, byte: fixture.byteCount(name) / 2)
+        }
+    }
+
+    @Test("Progress comes to the end, and a caller that says no stops it")
+    func progress() throws {
+        let fixture = try LogFixture.random(seed: 37)
+        var last: VerifyProgress?
+        _ = try Verifier.run(fixture.files) {
+            last = $0
+            return true
+        }
+        #expect(last?.doneByteCount == last?.totalByteCount && last!.totalByteCount > 0)
+        #expect { try Verifier.run(fixture.files) { _ in false } } throws: {
+            ($0 as? ReaderError)?.kind == .cancelled
+        }
+    }
+}
