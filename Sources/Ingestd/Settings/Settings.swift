@@ -18,7 +18,7 @@ enum Settings {
         in: Limits.segmentByteCountMin...Limits.segmentByteCountMax,
         default: Limits.segmentByteCountDefault)
     static let compactInterval = Setting<Int>(
-        "compact-interval-seconds", "How often counters are published for readers.",
+        "compact-interval-seconds", "How often a new snapshot may be published.",
         in: 1...3_600, default: 1)
     static let maxEventAge = Setting<Int>(
         "max-event-age-seconds", "Events older than this are refused; 0 takes any age.",
