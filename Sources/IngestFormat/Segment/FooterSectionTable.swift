@@ -65,7 +65,9 @@ extension SegmentFooter {
         ) throws(FormatError) -> Entry {
             try reader.expectZeros(Field.fields)
             let kind = reader.u16(Field.kind)
-            if let last, kind <= last { throw reader.corrupt(Field.kind, .atLeast(last + 1)) }
+            if let last, kind <= last {
+                throw reader.corrupt(Field.kind, .atLeast(UInt32(last) + 1))
+            }
             guard Section(rawValue: kind) != nil || kind >= Section.firstOptionalKind else {
                 throw .newerFormat(
                     Field.kind.name, at: reader.start, got: kind,
@@ -95,7 +97,7 @@ extension SegmentFooter {
                 try reader.expect(Field.rawByteCount, stored)
                 return stored
             }
-            let most = min(255 * stored, Limits.footerByteCountMax)
+            let most = max(stored, min(255 * stored, Limits.footerByteCountMax))
             return Int(try reader.load(Field.rawByteCount, in: UInt64(stored)...UInt64(most)))
         }
     }

@@ -104,7 +104,7 @@ extension CounterPage {
             }
             let next = key << 32 | day
             if let last, next <= last {
-                throw .corrupt("key order", at: 0, got: next, expected: .atLeast(last + 1))
+                throw .corrupt("key order", at: 0, got: next, expected: .atLeast(last &+ 1))
             }
             unsafe order[row] = next
             last = next

@@ -172,6 +172,7 @@ struct SegmentFooterTests {
         (SegmentLayout.Section.kind, 1, "corrupt kind"),
         (SegmentLayout.Section.kind, 3, "corrupt kind"),
         (SegmentLayout.Section.kind, 0x7FFF, "newerFormat kind"),
+        (SegmentLayout.Section.kind, 0xFFFF, "corrupt kind"),
         (SegmentLayout.Section.encoding, 2, "corrupt encoding"),
         (SegmentLayout.Section.encoding, 1, "corrupt LZ4 block"),
         (SegmentLayout.Section.reserved, 1, "corrupt reserved"),

@@ -221,6 +221,18 @@ struct CounterTableTests {
         #expect(Self.decodeError(bytes)?.summary == expected, "\(name)")
     }
 
+    @Test func `a row after the last one that there can be is refused`() {
+        let days: [UInt8] = [0, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F]
+        let bytes = [0, 0] + days + [UInt8](repeating: 0, count: 42)
+        let entry = CounterPageIndex.Entry(
+            firstKey: .max, firstDay: .max, rowCount: 2, byteCount: bytes.count,
+            checksum: Checksum.crc32c(bytes))
+        let error = Damage.error {
+            try CounterPage().decode(bytes[...], entry: entry, hasDay: true)
+        }
+        #expect(error?.summary == "corrupt key order")
+    }
+
     private static func decodeError(_ bytes: [UInt8]) -> FormatError? {
         let entry = CounterPageIndex.Entry(
             firstKey: 10, firstDay: 0, rowCount: 4, byteCount: bytes.count,
