@@ -74,7 +74,7 @@ struct LadderCommand: ParsableCommand {
                 grouped(Int(rate)), grouped(Int(result.durableEventsPerSecond)),
                 "\(result.lostEventCount)", "\(result.kernelDropCount)",
                 fixed(Double(result.sent.lagNanosecondsMax) / 1e6, 1),
-                fixed(Double(cpu) / Double(result.sent.eventCount), 1),
+                fixed(Double(cpu) / Double(max(1, result.log.rowCount)), 1),
             ]
             print("  " + columns.joined(separator: ", "))
             // A sender that ends more than a tenth late has not offered this rate.
