@@ -1,0 +1,83 @@
+import Foundation
+import Testing
+
+extension ProcessSuite {
+    /// That the options of the counting rules reach the rules.
+    struct PolicyTests {
+        private static func line(
+            _ type: String, at time: String = "2026-11-20T23:30:00Z", _ more: String = ""
+        ) -> String {
+            """
+            {"eventType":"\(type)","rewardId":"r","businessId":"b","timestamp":"\(time)"\(more)}
+            """
+        }
+
+        /// Sends the lines to a daemon with the options, and returns status and the day rows once all of
+        /// them have become part of the log.
+        private func count(
+            _ lines: [String], _ options: [String]
+        ) throws -> (events: [String: Int], rowCount: Int, days: [[String: Any]]) {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder, options)
+            let file = try folder.write("events.ndjson", lines.joined(separator: "\n") + "\n")
+            #expect(try daemon.send(file).code == 0)
+            let reader = Reader(folder: folder)
+            let isComplete = try eventually {
+                try reader.status().events.values.reduce(0, +) == lines.count
+            }
+            #expect(isComplete)
+            #expect(daemon.stop().code == 0)
+            #expect(try reader.run("verify").code == 0)
+            let status = try reader.status()
+            return (
+                status.events.filter { $0.value > 0 }, status.rows,
+                try Reader.rows(of: reader.run("days").output)
+            )
+        }
+
+        @Test(arguments: [
+            ("UTC", "2026-11-20"), ("Europe/Berlin", "2026-11-21"),
+            ("America/New_York", "2026-11-20"),
+            ("Pacific/Kiritimati", "2026-11-21"),
+        ])
+        func `the business day is that of the zone`(zone: String, date: String) throws {
+            let found = try count([Self.line("click")], ["--time-zone", zone])
+            #expect(found.days.map { $0["date"] as? String } == [date])
+        }
+
+        @Test func `events of another age than allowed are refused and stored as such`() throws {
+            let lines = [
+                Self.line("click", at: "2019-11-24T00:00:00Z"),
+                Self.line("click", at: "2100-01-01T00:00:00Z"),
+            ]
+            let found = try count(lines, ["--max-event-age-seconds", "604800"])
+            #expect(found.events == ["too_old": 1, "too_early": 1])
+            #expect(found.rowCount == 2)
+            #expect(found.days.allSatisfy { $0["clicks"] as? Int == 0 })
+        }
+
+        @Test func `consent and measurement count as the options say, opt-out never`() throws {
+            let lines = [
+                Self.line("impression"),
+                Self.line("impression", ",\"consent\":\"optIn\""),
+                Self.line("impression", ",\"consent\":\"optOut\""),
+                Self.line(
+                    "impression",
+                    ",\"consent\":\"optIn\",\"metadata\":{\"viewability\":\"0.5\",\"duration\":\"1\"}"
+                ),
+                Self.line(
+                    "impression",
+                    ",\"consent\":\"optIn\",\"metadata\":{\"viewability\":\"0.49\",\"duration\":\"1\"}"
+                ),
+            ]
+            let usual = try count(lines, [])
+            #expect(usual.events == ["counted": 3, "no_consent": 1, "not_viewable": 1])
+            #expect(usual.rowCount == 4, "an opt-out is no row")
+            let strict = try count(
+                lines, ["--count-undetermined", "no", "--count-consent-not-set", "no"])
+            #expect(
+                strict.events
+                    == ["counted": 1, "no_consent": 2, "undetermined": 1, "not_viewable": 1])
+        }
+    }
+}
