@@ -161,16 +161,17 @@ extension Inspector {
     private mutating func describeFooter(
         _ file: Files.File, byteCount: UInt64
     ) throws(StorageError) -> (footer: SegmentFooter, trailer: SegmentTrailer)? {
-        let size = UInt64(SegmentTrailer.byteCount)
-        guard byteCount >= size + UInt64(SegmentHeader.byteCount) else { return nil }
-        let end = try file.readArray(at: byteCount - size, byteCount: SegmentTrailer.byteCount)
+        let trailerByteCount = UInt64(SegmentTrailer.byteCount)
+        guard byteCount >= trailerByteCount + UInt64(SegmentHeader.byteCount) else { return nil }
+        let end = try file.readArray(
+            at: byteCount - trailerByteCount, byteCount: SegmentTrailer.byteCount)
         let trailer: SegmentTrailer
         do throws(FormatError) {
             trailer = try SegmentTrailer.decode(end, fileByteCount: byteCount)
         } catch {
             // Another magic is what an unsealed segment ends with.
             if case .notThisFile = error { return nil }
-            bad("trailer at offset \(byteCount - size): \(error)")
+            bad("trailer at offset \(byteCount - trailerByteCount): \(error)")
             return nil
         }
         let bytes = try file.readArray(
