@@ -1,8 +1,7 @@
 // The keyed hash of names and event ids, algorithm 1 of the manifest.
 //
 //     header block   (byteCount u32, domain u32, context u64)
-//     data blocks    16 bytes each; an input of 16 bytes or more ends with its last 16 bytes, which
-//                    may overlap the block before; a shorter one is two overlapping loads
+//     data blocks    16 bytes each, the last filled up with zeros; at least two
 //     sum            = XOR over all blocks i of AES4(block i ^ mask[i])     4 rounds, keys 9…12
 //     hash           = low 64 bits of AES4(sum ^ key 13)                    4 rounds, keys 14…17
 //
@@ -11,6 +10,8 @@
 // have a maximum expected differential probability near 2^-111 (Keliher and Sui, 2005), which bounds
 // what a sender who does not know the key can do to make two inputs collide. The blocks are independent
 // of each other: a CPU runs them side by side, so an id of 36 bytes costs little more than one of 8.
+// Two data blocks at least, so that lengths up to 32 need no branch: lengths are as good as random, and
+// a branch that is guessed wrong costs more than four rounds.
 #include "ingest_keyed_hash.h"
 
 #include <string.h>
@@ -18,30 +19,11 @@
 #define MASK 0
 #define ROUND 9
 #define FINISH 13
+#define UUID_TEXT_BYTE_COUNT 36
 
 struct block {
     uint64_t low, high;
 };
-
-static inline uint64_t load64(const uint8_t *p) {
-    uint64_t value;
-    memcpy(&value, p, sizeof value);
-    return value;
-}
-
-static inline uint32_t load32(const uint8_t *p) {
-    uint32_t value;
-    memcpy(&value, p, sizeof value);
-    return value;
-}
-
-// The one block of an input shorter than 16 bytes, without reading past it.
-static inline struct block shortBlock(const uint8_t *p, size_t n) {
-    if (n >= 8) return (struct block){load64(p), load64(p + n - 8)};
-    if (n >= 4) return (struct block){load32(p), load32(p + n - 4)};
-    if (n == 0) return (struct block){0, 0};
-    return (struct block){p[0] | (uint64_t)p[n / 2] << 8, p[n - 1]};
-}
 
 // MARK: AES in software
 
@@ -106,13 +88,6 @@ void ingest_aes256_encrypt(uint8_t *out, const uint8_t *in, const uint8_t *key) 
     memcpy(out, state, 16);
 }
 
-void ingest_hash_key_derive(struct ingest_hash_key *out, const uint8_t *key) {
-    for (uint8_t i = 0; i < INGEST_HASH_SUBKEY_COUNT; i++) {
-        uint8_t in[16] = {i, 0, 0, 0, 0, 0, 0, 0, 'i', 'n', 'g', 'e', 's', 't', 'd', '1'};
-        ingest_aes256_encrypt((uint8_t *)(out->words + 2 * i), in, key);
-    }
-}
-
 // MARK: The hash in software
 
 static struct block fourRounds(
@@ -127,74 +102,244 @@ static struct block fourRounds(
     return in;
 }
 
+void ingest_hash_key_derive(struct ingest_hash_key *out, const uint8_t *key) {
+    for (uint8_t i = 0; i < INGEST_HASH_SUBKEY_COUNT; i++) {
+        uint8_t in[16] = {i, 0, 0, 0, 0, 0, 0, 0, 'i', 'n', 'g', 'e', 's', 't', 'd', '1'};
+        ingest_aes256_encrypt((uint8_t *)(out->words + 2 * i), in, key);
+    }
+    for (uint64_t byteCount = 0; byteCount <= 32; byteCount++) {
+        struct block header = {byteCount | (uint64_t)INGEST_HASH_NAME << 32, 0};
+        header = fourRounds(header, out, MASK, ROUND);
+        memcpy(out->nameHeaders + 2 * byteCount, &header, sizeof header);
+    }
+}
+
 uint64_t ingest_hash_portable(
     const struct ingest_hash_key *key, uint32_t domain, uint64_t context, const void *bytes,
     size_t byteCount) {
-    const uint8_t *p = bytes;
     struct block header = {(uint32_t)byteCount | (uint64_t)domain << 32, context};
     struct block sum = fourRounds(header, key, MASK, ROUND);
-    size_t offset = 0;
-    for (int i = 1; i == 1 || offset < byteCount; i++, offset += 16) {
-        struct block data;
-        if (byteCount < 16) {
-            data = shortBlock(p, byteCount);
-        } else {
-            size_t at = offset + 16 <= byteCount ? offset : byteCount - 16;
-            data = (struct block){load64(p + at), load64(p + at + 8)};
-        }
-        data = fourRounds(data, key, MASK + i, ROUND);
+    for (size_t i = 0; i < 2 || 16 * i < byteCount; i++) {
+        struct block data = {0, 0};
+        size_t rest = 16 * i < byteCount ? byteCount - 16 * i : 0;
+        if (rest > 0) memcpy(&data, (const uint8_t *)bytes + 16 * i, rest < 16 ? rest : 16);
+        data = fourRounds(data, key, MASK + 1 + (int)i, ROUND);
         sum.low ^= data.low;
         sum.high ^= data.high;
     }
     return fourRounds(sum, key, FINISH, FINISH + 1).low;
 }
 
+// MARK: Events
+
+// An event's arrays, `index` descriptors after the first.
+struct event {
+    const uint16_t *offsets;
+    const uint8_t *byteCounts;
+    uint64_t *hashes;
+};
+
+static inline struct event eventAt(const struct ingest_events *events, size_t index) {
+    size_t distance = index * events->stride;
+    return (struct event){
+        (const uint16_t *)((const uint8_t *)events->offsets + distance),
+        events->byteCounts + distance,
+        (uint64_t *)((uint8_t *)events->hashes + distance),
+    };
+}
+
 // MARK: The hash with AES instructions
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#define WITH_AES __attribute__((target("aes,sse4.2")))
+#define WITH_AES __attribute__((target("aes,avx"), always_inline)) static inline
 
-WITH_AES static inline __m128i subkey(const struct ingest_hash_key *key, size_t index) {
+// The subkeys in registers: read from memory they would be read again after every hash that is stored.
+struct subkeys {
+    __m128i mask[3], round[4], finish[5];
+    const struct ingest_hash_key *key;
+};
+
+WITH_AES __m128i subkey(const struct ingest_hash_key *key, size_t index) {
     return _mm_loadu_si128((const __m128i *)(key->words + 2 * index));
 }
 
-WITH_AES static inline __m128i absorbed(
-    __m128i data, const struct ingest_hash_key *key, size_t whitening, size_t firstRound) {
-    __m128i state = _mm_xor_si128(data, subkey(key, whitening));
-    state = _mm_aesenc_si128(state, subkey(key, firstRound));
-    state = _mm_aesenc_si128(state, subkey(key, firstRound + 1));
-    state = _mm_aesenc_si128(state, subkey(key, firstRound + 2));
-    return _mm_aesenc_si128(state, subkey(key, firstRound + 3));
+WITH_AES struct subkeys subkeysOf(const struct ingest_hash_key *key) {
+    struct subkeys keys = {.key = key};
+    for (size_t i = 0; i < 3; i++) keys.mask[i] = subkey(key, MASK + i);
+    for (size_t i = 0; i < 4; i++) keys.round[i] = subkey(key, ROUND + i);
+    for (size_t i = 0; i < 5; i++) keys.finish[i] = subkey(key, FINISH + i);
+    return keys;
 }
 
-WITH_AES static uint64_t hashFast(
+WITH_AES __m128i absorbed(const struct subkeys *keys, __m128i data, __m128i mask) {
+    __m128i state = _mm_xor_si128(data, mask);
+    for (int i = 0; i < 4; i++) state = _mm_aesenc_si128(state, keys->round[i]);
+    return state;
+}
+
+// Loaded at 32 - n it keeps n bytes of a first block, at 48 - n the rest of them in a second.
+static const uint8_t keep[64] __attribute__((aligned(64))) = {
+    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
+    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
+};
+
+// Up to 32 bytes of text as two blocks, filled up with zeros.
+struct text {
+    __m128i first, second;
+};
+
+WITH_AES __m128i load(const uint8_t *p) { return _mm_loadu_si128((const __m128i *)p); }
+
+// The text of `byteCount` ≤ 32 bytes at `p`, of which 32 may be loaded.
+WITH_AES struct text textAt(const uint8_t *p, size_t byteCount) {
+    const uint8_t *mask = keep + 32 - byteCount;
+    return (struct text){
+        _mm_and_si128(load(p), load(mask)), _mm_and_si128(load(p + 16), load(mask + 16)),
+    };
+}
+
+WITH_AES uint64_t finished(const struct subkeys *keys, __m128i sum) {
+    sum = _mm_xor_si128(sum, keys->finish[0]);
+    for (int i = 1; i <= 4; i++) sum = _mm_aesenc_si128(sum, keys->finish[i]);
+    return (uint64_t)_mm_cvtsi128_si64(sum);
+}
+
+WITH_AES __m128i header(
+    const struct subkeys *keys, uint32_t domain, uint64_t context, size_t byteCount) {
+    __m128i block = _mm_set_epi64x(
+        (long long)context, (long long)((uint64_t)domain << 32 | byteCount));
+    return absorbed(keys, block, keys->mask[0]);
+}
+
+WITH_AES uint64_t hashText(const struct subkeys *keys, __m128i header, struct text text) {
+    __m128i sum = _mm_xor_si128(
+        absorbed(keys, text.first, keys->mask[1]), absorbed(keys, text.second, keys->mask[2]));
+    return finished(keys, _mm_xor_si128(sum, header));
+}
+
+// The hash of any input, from a copy that is filled up with zeros. ORs all bytes into `seen`.
+__attribute__((target("aes,avx"), noinline)) static uint64_t hashCopy(
+    const struct ingest_hash_key *key, uint32_t domain, uint64_t context, const uint8_t *p,
+    size_t byteCount, __m128i *seen) {
+    struct subkeys keys = subkeysOf(key);
+    uint8_t copy[INGEST_HASH_BYTE_COUNT_MAX] = {0};
+    if (byteCount > 0) memcpy(copy, p, byteCount);
+    __m128i sum = header(&keys, domain, context, byteCount);
+    for (size_t i = 0; i < 2 || 16 * i < byteCount; i++) {
+        __m128i data = load(copy + 16 * i);
+        sum = _mm_xor_si128(sum, absorbed(&keys, data, subkey(key, MASK + 1 + i)));
+        *seen = _mm_or_si128(*seen, data);
+    }
+    return finished(&keys, sum);
+}
+
+__attribute__((target("aes,avx"))) static uint64_t hashOne(
     const struct ingest_hash_key *key, uint32_t domain, uint64_t context, const uint8_t *p,
     size_t byteCount) {
-    uint64_t first = (uint32_t)byteCount | (uint64_t)domain << 32;
-    __m128i header = _mm_set_epi64x((long long)context, (long long)first);
-    __m128i sum = absorbed(header, key, MASK, ROUND);
-    if (byteCount < 16) {
-        struct block data = shortBlock(p, byteCount);
-        __m128i last = _mm_set_epi64x((long long)data.high, (long long)data.low);
-        sum = _mm_xor_si128(sum, absorbed(last, key, MASK + 1, ROUND));
-    } else {
-        size_t i = 1;
-        for (size_t at = 0; at + 16 < byteCount; at += 16, i++) {
-            __m128i data = _mm_loadu_si128((const __m128i *)(p + at));
-            sum = _mm_xor_si128(sum, absorbed(data, key, MASK + i, ROUND));
-        }
-        __m128i last = _mm_loadu_si128((const __m128i *)(p + byteCount - 16));
-        sum = _mm_xor_si128(sum, absorbed(last, key, MASK + i, ROUND));
+    __m128i ignored = _mm_setzero_si128();
+    return hashCopy(key, domain, context, p, byteCount, &ignored);
+}
+
+// MARK: The events of a packet with AES instructions
+
+// Whether a text may be loaded in place: short, and not at the very end of the packet.
+WITH_AES int isNear(const struct ingest_events *events, const uint8_t *p, size_t byteCount) {
+    return __builtin_expect((events->end - p >= 32) & (byteCount <= 32), 1);
+}
+
+WITH_AES void hashName(
+    const struct subkeys *keys, const struct ingest_events *events, struct event event,
+    int index, __m128i *seen) {
+    const uint8_t *p = events->packet + event.offsets[index];
+    size_t byteCount = event.byteCounts[index];
+    if (!isNear(events, p, byteCount)) {
+        event.hashes[index] = hashCopy(keys->key, INGEST_HASH_NAME, 0, p, byteCount, seen);
+        return;
     }
-    return (uint64_t)_mm_cvtsi128_si64(absorbed(sum, key, FINISH, FINISH + 1));
+    struct text text = textAt(p, byteCount);
+    *seen = _mm_or_si128(*seen, _mm_or_si128(text.first, text.second));
+    __m128i header = load((const uint8_t *)(keys->key->nameHeaders + 2 * byteCount));
+    event.hashes[index] = hashText(keys, header, text);
+}
+
+WITH_AES void hashEventID(
+    const struct subkeys *keys, const struct ingest_events *events, struct event event) {
+    const uint8_t *p = events->packet + event.offsets[INGEST_EVENT_ID];
+    size_t byteCount = event.byteCounts[INGEST_EVENT_ID];
+    uint64_t business = event.hashes[INGEST_EVENT_BUSINESS];
+    __m128i ignored = _mm_setzero_si128();
+    event.hashes[INGEST_EVENT_ID_HASH] = isNear(events, p, byteCount)
+        ? hashText(
+            keys, header(keys, INGEST_HASH_EVENT, business, byteCount), textAt(p, byteCount))
+        : hashCopy(keys->key, INGEST_HASH_EVENT, business, p, byteCount, &ignored);
+}
+
+// Platform, campaign or source. ORs into `seen` its bytes, and bytes over 127 for an `@` or too long a
+// text, which is not hashed.
+WITH_AES void hashAttribution(
+    const struct subkeys *keys, const struct ingest_events *events, struct event event,
+    int index, __m128i *seen) {
+    const uint8_t *p = events->packet + event.offsets[index];
+    size_t byteCount = event.byteCounts[index];
+    uint8_t copy[32] = {0};
+    if (byteCount > 32) {
+        *seen = _mm_set1_epi8(-1);
+        return;
+    }
+    if (__builtin_expect(events->end - p < 32, 0)) p = memcpy(copy, p, byteCount);
+    struct text text = textAt(p, byteCount);
+    __m128i at = _mm_set1_epi8('@');
+    *seen = _mm_or_si128(*seen, _mm_or_si128(text.first, text.second));
+    *seen = _mm_or_si128(*seen, _mm_cmpeq_epi8(text.first, at));
+    *seen = _mm_or_si128(*seen, _mm_cmpeq_epi8(text.second, at));
+    __m128i header = load((const uint8_t *)(keys->key->nameHeaders + 2 * byteCount));
+    event.hashes[index] = hashText(keys, header, text);
+}
+
+// ORs the session's bytes into `seen`.
+WITH_AES void seeSession(
+    const struct ingest_events *events, struct event event, __m128i *seen) {
+    const uint8_t *p = events->packet + event.offsets[INGEST_EVENT_SESSION];
+    size_t byteCount = event.byteCounts[INGEST_EVENT_SESSION];
+    if (isNear(events, p, byteCount)) {
+        struct text text = textAt(p, byteCount);
+        *seen = _mm_or_si128(*seen, _mm_or_si128(text.first, text.second));
+    } else {
+        for (size_t i = 0; i < byteCount; i++)
+            *seen = _mm_or_si128(*seen, _mm_cvtsi32_si128(p[i]));
+    }
+}
+
+__attribute__((target("aes,avx"))) static int hashEventsFast(
+    const struct ingest_hash_key *key, const struct ingest_events *given) {
+    // Copies of our own: the hashes that are stored might be anywhere, for all that the compiler knows.
+    struct ingest_events copy = *given;
+    const struct ingest_events *events = &copy;
+    struct subkeys keys = subkeysOf(key);
+    __m128i seen = _mm_setzero_si128();
+    int hasUUIDText = 0;
+    for (size_t i = 0; i < copy.count; i++) {
+        struct event event = eventAt(events, i);
+        hashName(&keys, events, event, INGEST_EVENT_BUSINESS, &seen);
+        hashName(&keys, events, event, INGEST_EVENT_REWARD, &seen);
+    }
+    for (size_t i = 0; i < copy.count; i++) {
+        struct event event = eventAt(events, i);
+        hasUUIDText |= event.byteCounts[INGEST_EVENT_ID] == UUID_TEXT_BYTE_COUNT;
+        if (event.byteCounts[INGEST_EVENT_ID] != 0) hashEventID(&keys, events, event);
+        seeSession(events, event, &seen);
+        for (int text = INGEST_EVENT_PLATFORM; text <= INGEST_EVENT_SOURCE; text++)
+            if (event.byteCounts[text] != 0) hashAttribution(&keys, events, event, text, &seen);
+    }
+    return !hasUUIDText && _mm_movemask_epi8(seen) == 0;
 }
 
 static int hasInstructions;
 // Runs before main, so the choice is made before any thread can read it.
 __attribute__((constructor)) static void choose(void) {
     __builtin_cpu_init();
-    hasInstructions = __builtin_cpu_supports("aes") && __builtin_cpu_supports("sse4.2");
+    hasInstructions = __builtin_cpu_supports("aes") && __builtin_cpu_supports("avx");
 }
 #endif
 
@@ -203,7 +348,27 @@ uint64_t ingest_hash(
     size_t byteCount) {
 #if defined(__x86_64__)
     if (__builtin_expect(hasInstructions, 1))
-        return hashFast(key, domain, context, bytes, byteCount);
+        return hashOne(key, domain, context, bytes, byteCount);
 #endif
     return ingest_hash_portable(key, domain, context, bytes, byteCount);
+}
+
+int ingest_hash_events(
+    const struct ingest_hash_key *key, const struct ingest_events *events) {
+#if defined(__x86_64__)
+    if (__builtin_expect(hasInstructions, 1)) return hashEventsFast(key, events);
+#endif
+    for (size_t i = 0; i < events->count; i++) {
+        struct event event = eventAt(events, i);
+        for (int text = INGEST_EVENT_REWARD; text <= INGEST_EVENT_BUSINESS; text++)
+            event.hashes[text] = ingest_hash_portable(
+                key, INGEST_HASH_NAME, 0, events->packet + event.offsets[text],
+                event.byteCounts[text]);
+        if (event.byteCounts[INGEST_EVENT_ID] != 0)
+            event.hashes[INGEST_EVENT_ID_HASH] = ingest_hash_portable(
+                key, INGEST_HASH_EVENT, event.hashes[INGEST_EVENT_BUSINESS],
+                events->packet + event.offsets[INGEST_EVENT_ID],
+                event.byteCounts[INGEST_EVENT_ID]);
+    }
+    return 0;
 }

@@ -15,11 +15,6 @@ package struct KeyedHash: Sendable {
     package static let algorithm: UInt8 = 1
     package static let keyByteCount = 32
 
-    private enum Domain {
-        static let name: UInt32 = 1
-        static let event: UInt32 = 2
-    }
-
     private var subkeys = ingest_hash_key()
 
     package init(key: InlineArray<32, UInt8>) {
@@ -81,7 +76,7 @@ extension KeyedHash {
         _ key: UnsafePointer<ingest_hash_key>, _ bytes: UnsafeRawPointer, _ byteCount: Int
     ) -> UInt64 {
         // SAFETY: the caller vouches for `byteCount` ≤ 128 bytes; the C function reads no more.
-        unsafe ingest_hash(key, Domain.name, 0, bytes, byteCount)
+        unsafe ingest_hash(key, UInt32(INGEST_HASH_NAME), 0, bytes, byteCount)
     }
 
     @inline(__always)
@@ -92,9 +87,9 @@ extension KeyedHash {
         // SAFETY: the caller vouches for `byteCount` ≤ 64 bytes; the C function reads no more.
         if byteCount == UUIDText.byteCount, let uuid = unsafe UUIDText.parse(id) {
             return unsafe withUnsafeBytes(of: uuid) {
-                unsafe ingest_hash(key, Domain.event, businessHash, $0.baseAddress, $0.count)
+                unsafe ingest_hash(key, UInt32(INGEST_HASH_EVENT), businessHash, $0.baseAddress, $0.count)
             }
         }
-        return unsafe ingest_hash(key, Domain.event, businessHash, id, byteCount)
+        return unsafe ingest_hash(key, UInt32(INGEST_HASH_EVENT), businessHash, id, byteCount)
     }
 }

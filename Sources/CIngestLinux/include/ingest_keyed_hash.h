@@ -8,10 +8,16 @@
 /// The longest input of the keyed hash: its 8 data blocks.
 #define INGEST_HASH_BYTE_COUNT_MAX 128
 
-/// The subkeys of one directory's keyed hash. Plain data.
+/// The domains: what is hashed as a name never meets what is hashed as an event id.
+#define INGEST_HASH_NAME 1
+#define INGEST_HASH_EVENT 2
+
+/// The subkeys of one directory's keyed hash, and what they make of the header blocks of names of 0 to 32
+/// bytes, which would else be computed for each name anew. Plain data.
 /// Reason: the hash reads them as vectors; Swift has no 16-byte vector that maps to AES instructions.
 struct ingest_hash_key {
     uint64_t words[INGEST_HASH_SUBKEY_COUNT * 2];
+    uint64_t nameHeaders[33 * 2];
 };
 
 /// Derives the subkeys: subkey i = AES-256 of the block (i, "ingestd1") under the 32-byte key.
@@ -23,6 +29,37 @@ void ingest_hash_key_derive(struct ingest_hash_key *_Nonnull out, const uint8_t 
 uint64_t ingest_hash(
     const struct ingest_hash_key *_Nonnull key, uint32_t domain, uint64_t context,
     const void *_Nullable bytes, size_t byteCount);
+
+/// An event's texts and hashes by their index in its descriptor's arrays: `hashes` has no session, and
+/// the event id's at the session's place.
+#define INGEST_EVENT_REWARD 0
+#define INGEST_EVENT_BUSINESS 1
+#define INGEST_EVENT_PLATFORM 2
+#define INGEST_EVENT_SOURCE 4
+#define INGEST_EVENT_SESSION 5
+#define INGEST_EVENT_ID_HASH 5
+#define INGEST_EVENT_ID 6
+
+/// The events of one packet, as arrays inside their descriptors: pointers into the first descriptor, and
+/// the distance from one to the next. All bytes of `packet` up to `end` may be loaded.
+struct ingest_events {
+    const uint8_t *_Nonnull packet;
+    const uint8_t *_Nonnull end;
+    const uint16_t *_Nonnull offsets;
+    const uint8_t *_Nonnull byteCounts;
+    uint64_t *_Nonnull hashes;
+    size_t stride;
+    size_t count;
+};
+
+/// The hashes of reward and business (1 to 128 bytes), of the event id within the business (up to 64)
+/// and of platform, campaign and source, of all events. Texts of 0 bytes are left alone.
+/// 1 if that is all there is to do: names and sessions are ASCII, platforms, campaigns and sources too
+/// and without `@` and short, no id has 36 bytes (it might be a UUID in text). 0: look at each event.
+/// Reason: a hash is a chain of instructions that wait for each other; over all events of a packet a CPU
+/// runs several chains side by side. And the bytes are in registers for the other questions too.
+int ingest_hash_events(
+    const struct ingest_hash_key *_Nonnull key, const struct ingest_events *_Nonnull events);
 
 /// The same value in plain C, on any CPU.
 /// Reason: the fallback of the above; a symbol of its own so that tests compare the two.

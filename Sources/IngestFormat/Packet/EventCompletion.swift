@@ -20,52 +20,91 @@ struct EventCompletion: Sendable {
         unsafe hash.withSubkeys { unsafe body($0) }
     }
 
-    /// Checks `event`, whose places all lie in `packet`, and takes its hashes; `false` if malformed.
-    @inline(__always)
+    /// Checks `count` events, whose places all lie in `packet` and whose numbers are valid, and takes their
+    /// hashes. Events with a text that is not valid are taken out; gives back how many stay. Bytes of the
+    /// packet up to `end` may be loaded.
     func complete(
-        _ event: UnsafeMutablePointer<EventDescriptor>, _ packet: UnsafeRawPointer, _ key: Key
-    ) -> Bool {
-        guard unsafe Self.hasValidNumbers(event.pointee) else { return false }
-        let reward = unsafe packet + Int(event.pointee.rewardOffset)
-        let rewardByteCount = unsafe Int(event.pointee.rewardByteCount)
-        let business = unsafe packet + Int(event.pointee.businessOffset)
-        let businessByteCount = unsafe Int(event.pointee.businessByteCount)
-        // SAFETY: each place was taken from the packet's own bytes, and its count checked above.
-        guard unsafe UTF8Text.isValid(reward, rewardByteCount),
-            unsafe UTF8Text.isValid(business, businessByteCount),
-            unsafe UTF8Text.isValid(
-                packet + Int(event.pointee.sessionOffset), Int(event.pointee.sessionByteCount))
-        else { return false }
-        unsafe event.pointee.rewardHash = KeyedHash.name(key, reward, rewardByteCount)
-        let businessHash = unsafe KeyedHash.name(key, business, businessByteCount)
-        unsafe event.pointee.businessHash = businessHash
-        let idByteCount = unsafe Int(event.pointee.eventIDByteCount)
-        if idByteCount > 0 {
-            unsafe event.pointee.flags |= EventDescriptor.Flags.hasEventID
-            unsafe event.pointee.eventHash = KeyedHash.event(
-                key, businessHash, packet + Int(event.pointee.eventIDOffset), idByteCount)
+        _ events: UnsafeMutablePointer<EventDescriptor>, _ count: Int,
+        _ packet: UnsafePointer<UInt8>, _ end: UnsafePointer<UInt8>, _ key: Key
+    ) -> Int {
+        let fields = UnsafeMutableRawPointer(events)
+        // SAFETY: each place was taken from the packet's own bytes, with the count that `hasValidNumbers`
+        // has checked; the groups of fields begin at these offsets, by a test.
+        var arrays = unsafe ingest_events(
+            packet: packet, end: end,
+            offsets: (fields + EventDescriptor.Offset.offsets).assumingMemoryBound(to: UInt16.self),
+            byteCounts: (fields + EventDescriptor.Offset.byteCounts)
+                .assumingMemoryBound(to: UInt8.self),
+            hashes: (fields + EventDescriptor.Offset.hashes).assumingMemoryBound(to: UInt64.self),
+            stride: MemoryLayout<EventDescriptor>.stride, count: count)
+        if unsafe ingest_hash_events(key, &arrays) != 0 { return count }
+        return unsafe completeSlowly(events, count, UnsafeRawPointer(packet), key)
+    }
+
+    /// Some event has a text that is not ASCII, an attribution that is not plain, or an id of 36 bytes.
+    @inline(never)
+    private func completeSlowly(
+        _ events: UnsafeMutablePointer<EventDescriptor>, _ count: Int, _ packet: UnsafeRawPointer,
+        _ key: Key
+    ) -> Int {
+        var live = 0
+        for i in 0..<count {
+            // SAFETY: live ≤ i < count.
+            guard unsafe Self.hasValidTexts(events + i, packet) else { continue }
+            unsafe completeAttribution(events + i, packet, key)
+            unsafe completeID(events + i, packet, key)
+            if live != i { unsafe events[live] = events[i] }
+            live += 1
         }
-        if unsafe event.pointee.platformByteCount | event.pointee.campaignByteCount
-            | event.pointee.sourceByteCount != 0
-        {
-            unsafe completeAttribution(event, packet, key)
-        }
-        return true
+        return live
+    }
+
+    /// Checks the rules that need no bytes of the packet, and marks an event that has an id. A decoder
+    /// keeps only events that pass.
+    @inline(__always)
+    static func accepts(_ event: UnsafeMutablePointer<EventDescriptor>) -> Bool {
+        let hasID: UInt8 = unsafe event.pointee.eventIDByteCount != 0 ? 1 : 0
+        unsafe event.pointee.flags |= hasID &* EventDescriptor.Flags.hasEventID
+        return unsafe hasValidNumbers(event)
     }
 
     @inline(__always)
-    private static func hasValidNumbers(_ event: EventDescriptor) -> Bool {
-        event.type &- 1 < 3 && event.consent < 3 && event.format < 3
-            && event.rewardByteCount &- 1 < UInt8(Limits.nameByteCountMax)
-            && event.businessByteCount &- 1 < UInt8(Limits.nameByteCountMax)
-            && event.eventIDByteCount <= UInt8(Limits.eventIDByteCountMax)
-            && event.sessionByteCount <= UInt8(Limits.sessionIDByteCountMax)
-            && event.visiblePartsPerMillion <= Limits.visiblePartsPerMillionMax
+    private static func hasValidNumbers(_ event: UnsafeMutablePointer<EventDescriptor>) -> Bool {
+        // SAFETY: the caller's descriptor.
+        unsafe event.pointee.type &- 1 < 3 && event.pointee.consent < 3 && event.pointee.format < 3
+            && event.pointee.rewardByteCount &- 1 < UInt8(Limits.nameByteCountMax)
+            && event.pointee.businessByteCount &- 1 < UInt8(Limits.nameByteCountMax)
+            && event.pointee.eventIDByteCount <= UInt8(Limits.eventIDByteCountMax)
+            && event.pointee.sessionByteCount <= UInt8(Limits.sessionIDByteCountMax)
+            && event.pointee.visiblePartsPerMillion <= Limits.visiblePartsPerMillionMax
             // A negative number is a great one without its sign.
-            && UInt64(bitPattern: event.timestampMicroseconds)
+            && UInt64(bitPattern: event.pointee.timestampMicroseconds)
                 <= UInt64(Limits.timestampMicrosecondsMax)
-            && UInt64(bitPattern: event.revenueMicros) <= UInt64(Limits.moneyMicrosMax)
-            && UInt64(bitPattern: event.spendMicros) <= UInt64(Limits.moneyMicrosMax)
+            && UInt64(bitPattern: event.pointee.revenueMicros) <= UInt64(Limits.moneyMicrosMax)
+            && UInt64(bitPattern: event.pointee.spendMicros) <= UInt64(Limits.moneyMicrosMax)
+    }
+
+    private static func hasValidTexts(
+        _ event: UnsafeMutablePointer<EventDescriptor>, _ packet: UnsafeRawPointer
+    ) -> Bool {
+        // SAFETY: each place was taken from the packet's own bytes, and its count checked.
+        unsafe UTF8Text.isValid(
+            packet + Int(event.pointee.rewardOffset), Int(event.pointee.rewardByteCount))
+            && UTF8Text.isValid(
+                packet + Int(event.pointee.businessOffset), Int(event.pointee.businessByteCount))
+            && UTF8Text.isValid(
+                packet + Int(event.pointee.sessionOffset), Int(event.pointee.sessionByteCount))
+    }
+
+    /// An id that is a UUID in text is the same id as its bytes.
+    private func completeID(
+        _ event: UnsafeMutablePointer<EventDescriptor>, _ packet: UnsafeRawPointer, _ key: Key
+    ) {
+        if unsafe event.pointee.eventIDByteCount == UInt8(UUIDText.byteCount) {
+            unsafe event.pointee.eventHash = KeyedHash.event(
+                key, event.pointee.businessHash, packet + Int(event.pointee.eventIDOffset),
+                UUIDText.byteCount)
+        }
     }
 
     private func completeAttribution(
@@ -96,6 +135,7 @@ struct EventCompletion: Sendable {
         {
             hash = unsafe KeyedHash.name(key, name, count)
         } else {
+            hash = 0
             offset = 0
             byteCount = 0
         }

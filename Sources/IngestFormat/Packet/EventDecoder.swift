@@ -30,10 +30,8 @@ package struct EventDecoder: Sendable {
             payloadByteCount <= Limits.packetByteCountMax - payloadOffset
         else { return .malformed }
         let base = unsafe packet.assumingMemoryBound(to: UInt8.self)
-        // SAFETY: the cursor covers exactly the payload, which the caller vouches for.
-        var wire = unsafe WireCursor(at: base + payloadOffset, byteCount: payloadByteCount)
         return unsafe completion.withKey { key in
-            unsafe decodeBatch(&wire, base, key, descriptors)
+            unsafe decodeBatch(base, payloadOffset, payloadByteCount, key, descriptors)
         }
     }
 
@@ -55,19 +53,19 @@ package struct EventDecoder: Sendable {
 
 // Tags of the schema: field number << 3 | wire type (0 varint, 2 length-delimited).
 private enum BatchTag {
-    static let event: UInt32 = 1 << 3 | 2
+    static let event: UInt8 = 1 << 3 | 2
 }
 
 private enum EventTag {
-    static let type: UInt32 = 1 << 3
-    static let reward: UInt32 = 2 << 3 | 2
-    static let business: UInt32 = 3 << 3 | 2
-    static let timestamp: UInt32 = 4 << 3
-    static let eventID: UInt32 = 5 << 3 | 2
-    static let session: UInt32 = 6 << 3 | 2
-    static let consent: UInt32 = 7 << 3
-    static let viewability: UInt32 = 8 << 3 | 2
-    static let platform: UInt32 = 9 << 3 | 2
+    static let type: UInt8 = 1 << 3
+    static let reward: UInt8 = 2 << 3 | 2
+    static let business: UInt8 = 3 << 3 | 2
+    static let timestamp: UInt8 = 4 << 3
+    static let eventID: UInt8 = 5 << 3 | 2
+    static let session: UInt8 = 6 << 3 | 2
+    static let consent: UInt8 = 7 << 3
+    static let viewability: UInt8 = 8 << 3 | 2
+    static let platform: UInt8 = 9 << 3 | 2
     static let revenue: UInt32 = 10 << 3
     static let spend: UInt32 = 11 << 3
     static let campaign: UInt32 = 12 << 3 | 2
@@ -76,108 +74,122 @@ private enum EventTag {
 }
 
 private enum ViewabilityTag {
-    static let visible: UInt32 = 1 << 3
-    static let duration: UInt32 = 2 << 3
-    static let format: UInt32 = 3 << 3
-}
-
-/// Where a field of bytes lies in the packet. A count over 255 is stored as 255: it is over every
-/// limit, and `EventCompletion` refuses or drops it.
-private struct Place {
-    let offset: UInt16
-    let byteCount: UInt8
-
-    @inline(__always)
-    init?(_ wire: inout WireCursor, _ base: UnsafePointer<UInt8>) {
-        guard let count = wire.length() else { return nil }
-        // SAFETY: `length` has checked that `count` bytes follow; offsets fit by the packet's limit.
-        unsafe offset = UInt16(truncatingIfNeeded: wire.at - base)
-        byteCount = UInt8(truncatingIfNeeded: min(count, 255))
-        unsafe wire.at += count
-    }
+    static let visible: UInt8 = 1 << 3
+    static let duration: UInt8 = 2 << 3
+    static let format: UInt8 = 3 << 3
 }
 
 extension EventDecoder {
-    @inline(__always)
     private func decodeBatch(
-        _ wire: inout WireCursor, _ base: UnsafePointer<UInt8>, _ key: EventCompletion.Key,
+        _ base: UnsafePointer<UInt8>, _ offset: Int, _ byteCount: Int, _ key: EventCompletion.Key,
         _ descriptors: UnsafeMutablePointer<EventDescriptor>
     ) -> DecodeOutcome {
+        // SAFETY: the cursor covers exactly the payload, for which the caller of `decode` vouches.
+        var wire = unsafe WireCursor(at: base + offset, byteCount: byteCount)
         var count = 0
         var malformed = 0
-        let batchEnd = unsafe wire.end
-        while !wire.isAtEnd {
-            guard let tag = wire.tag() else { return .malformed }
-            if tag != BatchTag.event {
+        while wire.step() {
+            guard let tag = wire.wholeTag() else { return .malformed }
+            guard tag == UInt32(BatchTag.event) else {
                 guard wire.skipField(tag) else { return .malformed }
                 continue
             }
-            guard let byteCount = wire.length() else { return .malformed }
-            // SAFETY: the event lies inside the batch, by `length`; each takes two bytes or more of the
-            // payload, so `count` stays below the room that the caller vouches for.
-            unsafe wire.end = wire.at + byteCount
+            guard let message = wire.message() else { return .malformed }
+            // SAFETY: each event takes two bytes or more of the payload, so `count` stays below the room
+            // for which the caller of `decode` vouches.
             let event = unsafe descriptors + count
-            guard unsafe decodeEvent(&wire, base, event) else { return .malformed }
-            unsafe wire.end = batchEnd
-            if unsafe completion.complete(event, UnsafeRawPointer(base), key) {
+            guard unsafe decodeEvent(message, base, event) else { return .malformed }
+            if unsafe EventCompletion.accepts(event) {
                 count &+= 1
             } else {
                 malformed &+= 1
             }
         }
-        return .events(count: count, malformed: malformed)
+        let live = unsafe completion.complete(descriptors, count, base, wire.loadEnd, key)
+        return .events(count: live, malformed: malformed &+ count &- live)
     }
 
-    /// Reads the fields of one event up to `wire.end`; `false` if the wire format is broken.
+    /// Reads the fields of one event; `false` if the wire format is broken.
+    ///
+    /// Fields are tried in the order in which encoders write them, each by a branch of its own: a CPU
+    /// foresees these, where the one jump of a `switch` it would often guess wrong. Other orders take
+    /// several rounds.
     @inline(__always)
     private func decodeEvent(
-        _ wire: inout WireCursor, _ base: UnsafePointer<UInt8>,
+        _ message: WireCursor, _ base: UnsafePointer<UInt8>,
         _ event: UnsafeMutablePointer<EventDescriptor>
     ) -> Bool {
+        var wire = message
         unsafe event.initialize(to: EventDescriptor())
-        while !wire.isAtEnd {
-            guard let tag = wire.tag() else { return false }
-            switch tag {
-            case EventTag.type:
-                guard let value = wire.varint() else { return false }
+        guard wire.step() else { return true }
+        while true {
+            let roundStart = unsafe wire.at
+            if wire.tag == EventTag.type {
+                guard let value = wire.smallVarint() else { return false }
                 unsafe event.pointee.type = Self.closed(value, below: 4)
-            case EventTag.reward:
-                guard let place = unsafe Place(&wire, base) else { return false }
+                guard wire.step() else { break }
+            }
+            if wire.tag == EventTag.reward {
+                guard let place = unsafe wire.place(base) else { return false }
                 unsafe event.pointee.rewardOffset = place.offset
                 unsafe event.pointee.rewardByteCount = place.byteCount
-            case EventTag.business:
-                guard let place = unsafe Place(&wire, base) else { return false }
+                guard wire.step() else { break }
+            }
+            if wire.tag == EventTag.business {
+                guard let place = unsafe wire.place(base) else { return false }
                 unsafe event.pointee.businessOffset = place.offset
                 unsafe event.pointee.businessByteCount = place.byteCount
-            case EventTag.timestamp:
+                guard wire.step() else { break }
+            }
+            if wire.tag == EventTag.timestamp {
                 guard let value = wire.varint() else { return false }
                 unsafe event.pointee.timestampMicroseconds = Int64(bitPattern: value)
-            case EventTag.eventID:
-                guard let place = unsafe Place(&wire, base) else { return false }
+                guard wire.step() else { break }
+            }
+            if wire.tag == EventTag.eventID {
+                guard let place = unsafe wire.place(base) else { return false }
                 unsafe event.pointee.eventIDOffset = place.offset
                 unsafe event.pointee.eventIDByteCount = place.byteCount
-            case EventTag.session:
-                guard let place = unsafe Place(&wire, base) else { return false }
+                guard wire.step() else { break }
+            }
+            if wire.tag == EventTag.session {
+                guard let place = unsafe wire.place(base) else { return false }
                 unsafe event.pointee.sessionOffset = place.offset
                 unsafe event.pointee.sessionByteCount = place.byteCount
-            case EventTag.consent:
-                guard let value = wire.varint() else { return false }
+                guard wire.step() else { break }
+            }
+            if wire.tag == EventTag.consent {
+                guard let value = wire.smallVarint() else { return false }
                 unsafe event.pointee.consent = Self.closed(value, below: 3)
-            case EventTag.viewability:
-                guard unsafe decodeViewability(&wire, event) else { return false }
-            case EventTag.platform:
-                guard let place = unsafe Place(&wire, base) else { return false }
+                guard wire.step() else { break }
+            }
+            if wire.tag == EventTag.viewability {
+                guard let message = wire.message(), unsafe decodeViewability(message, event) else {
+                    return false
+                }
+                guard wire.step() else { break }
+            }
+            if wire.tag == EventTag.platform {
+                guard let place = unsafe wire.place(base) else { return false }
                 unsafe event.pointee.platformOffset = place.offset
                 unsafe event.pointee.platformByteCount = place.byteCount
-            default:
-                guard unsafe decodeRareField(tag, &wire, base, event) else { return false }
+                guard wire.step() else { break }
             }
+            if unsafe wire.at != roundStart { continue }
+            // Nothing above has taken it: a tag longer than it need be, a rare field, an unknown one.
+            guard let tag = wire.wholeTag() else { return false }
+            if tag < 0x80 && wire.tag >= 0x80 {
+                wire.shortenTag(tag)
+                continue
+            }
+            guard unsafe decodeRareField(tag, &wire, base, event) else { return false }
+            guard wire.step() else { break }
         }
-        return true
+        return wire.isAtEnd
     }
 
-    /// The fields that few events carry, kept out of the loop above.
-    @inline(never)
+    /// One field that few events carry.
+    @inline(__always)
     private func decodeRareField(
         _ tag: UInt32, _ wire: inout WireCursor, _ base: UnsafePointer<UInt8>,
         _ event: UnsafeMutablePointer<EventDescriptor>
@@ -190,15 +202,15 @@ extension EventDecoder {
             guard let value = wire.varint() else { return false }
             unsafe event.pointee.spendMicros = Int64(bitPattern: value)
         case EventTag.campaign:
-            guard let place = unsafe Place(&wire, base) else { return false }
+            guard let place = unsafe wire.place(base) else { return false }
             unsafe event.pointee.campaignOffset = place.offset
             unsafe event.pointee.campaignByteCount = place.byteCount
         case EventTag.source:
-            guard let place = unsafe Place(&wire, base) else { return false }
+            guard let place = unsafe wire.place(base) else { return false }
             unsafe event.pointee.sourceOffset = place.offset
             unsafe event.pointee.sourceByteCount = place.byteCount
         case EventTag.invalidTraffic:
-            guard let value = wire.varint() else { return false }
+            guard let value = wire.smallVarint() else { return false }
             let flag = EventDescriptor.Flags.isInvalidTraffic
             unsafe event.pointee.flags =
                 value != 0 ? event.pointee.flags | flag : event.pointee.flags & ~flag
@@ -211,31 +223,38 @@ extension EventDecoder {
     /// One occurrence of the submessage; several are merged, since each writes only what it carries.
     @inline(__always)
     private func decodeViewability(
-        _ wire: inout WireCursor, _ event: UnsafeMutablePointer<EventDescriptor>
+        _ message: WireCursor, _ event: UnsafeMutablePointer<EventDescriptor>
     ) -> Bool {
-        guard let byteCount = wire.length() else { return false }
-        let eventEnd = unsafe wire.end
-        // SAFETY: the submessage lies inside the event, by `length`.
-        unsafe wire.end = wire.at + byteCount
+        var wire = message
         unsafe event.pointee.flags |= EventDescriptor.Flags.isMeasured
-        while !wire.isAtEnd {
-            guard let tag = wire.tag() else { return false }
-            switch tag {
-            case ViewabilityTag.visible:
+        guard wire.step() else { return true }
+        while true {
+            let roundStart = unsafe wire.at
+            if wire.tag == ViewabilityTag.visible {
                 guard let value = wire.varint() else { return false }
                 unsafe event.pointee.visiblePartsPerMillion = UInt32(truncatingIfNeeded: value)
-            case ViewabilityTag.duration:
+                guard wire.step() else { break }
+            }
+            if wire.tag == ViewabilityTag.duration {
                 guard let value = wire.varint() else { return false }
                 unsafe event.pointee.durationMilliseconds = UInt32(truncatingIfNeeded: value)
-            case ViewabilityTag.format:
-                guard let value = wire.varint() else { return false }
-                unsafe event.pointee.format = Self.closed(value, below: 3)
-            default:
-                guard wire.skipField(tag) else { return false }
+                guard wire.step() else { break }
             }
+            if wire.tag == ViewabilityTag.format {
+                guard let value = wire.smallVarint() else { return false }
+                unsafe event.pointee.format = Self.closed(value, below: 3)
+                guard wire.step() else { break }
+            }
+            if unsafe wire.at != roundStart { continue }
+            guard let tag = wire.wholeTag() else { return false }
+            if tag < 0x80 && wire.tag >= 0x80 {
+                wire.shortenTag(tag)
+                continue
+            }
+            guard wire.skipField(tag) else { return false }
+            guard wire.step() else { break }
         }
-        unsafe wire.end = eventEnd
-        return true
+        return wire.isAtEnd
     }
 
     /// An enum value, 32 bits of its varint as protobuf says; 255 stands for every unknown one.

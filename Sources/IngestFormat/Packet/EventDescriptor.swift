@@ -48,6 +48,13 @@ package struct EventDescriptor: BitwiseCopyable, Sendable {
 
     package init() {}
 
+    /// Where the groups of fields begin that are read as arrays, in the order above; held by a test.
+    enum Offset {
+        static let hashes = 8
+        static let offsets = 80
+        static let byteCounts = 94
+    }
+
     package enum Flags {
         /// Both viewability numbers are present.
         package static let isMeasured: UInt8 = 1

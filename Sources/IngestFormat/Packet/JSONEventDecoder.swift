@@ -52,13 +52,15 @@ package struct JSONEventDecoder: Sendable {
             start = line.offset + line.byteCount + 1
             if unsafe Self.isBlank(base, line) { continue }
             // SAFETY: a live event takes far more than two bytes of its line, so there is room.
-            if unsafe decodeLine(base, line, descriptors + count, key) {
+            if unsafe decodeLine(base, line, descriptors + count) {
                 count &+= 1
             } else {
                 malformed &+= 1
             }
         }
-        return .events(count: count, malformed: malformed)
+        let end = unsafe base + byteCount
+        let live = unsafe completion.complete(descriptors, count, base, end, key)
+        return .events(count: live, malformed: malformed &+ count &- live)
     }
 
     /// The line that begins at `start`, without its end of line.
@@ -79,14 +81,13 @@ package struct JSONEventDecoder: Sendable {
 
     private func decodeLine(
         _ base: UnsafeMutablePointer<UInt8>, _ line: JSONPlace,
-        _ event: UnsafeMutablePointer<EventDescriptor>, _ key: EventCompletion.Key
+        _ event: UnsafeMutablePointer<EventDescriptor>
     ) -> Bool {
         // SAFETY: the line lies inside the packet, and so does every place that the fields name.
         guard unsafe UTF8Text.isValid(base + line.offset, line.byteCount) else { return false }
         var fields = JSONEventFields()
         guard unsafe fields.read(base, line) else { return false }
         unsafe event.initialize(to: EventDescriptor())
-        return unsafe fields.fill(event, base)
-            && completion.complete(event, UnsafeRawPointer(base), key)
+        return unsafe fields.fill(event, base) && EventCompletion.accepts(event)
     }
 }

@@ -2,16 +2,21 @@
 // The grammar of the protobuf wire format: tags, varints, lengths, and how to pass what is not known.
 // Source: protobuf.dev/programming-guides/encoding.
 
-/// A place in a protobuf message and the message's end. Every read checks the end first; a `nil` or
-/// `false` means that the message is broken and the cursor is of no further use.
+/// A place in a protobuf message and the message's end. A `nil` or `false` means that the message is
+/// broken and the cursor is of no further use, but for `step`, whose `false` may also be the end.
 ///
-/// It does not own the bytes: its maker keeps them in place while it lives.
+/// It does not own the bytes: its maker keeps them in place while it lives. What is inlined changes the
+/// cursor, what is not takes copies and gives back where to go on: so its address is never taken, and it
+/// stays in registers, which is worth half of the decoder's time.
 @safe struct WireCursor {
-    var at: UnsafePointer<UInt8>
-    /// The end of the message. Submessages narrow it and put it back.
-    var end: UnsafePointer<UInt8>
+    private(set) var at: UnsafePointer<UInt8>
+    /// The end of the message.
+    private(set) var end: UnsafePointer<UInt8>
     /// The end of what may be loaded, ≥ `end`: a wide load past a message's end stays in the packet.
     let loadEnd: UnsafePointer<UInt8>
+    /// The first byte of the tag that `step` has passed: the whole tag, if it is below 0x80, as are all
+    /// that the schema knows in the form in which encoders write them.
+    private(set) var tag: UInt8 = 0
 
     @unsafe init(at: UnsafePointer<UInt8>, byteCount: Int) {
         unsafe self.at = at
@@ -19,31 +24,53 @@
         unsafe loadEnd = end
     }
 
-    var isAtEnd: Bool { @inline(__always) get { unsafe at >= end } }
+    /// Whether the message ended where it should. A length that ran over the end shows here.
+    var isAtEnd: Bool { @inline(__always) get { unsafe at == end } }
 
-    /// Field number and wire type. A tag is a varint of at most 32 bits in value, of any length.
+    // MARK: Tags
+
+    /// Passes the first byte of the next tag; `false` at the end, or beyond it.
     @inline(__always)
-    mutating func tag() -> UInt32? {
-        guard let value = varint(), value <= UInt64(UInt32.max) else { return nil }
+    mutating func step() -> Bool {
+        // SAFETY: at < end, checked here.
+        guard unsafe at < end else { return false }
+        unsafe tag = at.pointee
+        unsafe at += 1
+        return true
+    }
+
+    /// The whole tag of which `step` has passed the first byte, at most 32 bits in value and of any
+    /// length up to 10 bytes.
+    @inline(__always)
+    mutating func wholeTag() -> UInt32? {
+        if tag < 0x80 { return UInt32(tag) }
+        unsafe at -= 1
+        guard let value = bytewiseVarint(), value <= UInt64(UInt32.max) else { return nil }
         return UInt32(truncatingIfNeeded: value)
     }
 
-    /// 1 to 10 bytes; bits beyond the 64th are dropped, as the official decoders do.
+    /// Makes a tag that was longer than it need be the one that it is.
     @inline(__always)
-    mutating func varint() -> UInt64? {
+    mutating func shortenTag(_ tag: UInt32) { self.tag = UInt8(truncatingIfNeeded: tag) }
+
+    // MARK: Values
+
+    /// 1 to 10 bytes; bits beyond the 64th are dropped, as the official decoders do. For values that
+    /// have one byte almost always.
+    @inline(__always)
+    mutating func smallVarint() -> UInt64? {
         // SAFETY: at < end, checked here.
         guard unsafe at < end else { return nil }
         let first = unsafe at.pointee
-        if first < 0x80 {
-            unsafe at += 1
-            return UInt64(first)
-        }
-        return longVarint()
+        guard first < 0x80 else { return bytewiseVarint() }
+        unsafe at += 1
+        return UInt64(first)
     }
 
-    /// Up to 8 bytes at once, where 8 may be loaded: a timestamp of today has 8.
+    /// The same for values of any size: up to 8 bytes at once, where 8 may be loaded, without a branch on
+    /// their count. It may run over the message's end (not the packet's), as `isAtEnd` then tells.
     @inline(__always)
-    private mutating func longVarint() -> UInt64? {
+    mutating func varint() -> UInt64? {
         // SAFETY: 8 bytes are there, checked here; loads need no alignment.
         guard unsafe loadEnd - at >= 8 else { return bytewiseVarint() }
         let word = unsafe UInt64(
@@ -51,8 +78,6 @@
         let stops = ~word & 0x8080_8080_8080_8080
         guard stops != 0 else { return bytewiseVarint() }
         unsafe at += (stops.trailingZeroBitCount &+ 1) &>> 3
-        // SAFETY: it may have run over the end of the message, never over the end of the packet.
-        guard unsafe at <= end else { return nil }
         // The bits up to the first stop, seven of each byte, pushed together in three steps.
         var value = word & (stops ^ (stops &- 1)) & 0x7F7F_7F7F_7F7F_7F7F
         value = (value & 0x007F_007F_007F_007F) | ((value & 0x7F00_7F00_7F00_7F00) &>> 1)
@@ -60,8 +85,18 @@
         return (value & 0x0FFF_FFFF) | ((value & 0x0FFF_FFFF_0000_0000) &>> 4)
     }
 
-    @inline(never)
+    @inline(__always)
     private mutating func bytewiseVarint() -> UInt64? {
+        guard let read = unsafe Self.bytewiseVarint(at, end) else { return nil }
+        unsafe at = read.next
+        return unsafe read.value
+    }
+
+    @inline(never)
+    private static func bytewiseVarint(
+        _ start: UnsafePointer<UInt8>, _ end: UnsafePointer<UInt8>
+    ) -> (value: UInt64, next: UnsafePointer<UInt8>)? {
+        var at = unsafe start
         var value: UInt64 = 0
         var shift: UInt64 = 0
         // SAFETY: at < end is checked before each load.
@@ -69,7 +104,7 @@
             let byte = unsafe at.pointee
             unsafe at += 1
             value |= UInt64(byte & 0x7F) << shift
-            if byte < 0x80 { return value }
+            if byte < 0x80 { return unsafe (value, at) }
             shift &+= 7
         }
         return nil
@@ -77,39 +112,80 @@
 
     /// The byte count of what follows, which is all there.
     @inline(__always)
-    mutating func length() -> Int? {
-        guard let count = varint() else { return nil }
-        // SAFETY: at ≤ end always holds here, so the difference is not negative.
-        return unsafe count <= UInt64(truncatingIfNeeded: end - at)
-            ? Int(truncatingIfNeeded: count) : nil
+    private mutating func length() -> Int? {
+        // SAFETY: at ≤ end, or the varint is `nil`; so the difference is not negative.
+        guard let count = smallVarint(), unsafe count <= UInt64(truncatingIfNeeded: end - at) else {
+            return nil
+        }
+        return Int(truncatingIfNeeded: count)
     }
 
+    /// A cursor over the submessage that follows, which is passed.
     @inline(__always)
-    private mutating func advance(_ byteCount: Int) -> Bool {
-        // SAFETY: moves only where the target is not past the end.
-        guard unsafe end - at >= byteCount else { return false }
+    mutating func message() -> WireCursor? {
+        guard let byteCount = length() else { return nil }
+        var inner = self
+        // SAFETY: the submessage lies inside this message, by `length`.
         unsafe at += byteCount
-        return true
+        unsafe inner.end = at
+        return inner
+    }
+
+    /// Where the bytes that follow lie in the packet at `base`; they are passed. A count over 255 is
+    /// given as 255: it is over every limit, and `EventCompletion` refuses or drops it.
+    ///
+    /// They may run over the message's end by up to 127 bytes, as `isAtEnd` then tells: nothing looks at
+    /// a place before that is asked.
+    @inline(__always)
+    mutating func place(_ base: UnsafePointer<UInt8>) -> (offset: UInt16, byteCount: UInt8)? {
+        // SAFETY: at < end, checked here. Offsets fit by the packet's limit.
+        guard unsafe at < end else { return nil }
+        let first = unsafe at.pointee
+        if first < 0x80 {
+            let offset = unsafe UInt16(truncatingIfNeeded: at - base &+ 1)
+            unsafe at += Int(first) &+ 1
+            return (offset, first)
+        }
+        guard let byteCount = length() else { return nil }
+        let offset = unsafe UInt16(truncatingIfNeeded: at - base)
+        unsafe at += byteCount
+        return (offset, UInt8(truncatingIfNeeded: min(byteCount, 255)))
     }
 
     // MARK: What is not known
 
     /// Passes the value of a field that has no meaning here; its tag has been read.
-    @inline(never)
+    @inline(__always)
     mutating func skipField(_ tag: UInt32) -> Bool {
-        if tag & 7 == 3 { return skipGroup(tag >> 3) }
-        return skipScalar(tag)
+        guard let next = unsafe afterField(tag) else { return false }
+        unsafe at = next
+        return true
+    }
+
+    /// Where the field with `tag` ends; `nil` if it is broken.
+    @inline(never)
+    private func afterField(_ tag: UInt32) -> UnsafePointer<UInt8>? {
+        var copy = self
+        let isWhole = tag & 7 == 3 ? copy.skipGroup(tag >> 3) : copy.skipScalar(tag)
+        return unsafe isWhole ? copy.at : nil
     }
 
     private mutating func skipScalar(_ tag: UInt32) -> Bool {
         guard tag >> 3 != 0 else { return false }
         switch tag & 7 {
-        case 0: return varint() != nil
+        case 0: return smallVarint() != nil
         case 1: return advance(8)
         case 2: return length().map { advance($0) } ?? false
         case 5: return advance(4)
         default: return false
         }
+    }
+
+    private mutating func advance(_ byteCount: Int) -> Bool {
+        // SAFETY: moves only where the target is not past the end.
+        guard unsafe end - at >= byteCount else { return false }
+        unsafe at += byteCount
+        return true
     }
 
     /// Passes everything up to the end tag that belongs to a start tag of `field`, with a stack of its
@@ -120,7 +196,7 @@
         open[0] = field
         var depth = 1
         while depth > 0 {
-            guard let tag = tag() else { return false }
+            guard step(), let tag = wholeTag() else { return false }
             switch tag & 7 {
             case 3:
                 guard depth < Limits.protobufDepthMax, tag >> 3 != 0 else { return false }
