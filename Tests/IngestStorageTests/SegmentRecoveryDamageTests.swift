@@ -101,6 +101,29 @@ import Testing
         #expect(aside.count > script.offset(segment: 0, block: 2) - 8, "all of it is aside")
     }
 
+    @Test func `a sound block of another history is not taken for one of this log`() throws {
+        let script = LogScript(blockCounts: [2, 2])
+        let other = LogScript(blockCounts: [2, 2], seed: 2)
+        #expect(script.blocks[0].header.directory == other.blocks[0].header.directory)
+        for index in 0..<2 {
+            for block in 0..<2 {
+                let files = try written(script)
+                let start = script.offset(segment: index, block: block)
+                files.disk.damage(script.name(index)) { bytes in
+                    bytes.removeLast(bytes.count - start)
+                    bytes += other.segments[index][block].bytes
+                }
+                let report = try recover(files)
+                let foreign = other.segments[index][block].summary
+                // The first block of a log has nothing before it that could tell the two apart.
+                let isFirst = index == 0 && block == 0
+                #expect(report.blocks.contains(foreign) == isFirst, "segment \(index), \(block)")
+                let lost = report.lost.reduce(0) { $0 + $1.blockCount }
+                #expect(report.blocks.count + Int(lost) == 4)
+            }
+        }
+    }
+
     @Test(arguments: [0, 130, 431])
     func `a log goes on behind blocks that were lost at its end, through crashes`(
         _ byte: Int
