@@ -87,7 +87,8 @@ extension KeyedHash {
         // SAFETY: the caller vouches for `byteCount` ≤ 64 bytes; the C function reads no more.
         if byteCount == UUIDText.byteCount, let uuid = unsafe UUIDText.parse(id) {
             return unsafe withUnsafeBytes(of: uuid) {
-                unsafe ingest_hash(key, UInt32(INGEST_HASH_EVENT), businessHash, $0.baseAddress, $0.count)
+                unsafe ingest_hash(
+                    key, UInt32(INGEST_HASH_EVENT), businessHash, $0.baseAddress, $0.count)
             }
         }
         return unsafe ingest_hash(key, UInt32(INGEST_HASH_EVENT), businessHash, id, byteCount)
