@@ -39,6 +39,10 @@ import Testing
         let model = Self.model(seed: seed, factCount: 40 * Int(seed * seed))
         let query = CounterQuery(MemorySource(model))
         for business in [nil, "a", "a#", "ä", "never seen"] as [String?] {
+            // Rows are equal where ids are equal texts; the order is one of bytes.
+            let ids = try query.rewards(RewardsQuery(business: business)).map { Array($0.id.utf8) }
+            let expected = model.rewards(RewardsQuery(business: business))
+            #expect(ids == expected.map { Array($0.id.utf8) })
             for days in Self.ranges {
                 let daysQuery = DaysQuery(business: business, days: days)
                 #expect(try query.days(daysQuery) == model.days(daysQuery))

@@ -101,6 +101,20 @@ import Testing
         }
     }
 
+    @Test("A flipped bit in a footer that no manifest has yet is damage")
+    func flippedFooter() throws {
+        let fixture = try LogFixture.random(seed: 11, segmentCount: 1)
+        let name = FileName.segment(fixture.position.segment).text
+        let start = fixture.lastBlock.upperBound
+        try fixture.seal()
+        #expect(try fixture.verify().findings.isEmpty)
+        for byte in stride(from: start, to: fixture.byteCount(name), by: 61) {
+            fixture.flip(name, byte: byte, bit: byte % 8)
+            #expect(try fixture.verify().exitCode == 65, "byte \(byte)")
+            fixture.flip(name, byte: byte, bit: byte % 8)
+        }
+    }
+
     @Test("What recovery recorded as lost is evidence lost, with the number of events")
     func lost() throws {
         let fixture = try LogFixture.random(seed: 7, liveBlockCount: 5)

@@ -13,10 +13,16 @@ public struct Money: Hashable, Sendable, Comparable {
 extension Money: CustomStringConvertible {
     /// Decimal text in currency units with at least 2 and at most 6 decimals, never rounded: `12.50`.
     public var description: String {
-        var decimals = String(micros % 1_000_000)
-        decimals = String(repeating: "0", count: 6 - decimals.utf8.count) + decimals
-        while decimals.utf8.count > 2, decimals.hasSuffix("0") { decimals.removeLast() }
-        return "\(micros / 1_000_000).\(decimals)"
+        if micros == 0 { return "0.00" }
+        var rest = micros % 1_000_000
+        var width = 6
+        while width > 2, rest % 10 == 0 {
+            rest /= 10
+            width -= 1
+        }
+        let decimals = String(rest)
+        let zeros = String(repeating: "0", count: width - decimals.utf8.count)
+        return "\(micros / 1_000_000).\(zeros)\(decimals)"
     }
 }
 
@@ -47,6 +53,7 @@ public struct ClickThroughRate: Hashable, Sendable, Comparable {
 extension ClickThroughRate: CustomStringConvertible {
     /// Four decimals: `0.0125`.
     public var description: String {
+        if clicks == 0 { return "0.0000" }
         let value = tenThousandths
         let decimals = String(value % 10_000)
         return "\(value / 10_000)." + String(repeating: "0", count: 4 - decimals.utf8.count)

@@ -41,6 +41,7 @@ struct LiveSegmentCheck<Files: FileSystem> {
             // Behind a sealed segment's blocks is its footer, which was reported.
             if segment.entry != nil { return ordinal }
             let isLast = attempt >= Self.attemptCount
+            if try wasSealedMeanwhile(blockCount: ordinal, &recount) { return ordinal }
             if try judge(step, at: offset, isLast: isLast, &recount) { return ordinal }
             attempt += 1
             usleep(Self.pauseMicroseconds)
@@ -64,6 +65,18 @@ struct LiveSegmentCheck<Files: FileSystem> {
         if segment.number <= recount.cut.segment { recount.isTotalComplete = false }
     }
 
+    /// Whether a daemon has ended the segment since its footer was looked for. Its blocks have all been
+    /// counted then, and its footer is held against them the next time.
+    private func wasSealedMeanwhile(
+        blockCount: UInt32, _ recount: inout LogRecount
+    ) throws(StorageError) -> Bool {
+        // A footer that cannot be believed has been reported.
+        let report = recount.report
+        defer { recount.report = report }
+        guard let (footer, _) = try segment.readFooter(file, &recount) else { return false }
+        return footer.blockCount == blockCount
+    }
+
     /// Judges what lies behind the last whole block.
     /// - Returns: whether that is final; else the file is to be looked at again.
     private func judge(
@@ -71,12 +84,9 @@ struct LiveSegmentCheck<Files: FileSystem> {
         _ recount: inout LogRecount
     ) throws(StorageError) -> Bool {
         let isFooter = try beginsAsFooter(at: offset)
-        var byteCountMax: Int? = isFooter ? Limits.footerByteCountMax : nil
-        if case .damaged(let header, _) = step { byteCountMax = header.byteCount }
-        let judgement = try TailJudge.judge(
-            file, from: offset, blockByteCount: isFooter ? nil : byteCountMax,
-            byteCountMax: byteCountMax)
-        switch judgement {
+        var beginning: TailJudge.Beginning = isFooter ? .footer : .unknown
+        if case .damaged(let header, _) = step { beginning = .block(byteCount: header.byteCount) }
+        switch try TailJudge.judge(file, from: offset, beginning) {
         case .empty: return true
         case .torn(let byteCount) where isFooter || !segment.isFollowed:
             let what = isFooter ? "a footer" : "a block"

@@ -67,7 +67,10 @@ struct LogRecount {
         report.cut = max(report.cut, position.cut)
         report.segmentCount += 1
         guard isSegmentBeforeCut else { return }
-        total.add(counters ?? segmentTally)
+        // Taken, not copied: the counters of a segment are as large as those of a directory can be.
+        let taken = counters ?? segmentTally
+        segmentTally.removeAll()
+        if total.places.isEmpty { total = taken } else { total.add(taken) }
         chainAtCut = chain
     }
 

@@ -84,7 +84,7 @@ struct SegmentCheck<Files: FileSystem> {
     }
 
     /// The footer, if there is one that can be believed; of a sealed segment, else, a finding.
-    private func readFooter(
+    func readFooter(
         _ file: Files.File, _ recount: inout LogRecount
     ) throws(StorageError) -> (SegmentFooter, SegmentTrailer)? {
         let byteCount = try file.byteCount()

@@ -28,12 +28,26 @@ struct TailJudge {
     private static let blockByteCountMax =
         BlockDecoder.headerByteCountMax + Limits.blockByteCountMax
 
+    /// What a write began as.
+    enum Beginning {
+        /// A block of this byte count: its header can be believed.
+        case block(byteCount: Int)
+        case footer
+        case unknown
+
+        fileprivate var byteCountMax: UInt64 {
+            switch self {
+            case .block(let byteCount): UInt64(byteCount)
+            case .footer: UInt64(Limits.footerByteCountMax)
+            case .unknown: UInt64(TailJudge.blockByteCountMax)
+            }
+        }
+    }
+
     /// Where the last whole block ends.
-    let start: UInt64
-    /// Byte count of the block that begins there, if its header can be believed.
-    let blockByteCount: Int?
-    /// No write that begins there can have left bytes further on.
-    private let limit: UInt64
+    private let start: UInt64
+    private let beginning: Beginning
+    private let fileByteCount: UInt64
 
     // What is found in the bytes from `start` on.
     private var firstNonzero: UInt64?
@@ -43,24 +57,19 @@ struct TailJudge {
     private var missing: [Range<UInt64>] = []
     private var zeroPieceStart: UInt64?
 
-    private init(start: UInt64, blockByteCount: Int?, limit: UInt64) {
+    private init(start: UInt64, beginning: Beginning, fileByteCount: UInt64) {
         self.start = start
-        self.blockByteCount = blockByteCount
-        self.limit = limit
+        self.beginning = beginning
+        self.fileByteCount = fileByteCount
         contentEnd = start
     }
 
-    /// Looks at the bytes of `file` from `start` to its end.
-    /// - Parameters:
-    ///   - blockByteCount: of the block that begins there, if its header can be believed.
-    ///   - byteCountMax: of whatever may begin there; `nil` = a block of any size.
+    /// Looks at the bytes of `file` from `start`, where `beginning` was found, to its end.
     static func judge(
-        _ file: some StorageFile, from start: UInt64, blockByteCount: Int?, byteCountMax: Int?
+        _ file: some StorageFile, from start: UInt64, _ beginning: Beginning
     ) throws(StorageError) -> Judgement {
-        var tail = TailJudge(
-            start: start, blockByteCount: blockByteCount,
-            limit: start + UInt64(byteCountMax ?? blockByteCountMax))
         let end = try file.byteCount()
+        var tail = TailJudge(start: start, beginning: beginning, fileByteCount: end)
         let buffer = ReadBuffer(capacity: Int(windowByteCount))
         var offset = start
         while offset < end {
@@ -109,6 +118,7 @@ struct TailJudge {
 
     private var judgement: Judgement {
         guard let firstNonzero else { return .empty }
+        let limit = start + beginning.byteCountMax
         if contentEnd > limit {
             return .damage(offset: limit, what: "bytes where no block can have put them")
         }
@@ -116,7 +126,7 @@ struct TailJudge {
             return .damage(offset: firstNonzero, what: "stray bytes behind the last block")
         }
         if isMissingSector { return .torn(byteCount: contentEnd - start) }
-        return .damage(offset: start, what: "a block that is wholly there and cannot be read")
+        return .damage(offset: start, what: "a write that is wholly there and cannot be read")
     }
 
     /// Whether some sector of the write is not there.
@@ -124,11 +134,16 @@ struct TailJudge {
         if !missing.isEmpty { return true }
         let lastSectorEnd =
             (contentEnd + Self.sectorByteCount - 1) / Self.sectorByteCount * Self.sectorByteCount
-        if let blockByteCount {
-            return start + UInt64(blockByteCount) > lastSectorEnd + Self.paddingByteCountMax
+        switch beginning {
+        case .block(let byteCount):
+            return start + UInt64(byteCount) > lastSectorEnd + Self.paddingByteCountMax
+        case .footer:
+            // A footer that is wholly there is the end of its file.
+            return contentEnd + UInt64(SegmentTrailer.byteCount) < fileByteCount
+        case .unknown:
+            // The header cannot be read: with all that came it fails only if it was cut itself.
+            return contentEnd == lastSectorEnd
+                && contentEnd - start < UInt64(BlockDecoder.headerByteCountMax)
         }
-        // The header cannot be read: with all that came it fails only if it was cut itself.
-        return contentEnd == lastSectorEnd
-            && contentEnd - start < UInt64(BlockDecoder.headerByteCountMax)
     }
 }

@@ -9,8 +9,14 @@ import IngestFormat
 /// long as an item stays on one day.
 struct Tally {
     struct Place: Hashable {
-        let item: UInt32
-        let day: Int32
+        /// Item in the upper half, day + 2^31 in the lower: one integer to hash and to sort by.
+        let order: UInt64
+
+        init(item: UInt32, day: Int32) {
+            order = UInt64(item) << 32 | UInt64(UInt32(bitPattern: day) ^ 0x8000_0000)
+        }
+        var item: UInt32 { UInt32(truncatingIfNeeded: order >> 32) }
+        var day: Int32 { Int32(bitPattern: UInt32(truncatingIfNeeded: order) ^ 0x8000_0000) }
     }
 
     private static let columnCount = CounterColumn.allCases.count
@@ -56,7 +62,9 @@ struct Tally {
 
     mutating func add(_ row: CounterRow, item: UInt32, day: Int32) {
         let index = index(item: item, day: day)
-        for column in CounterColumn.allCases { add(row[column], to: column.rawValue, at: index) }
+        for column in 0..<Self.columnCount where row.values[column] != 0 {
+            add(row.values[column], to: column, at: index)
+        }
     }
 
     /// Adds all of `other`, its items and days changed as told.
@@ -64,8 +72,9 @@ struct Tally {
         for (place, source) in other.places {
             let new = target(place)
             let index = index(item: new.item, day: new.day)
-            for column in CounterColumn.allCases {
-                add(other.value(column, at: source), to: column.rawValue, at: index)
+            let base = source * Self.columnCount
+            for column in 0..<Self.columnCount where other.values[base + column] != 0 {
+                add(other.values[base + column], to: column, at: index)
             }
         }
         hasOverflowed = hasOverflowed || other.hasOverflowed
@@ -83,23 +92,33 @@ struct Tally {
 
     /// In order of item and day.
     func differences(from found: Tally, _ report: (Difference) -> Void) {
-        let all = Set(places.keys).union(found.places.keys)
-            .sorted { ($0.item, $0.day) < ($1.item, $1.day) }
-        for place in all {
-            guard let mine = places[place] else {
-                report(.surplus(place))
-                continue
-            }
-            guard let other = found.places[place] else {
-                report(.missing(place))
-                continue
-            }
-            for column in CounterColumn.allCases {
-                let (expected, got) = (value(column, at: mine), found.value(column, at: other))
-                if expected != got {
-                    report(.counter(place, column, got: got, expected: expected))
-                }
-            }
+        var wrong: [Place] = []
+        var commonCount = 0
+        for (place, mine) in places {
+            let other = found.places[place]
+            if other != nil { commonCount += 1 }
+            if other.map({ !isEqual(at: mine, to: found, at: $0) }) ?? true { wrong.append(place) }
+        }
+        if commonCount < found.places.count {
+            wrong += found.places.keys.filter { places[$0] == nil }
+        }
+        wrong.sort { $0.order < $1.order }
+        for place in wrong { describe(place, in: found, report) }
+    }
+
+    private func isEqual(at index: Int, to other: Tally, at otherIndex: Int) -> Bool {
+        let (mine, theirs) = (index * Self.columnCount, otherIndex * Self.columnCount)
+        for column in 0..<Self.columnCount
+        where values[mine + column] != other.values[theirs + column] { return false }
+        return true
+    }
+
+    private func describe(_ place: Place, in found: Tally, _ report: (Difference) -> Void) {
+        guard let mine = places[place] else { return report(.surplus(place)) }
+        guard let other = found.places[place] else { return report(.missing(place)) }
+        for column in CounterColumn.allCases {
+            let (expected, got) = (value(column, at: mine), found.value(column, at: other))
+            if expected != got { report(.counter(place, column, got: got, expected: expected)) }
         }
     }
 }

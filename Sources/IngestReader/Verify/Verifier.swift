@@ -9,7 +9,7 @@ import IngestStorage
 /// Works beside a running daemon, and on a directory that was left uncleanly: what a crash leaves unfinished
 /// behind the durable blocks is noted and is no fault. Nothing is changed.
 ///
-/// **Cost** Reads the whole log once; memory is about 250 bytes for each (reward, business, day).
+/// **Cost** Reads the whole log once; memory is about 600 bytes for each (reward, business, day).
 public struct Verifier {
     /// Called now and then; `false` stops with `ReaderError.Kind.cancelled`.
     public typealias Progress = (VerifyProgress) -> Bool

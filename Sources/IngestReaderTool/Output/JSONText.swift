@@ -71,10 +71,7 @@ package enum JSONText {
     }
 
     private static func append(integer: UInt64, to bytes: inout [UInt8]) {
-        if integer < 10 {
-            bytes.append(UInt8(ascii: "0") + UInt8(integer))
-        } else {
-            bytes.append(contentsOf: String(integer).utf8)
-        }
+        if integer >= 10 { append(integer: integer / 10, to: &bytes) }
+        bytes.append(UInt8(ascii: "0") + UInt8(integer % 10))
     }
 }

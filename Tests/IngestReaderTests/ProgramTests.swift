@@ -1,0 +1,64 @@
+import IngestReader
+import Testing
+
+@testable import IngestReaderTool
+
+@Suite struct ProgramTests {
+    @Test("The common options may stand before the command's name")
+    func optionsFirst() {
+        let cases: [([String], [String])] = [
+            (["rewards", "--data", "d"], ["rewards", "--data", "d"]),
+            (["--data", "d", "rewards", "--top", "3"], ["rewards", "--data", "d", "--top", "3"]),
+            (
+                ["--format=csv", "--with-cut", "--data=d", "day", "b", "2026-01-01"],
+                ["day", "--format=csv", "--with-cut", "--data=d", "b", "2026-01-01"]
+            ),
+            (["--data", "d", "reward", "--", "-x"], ["reward", "--data", "d", "--", "-x"]),
+            (["--data", "d"], ["--data", "d"]),
+            (["--version"], ["--version"]),
+            ([], []),
+        ]
+        for (given, expected) in cases {
+            #expect(ReaderProgram.subcommandFirst(given) == expected)
+        }
+    }
+
+    @Test("Errors of the library end with the exit codes of the contract")
+    func exitCodes() {
+        let expected: [(ReaderError.Kind, Int32)] = [
+            (.notFound, 66), (.missingManifest, 66), (.corrupt, 65), (.newerFormat, 65), (.io, 74),
+            (.cancelled, 74),
+        ]
+        for (kind, code) in expected {
+            let error = ReaderError(kind: kind, what: "w", path: "p", advice: "a")
+            #expect(ReaderProgram.exitCode(of: error) == code)
+        }
+    }
+
+    @Test("An error is one line that says what, where, and what to do")
+    func errorLine() {
+        let error = ReaderError(
+            kind: .corrupt, what: "corrupt: checksum", path: "/d/f", offset: 12,
+            advice: "restore it")
+        #expect(error.description == "corrupt: checksum, /d/f at offset 12, restore it")
+    }
+
+    @Test("Status names every packet result and verdict in JSON, and what there is in a table")
+    func status() throws {
+        let status = try LogFixture.random(seed: 61).reader.status()
+        let json = status.fields(isForPerson: false)
+        #expect(
+            json.map(\.name) == [
+                "cut", "durable", "compacted", "generation", "segments", "files", "bytes", "names",
+                "keys", "rows", "packets", "events", "lostRanges", "uncleanStops",
+            ])
+        guard case .fields(let packets) = json[10].cell, case .fields(let events) = json[11].cell
+        else {
+            Issue.record("packets and events are not fields")
+            return
+        }
+        #expect(packets.count == 15 && events.count == 13)
+        let table = status.fields(isForPerson: true)
+        #expect(table[10].cell.plainText == "accepted 15, bad_crc 30")
+    }
+}
