@@ -182,46 +182,48 @@ extension EventDecoder {
                 wire.shortenTag(tag)
                 continue
             }
-            guard unsafe decodeRareField(tag, &wire, base, event) else { return false }
+            guard let next = unsafe decodeRareField(tag, wire, base, event) else { return false }
+            unsafe wire.move(to: next)
             guard wire.step() else { break }
         }
         return wire.isAtEnd
     }
 
-    /// One field that few events carry.
-    @inline(__always)
+    /// One field that few events carry; gives back where it ends.
+    @inline(never)
     private func decodeRareField(
-        _ tag: UInt32, _ wire: inout WireCursor, _ base: UnsafePointer<UInt8>,
+        _ tag: UInt32, _ cursor: WireCursor, _ base: UnsafePointer<UInt8>,
         _ event: UnsafeMutablePointer<EventDescriptor>
-    ) -> Bool {
+    ) -> UnsafePointer<UInt8>? {
+        var wire = cursor
         switch tag {
         case EventTag.revenue:
-            guard let value = wire.varint() else { return false }
+            guard let value = wire.varint() else { return nil }
             unsafe event.pointee.revenueMicros = Int64(bitPattern: value)
         case EventTag.spend:
-            guard let value = wire.varint() else { return false }
+            guard let value = wire.varint() else { return nil }
             unsafe event.pointee.spendMicros = Int64(bitPattern: value)
         case EventTag.campaign:
-            guard let place = unsafe wire.place(base) else { return false }
+            guard let place = unsafe wire.place(base) else { return nil }
             unsafe event.pointee.campaignOffset = place.offset
             unsafe event.pointee.campaignByteCount = place.byteCount
         case EventTag.source:
-            guard let place = unsafe wire.place(base) else { return false }
+            guard let place = unsafe wire.place(base) else { return nil }
             unsafe event.pointee.sourceOffset = place.offset
             unsafe event.pointee.sourceByteCount = place.byteCount
         case EventTag.invalidTraffic:
-            guard let value = wire.smallVarint() else { return false }
+            guard let value = wire.smallVarint() else { return nil }
             let flag = EventDescriptor.Flags.isInvalidTraffic
             unsafe event.pointee.flags =
                 value != 0 ? event.pointee.flags | flag : event.pointee.flags & ~flag
         default:
-            return wire.skipField(tag)
+            guard wire.skipField(tag) else { return nil }
         }
-        return true
+        return unsafe wire.at
     }
 
     /// One occurrence of the submessage; several are merged, since each writes only what it carries.
-    @inline(__always)
+    @inline(never)
     private func decodeViewability(
         _ message: WireCursor, _ event: UnsafeMutablePointer<EventDescriptor>
     ) -> Bool {
@@ -231,12 +233,12 @@ extension EventDecoder {
         while true {
             let roundStart = unsafe wire.at
             if wire.tag == ViewabilityTag.visible {
-                guard let value = wire.varint() else { return false }
+                guard let value = wire.mediumVarint() else { return false }
                 unsafe event.pointee.visiblePartsPerMillion = UInt32(truncatingIfNeeded: value)
                 guard wire.step() else { break }
             }
             if wire.tag == ViewabilityTag.duration {
-                guard let value = wire.varint() else { return false }
+                guard let value = wire.mediumVarint() else { return false }
                 unsafe event.pointee.durationMilliseconds = UInt32(truncatingIfNeeded: value)
                 guard wire.step() else { break }
             }

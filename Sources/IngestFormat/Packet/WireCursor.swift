@@ -24,6 +24,10 @@
         unsafe loadEnd = end
     }
 
+    /// Goes on where a copy of this cursor has got to.
+    @inline(__always)
+    mutating func move(to place: UnsafePointer<UInt8>) { unsafe at = place }
+
     /// Whether the message ended where it should. A length that ran over the end shows here.
     var isAtEnd: Bool { @inline(__always) get { unsafe at == end } }
 
@@ -83,6 +87,21 @@
         value = (value & 0x007F_007F_007F_007F) | ((value & 0x7F00_7F00_7F00_7F00) &>> 1)
         value = (value & 0x0000_3FFF_0000_3FFF) | ((value & 0x3FFF_0000_3FFF_0000) &>> 2)
         return (value & 0x0FFF_FFFF) | ((value & 0x0FFF_FFFF_0000_0000) &>> 4)
+    }
+
+    /// The same for values that rarely have more than 4 bytes.
+    @inline(__always)
+    mutating func mediumVarint() -> UInt64? {
+        // SAFETY: 4 bytes are there, checked here; loads need no alignment.
+        guard unsafe loadEnd - at >= 4 else { return bytewiseVarint() }
+        let word = unsafe UInt32(
+            littleEndian: UnsafeRawPointer(at).loadUnaligned(as: UInt32.self))
+        let stops = ~word & 0x8080_8080
+        guard stops != 0 else { return bytewiseVarint() }
+        unsafe at += (stops.trailingZeroBitCount &+ 1) &>> 3
+        var value = word & (stops ^ (stops &- 1)) & 0x7F7F_7F7F
+        value = (value & 0x007F_007F) | ((value & 0x7F00_7F00) &>> 1)
+        return UInt64((value & 0x3FFF) | ((value & 0x3FFF_0000) &>> 2))
     }
 
     @inline(__always)
