@@ -8,7 +8,7 @@ struct MicroCommand: ParsableCommand {
 
     /// A part of the path that has a benchmark of its own.
     enum Part: String, CaseIterable, ExpressibleByArgument {
-        case block, commit, counter
+        case receive, commit, block, counter
     }
 
     @Argument(help: "The parts to time; all by default.")
@@ -19,8 +19,9 @@ struct MicroCommand: ParsableCommand {
         for part in parts {
             Report.heading(part.rawValue)
             switch part {
-            case .block: blockBenchmark()
+            case .receive: receiveBenchmark()
             case .commit: commitBenchmark()
+            case .block: blockBenchmark()
             case .counter: counterBenchmark()
             }
         }
