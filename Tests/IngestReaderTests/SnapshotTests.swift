@@ -134,4 +134,45 @@ import Testing
         #expect(status.nameCount == 15 && status.keyCount > 20)
         #expect(status.uncleanStops.isEmpty && status.lostRangeCount == 0)
     }
+
+    @Test("A run that is dropped while a reader opens makes it read the newer generation")
+    func droppedWhileOpening() throws {
+        let fixture = try LogFixture.random(seed: 11)
+        let runCount = fixture.manifest.runs.count + fixture.manifest.namesRuns.count
+        for call in 3...2 + runCount {
+            fixture.files.disk.fail(.open, onCall: call, errno: 2)
+            try Self.expectAnswers(of: fixture.reader, are: fixture.model, "open \(call)")
+            fixture.files.disk.clearFailures()
+        }
+        // A run that stays away is no race.
+        try fixture.files.unlink(fixture.manifest.runs[0].fileName.text)
+        #expect { try fixture.reader } throws: { ($0 as? ReaderError)?.kind == .corrupt }
+    }
+
+    @Test("An I/O error at any call is an error of its own kind, of queries and of verify")
+    func ioErrors() throws {
+        let fixture = try LogFixture.random(seed: 12, segmentCount: 2)
+        for kind in [SimulatedDisk.Kind.open, .read, .names] {
+            var call = 1
+            var failureCount = 0
+            while true {
+                fixture.files.disk.fail(kind, onCall: call)
+                let before = fixture.files.disk.callCount(kind)
+                do {
+                    let reader = try fixture.reader
+                    _ = try reader.rewards()
+                    _ = try reader.status()
+                    _ = try fixture.verify()
+                } catch {
+                    #expect((error as? ReaderError)?.kind == .io, "\(kind) \(call): \(error)")
+                    failureCount += 1
+                }
+                let wasReached = fixture.files.disk.callCount(kind) - before >= call
+                fixture.files.disk.clearFailures()
+                if !wasReached { break }
+                call += 1
+            }
+            #expect(failureCount == call - 1, "every \(kind) that fails is an error")
+        }
+    }
 }

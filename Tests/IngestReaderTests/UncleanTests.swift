@@ -138,7 +138,9 @@ import Testing
             #expect(report.exitCode == 65)
             #expect(report.evidenceLostCount == 1 && report.corruptionCount == 0)
             #expect(report.differenceCount == 0)
-            #expect(report.findings.first?.description.hasPrefix("evidence lost: ") == true)
+            #expect(
+                report.findings.first?.description.hasPrefix("evidence lost, 30 events in ") == true
+            )
             #expect(report.findings.first?.what.hasPrefix("30 events in 1 blocks") == true)
             let rows = try fixture.reader.rewards()
             let gross = rows.reduce(UInt64(0)) { sum, row in

@@ -103,9 +103,9 @@ package struct CounterQuery {
             where: { business, day in
                 (wanted == nil || wanted?.rawValue == business) && query.days.contains(day)
             },
-            { (business, day, row) throws(ReaderError) in gathered.append(business, day, row) })
+            { (business, day, row) throws(ReaderError) in try gathered.add(business, day, row) })
         let texts = gathered.ordinals.map { names.shownBytes(of: NameOrdinal(rawValue: $0)) }
-        let rows = try gathered.folded(ranks: NameOrder.ranks(of: texts))
+        let rows = gathered.sorted(byRanks: NameOrder.ranks(of: texts))
         return Self.sortedByID(
             rows.map { (texts[$0.ordinalIndex], CivilDay(dayNumber: $0.day), $0.counters) })
     }
@@ -131,13 +131,13 @@ package struct CounterQuery {
         var gathered = GatheredRows()
         try source.forEachRow(
             of: .rewardDays, where: { key, day in query.days.contains(day) && filter.admits(key) },
-            { (key, day, row) throws(ReaderError) in gathered.append(key, day, row) })
+            { (key, day, row) throws(ReaderError) in try gathered.add(key, day, row) })
         let keys = gathered.ordinals.map { KeyOrdinal(rawValue: $0) }
         let rewards = keys.map { names.shownRewardBytes(of: $0) }
         let businesses = keys.map { names.shownBytes(of: names.names(of: $0).business) }
         let ranks = NameOrder.ranks(
             of: keys.indices.map { NameOrder.pair(rewards[$0], businesses[$0]) })
-        return try gathered.folded(ranks: ranks).map { row in
+        return gathered.sorted(byRanks: ranks).map { row in
             RewardDayRow(
                 id: String(decoding: rewards[row.ordinalIndex], as: UTF8.self),
                 businessID: String(decoding: businesses[row.ordinalIndex], as: UTF8.self),

@@ -18,16 +18,16 @@ package struct SnapshotLoader<Files: FileSystem> {
     /// **Errors** those of `IngestReader.open`.
     package func load() throws(ReaderError) -> Snapshot<Files> {
         let store = ManifestStore(files: files)
-        var last = ReaderError.changing(files.path)
+        var missing = files.path
         for _ in 0..<Self.attemptCount {
             do throws(StorageError) {
                 return try load(try store.readNewest(), store)
             } catch {
-                last = ReaderError(error)
-                guard case .notFound = error else { throw last }
+                guard case .notFound(let path) = error else { throw ReaderError(error) }
+                missing = path
             }
         }
-        throw last
+        throw .missing(missing)
     }
 
     private func load(
@@ -51,10 +51,11 @@ package struct SnapshotLoader<Files: FileSystem> {
 }
 
 extension ReaderError {
-    static func changing(_ path: String) -> ReaderError {
+    /// The newest manifest names a file that stays away.
+    static func missing(_ path: String) -> ReaderError {
         ReaderError(
-            kind: .io, what: "the directory changed again and again while it was read", path: path,
-            advice: "try again")
+            kind: .corrupt, what: "missing, and the manifest names it", path: path,
+            advice: "restore the file from a copy")
     }
 }
 

@@ -37,16 +37,12 @@ public struct Finding: Sendable, Equatable {
 }
 
 extension Finding: CustomStringConvertible {
-    /// One line: kind, file, place, what, got, expected.
+    /// One line: kind, what, file, place, got, expected.
     public var description: String {
-        let label =
-            switch kind {
-            case .evidenceLost: "evidence lost"
-            default: kind.rawValue
-            }
+        let label = kind == .evidenceLost ? "evidence lost, " : "\(kind.rawValue): "
         let place = offset.map { " at offset \($0)" } ?? ""
         let values = got.isEmpty && expected.isEmpty ? "" : ": got \(got), expected \(expected)"
-        return "\(label): \(file)\(place): \(what)\(values)"
+        return "\(label)\(what), \(file)\(place)\(values)"
     }
 }
 
