@@ -35,25 +35,29 @@ struct BlockLedgerTests {
         for sequence in [UInt64.max, 0, UInt64.max - 1, UInt64.max] {
             ledger.addSequence(PacketSequence(rawValue: sequence), from: key(7))
         }
-        #expect(ledger.take()[0].sequences == [0...0, (UInt64.max - 1)...UInt64.max])
+        let sequences = ledger.take()[0].sequences
+        #expect(sequences == [0...0, (UInt64.max - 1)...UInt64.max])
     }
 
     @Test("senders and ranges end at what a block may hold, and a taken ledger has room again")
     func room() {
         var ledger = BlockLedger()
+        var roomy = 0
         for sender in 0..<UInt64(Limits.blockSenderCountMax - 1) {
-            #expect(ledger.hasRoom)
+            if ledger.hasRoom { roomy += 1 }
             ledger.addPackets(1, .accepted, from: key(sender))
         }
-        #expect(!ledger.hasRoom)
+        let isFullOfSenders = !ledger.hasRoom
         _ = ledger.take()
         for sequence in 0..<UInt64(Limits.blockSequenceRangeCountMax) {
-            #expect(ledger.hasRoom)
+            if ledger.hasRoom { roomy += 1 }
             ledger.addSequence(PacketSequence(rawValue: 2 * sequence), from: key(7))
         }
-        #expect(!ledger.hasRoom)
+        let isFullOfRanges = !ledger.hasRoom
         _ = ledger.take()
-        #expect(ledger.hasRoom)
+        let hasRoomAgain = ledger.hasRoom
+        #expect(roomy == Limits.blockSenderCountMax - 1 + Limits.blockSequenceRangeCountMax)
+        #expect(isFullOfSenders && isFullOfRanges && hasRoomAgain)
     }
 
     @Test("counts of interleaved senders are kept apart and come out in the order of their keys")
@@ -78,7 +82,9 @@ struct BlockLedgerTests {
             #expect(entry.packets[Int(PacketResult.accepted.rawValue)] == model[entry.key]?.packets)
             #expect(entry.events[Int(Verdict.counted.rawValue)] == model[entry.key]?.counted)
         }
-        #expect(ledger.isEmpty)
-        #expect(ledger.take().isEmpty)
+        let isEmpty = ledger.isEmpty
+        #expect(isEmpty)
+        let again = ledger.take()
+        #expect(again.isEmpty)
     }
 }

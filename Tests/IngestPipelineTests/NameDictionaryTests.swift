@@ -28,15 +28,13 @@ struct NameDictionaryTests {
             hashes.append(generator.next())
             // Lengths on both sides of what fits an entry.
             let name = String(repeating: "n", count: index % 90) + "\(index)"
-            #expect(
-                Self.ordinal(name, hash: hashes[index], in: &dictionary)?.rawValue
-                    == UInt32(index + 1))
+            let found = Self.ordinal(name, hash: hashes[index], in: &dictionary)?.rawValue
+            #expect(found == UInt32(index + 1))
         }
         for index in 0..<20_000 {
             let name = String(repeating: "n", count: index % 90) + "\(index)"
-            #expect(
-                Self.ordinal(name, hash: hashes[index], in: &dictionary)?.rawValue
-                    == UInt32(index + 1))
+            let found = Self.ordinal(name, hash: hashes[index], in: &dictionary)?.rawValue
+            #expect(found == UInt32(index + 1))
         }
         #expect(dictionary.nextName == 20_001)
     }
@@ -49,12 +47,12 @@ struct NameDictionaryTests {
             return String(repeating: "x", count: byteCount - 1) + tail
         }
         for (index, name) in names.enumerated() {
-            #expect(
-                Self.ordinal(name, hash: 42, in: &dictionary)?.rawValue == UInt32(index + 1))
+            let found = Self.ordinal(name, hash: 42, in: &dictionary)?.rawValue
+            #expect(found == UInt32(index + 1))
         }
         for (index, name) in names.enumerated() {
-            #expect(
-                Self.ordinal(name, hash: 42, in: &dictionary)?.rawValue == UInt32(index + 1))
+            let found = Self.ordinal(name, hash: 42, in: &dictionary)?.rawValue
+            #expect(found == UInt32(index + 1))
         }
     }
 
@@ -66,23 +64,23 @@ struct NameDictionaryTests {
         for _ in 0..<30_000 {
             let reward = "r\(generator.next() % 600)"
             let business = "b\(generator.next() % 9)"
-            let businessOrdinal = try #require(
-                Self.ordinal(business, hash: hash(business), in: &dictionary))
-            let rewardOrdinal = try #require(
-                Self.ordinal(reward, hash: hash(reward), in: &dictionary))
+            let businessFound = Self.ordinal(business, hash: hash(business), in: &dictionary)
+            let rewardFound = Self.ordinal(reward, hash: hash(reward), in: &dictionary)
+            let businessOrdinal = try #require(businessFound)
+            let rewardOrdinal = try #require(rewardFound)
             let bytes = Array(reward.utf8)
-            let slot = try #require(
-                unsafe bytes.withUnsafeBytes {
-                    unsafe dictionary.slot(
-                        hash: hash(reward), bytes: $0.baseAddress!, byteCount: bytes.count)
-                })
+            let found = unsafe bytes.withUnsafeBytes {
+                unsafe dictionary.slot(
+                    hash: hash(reward), bytes: $0.baseAddress!, byteCount: bytes.count)
+            }
+            let slot = try #require(found)
             let pair = RewardKey(reward: rewardOrdinal, business: businessOrdinal)
             if let key = dictionary.key(reward: slot, business: businessOrdinal) {
                 #expect(model[pair] == key)
             } else {
                 #expect(model[pair] == nil)
-                let key = try #require(
-                    dictionary.insertKey(reward: slot, business: businessOrdinal))
+                let given = dictionary.insertKey(reward: slot, business: businessOrdinal)
+                let key = try #require(given)
                 #expect(key.rawValue == UInt32(model.count))
                 model[pair] = key
             }
@@ -100,8 +98,10 @@ struct NameDictionaryTests {
         }
         #expect(isRestored)
         dictionary.reserve(nextName: 9, nextKey: 4)
-        #expect(Self.ordinal("kept", hash: 1, in: &dictionary)?.rawValue == 5)
-        #expect(Self.ordinal("new", hash: 2, in: &dictionary)?.rawValue == 9)
+        let kept = Self.ordinal("kept", hash: 1, in: &dictionary)?.rawValue
+            #expect(kept == 5)
+        let new = Self.ordinal("new", hash: 2, in: &dictionary)?.rawValue
+            #expect(new == 9)
         #expect(dictionary.nextKey == 4)
     }
 

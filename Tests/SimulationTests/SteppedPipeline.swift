@@ -11,27 +11,28 @@ struct SteppedPipeline: ~Copyable {
     private let clock: SimulatedClock
     private let directory: DataDirectory<SimulatedFileSystem>
     private var generator: SeededRandom
-    let counters = PipelineCounters()
+    let counters: PipelineCounters
     let hash: KeyedHash
 
     /// Opens and recovers the directory.
-    init(
-        _ files: SimulatedFileSystem, clock: SimulatedClock, seed: UInt64,
-        segmentByteCountMax: Int = Limits.segmentByteCountMin
-    ) throws(PipelineError) {
-        generator = SeededRandom(seed: seed)
+    static func open(
+        _ files: SimulatedFileSystem, clock: SimulatedClock, seed: UInt64
+    ) throws(PipelineError) -> SteppedPipeline {
+        let counters = PipelineCounters()
         // The identity is always the same, so that equal input gives equal files.
         var identity = SeededRandom(seed: 1)
         let start = try PipelineStart.open(
             files, clock: clock, counters: counters, random: &identity)
-        directory = start.directory
-        hash = start.hash
+        let directory = start.directory
+        let hash = start.hash
         var configuration = PipelineConfiguration()
-        configuration.ringByteCount = Self.ringByteCount
-        configuration.segmentByteCountMax = segmentByteCountMax
-        stages = try PipelineStages(
+        configuration.ringByteCount = ringByteCount
+        configuration.segmentByteCountMax = Limits.segmentByteCountMin
+        let stages = try PipelineStages(
             start, configuration: configuration, clock: clock, counters: counters)
-        self.clock = clock
+        return SteppedPipeline(
+            stages: stages, clock: clock, directory: directory,
+            generator: SeededRandom(seed: seed), counters: counters, hash: hash)
     }
 
     /// Puts a packet into the ring, as the receive stage does.

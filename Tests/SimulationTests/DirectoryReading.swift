@@ -1,0 +1,32 @@
+import IngestFormat
+import IngestReader
+import IngestStorage
+
+/// What a reader finds in a simulated directory, put in the model's shape.
+struct DirectoryReading {
+    let counts: [ReferenceModel.Key: ReferenceModel.Counts]
+    let eventCount: UInt64
+
+    init(_ files: SimulatedFileSystem) throws {
+        let query = CounterQuery(try SnapshotLoader(files).load())
+        var counts: [ReferenceModel.Key: ReferenceModel.Counts] = [:]
+        for row in try query.rewardDays(RewardDaysQuery()) {
+            let counters = row.counters
+            var one = ReferenceModel.Counts()
+            one.impressions = counters.impressions
+            one.clicks = counters.clicks
+            one.redemptions = counters.redemptions
+            one.viewable = counters.viewableImpressions
+            one.notViewable = counters.notViewableImpressions
+            one.undetermined = counters.undeterminedImpressions
+            one.revenueMicros = counters.revenue.micros
+            let key = ReferenceModel.Key(
+                reward: row.id, business: row.businessID, day: row.date.dayNumber)
+            counts[key] = one
+        }
+        self.counts = counts
+        eventCount = counts.values.reduce(0) {
+            $0 + $1.impressions + $1.clicks + $1.redemptions + $1.notViewable
+        }
+    }
+}
