@@ -99,9 +99,9 @@ struct NameDictionaryTests {
         #expect(isRestored)
         dictionary.reserve(nextName: 9, nextKey: 4)
         let kept = Self.ordinal("kept", hash: 1, in: &dictionary)?.rawValue
-            #expect(kept == 5)
+        #expect(kept == 5)
         let new = Self.ordinal("new", hash: 2, in: &dictionary)?.rawValue
-            #expect(new == 9)
+        #expect(new == 9)
         #expect(dictionary.nextKey == 4)
     }
 

@@ -7,6 +7,8 @@ import IngestStorage
 /// in an order that the seed decides. Nothing in here depends on time.
 struct SteppedPipeline: ~Copyable {
     static let ringByteCount = 1 << 20
+    /// Less than an operator may ask for, so that a short run seals many segments.
+    static let segmentByteCountMax = 4 << 10
     private var stages: PipelineStages<SimulatedFileSystem, SimulatedClock>
     private let clock: SimulatedClock
     private let directory: DataDirectory<SimulatedFileSystem>
@@ -27,7 +29,7 @@ struct SteppedPipeline: ~Copyable {
         let hash = start.hash
         var configuration = PipelineConfiguration()
         configuration.ringByteCount = ringByteCount
-        configuration.segmentByteCountMax = Limits.segmentByteCountMin
+        configuration.segmentByteCountMax = segmentByteCountMax
         let stages = try PipelineStages(
             start, configuration: configuration, clock: clock, counters: counters)
         return SteppedPipeline(
