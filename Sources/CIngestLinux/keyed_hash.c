@@ -178,26 +178,18 @@ WITH_AES __m128i absorbed(const struct subkeys *keys, __m128i data, __m128i mask
     return state;
 }
 
-// Loaded at 32 - n it keeps n bytes of a first block, at 48 - n the rest of them in a second.
-static const uint8_t keep[64] __attribute__((aligned(64))) = {
-    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
-    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
-};
+// How many bytes a text may have to be hashed where it is: 4 blocks. A UUID in text has 36, with a prefix 40.
+#define NEAR_BYTE_COUNT_MAX 64
 
-// Up to 32 bytes of text as two blocks, filled up with zeros.
-struct text {
-    __m128i first, second;
+// Loaded at 64 - n it keeps n bytes of a first block, 16 further on the rest of them in a second, and so on.
+static const uint8_t keep[128] __attribute__((aligned(64))) = {
+    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
+    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
+    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
+    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
 };
 
 WITH_AES __m128i load(const uint8_t *p) { return _mm_loadu_si128((const __m128i *)p); }
-
-// The text of `byteCount` ≤ 32 bytes at `p`, of which 32 may be loaded.
-WITH_AES struct text textAt(const uint8_t *p, size_t byteCount) {
-    const uint8_t *mask = keep + 32 - byteCount;
-    return (struct text){
-        _mm_and_si128(load(p), load(mask)), _mm_and_si128(load(p + 16), load(mask + 16)),
-    };
-}
 
 WITH_AES uint64_t finished(const struct subkeys *keys, __m128i sum) {
     sum = _mm_xor_si128(sum, keys->finish[0]);
@@ -212,10 +204,33 @@ WITH_AES __m128i header(
     return absorbed(keys, block, keys->mask[0]);
 }
 
-WITH_AES uint64_t hashText(const struct subkeys *keys, __m128i header, struct text text) {
-    __m128i sum = _mm_xor_si128(
-        absorbed(keys, text.first, keys->mask[1]), absorbed(keys, text.second, keys->mask[2]));
-    return finished(keys, _mm_xor_si128(sum, header));
+// What became of a text: its data blocks' sum, all its bytes ORed, and all its `@` as bytes of 255.
+struct text {
+    __m128i sum, seen, at;
+};
+
+WITH_AES void absorbBlock(
+    struct text *text, const struct subkeys *keys, const uint8_t *p, const uint8_t *mask,
+    __m128i subkey) {
+    __m128i data = _mm_and_si128(load(p), load(mask));
+    text->sum = _mm_xor_si128(text->sum, absorbed(keys, data, subkey));
+    text->seen = _mm_or_si128(text->seen, data);
+    text->at = _mm_or_si128(text->at, _mm_cmpeq_epi8(data, _mm_set1_epi8('@')));
+}
+
+// The text of `byteCount` bytes at `p`, of which `isNear` holds. Two blocks at least, then a branch for each:
+// what names are longer than 32 bytes is much the same from one to the next.
+WITH_AES struct text textAt(const struct subkeys *keys, const uint8_t *p, size_t byteCount) {
+    const uint8_t *mask = keep + NEAR_BYTE_COUNT_MAX - byteCount;
+    __m128i zero = _mm_setzero_si128();
+    struct text text = {zero, zero, zero};
+    absorbBlock(&text, keys, p, mask, keys->mask[1]);
+    absorbBlock(&text, keys, p + 16, mask + 16, keys->mask[2]);
+    if (byteCount > 32)
+        absorbBlock(&text, keys, p + 32, mask + 32, subkey(keys->key, MASK + 3));
+    if (byteCount > 48)
+        absorbBlock(&text, keys, p + 48, mask + 48, subkey(keys->key, MASK + 4));
+    return text;
 }
 
 // The hash of any input, from a copy that is filled up with zeros. ORs all bytes into `seen`.
@@ -243,9 +258,19 @@ __attribute__((target("aes,avx"))) static uint64_t hashOne(
 
 // MARK: The events of a packet with AES instructions
 
-// Whether a text may be loaded in place: short, and not at the very end of the packet.
+// Whether a text may be loaded where it is: short, and not at the very end of the packet.
 WITH_AES int isNear(const struct ingest_events *events, const uint8_t *p, size_t byteCount) {
-    return __builtin_expect((events->end - p >= 32) & (byteCount <= 32), 1);
+    size_t loaded = byteCount <= 32 ? 32 : (byteCount + 15) & ~(size_t)15;
+    return __builtin_expect(
+        ((size_t)(events->end - p) >= loaded) & (byteCount <= NEAR_BYTE_COUNT_MAX), 1);
+}
+
+WITH_AES uint64_t hashNearName(
+    const struct subkeys *keys, struct text text, size_t byteCount) {
+    __m128i start = byteCount <= 32
+        ? load((const uint8_t *)(keys->key->nameHeaders + 2 * byteCount))
+        : header(keys, INGEST_HASH_NAME, 0, byteCount);
+    return finished(keys, _mm_xor_si128(text.sum, start));
 }
 
 WITH_AES void hashName(
@@ -257,10 +282,42 @@ WITH_AES void hashName(
         event.hashes[index] = hashCopy(keys->key, INGEST_HASH_NAME, 0, p, byteCount, seen);
         return;
     }
-    struct text text = textAt(p, byteCount);
-    *seen = _mm_or_si128(*seen, _mm_or_si128(text.first, text.second));
-    __m128i header = load((const uint8_t *)(keys->key->nameHeaders + 2 * byteCount));
-    event.hashes[index] = hashText(keys, header, text);
+    struct text text = textAt(keys, p, byteCount);
+    *seen = _mm_or_si128(*seen, text.seen);
+    event.hashes[index] = hashNearName(keys, text, byteCount);
+}
+
+// The values of 16 hexadecimal digits of either case; ORs 255 into `wrong` for any other byte.
+WITH_AES __m128i digitValues(__m128i text, __m128i *wrong) {
+    __m128i digit = _mm_sub_epi8(text, _mm_set1_epi8('0'));
+    __m128i letter = _mm_sub_epi8(_mm_or_si128(text, _mm_set1_epi8(32)), _mm_set1_epi8('a'));
+    __m128i isDigit = _mm_cmpeq_epi8(_mm_min_epu8(digit, _mm_set1_epi8(9)), digit);
+    __m128i isLetter = _mm_cmpeq_epi8(_mm_min_epu8(letter, _mm_set1_epi8(5)), letter);
+    *wrong = _mm_or_si128(
+        *wrong, _mm_andnot_si128(_mm_or_si128(isDigit, isLetter), _mm_set1_epi8(-1)));
+    return _mm_blendv_epi8(_mm_add_epi8(letter, _mm_set1_epi8(10)), digit, isDigit);
+}
+
+// The 16 bytes of the UUID in the 36 bytes of text at `p`; 0 if it is none. As `UUIDText.parse`.
+WITH_AES int parseUUID(const uint8_t *p, uint8_t *uuid) {
+    if ((p[8] ^ '-') | (p[13] ^ '-') | (p[18] ^ '-') | (p[23] ^ '-')) return 0;
+    __m128i first = load(p), second = load(p + 16), third = load(p + 20), wrong = {0, 0};
+    __m128i high = _mm_or_si128(
+        _mm_shuffle_epi8(
+            first, _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 14, 15, -1, -1)),
+        _mm_shuffle_epi8(
+            second, _mm_setr_epi8(-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 1)));
+    __m128i low = _mm_or_si128(
+        _mm_shuffle_epi8(
+            second, _mm_setr_epi8(3, 4, 5, 6, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1)),
+        _mm_shuffle_epi8(
+            third, _mm_setr_epi8(-1, -1, -1, -1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)));
+    // Two digits of a byte: 16 × the first + the second.
+    __m128i weights = _mm_set1_epi16(0x0110);
+    high = _mm_maddubs_epi16(digitValues(high, &wrong), weights);
+    low = _mm_maddubs_epi16(digitValues(low, &wrong), weights);
+    _mm_storeu_si128((__m128i *)uuid, _mm_packus_epi16(high, low));
+    return _mm_movemask_epi8(wrong) == 0;
 }
 
 WITH_AES void hashEventID(
@@ -268,11 +325,19 @@ WITH_AES void hashEventID(
     const uint8_t *p = events->packet + event.offsets[INGEST_EVENT_ID];
     size_t byteCount = event.byteCounts[INGEST_EVENT_ID];
     uint64_t business = event.hashes[INGEST_EVENT_BUSINESS];
-    __m128i ignored = _mm_setzero_si128();
-    event.hashes[INGEST_EVENT_ID_HASH] = isNear(events, p, byteCount)
-        ? hashText(
-            keys, header(keys, INGEST_HASH_EVENT, business, byteCount), textAt(p, byteCount))
-        : hashCopy(keys->key, INGEST_HASH_EVENT, business, p, byteCount, &ignored);
+    uint8_t uuid[32] = {0};
+    if (byteCount == UUID_TEXT_BYTE_COUNT && parseUUID(p, uuid)) {
+        p = uuid;
+        byteCount = 16;
+    } else if (!isNear(events, p, byteCount)) {
+        __m128i ignored = _mm_setzero_si128();
+        event.hashes[INGEST_EVENT_ID_HASH] =
+            hashCopy(keys->key, INGEST_HASH_EVENT, business, p, byteCount, &ignored);
+        return;
+    }
+    __m128i start = header(keys, INGEST_HASH_EVENT, business, byteCount);
+    struct text text = textAt(keys, p, byteCount);
+    event.hashes[INGEST_EVENT_ID_HASH] = finished(keys, _mm_xor_si128(text.sum, start));
 }
 
 // Platform, campaign or source. ORs into `seen` its bytes, and bytes over 127 for an `@` or too long a
@@ -282,19 +347,15 @@ WITH_AES void hashAttribution(
     int index, __m128i *seen) {
     const uint8_t *p = events->packet + event.offsets[index];
     size_t byteCount = event.byteCounts[index];
-    uint8_t copy[32] = {0};
-    if (byteCount > 32) {
+    uint8_t copy[NEAR_BYTE_COUNT_MAX] = {0};
+    if (byteCount > NEAR_BYTE_COUNT_MAX) {
         *seen = _mm_set1_epi8(-1);
         return;
     }
-    if (__builtin_expect(events->end - p < 32, 0)) p = memcpy(copy, p, byteCount);
-    struct text text = textAt(p, byteCount);
-    __m128i at = _mm_set1_epi8('@');
-    *seen = _mm_or_si128(*seen, _mm_or_si128(text.first, text.second));
-    *seen = _mm_or_si128(*seen, _mm_cmpeq_epi8(text.first, at));
-    *seen = _mm_or_si128(*seen, _mm_cmpeq_epi8(text.second, at));
-    __m128i header = load((const uint8_t *)(keys->key->nameHeaders + 2 * byteCount));
-    event.hashes[index] = hashText(keys, header, text);
+    if (!isNear(events, p, byteCount)) p = memcpy(copy, p, byteCount);
+    struct text text = textAt(keys, p, byteCount);
+    *seen = _mm_or_si128(*seen, _mm_or_si128(text.seen, text.at));
+    event.hashes[index] = hashNearName(keys, text, byteCount);
 }
 
 // ORs the session's bytes into `seen`.
@@ -303,8 +364,9 @@ WITH_AES void seeSession(
     const uint8_t *p = events->packet + event.offsets[INGEST_EVENT_SESSION];
     size_t byteCount = event.byteCounts[INGEST_EVENT_SESSION];
     if (isNear(events, p, byteCount)) {
-        struct text text = textAt(p, byteCount);
-        *seen = _mm_or_si128(*seen, _mm_or_si128(text.first, text.second));
+        const uint8_t *mask = keep + NEAR_BYTE_COUNT_MAX - byteCount;
+        for (size_t i = 0; i < byteCount; i += 16)
+            *seen = _mm_or_si128(*seen, _mm_and_si128(load(p + i), load(mask + i)));
     } else {
         for (size_t i = 0; i < byteCount; i++)
             *seen = _mm_or_si128(*seen, _mm_cvtsi32_si128(p[i]));
@@ -318,7 +380,6 @@ __attribute__((target("aes,avx"))) static int hashEventsFast(
     const struct ingest_events *events = &copy;
     struct subkeys keys = subkeysOf(key);
     __m128i seen = _mm_setzero_si128();
-    int hasUUIDText = 0;
     for (size_t i = 0; i < copy.count; i++) {
         struct event event = eventAt(events, i);
         hashName(&keys, events, event, INGEST_EVENT_BUSINESS, &seen);
@@ -326,13 +387,12 @@ __attribute__((target("aes,avx"))) static int hashEventsFast(
     }
     for (size_t i = 0; i < copy.count; i++) {
         struct event event = eventAt(events, i);
-        hasUUIDText |= event.byteCounts[INGEST_EVENT_ID] == UUID_TEXT_BYTE_COUNT;
         if (event.byteCounts[INGEST_EVENT_ID] != 0) hashEventID(&keys, events, event);
         seeSession(events, event, &seen);
         for (int text = INGEST_EVENT_PLATFORM; text <= INGEST_EVENT_SOURCE; text++)
             if (event.byteCounts[text] != 0) hashAttribution(&keys, events, event, text, &seen);
     }
-    return !hasUUIDText && _mm_movemask_epi8(seen) == 0;
+    return _mm_movemask_epi8(seen) == 0;
 }
 
 static int hasInstructions;

@@ -98,4 +98,113 @@ struct KeyedHashTests {
             #expect(event(9, broken) != event(9, bytes), "byte \(at)")
         }
     }
+
+    @Test func `The events of a packet have the hashes that each text has by itself`() {
+        var random = SeededRandom(seed: 8)
+        let key = derived(Self.key)
+        for _ in 0..<4000 {
+            var packet = HashedPacket(&random)
+            let isPlain = withUnsafePointer(to: key) { packet.hash($0) }
+            #expect(isPlain == packet.isPlain)
+            for index in packet.hashedTexts {
+                #expect(
+                    packet.hashes[index] == packet.expectedHash(of: index, hash),
+                    "text \(index) of \(packet.byteCounts[index]) bytes")
+            }
+        }
+    }
+}
+
+/// One event whose texts stand at the end of a packet, as near to it as texts can.
+private struct HashedPacket {
+    static let eventID = Int(INGEST_EVENT_ID)
+    static let session = Int(INGEST_EVENT_SESSION)
+    var bytes: [UInt8] = []
+    var offsets: [UInt16] = []
+    var byteCounts: [UInt8] = []
+    /// One for each text but the session, the event id's in its place.
+    var hashes = [UInt64](repeating: 0, count: 6)
+
+    init(_ random: inout SeededRandom) {
+        for text in 0...Self.eventID {
+            let isName = text <= Int(INGEST_EVENT_BUSINESS)
+            let lengths = isName ? 1...128 : 0...(text == Self.eventID ? 64 : 70)
+            // Half of them of the lengths that ids have.
+            let length =
+                random.next() % 2 == 0
+                ? [16, 36, 32, 40, 48][Int(random.next() % 5)]
+                : lengths.lowerBound + Int(random.next() % UInt64(lengths.count))
+            var value = random.bytes(count: length).map { $0 & 63 }
+            if text == Self.eventID, length == 36, random.next() % 4 != 0 {
+                value = Self.uuidText(&random)
+            }
+            if random.next() % 40 == 0, length > 0 {
+                value[Int(random.next() % UInt64(length))] = random.next() % 2 == 0 ? 64 : 200
+            }
+            offsets.append(UInt16(bytes.count))
+            byteCounts.append(UInt8(length))
+            bytes += value
+        }
+        bytes += [UInt8](repeating: 1, count: Int(random.next() % 80))
+    }
+
+    /// A UUID in text, now and then with a byte that makes it another text.
+    private static func uuidText(_ random: inout SeededRandom) -> [UInt8] {
+        let digits = Array("0123456789abcdefABCDEF".utf8)
+        var text = (0..<36).map { _ in digits[Int(random.next() % 22)] }
+        for dash in [8, 13, 18, 23] { text[dash] = UInt8(ascii: "-") }
+        if random.next() % 4 == 0 {
+            text[Int(random.next() % 36)] = Array("/:@G`g-".utf8)[Int(random.next() % 7)]
+        }
+        return text
+    }
+
+    func text(_ index: Int) -> [UInt8] {
+        Array(bytes[Int(offsets[index])...].prefix(Int(byteCounts[index])))
+    }
+
+    /// Whether all texts are ASCII, and the attributions short and without an `@`.
+    var isPlain: Bool {
+        (0..<Self.eventID).allSatisfy { index in
+            let isAttribution =
+                index >= Int(INGEST_EVENT_PLATFORM) && index <= Int(INGEST_EVENT_SOURCE)
+            let text = text(index)
+            return text.allSatisfy { $0 < 128 && !(isAttribution && $0 == UInt8(ascii: "@")) }
+                && !(isAttribution && text.count > 64)
+        }
+    }
+
+    /// Those that must have a hash by now.
+    var hashedTexts: [Int] {
+        (0..<hashes.count).filter { index in
+            let count = byteCounts[index == Self.session ? Self.eventID : index]
+            let isAttribution =
+                index >= Int(INGEST_EVENT_PLATFORM) && index <= Int(INGEST_EVENT_SOURCE)
+            return count > 0 && !(isAttribution && count > 64)
+        }
+    }
+
+    func expectedHash(of index: Int, _ hash: KeyedHash) -> UInt64 {
+        if index != Int(INGEST_EVENT_ID_HASH) { return hash.name(text(index)) }
+        return text(Self.eventID).withUnsafeBytes {
+            hash.event(
+                businessHash: hashes[Int(INGEST_EVENT_BUSINESS)], id: $0.baseAddress!, $0.count)
+        }
+    }
+
+    mutating func hash(_ key: UnsafePointer<ingest_hash_key>) -> Bool {
+        bytes.withUnsafeBufferPointer { packet in
+            offsets.withUnsafeBufferPointer { offsets in
+                byteCounts.withUnsafeBufferPointer { byteCounts in
+                    hashes.withUnsafeMutableBufferPointer { hashes in
+                        var events = ingest_events(
+                            packet: packet.baseAddress!, end: packet.baseAddress! + packet.count,
+                            offsets: offsets.baseAddress!, byteCounts: byteCounts.baseAddress!,
+                            hashes: hashes.baseAddress!, stride: 0, count: 1)
+                        return ingest_hash_events(key, &events) != 0
+                    }
+                }
+            }
+        }
+    }
 }

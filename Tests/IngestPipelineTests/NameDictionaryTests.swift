@@ -9,7 +9,7 @@ struct NameDictionaryTests {
         _ name: String, hash: UInt64, in dictionary: inout NameDictionary
     ) -> NameOrdinal? {
         let bytes = Array(name.utf8)
-        return unsafe bytes.withUnsafeBytes { buffer in
+        return bytes.withUnsafeBytes { buffer in
             let base = unsafe buffer.baseAddress!
             if let slot = unsafe dictionary.slot(hash: hash, bytes: base, byteCount: bytes.count) {
                 return dictionary.ordinal(of: slot)

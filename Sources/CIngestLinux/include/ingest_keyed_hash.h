@@ -53,9 +53,10 @@ struct ingest_events {
 };
 
 /// The hashes of reward and business (1 to 128 bytes), of the event id within the business (up to 64)
-/// and of platform, campaign and source, of all events. Texts of 0 bytes are left alone.
+/// and of platform, campaign and source, of all events. Texts of 0 bytes are left alone; an id that is a
+/// UUID in text is hashed as its 16 bytes.
 /// 1 if that is all there is to do: names and sessions are ASCII, platforms, campaigns and sources too
-/// and without `@` and short, no id has 36 bytes (it might be a UUID in text). 0: look at each event.
+/// and without `@` and of up to 64 bytes. 0: look at each event.
 /// Reason: a hash is a chain of instructions that wait for each other; over all events of a packet a CPU
 /// runs several chains side by side. And the bytes are in registers for the other questions too.
 int ingest_hash_events(

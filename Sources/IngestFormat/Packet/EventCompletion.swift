@@ -41,7 +41,8 @@ struct EventCompletion: Sendable {
         return unsafe completeSlowly(events, count, UnsafeRawPointer(packet), key)
     }
 
-    /// Some event has a text that is not ASCII, an attribution that is not plain, or an id of 36 bytes.
+    /// Some event has a text that is not ASCII or an attribution that is not plain, or this CPU cannot
+    /// take them all together.
     @inline(never)
     private func completeSlowly(
         _ events: UnsafeMutablePointer<EventDescriptor>, _ count: Int, _ packet: UnsafeRawPointer,
