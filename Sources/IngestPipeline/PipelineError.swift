@@ -11,12 +11,13 @@ package enum PipelineError: Error, Sendable {
     /// is whole up to the durable mark, and the next start goes on from there.
     case inconsistent(String)
 
-    /// The exit code of CONTRACT.md §2.
+    /// The exit code; the table is in docs/operations.md.
     package var exitCode: Int32 {
         switch self {
         case .storage(let error): error.exitCode
         case .socket(let error): error.exitCode
-        case .inconsistent: 65
+        // Not 65, "corrupt data": nobody shall restore a good directory for a fault of the program.
+        case .inconsistent: 74
         }
     }
 }

@@ -9,19 +9,22 @@ import Logging
 struct Daemon {
     private let settings: DaemonSettings
     private let logger: Logger
+    /// Of one kind at one time: a directory may have any number of files, and so have environments.
+    private static let warningCountMax = 50
 
     init(_ settings: DaemonSettings, unknownVariables: [String]) {
         self.settings = settings
-        logger = Logger(label: "ingestd") { StreamLogHandler.standardError(label: $0) }
-        for name in unknownVariables {
-            logger.warning("\(name) is set and is no option, see 'ingestd --help'")
-        }
+        logger = Logger(label: "ingestd") { LineLogHandler(label: $0) }
+        warn(unknownVariables.map { "\($0) is set and is no option, see 'ingestd --help'" })
     }
 
     /// Opens the directory, binds, says that it is ready, and returns once it was told to stop and
     /// everything that was received is durable, sealed and published.
     func runUntilStopped() throws(Fault) {
         let counters = PipelineCounters()
+        // Bound twice: an address that cannot be had is found before a directory is made for it, and while
+        // the log is recovered senders are answered that nobody receives.
+        do { _ = try bind() }
         let start = try openDirectory(counters)
         let socket = try bind()
         let address = socket.address
@@ -88,13 +91,20 @@ struct Daemon {
         _ directory: DataDirectory<LinuxFileSystem>, _ recovery: RecoveryReport
     ) {
         if directory.isNew { logger.info("new data directory \(settings.dataDirectory)") }
-        for name in directory.movedAside { logger.warning("\(name) is in no manifest, put aside") }
-        for message in recovery.messages { logger.warning("\(message)") }
+        warn(directory.movedAside.map { "\($0) is in no manifest, put aside" })
+        warn(recovery.messages)
         logger.info(
             """
             the log stands at segment \(recovery.lastSegment.rawValue), \
             \(directory.manifest.sealed.count) segments were sealed before
             """)
+    }
+
+    private func warn(_ lines: [String]) {
+        for line in lines.prefix(Self.warningCountMax) { logger.warning("\(line)") }
+        if lines.count > Self.warningCountMax {
+            logger.warning("and \(lines.count - Self.warningCountMax) more such lines")
+        }
     }
 
     private func logSummary(_ counters: PipelineCounters) {
@@ -104,6 +114,8 @@ struct Daemon {
             \(counters.sync[.durableRows]) rows durable in \(counters.sync[.commits]) commits, \
             \(counters.compact[.segmentsSealed]) segments sealed
             """)
+        let refused = RefusalSummary(counters)
+        if !refused.text.isEmpty { logger.warning("refused in this run: \(refused.text)") }
     }
 }
 

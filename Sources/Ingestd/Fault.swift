@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import IngestFormat
 
 /// The exit codes that scripts may rely on; those of BSD's sysexits where there is one.
 enum ExitReason: Int32 {
@@ -22,11 +23,8 @@ struct Fault: Error, Equatable {
         self.message = message
     }
 
-    /// The line, whatever the message holds: a line break in a path or a name does not start another.
-    var line: String {
-        let oneLine = message.map { $0.isNewline ? " " : String($0) }.joined()
-        return "ingestd: \(oneLine)"
-    }
+    /// The line, whatever the message quotes: one line of bounded length that a terminal only shows.
+    var line: String { "ingestd: \(OneLine.escaped(message))" }
 }
 
 extension Fault {

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import IngestFormat
 
 // Every way out of the program ends here: help and version on standard output, an error as one line on
 // standard error, with the exit code that docs/operations.md lists.
@@ -11,6 +12,6 @@ do {
     fault.exit()
 } catch {
     if IngestdCommand.exitCode(for: error) == .success { IngestdCommand.exit(withError: error) }
-    let message = IngestdCommand.message(for: error)
+    let message = OneLine.joined(IngestdCommand.message(for: error))
     Fault(.usage, "\(message), command line, see 'ingestd --help'").exit()
 }

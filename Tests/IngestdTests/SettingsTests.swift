@@ -1,4 +1,7 @@
 import Foundation
+import IngestPipeline
+import Logging
+import Synchronization
 import Testing
 
 @testable import Ingestd
@@ -111,6 +114,8 @@ struct SettingsTests {
         ("{\"udpp\": 1}", "udpp"), ("{\"config\": \"x\"}", "config"), ("{\"udp\": null}", "udp"),
         ("{\"udp\": [\"127.0.0.1:1\"]}", "udp"), ("{\"udp\": {}}", "udp"), ("[]", "JSON"),
         ("", "JSON"), ("{\"udp\": ", "JSON"), ("{} trailing", "JSON"),
+        ("{\"udp\": \"127.0.0.1:0\", \"udp\" : \"0.0.0.0:0\"}", "udp"),
+        ("{\"u\\u0064p\": \"127.0.0.1:0\", \"udp\": \"127.0.0.1:0\"}", "udp"),
     ])
     func `a file that is not an object of settings is refused by name`(json: String, word: String) {
         let fault = #expect(throws: Fault.self) {
@@ -121,8 +126,60 @@ struct SettingsTests {
         #expect(fault?.message.contains(word) == true)
     }
 
+    @Test func `keys are those of the object itself, whatever stands in its values`() {
+        let json = #"{"a":"a\":","b" : ["a",{"a":1}], "c":{"b":[]},"a":2}"#
+        let keys = TopLevelKeys(Data(json.utf8))
+        #expect(keys.keys == ["a", "b", "c", "a"])
+        #expect(keys.repeated == "a")
+        #expect(TopLevelKeys(Data("{\"a".utf8)).keys.isEmpty)
+    }
+
+    @Test func `a file that is over a mebibyte is not read to its end`() throws {
+        let path = FileManager.default.temporaryDirectory
+            .appendingPathComponent("ingestd-\(UUID().uuidString).json").path
+        defer { try? FileManager.default.removeItem(atPath: path) }
+        try Data(repeating: 0x20, count: 1 << 20 + 1).write(to: URL(fileURLWithPath: path))
+        for path in [path, "/dev/zero"] {
+            let fault = #expect(throws: Fault.self) { try ConfigFile.read(path: path) }
+            #expect(fault?.reason == .configuration)
+            #expect(fault?.message.contains("1 MiB") == true)
+        }
+    }
+
     @Test func `a fault is one line whatever it quotes`() {
-        #expect(Fault(.usage, "a\nb\r\nc").line == "ingestd: a b c")
+        #expect(Fault(.usage, "a\nb\r\nc").line == "ingestd: a\\nb\\r\\nc")
+        let hostile = "\u{1B}]0;x\u{9B}31m" + String(repeating: "x", count: 1 << 20)
+        let line = Fault(.usage, "'\(hostile)' is no good value, --udp, give HOST:PORT").line
+        #expect(line.hasPrefix("ingestd: '\\u{1b}]0;x\\u{9b}31mx"))
+        #expect(line.hasSuffix("--udp, give HOST:PORT"))
+        #expect(line.utf8.count < 2_100)
+    }
+
+    @Test func `a line of the log is one line whatever it quotes`() {
+        let kept = KeptLines()
+        var logger = Logger(label: "test") { _ in LineLogHandler(KeepingHandler(kept: kept)) }
+        logger.logLevel = .info
+        logger.warning("a\n\u{1B}[31m\u{85}\(String(repeating: "y", count: 1 << 20)) end")
+        logger.debug("below the level")
+        #expect(kept.lines.count == 1)
+        #expect(kept.lines[0].hasPrefix("a\\n\\u{1b}[31m\\u{85}yyy"))
+        #expect(kept.lines[0].hasSuffix("yyy end"))
+        #expect(kept.lines[0].utf8.count <= 2_000)
+    }
+
+    @Test func `the last line tells what a run has refused, and nothing when it has nothing`() {
+        let counters = PipelineCounters()
+        counters.events.add(.counted, 5)
+        counters.events.add(.notViewable, 5)
+        counters.packetsOfCommit.add(.accepted, 5)
+        #expect(RefusalSummary(counters).text.isEmpty)
+        counters.events.add(.tooEarly)
+        counters.events.add(.malformed, 2)
+        counters.packetsOfReceive.add(.shed, 3)
+        counters.packetsOfCommit.add(.shed, 4)
+        #expect(
+            RefusalSummary(counters).text
+                == "1 event as too_early, 2 events as malformed, 7 datagrams as shed")
     }
 
     @Test func `every setting is an option, and the help says its default`() {
@@ -152,4 +209,23 @@ struct SettingsTests {
         let variables = ["INGESTD_UDP": "", "INGESTD_CONFIG": "", "INGESTD_PORT": "", "HOME": ""]
         #expect(SettingLayer.unknownVariables(variables) == ["INGESTD_PORT"])
     }
+}
+
+private final class KeptLines: Sendable {
+    private let kept = Mutex<[String]>([])
+    func keep(_ line: String) { kept.withLock { $0.append(line) } }
+    var lines: [String] { kept.withLock { $0 } }
+}
+
+private struct KeepingHandler: LogHandler {
+    let kept: KeptLines
+    var metadata: Logger.Metadata = [:]
+    var logLevel = Logger.Level.trace
+
+    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+        get { metadata[key] }
+        set { metadata[key] = newValue }
+    }
+
+    func log(event: LogEvent) { kept.keep(event.message.description) }
 }

@@ -2,7 +2,7 @@
 /// Foundation, and a new dependency is a decision: it has a page in docs/decisions.
 enum ImportRules {
     /// What comes with the compiler and allocates nothing by itself.
-    private static let system: Set<String> = ["Glibc", "Synchronization"]
+    static let system: Set<String> = ["Glibc", "Synchronization"]
 
     static let allowed: [String: Set<String>] = [
         "IngestFormat": ["CLZ4", "CIngestLinux"],
@@ -12,9 +12,7 @@ enum ImportRules {
             "IngestFormat", "IngestRing", "IngestStorage", "CIngestLinux", "Dispatch", "Logging",
             "SystemPackage",
         ]),
-        "IngestClient": system.union([
-            "IngestFormat", "IngestStorage", "CIngestLinux", "Dispatch",
-        ]),
+        "IngestClient": system.union(["IngestFormat", "CIngestLinux", "Dispatch"]),
         "IngestReader": system.union(["IngestFormat", "IngestStorage"]),
         "Ingestd": system.union([
             "IngestPipeline", "IngestStorage", "IngestFormat", "ArgumentParser", "Dispatch",
@@ -23,8 +21,10 @@ enum ImportRules {
         "IngestReaderTool": system.union([
             "IngestReader", "IngestStorage", "IngestFormat", "ArgumentParser", "SystemPackage",
         ]),
-        "IngestSend": system.union([
-            "IngestClient", "IngestFormat", "ArgumentParser", "Foundation",
+        "IngestSend": system.union(["IngestClient", "IngestFormat", "ArgumentParser"]),
+        "IngestBench": system.union([
+            "IngestClient", "IngestReader", "IngestPipeline", "IngestRing", "IngestStorage",
+            "IngestFormat", "CIngestLinux", "ArgumentParser", "Dispatch", "Foundation",
         ]),
     ]
 }

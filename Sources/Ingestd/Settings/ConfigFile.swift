@@ -14,7 +14,9 @@ enum ConfigFile {
     static func read(path: String) throws(Fault) -> SettingLayer {
         let bytes: Data
         do {
-            bytes = try Data(contentsOf: URL(fileURLWithPath: path))
+            let file = try FileHandle(forReadingFrom: URL(fileURLWithPath: path))
+            // One byte more than is allowed tells enough of any longer file, or of a device.
+            bytes = try file.read(upToCount: byteCountMax + 1) ?? Data()
         } catch {
             throw Fault(
                 .configuration,
@@ -35,6 +37,10 @@ enum ConfigFile {
             throw Fault(
                 .configuration,
                 "the config file is not an object of JSON, \(path), \(reason(in: bytes))")
+        }
+        if let key = TopLevelKeys(bytes).repeated {
+            throw Fault(
+                .configuration, "key '\(key)' comes twice, \(path), leave the one that is meant")
         }
         var layer = SettingLayer(.file(path: path))
         for (key, value) in object.sorted(by: { $0.key < $1.key }) {
