@@ -25,14 +25,14 @@ extension ProcessSuite {
                 bytes(
                     1,
                     number(1, type) + bytes(2, Array(reward.utf8)) + bytes(3, Array("b".utf8))
-                        + number(4, 1_763_632_800_000_000))
+                        + number(4, 1_574_244_000_000_000))
             }
         }
 
         private static func line(_ reward: String) -> String {
             """
             {"eventType":"click","rewardId":"\(reward)","businessId":"b",\
-            "timestamp":"2026-11-20T10:00:00Z"}
+            "timestamp":"2019-11-20T10:00:00Z"}
             """
         }
 
@@ -83,11 +83,50 @@ extension ProcessSuite {
             }
             let status = try reader.status()
             #expect(isCounted, "\(status), expected \(expected)")
+            // Lines come within a second or two: a line a second and kind.
+            for (name, count) in expected where name != "accepted" {
+                let isTold = eventually { Self.told(daemon.log, "datagram", name) == count }
+                #expect(isTold, "\(name): \(daemon.log)")
+            }
+            #expect(
+                eventually { Self.told(daemon.log, "event", "malformed") == 3 }, "\(daemon.log)")
             #expect(
                 try EventModel.counts(of: reader.run("rewards").output)
                     == ["framed": ["clicks": 2], "plain": ["clicks": 2]])
-            #expect(daemon.stop().code == 0)
+            let ended = daemon.stop()
+            #expect(ended.code == 0)
+            let last = ended.errorLines.last { $0.contains("refused in this run: ") }
+            #expect(last?.contains("3 events as malformed") == true, "\(ended.errors)")
+            #expect(last?.contains("2 datagrams as bad_magic") == true, "\(ended.errors)")
             #expect(try reader.run("verify").code == 0)
+        }
+
+        /// How many datagrams or events the lines of a kind tell of, all together.
+        private static func told(_ log: String, _ noun: String, _ name: String) -> Int {
+            log.split(separator: "\n").reduce(0) { sum, line in
+                let words = line.split(separator: " ")
+                guard let at = words.firstIndex(of: "refused"), at + 4 < words.count,
+                    words[at + 2].hasPrefix(noun), words[at + 4].hasPrefix(name)
+                else { return sum }
+                return sum + (Int(words[at + 1]) ?? 0)
+            }
+        }
+
+        @Test func `events of a wrong clock have their line, and one bad line among good ones`()
+            throws
+        {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder, ["--max-event-age-seconds", "604800"])
+            let socket = Datagrams(to: daemon.port)
+            defer { socket.close() }
+            socket.send(Self.line("old"))
+            socket.send(Self.line("early").replacing("2019", with: "2100"))
+            socket.send("{not json")
+            for (name, count) in [("too_old", 1), ("too_early", 1), ("malformed", 1)] {
+                let isTold = eventually { Self.told(daemon.log, "event", name) == count }
+                #expect(isTold, "\(name): \(daemon.log)")
+            }
+            #expect(daemon.stop().code == 0)
         }
 
         @Test func `what is refused leaves no text of its sender unescaped in the log`() throws {
@@ -99,9 +138,12 @@ extension ProcessSuite {
             let reader = Reader(folder: folder)
             #expect(try eventually { try reader.status().packets["bad_magic"] == 1_000 })
             #expect(daemon.stop().code == 0)
+            #expect(daemon.log.contains(#"as bad_magic, the last of 25 bytes from 127.0.0.1:"#))
+            #expect(daemon.log.contains(#"beginning with "\x1b[31""#), "\(daemon.log)")
             #expect(!daemon.log.contains("\u{1B}"))
             #expect(!daemon.log.contains("\ningestd: line"))
-            #expect(daemon.log.split(separator: "\n").count < 100, "log lines are rate-limited")
+            let count = daemon.log.split(separator: "\n").count { $0.contains("as bad_magic") }
+            #expect(count <= 10, "log lines are rate-limited: \(daemon.log)")
         }
     }
 }

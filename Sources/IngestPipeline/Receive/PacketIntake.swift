@@ -91,7 +91,7 @@ extension PacketIntake {
             let count = min(segmentByteCount, byteCount &- offset)
             // SAFETY: offset + count ≤ byteCount, and the buffer holds so many bytes.
             let packet = unsafe UnsafeMutableRawBufferPointer(start: bytes + offset, count: count)
-            if let refusal = unsafe take(packet) {
+            if let refusal = unsafe take(packet, from: buffer) {
                 unsafe refuse(refusal, bytes + offset, count, buffer)
             }
             tally.datagramCount &+= 1
@@ -100,21 +100,24 @@ extension PacketIntake {
     }
 
     /// One datagram. `nil` once it is in the ring, else why it is not.
-    @unsafe private mutating func take(_ packet: UnsafeMutableRawBufferPointer) -> PacketResult? {
+    @unsafe private mutating func take(
+        _ packet: UnsafeMutableRawBufferPointer, from buffer: UnsafeMutablePointer<ingest_datagram>
+    ) -> PacketResult? {
         guard packet.count <= Limits.packetByteCountMax else { return .badLength }
         let bytes = UnsafeRawBufferPointer(packet)
-        if unsafe PacketHeader.isPlain(bytes) { return unsafe takePlain(packet) }
+        if unsafe PacketHeader.isPlain(bytes) { return unsafe takePlain(packet, from: buffer) }
         let parsed = unsafe PacketHeader.parse(bytes)
         switch parsed {
         case .refused(let result): return result
         case .packet(let header) where header.kind == .heartbeat:
             return unsafe takeHeartbeat(header, bytes)
-        case .packet(let header): return unsafe takeBatch(header, bytes)
+        case .packet(let header): return unsafe takeBatch(header, bytes, from: buffer)
         }
     }
 
     @unsafe private mutating func takeBatch(
-        _ header: PacketHeader, _ packet: UnsafeRawBufferPointer
+        _ header: PacketHeader, _ packet: UnsafeRawBufferPointer,
+        from buffer: UnsafeMutablePointer<ingest_datagram>
     ) -> PacketResult? {
         // SAFETY: `parse` has checked that the payload lies inside the packet; the scratch has room for
         // the events of any packet.
@@ -125,13 +128,21 @@ extension PacketIntake {
         switch outcome {
         case .events(let count, let malformed):
             record.setCounts(events: count, malformed: malformed)
-            return unsafe append(record, packet)
+            let refusal = unsafe append(record, packet)
+            if malformed > 0, refusal == nil {
+                unsafe refusals.noteMalformedEvents(
+                    malformed, byteCount: packet.count, from: buffer.pointee.source)
+            }
+            return refusal
         case .malformed:
             // The sequence is consumed all the same, so the record must go down; its bytes need not.
             record.flags |= RingRecordHeader.Flags.isMalformed
             let nothing = unsafe UnsafeRawBufferPointer(start: packet.baseAddress, count: 0)
             let refusal = unsafe append(record, nothing)
-            if refusal == nil { tally.results[Int(PacketResult.malformed.rawValue)] &+= 1 }
+            if refusal == nil {
+                tally.results[Int(PacketResult.malformed.rawValue)] &+= 1
+                unsafe refusals.note(.malformed, packet, from: buffer.pointee.source)
+            }
             return refusal
         }
     }
@@ -147,7 +158,7 @@ extension PacketIntake {
     }
 
     @unsafe private mutating func takePlain(
-        _ packet: UnsafeMutableRawBufferPointer
+        _ packet: UnsafeMutableRawBufferPointer, from buffer: UnsafeMutablePointer<ingest_datagram>
     ) -> PacketResult? {
         // SAFETY: as in `takeBatch`; the decoder overwrites nothing but this packet.
         let outcome = unsafe jsonDecoder.decode(
@@ -155,7 +166,12 @@ extension PacketIntake {
         guard case .events(let count, let malformed) = outcome else { return .malformed }
         var record = RingRecordHeader(kind: RingRecordKind.plain)
         record.setCounts(events: count, malformed: malformed)
-        return unsafe append(record, UnsafeRawBufferPointer(packet))
+        let refusal = unsafe append(record, UnsafeRawBufferPointer(packet))
+        if malformed > 0, refusal == nil {
+            unsafe refusals.noteMalformedEvents(
+                malformed, byteCount: packet.count, from: buffer.pointee.source)
+        }
+        return refusal
     }
 
     /// Puts a record with the packet's bytes and the scratch's descriptors into the ring.

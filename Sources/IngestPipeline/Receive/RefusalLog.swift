@@ -1,6 +1,6 @@
 // [packet] → [decode] → ring → admit → block → segment → compaction → snapshot → query
-// What operators read about packets that were refused: a line a second and kind at most, and nothing in
-// it that a sender could use to forge lines or that tells of a user.
+// What operators read about what was refused: a line a second and kind at most, and nothing in it that a
+// sender could use to forge lines or that tells of a user.
 
 import CIngestLinux
 import IngestFormat
@@ -14,8 +14,17 @@ struct RefusalSamples {
         var head: UInt32 = 0
     }
 
+    /// Events that were malformed in packets that were taken.
+    struct MalformedEvents: BitwiseCopyable {
+        var eventCount: UInt64 = 0
+        var packetCount: UInt64 = 0
+        /// The last of these packets.
+        var last = Sample()
+    }
+
     private(set) var counts = InlineArray<15, UInt64>(repeating: 0)
     private(set) var last = InlineArray<15, Sample>(repeating: Sample())
+    private(set) var malformedEvents = MalformedEvents()
 
     mutating func note(
         _ result: PacketResult, _ bytes: UnsafeRawBufferPointer, from source: ingest_address
@@ -30,65 +39,125 @@ struct RefusalSamples {
         last[index] = sample
     }
 
+    /// Notes a packet that was taken, but for `count` events of it.
+    mutating func noteMalformedEvents(_ count: Int, byteCount: Int, from source: ingest_address) {
+        malformedEvents.eventCount &+= UInt64(count)
+        malformedEvents.packetCount &+= 1
+        malformedEvents.last = Sample(source: source, byteCount: byteCount)
+    }
+
     /// Forgets the refusals of one kind: a line has told of them.
     mutating func clear(_ result: PacketResult) { counts[Int(result.rawValue)] = 0 }
+    mutating func clearMalformedEvents() { malformedEvents = MalformedEvents() }
 }
 
 /// Makes log lines of refusals and kernel drops. Owned by the receive queue.
 ///
-/// Lines go to a closure that must not block: see `LogLines`.
+/// What the receive stage refuses is known with its size and sender; what later stages refuse is told by
+/// the growth of their counters. Lines go to a closure that must not block: see `LogLines`.
 struct RefusalLog {
     private let write: @Sendable (String) -> Void
-    /// When the next line of a kind may come, monotonic nanoseconds; the last place is for kernel drops.
-    private var dueNanoseconds = InlineArray<16, UInt64>(repeating: 0)
-    private var toldDropCount: UInt64 = 0
+    /// When the next line of a kind may come, monotonic nanoseconds, by place.
+    private var dueNanoseconds = InlineArray<20, UInt64>(repeating: 0)
+    /// How far lines have told of a counter that only grows, by place.
+    private var told = InlineArray<20, UInt64>(repeating: 0)
 
     private static let intervalNanoseconds: UInt64 = 1_000_000_000
-    private static let dropPlace = 15
+
+    /// One for each kind of line: those of packet results by their raw value, then these.
+    private enum Place {
+        static let kernelDrops = 15
+        static let malformedEvents = 16
+        static let tooOld = 17
+        static let tooEarly = 18
+        static let shedByCommit = 19
+    }
 
     init(write: @escaping @Sendable (String) -> Void) { self.write = write }
+
+    /// Lets every kind have its next line at once: for the end, when nothing may be left to tell.
+    mutating func endIntervals() { dueNanoseconds = InlineArray(repeating: 0) }
 
     /// Writes a line for each kind of refusal that has something to tell and has been silent for a second.
     mutating func tell(_ samples: inout RefusalSamples, nowNanoseconds: UInt64) {
         for result in PacketResult.allCases {
             let index = Int(result.rawValue)
-            guard samples.counts[index] > 0, nowNanoseconds >= dueNanoseconds[index] else {
-                continue
-            }
-            dueNanoseconds[index] = nowNanoseconds &+ Self.intervalNanoseconds
+            guard samples.counts[index] > 0, isDue(index, nowNanoseconds) else { continue }
             write(Self.line(result, samples.counts[index], samples.last[index]))
             samples.clear(result)
         }
+        if samples.malformedEvents.eventCount > 0, isDue(Place.malformedEvents, nowNanoseconds) {
+            write(Self.line(samples.malformedEvents))
+            samples.clearMalformedEvents()
+        }
     }
 
-    /// Writes what is left to tell, however long ago the last line was.
-    mutating func tellAll(_ samples: inout RefusalSamples) {
-        dueNanoseconds = InlineArray(repeating: 0)
-        tell(&samples, nowNanoseconds: 0)
-    }
-
-    /// Writes a line of datagrams that the kernel dropped, at most one a second; `dropCount` is of the socket's life.
+    /// Writes a line of datagrams that the kernel dropped; `dropCount` is of the socket's life.
     mutating func tell(
         dropCount: UInt64, receiveBufferByteCount: Int, nowNanoseconds: UInt64
     ) {
-        guard dropCount > toldDropCount, nowNanoseconds >= dueNanoseconds[Self.dropPlace] else {
-            return
+        if let count = growth(Place.kernelDrops, of: dropCount, nowNanoseconds) {
+            write(
+                "the kernel dropped \(count) datagrams because the receive buffer of "
+                    + "\(receiveBufferByteCount) bytes was full: raise --receive-buffer-bytes, and "
+                    + "net.core.rmem_max if the buffer is smaller than was asked for")
         }
-        dueNanoseconds[Self.dropPlace] = nowNanoseconds &+ Self.intervalNanoseconds
-        write(
-            "the kernel dropped \(dropCount - toldDropCount) datagrams because the receive buffer of "
-                + "\(receiveBufferByteCount) bytes was full: raise --receive-buffer-bytes, and "
-                + "net.core.rmem_max if the buffer is smaller than was asked for")
-        toldDropCount = dropCount
+    }
+
+    /// Writes what the commit stage has refused and an operator can do something about.
+    mutating func tell(_ counters: PipelineCounters, nowNanoseconds now: UInt64) {
+        if let count = growth(Place.tooOld, of: counters.events[.tooOld], now) {
+            write(
+                "refused \(Self.counted(count, "event")) as too_old: older than "
+                    + "--max-event-age-seconds; compare the clocks, or allow 0 to load history")
+        }
+        if let count = growth(Place.tooEarly, of: counters.events[.tooEarly], now) {
+            write(
+                "refused \(Self.counted(count, "event")) as too_early: further ahead than "
+                    + "--max-event-lead-seconds; compare the clocks of the senders with this one")
+        }
+        if let count = growth(Place.shedByCommit, of: counters.packetsOfCommit[.shed], now) {
+            write(
+                "refused \(Self.counted(count, "datagram")) as shed because the tables of names and "
+                    + "keys are full (\(Limits.nameCountMax) and \(Limits.keyCountMax)): new names "
+                    + "need another data directory")
+        }
+    }
+
+    // MARK: Rate
+
+    /// Whether a line of this kind may be written now; if so, the next has to wait for its interval.
+    private mutating func isDue(_ place: Int, _ now: UInt64) -> Bool {
+        guard now >= dueNanoseconds[place] else { return false }
+        dueNanoseconds[place] = now &+ Self.intervalNanoseconds
+        return true
+    }
+
+    /// By how much a counter has grown since the last line, if it has and a line is due.
+    private mutating func growth(_ place: Int, of count: UInt64, _ now: UInt64) -> UInt64? {
+        guard count > told[place], isDue(place, now) else { return nil }
+        defer { told[place] = count }
+        return count - told[place]
+    }
+
+    // MARK: Words
+
+    private static func counted(_ count: UInt64, _ noun: String) -> String {
+        "\(count) \(noun)\(count == 1 ? "" : "s")"
+    }
+
+    static func line(_ malformed: RefusalSamples.MalformedEvents) -> String {
+        "refused \(counted(malformed.eventCount, "event")) as malformed in "
+            + "\(counted(malformed.packetCount, "datagram")), the last of "
+            + "\(malformed.last.byteCount) bytes from \(SocketAddress(malformed.last.source))"
     }
 
     static func line(_ result: PacketResult, _ count: UInt64, _ last: RefusalSamples.Sample)
         -> String
     {
-        let noun = count == 1 ? "datagram" : "datagrams"
         let source = SocketAddress(last.source)
         var line =
-            "refused \(count) \(noun) as \(result.name), the last of \(last.byteCount) bytes "
+            "refused \(counted(count, "datagram")) as \(result.name), the last of \(last.byteCount) bytes "
             + "from \(source)"
         if result == .badMagic {
             let head = (0..<UInt32(min(4, last.byteCount))).map {

@@ -62,8 +62,8 @@ package struct UDPReceiver<Socket: DatagramSocket & ~Copyable, Clock: IngestCloc
     }
 
     private mutating func end() {
+        log.endIntervals()
         tick(clock.monotonicNanoseconds())
-        intake.withRefusals { log.tellAll(&$0) }
         intake.handDownRefusals(isLast: true)
         intake.close()
     }
@@ -72,6 +72,7 @@ package struct UDPReceiver<Socket: DatagramSocket & ~Copyable, Clock: IngestCloc
         intake.handDownRefusals(isLast: false)
         noteDrops(now)
         intake.withRefusals { log.tell(&$0, nowNanoseconds: now) }
+        log.tell(counters, nowNanoseconds: now)
     }
 
     private mutating func noteDrops(_ now: UInt64) {

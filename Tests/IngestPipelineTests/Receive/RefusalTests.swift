@@ -173,6 +173,70 @@ import Testing
         #expect(rig.log.lines.first?.hasSuffix(#"beginning with "\x0a\x22ab""#) == true)
     }
 
+    /// What becomes of packets that are taken but not whole, each with its line.
+    private static let partly: [(String, [UInt8], String)] = [
+        (
+            "a batch that is no protobuf",
+            TestPackets.undecodable(0),
+            "refused 1 datagram as malformed, the last of 43 bytes from "
+        ),
+        (
+            "a batch of a good event between two bad ones",
+            TestPackets.sealed(
+                TestPackets.header(0),
+                payload: [0x0A, 0] + TestPackets.batch(0, eventCount: 1).dropFirst(40)
+                    + [0x0A, 2, 0x08, 9]),
+            "refused 2 events as malformed in 1 datagram, the last of "
+        ),
+        (
+            "plain text that is no JSON", Array("{not json".utf8),
+            "refused 1 event as malformed in 1 datagram, the last of 9 bytes from "
+        ),
+        (
+            "a plain event without its ids", Array("{\"eventType\":\"click\"}\n{}".utf8),
+            "refused 2 events as malformed in 1 datagram, the last of 24 bytes from "
+        ),
+    ]
+
+    @Test(arguments: 0..<partly.count)
+    func whatIsMalformedInATakenPacketHasItsLine(index: Int) throws {
+        let (what, packet, line) = Self.partly[index]
+        let (rig, network) = rig()
+        network.send(packet)
+        try rig.receive(1)
+        try rig.tick()
+        #expect(rig.log.lines.count == 1, "\(what): \(rig.log.lines)")
+        #expect(rig.log.lines.first?.hasPrefix(line) == true, "\(what): \(rig.log.lines)")
+        for _ in 0..<5 { network.send(packet) }
+        try rig.receive(5)
+        try rig.tick()
+        #expect(rig.log.lines.count == 1, "\(what): a line a second")
+        try rig.tick(milliseconds: 1_000)
+        #expect(rig.log.lines.count == 2, "\(what): \(rig.log.lines)")
+        try rig.finish()
+        #expect(rig.log.lines.count == 2, "\(what): nothing is told twice")
+    }
+
+    @Test func whatTheCommitStageRefusesIsToldByItsGrowth() throws {
+        let (rig, _) = rig()
+        rig.counters.events.add(.tooOld, 3)
+        rig.counters.events.add(.tooEarly)
+        rig.counters.packetsOfCommit.add(.shed, 2)
+        rig.counters.events.add(.counted, 100)
+        try rig.tick()
+        let lines = rig.log.lines
+        #expect(lines.count == 3, "\(lines)")
+        #expect(lines[0].hasPrefix("refused 3 events as too_old: "))
+        #expect(lines[1].hasPrefix("refused 1 event as too_early: "))
+        #expect(lines[2].hasPrefix("refused 2 datagrams as shed because "))
+        rig.counters.events.add(.tooOld, 4)
+        try rig.tick()
+        #expect(rig.log.lines.count == 3, "a line a second")
+        try rig.finish()
+        #expect(rig.log.lines.last?.hasPrefix("refused 4 events as too_old: ") == true)
+        #expect(rig.log.lines.count == 4)
+    }
+
     @Test func aLogThatBlocksStopsNobodyAndKeepsAtMost64Lines() {
         let gate = Gate()
         let written = LineRecorder()
