@@ -1,5 +1,7 @@
 // sender → [socket] → packet → decode → …
 
+import Glibc
+
 /// Why a sender could not open, send or close. What was sent before stays sent.
 public enum ClientError: Error, Equatable, Sendable {
     /// The text is not HOST:PORT. Nothing was opened; ask for another address.
@@ -10,6 +12,8 @@ public enum ClientError: Error, Equatable, Sendable {
     case notListening(address: String)
     /// Another refusal of the kernel.
     case socket(call: String, address: String, errno: Int32)
+    /// An option is outside its bounds. Nothing was opened.
+    case badOption(name: String, got: UInt64, allowed: ClosedRange<UInt64>)
     /// The sender was closed before.
     case closed
 }
@@ -25,20 +29,32 @@ extension ClientError: CustomStringConvertible {
         case .notListening(let address):
             "nobody receives on \(address), start ingestd there or correct the address"
         case .socket(let call, let address, let errno):
-            "\(call) to \(address) failed: \(systemMessage(errno))"
+            "\(call) to \(address) failed: \(systemMessage(errno)), \(advice(errno))"
+        case .badOption(let name, let got, let allowed):
+            "\(name) is \(got), give \(allowed.lowerBound) to \(allowed.upperBound)"
         case .closed:
             "the sender is closed, open another one"
         }
     }
 
-    /// The program's exit code for this error (see the table of exit codes in README).
+    /// The program's exit code for this error (the table is in docs/sending.md).
     package var exitCode: Int32 {
         switch self {
-        case .badAddress: 64
+        case .badAddress, .badOption: 64
         case .unresolved, .notListening: 69
         case .socket(_, _, let errno): isUnreachable(errno) ? 69 : 74
         case .closed: 74
         }
+    }
+}
+
+/// What to do about a refusal of the kernel.
+private func advice(_ errno: Int32) -> String {
+    if isUnreachable(errno) { return "check the network and the route to that address" }
+    switch errno {
+    case EMSGSIZE: return "send smaller packets"
+    case EACCES, EPERM: return "check this machine's firewall"
+    default: return "send again what was not reported as sent"
     }
 }
 

@@ -21,10 +21,27 @@ public final class EventSender: Sendable {
         /// The size of full packets: 1,200 … 65,507 bytes. The default fits an Ethernet frame over IPv4
         /// and IPv6.
         public var packetByteCountMax = 1_452
-        /// How long an event may wait for its packet to fill.
+        /// How long an event may wait for its packet to fill: 1 … 1,000 ms.
         public var batchMillisecondsMax = 20
 
         public init() {}
+
+        fileprivate func check() throws(ClientError) {
+            if senderID == 0 {
+                throw .badOption(name: "senderID", got: 0, allowed: 1...UInt64.max)
+            }
+            let allowed = PacketBuilder.packetByteCountLimits
+            guard allowed.contains(packetByteCountMax) else {
+                throw .badOption(
+                    name: "packetByteCountMax", got: UInt64(clamping: packetByteCountMax),
+                    allowed: UInt64(allowed.lowerBound)...UInt64(allowed.upperBound))
+            }
+            guard (1...1_000).contains(batchMillisecondsMax) else {
+                throw .badOption(
+                    name: "batchMillisecondsMax", got: UInt64(clamping: batchMillisecondsMax),
+                    allowed: 1...1_000)
+            }
+        }
     }
 
     /// What left, at `close`.
@@ -51,11 +68,12 @@ public final class EventSender: Sendable {
     ///
     /// - Parameter address: HOST:PORT; an IPv6 address stands in brackets.
     ///
-    /// **Errors** `ClientError.badAddress`, `.unresolved`, `.socket`.
+    /// **Errors** `ClientError.badAddress`, `.badOption`, `.unresolved`, `.socket`.
     public static func open(
         to address: String, options: Options = Options()
     ) throws(ClientError) -> EventSender {
-        EventSender(transport: try UDPTransport(address: address), options: options)
+        try options.check()
+        return EventSender(transport: try UDPTransport(address: address), options: options)
     }
 
     package init(transport: any DatagramTransport, options: Options) {

@@ -2,17 +2,23 @@
 
 import CIngestLinux
 import Glibc
+import Synchronization
 
-/// A connected UDP socket that sends many datagrams a call: UDP_SEGMENT where the kernel and the device
-/// take it, one datagram a message where they do not. Any thread may call; the socket closes with it.
+/// A connected UDP socket that sends many datagrams a call: UDP_SEGMENT where the kernel, the device and
+/// the path take it, one datagram a message where they do not. Any thread may call; the socket closes with
+/// it.
 ///
-/// **Cost** One system call for up to 64 datagrams or 65,507 bytes.
+/// **Cost** One system call for up to 64 datagrams or 65,507 bytes; after a refusal of segments, one a
+/// datagram.
 package final class UDPTransport: DatagramTransport {
     /// What the kernel cuts one message into at most (UDP_MAX_SEGMENTS before Linux 6.9).
     package static let segmentCountMax = 64
     package static let burstByteCountMax = 65_507
 
     package let socket: Int32
+    /// Whether bursts leave as segments of one message. Cleared once and for all by the first refusal: a
+    /// path does not learn it, and a call that fails before each burst would cost more than it could save.
+    private let usesSegments = Atomic(true)
     private let address: String
 
     /// Resolves and connects; nothing is sent.
@@ -50,14 +56,29 @@ package final class UDPTransport: DatagramTransport {
     }
 
     private func sendBurst(_ bytes: Span<UInt8>, _ segmentByteCount: Int) throws(ClientError) {
-        let isSegmented = bytes.count > segmentByteCount
-        let result = sendMessage(bytes, isSegmented ? segmentByteCount : 0)
-        if result > 0 { return }
-        // EIO: the device cannot compute checksums for segments; EINVAL: no UDP_SEGMENT, or the path's
-        // MTU is below the segment. Both are answered before anything left.
-        guard isSegmented, result == -EIO || result == -EINVAL else {
-            throw failure("send", -result)
+        // Relaxed, both: a thread that does not see it yet finds out by itself.
+        if bytes.count > segmentByteCount, usesSegments.load(ordering: .relaxed) {
+            let result = sendMessage(bytes, segmentByteCount)
+            if result > 0 { return }
+            guard Self.refusesSegments(-result) else { throw failure("send", -result) }
+            usesSegments.store(false, ordering: .relaxed)
         }
+        try sendSingly(bytes, segmentByteCount)
+    }
+
+    /// Whether this error of a message of segments says that the same bytes may leave one by one. It is
+    /// answered before anything of the message has left.
+    ///
+    /// EIO: the device cannot compute checksums for segments. EINVAL: no UDP_SEGMENT. EMSGSIZE, by older
+    /// kernels EINVAL: a segment is larger than the MTU.
+    package static func refusesSegments(_ errno: Int32) -> Bool {
+        errno == EIO || errno == EINVAL || errno == EMSGSIZE
+    }
+
+    /// Whether bursts still leave as segments.
+    package var isSegmenting: Bool { usesSegments.load(ordering: .relaxed) }
+
+    private func sendSingly(_ bytes: Span<UInt8>, _ segmentByteCount: Int) throws(ClientError) {
         var start = 0
         while start < bytes.count {
             let end = min(bytes.count, start + segmentByteCount)

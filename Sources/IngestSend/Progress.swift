@@ -9,37 +9,62 @@ struct Progress {
     /// Lines between two looks at the clock.
     private static let lineStride = 64
 
-    private let isShown = isatty(STDERR_FILENO) == 1
-    private let startedAt = SenderClock.monotonicNanoseconds()
-    private var shownAt: UInt64 = 0
+    private let isShown: Bool
+    private let write: (String) -> Void
+    private let startedAt: UInt64
+    private var shownAt: UInt64?
     private var lineCount = 0
 
+    init(
+        isShown: Bool = isatty(STDERR_FILENO) == 1,
+        startedAt: UInt64 = SenderClock.monotonicNanoseconds(),
+        write: @escaping (String) -> Void = writeToStandardError
+    ) {
+        self.isShown = isShown
+        self.startedAt = startedAt
+        self.write = write
+    }
+
+    /// After each line that was taken: looks at the clock now and then.
     mutating func update(_ sender: any LineSender) {
         lineCount += 1
-        guard isShown, lineCount % Self.lineStride == 0 else { return }
-        let now = SenderClock.monotonicNanoseconds()
-        guard now >= shownAt + Self.intervalNanoseconds else { return }
+        if lineCount % Self.lineStride == 0 { look(sender) }
+    }
+
+    /// Before whatever may take long: the pace, the input. Shows the state unless it was shown just now.
+    mutating func look(_ sender: any LineSender) {
+        if isShown { show(sender.result, now: SenderClock.monotonicNanoseconds()) }
+    }
+
+    /// As `look`, at a time of the caller's.
+    mutating func show(_ result: EventSender.Result, now: UInt64) {
+        guard isShown else { return }
+        if let shownAt, now < shownAt + Self.intervalNanoseconds { return }
         shownAt = now
-        show(sender.result, now: now)
+        write(Self.line(result, nanoseconds: now - startedAt))
+    }
+
+    /// Takes the line away, so that another can be printed in its place.
+    mutating func clear() {
+        if isShown, shownAt != nil { write("\r\u{1B}[K") }
     }
 
     /// Leaves the last state standing and goes to a new line.
     func end(_ result: EventSender.Result) {
-        guard isShown, shownAt > 0 else { return }
-        show(result, now: SenderClock.monotonicNanoseconds())
-        write("\n")
+        guard isShown, shownAt != nil else { return }
+        write(Self.line(result, nanoseconds: SenderClock.monotonicNanoseconds() - startedAt) + "\n")
     }
 
-    private func show(_ result: EventSender.Result, now: UInt64) {
-        let seconds = Double(now - startedAt) / 1_000_000_000
+    private static func line(_ result: EventSender.Result, nanoseconds: UInt64) -> String {
+        let seconds = Double(nanoseconds) / 1_000_000_000
         let rate = Int(Double(result.sent) / max(seconds, 0.001))
-        write("\r\u{1B}[K\(result.sent) events sent, \(rate)/s, \(result.refused) refused")
+        return "\r\u{1B}[K\(result.sent) events sent, \(rate)/s, \(result.refused) refused"
     }
 }
 
-func printToStandardError(_ line: String) { write(line + "\n") }
+func printToStandardError(_ line: String) { writeToStandardError(line + "\n") }
 
-private func write(_ text: String) {
+func writeToStandardError(_ text: String) {
     var text = text
     text.withUTF8 { bytes in
         // SAFETY: the buffer is the string's own. A short or failed write to stderr loses the message,

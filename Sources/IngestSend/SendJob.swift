@@ -55,6 +55,7 @@ struct SendJob: ~Copyable {
             while reader.hasLine { try sendLine(to: sender) }
             // What is waiting leaves before the input may make us wait.
             try sending { () throws(ClientError) in try sender.flush() }
+            progress.look(sender)
             do throws(LineReader.Failure) {
                 guard try reader.fill() else { break }
             } catch {
@@ -91,6 +92,7 @@ struct SendJob: ~Copyable {
             let wait = pace?.take(now: now) ?? 0
             if wait == 0 { return }
             try sending { () throws(ClientError) in try sender.flush() }
+            progress.look(sender)
             SenderClock.sleep(untilMonotonicNanoseconds: now + wait)
         }
     }
@@ -98,6 +100,7 @@ struct SendJob: ~Copyable {
     private mutating func report(_ refusal: EventRefusal, _ lineNumber: Int) {
         refusalCount += 1
         if refusalCount <= Self.namedRefusalCountMax {
+            progress.clear()
             printToStandardError("ingest-send: line \(lineNumber): \(refusal), refused")
         }
     }

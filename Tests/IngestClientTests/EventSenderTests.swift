@@ -28,6 +28,26 @@ struct EventSenderTests {
         #expect(!ids.contains(0))
     }
 
+    @Test func `An option outside its bounds is an error of open, not the end of the program`() {
+        let table: [(String, (inout EventSender.Options) -> Void)] = [
+            ("senderID", { $0.senderID = 0 }),
+            ("packetByteCountMax", { $0.packetByteCountMax = 1_199 }),
+            ("packetByteCountMax", { $0.packetByteCountMax = 65_508 }),
+            ("packetByteCountMax", { $0.packetByteCountMax = -1 }),
+            ("batchMillisecondsMax", { $0.batchMillisecondsMax = 0 }),
+            ("batchMillisecondsMax", { $0.batchMillisecondsMax = .max }),
+        ]
+        for (name, breakIt) in table {
+            var options = EventSender.Options()
+            breakIt(&options)
+            let error = #expect(throws: ClientError.self) {
+                try EventSender.open(to: "127.0.0.1:9", options: options)
+            }
+            #expect(error.map { "\($0)".hasPrefix("\(name) is ") } == true, "\(name)")
+            #expect(error?.exitCode == 64)
+        }
+    }
+
     @Test func `Events of many threads all arrive, each once`() async throws {
         let transport = RecordingTransport()
         let sender = EventSender(transport: transport, options: EventSender.Options())

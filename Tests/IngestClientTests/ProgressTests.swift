@@ -1,0 +1,59 @@
+import Testing
+
+@testable import IngestClient
+@testable import IngestSend
+
+/// The line that a person at a terminal watches.
+struct ProgressTests {
+    private final class Terminal {
+        var text = ""
+    }
+
+    private func result(sent: UInt64, refused: UInt64 = 0) -> EventSender.Result {
+        var result = EventSender.Result()
+        result.sent = sent
+        result.refused = refused
+        return result
+    }
+
+    @Test func `A slow run shows its first event, and then five lines a second at most`() {
+        let terminal = Terminal()
+        var progress = Progress(isShown: true, startedAt: 0) { terminal.text += $0 }
+        for number in 1...20 as ClosedRange<UInt64> {
+            progress.show(result(sent: number), now: number * 50_000_000)
+        }
+        let lines = terminal.text.split(separator: "\r\u{1B}[K")
+        #expect(lines.first == "1 events sent, 20/s, 0 refused")
+        #expect(lines.count == 5, "\(lines)")
+    }
+
+    @Test func `What is printed between takes the line's place`() {
+        let terminal = Terminal()
+        var progress = Progress(isShown: true, startedAt: 0) { terminal.text += $0 }
+        progress.clear()
+        #expect(terminal.text.isEmpty, "nothing stands there yet")
+        progress.show(result(sent: 1, refused: 2), now: 1_000_000_000)
+        progress.clear()
+        #expect(terminal.text == "\r\u{1B}[K1 events sent, 1/s, 2 refused\r\u{1B}[K")
+    }
+
+    @Test func `Where nobody watches nothing is written`() {
+        let terminal = Terminal()
+        var progress = Progress(isShown: false, startedAt: 0) { terminal.text += $0 }
+        progress.show(result(sent: 1), now: 1_000_000_000)
+        progress.clear()
+        progress.end(result(sent: 1))
+        #expect(terminal.text.isEmpty)
+    }
+
+    @Test func `A sender that waits for its pace or its input is shown all the same`() throws {
+        let terminal = Terminal()
+        var progress = Progress(isShown: true) { terminal.text += $0 }
+        let sender = PlainSender(
+            transport: RecordingTransport(), datagramByteCountMax: 1_452)
+        progress.update(sender)
+        #expect(terminal.text.isEmpty, "one line is no reason to look at the clock")
+        progress.look(sender)
+        #expect(terminal.text.contains("0 events sent"))
+    }
+}

@@ -1,0 +1,81 @@
+import Glibc
+import Testing
+
+@testable import IngestClient
+
+/// The sockets of a sender, over loopback.
+struct UDPTransportTests {
+    @Test func `Segments are given up where single datagrams may pass, and nowhere else`() {
+        for errno in [EIO, EINVAL, EMSGSIZE] {
+            #expect(UDPTransport.refusesSegments(errno), "\(errno)")
+        }
+        for errno in [ECONNREFUSED, ENETUNREACH, EPERM, ENOBUFS, EAGAIN, 0] {
+            #expect(!UDPTransport.refusesSegments(errno), "\(errno)")
+        }
+    }
+
+    @Test func `After one refusal of segments all leaves singly, and nothing twice`() throws {
+        let receiver = try Receiver()
+        let transport = try UDPTransport(address: "127.0.0.1:\(receiver.port)")
+        let expected = (0..<10 as Range<UInt8>).map {
+            [UInt8](repeating: $0, count: $0 == 9 ? 40 : 100)
+        }
+        let burst = Array(expected.joined())
+
+        try transport.send(burst.span, segmentByteCount: 100)
+        #expect(transport.isSegmenting)
+        #expect(receiver.datagrams(10) == expected)
+
+        // Without checksums the kernel takes single datagrams but no segments: EINVAL.
+        try setNoChecksums(1, of: transport)
+        try transport.send(burst.span, segmentByteCount: 100)
+        #expect(!transport.isSegmenting)
+        #expect(receiver.datagrams(10) == expected)
+
+        try setNoChecksums(0, of: transport)
+        try transport.send(burst.span, segmentByteCount: 100)
+        #expect(!transport.isSegmenting, "it is not tried again for each burst")
+        #expect(receiver.datagrams(10) == expected)
+    }
+
+    private func setNoChecksums(_ value: Int32, of transport: UDPTransport) throws {
+        var value = value
+        let result = setsockopt(
+            transport.socket, SOL_SOCKET, SO_NO_CHECK, &value,
+            socklen_t(MemoryLayout<Int32>.size))
+        try #require(result == 0)
+    }
+}
+
+/// A socket of the test's own on a free port.
+private final class Receiver {
+    private let descriptor: Int32
+    let port: UInt16
+
+    init() throws {
+        descriptor = socket(AF_INET, Int32(SOCK_DGRAM.rawValue), 0)
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        var byteCount = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let descriptor = descriptor
+        let result = withUnsafeMutablePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                bind(descriptor, $0, byteCount) | getsockname(descriptor, $0, &byteCount)
+            }
+        }
+        try #require(result == 0)
+        port = UInt16(bigEndian: address.sin_port)
+    }
+
+    deinit { close(descriptor) }
+
+    /// What has arrived: over loopback, all that was sent before.
+    func datagrams(_ count: Int) -> [[UInt8]] {
+        (0..<count).map { _ in
+            var bytes = [UInt8](repeating: 0, count: 2_048)
+            let received = recv(descriptor, &bytes, bytes.count, Int32(MSG_DONTWAIT))
+            return Array(bytes.prefix(max(0, received)))
+        }
+    }
+}
