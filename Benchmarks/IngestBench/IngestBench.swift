@@ -4,7 +4,6 @@ import IngestFormat
 
 /// `ingest-bench`: loads a real daemon and prints what it measured. It never judges: nothing here passes
 /// or fails by time. docs/performance.md says what each command measures and how.
-@main
 struct IngestBench: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "ingest-bench",

@@ -7,7 +7,6 @@ import IngestFormat
 
 /// `ingest-send`: reads events from a file or a pipe and sends them to a daemon. Options and output;
 /// what it does is in IngestClient.
-@main
 struct IngestSend: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "ingest-send",
@@ -36,7 +35,8 @@ struct IngestSend: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "At most this many events per second. (default: as fast as they are read)",
+            "At most this many events per second, 0.001 … 1000000000. "
+                + "(default: as fast as they are read)",
             valueName: "events/s"))
     var rate: Double?
 
@@ -50,8 +50,8 @@ struct IngestSend: ParsableCommand {
         if plain && senderID != nil {
             throw ValidationError("--plain datagrams carry no sender id, leave one of the two out")
         }
-        if let rate, !(rate > 0 && rate.isFinite) {
-            throw ValidationError("--rate is above 0, got \(rate)")
+        if let rate, !SendPace.eventsPerSecondLimits.contains(rate) {
+            throw ValidationError("--rate is from 0.001 to 1000000000, got \(rate)")
         }
     }
 
@@ -97,7 +97,8 @@ struct IngestSend: ParsableCommand {
     }
 }
 
+/// Prints the one line of an error; throw what is returned.
 func fail(_ message: String, exitCode: Int32) -> ExitCode {
-    printToStandardError("ingest-send: \(message)")
+    printToStandardError("ingest-send: \(OneLine.escaped(message))")
     return ExitCode(exitCode)
 }
