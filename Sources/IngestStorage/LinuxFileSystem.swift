@@ -38,7 +38,8 @@ package struct LinuxFileSystem: FileSystem {
         switch SystemCall.makeDirectory(path, at: AT_FDCWD) {
         case .success: break
         case .failure(.fileExists): return
-        case .failure(.noSuchFileOrDirectory): throw .missingDirectory(path: path)
+        case .failure(.noSuchFileOrDirectory), .failure(.notDirectory):
+            throw .missingDirectory(path: path)
         case .failure(let errno):
             throw StorageError(path: path, call: "mkdir", errno: errno.rawValue)
         }

@@ -67,7 +67,7 @@ extension StorageError: CustomStringConvertible {
         case .locked(let path, nil):
             "another daemon uses this directory, \(path), stop it or use another"
         case .missingDirectory(let path):
-            "no such directory, \(path), check the path"
+            "no such directory, \(path), check that it is no file and that its parent is there"
         case .missingManifest(let directory, let fileCount):
             "no manifest beside \(fileCount) log files, \(directory), restore the *.manifest files; "
                 + "the directory is not taken for a fresh one"

@@ -13,17 +13,18 @@ extension ProcessSuite {
             let isPlain: Bool
             let seed: UInt64?
             let segmentBytesMax: Int
+            var rate = 40_000
             var testDescription: String {
                 "\(isPlain ? "plain" : "framed"), order \(seed.map(String.init) ?? "as recorded"), "
-                    + "segments of \(segmentBytesMax)"
+                    + "segments of \(segmentBytesMax), \(rate) events/s"
             }
         }
 
         private static let reference = Way(isPlain: false, seed: nil, segmentBytesMax: 268_435_456)
         private static let ways = [
-            Way(isPlain: false, seed: nil, segmentBytesMax: 65_536),
+            Way(isPlain: false, seed: nil, segmentBytesMax: 65_536, rate: 8_000),
             Way(isPlain: false, seed: 1, segmentBytesMax: 268_435_456),
-            Way(isPlain: true, seed: nil, segmentBytesMax: 268_435_456),
+            Way(isPlain: true, seed: nil, segmentBytesMax: 268_435_456, rate: 15_000),
             Way(isPlain: true, seed: 2, segmentBytesMax: 65_536),
         ]
 
@@ -33,7 +34,7 @@ extension ProcessSuite {
             let daemon = try DaemonProcess(
                 in: folder, ["--segment-bytes-max", String(way.segmentBytesMax)])
             let file = try SampleEvents.file(in: folder, shuffledBy: way.seed)
-            #expect(try daemon.send(file, plain: way.isPlain).code == 0)
+            #expect(try daemon.send(file, plain: way.isPlain, rate: way.rate).code == 0)
             let reader = Reader(folder: folder)
             let isVisible = try eventually {
                 try reader.sees(
@@ -49,7 +50,7 @@ extension ProcessSuite {
             return (live, try reader.tables())
         }
 
-        @Test func `every way, order and segment size gives the same bytes`() throws {
+        @Test func `every way, order, rate and segment size gives the same bytes`() throws {
             let reference = try tables(of: Self.reference)
             #expect(reference.live == reference.stopped)
             #expect(reference.live.rewards.split(separator: "\n").count == SampleEvents.rewardCount)

@@ -6,7 +6,7 @@ extension ProcessSuite {
     /// Start and stop of the real daemon.
     struct StopTests {
         private static let event = """
-            {"eventType":"click","rewardId":"r","businessId":"b","timestamp":"2026-11-20T10:00:00Z"}
+            {"eventType":"click","rewardId":"r","businessId":"b","timestamp":"2019-11-24T10:00:00Z"}
             """
 
         @Test(arguments: [SIGTERM, SIGINT])
@@ -26,6 +26,45 @@ extension ProcessSuite {
             let segments = try reader.status().segments
             #expect(segments.sealed >= 1)
             #expect(segments.unsealed == 0)
+        }
+
+        @Test func `a second signal ends a daemon that hangs in its stop`() throws {
+            let folder = try TemporaryFolder()
+            let log = "\(folder.path)/log"
+            try #require(mkfifo(log, 0o600) == 0)
+            // A reader that reads nothing, and never waits itself.
+            let pipe = open(log, O_RDWR | O_NONBLOCK)
+            try #require(pipe >= 0)
+            defer { close(pipe) }
+            let running = try Running(
+                "/bin/bash",
+                [
+                    "-c", "exec \"$1\" --data \"$2\" --udp 127.0.0.1:0 2>\"$3\"", "bash",
+                    Programs.path("ingestd"), folder.data, log,
+                ], in: folder)
+            #expect(eventually { running.output.contains("\n") || !running.isRunning })
+            let filler = [UInt8](repeating: 0x78, count: 4_096)
+            while write(pipe, filler, filler.count) > 0 {}
+            #expect(
+                eventually {
+                    running.send(SIGTERM)
+                    return !running.isRunning
+                })
+            let ended = running.end()
+            #expect(ended.code == 128 + SIGTERM)
+            #expect(try Reader(folder: folder).run("verify").code == 0)
+        }
+
+        @Test func `a hangup is no reason to stop`() throws {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            daemon.signal(SIGHUP)
+            let file = try folder.write("one.ndjson", Self.event + "\n")
+            #expect(try daemon.send(file).code == 0)
+            let reader = Reader(folder: folder)
+            #expect(try eventually { try reader.totals()["clicks"] == 1 })
+            #expect(daemon.isRunning)
+            #expect(daemon.stop().code == 0)
         }
 
         @Test func `events that were only just sent are in the log after a stop`() throws {
