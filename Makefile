@@ -7,7 +7,7 @@ DESTDIR ?=
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap build demo test lint format bench fuzz install clean
+.PHONY: help bootstrap build demo test race lint format bench fuzz install clean
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -25,6 +25,9 @@ test: bootstrap ## build and run the whole test suite
 	@scripts/python-env
 	$(SWIFT) build --build-tests
 	$(SWIFT) test --skip-build
+
+race: bootstrap ## run the tests of the ring under ThreadSanitizer
+	@scripts/race
 
 lint: bootstrap ## formatting and the rules of the house (tidy)
 	$(SWIFT) format lint --strict --recursive --parallel Package.swift Sources Tests Benchmarks
