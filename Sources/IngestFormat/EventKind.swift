@@ -3,13 +3,13 @@
 // are written to disk and never change; their names are the ones that rows, ledger and metrics show.
 
 /// What happened to the ad. Raw values are those of `ingest.v1.EventType`; 0 is refused.
-package enum EventType: UInt8, Sendable, CaseIterable {
+public enum EventType: UInt8, Sendable, CaseIterable {
     case impression = 1
     case click = 2
     case redemption = 3
 
     /// The name in JSON events and in output.
-    package var name: String {
+    public var name: String {
         switch self {
         case .impression: "impression"
         case .click: "click"
@@ -19,14 +19,14 @@ package enum EventType: UInt8, Sendable, CaseIterable {
 }
 
 /// The user's choice as the sender knows it. Raw values are those of `ingest.v1.Consent`.
-package enum Consent: UInt8, Sendable, CaseIterable {
+public enum Consent: UInt8, Sendable, CaseIterable {
     case notSet = 0
     case optIn = 1
     case optOut = 2
 }
 
 /// Which viewability threshold applies. Raw values are those of `ingest.v1.AdFormat`.
-package enum AdFormat: UInt8, Sendable, CaseIterable {
+public enum AdFormat: UInt8, Sendable, CaseIterable {
     case display = 0
     case largeDisplay = 1
     case video = 2
@@ -34,7 +34,7 @@ package enum AdFormat: UInt8, Sendable, CaseIterable {
 
 /// What admission decided about one event. Exactly one verdict an event; the raw value is the code in
 /// the log's rows (4 bits) and in ledger entries.
-package enum Verdict: UInt8, Sendable, CaseIterable {
+public enum Verdict: UInt8, Sendable, CaseIterable {
     case counted = 0
     case notViewable = 1
     /// Only where policy does not count undetermined impressions.
@@ -51,7 +51,7 @@ package enum Verdict: UInt8, Sendable, CaseIterable {
     /// Never a row: only counted in the ledger.
     case malformed = 12
 
-    package var name: String {
+    public var name: String {
         switch self {
         case .counted: "counted"
         case .notViewable: "not_viewable"
@@ -71,7 +71,7 @@ package enum Verdict: UInt8, Sendable, CaseIterable {
 }
 
 /// What became of one datagram. The raw value is the code in ledger entries.
-package enum PacketResult: UInt8, Sendable, CaseIterable {
+public enum PacketResult: UInt8, Sendable, CaseIterable {
     case accepted = 0
     case resend = 1
     case badLength = 2
@@ -88,7 +88,7 @@ package enum PacketResult: UInt8, Sendable, CaseIterable {
     case sequenceConflict = 13
     case shed = 14
 
-    package var name: String {
+    public var name: String {
         switch self {
         case .accepted: "accepted"
         case .resend: "resend"

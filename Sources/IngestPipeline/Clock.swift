@@ -11,6 +11,8 @@ package protocol IngestClock: Sendable {
     func wallMicroseconds() -> Int64
     /// Nanoseconds since an arbitrary start.
     func monotonicNanoseconds() -> UInt64
+    /// Lets about so much time pass; not ended early by anything.
+    func pause(nanoseconds: UInt64)
 }
 
 /// The machine's clocks. **Cost** about 25 ns a reading (no system call).
@@ -27,6 +29,13 @@ package struct LinuxClock: IngestClock {
     package func monotonicNanoseconds() -> UInt64 {
         let now = Self.read(CLOCK_MONOTONIC)
         return UInt64(now.tv_sec) &* 1_000_000_000 &+ UInt64(now.tv_nsec)
+    }
+
+    package func pause(nanoseconds: UInt64) {
+        var time = timespec(
+            tv_sec: Int(nanoseconds / 1_000_000_000), tv_nsec: Int(nanoseconds % 1_000_000_000))
+        // SAFETY: the call reads one timespec. Ended early by a signal, it is a shorter pause.
+        unsafe clock_nanosleep(CLOCK_MONOTONIC, 0, &time, nil)
     }
 
     private static func read(_ clock: clockid_t) -> timespec {
@@ -50,6 +59,11 @@ package final class SimulatedClock: IngestClock {
 
     package func wallMicroseconds() -> Int64 { wall.load(ordering: .relaxed) }
     package func monotonicNanoseconds() -> UInt64 { monotonic.load(ordering: .relaxed) }
+
+    package func pause(nanoseconds: UInt64) {
+        wall.wrappingAdd(Int64(nanoseconds / 1000), ordering: .relaxed)
+        monotonic.wrappingAdd(nanoseconds, ordering: .relaxed)
+    }
 
     /// Lets time pass on both clocks.
     package func advance(milliseconds: Int) {

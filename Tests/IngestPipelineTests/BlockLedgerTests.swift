@@ -10,6 +10,13 @@ struct BlockLedgerTests {
             kind: .framed, sender: SenderID(rawValue: sender), epoch: SenderEpoch(rawValue: epoch))
     }
 
+    private static func add(_ sequence: UInt64, to ledger: inout BlockLedger) {
+        ledger.addPacket(
+            .accepted, events: VerdictTally(), sequence: PacketSequence(rawValue: sequence),
+            from: SenderKey(
+                kind: .framed, sender: SenderID(rawValue: 7), epoch: SenderEpoch(rawValue: 1)))
+    }
+
     @Test("ranges come out ascending, disjoint and not adjacent, whatever the order of arrival")
     func ranges() {
         var generator = SeededGenerator(seed: 3)
@@ -19,7 +26,7 @@ struct BlockLedgerTests {
             }
             var ledger = BlockLedger()
             for sequence in sequences {
-                ledger.addSequence(PacketSequence(rawValue: sequence), from: key(7))
+                Self.add(sequence, to: &ledger)
             }
             let ranges = ledger.take()[0].sequences
             #expect(Set(ranges.flatMap { Array($0) }) == Set(sequences))
@@ -33,7 +40,7 @@ struct BlockLedgerTests {
     func lastSequence() {
         var ledger = BlockLedger()
         for sequence in [UInt64.max, 0, UInt64.max - 1, UInt64.max] {
-            ledger.addSequence(PacketSequence(rawValue: sequence), from: key(7))
+            Self.add(sequence, to: &ledger)
         }
         let sequences = ledger.take()[0].sequences
         #expect(sequences == [0...0, (UInt64.max - 1)...UInt64.max])
@@ -51,7 +58,7 @@ struct BlockLedgerTests {
         _ = ledger.take()
         for sequence in 0..<UInt64(Limits.blockSequenceRangeCountMax) {
             if ledger.hasRoom { roomy += 1 }
-            ledger.addSequence(PacketSequence(rawValue: 2 * sequence), from: key(7))
+            Self.add(2 * sequence, to: &ledger)
         }
         let isFullOfRanges = !ledger.hasRoom
         _ = ledger.take()
@@ -71,8 +78,7 @@ struct BlockLedgerTests {
             tally.add(.counted)
             tally.add(.tooOld)
             tally.add(.counted)
-            ledger.addPackets(1, .accepted, from: key)
-            ledger.addEvents(tally, from: key)
+            ledger.addPacket(.accepted, events: tally, sequence: nil, from: key)
             model[key, default: (0, 0)].packets += 1
             model[key, default: (0, 0)].counted += 2
         }

@@ -10,7 +10,7 @@ struct NameDictionaryTests {
     ) -> NameOrdinal? {
         let bytes = Array(name.utf8)
         return bytes.withUnsafeBytes { buffer in
-            let base = unsafe buffer.baseAddress!
+            let base = buffer.baseAddress!
             if let slot = unsafe dictionary.slot(hash: hash, bytes: base, byteCount: bytes.count) {
                 return dictionary.ordinal(of: slot)
             }

@@ -6,47 +6,47 @@
 /// **Layout** 112 bytes, alignment 8; plain old data.
 /// A name, session or event id is (offset, byte count) into the packet bytes of its ring record; byte count 0 = absent.
 /// A decoder that unescapes text does so in place in the packet's own bytes, so that offsets are enough.
-package struct EventDescriptor: BitwiseCopyable, Sendable {
+public struct EventDescriptor: BitwiseCopyable, Sendable {
     /// Event time, microseconds since 1970 UTC; 0 … `Limits.timestampMicrosecondsMax`.
-    package var timestampMicroseconds: Int64 = 0
+    public var timestampMicroseconds: Int64 = 0
     /// `KeyedHash.name` of the reward id's bytes; likewise the four below (0 where absent).
-    package var rewardHash: UInt64 = 0
-    package var businessHash: UInt64 = 0
-    package var platformHash: UInt64 = 0
-    package var campaignHash: UInt64 = 0
-    package var sourceHash: UInt64 = 0
+    public var rewardHash: UInt64 = 0
+    public var businessHash: UInt64 = 0
+    public var platformHash: UInt64 = 0
+    public var campaignHash: UInt64 = 0
+    public var sourceHash: UInt64 = 0
     /// `KeyedHash.event` of (business, event id); meaningful only with `Flags.hasEventID`.
-    package var eventHash: UInt64 = 0
+    public var eventHash: UInt64 = 0
     /// Micros of a currency unit, 0 … `Limits.moneyMicrosMax`.
-    package var revenueMicros: Int64 = 0
-    package var spendMicros: Int64 = 0
+    public var revenueMicros: Int64 = 0
+    public var spendMicros: Int64 = 0
     /// 0 … 1,000,000; meaningful only with `Flags.isMeasured`.
-    package var visiblePartsPerMillion: UInt32 = 0
-    package var durationMilliseconds: UInt32 = 0
-    package var rewardOffset: UInt16 = 0
-    package var businessOffset: UInt16 = 0
-    package var platformOffset: UInt16 = 0
-    package var campaignOffset: UInt16 = 0
-    package var sourceOffset: UInt16 = 0
-    package var sessionOffset: UInt16 = 0
+    public var visiblePartsPerMillion: UInt32 = 0
+    public var durationMilliseconds: UInt32 = 0
+    public var rewardOffset: UInt16 = 0
+    public var businessOffset: UInt16 = 0
+    public var platformOffset: UInt16 = 0
+    public var campaignOffset: UInt16 = 0
+    public var sourceOffset: UInt16 = 0
+    public var sessionOffset: UInt16 = 0
     /// The id as it is hashed: a UUID in JSON text has been replaced, in place, by its 16 bytes.
-    package var eventIDOffset: UInt16 = 0
-    package var rewardByteCount: UInt8 = 0
-    package var businessByteCount: UInt8 = 0
-    package var platformByteCount: UInt8 = 0
-    package var campaignByteCount: UInt8 = 0
-    package var sourceByteCount: UInt8 = 0
-    package var sessionByteCount: UInt8 = 0
-    package var eventIDByteCount: UInt8 = 0
+    public var eventIDOffset: UInt16 = 0
+    public var rewardByteCount: UInt8 = 0
+    public var businessByteCount: UInt8 = 0
+    public var platformByteCount: UInt8 = 0
+    public var campaignByteCount: UInt8 = 0
+    public var sourceByteCount: UInt8 = 0
+    public var sessionByteCount: UInt8 = 0
+    public var eventIDByteCount: UInt8 = 0
     /// Raw value of `EventType`; never 0.
-    package var type: UInt8 = 0
+    public var type: UInt8 = 0
     /// Raw value of `Consent`.
-    package var consent: UInt8 = 0
+    public var consent: UInt8 = 0
     /// Raw value of `AdFormat`.
-    package var format: UInt8 = 0
-    package var flags: UInt8 = 0
+    public var format: UInt8 = 0
+    public var flags: UInt8 = 0
 
-    package init() {}
+    public init() {}
 
     /// Where the groups of fields begin that are read as arrays, in the order above; held by a test.
     enum Offset {
@@ -55,11 +55,11 @@ package struct EventDescriptor: BitwiseCopyable, Sendable {
         static let byteCounts = 94
     }
 
-    package enum Flags {
+    public enum Flags {
         /// Both viewability numbers are present.
-        package static let isMeasured: UInt8 = 1
-        package static let hasEventID: UInt8 = 2
+        public static let isMeasured: UInt8 = 1
+        public static let hasEventID: UInt8 = 2
         /// The sender's own filter marked the event as invalid traffic.
-        package static let isInvalidTraffic: UInt8 = 4
+        public static let isInvalidTraffic: UInt8 = 4
     }
 }

@@ -54,6 +54,7 @@ import IngestFormat
 
     /// Gives a pair that is not in the table the next key; `nil` at `Limits.keyCountMax`.
     mutating func insert(_ pair: RewardKey) -> KeyOrdinal? {
+        if nextKey >= UInt32(Limits.keyCountMax) { return nil }
         let key = KeyOrdinal(rawValue: nextKey)
         return restore(key, pair) ? key : nil
     }

@@ -24,6 +24,8 @@ import IngestFormat
 
     private var table: UnsafeMutablePointer<Entry>
     private var mask: Int
+    /// Whether the table is pages of its own and no allocation.
+    private var isMapped: Bool
     private var entryCount = 0
     private var arena = NameArena()
     private var keys: KeyTable
@@ -49,18 +51,34 @@ import IngestFormat
         self.nextName = max(1, nextName)
         var capacity = 1 << 12
         while capacity < expectedNameCount * 2 { capacity *= 2 }
-        unsafe table = Self.makeTable(capacity: capacity)
+        unsafe (table, isMapped) = Self.makeTable(capacity: capacity)
         mask = capacity - 1
         keys = KeyTable(nextKey: nextKey)
     }
 
-    deinit { unsafe table.deallocate() }
+    deinit { unsafe Self.freeTable(table, capacity: mask + 1, isMapped: isMapped) }
 
-    private static func makeTable(capacity: Int) -> UnsafeMutablePointer<Entry> {
-        let raw = UnsafeMutableRawPointer.allocate(byteCount: capacity * 64, alignment: 64)
+    /// All entries free. In huge pages where they can be had, since nearly every lookup is of another page.
+    private static func makeTable(
+        capacity: Int
+    ) -> (table: UnsafeMutablePointer<Entry>, isMapped: Bool) {
+        let byteCount = capacity * MemoryLayout<Entry>.stride
+        let pages = unsafe ingest_pages_map(byteCount)
+        let raw = unsafe pages ?? .allocate(byteCount: byteCount, alignment: 64)
         let entries = unsafe raw.bindMemory(to: Entry.self, capacity: capacity)
-        unsafe entries.initialize(repeating: Entry(), count: capacity)
-        return unsafe entries
+        // Pages come zeroed, which is what a free entry is.
+        if unsafe pages == nil { unsafe entries.initialize(repeating: Entry(), count: capacity) }
+        return unsafe (entries, pages != nil)
+    }
+
+    private static func freeTable(
+        _ table: UnsafeMutablePointer<Entry>, capacity: Int, isMapped: Bool
+    ) {
+        if isMapped {
+            unsafe ingest_pages_unmap(table, capacity * MemoryLayout<Entry>.stride)
+        } else {
+            unsafe table.deallocate()
+        }
     }
 
     /// Starts the load of the cache line in which a name with this hash is or would be.
@@ -120,7 +138,9 @@ import IngestFormat
     package mutating func insert(
         hash: UInt64, bytes: UnsafeRawPointer, byteCount: Int
     ) -> NameSlot? {
-        guard let slot = unsafe place(nextName, hash: hash, bytes: bytes, byteCount: byteCount)
+        // Ordinals that were lost are not given again, so they may run out before the entries do.
+        guard nextName <= UInt32(Limits.nameCountMax),
+            let slot = unsafe place(nextName, hash: hash, bytes: bytes, byteCount: byteCount)
         else {
             return nil
         }
@@ -172,10 +192,10 @@ import IngestFormat
         let newMask = oldCapacity * 2 - 1
         let bigger = unsafe Self.makeTable(capacity: oldCapacity * 2)
         for index in 0..<oldCapacity where unsafe table[index].ordinal != 0 {
-            _ = unsafe Self.put(table[index], into: bigger, mask: newMask)
+            _ = unsafe Self.put(table[index], into: bigger.table, mask: newMask)
         }
-        unsafe table.deallocate()
-        unsafe table = bigger
+        unsafe Self.freeTable(table, capacity: oldCapacity, isMapped: isMapped)
+        unsafe (table, isMapped) = bigger
         mask = newMask
     }
 

@@ -38,17 +38,22 @@ struct BlockLedger: ~Copyable {
         entries[index].packets[Int(result.rawValue)] &+= count
     }
 
-    mutating func addEvents(_ tally: borrowing VerdictTally, from key: SenderKey) {
+    /// Adds a packet with all that came of it.
+    ///
+    /// - Parameter sequence: of a batch packet. Order does not matter; the ranges are put in order at `take`.
+    mutating func addPacket(
+        _ result: PacketResult, events tally: borrowing VerdictTally, sequence: PacketSequence?,
+        from key: SenderKey
+    ) {
         let index = index(of: key)
+        entries[index].packets[Int(result.rawValue)] &+= 1
         for code in 0..<VerdictTally.count where tally.counts[code] != 0 {
             entries[index].events[code] &+= UInt64(tally.counts[code])
         }
+        if let sequence { add(sequence.rawValue, at: index) }
     }
 
-    /// Notes a batch packet's sequence. Order does not matter; the ranges are put in order at `take`.
-    mutating func addSequence(_ sequence: PacketSequence, from key: SenderKey) {
-        let index = index(of: key)
-        let value = sequence.rawValue
+    private mutating func add(_ value: UInt64, at index: Int) {
         if let last = entries[index].sequences.last, last.upperBound < UInt64.max,
             last.upperBound + 1 == value
         {
@@ -75,13 +80,17 @@ struct BlockLedger: ~Copyable {
     }
 }
 
-/// Events of one packet by verdict. Lives on the stack.
+/// Events of one packet, or of one turn, by verdict.
 struct VerdictTally: ~Copyable {
     static let count = 16
     var counts = InlineArray<16, UInt32>(repeating: 0)
 
     @inline(__always)
     mutating func add(_ verdict: Verdict) { counts[Int(verdict.rawValue)] &+= 1 }
+
+    mutating func add(_ other: borrowing VerdictTally) {
+        for code in 0..<Self.count { counts[code] &+= other.counts[code] }
+    }
 }
 
 /// Ranges of sequences, kept ascending, disjoint and not adjacent.

@@ -9,8 +9,11 @@ import IngestRing
 ///
 /// A packet's rows, its ledger entry and its sequence are always in one block. A block closes when it is
 /// full; when it is older than the commit interval and the sync stage has not two blocks waiting; and at
-/// once when the ring is empty and nothing is being synced. A block of ledger entries alone waits up
-/// to a second.
+/// once when the ring is empty, nothing is being synced and no block was closed for a commit interval, which
+/// is to say when the daemon was idle. A block of ledger entries alone waits up to a second.
+///
+/// While a block gathers rows the stage sleeps, a millisecond at most, and is not woken by each packet: what
+/// it takes then, it takes in one go with warm caches, and the receive stage need not wake it.
 package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     private var consumer: RingConsumer
     private var admission: Admission
@@ -23,11 +26,17 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     private let commitIntervalNanoseconds: UInt64
     private var slot: BlockSlot?
     private var openedAtNanoseconds: UInt64 = 0
+    private var closedAtNanoseconds: UInt64 = 0
+    /// Of the turn, for the counters.
+    private var tally = VerdictTally()
     /// Rows after which the open block is closed, so that it fits its segment.
     private var rowCountMax = 0
 
-    /// How long a block without rows may wait: PROTOCOL.md has refusals in the log within a second.
-    private static var ledgerIntervalNanoseconds: UInt64 { 900_000_000 }
+    /// How long a block without rows may wait. Refusals are in the log within a second, of which the receive
+    /// stage takes up to 200 ms before it hands them down.
+    private static var ledgerIntervalNanoseconds: UInt64 { 700_000_000 }
+    /// How long the stage may sleep through what comes.
+    private static var gatherNanosecondsMax: UInt64 { 1_000_000 }
     /// Records taken before the clock is read again and the ring's space is given back.
     private static var recordCountMax: Int { 32 }
     /// About the bytes of a row on disk, names apart; only bounds how far a block may overshoot its segment.
@@ -58,6 +67,10 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         let taken = takeRecords(mayWait: mayWait)
         if isDue(ringIsEmpty: taken == 0) { closeBlock() }
         if taken > 0 { return .worked }
+        if mayWait, let slot, slot.rows.rowCount > 0 {
+            clock.pause(nanoseconds: gatherNanoseconds())
+            return .worked
+        }
         switch consumer.wait(timeoutNanoseconds: mayWait ? waitNanoseconds() : 0) {
         case .records, .woken: return .worked
         case .timedOut: return .idle
@@ -74,7 +87,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         var taken = 0
         var next = consumer.peek()
         while taken < Self.recordCountMax, let record = next {
-            guard hasRoom(for: record, mayWait: mayWait), let slot else { break }
+            guard makeRoom(for: record, mayWait: mayWait), let slot else { break }
             // The record's bytes stay until `release`.
             consumer.advance(past: record)
             next = consumer.peek()
@@ -82,7 +95,10 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
             take(record, into: slot)
             taken += 1
         }
-        if taken > 0 { consumer.release() }
+        if taken > 0 {
+            consumer.release()
+            flushTally()
+        }
         return taken
     }
 
@@ -94,7 +110,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     }
 
     /// Makes sure that there is an open block with room for all of the record's events.
-    private mutating func hasRoom(for record: RingRecord, mayWait: Bool) -> Bool {
+    private mutating func makeRoom(for record: RingRecord, mayWait: Bool) -> Bool {
         if let slot {
             let rowCount = slot.rows.rowCount
             let hasRows = rowCount == 0 || rowCount + Int(record.header.eventCount) <= rowCountMax
@@ -113,10 +129,9 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     private mutating func take(_ record: RingRecord, into slot: BlockSlot) {
         switch record.header.kind {
         case RingRecordKind.framed: takeFramed(record, into: slot)
-        case RingRecordKind.plain: takeEvents(of: record, from: .plain, into: slot)
-        case RingRecordKind.heartbeat:
-            ledger.addPackets(1, .accepted, from: senderKey(of: record))
+        case RingRecordKind.plain: takeEvents(of: record, sequence: nil, from: .plain, into: slot)
         case RingRecordKind.refusals: takeRefusals(record)
+        // A heartbeat brings no events and is no packet of the ledger: sequences are announced, not used.
         default: break
         }
     }
@@ -124,19 +139,21 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     /// A packet that passed identity is consumed, even if nothing of its payload could be used.
     private mutating func takeFramed(_ record: RingRecord, into slot: BlockSlot) {
         let key = senderKey(of: record)
+        let sequence = PacketSequence(rawValue: record.header.sequence)
         if record.header.flags & RingRecordHeader.Flags.isMalformed != 0 {
-            ledger.addPackets(1, .malformed, from: key)
-        } else if !takeEvents(of: record, from: key, into: slot) {
-            return
+            ledger.addPacket(.malformed, events: VerdictTally(), sequence: sequence, from: key)
+        } else {
+            takeEvents(of: record, sequence: sequence, from: key, into: slot)
         }
-        ledger.addSequence(PacketSequence(rawValue: record.header.sequence), from: key)
     }
 
-    /// - Returns: whether the packet was admitted; a packet that was shed is not consumed.
-    @discardableResult
+    /// A packet that is shed is not consumed: its sequence stays open.
     private mutating func takeEvents(
-        of record: RingRecord, from key: SenderKey, into slot: BlockSlot
-    ) -> Bool {
+        of record: RingRecord, sequence: PacketSequence?, from key: SenderKey, into slot: BlockSlot
+    ) {
+        // "Now" of a block's rows is when the first of them comes, however long ledger entries waited before.
+        let isFirst = slot.rows.rowCount == 0
+        if isFirst { slot.context.admissionTime = clock.wallMicroseconds() }
         var tally = VerdictTally()
         // SAFETY: the receive stage wrote `eventCount` descriptors whose places lie in the record's
         // packet bytes; `hasRoom` made room for as many rows.
@@ -147,15 +164,21 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         guard isAdmitted else {
             ledger.addPackets(1, .shed, from: .unidentified)
             counters.packetsOfCommit.add(.shed)
-            return false
+            return
+        }
+        if isFirst && slot.rows.rowCount > 0 {
+            openedAtNanoseconds = clock.monotonicNanoseconds()
         }
         tally.counts[Int(Verdict.malformed.rawValue)] &+= record.header.malformedCount
-        ledger.addPackets(1, .accepted, from: key)
-        ledger.addEvents(tally, from: key)
+        ledger.addPacket(.accepted, events: tally, sequence: sequence, from: key)
+        self.tally.add(tally)
+    }
+
+    private mutating func flushTally() {
         for verdict in Verdict.allCases where tally.counts[Int(verdict.rawValue)] != 0 {
             counters.events.add(verdict, UInt64(tally.counts[Int(verdict.rawValue)]))
         }
-        return true
+        tally = VerdictTally()
     }
 
     private mutating func takeRefusals(_ record: RingRecord) {
@@ -186,10 +209,10 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
             admissionTime: clock.wallMicroseconds(), nextName: admission.nextName,
             nextKey: admission.nextKey, keyDayCount: links.state.liveKeyDayCount)
         free.open(context, startsSegment: startsSegment)
+        openedAtNanoseconds = clock.monotonicNanoseconds()
         let room = startsSegment ? cursor.bounds.byteCountMax : cursor.remainingByteCount
         rowCountMax = min(
             Limits.blockEventCountMax, max(1, room / Self.rowByteCountEstimate))
-        openedAtNanoseconds = clock.monotonicNanoseconds()
         slot = free
         return true
     }
@@ -208,28 +231,39 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         cursor.advance(past: slot, summary)
         links.state.willSync()
         links.toSync.push(slot)
+        closedAtNanoseconds = clock.monotonicNanoseconds()
         self.slot = nil
     }
 
     private func isDue(ringIsEmpty: Bool) -> Bool {
         guard let slot else { return false }
-        let waiting = links.state.syncingCount
         if slot.rows.rowCount >= rowCountMax { return true }
-        if slot.rows.rowCount == 0 { return age() >= Self.ledgerIntervalNanoseconds }
-        if ringIsEmpty && waiting == 0 { return true }
-        return waiting < 2 && age() >= commitIntervalNanoseconds
+        let now = clock.monotonicNanoseconds()
+        let age = now &- openedAtNanoseconds
+        if slot.rows.rowCount == 0 { return age >= Self.ledgerIntervalNanoseconds }
+        let waiting = links.state.syncingCount
+        let wasIdle = now &- closedAtNanoseconds >= commitIntervalNanoseconds
+        if ringIsEmpty && waiting == 0 && wasIdle { return true }
+        return waiting < 2 && age >= commitIntervalNanoseconds
     }
 
-    private func age() -> UInt64 { clock.monotonicNanoseconds() &- openedAtNanoseconds }
-
-    /// How long the stage may sleep: until the open block is due, and never longer than 100 ms.
+    /// How long the stage may sleep without rows: until the open block is due, and at most 100 ms.
     private func waitNanoseconds() -> UInt64 {
-        guard let slot else { return 100_000_000 }
-        if slot.rows.rowCount == 0 { return 100_000_000 }
-        let age = age()
+        let longest: UInt64 = 100_000_000
+        guard slot != nil else { return longest }
+        let age = clock.monotonicNanoseconds() &- openedAtNanoseconds
+        let interval = Self.ledgerIntervalNanoseconds
+        return age >= interval ? 1 : min(interval - age, longest)
+    }
+
+    /// How long rows may gather before the block is looked at again.
+    private func gatherNanoseconds() -> UInt64 {
+        let now = clock.monotonicNanoseconds()
+        let isFree = links.state.syncingCount == 0
+        let age = now &- (isFree ? closedAtNanoseconds : openedAtNanoseconds)
         // Due, but two blocks are still being written: look again soon.
         if age >= commitIntervalNanoseconds { return 200_000 }
-        return min(commitIntervalNanoseconds - age, 1_000_000)
+        return min(commitIntervalNanoseconds - age, Self.gatherNanosecondsMax)
     }
 }
 

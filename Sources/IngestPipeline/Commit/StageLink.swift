@@ -2,7 +2,7 @@
 import Dispatch
 import Synchronization
 
-/// A first-in first-out hand-over between two stages, each on its own queue.
+/// A hand-over between two stages, each on its own queue: first in, first out, or the other way round.
 ///
 /// It never blocks the side that pushes: what travels is a fixed set of block slots, so the number of
 /// slots bounds every link. The side that pops may wait.
@@ -15,8 +15,10 @@ package final class StageLink<Element: Sendable>: Sendable {
     }
     private let state = Mutex(State())
     private let available = DispatchSemaphore(value: 0)
+    private let newestFirst: Bool
 
-    package init() {}
+    /// - Parameter newestFirst: gives the element that was pushed last, whose memory is still in the caches.
+    package init(newestFirst: Bool = false) { self.newestFirst = newestFirst }
 
     package func push(_ element: Element) {
         state.withLock { $0.elements.append(element) }
@@ -29,7 +31,7 @@ package final class StageLink<Element: Sendable>: Sendable {
         available.signal()
     }
 
-    /// The oldest element.
+    /// The oldest element, or the newest.
     /// - Parameter waitNanoseconds: how long to wait for one; 0 does not wait.
     /// - Returns: `nil` when the wait ended without one, or the link is closed and empty.
     package func pop(waitNanoseconds: UInt64) -> Element? {
@@ -38,6 +40,7 @@ package final class StageLink<Element: Sendable>: Sendable {
             return nil
         }
         return state.withLock { state in
+            if newestFirst, let newest = state.elements.popLast() { return newest }
             if !state.elements.isEmpty { return state.elements.removeFirst() }
             // The signal came from `close`; leave it for the next caller.
             if state.isClosed { available.signal() }

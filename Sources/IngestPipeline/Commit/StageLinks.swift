@@ -7,7 +7,7 @@ package struct StageLinks: Sendable {
     /// fall behind while it merges runs.
     package static let slotCount = 8
 
-    package let free = StageLink<BlockSlot>()
+    package let free = StageLink<BlockSlot>(newestFirst: true)
     package let toSync = StageLink<BlockSlot>()
     package let toCompact = StageLink<BlockSlot>()
     package let state = SharedState()

@@ -43,24 +43,30 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
             links.toCompact.close()
             return .finished
         }
-        do {
-            try write(slot)
-        } catch {
-            throw .storage(error)
-        }
+        try write(slot)
         links.toCompact.push(slot)
         links.state.didSync()
         waker.wake()
         return .worked
     }
 
-    private mutating func write(_ slot: BlockSlot) throws(StorageError) {
-        if slot.startsSegment {
-            writer = nil
-            writer = try SegmentWriter.create(
-                slot.segmentHeader, byteCountMax: segmentByteCountMax, in: files)
+    private mutating func write(_ slot: BlockSlot) throws(PipelineError) {
+        do throws(StorageError) {
+            if slot.startsSegment {
+                writer = nil
+                writer = try SegmentWriter.create(
+                    slot.segmentHeader, byteCountMax: segmentByteCountMax, in: files)
+            }
+            if try append(slot) { return }
+        } catch {
+            throw .storage(error)
         }
-        guard var segment = writer.take() else { return }
+        throw .inconsistent("a block without a segment to write it to")
+    }
+
+    /// `false` without a segment.
+    private mutating func append(_ slot: BlockSlot) throws(StorageError) -> Bool {
+        guard var segment = writer.take() else { return false }
         try segment.append(slot.buffer)
         let start = clock.monotonicNanoseconds()
         try segment.sync()
@@ -72,6 +78,7 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         counters.sync.add(.commits)
         counters.sync.add(.bytes, UInt64(slot.buffer.byteCount))
         counters.sync.add(.durableRows, UInt64(slot.summary?.rowCount ?? 0))
+        return true
     }
 }
 

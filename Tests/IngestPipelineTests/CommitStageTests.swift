@@ -1,0 +1,224 @@
+import IngestFormat
+import IngestPipeline
+import IngestRing
+import Testing
+
+/// The commit stage alone: records in by hand, blocks out by hand, a clock that stands still.
+@Suite("The commit stage")
+struct CommitStageTests {
+    @Test("a packet's rows, its ledger entry and its sequence are in one block")
+    func oneBlock() throws {
+        let bench = CommitBench()
+        bench.offerBatch(sequence: 5, [bench.click(), bench.click(), bench.unmeasured()])
+        let block = try #require(bench.turn())
+        #expect(block.rows.rowCount == 3)
+        let entry = try #require(block.ledger.first)
+        #expect(block.ledger.count == 1)
+        #expect(entry.sequences == [5...5])
+        #expect(entry.packets[Int(PacketResult.accepted.rawValue)] == 1)
+        #expect(entry.events[Int(Verdict.counted.rawValue)] == 3)
+        #expect(bench.counters.events[.counted] == 3)
+    }
+
+    @Test("a lone packet is committed at once, the next one with what comes in a commit interval")
+    func intervals() throws {
+        let bench = CommitBench()
+        bench.offerBatch(sequence: 0, [bench.click()])
+        #expect(bench.turn()?.rows.rowCount == 1)
+        bench.offerBatch(sequence: 1, [bench.click()])
+        #expect(bench.turn() == nil)
+        bench.clock.advance(milliseconds: CommitBench.intervalMilliseconds - 1)
+        bench.offerBatch(sequence: 2, [bench.click(), bench.click()])
+        #expect(bench.turn() == nil)
+        bench.clock.advance(milliseconds: 1)
+        #expect(bench.turn()?.rows.rowCount == 3)
+    }
+
+    @Test("a block waits while two are being written, and closes when one of them is durable")
+    func backPressure() {
+        let bench = CommitBench(isDurableAtOnce: false)
+        for sequence in 0..<2 as Range<UInt64> {
+            bench.offerBatch(sequence: sequence, [bench.click()])
+            bench.clock.advance(milliseconds: CommitBench.intervalMilliseconds)
+            _ = bench.turn()
+            bench.clock.advance(milliseconds: CommitBench.intervalMilliseconds)
+            _ = bench.turn()
+        }
+        bench.offerBatch(sequence: 2, [bench.click()])
+        for _ in 0..<5 {
+            bench.clock.advance(milliseconds: CommitBench.intervalMilliseconds)
+            #expect(bench.turn() == nil)
+        }
+        bench.links.state.didSync()
+        #expect(bench.turn()?.rows.rowCount == 1)
+    }
+
+    @Test("a heartbeat is no packet of the ledger")
+    func heartbeat() throws {
+        let bench = CommitBench()
+        bench.offer(RingRecordKind.heartbeat, sequence: 9)
+        bench.offerBatch(sequence: 0, [bench.click()])
+        let block = try #require(bench.turn())
+        #expect(block.ledger.count == 1)
+        #expect(block.ledger.first?.packets.reduce(0, +) == 1)
+    }
+
+    @Test("an undecodable packet uses its sequence up and is counted, without a row")
+    func malformed() throws {
+        let bench = CommitBench()
+        bench.offer(
+            RingRecordKind.framed, flags: RingRecordHeader.Flags.isMalformed, sequence: 4)
+        #expect(bench.turn() == nil)
+        bench.clock.advance(milliseconds: 1000)
+        let block = try #require(bench.turn())
+        #expect(block.rows.rowCount == 0)
+        #expect(block.ledger.first?.sequences == [4...4])
+        #expect(block.ledger.first?.packets[Int(PacketResult.malformed.rawValue)] == 1)
+    }
+
+    @Test("a ledger entry waits 700 ms at most, and rows have the time at which the first came")
+    func ledgerAlone() throws {
+        let bench = CommitBench()
+        bench.offer(
+            RingRecordKind.framed, flags: RingRecordHeader.Flags.isMalformed, sequence: 0)
+        #expect(bench.turn() == nil)
+        bench.clock.advance(milliseconds: 690)
+        // At the edge of the lead as of now; 690 ms ago it would have been too early.
+        var early = bench.click()
+        early.timestampMicroseconds = bench.clock.wallMicroseconds() + 300_000_000
+        bench.offerBatch(sequence: 1, [early])
+        let block = try #require(bench.turn())
+        #expect(block.admissionTime == bench.clock.wallMicroseconds())
+        #expect(bench.counters.events[.counted] == 1)
+        #expect(bench.counters.events[.tooEarly] == 0)
+        bench.offer(
+            RingRecordKind.framed, flags: RingRecordHeader.Flags.isMalformed, sequence: 2)
+        #expect(bench.turn() == nil)
+        bench.clock.advance(milliseconds: 700)
+        #expect(bench.turn()?.rows.rowCount == 0)
+    }
+
+    @Test("an event that opted out leaves no row and no name, only a count")
+    func optOut() throws {
+        let bench = CommitBench()
+        var event = bench.click()
+        event.consent = Consent.optOut.rawValue
+        // One upon the other, they are in the log within a second all the same.
+        for sequence in 0..<3 as Range<UInt64> {
+            bench.offerBatch(sequence: sequence, [event])
+            #expect(bench.turn() == nil)
+            bench.clock.advance(milliseconds: 300)
+        }
+        let block = try #require(bench.turn())
+        #expect(block.rows.rowCount == 0)
+        #expect(block.names.count == 0)
+        #expect(block.keys.isEmpty)
+        #expect(block.ledger.first?.events[Int(Verdict.noConsent.rawValue)] == 3)
+    }
+
+    @Test("money that no sum could hold is refused, and a packet without it is not")
+    func moneyRoom() throws {
+        let bench = CommitBench(moneyCountedMicros: Limits.moneySumMicrosMax - 10)
+        var event = bench.click()
+        event.revenueMicros = 11
+        bench.offerBatch(sequence: 0, [event, bench.click()])
+        event.revenueMicros = 10
+        bench.offerBatch(sequence: 1, [event, event])
+        _ = bench.turn()
+        #expect(bench.counters.events[.malformed] == 2)
+        #expect(bench.counters.events[.counted] == 2)
+    }
+
+    @Test("a closed ring ends the stage, with what it held handed over")
+    func end() throws {
+        let bench = CommitBench()
+        bench.offerBatch(sequence: 0, [bench.click()])
+        #expect(bench.turn() != nil)
+        bench.offerBatch(sequence: 1, [bench.click()])
+        bench.producer.close()
+        #expect(bench.turn()?.rows.rowCount == 1)
+        #expect(bench.links.toSync.isFinished)
+    }
+}
+
+/// A commit stage between a ring and a link that a test holds the other ends of.
+private final class CommitBench {
+    static let intervalMilliseconds = 5
+    static let name = Array("reward-1business-1".utf8)
+    let clock = SimulatedClock(wallMicroseconds: 1_763_600_000_000_000)
+    let counters = PipelineCounters()
+    let links = StageLinks()
+    var producer: RingProducer
+    private var stage: CommitStage<SimulatedClock>
+    private let isDurableAtOnce: Bool
+
+    init(isDurableAtOnce: Bool = true, moneyCountedMicros: Int64 = 0) {
+        self.isDurableAtOnce = isDurableAtOnce
+        let ends = EventRing.make(byteCount: 1 << 20)!
+        producer = ends.producer
+        let start = LogStart(
+            directory: DirectoryID(rawValue: 1), shard: 0,
+            lastSegment: SegmentNumber(rawValue: 0), commitEpoch: 1, previousChecksum: 0,
+            moneyCountedMicros: moneyCountedMicros)
+        for _ in 0..<StageLinks.slotCount { links.free.push(BlockSlot(log: start)) }
+        stage = CommitStage(
+            consumer: ends.consumer, dictionary: NameDictionary(), policy: AdmissionPolicy(),
+            calendar: .utc, clock: clock, start: start,
+            segmentByteCountMax: Limits.segmentByteCountDefault,
+            commitIntervalNanoseconds: UInt64(Self.intervalMilliseconds) * 1_000_000,
+            links: links, counters: counters)
+    }
+
+    func unmeasured() -> EventDescriptor {
+        var event = click()
+        event.type = EventType.impression.rawValue
+        return event
+    }
+
+    func click() -> EventDescriptor {
+        var event = EventDescriptor()
+        event.type = EventType.click.rawValue
+        event.timestampMicroseconds = clock.wallMicroseconds()
+        (event.rewardByteCount, event.rewardHash) = (8, 1)
+        (event.businessOffset, event.businessByteCount, event.businessHash) = (8, 10, 2)
+        return event
+    }
+
+    func offerBatch(sequence: UInt64, _ events: [EventDescriptor]) {
+        offer(RingRecordKind.framed, sequence: sequence, events)
+    }
+
+    func offer(
+        _ kind: UInt8, flags: UInt8 = 0, sequence: UInt64, _ events: [EventDescriptor] = []
+    ) {
+        var header = RingRecordHeader(kind: kind)
+        header.flags = flags
+        header.sender = 7
+        header.epoch = 1
+        header.sequence = sequence
+        header.packetByteCount = UInt32(Self.name.count)
+        header.eventCount = UInt32(events.count)
+        let place = RingLayout.descriptorOffset(packetByteCount: Self.name.count)
+        let record = producer.claim(
+            header, byteCount: place + MemoryLayout<EventDescriptor>.stride * events.count)!
+        Self.name.withUnsafeBytes {
+            (record + RingLayout.recordHeaderByteCount).copyMemory(
+                from: $0.baseAddress!, byteCount: $0.count)
+        }
+        events.withUnsafeBytes {
+            if let base = $0.baseAddress {
+                (record + place).copyMemory(from: base, byteCount: $0.count)
+            }
+        }
+        producer.commit()
+        producer.publish()
+    }
+
+    /// Two turns, since a ring is seen to be empty by the second; then the block that was closed, if any.
+    func turn() -> BlockSlot? {
+        for _ in 0..<2 { _ = stage.step(mayWait: false) }
+        guard let block = links.toSync.pop(waitNanoseconds: 0) else { return nil }
+        if isDurableAtOnce { links.state.didSync() }
+        return block
+    }
+}
