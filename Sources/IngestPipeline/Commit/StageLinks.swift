@@ -3,9 +3,10 @@ import Synchronization
 
 /// The way of the block slots, once round: free → commit → sync → compact → free.
 package struct StageLinks: Sendable {
-    /// One block being filled, one encoded and waiting, one being synced, and room for the compact stage to
-    /// fall behind while it merges runs.
-    package static let slotCount = 8
+    /// One block being filled, one encoded and waiting, one being synced, and room for a disk that stalls and
+    /// for the compact stage to fall behind while it merges runs: a million events, half a second of
+    /// 2,000,000/s. The newest free slot is taken first, so what is not needed is never touched.
+    package static let slotCount = 16
 
     package let free = StageLink<BlockSlot>(newestFirst: true)
     package let toSync = StageLink<BlockSlot>()
