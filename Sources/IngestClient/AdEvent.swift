@@ -73,8 +73,8 @@ public struct AdEvent: Equatable, Sendable {
 
 /// Why an event was not sent. Nothing of it left; the others are not affected.
 public enum EventRefusal: Error, Equatable, Sendable, CustomStringConvertible {
-    /// The line is not one valid JSON event.
-    case malformed
+    /// The line is not one valid JSON event; the reason names the key that is wrong.
+    case malformed(reason: String)
     /// The line is longer than the largest datagram.
     case lineTooLong(byteCountMax: Int)
     /// A text or id of an `AdEvent` is outside its bounds.
@@ -84,7 +84,7 @@ public enum EventRefusal: Error, Equatable, Sendable, CustomStringConvertible {
 
     public var description: String {
         switch self {
-        case .malformed: "not a valid event"
+        case .malformed(let reason): "not a valid event: \(reason)"
         case .lineTooLong(let max): "longer than \(max) bytes"
         case .byteCount(let field, let got, let allowed):
             "\(field) has \(got) bytes, allowed are \(allowed.lowerBound) to \(allowed.upperBound)"

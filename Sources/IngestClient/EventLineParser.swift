@@ -27,6 +27,8 @@ struct EventLineParser: ~Copyable {
         let outcome = unsafe bytes.withUnsafeMutableBytes {
             unsafe decoder.decode($0, into: scratch)
         }
-        return outcome == .events(count: 1, malformed: 0) ? nil : .malformed
+        if outcome == .events(count: 1, malformed: 0) { return nil }
+        // Asked of the line itself: the decoder may have unescaped texts in the copy.
+        return .malformed(reason: JSONEventReason.why(line))
     }
 }

@@ -28,6 +28,7 @@ enum UnsafeFiles {
             "JSONEventDecoder": "decodes and unescapes in place",
             "JSONEventFields": "places of values in a datagram's bytes",
             "JSONEventFields+Fill": "places of values in a datagram's bytes",
+            "JSONEventReason": "tries the decoder's rules again on a copy of a line",
             "PacketHeader": "loads the fields of a header whose length was checked once",
             "TimestampText": "parses times where they lie in a packet",
             "WireCursor": "one pass over protobuf's wire format",

@@ -1,0 +1,102 @@
+// packet → [decode] → ring → admit → block → segment → compaction → snapshot → query
+
+/// Why a line is not one valid event, for whoever has to mend the file that it came from. The daemon only
+/// counts such lines; a sender asks here once the decoder has refused one.
+///
+/// The rules are not written a second time: the decoder's own are tried again with one key after the other
+/// put right, and the key that makes the event valid is to blame.
+///
+/// **Cost** A copy of the line and about twenty trials: for lines that are named to a person.
+package enum JSONEventReason {
+    private typealias Field = JSONEventFields.Field
+
+    /// What is wrong with a line that the decoder has refused.
+    package static func why(_ line: Span<UInt8>) -> String {
+        let samples: [(Field, String)] = [
+            (.type, "click"), (.reward, "r"), (.business, "b"),
+            (.timestamp, "2019-11-24T00:00:00Z"),
+        ]
+        var bytes = (0..<line.count).map { line[$0] }
+        // Places of tokens are 16 bits, and good values are put behind the line.
+        guard bytes.count + 64 < 1 << 16 else { return "too long for an event" }
+        var good: [(field: Field, token: JSONToken)] = []
+        for (field, text) in samples {
+            let place = JSONPlace(offset: bytes.count, byteCount: text.utf8.count)
+            good.append((field, JSONToken(.string, place)))
+            bytes += text.utf8
+        }
+        // SAFETY: every token lies in the line or in one of the good values, inside the bytes.
+        return unsafe bytes.withUnsafeMutableBufferPointer {
+            unsafe why($0.baseAddress!, JSONPlace(offset: 0, byteCount: line.count), good)
+        }
+    }
+
+    @unsafe private static func why(
+        _ base: UnsafeMutablePointer<UInt8>, _ line: JSONPlace,
+        _ good: [(field: Field, token: JSONToken)]
+    ) -> String {
+        guard unsafe UTF8Text.isValid(base, line.byteCount) else { return "not UTF-8" }
+        var cursor = unsafe JSONCursor(base, line)
+        if cursor.peek() == 0xEF { return "something stands before the object" }
+        guard cursor.peek() == UInt8(ascii: "{") else { return "not a JSON object" }
+        var fields = JSONEventFields()
+        guard unsafe fields.read(base, line) else { return "not one object of strict JSON" }
+        for (field, _) in good where fields[field].kind == .absent {
+            return "\(words(of: field).key) is missing"
+        }
+        for (field, token) in good where unsafe isValid(fields, with: field, as: token, base) {
+            return "\(words(of: field).key) \(words(of: field).rule)"
+        }
+        for field in optional where unsafe isValid(fields, with: field, as: JSONToken(), base) {
+            return "\(words(of: field).key) \(words(of: field).rule)"
+        }
+        return "several keys break their rules"
+    }
+
+    private static let optional: [Field] = [
+        .eventID, .session, .consent, .viewability, .duration, .format, .revenue, .spend,
+        .metadataEventID, .metadataSession, .metadataConsent, .metadata,
+    ]
+
+    /// Whether the event would be valid if one of its keys had this value.
+    @unsafe private static func isValid(
+        _ fields: JSONEventFields, with field: Field, as token: JSONToken,
+        _ base: UnsafeMutablePointer<UInt8>
+    ) -> Bool {
+        var fields = fields
+        fields[field] = token
+        var event = EventDescriptor()
+        // SAFETY: the descriptor is this function's own.
+        return unsafe withUnsafeMutablePointer(to: &event) {
+            unsafe fields.fill($0, base) && EventCompletion.accepts($0)
+        }
+    }
+
+    private static func words(of field: Field) -> (key: String, rule: String) {
+        let name = "has to be a text of 1 to \(Limits.nameByteCountMax) bytes"
+        let id = "has to be a text of at most \(Limits.eventIDByteCountMax) bytes"
+        let amount = "has to be an amount of at most 6 decimals, not negative"
+        let consent = "is not optIn, optOut or notSet"
+        return switch field {
+        case .type: ("eventType", "is not impression, click or redemption")
+        case .reward: ("rewardId", name)
+        case .business: ("businessId", name)
+        case .timestamp: ("timestamp", "is no time with a zone, nor milliseconds since 1970")
+        case .eventID: ("eventId", id)
+        case .session: ("sessionId", id)
+        case .consent: ("consent", consent)
+        case .metadata: ("metadata", "is not an object, nor a text that holds one")
+        case .viewability: ("metadata.viewability", "has to be a number from 0 to 1")
+        case .duration: ("metadata.duration", "has to be a number of seconds")
+        case .format: ("metadata.format", "is not display, largeDisplay or video")
+        case .platform: ("metadata.platform", id)
+        case .revenue: ("metadata.revenue", amount)
+        case .spend: ("metadata.spend", amount)
+        case .campaign: ("metadata.campaign", id)
+        case .source: ("metadata.source", id)
+        case .metadataEventID: ("metadata.eventId", id)
+        case .metadataSession: ("metadata.sessionId", id)
+        case .metadataConsent: ("metadata.consent", consent)
+        }
+    }
+}

@@ -1,0 +1,76 @@
+import Testing
+
+@testable import IngestFormat
+
+/// What a person is told about a line of their file.
+struct JSONEventReasonTests {
+    private static let good: [(key: String, value: String)] = [
+        ("eventType", "\"click\""), ("rewardId", "\"r\""), ("businessId", "\"b\""),
+        ("timestamp", "\"2019-11-24T00:00:00Z\""), ("eventId", "\"e\""), ("sessionId", "\"s\""),
+        ("consent", "\"optIn\""), ("metadata", "{\"viewability\":0.5,\"duration\":1}"),
+    ]
+
+    /// The good event with one key of another value, or without it.
+    private static func line(_ key: String, _ value: String?) -> String {
+        let parts = good.compactMap { part in
+            let value = part.key == key ? value : part.value
+            return value.map { "\"\(part.key)\":\($0)" }
+        }
+        return "{\(parts.joined(separator: ","))}"
+    }
+
+    private static let long = "\"\(String(repeating: "x", count: 129))\""
+
+    private static let wrong: [(key: String, value: String?, reason: String)] = [
+        ("eventType", nil, "eventType is missing"), ("rewardId", nil, "rewardId is missing"),
+        ("businessId", "null", "businessId is missing"),
+        ("timestamp", nil, "timestamp is missing"),
+        ("eventType", "\"view\"", "eventType is not impression"),
+        ("eventType", "1", "eventType is"),
+        ("rewardId", "\"\"", "rewardId has to be"), ("rewardId", "5", "rewardId has to be"),
+        ("businessId", long, "businessId has to be"),
+        ("timestamp", "\"yesterday\"", "timestamp is no time"),
+        ("timestamp", "\"2019-02-29T00:00:00Z\"", "timestamp is no time"),
+        ("eventId", long, "eventId has to be"), ("sessionId", "{}", "sessionId has to be"),
+        ("consent", "\"maybe\"", "consent is not"), ("metadata", "[]", "metadata is not"),
+        ("metadata", "{\"viewability\":1.1,\"duration\":1}", "metadata.viewability has"),
+        ("metadata", "{\"duration\":true}", "metadata.duration has"),
+        ("metadata", "{\"format\":\"large\"}", "metadata.format is not"),
+        ("metadata", "{\"revenue\":-1}", "metadata.revenue has"),
+        ("metadata", "{\"spend\":\"much\"}", "metadata.spend has"),
+    ]
+
+    @Test(arguments: wrong)
+    func `The key that is wrong is named`(key: String, value: String?, reason: String) {
+        let line = Self.line(key, value)
+        #expect(JSONEventReason.why(line.utf8Span.span).hasPrefix(reason), "\(line)")
+        #expect(!Self.isTaken(line), "\(line)")
+    }
+
+    @Test(arguments: [
+        ("[1]", "not a JSON object"), ("click", "not a JSON object"), ("", "not a JSON object"),
+        ("\u{FEFF}{}", "something stands before the object"),
+        ("{} {}", "not one object of strict JSON"),
+        ("{\"a\":1,}", "not one object of strict JSON"),
+        ("{\"a\":", "not one object of strict JSON"), ("{}", "eventType is missing"),
+        (line("eventType", "1").replacing("\"r\"", with: "1"), "several keys break their rules"),
+    ])
+    func `What is no object of an event is said to be none`(line: String, reason: String) {
+        #expect(JSONEventReason.why(line.utf8Span.span) == reason, "\(line)")
+    }
+
+    @Test func `What is no UTF-8, and what is long, has its reason too`() {
+        let bytes: [UInt8] = [0x7B, 0xFF, 0x7D]
+        #expect(JSONEventReason.why(bytes.span) == "not UTF-8")
+        let long = [UInt8](repeating: 0x20, count: 65_507)
+        #expect(JSONEventReason.why(long.span) == "too long for an event")
+    }
+
+    private static func isTaken(_ line: String) -> Bool {
+        var bytes = Array(line.utf8)
+        let decoder = JSONEventDecoder(hash: KeyedHash(key: InlineArray(repeating: 0)))
+        let scratch = EventScratch()
+        return bytes.withUnsafeMutableBytes { decoder.decode($0, into: scratch) }
+            == .events(count: 1, malformed: 0)
+    }
+}
