@@ -4,7 +4,7 @@ import IngestFormat
 /// What a packet costs on the receive queue before it reaches the ring: header with CRC, protobuf or JSON
 /// into descriptors, hashes taken. Prints nanoseconds an event (and a packet), the best of several rounds.
 ///
-/// 11 events of about 125 bytes to a packet, as DESIGN.md's budget has it: reward, business, time, a UUID as
+/// 11 events of about 125 bytes to a packet, as ad servers send them: reward, business, time, a UUID as
 /// 16 bytes, session, consent, viewability, platform; 1,024 different packets, so that no branch is learnt
 /// by heart.
 func decodeBenchmark() {

@@ -18,7 +18,7 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
 
     package var manifest: Manifest { publisher.manifest }
 
-    /// Opens, recovers and loads a directory (PROTOCOL.md §5).
+    /// Opens, recovers and loads a directory (docs/durability.md).
     ///
     /// - Parameter random: identity and hash key of a new directory come from it.
     /// **Errors** As `DataDirectory.open` and `SegmentRecovery.run`. A crash anywhere leaves a directory

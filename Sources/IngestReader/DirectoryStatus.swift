@@ -19,7 +19,7 @@ public struct DirectoryStatus: Sendable, Equatable {
     public let keyCount: Int
     /// Rows stored.
     public let rowCount: UInt64
-    /// Packets by what became of them, and events by verdict, in the order of CONTRACT; all names.
+    /// Packets by what became of them, and events by verdict, in the order of their codes; all names.
     public let packets: [NamedCount]
     public let events: [NamedCount]
     /// Starts that found the log without a clean end: what had been received and was not durable then

@@ -4,7 +4,7 @@ import Glibc
 import IngestReader
 import SystemPackage
 
-/// Runs one command and turns every way in which it can end into an exit code of CONTRACT.md §2 and, where
+/// Runs one command and turns every way in which it can end into an exit code of docs/operations.md and, where
 /// something is wrong, one line on stderr: `ingest-reader: what, where, what to do`.
 enum ReaderProgram {
     static let name = "ingest-reader"

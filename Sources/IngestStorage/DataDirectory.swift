@@ -18,7 +18,7 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
     package let movedAside: [String]
     private let lock: Files.File
 
-    /// Opens a directory for the daemon (PROTOCOL.md §5.1).
+    /// Opens a directory for the daemon (docs/durability.md).
     ///
     /// 1. Locks it. 2. Reads the newest manifest; where there is none, and nothing that a manifest must
     /// have come before, makes generation 0 durable. 3. Removes what a crash left of the next generation

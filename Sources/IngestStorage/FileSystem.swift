@@ -9,7 +9,7 @@
 ///
 /// **Durability** No call but `sync`, `syncData` and `syncDirectory` makes anything durable: after a power
 /// cut, any subset of the other calls may be undone, torn or reordered. What a caller wants to have
-/// on disk in some order, it syncs in that order (PROTOCOL.md §4).
+/// on disk in some order, it syncs in that order (docs/durability.md).
 ///
 /// **Errors** Every call throws `StorageError` with the path, the system call and errno. A failed sync is
 /// always `durabilityLost`: it must not be tried again on that file.

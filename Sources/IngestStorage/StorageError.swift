@@ -35,7 +35,7 @@ package enum StorageError: Error, Equatable, Sendable {
         }
     }
 
-    /// The exit code of CONTRACT.md §2.
+    /// The exit code; the table is in docs/operations.md.
     package var exitCode: Int32 {
         switch self {
         case .corrupt, .newerFormat: 65

@@ -51,6 +51,15 @@ extension ProcessSuite {
             try expect(before.days, isContainedIn: after.days)
             #expect(try reader.run("verify").code == 0)
 
+            // What a reader showed of the killed directory was a prefix too, and stays byte for byte where
+            // nothing that was written but not yet shown has been added.
+            let shown = try Reader.sums(of: before.rewards)
+            let shownCount = shown["impressions", default: 0] + shown["clicks", default: 0]
+            let shownModel = try EventModel(SampleEvents.lines.prefix(shownCount))
+            #expect(try EventModel.counts(of: before.rewards) == shownModel.rewards)
+            #expect(try EventModel.counts(of: before.days) == shownModel.days)
+            if try Reader.sums(of: after.rewards) == shown { #expect(after == before) }
+
             // One sender on loopback: nothing overtakes, so the counted events are the first N.
             let counted = try reader.totals()
             let count = counted["impressions", default: 0] + counted["clicks", default: 0]

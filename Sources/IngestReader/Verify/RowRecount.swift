@@ -1,6 +1,6 @@
 // packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
 // Part of `verify`: shares no code with what folds counters. The rule of what counts where is written here
-// a second time, from CONTRACT.md §2 and DESIGN.md §6, on purpose.
+// a second time, from docs/format/run.md, on purpose.
 
 import IngestFormat
 

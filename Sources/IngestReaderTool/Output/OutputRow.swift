@@ -2,7 +2,7 @@
 import IngestFormat
 import IngestReader
 
-/// A row that can be written in every format: its columns in the order of CONTRACT, and their cells.
+/// A row that can be written in every format: its columns in their order, and their cells.
 package protocol OutputRow {
     static var columns: [String] { get }
     /// How many of the first columns name the row; a table always shows them.

@@ -1,7 +1,7 @@
 // packet → decode → ring → admit → block → [segment] → compaction → snapshot → query
 
 /// What bytes in an unsealed segment are that are no whole block. The one place where *torn* and *bad* are
-/// told apart (PROTOCOL.md §5.3).
+/// told apart (docs/durability.md).
 enum DamageVerdict: Equatable {
     /// Blocks that were durable are missing here: a gap in the ordinals, reported as lost.
     case lost

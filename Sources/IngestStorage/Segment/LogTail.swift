@@ -3,7 +3,7 @@ import IngestFormat
 
 /// The durable blocks after a manifest's cut, one after the other, while a daemon may be writing more.
 ///
-/// Which blocks are durable (DESIGN.md §8): those up to the durable mark, those the manifest covers, and
+/// Which blocks are durable (docs/durability.md): those up to the durable mark, those the manifest covers, and
 /// those that another block follows, because a block is written only after the one before was synced. The last
 /// block of the log beyond the mark is not given: it may be gone after a power cut.
 ///

@@ -1,7 +1,7 @@
 // packet → decode → ring → admit → block → [segment] → compaction → snapshot → query
 import IngestFormat
 
-/// Seals what a crash left unsealed, before anything else looks at the log (PROTOCOL.md §5.2–3).
+/// Seals what a crash left unsealed, before anything else looks at the log (docs/durability.md).
 ///
 /// 1. Every segment that the manifest does not call sealed is read whole; nothing is written yet.
 /// 2. For each is planned what stays, what was lost, what is cut; *torn* and *bad* are told apart by what

@@ -3,7 +3,7 @@ import IngestFormat
 
 /// Writes the blocks of one segment. Owned by the sync queue.
 ///
-/// Order (PROTOCOL.md §4.1–2): the file is created exclusively, its header, first extent and name are durable
+/// Order (docs/durability.md): the file is created exclusively, its header, first extent and name are durable
 /// before `create` returns; a block is one write; `sync` is `fdatasync` on the same descriptor. The caller
 /// issues the write of block N+1 only after the sync of N returned: then at most the last block of the
 /// log can be torn.

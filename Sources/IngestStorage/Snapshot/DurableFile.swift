@@ -1,7 +1,7 @@
 // packet → decode → ring → admit → block → [segment] → compaction → [snapshot] → [query]
 import IngestFormat
 
-/// A file that appears under its name whole and durable, or not at all (PROTOCOL.md §4.4).
+/// A file that appears under its name whole and durable, or not at all (docs/durability.md).
 ///
 /// Steps: create `name.tmp` → write → fsync → read back from the disk and compare → rename. The rename
 /// is durable after the next `syncDirectory`, which the caller does once for all files of a generation.

@@ -4,7 +4,7 @@ import IngestFormat
 /// The generations of a data directory: publishes the next one, finds the newest, reads and removes the
 /// files that they name. A plain handle; publishing is the compact queue's alone.
 ///
-/// Order (PROTOCOL.md §4.4): the files of a generation by `write`, then `publish`, which first makes their
+/// Order (docs/durability.md): the files of a generation by `write`, then `publish`, which first makes their
 /// names durable. After a crash anywhere in between, the directory holds the old generation or the new
 /// one. Only files that the newest no longer names are unlinked, by the caller, ≥ 60 s later.
 package struct ManifestStore<Files: FileSystem>: Sendable {

@@ -1,7 +1,7 @@
 import IngestFormat
 
 /// The plain counter that tables are held against: a dictionary, and the counting rules once more, as
-/// CONTRACT.md and DESIGN.md put them.
+/// docs/format/run.md puts them.
 struct CounterModel: Equatable {
     struct Place: Hashable, Comparable {
         var key: UInt32

@@ -1,9 +1,10 @@
 import IngestFormat
-import IngestPipeline
 import IngestRing
 import Logging
 import Synchronization
 import Testing
+
+@testable import IngestPipeline
 
 /// Refused datagrams: named, counted, handed down the ring, told in the log.
 @Suite struct RefusalTests {
@@ -132,6 +133,11 @@ import Testing
         #expect(shed > 0)
         #expect(records.count - 1 + Int(shed) == 100)
         #expect(rig.wait() == .closed)
+    }
+
+    @Test func everyPacketResultHasItsPlaceInTheTallies() {
+        #expect(IntakeTally.resultCount == PacketResult.allCases.count)
+        #expect(PacketResult.allCases.allSatisfy { Int($0.rawValue) < IntakeTally.resultCount })
     }
 
     // MARK: The log
