@@ -16,6 +16,7 @@ package struct DurableMarkFile<Files: FileSystem>: ~Copyable {
 
     /// Opens the mark for writing; makes one, or replaces one that cannot be believed.
     /// - Parameter position: a durable position; the mark starts there, or where it stood if that is further.
+    /// **Errors** `newerFormat`: a mark of a later release is left as it is.
     package init(
         in files: Files, directory: DirectoryID, startingAt position: LogPosition
     ) throws(StorageError) {
@@ -52,9 +53,24 @@ package struct DurableMarkFile<Files: FileSystem>: ~Copyable {
         try file.write(bytes, at: UInt64(DurableMark.valueOffset))
     }
 
-    /// The mark as a lower bound for a reader; `nil` if there is none that can be believed: the manifest
-    /// and the log itself give a bound too.
+    /// The mark as a lower bound for a start and for `verify`; `nil` if there is none that can be believed:
+    /// the manifest and the log itself give a bound too.
+    ///
+    /// **Errors** `newerFormat`, `io`.
     package static func read(
+        in files: Files, directory: DirectoryID
+    ) throws(StorageError) -> LogPosition? {
+        do { return try readSound(in: files, directory: directory) } catch {
+            guard case .corrupt = error else { throw error }
+            return nil
+        }
+    }
+
+    /// The mark as a lower bound for a reader; `nil` if there is none. One that cannot be believed is an
+    /// error: the cut that it stood for was shown before, and must not go back in silence.
+    ///
+    /// **Errors** `corrupt`, `newerFormat`, `io`.
+    package static func readSound(
         in files: Files, directory: DirectoryID
     ) throws(StorageError) -> LogPosition? {
         let file: Files.File
@@ -62,15 +78,20 @@ package struct DurableMarkFile<Files: FileSystem>: ~Copyable {
             guard case .notFound = error else { throw error }
             return nil
         }
-        for _ in 0..<attemptCount {
+        var attempt = 1
+        while true {
             let bytes = try file.readArray(at: 0, byteCount: DurableMark.byteCount)
-            if let mark = try? DurableMark.decode(bytes, directory: directory) {
-                return mark.position
+            do {
+                return try StorageError.decoding(file.path) { () throws(FormatError) in
+                    try DurableMark.decode(bytes, directory: directory).position
+                }
+            } catch {
+                if attempt >= attemptCount { throw error }
+                attempt += 1
             }
         }
-        return nil
     }
 
     /// A value half written is whole a moment later.
-    private static var attemptCount: Int { 3 }
+    private static var attemptCount: Int { 8 }
 }

@@ -66,7 +66,7 @@ import Testing
             try tailBlocks(in: files, after: TestLog.manifest()).map(\.commitEpoch) == [1, 3, 4])
     }
 
-    @Test func `bad bytes end a segment and are told`() throws {
+    @Test func `bad bytes end a segment and are told where the next is out of the chain`() throws {
         let script = LogScript(blockCounts: [3, 1])
         let files = try written(script)
         files.disk.damage(script.name(0)) { bytes in
@@ -77,9 +77,8 @@ import Testing
         var tail = LogTail(after: TestLog.manifest(), mark: mark, in: files)
         let buffer = ReadBuffer()
         #expect(try tail.next(into: buffer)?.header.context == script.blocks[0].header)
-        // The next segment goes on, out of the chain: the caller sees that blocks are missing.
-        let next = try #require(try tail.next(into: buffer))
-        #expect(next.header.context == script.blocks[3].header)
+        // The next segment goes on, out of the chain.
+        #expect(error(of: { try tail.next(into: buffer) }) == tail.damage)
         #expect(tail.damage?.exitCode == 65)
     }
 
@@ -150,12 +149,41 @@ import Testing
         for bit in 0..<64 * 8 {
             let other = files.disk.kill()
             other.disk.damage("durable-mark") { $0[bit / 8] ^= 1 << (bit % 8) }
+            // A start goes on without it, a reader does not.
             #expect(try DurableMarkFile.read(in: other, directory: directory) == nil, "bit \(bit)")
+            #expect(
+                error(of: { try DurableMarkFile.readSound(in: other, directory: directory) })?
+                    .exitCode == 65)
             let again = try DurableMarkFile(
                 in: other, directory: directory, startingAt: position(2, 2))
             #expect(again.position == position(2, 2))
             #expect(try DurableMarkFile.read(in: other, directory: directory) == position(2, 2))
         }
+    }
+
+    @Test func `a mark of a newer format stops everybody and stays as it is`() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        _ = try DurableMarkFile(in: files, directory: directory, startingAt: position(1, 1))
+        files.disk.damage("durable-mark") { $0 = newerMark($0) }
+        let bytes = files.disk.contents("durable-mark")
+        for open in [
+            { _ = try DurableMarkFile.read(in: files, directory: directory) },
+            { _ = try DurableMarkFile.readSound(in: files, directory: directory) },
+            { _ = try DurableMarkFile(in: files, directory: directory, startingAt: .start) },
+        ] {
+            #expect(
+                error(of: open) == .newerFormat(path: "/sim/durable-mark", version: 2))
+        }
+        #expect(files.disk.contents("durable-mark") == bytes)
+    }
+
+    /// The same mark as version 2; its checksum is of the bytes with the value as zeros.
+    private func newerMark(_ mark: [UInt8]) -> [UInt8] {
+        var bytes = mark
+        bytes[4] = 2
+        var constant = bytes
+        for byte in 16..<24 { constant[byte] = 0 }
+        return Array(bytes.dropLast(4)) + littleEndian(Checksum.crc32c(constant.dropLast(4)))
     }
 
     @Test func `the mark of another directory, and one cut short, are no mark`() throws {

@@ -20,8 +20,10 @@ struct LogScript {
     }
 
     /// Writes the log as the stages do: segment N is sealed after N+1 has its first block.
-    /// - Parameter synced: grows with each durable block.
-    func write(to files: SimulatedFileSystem, synced: inout Int) throws {
+    /// - Parameters:
+    ///   - synced: grows with each durable block.
+    ///   - seals: `false` leaves every segment unsealed.
+    func write(to files: SimulatedFileSystem, synced: inout Int, seals: Bool = true) throws {
         let directory = try DataDirectory.open(files) { TestLog.manifest() }
         var mark = try DurableMarkFile(
             in: files, directory: directory.manifest.directory, startingAt: .start)
@@ -33,7 +35,7 @@ struct LogScript {
                 try writer.sync()
                 synced += 1
                 try mark.set(block.end)
-                if let last = unsealed { try seal(last, in: files) }
+                if let last = unsealed, seals { try seal(last, in: files) }
                 unsealed = nil
             }
             unsealed = index

@@ -7,11 +7,14 @@ import IngestStorage
 ///
 /// A generation is immutable: its manifest names runs that are never changed, and the log after its cut
 /// only grows. So a cut is consistent if all of it is of one manifest. A file that is gone means that the
-/// manifest was no longer the newest; then all is read again.
+/// manifest was no longer the newest; then all is read again. So is a tail that does not fit the manifest:
+/// between the two a daemon may have recovered the log.
 package struct SnapshotLoader<Files: FileSystem> {
     private let files: Files
     /// The daemon keeps dropped files for a minute; more than a few attempts mean something else.
     private static var attemptCount: Int { 8 }
+    /// A bad tail that is still bad, once the manifest was read again, is damage.
+    private static var badTailCountMax: Int { 2 }
 
     package init(_ files: Files) { self.files = files }
 
@@ -19,9 +22,16 @@ package struct SnapshotLoader<Files: FileSystem> {
     package func load() throws(ReaderError) -> Snapshot<Files> {
         let store = ManifestStore(files: files)
         var missing = files.path
+        var badTailCount = 0
         for _ in 0..<Self.attemptCount {
             do throws(StorageError) {
-                return try load(try store.readNewest(), store)
+                let base = try loadBase(try store.readNewest(), store)
+                do throws(StorageError) { return try base.withTail(in: files) } catch {
+                    badTailCount += 1
+                    guard case .corrupt = error, badTailCount < Self.badTailCountMax else {
+                        throw error
+                    }
+                }
             } catch {
                 guard case .notFound(let path) = error else { throw ReaderError(error) }
                 missing = path
@@ -30,11 +40,11 @@ package struct SnapshotLoader<Files: FileSystem> {
         throw .missing(missing)
     }
 
-    private func load(
+    private func loadBase(
         _ manifest: Manifest, _ store: ManifestStore<Files>
-    ) throws(StorageError) -> Snapshot<Files> {
+    ) throws(StorageError) -> SnapshotBase<Files> {
         // The mark comes before the tail: what it promises is there when the tail is read.
-        let mark = try DurableMarkFile.read(in: files, directory: manifest.directory)
+        let mark = try DurableMarkFile.readSound(in: files, directory: manifest.directory)
         var runs: [RunReader<Files>] = []
         for entry in manifest.runs {
             runs.append(try RunReader(entry, directory: manifest.directory, in: files))
@@ -43,6 +53,19 @@ package struct SnapshotLoader<Files: FileSystem> {
         for entry in manifest.namesRuns {
             names.enter(try store.readNames(entry, directory: manifest.directory))
         }
+        return SnapshotBase(manifest: manifest, mark: mark, runs: runs, names: names)
+    }
+}
+
+/// What a generation covers, opened; the tail is still to come.
+private struct SnapshotBase<Files: FileSystem> {
+    let manifest: Manifest
+    let mark: LogPosition?
+    let runs: [RunReader<Files>]
+    let names: NameTable
+
+    func withTail(in files: Files) throws(StorageError) -> Snapshot<Files> {
+        var names = names
         var tail = TailFold()
         try tail.fold(after: manifest, mark: mark, in: files, names: &names)
         return Snapshot(

@@ -25,20 +25,13 @@ package struct TailFold {
     /// Folds the durable blocks after the manifest's cut, and enters the names that they introduce.
     ///
     /// **Errors** `corrupt` where a block that was durable cannot be read: without it the numbers would
-    /// fall. What is bad behind the last durable block is left alone: it may be being written.
+    /// fall. What is bad behind the last block of the log is left alone: it may be being written.
     mutating func fold<Files: FileSystem>(
         after manifest: Manifest, mark: LogPosition?, in files: Files, names: inout NameTable
     ) throws(StorageError) {
         var tail = LogTail(after: manifest, mark: mark, in: files)
         result.position = manifest.cut
-        var lastChecksum = manifest.shard.lastBlockChecksum
         while let block = try tail.next(into: buffer) {
-            // Behind bad bytes the log may go on: in the chain if they were an unfinished footer, else
-            // blocks are missing.
-            if let damage = tail.damage, block.header.context.previousChecksum != lastChecksum {
-                throw damage
-            }
-            lastChecksum = block.header.headerChecksum
             if block.end.segment != result.position.segment { takeTable() }
             try fold(block.header, at: block.offset, path: files.path, names: &names)
             result.position = block.end

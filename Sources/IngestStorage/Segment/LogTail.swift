@@ -7,7 +7,12 @@ import IngestFormat
 /// those that another block follows, because a block is written only after the one before was synced. The last
 /// block of the log beyond the mark is not given: it may be gone after a power cut.
 ///
-/// **Cost** That of `BlockWalk`; where the mark is behind, each block is looked at twice.
+/// No durable block is ever left out: where the tail seems to end but the log goes on further back, the place
+/// is looked at once more, because what was being written at the first look is whole by then; if it still
+/// cannot be read, that is an error. Each segment must continue the chain of the one before.
+///
+/// **Cost** That of `BlockWalk`; where the mark is behind, each block is looked at twice, and the rest of
+/// the last segment is searched once.
 package struct LogTail<Files: FileSystem> {
     /// A block with its place; its bytes are in the buffer.
     package struct Block {
@@ -21,53 +26,70 @@ package struct LogTail<Files: FileSystem> {
     }
 
     private enum Source {
-        case index(SegmentReader<Files>, blocks: [BlockIndexEntry], next: Int)
-        case walk(BlockWalk<Files.File>)
+        case index(SegmentReader<Files>, SegmentFooter, next: Int)
+        case walk(SegmentReader<Files>, BlockWalk<Files.File>)
+
+        var header: SegmentHeader {
+            switch self {
+            case .index(let reader, _, _), .walk(let reader, _): reader.header
+            }
+        }
     }
 
     private let files: Files
-    private let directory: DirectoryID
-    private let mark: LogPosition
+    private let manifest: Manifest
+    private var directory: DirectoryID { manifest.directory }
+    private let mark: LogPosition?
     private var segment: SegmentNumber
     private var source: Source?
+    /// What the next segment's header must name as the block before; `nil` where that block was lost.
+    private var lastChecksum: UInt32?
+    /// Whether the log was seen to go on behind the place at hand, which is so no longer written to.
+    private var isFinal = false
     /// Everything up to here was given, or is covered by the manifest.
     package private(set) var position: LogPosition
     /// Why the tail ended where it did, if it was not the end of the log.
     package private(set) var damage: StorageError?
     private let ahead = ReadBuffer(capacity: 4096)
 
-    /// - Parameter mark: of `DurableMarkFile.read`, read before this.
+    /// - Parameter mark: of `DurableMarkFile`, read before this.
     package init(after manifest: Manifest, mark: LogPosition?, in files: Files) {
         self.files = files
-        directory = manifest.directory
-        self.mark = max(mark ?? .start, manifest.cut)
+        self.manifest = manifest
+        self.mark = mark
         position = manifest.cut
         let isSealed = manifest.sealed.contains { $0.number == manifest.cut.segment }
         segment = isSealed ? manifest.cut.segment.next : max(manifest.cut.segment, Self.first)
+        if segment > manifest.cut.segment { lastChecksum = manifest.shard.lastBlockChecksum }
     }
 
     private static var first: SegmentNumber { SegmentNumber(rawValue: 1) }
 
     /// The next durable block; `nil` at the end of what is durable now.
+    ///
+    /// **Errors** `corrupt` where the log goes on behind something that is no block, and where a segment does
+    /// not continue the one before: beside a daemon the manifest may be out of date, read that again.
     package mutating func next(into buffer: ReadBuffer) throws(StorageError) -> Block? {
         while true {
-            if source == nil {
-                source = try open(segment)
-                if source == nil { return nil }
+            if source == nil, let opened = try open(segment) { try enter(opened) }
+            if let block = try step(into: buffer) {
+                isFinal = false
+                lastChecksum = block.header.headerChecksum
+                if block.end <= position { continue }
+                guard try isDurable(block) else { return nil }
+                position = block.end
+                return block
             }
-            guard let block = try step(into: buffer) else {
-                // The end of this segment; a later one continues the log if it has a block.
-                guard try hasBlock(in: segment.next) else { return nil }
-                segment = segment.next
-                source = nil
-                continue
+            if isFinal {
+                try leaveSegment()
+            } else {
+                guard try isFollowed() else { return nil }
+                isFinal = true
             }
-            if block.end <= position { continue }
-            guard try isDurable(block) else { return nil }
-            position = block.end
-            return block
         }
     }
+
+    // MARK: Segments
 
     /// A segment that is not there, or is being created, has no blocks.
     private func open(_ number: SegmentNumber) throws(StorageError) -> Source? {
@@ -79,22 +101,63 @@ package struct LogTail<Files: FileSystem> {
             }
         }
         if let footer = try reader.readFooterIfSealed() {
-            return .index(reader, blocks: footer.blocks, next: 0)
+            return .index(reader, footer, next: 0)
         }
-        return .walk(reader.makeWalk())
+        return .walk(reader, reader.makeWalk())
     }
+
+    private mutating func enter(_ opened: Source) throws(StorageError) {
+        if let lastChecksum, opened.header.previousChecksum != lastChecksum {
+            throw damage
+                ?? .corrupt(
+                    path: path(of: segment), offset: 0,
+                    detail: "does not continue the segment before: blocks are missing there")
+        }
+        damage = nil
+        lastChecksum = opened.header.previousChecksum
+        source = opened
+    }
+
+    /// Goes on with the next segment, where nothing can come behind the place at hand any more.
+    private mutating func leaveSegment() throws(StorageError) {
+        switch source {
+        case .index(_, let footer, _)?: if footer.endsInLoss { lastChecksum = nil }
+        case .walk(_, let walk)?: if try hasBlock(behind: walk) { throw followed(walk) }
+        case nil:
+            throw .corrupt(
+                path: path(of: segment), offset: 0,
+                detail: "the segment is missing or has no header, and the log goes on behind it")
+        }
+        segment = segment.next
+        source = nil
+        isFinal = false
+    }
+
+    private func followed(_ walk: BlockWalk<Files.File>) -> StorageError {
+        damage
+            ?? .corrupt(
+                path: walk.file.path, offset: walk.offset,
+                detail: "no block, only zeros, and blocks behind them")
+    }
+
+    private func path(of number: SegmentNumber) -> String {
+        "\(files.path)/\(FileName.segment(number).text)"
+    }
+
+    // MARK: Blocks
 
     private mutating func step(into buffer: ReadBuffer) throws(StorageError) -> Block? {
         switch source {
-        case .index(let reader, let blocks, let next)?:
-            guard next < blocks.count else { return nil }
-            let header = try reader.read(blocks[next], into: buffer)
-            source = .index(reader, blocks: blocks, next: next + 1)
-            return Block(header: header, offset: blocks[next].offset)
-        case .walk(var walk)?:
+        case .index(let reader, let footer, let next)?:
+            guard next < footer.blocks.count else { return nil }
+            let header = try reader.read(footer.blocks[next], into: buffer)
+            source = .index(reader, footer, next: next + 1)
+            return Block(header: header, offset: footer.blocks[next].offset)
+        case .walk(let reader, var walk)?:
             let offset = walk.offset
             let step = try walk.next(into: buffer)
-            source = .walk(walk)
+            source = .walk(reader, walk)
+            damage = nil
             if case .block(let header) = step { return Block(header: header, offset: offset) }
             if case .nothing = step { return nil }
             damage = step.error(path: walk.file.path, offset: offset)
@@ -104,24 +167,71 @@ package struct LogTail<Files: FileSystem> {
     }
 
     private func isDurable(_ block: Block) throws(StorageError) -> Bool {
-        if block.end <= mark { return true }
+        if let mark, block.end <= mark { return true }
         switch source {
         // A footer is written only after all blocks are durable.
         case .index?: return true
-        case .walk(var walk)?:
+        case .walk(_, var walk)?:
             if case .block = try walk.next(into: ahead) { return true }
-            return try hasBlock(in: segment.next)
+            return try isFollowed()
         case nil: return false
         }
     }
 
-    private func hasBlock(in number: SegmentNumber) throws(StorageError) -> Bool {
+    // MARK: What follows
+
+    /// Whether a block lies further on in the log than the place at hand, in this segment or a later one.
+    private func isFollowed() throws(StorageError) -> Bool {
+        if try hasFirstBlock(segment.next) { return true }
+        // What lies behind the mark may be being written this moment, by a daemon that keeps the mark
+        // up to date: a search of all that is reserved there would find nothing.
+        if damage == nil, position == mark { return false }
+        if case .walk(_, let walk)? = source, try hasBlock(behind: walk) { return true }
+        for name in try files.names() {
+            guard case .segment(let number)? = FileName(name), number >= segment,
+                manifest.mayHoldTail(number)
+            else { continue }
+            if number > segment, try hasFirstBlock(number) { return true }
+            if number > segment || source == nil, try hasAnyBlock(number) { return true }
+        }
+        return false
+    }
+
+    /// Whether a whole block lies anywhere in a segment, whatever its header says.
+    private func hasAnyBlock(_ number: SegmentNumber) throws(StorageError) -> Bool {
+        let file: Files.File
+        do { file = try files.open(FileName.segment(number).text, .read) } catch {
+            switch error {
+            case .notFound, .corrupt: return false
+            default: throw error
+            }
+        }
+        let place = BlockPlace(directory: directory, segment: number, blockOrdinal: 0)
+        return try hasBlock(behind: BlockWalk(file, place: place))
+    }
+
+    /// Whether a segment begins as one that the log has gone on to.
+    private func hasFirstBlock(_ number: SegmentNumber) throws(StorageError) -> Bool {
         switch try open(number) {
-        case .index(_, let blocks, _)?: return !blocks.isEmpty
-        case .walk(var walk)?:
+        case .index(_, let footer, _)?: return footer.blockCount > 0
+        case .walk(_, var walk)?:
             if case .block = try walk.next(into: ahead) { return true }
             return false
         case nil: return false
         }
+    }
+
+    private func hasBlock(behind walk: BlockWalk<Files.File>) throws(StorageError) -> Bool {
+        let scan = BlockScan(
+            file: walk.file, directory: directory, segment: walk.place.segment ?? segment,
+            end: try walk.file.byteCount())
+        return try scan.next(from: walk.offset, at: walk.place, into: ahead) != nil
+    }
+}
+
+extension SegmentFooter {
+    /// Whether the last blocks of the segment are among those that were lost.
+    fileprivate var endsInLoss: Bool {
+        lost.contains { $0.firstBlock &+ $0.blockCount == blockCount }
     }
 }
