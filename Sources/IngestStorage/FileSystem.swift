@@ -21,7 +21,8 @@ package protocol FileSystem: Sendable {
 
     /// Creates a file for reading and writing; `alreadyExists` if the name is taken.
     func create(_ name: String) throws(StorageError) -> File
-    /// Opens an existing file; `notFound` if there is none. Symbolic links are refused.
+    /// Opens an existing file; `notFound` if there is none. What is no regular file is `corrupt`: symbolic
+    /// links are not followed, and a pipe is not waited for.
     func open(_ name: String, _ access: FileAccess) throws(StorageError) -> File
     /// The names in the directory in bytewise order, subdirectories included, `.` and `..` not.
     func names() throws(StorageError) -> [String]
@@ -35,8 +36,9 @@ package protocol FileSystem: Sendable {
     func syncDirectory() throws(StorageError)
     /// A directory inside this one; `notFound` if it is absent and `create` is false.
     func subdirectory(_ name: String, create: Bool) throws(StorageError) -> Self
-    /// Takes the advisory lock of the directory, on the file `name`, without waiting; `locked` if
-    /// another process or handle has it. It is held for as long as the returned file is referenced.
+    /// Takes the advisory lock of the directory, without waiting; `locked` if another process or handle has
+    /// it. The file `name` says who; removing it does not free the lock. It is held for as long as the
+    /// returned file is referenced.
     func lock(_ name: String) throws(StorageError) -> File
     /// How large the file system is and how much of it is free for this process.
     func space() throws(StorageError) -> FileSystemSpace

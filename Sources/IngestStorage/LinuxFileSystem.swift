@@ -13,11 +13,15 @@ package struct LinuxFileSystem: FileSystem {
     private let directory: LinuxFile
 
     /// Opens a directory.
-    /// - Parameter create: Makes the directory, durably in its parent, if it is not there. Only its last
-    ///   component is made.
+    /// - Parameters:
+    ///   - create: Makes the directory if it is not there; only its last component is made. Its name is made
+    ///     durable in its parent also where it is there: the start that made it may have been cut off.
+    ///   - sync: fsync(2), or what a test has in its place.
     /// - Throws: `missingDirectory` if it is not there or is no directory.
-    package init(path: String, create: Bool) throws(StorageError) {
-        if create { try Self.makeDirectory(path) }
+    package init(
+        path: String, create: Bool, sync: (Int32) -> Int32 = { fsync($0) }
+    ) throws(StorageError) {
+        let isNew = create ? try Self.makeDirectory(path) : false
         // SAFETY: the path is a temporary C string that outlives the call. It may end in a link: the
         // operator gave it.
         let opened = SystemCall.retrying {
@@ -30,26 +34,41 @@ package struct LinuxFileSystem: FileSystem {
         case .failure(let errno):
             throw StorageError(path: path, call: "open", errno: errno.rawValue)
         }
+        if create { try syncParent(isNew: isNew, sync) }
     }
 
     private init(directory: LinuxFile) { self.directory = directory }
 
-    private static func makeDirectory(_ path: String) throws(StorageError) {
+    /// - Returns: `false` if it was there.
+    private static func makeDirectory(_ path: String) throws(StorageError) -> Bool {
         switch SystemCall.makeDirectory(path, at: AT_FDCWD) {
-        case .success: break
-        case .failure(.fileExists): return
+        case .success: return true
+        case .failure(.fileExists): return false
         case .failure(.noSuchFileOrDirectory), .failure(.notDirectory):
             throw .missingDirectory(path: path)
         case .failure(let errno):
             throw StorageError(path: path, call: "mkdir", errno: errno.rawValue)
         }
-        let parent = FilePath(path).lexicallyNormalized().removingLastComponent().string
-        // SAFETY: as above.
-        let opened = SystemCall.retrying {
-            unsafe Glibc.open(parent.isEmpty ? "." : parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    }
+
+    /// Makes the directory's name durable.
+    private func syncParent(isNew: Bool, _ sync: (Int32) -> Int32) throws(StorageError) {
+        let parent: LinuxFile
+        switch SystemCall.open("..", flags: O_RDONLY | O_DIRECTORY, at: directory.descriptor) {
+        case .success(let descriptor): parent = LinuxFile(descriptor, path: "\(path)/..")
+        // The operator made the directory, in one that the daemon may not read: it is the operator's to keep.
+        case .failure(.permissionDenied) where !isNew: return
+        case .failure(let errno):
+            throw StorageError(path: "\(path)/..", call: "openat", errno: errno.rawValue)
         }
-        let descriptor = try opened.orThrow(parent, "open")
-        try LinuxFile(descriptor, path: parent).sync()
+        switch SystemCall.retrying({ sync(parent.descriptor) }) {
+        case .success: break
+        // A parent on a file system that has nothing to sync.
+        case .failure(.invalidArgument) where !isNew, .failure(.readOnlyFileSystem) where !isNew:
+            break
+        case .failure(let errno):
+            throw .durabilityLost(path: parent.path, call: "fsync", errno: errno.rawValue)
+        }
     }
 
     package func create(_ name: String) throws(StorageError) -> LinuxFile {
@@ -60,11 +79,30 @@ package struct LinuxFileSystem: FileSystem {
         try open(name, flags: access == .read ? O_RDONLY : O_RDWR)
     }
 
-    private func open(_ name: String, flags: Int32) throws(StorageError) -> LinuxFile {
+    /// Opens a regular file. Without waiting: the open of a pipe would wait for its other end for ever.
+    private func open(
+        _ name: String, flags: Int32, holding companion: LinuxFile? = nil
+    ) throws(StorageError) -> LinuxFile {
         let path = path(of: name)
-        let descriptor = try SystemCall.open(name, flags: flags, at: directory.descriptor)
-            .orThrow(path, "openat")
-        return LinuxFile(descriptor, path: path)
+        let file: LinuxFile
+        switch SystemCall.open(name, flags: flags | O_NONBLOCK, at: directory.descriptor) {
+        case .success(let descriptor):
+            file = LinuxFile(descriptor, path: path, holding: companion)
+        // A directory, a symbolic link, a socket.
+        case .failure(.isDirectory), .failure(.tooManySymbolicLinkLevels),
+            .failure(.noSuchAddressOrDevice):
+            throw Self.notRegular(path)
+        case .failure(let errno):
+            throw StorageError(path: path, call: "openat", errno: errno.rawValue)
+        }
+        guard try SystemCall.isRegularFile(file.descriptor).orThrow(path, "fstat") else {
+            throw Self.notRegular(path)
+        }
+        return file
+    }
+
+    private static func notRegular(_ path: String) -> StorageError {
+        .corrupt(path: path, offset: 0, detail: "not a regular file")
     }
 
     package func names() throws(StorageError) -> [String] {
@@ -110,12 +148,21 @@ package struct LinuxFileSystem: FileSystem {
     }
 
     package func lock(_ name: String) throws(StorageError) -> LinuxFile {
-        let file = try open(name, flags: O_RDWR | O_CREAT)
-        switch SystemCall.retrying({ flock(file.descriptor, LOCK_EX | LOCK_NB) }) {
-        case .success: break
-        case .failure(.wouldBlock): throw .locked(path: path, holder: LockHolder.read(from: file))
-        case .failure(let errno):
-            throw StorageError(path: file.path, call: "flock", errno: errno.rawValue)
+        let descriptor = try SystemCall.open(
+            ".", flags: O_RDONLY | O_DIRECTORY, at: directory.descriptor
+        ).orThrow(path, "openat")
+        // The directory itself is locked as well: where somebody removes the lock file of a running daemon,
+        // the next one makes a new file and would find that unlocked.
+        let itself = LinuxFile(descriptor, path: path)
+        let file = try open(name, flags: O_RDWR | O_CREAT, holding: itself)
+        for one in [file, itself] {
+            switch SystemCall.retrying({ flock(one.descriptor, LOCK_EX | LOCK_NB) }) {
+            case .success: break
+            case .failure(.wouldBlock):
+                throw .locked(path: path, holder: LockHolder.read(from: file))
+            case .failure(let errno):
+                throw StorageError(path: one.path, call: "flock", errno: errno.rawValue)
+            }
         }
         LockHolder.write(getpid(), to: file)
         return file
@@ -132,10 +179,13 @@ package struct LinuxFileSystem: FileSystem {
 package final class LinuxFile: StorageFile {
     package let path: String
     fileprivate let descriptor: Int32
+    /// Stays open as long as this file does.
+    private let companion: LinuxFile?
 
-    fileprivate init(_ descriptor: Int32, path: String) {
+    fileprivate init(_ descriptor: Int32, path: String, holding companion: LinuxFile? = nil) {
         self.descriptor = descriptor
         self.path = path
+        self.companion = companion
     }
 
     deinit { close(descriptor) }

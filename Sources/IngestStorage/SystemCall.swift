@@ -87,6 +87,14 @@ enum SystemCall {
         }
     }
 
+    static func isRegularFile(_ descriptor: Int32) -> Result<Bool, Errno> {
+        var status = stat()
+        // SAFETY: the structure is a local that the kernel fills.
+        return retrying { unsafe fstat(descriptor, &status) }.map { _ in
+            status.st_mode & S_IFMT == S_IFREG
+        }
+    }
+
     static func space(_ descriptor: Int32) -> Result<FileSystemSpace, Errno> {
         var status = statvfs()
         // SAFETY: the structure is a local that the kernel fills.

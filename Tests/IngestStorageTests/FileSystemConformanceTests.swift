@@ -170,6 +170,9 @@ import Testing
                 }
                 #expect(holder != nil)
                 #expect(refusal?.exitCode == 69)
+                // Who takes a lock file for a stale one and removes it lets nobody in.
+                try files.unlink("LOCK")
+                #expect(error(of: { try files.lock("LOCK") })?.exitCode == 69)
                 first = nil
                 _ = try files.lock("LOCK")
             }
@@ -199,18 +202,57 @@ import Testing
                 == .missingDirectory(path: "/nowhere/at/all"))
     }
 
-    @Test func `symbolic links are not followed`() throws {
+    @Test(arguments: [FileAccess.read, .readWrite])
+    func `a pipe and a directory are refused at once, and not waited for`(
+        _ access: FileAccess
+    ) throws {
         try withTemporaryDirectory { files in
-            try #require(symlink("/etc/passwd", files.path + "/link") == 0)
-            #expect(throws: StorageError.self) { try files.open("link", .read) }
+            try #require(mkfifo(files.path + "/pipe", 0o600) == 0)
+            _ = try files.subdirectory("folder", create: true)
+            let device = try LinuxFileSystem(path: "/dev", create: false)
+            #expect(error(of: { try device.open("full", access) })?.exitCode == 65)
+            for name in ["pipe", "folder"] {
+                let refusal = error(of: { try files.open(name, access) })
+                #expect(refusal?.description.contains("not a regular file") == true)
+            }
         }
     }
 
-    @Test func `a full device is told as such, with exit code 74`() throws {
-        let full = try LinuxFileSystem(path: "/dev", create: false).open("full", .readWrite)
-        let refusal = error(of: { try full.write([1], at: 0) })
-        #expect(refusal == .diskFull(path: "/dev/full", call: "pwrite", errno: ENOSPC))
-        #expect(refusal?.exitCode == 74)
+    @Test(arguments: [true, false])
+    func `a start syncs the parent of its directory, whoever made it`(_ isNew: Bool) throws {
+        try withTemporaryDirectory { files in
+            let path = files.path + "/data"
+            if !isNew { try #require(mkdir(path, 0o700) == 0) }
+            var parent = stat()
+            var synced = stat()
+            try #require(stat(files.path, &parent) == 0)
+            _ = try LinuxFileSystem(path: path, create: true) { descriptor in
+                fstat(descriptor, &synced)
+            }
+            #expect(synced.st_ino == parent.st_ino)
+            let refusal = error(of: {
+                try LinuxFileSystem(path: path, create: true) { _ in
+                    errno = EIO
+                    return -1
+                }
+            })
+            #expect(refusal?.exitCode == 71)
+            #expect(throws: Never.self) { try LinuxFileSystem(path: path, create: false) }
+        }
+    }
+
+    @Test func `symbolic links are not followed`() throws {
+        try withTemporaryDirectory { files in
+            try #require(symlink("/etc/passwd", files.path + "/link") == 0)
+            #expect(error(of: { try files.open("link", .read) })?.exitCode == 65)
+        }
+    }
+
+    @Test(arguments: [ENOSPC, EDQUOT])
+    func `no space and no quota are told as such, with exit code 74`(_ errno: Int32) {
+        let refusal = StorageError(path: "/d/f", call: "pwrite", errno: errno)
+        #expect(refusal == .diskFull(path: "/d/f", call: "pwrite", errno: errno))
+        #expect(refusal.exitCode == 74)
     }
 
     @Test(arguments: [

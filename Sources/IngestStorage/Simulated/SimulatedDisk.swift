@@ -217,8 +217,8 @@ package final class SimulatedDisk: Sendable {
         }
     }
 
-    func lock(_ inode: Int) -> Bool { state.withLock { $0.locked.insert(inode).inserted } }
-    func unlock(_ inode: Int) { state.withLock { _ = $0.locked.remove(inode) } }
+    func lock(_ prefix: String) -> Bool { state.withLock { $0.locked.insert(prefix).inserted } }
+    func unlock(_ prefix: String) { state.withLock { _ = $0.locked.remove(prefix) } }
 
     /// Counts the call, lets the faults have their say, then does it.
     private func call<Value: Sendable>(

@@ -31,7 +31,8 @@ struct SimulatedDiskState: Sendable {
     var names: [String: Entry] = [:]
     var durableNames: [String: Entry] = [:]
     var nameChanges: [NameChange] = []
-    var locked: Set<Int> = []
+    /// Directories, as prefixes.
+    var locked: Set<String> = []
 
     var random: SeededRandom
     var operationCount = 0

@@ -1,6 +1,5 @@
 // packet → decode → ring → admit → block → [segment] → compaction → [snapshot] → [query]
 // A disk in memory that fails on purpose, for the tests of every module above the seam.
-import Synchronization
 
 /// A directory on a `SimulatedDisk`: deterministic, from a seed.
 ///
@@ -69,12 +68,11 @@ package struct SimulatedFileSystem: FileSystem {
 
     package func lock(_ name: String) throws(StorageError) -> SimulatedFile {
         let file = try file(name, disk.openOrCreate(prefix + name))
-        guard disk.lock(file.inode) else {
+        guard disk.lock(prefix) else {
             throw .locked(path: path, holder: LockHolder.read(from: file))
         }
-        file.holdsLock.store(true, ordering: .relaxed)
         LockHolder.write(SimulatedDisk.processID, to: file)
-        return file
+        return SimulatedFile(disk: disk, inode: file.inode, path: file.path, locking: prefix)
     }
 
     package func space() throws(StorageError) -> FileSystemSpace { try disk.space() }
@@ -89,17 +87,20 @@ package final class SimulatedFile: StorageFile {
     package let path: String
     private let disk: SimulatedDisk
     fileprivate let inode: Int
-    /// Written once, before the file is handed out.
-    fileprivate let holdsLock = Atomic(false)
+    /// The directory whose lock goes with this file, as a prefix.
+    private let lockedDirectory: String?
 
-    fileprivate init(disk: SimulatedDisk, inode: Int, path: String) {
+    fileprivate init(
+        disk: SimulatedDisk, inode: Int, path: String, locking directory: String? = nil
+    ) {
         self.disk = disk
         self.inode = inode
         self.path = path
+        lockedDirectory = directory
     }
 
     deinit {
-        if holdsLock.load(ordering: .relaxed) { disk.unlock(inode) }
+        if let lockedDirectory { disk.unlock(lockedDirectory) }
     }
 
     package func readSome(
