@@ -12,8 +12,10 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
     package let manifest: Manifest
     /// Whether generation 0 was made just now.
     package let isNew: Bool
-    /// Files that only older generations name: to be unlinked ≥ 60 s from now.
+    /// Runs that later ones have replaced: to be unlinked ≥ 60 s from now.
     package let retired: [FileName]
+    /// Sealed segments that the manifest names and that are not there. Their counters stay.
+    package let missingSegments: [SegmentNumber]
     /// What was moved to `aside/`, for the log.
     package let movedAside: [String]
     private let lock: Files.File
@@ -23,7 +25,8 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
     /// 1. Locks it. 2. Reads the newest manifest; where there is none, and nothing that a manifest must
     /// have come before, makes generation 0 durable. 3. Removes what a crash left of the next generation
     /// (temporary files, runs with numbers still to be given), moves all other files of ours that no
-    /// generation names to `aside/`. Unsealed segments stay: `SegmentRecovery` is next.
+    /// generation names to `aside/`. Unsealed segments stay: `SegmentRecovery` is next. Before anything is
+    /// changed, every run that the manifest names must be there with a header that can be believed.
     /// - Parameter makeManifest: generation 0 of a new directory: its identity and hash key.
     /// **Errors** `locked`, `missingManifest`, `corrupt`, `newerFormat`, `diskFull`, `durabilityLost`. A crash
     /// anywhere leaves a directory that can be opened.
@@ -42,14 +45,29 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
             try store.publish(manifest)
             return DataDirectory(
                 files: files, store: store, manifest: manifest, isNew: true, retired: [],
-                movedAside: [], lock: lock)
+                missingSegments: [], movedAside: [], lock: lock)
         }
         let manifest = try store.readNewest()
+        try store.checkRuns(of: manifest)
         var leftovers = Leftovers(store: store, newest: manifest)
         try leftovers.clear(names)
         return DataDirectory(
             files: files, store: store, manifest: manifest, isNew: false,
-            retired: leftovers.retired, movedAside: leftovers.movedAside, lock: lock)
+            retired: leftovers.retired,
+            missingSegments: manifest.sealedSegments(notIn: Set(names)),
+            movedAside: leftovers.movedAside, lock: lock)
+    }
+
+    /// Lines for the log about what was found amiss.
+    package var warnings: [String] {
+        var lines: [String] = []
+        if let first = missingSegments.first, let last = missingSegments.last {
+            lines.append(
+                "\(missingSegments.count) sealed segments are missing, the first is "
+                    + "\(FileName.segment(first).text), the last \(FileName.segment(last).text): their "
+                    + "events stay counted and cannot be checked, restore them from a copy")
+        }
+        return lines + movedAside.map { "\($0) is in no manifest, put aside" }
     }
 }
 
@@ -80,8 +98,9 @@ private struct Leftovers<Files: FileSystem> {
             case .temporary: try store.unlink(name)
             case .run(_, let number) where number >= newest.nextFileNumber: try store.unlink(name)
             case .run where usedBefore.contains(name): retired.append(name)
+            case .run: if try isReplaced(name) { retired.append(name) } else { try moveAside(name) }
             case .segment(let number) where newest.mayHoldTail(number): break
-            case .run, .segment: try moveAside(name)
+            case .segment: try moveAside(name)
             case .lock, .aside, .durableMark, .manifest: break
             }
         }
@@ -97,9 +116,22 @@ private struct Leftovers<Files: FileSystem> {
             if age > ManifestStore<Files>.olderManifestCount { try store.unlink(name) }
             return manifest
         } catch {
-            guard error.exitCode == 65 else { throw error }
+            guard case .corrupt = error else { throw error }
             try moveAside(name)
             return nil
+        }
+    }
+
+    /// Whether this is a run of this directory whose counters or names are all in the newest generation: it
+    /// was merged into another run, or a generation that has no manifest any more named it.
+    private func isReplaced(_ name: FileName) throws(StorageError) -> Bool {
+        do {
+            return try store.isReplaced(name, by: newest)
+        } catch {
+            switch error {
+            case .corrupt, .notFound: return false
+            default: throw error
+            }
         }
     }
 
@@ -117,6 +149,11 @@ extension Manifest {
         names.formUnion(namesRuns.map(\.fileName))
         names.insert(.manifest(generation))
         return names
+    }
+
+    /// Sealed segments of which no file is in a listing.
+    fileprivate func sealedSegments(notIn names: Set<FileName>) -> [SegmentNumber] {
+        sealed.map(\.number).filter { !names.contains(.segment($0)) }
     }
 
     /// Whether a segment that is not in `sealed` can be part of the log: it is newer than the cut, or the

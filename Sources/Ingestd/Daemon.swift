@@ -91,7 +91,7 @@ struct Daemon {
         _ directory: DataDirectory<LinuxFileSystem>, _ recovery: RecoveryReport
     ) {
         if directory.isNew { logger.info("new data directory \(settings.dataDirectory)") }
-        warn(directory.movedAside.map { "\($0) is in no manifest, put aside" })
+        warn(directory.warnings)
         warn(recovery.messages)
         logger.info(
             """

@@ -128,6 +128,93 @@ import Testing
         #expect(opened.movedAside == ["aside/0000000000.manifest"])
     }
 
+    @Test func `an older manifest of a newer format stops the start and stays`() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        var manifest = try open(files).manifest
+        manifest.generation = manifest.generation.next
+        try ManifestStore(files: files).publish(manifest)
+        files.disk.damage("0000000000.manifest") { bytes in
+            bytes[4] = 2
+            bytes = bytes.dropLast(4) + littleEndian(Checksum.crc32c(bytes.dropLast(4)))
+        }
+        let left = files.disk.kill()
+        #expect(
+            error(of: { try open(left) })
+                == .newerFormat(path: "/sim/0000000000.manifest", version: 2))
+        #expect(try left.names().contains("0000000000.manifest"))
+    }
+
+    @Test func `every run that the manifest names must be there, and be itself`() throws {
+        let script = LogScript(blockCounts: [2])
+        let files = SimulatedFileSystem(seed: 1)
+        var synced = 0
+        try script.write(to: files, synced: &synced)
+        let next = files.disk.kill()
+        let report = try recover(next)
+        let manifest = try publish(
+            report.segments.map(\.file), after: TestLog.manifest(), in: next)
+        let runs = manifest.runs.map(\.fileName) + manifest.namesRuns.map(\.fileName)
+        #expect(runs.count == 4)
+        for name in runs {
+            let missing = next.disk.kill()
+            try missing.unlink(name.text)
+            #expect(
+                error(of: { try open(missing) })
+                    == .corrupt(
+                        path: "/sim/\(name.text)", offset: 0,
+                        detail: "missing, and the manifest names it"))
+            for byte in [0, 40, 127] {
+                let flipped = next.disk.kill()
+                flipped.disk.damage(name.text) { $0[byte] ^= 1 }
+                guard case .corrupt(let path, _, _)? = error(of: { try open(flipped) }) else {
+                    Issue.record("\(name.text) byte \(byte)")
+                    continue
+                }
+                #expect(path.hasSuffix(name.text))
+            }
+        }
+    }
+
+    @Test func `a run of which a later one has everything is retired, whoever still names it`()
+        throws
+    {
+        let script = LogScript(blockCounts: [2])
+        let files = SimulatedFileSystem(seed: 1)
+        var synced = 0
+        try script.write(to: files, synced: &synced)
+        let next = files.disk.kill()
+        let report = try recover(next)
+        let segments = report.segments.map(\.file)
+        let first = try publish(segments, after: TestLog.manifest(), in: next)
+        // The same rows in runs with newer numbers, and no manifest left that names the old ones.
+        var base = TestLog.manifest()
+        base.generation = first.generation
+        base.nextFileNumber = first.nextFileNumber
+        _ = try publish(segments, after: base, in: next)
+        try next.unlink("0000000001.manifest")
+        let opened = try open(next.disk.kill())
+        #expect(opened.movedAside == [])
+        #expect(Set(opened.retired) == first.fileNames.filter { $0.text.hasSuffix(".run") })
+    }
+
+    @Test func `sealed segments that are missing are told in one line`() throws {
+        let script = LogScript(blockCounts: [1, 1, 1])
+        let files = SimulatedFileSystem(seed: 1)
+        var synced = 0
+        try script.write(to: files, synced: &synced)
+        let next = files.disk.kill()
+        let report = try recover(next)
+        _ = try publish(report.segments.map(\.file), after: TestLog.manifest(), in: next)
+        let whole = next.disk.kill()
+        #expect(try open(whole).warnings == [])
+        let left = whole.disk.kill()
+        for index in [0, 2] { try left.unlink(script.name(index)) }
+        let opened = try open(left)
+        #expect(opened.missingSegments.map(\.rawValue) == [1, 3])
+        #expect(opened.warnings.count == 1)
+        #expect(opened.warnings[0].hasPrefix("2 sealed segments are missing, the first is "))
+    }
+
     @Test func `files put aside never replace each other`() throws {
         let files = SimulatedFileSystem(seed: 1)
         let aside = try AsideDirectory(of: files)

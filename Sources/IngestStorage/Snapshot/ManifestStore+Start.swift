@@ -1,0 +1,63 @@
+// packet → decode → ring → admit → block → segment → [compaction] → [snapshot] → query
+import IngestFormat
+
+/// What a start asks of the files of a generation, before it relies on them or removes any.
+extension ManifestStore {
+    /// Checks that every run that a manifest names is there, as long as it says, with its header and index.
+    ///
+    /// **Errors** `corrupt` with the file's path, also where it is missing; `newerFormat`, `io`.
+    /// **Cost** Some kilobytes of each run.
+    func checkRuns(of manifest: Manifest) throws(StorageError) {
+        for entry in manifest.runs {
+            try expecting { () throws(StorageError) in
+                _ = try RunReader(entry, directory: manifest.directory, in: files)
+            }
+        }
+        for entry in manifest.namesRuns {
+            try expecting { () throws(StorageError) in
+                let file = try files.open(entry.fileName.text, .read)
+                try file.check(byteCount: entry.byteCount, max: UInt64(Limits.runByteCountMax))
+                let header = try namesHeader(of: file, entry.fileNumber, manifest.directory)
+                guard header.entry == entry else {
+                    throw .corrupt(
+                        path: file.path, offset: 0, detail: "not the run that the manifest means")
+                }
+            }
+        }
+    }
+
+    private func expecting(_ body: () throws(StorageError) -> Void) throws(StorageError) {
+        do { try body() } catch {
+            guard case .notFound(let path) = error else { throw error }
+            throw .corrupt(path: path, offset: 0, detail: "missing, and the manifest names it")
+        }
+    }
+
+    /// Whether a file is a run of this directory with nothing that the runs of `newest` do not cover.
+    ///
+    /// **Errors** `corrupt` for a file that is no run of this directory; `notFound`, `newerFormat`, `io`.
+    func isReplaced(_ name: FileName, by newest: Manifest) throws(StorageError) -> Bool {
+        guard case .run(let table, let number) = name else { return false }
+        let file = try files.open(name.text, .read)
+        if table == .names {
+            let header = try namesHeader(of: file, number, newest.directory)
+            return header.names.upperBound <= newest.shard.nextName
+                && header.keys.upperBound <= newest.shard.nextKey
+        }
+        let head = try file.readArray(at: 0, byteCount: RunHeader.byteCount)
+        let header = try StorageError.decoding(file.path) { () throws(FormatError) in
+            try RunHeader.decode(
+                head, directory: newest.directory, table: table, fileNumber: number)
+        }
+        return header.span.end <= newest.cut
+    }
+
+    private func namesHeader(
+        of file: Files.File, _ number: FileNumber, _ directory: DirectoryID
+    ) throws(StorageError) -> NamesRun.Header {
+        let head = try file.readArray(at: 0, byteCount: NamesRun.Header.byteCount)
+        return try StorageError.decoding(file.path) { () throws(FormatError) in
+            try NamesRun.Header.decode(head, directory: directory, fileNumber: number)
+        }
+    }
+}
