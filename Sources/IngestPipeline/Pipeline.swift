@@ -35,6 +35,7 @@ package final class Pipeline: Sendable {
         self.counters = counters
         logLines = LogLines(logger)
         directory = start.directory
+        let configuration = try Self.limited(configuration, in: directory, logger)
         let clock = LinuxClock()
         let hash = start.hash
         guard let batch = PacketBatch() else {
@@ -50,6 +51,23 @@ package final class Pipeline: Sendable {
         syncQueue.start(stages.sync, onFailure: onFailure)
         commitQueue.start(stages.commit) { (_: Never) in }
         receiveQueue.start(receiver) { onFailure(.socket($0)) }
+    }
+
+    private static func limited(
+        _ configuration: PipelineConfiguration, in directory: DataDirectory<LinuxFileSystem>,
+        _ logger: Logger
+    ) throws(PipelineError) -> PipelineConfiguration {
+        var configuration = configuration
+        let space: FileSystemSpace
+        do { space = try directory.files.space() } catch { throw .storage(error) }
+        if configuration.limitSegments(to: space) {
+            logger.info(
+                """
+                segments of \(configuration.segmentByteCountMax) bytes: an eighth of the file system of \
+                \(space.totalByteCount) bytes
+                """)
+        }
+        return configuration
     }
 
     /// Stops receiving, then waits until everything received is durable, sealed and published.

@@ -1,5 +1,6 @@
 // packet → decode → ring → admit → block → segment → compaction → snapshot → query
 import IngestFormat
+import IngestStorage
 
 /// What an operator may choose, already judged. Defaults are those of `ingestd --help`.
 package struct PipelineConfiguration: Sendable {
@@ -13,6 +14,21 @@ package struct PipelineConfiguration: Sendable {
     package var commitIntervalNanoseconds: UInt64 = 5_000_000
     /// How often a generation may be published.
     package var compactIntervalNanoseconds: UInt64 = 1_000_000_000
+    /// Sealed segments that wait for a generation are kept in memory with their counters; at so many, or so
+    /// many bytes of footers, one is published before its time.
+    package var unpublishedSegmentCountMax = 256
+    package var unpublishedByteCountMax: UInt64 = 64 << 20
 
     package init() {}
+
+    /// Segments of at most an eighth of the file system, as far as they may be so small: a start copies what a
+    /// crash left unsealed, and must find room for that.
+    /// - Returns: whether that is less than what was chosen.
+    package mutating func limitSegments(to space: FileSystemSpace) -> Bool {
+        let eighth = Int(clamping: space.totalByteCount / 8)
+        let byteCountMax = max(eighth, Limits.segmentByteCountMin)
+        guard byteCountMax < segmentByteCountMax else { return false }
+        segmentByteCountMax = byteCountMax
+        return true
+    }
 }

@@ -46,7 +46,6 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
             links: links, counters: counters)
         compact = CompactStage(
             publisher: start.publisher, files: files, clock: clock,
-            intervalNanoseconds: configuration.compactIntervalNanoseconds, links: links,
-            counters: counters)
+            configuration: configuration, links: links, counters: counters)
     }
 }

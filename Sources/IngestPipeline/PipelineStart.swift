@@ -96,13 +96,12 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         let page = CounterPage()
         do {
             for run in manifest.runs where run.table == .days {
-                var cursor = try store.readRun(run, directory: manifest.directory).makeCursor()
+                let reader = try RunReader(run, directory: manifest.directory, in: store.files)
+                var cursor = reader.makeCursor()
                 while try cursor.nextPage(into: page) { sum &+= money(on: page) }
             }
-        } catch let error as StorageError {
-            throw .storage(error)
         } catch {
-            throw .inconsistent("the days table: \(error)")
+            throw .storage(error)
         }
         return Int64(clamping: sum)
     }

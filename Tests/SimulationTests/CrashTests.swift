@@ -1,3 +1,4 @@
+import Glibc
 import IngestFormat
 import IngestPipeline
 import IngestReader
@@ -16,6 +17,7 @@ struct CrashTests {
 
     /// What one life of the daemon left behind.
     struct Life {
+        /// Rows that must be counted from now on: those that were durable, or more where the crash kept more.
         var durableRowCount: UInt64
         var error: PipelineError?
     }
@@ -102,7 +104,7 @@ struct CrashTests {
         #expect(crashes > 100)
     }
 
-    @Test("a killed process loses nothing that was written")
+    @Test("a killed process loses no block that was written whole, synced or not")
     func killAtEveryOperation() throws {
         let seed: UInt64 = 21
         var operation = 1
@@ -110,11 +112,62 @@ struct CrashTests {
             let files = SimulatedFileSystem(seed: seed)
             let disk = files.disk
             disk.crash(beforeOperation: operation)
-            let life = live(files, from: 0, clock: clock(), seed: seed)
+            var life = live(files, from: 0, clock: clock(), seed: seed)
             if !disk.isDown { break }
-            try recover(disk.kill(), after: life, crash: operation, seed: seed)
+            let left = disk.kill()
+            let written = try Self.writtenRowCount(in: left)
+            #expect(written >= life.durableRowCount)
+            life.durableRowCount = written
+            try recover(left, after: life, crash: operation, seed: seed)
             operation += 3
         }
         #expect(operation > 100)
+    }
+
+    /// Rows of all blocks that are whole in the segment files.
+    private static func writtenRowCount(in files: SimulatedFileSystem) throws -> UInt64 {
+        var count: UInt64 = 0
+        let buffer = ReadBuffer()
+        for name in try files.names() {
+            guard case .segment(let number)? = FileName(name),
+                let manifest = try? ManifestStore(files: files).readNewest(),
+                let reader = try? SegmentReader(number, directory: manifest.directory, in: files)
+            else { continue }
+            var walk = reader.makeWalk()
+            while case .block(let header) = try walk.next(into: buffer) {
+                count += UInt64(header.summary.rowCount)
+            }
+        }
+        return count
+    }
+
+    /// Calls that can fail, and how.
+    private static let faults: [(kind: SimulatedDisk.Kind, errno: Int32, stride: Int)] = [
+        (.create, EIO, 1), (.create, ENOSPC, 1), (.write, EIO, 2), (.write, ENOSPC, 2),
+        (.allocate, ENOSPC, 1), (.syncData, EIO, 1), (.sync, EIO, 1), (.truncate, EIO, 1),
+        (.rename, EIO, 1), (.unlink, EIO, 1), (.syncDirectory, EIO, 1), (.open, EIO, 2),
+        (.read, EIO, 7), (.byteCount, EIO, 3), (.names, EIO, 1),
+    ]
+
+    @Test("a call that fails ends the daemon at most, and loses nothing durable", arguments: faults)
+    func failAtEveryCall(
+        fault: (kind: SimulatedDisk.Kind, errno: Int32, stride: Int)
+    ) throws {
+        let seed: UInt64 = 31
+        var call = 1
+        while true {
+            let files = SimulatedFileSystem(seed: seed)
+            let disk = files.disk
+            disk.shortenWrites(oneIn: 5)
+            disk.fail(fault.kind, onCall: call, errno: fault.errno)
+            let life = live(files, from: 0, clock: clock(), seed: seed)
+            if disk.callCount(fault.kind) < call { break }
+            if let error = life.error {
+                #expect([71, 74].contains(error.exitCode), "\(fault.kind) \(call): \(error)")
+            }
+            let left = disk.powerCut(seed: seed &+ UInt64(call))
+            try recover(left, after: life, crash: call, seed: seed)
+            call += fault.stride
+        }
     }
 }

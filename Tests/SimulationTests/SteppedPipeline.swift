@@ -11,14 +11,16 @@ struct SteppedPipeline: ~Copyable {
     static let segmentByteCountMax = 4 << 10
     private var stages: PipelineStages<SimulatedFileSystem, SimulatedClock>
     private let clock: SimulatedClock
-    private let directory: DataDirectory<SimulatedFileSystem>
+    let directory: DataDirectory<SimulatedFileSystem>
     private var generator: SeededRandom
     let counters: PipelineCounters
     let hash: KeyedHash
 
     /// Opens and recovers the directory.
+    /// - Parameter configure: changes what the operator chose.
     static func open(
-        _ files: SimulatedFileSystem, clock: SimulatedClock, seed: UInt64
+        _ files: SimulatedFileSystem, clock: SimulatedClock, seed: UInt64,
+        configure: (inout PipelineConfiguration) -> Void = { _ in }
     ) throws(PipelineError) -> SteppedPipeline {
         let counters = PipelineCounters()
         // The identity is always the same, so that equal input gives equal files.
@@ -30,6 +32,7 @@ struct SteppedPipeline: ~Copyable {
         var configuration = PipelineConfiguration()
         configuration.ringByteCount = ringByteCount
         configuration.segmentByteCountMax = segmentByteCountMax
+        configure(&configuration)
         let stages = try PipelineStages(
             start, configuration: configuration, clock: clock, counters: counters)
         return SteppedPipeline(
@@ -52,6 +55,14 @@ struct SteppedPipeline: ~Copyable {
             }
         }
         clock.advance(milliseconds: Int(generator.next() % 300))
+    }
+
+    /// Turns of the compact stage alone, with time going on; nothing is received.
+    mutating func rest(turns: Int) throws(PipelineError) {
+        for _ in 0..<turns {
+            _ = try stages.compact.step(mayWait: false)
+            clock.advance(milliseconds: 1_000)
+        }
     }
 
     /// Drains, seals and publishes, as a daemon that is told to stop.

@@ -15,10 +15,12 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     private let clock: Clock
     private let links: StageLinks
     private let counters: PipelineCounters
-    private let intervalNanoseconds: UInt64
+    private let configuration: PipelineConfiguration
     private let liveCounters = SegmentCounters()
     private var live: SegmentAccumulator?
     private var sealed: [SealedSegmentFile] = []
+    /// Of the footers of `sealed`.
+    private var sealedByteCount: UInt64 = 0
     private var nextPublishNanoseconds: UInt64
 
     /// Publishing may take a tenth of the time: after one that took t, the next waits for 9 t.
@@ -26,15 +28,16 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
 
     package init(
         publisher: consuming SnapshotPublisher<Files, Clock>, files: Files, clock: Clock,
-        intervalNanoseconds: UInt64, links: StageLinks, counters: PipelineCounters
+        configuration: PipelineConfiguration, links: StageLinks, counters: PipelineCounters
     ) {
         self.publisher = publisher
         self.files = files
         self.clock = clock
         self.links = links
         self.counters = counters
-        self.intervalNanoseconds = intervalNanoseconds
-        nextPublishNanoseconds = clock.monotonicNanoseconds() &+ intervalNanoseconds
+        self.configuration = configuration
+        nextPublishNanoseconds =
+            clock.monotonicNanoseconds() &+ configuration.compactIntervalNanoseconds
     }
 
     /// One turn: folds the next block, publishes if it is time.
@@ -83,6 +86,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
             sealed.append(
                 SealedSegmentFile(
                     footer: footer, entry: footer.entry(trailer: trailer), names: segment.names))
+            sealedByteCount &+= UInt64(trailer.footerByteCount)
         } catch {
             throw .storage(error)
         }
@@ -93,17 +97,26 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
 
     private mutating func publishIfDue() throws(PipelineError) {
         let now = clock.monotonicNanoseconds()
-        guard now >= nextPublishNanoseconds else { return }
+        guard now >= nextPublishNanoseconds || mustPublish else { return }
         try publisher.unlinkRetired(at: now)
         if !sealed.isEmpty { try publish() }
         let end = clock.monotonicNanoseconds()
         nextPublishNanoseconds =
-            end &+ max(intervalNanoseconds, (end &- now) &* Self.restPerPublish)
+            end
+            &+ max(
+                configuration.compactIntervalNanoseconds, (end &- now) &* Self.restPerPublish)
+    }
+
+    /// Whether what waits for a generation takes too much memory to wait on.
+    private var mustPublish: Bool {
+        sealed.count >= configuration.unpublishedSegmentCountMax
+            || sealedByteCount >= configuration.unpublishedByteCountMax
     }
 
     private mutating func publish() throws(PipelineError) {
         try publisher.publish(sealed)
         sealed.removeAll()
+        sealedByteCount = 0
         counters.compact.add(.manifests)
     }
 

@@ -1,5 +1,6 @@
 // packet → decode → ring → admit → block → segment → [compaction] → snapshot → query
 import IngestFormat
+import IngestStorage
 
 /// The counters of segments that have been sealed since the last generation, as one table of each kind.
 ///
@@ -47,8 +48,32 @@ struct FreshCounters {
         do {
             try encoder.append(contentsOf: source)
         } catch {
+            // A run that cannot be read is a damaged file, and says which.
+            if case .source(let fault)? = error as? CounterMergeError<StorageError> {
+                throw .storage(fault)
+            }
             throw .inconsistent("counters cannot be merged: \(error)")
         }
         return encoder.finish()
+    }
+}
+
+/// The rows of a table in memory, or of a run in its file, page by page.
+enum CounterSource<Files: FileSystem>: CounterPageSource {
+    /// - Parameter path: what to name where the table is bad.
+    case table(CounterTable.Cursor, path: String)
+    case run(RunReader<Files>.Cursor)
+
+    mutating func nextPage(into page: CounterPage) throws(StorageError) -> Bool {
+        switch self {
+        case .table(var cursor, let path):
+            defer { self = .table(cursor, path: path) }
+            do { return try cursor.nextPage(into: page) } catch {
+                throw StorageError(path: path, error)
+            }
+        case .run(var cursor):
+            defer { self = .run(cursor) }
+            return try cursor.nextPage(into: page)
+        }
     }
 }

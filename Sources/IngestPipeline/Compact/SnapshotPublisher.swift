@@ -33,13 +33,16 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     /// Publishes a generation that covers `segments`, sealed one after the other since the last one.
     ///
     /// - Parameter uncleanStop: noted in the manifest, with or without segments.
+    /// **Errors** `overLimit`, before anything is written, if the manifest would have more entries than one can
+    /// have; `corrupt` with the path of a run that cannot be merged.
     package mutating func publish(
         _ segments: [SealedSegmentFile], uncleanStop: UncleanStop? = nil
     ) throws(PipelineError) {
+        try checkCounts(adding: segments)
         var next = manifest
         next.generation = manifest.generation.next
         next.createdAt = clock.wallMicroseconds()
-        if let uncleanStop { next.uncleanStops.append(uncleanStop) }
+        if let uncleanStop { next.note(uncleanStop) }
         if let last = segments.last?.footer {
             for segment in segments {
                 next.sealed.append(segment.entry)
@@ -57,6 +60,21 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         let kept = next.fileNames
         retire(manifest.fileNames.filter { $0.isRun && !kept.contains($0) })
         manifest = next
+    }
+
+    private func checkCounts(adding segments: [SealedSegmentFile]) throws(PipelineError) {
+        let lostCount = segments.reduce(manifest.lost.count) { $0 + $1.footer.lost.count }
+        let counts = [
+            ("segments", manifest.sealed.count + segments.count, Limits.manifestFileCountMax),
+            ("lost ranges", lostCount, Limits.manifestLostRangeCountMax),
+        ]
+        for (what, count, max) in counts where count > max {
+            throw .storage(
+                .overLimit(
+                    path: store.files.path,
+                    detail: "\(count) \(what) of at most \(max), go on in a new directory, with a "
+                        + "larger --segment-bytes-max"))
+        }
     }
 
     private func storing<Result>(
@@ -171,12 +189,16 @@ extension SnapshotPublisher {
             var table = fresh.table(kind)
             var span = fresh.span
             if let first = merged.first {
-                var cursors = [table.makeCursor()]
+                var sources = [
+                    CounterSource<Files>.table(table.makeCursor(), path: store.files.path)
+                ]
                 for run in merged {
-                    let old = try storing { () throws(StorageError) in try store.readRun(run) }
-                    cursors.append(old.makeCursor())
+                    let old = try storing { () throws(StorageError) in
+                        try RunReader(run, directory: next.directory, in: store.files)
+                    }
+                    sources.append(.run(old.makeCursor()))
                 }
-                table = try FreshCounters.table(of: CounterMerge(cursors), hasDay: kind.hasDay)
+                table = try FreshCounters.table(of: CounterMerge(sources), hasDay: kind.hasDay)
                 span = LogSpan(firstSegment: first.span.firstSegment, end: fresh.span.end)
             }
             let entry = try write(table, kind, span, generation: next)

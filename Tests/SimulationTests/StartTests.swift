@@ -1,0 +1,157 @@
+import IngestFormat
+import IngestPipeline
+import IngestReader
+import IngestStorage
+import Testing
+
+/// What a start finds of the lives before it, and what those leave for it.
+@Suite("A start")
+struct StartTests {
+    private let clock = SimulatedClock(
+        wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+
+    /// Runs a daemon over some packets, to a clean stop unless it is to be killed.
+    private func live(
+        _ files: SimulatedFileSystem, packets: Range<UInt64>, stops: Bool = true,
+        configure: (inout PipelineConfiguration) -> Void = { _ in }
+    ) throws(PipelineError) {
+        var pipeline = try SteppedPipeline.open(
+            files, clock: clock, seed: packets.lowerBound &+ 5, configure: configure)
+        var next = packets.lowerBound
+        while next < packets.upperBound {
+            if pipeline.offer(SimulatedPacket(sequence: next)) { next += 1 }
+            try pipeline.turn()
+        }
+        if stops { try pipeline.stop() }
+    }
+
+    private func error(_ body: () throws(PipelineError) -> Void) -> PipelineError? {
+        do {
+            try body()
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    @Test("unclean stops without end do not stop it: the manifest keeps the first and the newest")
+    func manyUncleanStops() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        try live(files, packets: 0..<40)
+        let store = ManifestStore(files: files)
+        var manifest = try store.readNewest()
+        let stopMax = Limits.manifestUncleanStopCountMax
+        manifest.uncleanStops = (0..<stopMax).map {
+            UncleanStop(foundAt: Int64($0), position: .start)
+        }
+        manifest.generation = manifest.generation.next
+        try store.publish(manifest)
+        var left = files.disk.kill()
+        for life in 1...3 as ClosedRange<UInt64> {
+            try live(left, packets: life * 40..<(life + 1) * 40, stops: false)
+            left = left.disk.kill()
+        }
+        try live(left, packets: 160..<161)
+        let stops = try ManifestStore(files: left).readNewest().uncleanStops
+        #expect(stops.count == stopMax)
+        #expect(stops.prefix(2).map(\.foundAt) == [0, 4])
+        #expect(stops.suffix(3).allSatisfy { $0.foundAt > Int64(stopMax) })
+    }
+
+    @Test("a restart puts no good run aside, however many generations there were")
+    func retiredRuns() throws {
+        let files = SimulatedFileSystem(seed: 2)
+        try live(files, packets: 0..<500)
+        let newest = try ManifestStore(files: files).readNewest()
+        #expect(newest.generation.rawValue > 8)
+        let left = files.disk.kill()
+        var pipeline = try SteppedPipeline.open(left, clock: clock, seed: 1)
+        #expect(pipeline.directory.movedAside == [])
+        #expect(pipeline.directory.retired.count > 8)
+        #expect(try !left.names().contains("aside"))
+        // They go a minute later.
+        try pipeline.rest(turns: 70)
+        let runs = try left.names().count { $0.hasSuffix(".run") }
+        #expect(runs == newest.runs.count + newest.namesRuns.count)
+    }
+
+    @Test("a damaged page of a run is that file's corruption, at the start or when it is merged")
+    func damagedRun() throws {
+        for table in TableKind.counterTables {
+            let files = SimulatedFileSystem(seed: 3)
+            try live(files, packets: 0..<40)
+            let run = try #require(
+                try ManifestStore(files: files).readNewest().runs.first { $0.table == table })
+            files.disk.damage(run.fileName.text) { $0[RunHeader.byteCount + 8] ^= 1 }
+            let left = files.disk.kill()
+            let failure = error { () throws(PipelineError) in
+                // Enough for the run to be merged.
+                try live(left, packets: 40..<400)
+            }
+            guard case .storage(.corrupt(let path, _, _))? = failure else {
+                Issue.record("\(table): \(String(describing: failure))")
+                continue
+            }
+            #expect(path.hasSuffix(run.fileName.text))
+        }
+    }
+
+    @Test("many sealed segments are published before their time", arguments: [true, false])
+    func earlyPublish(byCount: Bool) throws {
+        let files = SimulatedFileSystem(seed: 4)
+        try live(files, packets: 0..<300, stops: false) {
+            $0.compactIntervalNanoseconds = 1 << 60
+            if byCount {
+                $0.unpublishedSegmentCountMax = 3
+            } else {
+                $0.unpublishedByteCountMax = 4096
+            }
+        }
+        #expect(try ManifestStore(files: files).readNewest().generation.rawValue >= 2)
+        let waiting = SimulatedFileSystem(seed: 4)
+        try live(waiting, packets: 0..<300, stops: false) {
+            $0.compactIntervalNanoseconds = 1 << 60
+        }
+        #expect(try ManifestStore(files: waiting).readNewest().generation.rawValue == 0)
+    }
+
+    @Test("a directory that has as many segments as a manifest can name ends with 74, unchanged")
+    func fullManifest() throws {
+        let files = SimulatedFileSystem(seed: 5)
+        try live(files, packets: 0..<40, stops: false)
+        let left = files.disk.kill()
+        var manifest = try ManifestStore(files: left).readNewest()
+        let report = try SegmentRecovery.run(
+            in: left, after: manifest, now: clock.wallMicroseconds())
+        let segment = try #require(report.segments.first?.file)
+        let entry = segment.entry
+        manifest.sealed = [SealedSegment](
+            repeating: entry, count: Limits.manifestFileCountMax)
+        var publisher = SnapshotPublisher(
+            store: ManifestStore(files: left), manifest: manifest, keys: [], clock: clock,
+            counters: PipelineCounters())
+        let names = try left.names()
+        var failure: PipelineError?
+        do { try publisher.publish([segment]) } catch { failure = error }
+        #expect(failure?.exitCode == 74)
+        #expect(try left.names() == names)
+    }
+
+    @Test("segments are at most an eighth of the file system, and never below the minimum")
+    func segmentBound() {
+        let least = Limits.segmentByteCountMin
+        let mebibyte = 1 << 20
+        let cases: [(total: UInt64, chosen: Int, expected: Int)] = [
+            (1 << 40, 256 * mebibyte, 256 * mebibyte), (1 << 26, 256 * mebibyte, 8 * mebibyte),
+            (1 << 26, mebibyte, mebibyte), (100_000, 256 * mebibyte, least), (0, least, least),
+            (.max, 1 << 30, 1 << 30),
+        ]
+        for (total, chosen, expected) in cases {
+            var configuration = PipelineConfiguration()
+            configuration.segmentByteCountMax = chosen
+            let space = FileSystemSpace(totalByteCount: total, freeByteCount: 0)
+            #expect(configuration.limitSegments(to: space) == (chosen != expected))
+            #expect(configuration.segmentByteCountMax == expected)
+        }
+    }
+}
