@@ -39,6 +39,8 @@ package enum CommitCounter: Int, CounterName {
     case rows
     case names
     case keys
+    /// Events refused because a sum of all money would not fit; they are among the malformed.
+    case moneyRefusals
 }
 
 /// Counters of the sync queue.

@@ -126,6 +126,7 @@ struct CommitStageTests {
         bench.offerBatch(sequence: 1, [event, event])
         _ = bench.turn()
         #expect(bench.counters.events[.malformed] == 2)
+        #expect(bench.counters.commit[.moneyRefusals] == 2)
         #expect(bench.counters.events[.counted] == 2)
     }
 

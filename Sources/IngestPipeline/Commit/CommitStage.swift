@@ -169,6 +169,11 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         if isFirst && slot.rows.rowCount > 0 {
             openedAtNanoseconds = clock.monotonicNanoseconds()
         }
+        // Admission itself refuses as malformed only money that no sum could hold.
+        let moneyRefusalCount = tally.counts[Int(Verdict.malformed.rawValue)]
+        if moneyRefusalCount > 0 {
+            counters.commit.add(.moneyRefusals, UInt64(moneyRefusalCount))
+        }
         tally.counts[Int(Verdict.malformed.rawValue)] &+= record.header.malformedCount
         ledger.addPacket(.accepted, events: tally, sequence: sequence, from: key)
         self.tally.add(tally)

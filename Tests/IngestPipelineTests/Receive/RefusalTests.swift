@@ -228,19 +228,21 @@ import Testing
         rig.counters.events.add(.tooOld, 3)
         rig.counters.events.add(.tooEarly)
         rig.counters.packetsOfCommit.add(.shed, 2)
+        rig.counters.commit.add(.moneyRefusals, 9)
         rig.counters.events.add(.counted, 100)
         try rig.tick()
         let lines = rig.log.lines
-        #expect(lines.count == 3, "\(lines)")
+        #expect(lines.count == 4, "\(lines)")
         #expect(lines[0].hasPrefix("refused 3 events as too_old: "))
         #expect(lines[1].hasPrefix("refused 1 event as too_early: "))
         #expect(lines[2].hasPrefix("refused 2 datagrams as shed because "))
+        #expect(lines[3].hasPrefix("refused 9 events as malformed because the money "))
         rig.counters.events.add(.tooOld, 4)
         try rig.tick()
-        #expect(rig.log.lines.count == 3, "a line a second")
+        #expect(rig.log.lines.count == 4, "a line a second")
         try rig.finish()
         #expect(rig.log.lines.last?.hasPrefix("refused 4 events as too_old: ") == true)
-        #expect(rig.log.lines.count == 4)
+        #expect(rig.log.lines.count == 5)
     }
 
     @Test func aLogThatBlocksStopsNobodyAndKeepsAtMost64Lines() {
