@@ -8,8 +8,8 @@ import IngestStorage
 /// of the log that they do not cover. All answers of one value are of the same cut, whatever a daemon
 /// does meanwhile; a new `open` sees what became durable since. Numbers never fall from cut to cut.
 ///
-/// **Cost** Opening reads the names, the footers and the tail of the log after the runs; a query reads one
-/// table. **Concurrency** A value; any number of tasks may ask it at once.
+/// **Cost** Opening reads the names and the tail of the log after the runs; a query reads one table, `status`
+/// the footers. **Concurrency** A value; any number of tasks may ask it at once.
 public struct IngestReader: Sendable {
     /// The place in the log up to which every answer counts.
     public let cut: Cut

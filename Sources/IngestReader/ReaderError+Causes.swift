@@ -30,6 +30,10 @@ extension ReaderError {
         case .missingDirectory(let path):
             self.init(
                 kind: .notFound, what: "no such directory", path: path, advice: "check the path")
+        case .missingManifest(let directory, 0):
+            self.init(
+                kind: .missingManifest, what: "not a data directory of ingestd", path: directory,
+                advice: "check the path")
         case .missingManifest(let directory, let fileCount):
             self.init(
                 kind: .missingManifest, what: "no manifest beside \(fileCount) log files",
@@ -37,6 +41,10 @@ extension ReaderError {
         case .corrupt(let path, let offset, let detail):
             self.init(
                 kind: .corrupt, what: "corrupt: \(detail)", path: path, offset: offset,
+                advice: Self.corruptAdvice)
+        case .overLimit(let path, let detail):
+            self.init(
+                kind: .corrupt, what: "corrupt: over a limit: \(detail)", path: path,
                 advice: Self.corruptAdvice)
         case .newerFormat(let path, let version):
             self.init(
@@ -47,8 +55,18 @@ extension ReaderError {
             self.init(
                 kind: .io, what: "\(call) failed (errno \(errno))", path: path,
                 advice: "check the disk and the permissions")
-        case .alreadyExists(let path), .locked(let path, _), .overLimit(let path, _):
+        case .alreadyExists(let path), .locked(let path, _):
             self.init(kind: .io, what: error.description, path: path, advice: "check the directory")
+        }
+    }
+}
+
+extension StorageError {
+    /// Whether bytes on disk are to blame: what `verify` reports and goes on behind.
+    package var isOfData: Bool {
+        switch self {
+        case .corrupt, .newerFormat, .overLimit: true
+        default: false
         }
     }
 }

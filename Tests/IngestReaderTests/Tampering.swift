@@ -38,20 +38,32 @@ extension LogFixture {
         }
     }
 
-    /// Changes the rows of the first run of a table.
-    func alterRun(_ table: TableKind, _ change: (inout [TableRow]) -> Void) throws {
-        let entry = manifest.runs.first { $0.table == table }!
-        let run = try Run.decode(bytes(entry.fileName))
-        let counters = try run.counters.altered(change)
-        let header = RunHeader(
-            table: table, fileNumber: entry.fileNumber, directory: run.header.directory,
-            span: entry.span, generation: run.header.generation, createdAt: run.header.createdAt,
-            index: counters.index)
-        replace(entry.fileName, Run(header: header, counters: counters).encode())
+    /// Changes the rows of a run of a table: the first, or as many further on.
+    func alterRun(
+        _ table: TableKind, at place: Int = 0, _ change: (inout [TableRow]) -> Void
+    ) throws {
+        let entry = manifest.runs.filter { $0.table == table }[place]
+        let altered = try alterRun(entry.fileName, change)
         try alterManifest { manifest in
             let index = manifest.runs.firstIndex { $0.fileNumber == entry.fileNumber }!
-            manifest.runs[index] = header.entry
+            manifest.runs[index] = altered
         }
+    }
+
+    /// Changes the rows of one file, whatever names it.
+    @discardableResult
+    func alterRun(
+        _ name: FileName, _ change: (inout [TableRow]) -> Void
+    ) throws -> RunEntry {
+        let run = try Run.decode(bytes(name))
+        let counters = try run.counters.altered(change)
+        let header = RunHeader(
+            table: run.header.table, fileNumber: run.header.fileNumber,
+            directory: run.header.directory, span: run.header.span,
+            generation: run.header.generation, createdAt: run.header.createdAt,
+            index: counters.index)
+        replace(name, Run(header: header, counters: counters).encode())
+        return header.entry
     }
 
     /// Changes names and keys of the first names run.

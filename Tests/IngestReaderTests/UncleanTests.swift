@@ -37,19 +37,6 @@ import Testing
         try SnapshotTests.expectAnswers(of: fixture.reader, are: fixture.modelBeforeLastBlock)
     }
 
-    @Test("A block that was cut at a sector is a torn one, at every sector")
-    func cut() throws {
-        let (fixture, name, block) = try Self.unmarked(seed: 3, eventCount: 600)
-        let whole = fixture.files.disk.contents(name)!
-        for sector in (block.lowerBound / 512 + 1)...(block.upperBound / 512) {
-            fixture.files.disk.damage(name) { bytes in
-                bytes = whole
-                for byte in sector * 512..<block.upperBound { bytes[byte] = 0 }
-            }
-            #expect(try fixture.verify().exitCode == 0, "cut at sector \(sector)")
-        }
-    }
-
     @Test("A flipped bit in a block that is wholly there is damage, durable or not")
     func flippedInLast() throws {
         let (fixture, name, block) = try Self.unmarked(seed: 4, eventCount: 600)
@@ -147,6 +134,48 @@ import Testing
                 sum + Counters.Kind.allCases.reduce(0) { $0 + row.counters.gross($1) }
             }
             #expect(gross == UInt64(fixture.model.facts.count - 30))
+        }
+    }
+
+    @Test("Blocks lost at the end of a segment that others follow are one loss and no more")
+    func lostAtEnd() throws {
+        let fixture = try LogFixture.random(seed: 12, liveBlockCount: 4)
+        let name = FileName.segment(fixture.position.segment).text
+        let last = fixture.lastBlock
+        try fixture.beginSegment()
+        try fixture.append([FixtureEvent()])
+        fixture.flip(name, byte: last.upperBound - 20)
+        let sealed = try SegmentRecovery.run(
+            in: fixture.files, after: fixture.manifest, now: 9
+        ).segments
+        #expect(sealed.count == 2)
+        for isPublished in [false, true] {
+            if isPublished { try fixture.publish(sealed.map(\.file)) }
+            let report = try fixture.verify()
+            #expect(report.evidenceLostCount == 1 && report.corruptionCount == 0)
+            #expect(report.differenceCount == 0)
+        }
+    }
+
+    @Test("A bad block in an unsealed segment costs itself, wherever it is bad, marked or not")
+    func damageGoesOn() throws {
+        for place in [2, 200] {
+            for setsMark in [false, true] {
+                var random = SeededRandom(seed: 13)
+                let fixture = try LogFixture.random(seed: 13, liveBlockCount: 1)
+                let name = FileName.segment(fixture.position.segment).text
+                var bad = 0..<0
+                for number in 1...6 {
+                    let events = (0..<10).map { _ in FixtureEvent(&random) }
+                    try fixture.append(events, setsMark: setsMark)
+                    if number == 3 { bad = fixture.lastBlock }
+                }
+                fixture.flip(name, byte: bad.lowerBound + place)
+                let report = try fixture.verify()
+                #expect(report.exitCode == 65 && report.corruptionCount == 1)
+                #expect(report.rowCount == UInt64(fixture.model.facts.count - 10))
+                #expect(report.cut == fixture.position.cut)
+            }
         }
     }
 

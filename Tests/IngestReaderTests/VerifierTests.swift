@@ -241,6 +241,90 @@ import Testing
         }
     }
 
+    @Test("One counter altered in a run that no manifest names any more is found")
+    func droppedRunCounter() throws {
+        let fixture = try LogFixture.random(seed: 38, segmentCount: 5)
+        let listed = Set(fixture.manifest.fileNames)
+        let dropped = try fixture.fileNames.compactMap { FileName($0) }.filter { name in
+            guard case .run(let table, _) = name else { return false }
+            return table != .names && !listed.contains(name)
+        }
+        #expect(dropped.count >= 3)
+        for name in dropped {
+            let good = fixture.bytes(name)
+            for column in [CounterColumn.clicks, .spendMicros, .uncheckedEvents] {
+                try fixture.alterRun(name, Self.change(column))
+                let report = try fixture.verify()
+                #expect(report.exitCode == 1 && report.differenceCount == 1, "\(name.text)")
+                #expect(report.findings.first?.file == name.text)
+                fixture.replace(name, good)
+            }
+        }
+        #expect(try fixture.verify().findings.isEmpty)
+    }
+
+    @Test("Counters of two runs altered so that their sum wraps to the right one are found")
+    func wrappedSum() throws {
+        let fixture = try LogFixture()
+        for number in 1...3 {
+            try fixture.beginSegment()
+            try fixture.append([FixtureEvent()])
+            try fixture.seal()
+            if number > 1 { try fixture.publish() }
+        }
+        for table in TableKind.counterTables {
+            #expect(fixture.manifest.runs.count { $0.table == table } == 2)
+            for place in 0...1 {
+                try fixture.alterRun(table, at: place) { rows in
+                    rows[0].counters[.spendMicros] += 1 << 63
+                }
+            }
+        }
+        let report = try fixture.verify()
+        #expect(report.exitCode == 1 && report.differenceCount == 3)
+        #expect(report.findings.allSatisfy { $0.got == "a sum that does not fit 64 bits" })
+    }
+
+    @Test("A file over its limit is a corruption, and does not end the report")
+    func overLimit() throws {
+        let fixture = try LogFixture.random(seed: 39)
+        let name = FileName.manifest(fixture.manifest.generation)
+        let good = fixture.bytes(name)
+        fixture.replace(name, good + Array(repeating: 0, count: Limits.manifestByteCountMax))
+        #expect(try fixture.verify().exitCode == 65)
+        #expect { try fixture.reader } throws: {
+            ($0 as? ReaderError)?.kind == .corrupt
+        }
+        fixture.replace(name, good)
+        let older = FileName.manifest(Generation(rawValue: name.generation - 1))
+        fixture.replace(
+            older, fixture.bytes(older) + Array(repeating: 0, count: Limits.manifestByteCountMax))
+        let report = try fixture.verify()
+        #expect(report.exitCode == 65 && report.rowCount == UInt64(fixture.model.facts.count))
+        #expect(report.findings.map(\.file) == [older.text])
+    }
+
+    @Test("What lies in aside is noted and is no fault")
+    func aside() throws {
+        let fixture = try LogFixture.random(seed: 40)
+        let aside = try fixture.files.subdirectory(FileName.aside.text, create: true)
+        for number in 10...34 { _ = try aside.create("00000000\(number).days.run") }
+        let report = try fixture.verify()
+        #expect(report.exitCode == 0)
+        #expect(report.findings.count == 21 && report.findings.allSatisfy { $0.kind == .note })
+        #expect(report.findings.first?.file == "aside/0000000010.days.run")
+        #expect(report.findings.last?.what == "5 more files")
+    }
+
+    @Test("A directory that holds nothing of ours is said to be none of ours")
+    func foreign() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        _ = try files.create("notes.txt")
+        #expect { try Verifier.run(files) } throws: {
+            ($0 as? ReaderError)?.what == "not a data directory of ingestd"
+        }
+    }
+
     @Test("Progress comes to the end, and a caller that says no stops it")
     func progress() throws {
         let fixture = try LogFixture.random(seed: 37)
@@ -253,5 +337,12 @@ import Testing
         #expect { try Verifier.run(fixture.files) { _ in false } } throws: {
             ($0 as? ReaderError)?.kind == .cancelled
         }
+    }
+}
+
+extension FileName {
+    /// Of a manifest.
+    fileprivate var generation: UInt64 {
+        if case .manifest(let generation) = self { generation.rawValue } else { 0 }
     }
 }

@@ -6,7 +6,7 @@ import IngestFormat
 package struct KeyFilter {
     private let reward: NameOrdinal?
     private let business: NameOrdinal?
-    /// Set where the reward asked for is `(lost:N)` and N is a key.
+    /// Set where the reward asked for is `(lost:N)`, no name is meant, and N is a key.
     private let lostKey: UInt32?
     private let names: NameTable
 
@@ -17,7 +17,9 @@ package struct KeyFilter {
         var rewardOrdinal: NameOrdinal?
         if let reward {
             rewardOrdinal = names.ordinal(of: reward)
-            lostKey = NameTable.lostOrdinal(reward).flatMap(UInt32.init(exactly:))
+            lostKey =
+                rewardOrdinal == nil
+                ? NameTable.lostOrdinal(reward).flatMap(UInt32.init(exactly:)) : nil
             if rewardOrdinal == nil && lostKey == nil { return nil }
         }
         self.reward = rewardOrdinal

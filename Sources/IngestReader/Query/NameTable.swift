@@ -5,7 +5,9 @@ import IngestFormat
 /// The directory's dictionary as of one cut: names and reward keys by ordinal.
 ///
 /// Ordinals whose block was lost have no entry. They are shown as `(lost:N)`, N being the ordinal of
-/// the name, or of the key where the pair itself is unknown; the business of such a key is `(lost:0)`.
+/// the name, or of the key where the pair itself is unknown; the business of such a key is `(lost:0)`. N is so
+/// of two kinds: who asks for `(lost:N)` gets a stored name that reads like that, else the lost name, else
+/// the lost key.
 ///
 /// **Cost** The bytes of all names, 8 bytes a name and 8 bytes a key.
 package struct NameTable: Sendable {

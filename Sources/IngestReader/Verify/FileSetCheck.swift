@@ -9,8 +9,15 @@ struct FileSetCheck<Files: FileSystem> {
     let files: Files
     let manifest: Manifest
 
-    func run(_ report: inout VerifyReport) throws(StorageError) {
+    /// Sound files that the newest manifest does not name, to be held against the log.
+    struct Unlisted {
+        var runs: [RunReader<Files>] = []
+        var namesRuns: [(name: String, contents: NamesRun)] = []
+    }
+
+    func run(_ report: inout VerifyReport) throws(StorageError) -> Unlisted {
         let listed = manifest.fileNames
+        var unlisted = Unlisted()
         for text in try files.names() {
             guard let name = FileName(text) else {
                 report.add(Finding(.note, file: text, what: "not a file of ingestd"))
@@ -18,30 +25,59 @@ struct FileSetCheck<Files: FileSystem> {
             }
             report.fileCount += 1
             do throws(StorageError) {
-                try check(name, isListed: listed.contains(name), &report)
+                try check(name, isListed: listed.contains(name), &unlisted, &report)
             } catch {
                 switch error {
                 // Dropped meanwhile by a daemon; what must be there is missed elsewhere.
                 case .notFound: report.fileCount -= 1
-                case .corrupt, .newerFormat, .overLimit:
+                case _ where error.isOfData:
                     report.add(Finding(error, file: text, what: "file"))
                 default: throw error
                 }
             }
         }
+        return unlisted
     }
 
+    /// Notes what lies in `aside/`. Its bytes are under no checksum: they were bad when they came there.
+    func noteAside(_ report: inout VerifyReport) throws(StorageError) {
+        let folder = FileName.aside.text
+        let names: [String]
+        do throws(StorageError) {
+            names = try files.subdirectory(folder, create: false).names()
+        } catch {
+            if case .notFound = error { return }
+            throw error
+        }
+        let shown = names.prefix(Self.asideNoteCountMax)
+        for name in shown {
+            report.add(
+                Finding(
+                    .note, file: "\(folder)/\(name)",
+                    what: "put aside at a start: not read, and under no checksum"))
+        }
+        if names.count > shown.count {
+            report.add(
+                Finding(.note, file: folder, what: "\(names.count - shown.count) more files"))
+        }
+    }
+
+    /// So that they do not hide what matters.
+    private static var asideNoteCountMax: Int { 20 }
+
     private func check(
-        _ name: FileName, isListed: Bool, _ report: inout VerifyReport
+        _ name: FileName, isListed: Bool, _ unlisted: inout Unlisted,
+        _ report: inout VerifyReport
     ) throws(StorageError) {
         switch name {
         case .manifest(let generation):
             try checkManifest(generation)
         case .durableMark: try checkMark(&report)
         case .lock: try checkLock(&report)
-        case .run(.names, let number) where !isListed: try checkNames(number)
+        case .run(.names, let number) where !isListed:
+            unlisted.namesRuns.append((name.text, try readNames(number)))
         case .run(let table, let number) where !isListed && table != .names:
-            try checkRun(table, number)
+            unlisted.runs.append(try openRun(table, number))
         case .segment(let number) where !isListed && !manifest.mayHoldTail(number):
             report.add(
                 Finding(
@@ -51,7 +87,7 @@ struct FileSetCheck<Files: FileSystem> {
             report.add(
                 Finding(
                     .note, file: name.text,
-                    what: "an unfinished write; the next start removes it"))
+                    what: "being written, or left by a crash; the next start removes it"))
         case .run, .segment: break
         case .aside: report.fileCount -= 1
         }
@@ -95,8 +131,11 @@ struct FileSetCheck<Files: FileSystem> {
         }
     }
 
-    /// A run that the newest generation does not name: by its own header.
-    private func checkRun(_ table: TableKind, _ number: FileNumber) throws(StorageError) {
+    /// A run that the newest generation does not name: by its own header. Its pages are checked when it is
+    /// held against the log.
+    private func openRun(
+        _ table: TableKind, _ number: FileNumber
+    ) throws(StorageError) -> RunReader<Files> {
         let name = FileName.run(table, number).text
         let file = try files.open(name, .read)
         let head = try file.readArray(at: 0, byteCount: RunHeader.byteCount)
@@ -105,15 +144,13 @@ struct FileSetCheck<Files: FileSystem> {
                 head, directory: manifest.directory, table: table, fileNumber: number
             ).entry
         }
-        var cursor = try RunReader(entry, directory: manifest.directory, in: files).makeCursor()
-        let page = CounterPage()
-        while try cursor.nextPage(into: page) {}
+        return try RunReader(entry, directory: manifest.directory, in: files)
     }
 
-    private func checkNames(_ number: FileNumber) throws(StorageError) {
+    private func readNames(_ number: FileNumber) throws(StorageError) -> NamesRun {
         let file = try files.open(FileName.run(.names, number).text, .read)
         let bytes = try file.readAll(byteCountMax: Limits.runByteCountMax)
-        _ = try StorageError.decoding(file.path) { () throws(FormatError) in
+        return try StorageError.decoding(file.path) { () throws(FormatError) in
             try NamesRun.decode(bytes, directory: manifest.directory, fileNumber: number)
         }
     }

@@ -1,6 +1,5 @@
 // packet → decode → ring → admit → block → [segment] → compaction → snapshot → [query]
 
-import Glibc
 import IngestFormat
 import IngestStorage
 
@@ -9,9 +8,10 @@ struct LiveSegmentCheck<Files: FileSystem> {
     let segment: SegmentCheck<Files>
     let file: Files.File
 
+    private typealias Walk = BlockWalk<Files.File>
+
     /// What looks like damage behind the durable blocks may be a write under way: it is looked at again.
     private static var attemptCount: Int { 4 }
-    private static var pauseMicroseconds: UInt32 { 20_000 }
 
     private var name: String { segment.name }
 
@@ -23,34 +23,78 @@ struct LiveSegmentCheck<Files: FileSystem> {
                 directory: recount.directory, segment: segment.number, blockOrdinal: 0))
         var attempt = 1
         while true {
-            let (offset, ordinal) = (walk.offset, walk.ordinal)
             // The recount checks the chain, and goes on where it is broken: here only places count.
-            walk.resume(at: offset, ordinal: ordinal)
+            walk.resume(at: walk.offset, ordinal: walk.ordinal)
+            let (offset, ordinal) = (walk.offset, walk.ordinal)
             let step = try walk.next(into: segment.buffer)
             if case .block = step {
                 _ = segment.countBuffered(at: offset, ordinal: ordinal, &recount)
                 attempt = 1
-                continue
+            } else if try !goOn(&walk, from: step, isLast: attempt >= Self.attemptCount, &recount) {
+                return ordinal
+            } else if walk.offset == offset {
+                attempt += 1
+                segment.pause()
             }
-            if ordinal < segment.durableBlockCount {
-                report(durable: step, at: offset, ordinal: ordinal, &recount)
-                guard case .damaged(let header, _) = step else { return ordinal }
-                walk.move(past: header)
-                continue
-            }
-            // Behind a sealed segment's blocks is its footer, which was reported.
-            if segment.entry != nil { return ordinal }
-            let isLast = attempt >= Self.attemptCount
-            if try wasSealedMeanwhile(blockCount: ordinal, &recount) { return ordinal }
-            if try judge(step, at: offset, isLast: isLast, &recount) { return ordinal }
-            attempt += 1
-            usleep(Self.pauseMicroseconds)
         }
     }
 
+    /// Deals with what is no block at the walk's place.
+    /// - Returns: whether to look again, at the walk's place, which may have been moved on; else the
+    ///   segment ends here.
+    private func goOn(
+        _ walk: inout Walk, from step: Walk.Step, isLast: Bool, _ recount: inout LogRecount
+    ) throws(StorageError) -> Bool {
+        let (offset, ordinal) = (walk.offset, walk.ordinal)
+        if ordinal < segment.durableBlockCount {
+            report(durable: step, at: offset, ordinal: ordinal, &recount)
+            if case .damaged(let header, _) = step {
+                walk.move(past: header)
+                return true
+            }
+            guard let found = try findBlock(behind: walk, before: try file.byteCount()) else {
+                return false
+            }
+            walk.resume(at: found.offset, ordinal: found.ordinal)
+            return true
+        }
+        // Behind a sealed segment's blocks is its footer, which was reported.
+        if segment.entry != nil { return false }
+        if try wasSealedMeanwhile(blockCount: ordinal, &recount) { return false }
+        let (judgement, isFooter) = try judge(step, at: offset)
+        guard let end = judgement.end(from: offset) else { return false }
+        guard let found = try findBlock(behind: walk, before: end) else {
+            return try !report(
+                judgement, isFooter: isFooter, at: offset, isLast: isLast, &recount)
+        }
+        // A block is written only after the one before was synced: what is here is final, and if it is
+        // no block, a durable one is gone. It may have been finished since it was looked at.
+        walk.resume(at: offset, ordinal: ordinal)
+        if case .block = try walk.next(into: segment.buffer) {
+            walk.resume(at: offset, ordinal: ordinal)
+            return true
+        }
+        report(
+            lost: offset..<found.offset, ordinals: ordinal..<max(ordinal, found.ordinal), &recount)
+        walk.resume(at: found.offset, ordinal: found.ordinal)
+        return true
+    }
+
+    /// The first whole block behind what is none at the walk's place.
+    private func findBlock(
+        behind walk: Walk, before end: UInt64
+    ) throws(StorageError) -> (offset: UInt64, ordinal: UInt32)? {
+        guard let directory = walk.place.directory else { return nil }
+        let scan = BlockScan(
+            file: file, directory: directory, segment: segment.number, end: end)
+        return try scan.next(from: walk.offset, at: walk.place, into: segment.buffer)
+            .map { ($0.offset, $0.header.context.blockOrdinal) }
+    }
+
+    // MARK: What is reported
+
     private func report(
-        durable step: BlockWalk<Files.File>.Step, at offset: UInt64, ordinal: UInt32,
-        _ recount: inout LogRecount
+        durable step: Walk.Step, at offset: UInt64, ordinal: UInt32, _ recount: inout LogRecount
     ) {
         switch step {
         case .damaged(_, let error), .unreadable(let error):
@@ -61,7 +105,24 @@ struct LiveSegmentCheck<Files: FileSystem> {
                     .corruption, file: name, offset: offset, what: "durable blocks are missing",
                     got: "\(ordinal) blocks", expected: "\(segment.durableBlockCount)"))
         }
+        miss(&recount)
+    }
+
+    private func report(
+        lost range: Range<UInt64>, ordinals: Range<UInt32>, _ recount: inout LogRecount
+    ) {
+        recount.report.add(
+            Finding(
+                .corruption, file: name, offset: range.lowerBound,
+                what: "\(range.count) bytes that cannot be read, and blocks follow",
+                got: "block \(ordinals.upperBound) next", expected: "block \(ordinals.lowerBound)"))
+        miss(&recount)
+    }
+
+    /// Rows are missing from here on.
+    private func miss(_ recount: inout LogRecount) {
         recount.chain.forget()
+        recount.isSegmentWhole = false
         if segment.number <= recount.cut.segment { recount.isTotalComplete = false }
     }
 
@@ -77,16 +138,24 @@ struct LiveSegmentCheck<Files: FileSystem> {
         return footer.blockCount == blockCount
     }
 
-    /// Judges what lies behind the last whole block.
-    /// - Returns: whether that is final; else the file is to be looked at again.
+    /// What lies behind the last whole block, and whether it begins as a footer does.
     private func judge(
-        _ step: BlockWalk<Files.File>.Step, at offset: UInt64, isLast: Bool,
+        _ step: Walk.Step, at offset: UInt64
+    ) throws(StorageError) -> (TailJudge.Judgement, isFooter: Bool) {
+        if case .damaged(let header, _) = step {
+            return (try TailJudge.judge(file, from: offset, .block(header)), false)
+        }
+        let isFooter = try beginsAsFooter(at: offset)
+        return (try TailJudge.judge(file, from: offset, isFooter ? .footer : .unknown), isFooter)
+    }
+
+    /// Reports what lies behind the last whole block, which no other follows in this segment.
+    /// - Returns: whether that is final; else the file is to be looked at again.
+    private func report(
+        _ judgement: TailJudge.Judgement, isFooter: Bool, at offset: UInt64, isLast: Bool,
         _ recount: inout LogRecount
     ) throws(StorageError) -> Bool {
-        let isFooter = try beginsAsFooter(at: offset)
-        var beginning: TailJudge.Beginning = isFooter ? .footer : .unknown
-        if case .damaged(let header, _) = step { beginning = .block(byteCount: header.byteCount) }
-        switch try TailJudge.judge(file, from: offset, beginning) {
+        switch judgement {
         case .empty: return true
         case .torn(let byteCount) where isFooter || !segment.isFollowed:
             let what = isFooter ? "a footer" : "a block"
@@ -96,24 +165,35 @@ struct LiveSegmentCheck<Files: FileSystem> {
                     what:
                         "\(byteCount) bytes of \(what) that was not finished; nothing durable is in them"
                 ))
-            return true
         case .torn(let byteCount):
             guard isLast else { return false }
             recount.report.add(
                 Finding(
                     .corruption, file: name, offset: offset,
                     what: "\(byteCount) bytes that are no block, and the log goes on behind them"))
-            return true
-        case .damage(let place, let what):
+            miss(&recount)
+        case .damage(let place, let what, _):
             guard isLast else { return false }
             recount.report.add(Finding(.corruption, file: name, offset: place, what: what))
-            return true
+            recount.isSegmentWhole = false
         }
+        return true
     }
 
     private func beginsAsFooter(at offset: UInt64) throws(StorageError) -> Bool {
         let bytes = try file.readArray(at: offset, byteCount: 4)
         return bytes.count == 4
             && bytes.reversed().reduce(0) { $0 << 8 | UInt32($1) } == SegmentFooter.magic
+    }
+}
+
+extension TailJudge.Judgement {
+    /// Behind the last byte that is not zero; `nil` if there is none.
+    fileprivate func end(from start: UInt64) -> UInt64? {
+        switch self {
+        case .empty: nil
+        case .torn(let byteCount): start + byteCount
+        case .damage(_, _, let end): end
+        }
     }
 }

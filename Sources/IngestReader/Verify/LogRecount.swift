@@ -13,6 +13,9 @@ struct LogRecount {
         var nextKey: UInt32? = 0
         /// Of the last block.
         var commitEpoch: UInt64?
+        /// Whether blocks were lost behind the last one: the next segment's header then holds the checksum
+        /// of a block that is no more.
+        var endsInLoss = false
 
         mutating func forget() {
             self = Chain(previousChecksum: nil, nextName: nil, nextKey: nil, commitEpoch: nil)
@@ -31,9 +34,15 @@ struct LogRecount {
     private(set) var total = Tally()
     /// Whether `total` lacks rows because a block could not be read.
     var isTotalComplete = true
+    /// Counters of the stretches that runs cover which the newest manifest does not name.
+    var spans: SpanTallies
+    /// Where the last segment ended.
+    private(set) var end = LogPosition.start
 
     // The segment at hand.
     private var isSegmentBeforeCut = false
+    /// Whether all its blocks could be read.
+    var isSegmentWhole = true
     var segmentTally = Tally()
     var segmentLedger = LedgerRecount()
     private(set) var segmentRowCount: UInt64 = 0
@@ -44,9 +53,10 @@ struct LogRecount {
     private let rows = BlockRows()
     private let decoder = BlockDecoder()
 
-    init(directory: DirectoryID, cut: LogPosition) {
+    init(directory: DirectoryID, cut: LogPosition, spans: [LogSpan]) {
         self.directory = directory
         self.cut = cut
+        self.spans = SpanTallies(spans)
         if cut == .start { chainAtCut = chain }
     }
 
@@ -54,6 +64,7 @@ struct LogRecount {
     ///   of its blocks, or before it.
     mutating func beginSegment(isBeforeCut: Bool) {
         isSegmentBeforeCut = isBeforeCut
+        isSegmentWhole = true
         segmentTally.removeAll()
         segmentLedger = LedgerRecount()
         segmentRowCount = 0
@@ -66,10 +77,12 @@ struct LogRecount {
     mutating func endSegment(at position: LogPosition, counters: Tally? = nil) {
         report.cut = max(report.cut, position.cut)
         report.segmentCount += 1
-        guard isSegmentBeforeCut else { return }
+        end = position
         // Taken, not copied: the counters of a segment are as large as those of a directory can be.
         let taken = counters ?? segmentTally
         segmentTally.removeAll()
+        spans.add(taken, ofSegmentEndingAt: position, isWhole: isSegmentWhole || counters != nil)
+        guard isSegmentBeforeCut else { return }
         if total.places.isEmpty { total = taken } else { total.add(taken) }
         chainAtCut = chain
     }
@@ -195,10 +208,12 @@ extension Finding {
     }
 
     init(_ error: StorageError, file: String, what: String) {
-        if case .corrupt(_, let offset, let detail) = error {
+        switch error {
+        case .corrupt(_, let offset, let detail):
             self.init(.corruption, file: file, offset: offset, what: "\(what): \(detail)")
-        } else {
-            self.init(.corruption, file: file, what: "\(what): \(error)")
+        case .overLimit(_, let detail):
+            self.init(.corruption, file: file, what: "\(what) over a limit: \(detail)")
+        default: self.init(.corruption, file: file, what: "\(what): \(error)")
         }
     }
 }

@@ -1,19 +1,23 @@
 // packet → decode → ring → admit → block → segment → compaction → [snapshot] → [query]
 
 import IngestFormat
-import IngestStorage
 
 /// Holds a names run against the names that the log's blocks introduced.
-struct NamesComparison<Files: FileSystem> {
-    let run: VerifyTarget<Files>.NamesFile
+struct NamesComparison {
+    /// Of the file.
+    let name: String
+    let contents: NamesRun
+    /// Whether the newest manifest names it; another one may be of names that come later.
+    let isListed: Bool
 
     func run(_ recount: inout LogRecount) {
-        let file = run.entry.fileName.text
+        let file = name
         // A name whose block was lost may well be in a run: that is what the runs are for.
         let isLogWhole =
-            recount.report.corruptionCount == 0 && recount.report.evidenceLostCount == 0
-        for ordinal in run.contents.names {
-            let found = Array(run.contents.name(NameOrdinal(rawValue: ordinal)))
+            isListed && recount.report.corruptionCount == 0
+            && recount.report.evidenceLostCount == 0
+        for ordinal in contents.names {
+            let found = Array(contents.name(NameOrdinal(rawValue: ordinal)))
             let expected = recount.names.name(ordinal)
             if let expected, expected != found {
                 recount.report.add(
@@ -27,8 +31,8 @@ struct NamesComparison<Files: FileSystem> {
                         expected: "no name"))
             }
         }
-        for ordinal in run.contents.keys {
-            let found = run.contents.key(KeyOrdinal(rawValue: ordinal))
+        for ordinal in contents.keys {
+            let found = contents.key(KeyOrdinal(rawValue: ordinal))
             let expected = recount.names.key(ordinal)
             let isExpected = expected != nil || isLogWhole
             if isExpected && found != expected {

@@ -9,6 +9,8 @@ struct RecountNames {
     /// Each distinct name; a lost one stands under bytes that no name can have.
     private var texts: [[UInt8]] = []
     private var textIndices: [[UInt8]: UInt32] = [:]
+    /// By index of the text: the first ordinal that a block gave it; 0 = none.
+    private var firstOrdinals: [UInt32] = []
     /// By name ordinal and by key ordinal; `nil` for what no block introduced.
     private var textOfName: [UInt32?] = []
     private var pairOfKey: [UInt32?] = []
@@ -30,12 +32,11 @@ struct RecountNames {
         let index = Int(ordinal)
         guard index <= Limits.nameCountMax else { return nil }
         Self.grow(&textOfName, to: index)
-        let isKnown = textIndices[bytes] != nil
         let text = textIndex(bytes)
         textOfName[index] = text
-        guard isKnown else { return nil }
-        return textOfName.indices.first { $0 != index && textOfName[$0] == text }
-            .map { UInt32($0) }
+        let first = firstOrdinals[Int(text)]
+        if first == 0 { firstOrdinals[Int(text)] = ordinal }
+        return first == 0 || first == ordinal ? nil : first
     }
 
     mutating func enter(key ordinal: UInt32, _ pair: RewardKey) {
@@ -97,8 +98,6 @@ struct RecountNames {
 
     func business(ofPair pair: UInt32) -> UInt32 { pairs[Int(pair)].business }
 
-    var pairCount: Int { pairs.count }
-
     /// For messages.
     func describe(pair: UInt32) -> String {
         "reward \(shown(pairs[Int(pair)].reward)) business \(shown(pairs[Int(pair)].business))"
@@ -116,6 +115,7 @@ struct RecountNames {
         if let index = textIndices[bytes] { return index }
         let index = UInt32(texts.count)
         texts.append(bytes)
+        firstOrdinals.append(0)
         textIndices[bytes] = index
         return index
     }

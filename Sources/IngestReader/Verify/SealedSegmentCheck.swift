@@ -190,6 +190,9 @@ struct SealedSegmentCheck<Files: FileSystem> {
         }
         recount.chain = LogRecount.Chain(
             previousChecksum: footer.lastBlockChecksum, nextName: footer.names.upperBound,
-            nextKey: footer.keys.upperBound, commitEpoch: recount.chain.commitEpoch)
+            nextKey: footer.keys.upperBound, commitEpoch: recount.chain.commitEpoch,
+            endsInLoss: footer.lost.contains {
+                $0.firstBlock &+ $0.blockCount == footer.blockCount
+            })
     }
 }

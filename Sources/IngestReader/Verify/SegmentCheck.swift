@@ -16,6 +16,8 @@ struct SegmentCheck<Files: FileSystem> {
     /// Whether the log goes on behind it, so that nothing in it can be unfinished.
     let isFollowed: Bool
     let buffer: ReadBuffer
+    /// Lets a write that is under way come to its end.
+    let pause: () -> Void
 
     var name: String { FileName.segment(number).text }
 
@@ -31,7 +33,7 @@ struct SegmentCheck<Files: FileSystem> {
             return isFollowed || entry != nil
         }
         do throws(StorageError) { try check(file, &recount) } catch {
-            guard case .corrupt = error else { throw ReaderError(error) }
+            guard error.isOfData else { throw ReaderError(error) }
             recount.report.add(Finding(error, file: name, what: "segment"))
             recount.chain.forget()
             if entry != nil { recount.isTotalComplete = false }
@@ -52,6 +54,7 @@ struct SegmentCheck<Files: FileSystem> {
             if entry != nil {
                 // The footer was reported; what the blocks say is all there is.
                 recount.isTotalComplete = false
+                recount.isSegmentWhole = false
             }
             recount.endSegment(at: LogPosition(segment: number, blockCount: end))
         }
@@ -66,18 +69,23 @@ struct SegmentCheck<Files: FileSystem> {
                 bytes, directory: recount.directory, segment: number)
             let chain = recount.chain
             recount.expect(
-                header.previousChecksum, chain.previousChecksum, "checksum of the block before",
-                in: name, at: 0)
+                header.previousChecksum, chain.endsInLoss ? nil : chain.previousChecksum,
+                "checksum of the block before", in: name, at: 0)
             recount.expect(
                 header.firstName.rawValue, chain.nextName, "first name", in: name, at: 0)
             recount.expect(header.firstKey.rawValue, chain.nextKey, "first key", in: name, at: 0)
             recount.chain.previousChecksum = header.previousChecksum
             recount.chain.nextName = header.firstName.rawValue
             recount.chain.nextKey = header.firstKey.rawValue
+            recount.chain.endsInLoss = false
             return header
         } catch {
-            // A segment that is being created has no header yet, and no block.
-            if bytes.allSatisfy({ $0 == 0 }) && durableBlockCount == 0 && !isFollowed { return nil }
+            if recount.chain.endsInLoss { recount.chain.previousChecksum = nil }
+            recount.chain.endsInLoss = false
+            // A segment that is being created has no header yet, or part of one, and no block.
+            let isUnfinished =
+                bytes.count < SegmentHeader.byteCount || bytes.allSatisfy { $0 == 0 }
+            if isUnfinished && entry == nil && durableBlockCount == 0 && !isFollowed { return nil }
             recount.report.add(Finding(error, file: name, what: "header"))
             return nil
         }
@@ -114,6 +122,10 @@ struct SegmentCheck<Files: FileSystem> {
         do throws(FormatError) {
             return (try SegmentFooter.decode(bytes, trailer: trailer), trailer)
         } catch {
+            // Its end may have reached the disk and its beginning not.
+            if entry == nil, try TailJudge.isTornFooter(file, from: trailer.footerOffset) {
+                return nil
+            }
             recount.report.add(
                 Finding(error, file: name, offset: trailer.footerOffset, what: "footer"))
             return nil

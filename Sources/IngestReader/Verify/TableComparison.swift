@@ -10,23 +10,24 @@ struct TableComparison<Files: FileSystem> {
 
     /// Sums the runs, and reports every counter that is not what the rows say.
     ///
-    /// - Parameter isComplete: whether the recount has all rows; else the runs are only checked.
-    func run(_ recount: inout LogRecount, isComplete: Bool) throws(ReaderError) {
+    /// - Parameter total: of all rows that the runs cover; `nil` where not all could be read, and the
+    ///   runs are only checked.
+    func run(_ recount: inout LogRecount, against total: Tally?) throws(ReaderError) {
         var found = Tally()
         var areAllRead = true
         for run in runs {
             do throws(StorageError) { try sum(run, into: &found, &recount) } catch {
-                guard case .corrupt = error else { throw ReaderError(error) }
+                guard error.isOfData else { throw ReaderError(error) }
                 recount.report.add(
                     Finding(error, file: run.header.entry.fileName.text, what: "run"))
                 areAllRead = false
             }
         }
-        guard isComplete && areAllRead else { return }
+        guard let total, areAllRead else { return }
         let names = recount.names
         let file = runs.map(\.header.entry.fileName.text).joined(separator: "+")
         var findings: [Finding] = []
-        expected(of: recount).differences(from: found) { difference in
+        expected(of: total, recount).differences(from: found) { difference in
             findings.append(
                 Finding(
                     difference, file: file.isEmpty ? "no \(table.name) run" : file, offset: nil,
@@ -55,14 +56,14 @@ struct TableComparison<Files: FileSystem> {
         }
     }
 
-    private func expected(of recount: LogRecount) -> Tally {
+    private func expected(of total: Tally, _ recount: LogRecount) -> Tally {
         var expected = Tally()
         switch table {
-        case .rewardDays, .names: expected = recount.total
+        case .rewardDays, .names: expected = total
         case .rewards:
-            expected.add(recount.total) { Tally.Place(item: $0.item, day: 0) }
+            expected.add(total) { Tally.Place(item: $0.item, day: 0) }
         case .days:
-            expected.add(recount.total) {
+            expected.add(total) {
                 Tally.Place(item: recount.names.business(ofPair: $0.item), day: $0.day)
             }
         }
@@ -84,6 +85,11 @@ extension Finding {
                 .difference, file: file, offset: offset,
                 what: "\(column) of \(text(place)) in the \(source)", got: "\(got)",
                 expected: "\(expected)")
+        case .overflow(let place, let column):
+            self.init(
+                .difference, file: file, offset: offset,
+                what: "\(column) of \(text(place)) in the \(source)",
+                got: "a sum that does not fit 64 bits", expected: "one that does")
         case .surplus(let place):
             self.init(
                 .difference, file: file, offset: offset, what: "\(text(place)) in the \(source)",

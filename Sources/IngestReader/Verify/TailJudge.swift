@@ -3,147 +3,208 @@
 import IngestFormat
 import IngestStorage
 
-/// Tells an unfinished write behind the last block of a log from damage.
+/// Tells an unfinished write behind the last whole block of a segment from damage.
 ///
-/// A block is one write over zeros that were preallocated. A disk writes sectors of 512 bytes whole or not
-/// at all, so an unfinished block *misses* sectors: somewhere in it a whole sector still holds zeros. Bytes
-/// that miss nothing and still fail their checksums have been changed, and so have bytes where no block
-/// can have put them.
+/// A write is *torn* if part of it did not arrive: a sector that it must fill holds zeros, or the file ends
+/// inside it. Where every byte of a header, a section or a footer is there and its checksum fails all the
+/// same, bytes have been changed.
+///
+/// Recovery's `DamageVerdict` calls everything torn here that nothing durable follows: it must start. This is
+/// stricter, so that no flipped bit passes; what is torn here is torn there too.
 struct TailJudge {
     enum Judgement: Equatable {
         /// Nothing but zeros.
         case empty
         /// `byteCount` bytes of a write that did not finish.
         case torn(byteCount: UInt64)
-        case damage(offset: UInt64, what: String)
+        /// `end` is behind the last byte that is not zero.
+        case damage(offset: UInt64, what: String, end: UInt64)
     }
-
-    private static let sectorByteCount: UInt64 = 512
-    private static let windowByteCount: UInt64 = 16 << 10
-    /// Less than the smallest piece of a block that is worth the name; a few stray bits are no write.
-    private static let nonzeroByteCountMin = 16
-    /// A sector that holds only the last bytes of a block may be all padding.
-    private static let paddingByteCountMax: UInt64 = 8
-
-    private static let blockByteCountMax =
-        BlockDecoder.headerByteCountMax + Limits.blockByteCountMax
 
     /// What a write began as.
     enum Beginning {
-        /// A block of this byte count: its header can be believed.
-        case block(byteCount: Int)
+        /// A block: its header can be believed.
+        case block(BlockHeader)
         case footer
         case unknown
-
-        fileprivate var byteCountMax: UInt64 {
-            switch self {
-            case .block(let byteCount): UInt64(byteCount)
-            case .footer: UInt64(Limits.footerByteCountMax)
-            case .unknown: UInt64(TailJudge.blockByteCountMax)
-            }
-        }
     }
 
-    /// Where the last whole block ends.
-    private let start: UInt64
-    private let beginning: Beginning
-    private let fileByteCount: UInt64
-
-    // What is found in the bytes from `start` on.
-    private var firstNonzero: UInt64?
-    private var contentEnd: UInt64
-    private var nonzeroCount = 0
-    /// Sector-aligned pieces that hold zeros only, between bytes that are not.
-    private var missing: [Range<UInt64>] = []
-    private var zeroPieceStart: UInt64?
-
-    private init(start: UInt64, beginning: Beginning, fileByteCount: UInt64) {
-        self.start = start
-        self.beginning = beginning
-        self.fileByteCount = fileByteCount
-        contentEnd = start
-    }
+    private let content: TailContent
+    private var start: UInt64 { content.start }
 
     /// Looks at the bytes of `file` from `start`, where `beginning` was found, to its end.
     static func judge(
         _ file: some StorageFile, from start: UInt64, _ beginning: Beginning
     ) throws(StorageError) -> Judgement {
-        let end = try file.byteCount()
-        var tail = TailJudge(start: start, beginning: beginning, fileByteCount: end)
-        let buffer = ReadBuffer(capacity: Int(windowByteCount))
-        var offset = start
-        while offset < end {
-            // Windows end at sectors, so that no sector is looked at in two pieces.
-            let window = min(end - offset, windowByteCount - offset % sectorByteCount)
-            try buffer.read(file, at: offset, byteCount: Int(window))
-            if buffer.byteCount == 0 { break }
-            // Most of what was preallocated is zeros, which is seen at once.
-            if buffer.isZero {
-                if tail.zeroPieceStart == nil { tail.zeroPieceStart = offset }
-            } else {
-                tail.look(at: buffer.array(0..<buffer.byteCount)[...], from: offset)
-            }
-            offset += UInt64(buffer.byteCount)
-        }
-        return tail.judgement
-    }
-
-    /// Takes the next bytes; all but the last call end at a sector's end.
-    private mutating func look(at bytes: ArraySlice<UInt8>, from offset: UInt64) {
-        var place = bytes.startIndex
-        var offset = offset
-        while place < bytes.endIndex {
-            let left = Self.sectorByteCount - offset % Self.sectorByteCount
-            let end = min(bytes.endIndex, place + Int(left))
-            look(atPiece: bytes[place..<end], from: offset)
-            offset += UInt64(end - place)
-            place = end
-        }
-    }
-
-    private mutating func look(atPiece piece: ArraySlice<UInt8>, from offset: UInt64) {
-        guard let last = piece.lastIndex(where: { $0 != 0 }) else {
-            if zeroPieceStart == nil { zeroPieceStart = offset }
-            return
-        }
-        if let zeroPieceStart { missing.append(zeroPieceStart..<offset) }
-        zeroPieceStart = nil
-        nonzeroCount += piece.count { $0 != 0 }
-        if firstNonzero == nil {
-            let first = piece.firstIndex { $0 != 0 } ?? last
-            firstNonzero = offset + UInt64(first - piece.startIndex)
-        }
-        contentEnd = offset + UInt64(last - piece.startIndex) + 1
-    }
-
-    private var judgement: Judgement {
-        guard let firstNonzero else { return .empty }
-        let limit = start + beginning.byteCountMax
-        if contentEnd > limit {
-            return .damage(offset: limit, what: "bytes where no block can have put them")
-        }
-        if nonzeroCount < Self.nonzeroByteCountMin {
-            return .damage(offset: firstNonzero, what: "stray bytes behind the last block")
-        }
-        if isMissingSector { return .torn(byteCount: contentEnd - start) }
-        return .damage(offset: start, what: "a write that is wholly there and cannot be read")
-    }
-
-    /// Whether some sector of the write is not there.
-    private var isMissingSector: Bool {
-        if !missing.isEmpty { return true }
-        let lastSectorEnd =
-            (contentEnd + Self.sectorByteCount - 1) / Self.sectorByteCount * Self.sectorByteCount
+        let content = try TailContent(file, from: start)
+        if content.firstNonzero == nil { return .empty }
+        let judge = TailJudge(content: content)
         switch beginning {
-        case .block(let byteCount):
-            return start + UInt64(byteCount) > lastSectorEnd + Self.paddingByteCountMax
+        case .block(let header):
+            let buffer = ReadBuffer()
+            try buffer.read(file, at: start, byteCount: header.byteCount)
+            let sections = buffer.withBytes { try? BlockDecoder().sections($0) }
+            return judge.judgement(
+                of: header, sections ?? [], buffer.array(0..<buffer.byteCount))
         case .footer:
-            // A footer that is wholly there is the end of its file.
-            return contentEnd + UInt64(SegmentTrailer.byteCount) < fileByteCount
+            let first = try file.readArray(at: start, byteCount: BlockDecoder.headerByteCountMax)
+            if Self.isBlockHeader(first) { return judge.damage("a block with a footer's magic") }
+            return judge.judgement(footerEnding: try Self.lastBytes(of: file, content))
         case .unknown:
-            // The header cannot be read: with all that came it fails only if it was cut itself.
-            return contentEnd == lastSectorEnd
-                && contentEnd - start < UInt64(BlockDecoder.headerByteCountMax)
+            let bytes = try file.readArray(at: start, byteCount: BlockLayout.headerByteCountMin)
+            return judge.judgement(beginning: bytes)
+        }
+    }
+
+    /// Whether part of the footer from `start` on did not arrive.
+    static func isTornFooter(
+        _ file: some StorageFile, from start: UInt64
+    ) throws(StorageError) -> Bool {
+        if case .torn = try judge(file, from: start, .footer) { true } else { false }
+    }
+
+    private static func lastBytes(
+        of file: some StorageFile, _ content: TailContent
+    ) throws(StorageError) -> [UInt8] {
+        let count = UInt64(SegmentTrailer.byteCount)
+        guard content.fileByteCount >= count else { return [] }
+        return try file.readArray(at: content.fileByteCount - count, byteCount: Int(count))
+    }
+
+    private var torn: Judgement { .torn(byteCount: content.end - start) }
+
+    private func damage(_ what: String, at offset: UInt64? = nil) -> Judgement {
+        .damage(offset: offset ?? start, what: what, end: content.end)
+    }
+
+    private func isBeyond(_ byteCount: Int) -> Judgement? {
+        let limit = start + UInt64(byteCount)
+        return content.end > limit
+            ? damage("bytes where no write can have put them", at: limit) : nil
+    }
+
+    // MARK: A block
+
+    /// - Parameter bytes: of the block, as many as the file has.
+    private func judgement(
+        of header: BlockHeader, _ sections: [BlockSectionEntry], _ bytes: [UInt8]
+    ) -> Judgement {
+        if let judgement = isBeyond(header.byteCount) { return judgement }
+        let wholly = damage("a block that is wholly there and cannot be read")
+        let isShort = content.isShort(start..<start + UInt64(header.byteCount))
+        let bad = sections.filter { section in
+            let end = section.offset + section.byteCount
+            return end > bytes.count
+                || Checksum.crc32c(bytes[section.offset..<end]) != section.checksum
+        }
+        guard isShort || !bad.isEmpty else { return wholly }
+        for section in bad {
+            let place = start + UInt64(section.offset)
+            if !content.isMissing(place..<place + UInt64(section.byteCount)) { return wholly }
+        }
+        // Zeros may be what was written: then one bad section can be one flipped bit.
+        if !isShort, bad.count == 1, Self.isOneBit(off: bad[0], in: bytes) { return wholly }
+        return torn
+    }
+
+    private static func isOneBit(off section: BlockSectionEntry, in bytes: [UInt8]) -> Bool {
+        let stored = bytes[section.offset..<section.offset + section.byteCount]
+        return isOneBit(Checksum.crc32c(stored) ^ section.checksum, byteCount: section.byteCount)
+    }
+
+    /// Whether one flipped bit in `byteCount` bytes makes this difference between two CRC-32C.
+    static func isOneBit(_ difference: UInt32, byteCount: Int) -> Bool {
+        // What the last bit does; each bit before it goes through one more step of the division.
+        let polynomial: UInt32 = 0x82F6_3B78
+        var effect = polynomial
+        for _ in 0..<8 * byteCount {
+            if effect == difference { return true }
+            effect = effect >> 1 ^ (effect & 1 == 1 ? polynomial : 0)
+        }
+        return false
+    }
+
+    // MARK: A header that cannot be read
+
+    /// - Parameter bytes: the first of the write, as many of a header's fixed part as the file has.
+    private func judgement(beginning bytes: [UInt8]) -> Judgement {
+        let byteCountMax = BlockDecoder.headerByteCountMax + Limits.blockByteCountMax
+        if let judgement = isBeyond(byteCountMax) { return judgement }
+        guard content.beginsAtStart else {
+            return content.isStray
+                ? damage("stray bytes behind the last block", at: content.firstNonzero) : torn
+        }
+        // A sector ends at a multiple of 8, so that what begins in it shows its magic and its length.
+        let isBlock = Self.begins(bytes, BlockLayout.magic)
+        guard isBlock || Self.begins(bytes, SegmentFooter.magic) else {
+            return damage("bytes that begin no block")
+        }
+        typealias Field = BlockLayout.Header
+        guard bytes.count >= Field.byteCount.offset else { return torn }
+        guard isBlock else { return damage("a footer's magic behind which there is none") }
+        let headerByteCount = Int(bytes.littleEndian(Field.headerByteCount))
+        guard isPlausible(headerByteCount, bytes) else {
+            return damage("a block header of \(headerByteCount) bytes")
+        }
+        return content.isMissing(start..<start + UInt64(headerByteCount))
+            ? torn : damage("a block header that is wholly there and cannot be read")
+    }
+
+    /// Whether a header can be so long, as far as what arrived of it tells.
+    private func isPlausible(_ headerByteCount: Int, _ bytes: [UInt8]) -> Bool {
+        let sizes = BlockLayout.headerByteCountMin...BlockDecoder.headerByteCountMax
+        guard sizes.contains(headerByteCount) else { return false }
+        let field = BlockLayout.Header.sectionCount
+        let place = start + UInt64(field.offset)
+        if content.isMissing(place..<place + UInt64(field.byteCount)) { return true }
+        let sectionCount = Int(bytes.littleEndian(field))
+        return headerByteCount
+            == BlockLayout.headerByteCountMin + sectionCount * BlockLayout.sectionEntryByteCount
+    }
+
+    /// Whether these bytes are a sound block header but for the magic, which is one flipped bit away from
+    /// that of a footer.
+    private static func isBlockHeader(_ bytes: [UInt8]) -> Bool {
+        typealias Field = BlockLayout.Header
+        guard bytes.count >= BlockLayout.headerByteCountMin else { return false }
+        let byteCount = Int(bytes.littleEndian(Field.headerByteCount))
+        guard byteCount >= BlockLayout.headerByteCountMin, byteCount <= bytes.count else {
+            return false
+        }
+        let magic = (0..<4).map { UInt8(truncatingIfNeeded: BlockLayout.magic >> (8 * $0)) }
+        let before = Checksum.crc32c(magic + bytes[4..<Field.headerChecksum.offset])
+        let checksum = Checksum.crc32c(bytes[Field.headerChecksum.end..<byteCount], seed: before)
+        return UInt64(checksum) == bytes.littleEndian(Field.headerChecksum)
+    }
+
+    private static func begins(_ bytes: [UInt8], _ magic: UInt32) -> Bool {
+        bytes.prefix(4).enumerated().allSatisfy { index, byte in
+            byte == UInt8(truncatingIfNeeded: magic >> UInt32(8 * index))
+        }
+    }
+
+    // MARK: A footer
+
+    /// - Parameter bytes: the last of the file, as many as a trailer has.
+    private func judgement(footerEnding bytes: [UInt8]) -> Judgement {
+        let byteCountMax = Limits.footerByteCountMax + SegmentTrailer.byteCount
+        if let judgement = isBeyond(byteCountMax) { return judgement }
+        // A footer that is wholly there ends its file; a flipped bit leaves one of the two as it was.
+        typealias Field = SegmentLayout.Trailer
+        let hasTrailer =
+            bytes.count == SegmentTrailer.byteCount
+            && (Self.begins(bytes, SegmentTrailer.magic)
+                || bytes.littleEndian(Field.footerOffset) == start)
+        if !hasTrailer || content.isMissing(start..<content.fileByteCount) { return torn }
+        return damage("a footer that is wholly there and cannot be read")
+    }
+}
+
+extension [UInt8] {
+    /// An unsigned field of at most 8 bytes, all of which are there.
+    fileprivate func littleEndian(_ field: FormatField) -> UInt64 {
+        self[field.offset..<field.offset + field.byteCount].reversed().reduce(0) {
+            $0 << 8 | UInt64($1)
         }
     }
 }

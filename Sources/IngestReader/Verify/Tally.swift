@@ -26,8 +26,8 @@ struct Tally {
     private var values: [UInt64] = []
     /// By item: the day that was looked up last, and its row; −1 = none yet.
     private var lastOfItem: [(day: Int32, index: Int)] = []
-    /// Whether a sum passed 64 bits.
-    private(set) var hasOverflowed = false
+    /// Sums that passed 64 bits, by their place in `values`: what stands there is not the sum.
+    private var overflowed: Set<Int> = []
 
     /// The row of a place, made if it is new.
     mutating func index(item: UInt32, day: Int32) -> Int {
@@ -53,7 +53,7 @@ struct Tally {
         let place = index * Self.columnCount + column
         let (sum, overflow) = values[place].addingReportingOverflow(amount)
         values[place] = sum
-        if overflow { hasOverflowed = true }
+        if overflow { overflowed.insert(place) }
     }
 
     func value(_ column: CounterColumn, at index: Int) -> UInt64 {
@@ -73,18 +73,27 @@ struct Tally {
             let new = target(place)
             let index = index(item: new.item, day: new.day)
             let base = source * Self.columnCount
-            for column in 0..<Self.columnCount where other.values[base + column] != 0 {
-                add(other.values[base + column], to: column, at: index)
+            for column in 0..<Self.columnCount {
+                let value = other.values[base + column]
+                if value != 0 { add(value, to: column, at: index) }
+                if other.hasOverflowed(base + column) {
+                    overflowed.insert(index * Self.columnCount + column)
+                }
             }
         }
-        hasOverflowed = hasOverflowed || other.hasOverflowed
     }
 
     mutating func removeAll() { self = Tally() }
 
+    private func hasOverflowed(_ place: Int) -> Bool {
+        !overflowed.isEmpty && overflowed.contains(place)
+    }
+
     /// In what `found` differs from this, the expected one.
     enum Difference {
         case counter(Place, CounterColumn, got: UInt64, expected: UInt64)
+        /// A sum that does not fit 64 bits, on either side: no sound log and no sound run has one.
+        case overflow(Place, CounterColumn)
         /// A row of which there is no event.
         case surplus(Place)
         case missing(Place)
@@ -108,8 +117,10 @@ struct Tally {
 
     private func isEqual(at index: Int, to other: Tally, at otherIndex: Int) -> Bool {
         let (mine, theirs) = (index * Self.columnCount, otherIndex * Self.columnCount)
-        for column in 0..<Self.columnCount
-        where values[mine + column] != other.values[theirs + column] { return false }
+        for column in 0..<Self.columnCount {
+            if values[mine + column] != other.values[theirs + column] { return false }
+            if hasOverflowed(mine + column) || other.hasOverflowed(theirs + column) { return false }
+        }
         return true
     }
 
@@ -118,7 +129,13 @@ struct Tally {
         guard let other = found.places[place] else { return report(.missing(place)) }
         for column in CounterColumn.allCases {
             let (expected, got) = (value(column, at: mine), found.value(column, at: other))
-            if expected != got { report(.counter(place, column, got: got, expected: expected)) }
+            if hasOverflowed(mine * Self.columnCount + column.rawValue)
+                || found.hasOverflowed(other * Self.columnCount + column.rawValue)
+            {
+                report(.overflow(place, column))
+            } else if expected != got {
+                report(.counter(place, column, got: got, expected: expected))
+            }
         }
     }
 }

@@ -78,7 +78,7 @@ struct VerifyTarget<Files: FileSystem> {
     ) throws(StorageError) -> Value? {
         do throws(StorageError) { return try body() } catch {
             switch error {
-            case .corrupt, .newerFormat, .overLimit:
+            case _ where error.isOfData:
                 report.add(Finding(error, file: name.text, what: "run"))
             case .notFound:
                 report.add(
@@ -136,10 +136,8 @@ struct VerifyTarget<Files: FileSystem> {
                 var walk = reader.makeWalk()
                 if case .block = try walk.next(into: buffer) { return number }
             } catch {
-                switch error {
-                case .notFound, .corrupt: continue
-                default: throw error
-                }
+                if case .notFound = error { continue }
+                guard error.isOfData else { throw error }
             }
         }
         return manifest.sealed.last?.number

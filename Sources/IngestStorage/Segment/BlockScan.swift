@@ -2,20 +2,28 @@
 import IngestFormat
 
 /// Looks for the next whole block behind bytes that are none: at every multiple of 8 bytes, by magic, then
-/// by place, then by all checksums. Only recovery needs it.
+/// by place, then by all checksums. Recovery and `verify` need it.
 ///
 /// **Cost** One pass over the bytes, about 1 GB/s.
-struct BlockScan<File: StorageFile> {
+package struct BlockScan<File: StorageFile> {
     let file: File
     let directory: DirectoryID
     let segment: SegmentNumber
     let end: UInt64
 
+    /// - Parameter end: nothing is looked for behind it.
+    package init(file: File, directory: DirectoryID, segment: SegmentNumber, end: UInt64) {
+        self.file = file
+        self.directory = directory
+        self.segment = segment
+        self.end = end
+    }
+
     private static var windowByteCount: Int { 1 << 20 }
 
     /// The first whole block of this segment at or after `start` that can follow what was there:
     /// with the ordinal of `place` it must be in the chain, with a later one there is a gap.
-    func next(
+    package func next(
         from start: UInt64, at place: BlockPlace, into buffer: ReadBuffer
     ) throws(StorageError) -> (offset: UInt64, header: BlockHeader)? {
         let window = ReadBuffer(capacity: Self.windowByteCount)
