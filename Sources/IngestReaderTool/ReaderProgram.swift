@@ -13,7 +13,9 @@ enum ReaderProgram {
         // A reader that went away (`| head`) shows as EPIPE at the write, and is no error.
         signal(SIGPIPE, SIG_IGN)
         do {
-            var command = try ReaderCommand.parseAsRoot(Self.subcommandFirst(arguments))
+            let ordered = Self.subcommandFirst(arguments)
+            try Self.requireCommand(ordered)
+            var command = try ReaderCommand.parseAsRoot(ordered)
             try command.run()
             return EXIT_SUCCESS
         } catch let ending as Ending {
@@ -21,11 +23,7 @@ enum ReaderProgram {
         } catch let error as ReaderError {
             return report(Ending(code: exitCode(of: error), message: error.description))
         } catch let errno as Errno {
-            if errno == .brokenPipe { return EXIT_SUCCESS }
-            return report(
-                Ending(
-                    code: 74,
-                    message: "cannot write: \(errno), standard output, check where it goes"))
+            return report(errno)
         } catch {
             return reportUsage(error)
         }
@@ -48,6 +46,27 @@ enum ReaderProgram {
         return [command] + moved + rest
     }
 
+    /// Names a first word that is no command: the parser would complain of what stands behind it.
+    static func requireCommand(_ arguments: [String]) throws {
+        guard let first = arguments.first else {
+            throw Ending(code: 64, message: "no command, command line, see \(name) --help")
+        }
+        let names = ReaderCommand.configuration.subcommands.map { $0.configuration.commandName }
+        if first.hasPrefix("-") || first == "help" || names.contains(first) { return }
+        throw Ending(
+            code: 64,
+            message: "no command '\(first)' in this version, command line, see \(name) --help")
+    }
+
+    /// A failed write. That nobody reads any more is no error.
+    private static func report(_ errno: Errno) -> Int32 {
+        if errno == .brokenPipe { return EXIT_SUCCESS }
+        return report(
+            Ending(
+                code: 74,
+                message: "cannot write: \(errno), standard output, check where it goes"))
+    }
+
     private static func report(_ ending: Ending) -> Int32 {
         if let message = ending.message {
             standardError("\(name): \(TerminalText.escaped(message))\n")
@@ -59,9 +78,10 @@ enum ReaderProgram {
     private static func reportUsage(_ error: any Error) -> Int32 {
         let code = ReaderCommand.exitCode(for: error)
         guard !code.isSuccess else {
-            return
-                (try? StandardOutput.write(Array(ReaderCommand.fullMessage(for: error).utf8) + [10]))
-                == nil ? 74 : EXIT_SUCCESS
+            do {
+                try StandardOutput.write(Array(ReaderCommand.fullMessage(for: error).utf8) + [10])
+            } catch { return report(error as? Errno ?? .ioError) }
+            return EXIT_SUCCESS
         }
         var message = ReaderCommand.message(for: error).split(separator: "\n").joined(
             separator: " ")
@@ -87,6 +107,17 @@ enum ReaderProgram {
 struct Ending: Error {
     let code: Int32
     let message: String?
+
+    /// Ends a check. Its verdict is lost to no reader that went away: a pipe that is closed, or a full
+    /// disk, matters only where nothing was found.
+    static func check(
+        _ code: Int32, _ message: @autoclosure () -> String, writing write: () throws -> Void
+    ) throws {
+        var failure: (any Error)?
+        do { try write() } catch { failure = error }
+        if code != EXIT_SUCCESS { throw Ending(code: code, message: message()) }
+        if let failure { throw failure }
+    }
 }
 
 enum StandardOutput {

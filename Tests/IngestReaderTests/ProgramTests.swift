@@ -23,6 +23,31 @@ import Testing
         }
     }
 
+    @Test("The first word is a command, an option, or wrong usage that names it")
+    func firstWord() throws {
+        for words in [["rewards"], ["--help"], ["help", "day"], ["inspect", "x"]] {
+            try ReaderProgram.requireCommand(words)
+        }
+        for (words, named) in [(["ledger", "--data", "d"], "'ledger'"), ([], "no command")] {
+            #expect { try ReaderProgram.requireCommand(words) } throws: {
+                let ending = $0 as? Ending
+                return ending?.code == 64 && ending?.message?.contains(named) == true
+            }
+        }
+    }
+
+    @Test("The verdict of a check wins over a failed write")
+    func verdictWins() throws {
+        struct Failed: Error {}
+        for code in [Int32(1), 65] {
+            #expect { try Ending.check(code, "found", writing: { throw Failed() }) } throws: {
+                ($0 as? Ending)?.code == code
+            }
+        }
+        #expect(throws: Failed.self) { try Ending.check(0, "", writing: { throw Failed() }) }
+        try Ending.check(0, "", writing: {})
+    }
+
     @Test("Errors of the library end with the exit codes of the contract")
     func exitCodes() {
         let expected: [(ReaderError.Kind, Int32)] = [
@@ -49,16 +74,17 @@ import Testing
         let json = status.fields(isForPerson: false)
         #expect(
             json.map(\.name) == [
-                "cut", "durable", "compacted", "generation", "segments", "files", "bytes", "names",
-                "keys", "rows", "packets", "events", "lostRanges", "uncleanStops",
+                "cut", "durable", "compacted", "generation", "windows", "segments", "files",
+                "bytes",
+                "names", "keys", "rows", "packets", "events", "lostRanges", "uncleanStops",
             ])
-        guard case .fields(let packets) = json[10].cell, case .fields(let events) = json[11].cell
+        guard case .fields(let packets) = json[11].cell, case .fields(let events) = json[12].cell
         else {
             Issue.record("packets and events are not fields")
             return
         }
         #expect(packets.count == 15 && events.count == 13)
         let table = status.fields(isForPerson: true)
-        #expect(table[10].cell.plainText == "accepted 15, bad_crc 30")
+        #expect(table[11].cell.plainText == "accepted 15, bad_crc 30")
     }
 }

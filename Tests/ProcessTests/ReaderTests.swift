@@ -43,26 +43,23 @@ extension ProcessSuite {
             #expect(try reader.run("frobnicate").code == 64)
         }
 
-        @Test func `verify ends with 65 for one flipped bit in any file`() throws {
+        @Test func `no command ends with 64, and a word that is none is named`() throws {
             let folder = try TemporaryFolder()
-            let daemon = try DaemonProcess(in: folder, ["--segment-bytes-max", "65536"])
-            #expect(try daemon.send(try SampleEvents.file(in: folder)).code == 0)
-            #expect(daemon.stop().code == 0)
-            let reader = Reader(folder: folder)
-            #expect(try reader.run("verify").code == 0)
-            var random = SplitMix64(state: 5)
-            for name in folder.files(ending: "") where name != "LOCK" && name != "aside" {
-                let path = "\(folder.data)/\(name)"
-                let good = try #require(FileManager.default.contents(atPath: path))
-                if good.isEmpty { continue }
-                var bad = good
-                let offset = Int.random(in: 0..<good.count, using: &random)
-                bad[offset] ^= UInt8(1) << UInt8.random(in: 0..<8, using: &random)
-                try bad.write(to: URL(fileURLWithPath: path))
-                #expect(try reader.run("verify").code == 65, "\(name), byte \(offset)")
-                try good.write(to: URL(fileURLWithPath: path))
+            for (arguments, named) in [
+                ([], "no command"), (["ledger", "--data", "d"], "'ledger'"),
+                (["--data", "d", "bogus"], "'bogus'"),
+            ] {
+                let ended = try run("ingest-reader", arguments, in: folder)
+                #expect(ended.code == 64 && ended.output.isEmpty)
+                #expect(ended.errorLines.count == 1 && ended.errors.contains(named))
             }
-            #expect(try reader.run("verify").code == 0)
+        }
+
+        @Test func `a folder that is no data directory is said to be none`() throws {
+            let folder = try TemporaryFolder()
+            let ended = try run("ingest-reader", ["rewards", "--data", folder.path], in: folder)
+            #expect(ended.code == 66)
+            #expect(ended.errors.contains("not a data directory of ingestd"), "\(ended.errors)")
         }
     }
 }

@@ -9,10 +9,15 @@ struct ReaderCommand: ParsableCommand {
         abstract: "Answers from a data directory of ingestd, with or without a daemon on it.",
         discussion: """
             Every answer is of one durable cut of the log. Rows come in bytewise order of id. Dates \
-            are YYYY-MM-DD and inclusive.
+            are YYYY-MM-DD and inclusive. --with-cut adds the cut to each row of JSON; a table, CSV \
+            and an empty listing have no place for it.
 
-            Exit codes: 0 ok; 1 verify found a difference; 64 wrong usage; 65 data on disk is \
-            corrupt or of a newer format; 66 directory, file or key not there; 74 other I/O error.
+            Not there yet: ledger, explain, find, export, watch, verify --deep; the windows in \
+            status are null as long as nothing is compared for duplicates.
+
+            Errors are one line: \(ReaderProgram.name): what, where, what to do. Exit codes: 0 ok; \
+            1 verify found a difference; 64 wrong usage; 65 data on disk is corrupt or of a newer \
+            format; 66 directory, file or key not there; 74 other I/O error.
             """,
         version: ReaderVersion.text,
         subcommands: [

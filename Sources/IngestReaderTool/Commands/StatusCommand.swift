@@ -31,6 +31,8 @@ extension DirectoryStatus {
             Field("durable", durable.cell),
             Field("compacted", compacted.cell),
             Field("generation", .count(generation)),
+            // Until events are compared for duplicates there are none.
+            Field("windows", .none),
             Field(
                 "segments",
                 .fields([

@@ -9,7 +9,8 @@ struct VerifyCommand: ParsableCommand {
         abstract: "Recount every row of the log, and check every byte of every file.",
         discussion: """
             Exit code 0 if all counters are what the rows say; 1 if some are not; 65 if a file is \
-            damaged or evidence was lost. Works beside a running daemon.
+            damaged or evidence was lost. Works beside a running daemon. The report has the cut in it; \
+            --with-cut adds nothing. --deep is not there yet.
             """)
 
     @OptionGroup var output: OutputOptions
@@ -29,10 +30,7 @@ struct VerifyCommand: ParsableCommand {
         if isTerminal { ReaderProgram.standardError("\r\u{1b}[K") }
         let buffer = OutputBuffer(StandardOutput.write)
         report.write(to: buffer, as: output.formatOrDefault)
-        try buffer.flush()
-        if report.exitCode != 0 {
-            throw Ending(code: report.exitCode, message: report.failure(in: output.data))
-        }
+        try Ending.check(report.exitCode, report.failure(in: output.data)) { try buffer.flush() }
     }
 }
 

@@ -1,0 +1,175 @@
+import Foundation
+import Glibc
+import IngestFormat
+import Testing
+
+extension ProcessSuite {
+    /// The exit codes of `verify`, as a script sees them.
+    struct VerifyTests {
+        @Test(arguments: DirectoryState.allCases)
+        func `flipped bits in any file end with 65`(state: DirectoryState) throws {
+            let folder = try state.make()
+            let reader = Reader(folder: folder)
+            #expect(try reader.run("verify").code == 0)
+            var random = SplitMix64(state: 5)
+            let names = folder.dataFiles
+            #expect(names.contains("LOCK") && names.contains("durable-mark"))
+            for name in names {
+                let good = folder.bytes(name)
+                if good.isEmpty { continue }
+                let content = good.lastIndex { $0 != 0 } ?? 0
+                // The first, the last, two anywhere in what was written, one in what was preallocated.
+                for offset in [
+                    0, content, Int.random(in: 0...content, using: &random),
+                    Int.random(in: 0...content, using: &random),
+                    Int.random(in: content..<good.count, using: &random),
+                ] {
+                    var bad = good
+                    bad[offset] ^= UInt8(1) << UInt8.random(in: 0..<8, using: &random)
+                    try folder.replace(name, bad)
+                    let ended = try reader.run("verify")
+                    #expect(ended.code == 65, "\(name), byte \(offset)")
+                    #expect(ended.errorLines.count == 1, "\(ended.errors)")
+                }
+                try folder.replace(name, good)
+            }
+            #expect(try reader.run("verify").code == 0)
+        }
+
+        @Test(arguments: DirectoryState.allCases)
+        func `a counter altered in any run ends with 1`(state: DirectoryState) throws {
+            let folder = try state.make()
+            let reader = Reader(folder: folder)
+            let manifest = try #require(folder.files(ending: ".manifest").last)
+            let goodManifest = folder.bytes(manifest)
+            let runs = folder.files(ending: ".run").filter { !$0.contains("names") }
+            // After a restart there are those of two generations.
+            #expect(runs.count >= (state == .restarted ? 6 : 3))
+            for name in runs {
+                let good = folder.bytes(name)
+                let (run, entry) = try Self.altered(good)
+                var listing = try Manifest.decode(goodManifest)
+                if let index = listing.runs.firstIndex(where: { $0.fileName.text == name }) {
+                    listing.runs[index] = entry
+                }
+                try folder.replace(name, run)
+                try folder.replace(manifest, listing.encode())
+                let ended = try reader.run("verify")
+                #expect(ended.code == 1, "\(name): \(ended.output)")
+                #expect(ended.errorLines.count == 1, "\(ended.errors)")
+                #expect(ended.output.contains(name), "\(ended.output)")
+                try folder.replace(name, good)
+                try folder.replace(manifest, goodManifest)
+            }
+            #expect(try reader.run("verify").code == 0)
+        }
+
+        /// A run with one more impression in its last row, all checksums right, and its entry.
+        private static func altered(_ bytes: [UInt8]) throws -> ([UInt8], RunEntry) {
+            let run = try Run.decode(bytes)
+            var encoder = CounterTableEncoder(hasDay: run.counters.hasDay)
+            var left = Int(run.header.rowCount)
+            let page = CounterPage()
+            var cursor = run.counters.makeCursor()
+            while try cursor.nextPage(into: page) {
+                for row in 0..<page.rowCount {
+                    var counters = page.counters(row)
+                    left -= 1
+                    if left == 0 { counters[.impressions] += 1 }
+                    encoder.append(key: page.key(row), day: page.day(row), counters: counters)
+                }
+            }
+            let table = encoder.finish()
+            let header = RunHeader(
+                table: run.header.table, fileNumber: run.header.fileNumber,
+                directory: run.header.directory, span: run.header.span,
+                generation: run.header.generation, createdAt: run.header.createdAt,
+                index: table.index)
+            return (Run(header: header, counters: table).encode(), header.entry)
+        }
+
+        @Test func `a verdict is lost to no closed pipe and no full disk`() throws {
+            let folder = try DirectoryState.clean.make()
+            let data = ["--data", folder.data]
+            let segment = "0000000001.segment"
+            for (arguments, code) in [
+                (["verify"] + data, Int32(0)), (["rewards"] + data, 0), (["--help"], 0),
+                (["inspect", segment] + data, 0),
+            ] {
+                #expect(try Self.runWithClosedPipe(arguments, in: folder) == code, "\(arguments)")
+            }
+            #expect(try Self.runOnFullDisk(["rewards"] + data, in: folder) == 74)
+            #expect(try Self.runOnFullDisk(["verify"] + data, in: folder) == 74)
+            #expect(try Self.runOnFullDisk(["--help"], in: folder) == 74)
+            var bytes = folder.bytes(segment)
+            bytes[300] ^= 4
+            try folder.replace(segment, bytes)
+            for arguments in [["verify"] + data, ["inspect", segment] + data] {
+                #expect(try Self.runWithClosedPipe(arguments, in: folder) == 65, "\(arguments)")
+                #expect(try Self.runOnFullDisk(arguments, in: folder) == 65, "\(arguments)")
+            }
+        }
+
+        /// Runs the reader with a standard output that nobody reads.
+        private static func runWithClosedPipe(
+            _ arguments: [String], in folder: TemporaryFolder
+        ) throws -> Int32 {
+            let pipe = Pipe()
+            try pipe.fileHandleForReading.close()
+            return try run(arguments, output: pipe.fileHandleForWriting)
+        }
+
+        private static func runOnFullDisk(
+            _ arguments: [String], in folder: TemporaryFolder
+        ) throws -> Int32 {
+            try run(arguments, output: try #require(FileHandle(forWritingAtPath: "/dev/full")))
+        }
+
+        private static func run(_ arguments: [String], output: FileHandle) throws -> Int32 {
+            let process = Process()
+            process.executableURL = URL(fileURLWithPath: Programs.path("ingest-reader"))
+            process.arguments = arguments
+            process.standardOutput = output
+            process.standardError = FileHandle.nullDevice
+            process.standardInput = FileHandle.nullDevice
+            try process.run()
+            process.waitUntilExit()
+            let isSignal = process.terminationReason == .uncaughtSignal
+            return process.terminationStatus + (isSignal ? 128 : 0)
+        }
+
+        @Test func `readers and verify are right beside a daemon that receives`() throws {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(
+                in: folder,
+                ["--segment-bytes-max", "65536", "--compact-interval-seconds", "1"])
+            let reader = Reader(folder: folder)
+            let sender = try Running(
+                "ingest-send",
+                ["--to", daemon.address, "--rate", "5000", try SampleEvents.file(in: folder)],
+                in: folder)
+            var seen: [String: [String: Int]] = [:]
+            for round in 1...25 {
+                let rewards = try reader.run("rewards", "--format", "ndjson")
+                #expect(rewards.code == 0, "round \(round): \(rewards.errors)")
+                let counts = try EventModel.counts(of: rewards.output)
+                for (id, columns) in seen {
+                    for (column, count) in columns {
+                        #expect(counts[id]?[column] ?? 0 >= count, "\(column) of \(id) fell")
+                    }
+                }
+                seen = counts
+                let verified = try reader.run("verify")
+                #expect(verified.code == 0, "round \(round): \(verified.output)")
+            }
+            #expect(sender.end().code == 0)
+            let isComplete = try eventually {
+                try reader.sees(
+                    impressions: SampleEvents.impressionCount, clicks: SampleEvents.clickCount)
+            }
+            #expect(isComplete)
+            #expect(daemon.stop().code == 0)
+            #expect(try reader.run("verify").code == 0)
+        }
+    }
+}
