@@ -18,12 +18,12 @@ package enum Limits {
     package static let eventIDByteCountMax = 64
     package static let sessionIDByteCountMax = 64
     package static let visiblePartsPerMillionMax: UInt32 = 1_000_000
-    /// The largest amount of money in one event, micros of a currency unit: 9 billion units.
-    package static let moneyMicrosMax: Int64 = 1 << 53
+    /// The largest amount of money in one event, micros of a currency unit: a thousand million units.
+    package static let moneyMicrosMax: Int64 = 1_000_000_000_000_000
     /// All money that one directory counts, micros: 4.6 trillion units. What would go beyond is refused,
-    /// so that no sum of any rows can overflow 64 bits.
+    /// so that no sum of any rows can overflow 64 bits (docs/decisions/0023-money-in-64-bits.md).
     package static let moneySumMicrosMax: Int64 = 1 << 62
-    /// Event times outside these years are malformed: 1970-01-01 … 2262-01-01, microseconds.
+    /// Event times are 1970-01-01 … 2262-01-01, microseconds; a decoder takes any other to the nearer end.
     package static let timestampMicrosecondsMax: Int64 = 9_214_646_400_000_000
     /// Groups and messages nested deeper than this are malformed, as in the official decoders.
     package static let protobufDepthMax = 100
@@ -48,6 +48,8 @@ package enum Limits {
     /// Ledger entries of a block, and sequence ranges of all of them together.
     package static let blockSenderCountMax = 1 << 14
     package static let blockSequenceRangeCountMax = 1 << 16
+    /// Blocks between commit and compaction: those that a count taken behind them does not hold yet.
+    package static let blockSlotCount = 16
 
     // MARK: Segments
     package static let segmentByteCountMin = 64 << 10
@@ -63,6 +65,17 @@ package enum Limits {
     package static let segmentLostRangeCountMax = 1 << 16
     package static let preallocationByteCountMax = 16 << 20
     package static let footerByteCountMax = 1 << 30
+
+    // MARK: When a segment is full
+    // With as many as this, the next block starts a new segment. Each is short of what a footer may hold
+    // by what the blocks of the old one may still add: the one being filled or, where the count is taken
+    // by the compact stage, all that are on their way.
+    package static let rollRowCount = segmentRowCountMax - blockEventCountMax
+    package static let rollKeyDayCount =
+        segmentKeyDayCountMax - blockSlotCount * blockEventCountMax
+    package static let rollSenderCount = segmentSenderCountMax - blockSenderCountMax
+    /// Far below the limit, since ranges are memory; before those of different blocks are merged.
+    package static let rollSequenceRangeCount = 1 << 20
 
     // MARK: Snapshots
     package static let runCountMax = 8

@@ -246,7 +246,7 @@ import Testing
         Damage("a visible share over 100 %") { $0.setBase(.visible, 1_000_001) },
         Damage("a duration over 32 bits") { $0.setBase(.duration, 1 << 32) },
         Damage("negative money") { $0.setBase(.revenue, -1) },
-        Damage("money over its limit") { $0.setBase(.revenue, (1 << 53) + 1) },
+        Damage("money over its limit") { $0.setBase(.revenue, Limits.moneyMicrosMax + 1) },
     ]
 
     @Test(arguments: valueDamages)

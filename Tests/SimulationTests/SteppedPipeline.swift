@@ -42,7 +42,14 @@ struct SteppedPipeline: ~Copyable {
 
     /// Puts a packet into the ring, as the receive stage does.
     mutating func offer(_ packet: SimulatedPacket) -> Bool {
-        stages.offer(packet, hash: hash)
+        let (bytes, events) = packet.encoded(hash: hash)
+        return stages.offer(bytes, events, sender: 7, sequence: packet.sequence)
+    }
+
+    /// Puts a batch packet without events into the ring.
+    mutating func offerEmpty(sender: UInt64) -> Bool {
+        let bytes = [UInt8](repeating: 0, count: PacketHeader.byteCount)
+        return stages.offer(bytes, [], sender: sender, sequence: 0)
     }
 
     /// A few turns of stages picked at random; time goes on.
@@ -84,12 +91,13 @@ struct SteppedPipeline: ~Copyable {
 }
 
 extension PipelineStages where Files == SimulatedFileSystem, Clock == SimulatedClock {
-    fileprivate mutating func offer(_ packet: SimulatedPacket, hash: KeyedHash) -> Bool {
-        let (bytes, events) = packet.encoded(hash: hash)
+    fileprivate mutating func offer(
+        _ bytes: [UInt8], _ events: [EventDescriptor], sender: UInt64, sequence: UInt64
+    ) -> Bool {
         var header = RingRecordHeader(kind: RingRecordKind.framed)
-        header.sender = 7
+        header.sender = sender
         header.epoch = 1
-        header.sequence = packet.sequence
+        header.sequence = sequence
         header.packetByteCount = UInt32(bytes.count)
         header.eventCount = UInt32(events.count)
         let place = RingLayout.descriptorOffset(packetByteCount: bytes.count)
@@ -102,8 +110,10 @@ extension PipelineStages where Files == SimulatedFileSystem, Clock == SimulatedC
             unsafe (record + RingLayout.recordHeaderByteCount).copyMemory(
                 from: $0.baseAddress!, byteCount: $0.count)
         }
-        unsafe events.withUnsafeBytes {
-            unsafe (record + place).copyMemory(from: $0.baseAddress!, byteCount: $0.count)
+        if !events.isEmpty {
+            unsafe events.withUnsafeBytes {
+                unsafe (record + place).copyMemory(from: $0.baseAddress!, byteCount: $0.count)
+            }
         }
         producer?.commit()
         producer?.publish()

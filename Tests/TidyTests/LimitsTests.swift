@@ -25,8 +25,27 @@ struct LimitsTests {
         #expect(Limits.ringByteCount.nonzeroBitCount == 1)
     }
 
-    @Test func `a thousand events of the largest amount fit a signed sum`() {
-        #expect(!Limits.moneyMicrosMax.multipliedReportingOverflow(by: 1_000).overflow)
+    @Test func `a directory counts thousands of events of the largest amounts, in a signed sum`() {
+        #expect(Limits.moneySumMicrosMax / (2 * Limits.moneyMicrosMax) > 2_000)
+        #expect(Limits.moneySumMicrosMax < Int64.max - 2 * Limits.moneyMicrosMax)
+    }
+
+    /// A segment that is not full yet takes one more block, and what is on its way.
+    @Test func `a segment that rolls where it should never passes what a footer may hold`() {
+        #expect(Limits.rollRowCount + Limits.blockEventCountMax <= Limits.segmentRowCountMax)
+        #expect(
+            Limits.rollKeyDayCount + Limits.blockSlotCount * Limits.blockEventCountMax
+                <= Limits.segmentKeyDayCountMax)
+        #expect(
+            Limits.rollSenderCount + Limits.blockSenderCountMax <= Limits.segmentSenderCountMax)
+        #expect(
+            Limits.rollSequenceRangeCount + Limits.blockSequenceRangeCountMax
+                <= Limits.segmentSequenceRangeCountMax)
+        for roll in [
+            Limits.rollRowCount, Limits.rollKeyDayCount, Limits.rollSenderCount,
+            Limits.rollSequenceRangeCount,
+        ] { #expect(roll > 0) }
+        #expect(Limits.segmentLostRangeCountMax <= Limits.segmentBlockCountMax)
     }
 
     @Test func `event times fit the calendar and stay clear of overflow`() {

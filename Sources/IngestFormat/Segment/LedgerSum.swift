@@ -1,25 +1,15 @@
 // packet → decode → ring → admit → block → [segment] → [compaction] → snapshot → query
 
-/// Ledger entries added up by sender: block by block into a footer, segment by segment for a reader.
+/// Ledger entries of a segment's blocks, added up by sender for its footer.
 ///
-/// **Cost** A dictionary look-up an entry; sequences that go on where the last ones ended cost nothing more.
+/// **Cost** A dictionary look-up an entry, and that of `SequenceSet` a range.
 package struct LedgerSum: Sendable {
     private var places: [SenderKey: Int] = [:]
     private var sums: [LedgerEntry] = []
-    /// Sequence ranges of all entries together.
-    package private(set) var sequenceRangeCount = 0
+    /// Of each sum; its own list stays empty until `entries`.
+    private var sequences: [SequenceSet] = []
 
     package init() {}
-
-    package var senderCount: Int { sums.count }
-
-    /// Whether a further block with as many entries and ranges as a block may have could pass what a
-    /// footer may hold: time to roll.
-    package var isNearlyFull: Bool {
-        senderCount + 2 * Limits.blockSenderCountMax > Limits.segmentSenderCountMax
-            || sequenceRangeCount + 2 * Limits.blockSequenceRangeCountMax
-                > Limits.segmentSequenceRangeCountMax
-    }
 
     /// Adds entries; a sum that would not fit 64 bits stays at the largest value.
     package mutating func add(_ entries: [LedgerEntry]) {
@@ -27,25 +17,22 @@ package struct LedgerSum: Sendable {
             let place = place(of: entry.key)
             Self.add(entry.packets, to: &sums[place].packets)
             Self.add(entry.events, to: &sums[place].events)
-            let before = sums[place].sequences.count
-            for range in entry.sequences { Self.insert(range, into: &sums[place].sequences) }
-            sequenceRangeCount += sums[place].sequences.count - before
+            for range in entry.sequences { sequences[place].insert(range) }
         }
     }
 
     /// The sums, by sender key.
-    package var entries: [LedgerEntry] { sums.sorted { $0.key < $1.key } }
-
-    package mutating func removeAll() {
-        places.removeAll(keepingCapacity: true)
-        sums.removeAll(keepingCapacity: true)
-        sequenceRangeCount = 0
+    package var entries: [LedgerEntry] {
+        var entries = sums
+        for place in entries.indices { entries[place].sequences = sequences[place].ranges }
+        return entries.sorted { $0.key < $1.key }
     }
 
     private mutating func place(of key: SenderKey) -> Int {
         if let place = places[key] { return place }
         places[key] = sums.count
         sums.append(LedgerEntry(key: key))
+        sequences.append(SequenceSet())
         return sums.count - 1
     }
 
@@ -54,28 +41,5 @@ package struct LedgerSum: Sendable {
             let (sum, overflow) = sums[i].addingReportingOverflow(count)
             sums[i] = overflow ? UInt64.max : sum
         }
-    }
-
-    /// Puts a range where it belongs, joined with those that it overlaps or touches. From the end, since
-    /// sequences grow.
-    static func insert(_ range: ClosedRange<UInt64>, into ranges: inout [ClosedRange<UInt64>]) {
-        var lower = range.lowerBound
-        var upper = range.upperBound
-        var end = ranges.count
-        while end > 0, ranges[end - 1].lowerBound > upper, ranges[end - 1].lowerBound - upper > 1 {
-            end -= 1
-        }
-        var start = end
-        while start > 0, touches(ranges[start - 1], lower) {
-            lower = min(lower, ranges[start - 1].lowerBound)
-            upper = max(upper, ranges[start - 1].upperBound)
-            start -= 1
-        }
-        ranges.replaceSubrange(start..<end, with: CollectionOfOne(lower...upper))
-    }
-
-    /// Whether a range that begins no later than another's end reaches up to `lower` or next to it.
-    private static func touches(_ range: ClosedRange<UInt64>, _ lower: UInt64) -> Bool {
-        range.upperBound >= lower || lower - range.upperBound == 1
     }
 }

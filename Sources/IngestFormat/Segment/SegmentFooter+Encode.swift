@@ -5,9 +5,11 @@ extension SegmentFooter {
 
     /// Footer and trailer: the bytes from `offset` to the end of the segment file.
     /// - Parameter offset: where the footer begins: the end of the last block.
+    /// - Precondition: `countOverLimit` is `nil`: a footer that no reader takes must not leave the process.
     ///
     /// **Cost** One copy of the counters, LZ4 of the rest; about 5 ms for a million keys.
     package func encode(at offset: UInt64) -> (bytes: [UInt8], trailer: SegmentTrailer) {
+        precondition(countOverLimit == nil, "a footer that no reader would take")
         let compressor = LZ4Compressor()
         let sections = Section.allCases.map { section in
             StoredSection(
@@ -31,6 +33,24 @@ extension SegmentFooter {
             footerByteCount: UInt64(writer.bytes.count), footerChecksum: checksum)
         writer.append(trailer.encode())
         return (writer.bytes, trailer)
+    }
+
+    /// The first count that `decode` would refuse. `Limits.roll…` keep the daemon's segments below all of
+    /// them; what recovery gathers from files may pass one.
+    package var countOverLimit: (name: String, count: Int, max: Int)? {
+        let ranges = ledger.reduce(0) { $0 + $1.sequences.count }
+        let counts = [
+            ("block count", Int(blockCount), Limits.segmentBlockCountMax),
+            ("block entry count", blocks.count, Int(blockCount)),
+            ("next name", Int(names.upperBound), Limits.nameCountMax + 1),
+            ("next key", Int(keys.upperBound), Limits.keyCountMax),
+            ("row count", Int(clamping: rowCount), Limits.segmentRowCountMax),
+            ("key-day count", counters.rowCount, Limits.segmentKeyDayCountMax),
+            ("ledger entry count", ledger.count, Limits.segmentSenderCountMax),
+            ("sequence range count", ranges, Limits.segmentSequenceRangeCountMax),
+            ("lost range count", lost.count, Limits.segmentLostRangeCountMax),
+        ]
+        return counts.first { $0.1 > $0.2 }.map { (name: $0.0, count: $0.1, max: $0.2) }
     }
 
     /// The head's checksum, behind the section table.

@@ -33,13 +33,6 @@ package final class SegmentCounters {
     /// Distinct (key, day) pairs so far.
     package var keyDayCount: Int { memory.slotCount - 1 }
 
-    /// Whether a further full block could be refused for `tooManyKeyDays` or `tooManyRows`: time to roll.
-    package var isNearlyFull: Bool {
-        keyDayCount + 2 * Limits.blockEventCountMax > Limits.segmentKeyDayCountMax
-            || rowCount + 2 * UInt64(Limits.blockEventCountMax)
-                > UInt64(Limits.segmentRowCountMax)
-    }
-
     /// Adds the rows of one block: all of them or, with another outcome, none. Reads the columns key,
     /// day, attributes, revenue and spend.
     ///

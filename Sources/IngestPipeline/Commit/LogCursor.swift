@@ -9,12 +9,10 @@ struct LogCursor {
         var byteCountMax: Int
         var ageMicrosecondsMax: Int64 = 3_600_000_000
         var blockCountMax = Limits.segmentBlockCountMax
-        var rowCountMax = Limits.segmentRowCountMax - Limits.blockEventCountMax
-        /// Short of the limit by what the blocks on their way may still add.
-        var keyDayCountMax =
-            Limits.segmentKeyDayCountMax - StageLinks.slotCount * Limits.blockEventCountMax
-        var senderCountMax = Limits.segmentSenderCountMax
-        var sequenceRangeCountMax = 1 << 20
+        var rowCountMax = Limits.rollRowCount
+        var keyDayCountMax = Limits.rollKeyDayCount
+        var senderCountMax = Limits.rollSenderCount
+        var sequenceRangeCountMax = Limits.rollSequenceRangeCount
     }
 
     let directory: DirectoryID

@@ -1,4 +1,5 @@
 // packet → decode → ring → [admit → block → segment → compaction] → snapshot → query
+import IngestFormat
 import Synchronization
 
 /// The way of the block slots, once round: free → commit → sync → compact → free.
@@ -6,7 +7,7 @@ package struct StageLinks: Sendable {
     /// One block being filled, one encoded and waiting, one being synced, and room for a disk that stalls and
     /// for the compact stage to fall behind while it merges runs: a million events, half a second of
     /// 2,000,000/s. The newest free slot is taken first, so what is not needed is never touched.
-    package static let slotCount = 16
+    package static let slotCount = Limits.blockSlotCount
 
     package let free = StageLink<BlockSlot>(newestFirst: true)
     package let toSync = StageLink<BlockSlot>()

@@ -42,10 +42,10 @@ struct SegmentRebuild<Files: FileSystem> {
         } else {
             contents = try gather(plan)
         }
-        guard contents.footer.lost.count <= Limits.segmentLostRangeCountMax else {
+        if let over = contents.footer.countOverLimit {
             throw .corrupt(
                 path: plan.survey.file?.path ?? files.path, offset: 0,
-                detail: "damaged in \(contents.footer.lost.count) places")
+                detail: "\(over.name) of \(over.count), a footer holds \(over.max)")
         }
         let aside = try putAside(contents.aside, of: plan.survey)
         let (footerBytes, trailer) = contents.footer.encode(at: contents.footerOffset)
