@@ -15,11 +15,8 @@ package struct ByteWriter {
     package mutating func removeAll() { bytes.removeAll(keepingCapacity: true) }
 
     package mutating func append(u8 value: UInt8) { bytes.append(value) }
-    package mutating func append(u16 value: UInt16) { append(raw: value.littleEndian) }
     package mutating func append(u32 value: UInt32) { append(raw: value.littleEndian) }
     package mutating func append(u64 value: UInt64) { append(raw: value.littleEndian) }
-    package mutating func append(i32 value: Int32) { append(raw: value.littleEndian) }
-    package mutating func append(i64 value: Int64) { append(raw: value.littleEndian) }
 
     /// Base-128, low groups first, 1 to 10 bytes, always the shortest form.
     package mutating func append(varint value: UInt64) {
@@ -40,12 +37,6 @@ package struct ByteWriter {
 
     package mutating func append(zeroCount count: Int) {
         bytes.append(contentsOf: repeatElement(0, count: count))
-    }
-
-    /// Zero bytes up to the next multiple of `alignment`.
-    package mutating func align(to alignment: Int) {
-        let over = bytes.count % alignment
-        if over != 0 { append(zeroCount: alignment - over) }
     }
 
     /// Writes over one byte that was appended before, at `offset`.
@@ -94,11 +85,7 @@ package struct ByteWriter {
     package var isAtEnd: Bool { offset == byteCount }
 
     package mutating func readU8() -> UInt8? { load(UInt8.self) }
-    package mutating func readU16() -> UInt16? { load(UInt16.self)?.littleEndian }
-    package mutating func readU32() -> UInt32? { load(UInt32.self)?.littleEndian }
     package mutating func readU64() -> UInt64? { load(UInt64.self)?.littleEndian }
-    package mutating func readI32() -> Int32? { load(Int32.self)?.littleEndian }
-    package mutating func readI64() -> Int64? { load(Int64.self)?.littleEndian }
 
     /// Base-128 as `ByteWriter` writes it; `nil` too for more than 64 bits and for a longer form than
     /// the shortest, so that a value has one encoding.

@@ -67,6 +67,10 @@ struct EventSample: Equatable {
         }
         let hasEventID = numbers.flags & EventDescriptor.Flags.hasEventID != 0
         fuzzExpect(hasEventID == !texts[6].isEmpty, "event id")
+        let eventHash = texts[6].withUnsafeBytes { id in
+            id.baseAddress.map { hash.event(businessHash: numbers.businessHash, id: $0, id.count) }
+        }
+        fuzzExpect(numbers.eventHash == (hasEventID ? eventHash : 0), "hash of the event id")
     }
 
     /// A descriptor and the bytes that it points into.

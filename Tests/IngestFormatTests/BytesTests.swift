@@ -5,21 +5,16 @@ struct BytesTests {
     @Test func `What the writer wrote the reader reads, in little-endian order`() {
         var writer = ByteWriter()
         writer.append(u8: 0x01)
-        writer.append(u16: 0x0302)
+        writer.append(bytes: [2, 3])
         writer.append(u32: 0x0706_0504)
         writer.append(u64: 0x0F0E_0D0C_0B0A_0908)
-        writer.append(i32: -2)
-        writer.append(i64: -3)
         writer.append(bytes: [9, 9])
         writer.append(zeroCount: 3)
         #expect(Array(writer.bytes[..<15]) == [UInt8](1...15))
         ByteReader.reading(writer.bytes) { reader in
             #expect(reader.readU8() == 0x01)
-            #expect(reader.readU16() == 0x0302)
-            #expect(reader.readU32() == 0x0706_0504)
+            #expect(reader.readArray(6) == [2, 3, 4, 5, 6, 7])
             #expect(reader.readU64() == 0x0F0E_0D0C_0B0A_0908)
-            #expect(reader.readI32() == -2)
-            #expect(reader.readI64() == -3)
             #expect(reader.readArray(2) == [9, 9])
             #expect(reader.skipZeros(4) == false)
             #expect(reader.skipZeros(3) == true)
@@ -29,7 +24,6 @@ struct BytesTests {
 
     @Test func `A read past the end is nil and moves nothing`() {
         ByteReader.reading([1, 2, 3]) { reader in
-            #expect(reader.readU32() == nil)
             #expect(reader.readU64() == nil)
             #expect(reader.readArray(4) == nil)
             #expect(reader.readArray(-1) == nil)
@@ -38,8 +32,7 @@ struct BytesTests {
             #expect(reader.seek(to: 4) == false)
             #expect(reader.seek(to: -1) == false)
             #expect(reader.offset == 0)
-            #expect(reader.readU16() == 0x0201)
-            #expect(reader.readU16() == nil)
+            #expect(reader.readU8() == 1)
             #expect(reader.seek(to: 3) == true)
             #expect(reader.readU8() == nil)
             #expect(reader.readVarint() == nil)
@@ -76,9 +69,7 @@ struct BytesTests {
 
     @Test func `A patch writes over what was appended`() {
         var writer = ByteWriter()
-        writer.append(zeroCount: 13)
-        writer.align(to: 8)
-        #expect(writer.byteCount == 16)
+        writer.append(zeroCount: 16)
         writer.patch(u32: 0x0403_0201, at: 0)
         writer.patch(u64: 0x0C0B_0A09_0807_0605, at: 4)
         #expect(writer.bytes == [UInt8](1...12) + [0, 0, 0, 0])

@@ -23,6 +23,18 @@ struct FormatPage {
         }
     }
 
+    /// The first number with a unit behind it in each row of a table, without its commas, by the cell of
+    /// the column `what`; rows without one are left out.
+    func numbers(under heading: String, column: String) -> [String: String] {
+        var numbers: [String: String] = [:]
+        for row in table(under: heading) {
+            let cell = row[column] ?? ""
+            guard let match = cell.firstMatch(of: #/([\d,.]*\d) (?:[a-z]+)/#) else { continue }
+            numbers[row["what"] ?? ""] = String(match.1.filter { $0 != "," })
+        }
+        return numbers
+    }
+
     /// The columns `field`, `offset` and `size` of the table under a heading.
     func fields(under heading: String) -> [FormatField] {
         table(under: heading).compactMap { row in

@@ -43,6 +43,7 @@ extension ProcessSuite {
             cut.removeLast()
             return [
                 (Array("hello".utf8), "bad_magic"),
+                (Array("IGD".utf8), "bad_magic"),
                 (FramedPacket(magic: Array("IGD2".utf8), payload: good).bytes, "bad_magic"),
                 (Array("IGD1".utf8), "bad_length"),
                 (cut, "bad_length"),

@@ -4,11 +4,11 @@
 struct DecimalText {
     /// The number times 10^scale, cut to an integer.
     let value: UInt64
-    /// Whether nothing but zeros was cut off.
+    /// Whether the value is that of the text: nothing but zeros was cut off, and it fits 64 bits.
     let isExact: Bool
 
     /// Reads a number of JSON's grammar that fills `text` (so `cursor.number()` has taken it). `nil` if
-    /// it is negative (and not zero) or its scaled value does not fit 64 bits.
+    /// it is negative (and not zero). What does not fit 64 bits is the largest value that does.
     @unsafe init?(_ text: UnsafePointer<UInt8>, _ byteCount: Int, scale: Int) {
         // SAFETY: every index below is less than `byteCount`, for which the caller vouches.
         let isNegative = unsafe text[0] == UInt8(ascii: "-")
@@ -32,14 +32,14 @@ struct DecimalText {
         for i in first..<mantissaEnd where i != pointAt {
             let digit = unsafe UInt64(text[i] &- UInt8(ascii: "0"))
             if keep > 0 {
-                guard Self.append(digit, to: &value) else { return nil }
+                isExact = Self.append(digit, to: &value) && isExact
                 keep -= 1
             } else if digit != 0 {
                 isExact = false
             }
         }
-        while keep > 0 && value != 0 {
-            guard Self.append(0, to: &value) else { return nil }
+        while keep > 0 && value != 0 && isExact {
+            isExact = Self.append(0, to: &value) && isExact
             keep -= 1
         }
         if isNegative && (value != 0 || !isExact) { return nil }
@@ -47,10 +47,11 @@ struct DecimalText {
         self.isExact = isExact
     }
 
+    /// Adds a digit behind the others; `false`, and the largest value from then on, if that is too much.
     private static func append(_ digit: UInt64, to value: inout UInt64) -> Bool {
         let (product, overflow) = value.multipliedReportingOverflow(by: 10)
         let (sum, carry) = product.addingReportingOverflow(digit)
-        value = sum
+        value = overflow || carry ? .max : sum
         return !overflow && !carry
     }
 

@@ -4,8 +4,9 @@ import CIngestLinux
 /// The end of every event's decoding, whichever way it came: the rules of the schema, then the hashes.
 ///
 /// **Rules** Type, reward and business are there; names are 1–128 bytes of UTF-8, a session 0–64 of
-/// UTF-8, an event id 0–64 of anything; money is 0 … `Limits.moneyMicrosMax`; time is within `Limits`;
-/// visible share ≤ 1,000,000 ppm; enums hold known values. What breaks one is malformed. Platform,
+/// UTF-8, an event id 0–64 of anything; money is 0 … `Limits.moneyMicrosMax`; visible share
+/// ≤ 1,000,000 ppm; enums hold known values. What breaks one is malformed. A time outside of `Limits` is
+/// taken to the nearer end, where the rule of too old or too early judges it. Platform,
 /// campaign and source are decoration: one that is over 64 bytes, holds an `@` (it might be a person's
 /// address) or is not UTF-8 is dropped, the event stays.
 struct EventCompletion: Sendable {
@@ -60,12 +61,15 @@ struct EventCompletion: Sendable {
         return live
     }
 
-    /// Checks the rules that need no bytes of the packet, and marks an event that has an id. A decoder
-    /// keeps only events that pass.
+    /// Checks the rules that need no bytes of the packet, takes the time into its range and marks an event
+    /// that has an id. A decoder keeps only events that pass.
     @inline(__always)
     static func accepts(_ event: UnsafeMutablePointer<EventDescriptor>) -> Bool {
         let hasID: UInt8 = unsafe event.pointee.eventIDByteCount != 0 ? 1 : 0
         unsafe event.pointee.flags |= hasID &* EventDescriptor.Flags.hasEventID
+        let time = unsafe event.pointee.timestampMicroseconds
+        unsafe event.pointee.timestampMicroseconds =
+            min(max(time, 0), Limits.timestampMicrosecondsMax)
         return unsafe hasValidNumbers(event)
     }
 
@@ -79,8 +83,6 @@ struct EventCompletion: Sendable {
             && event.pointee.sessionByteCount <= UInt8(Limits.sessionIDByteCountMax)
             && event.pointee.visiblePartsPerMillion <= Limits.visiblePartsPerMillionMax
             // A negative number is a great one without its sign.
-            && UInt64(bitPattern: event.pointee.timestampMicroseconds)
-                <= UInt64(Limits.timestampMicrosecondsMax)
             && UInt64(bitPattern: event.pointee.revenueMicros) <= UInt64(Limits.moneyMicrosMax)
             && UInt64(bitPattern: event.pointee.spendMicros) <= UInt64(Limits.moneyMicrosMax)
     }

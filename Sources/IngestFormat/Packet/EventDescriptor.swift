@@ -7,7 +7,8 @@
 /// A name, session or event id is (offset, byte count) into the packet bytes of its ring record; byte count 0 = absent.
 /// A decoder that unescapes text does so in place in the packet's own bytes, so that offsets are enough.
 public struct EventDescriptor: BitwiseCopyable, Sendable {
-    /// Event time, microseconds since 1970 UTC; 0 … `Limits.timestampMicrosecondsMax`.
+    /// Event time, microseconds since 1970 UTC; 0 … `Limits.timestampMicrosecondsMax`, the ends for any
+    /// time beyond them.
     public var timestampMicroseconds: Int64 = 0
     /// `KeyedHash.name` of the reward id's bytes; likewise the four below (0 where absent).
     public var rewardHash: UInt64 = 0
@@ -56,7 +57,8 @@ public struct EventDescriptor: BitwiseCopyable, Sendable {
     }
 
     public enum Flags {
-        /// Both viewability numbers are present.
+        /// Viewability was measured: in JSON both numbers are there; in protobuf the submessage is, with 0
+        /// for a number that is not.
         public static let isMeasured: UInt8 = 1
         public static let hasEventID: UInt8 = 2
         /// The sender's own filter marked the event as invalid traffic.

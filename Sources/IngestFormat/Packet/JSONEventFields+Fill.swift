@@ -46,9 +46,10 @@ extension JSONEventFields {
             // SAFETY: a token's place lies inside the packet.
             return unsafe TimestampText.microseconds(base + place.offset, place.byteCount)
         case .number:
-            return unsafe Self.decimal(base, self[.timestamp], scale: 3).flatMap {
-                Int64(exactly: $0.value)
-            }
+            // A number that is no decimal is negative: before 1970, where `EventCompletion` begins.
+            return unsafe Self.decimal(base, self[.timestamp], scale: 3).map {
+                Int64(clamping: $0.value)
+            } ?? 0
         default: return nil
         }
     }
@@ -109,15 +110,15 @@ extension JSONEventFields {
             guard visible < max || (visible == max && share.isExact) else { return false }
         }
         if self[.duration].kind != .absent {
-            guard let time = unsafe Self.decimal(base, self[.duration], scale: 3),
-                time.value <= UInt64(UInt32.max)
-            else { return false }
+            guard let time = unsafe Self.decimal(base, self[.duration], scale: 3) else {
+                return false
+            }
             duration = time.value
         }
         if self[.viewability].kind == .absent || self[.duration].kind == .absent { return true }
         unsafe event.pointee.flags |= EventDescriptor.Flags.isMeasured
         unsafe event.pointee.visiblePartsPerMillion = UInt32(truncatingIfNeeded: visible)
-        unsafe event.pointee.durationMilliseconds = UInt32(truncatingIfNeeded: duration)
+        unsafe event.pointee.durationMilliseconds = UInt32(clamping: duration)
         unsafe event.pointee.format = format.rawValue
         return true
     }

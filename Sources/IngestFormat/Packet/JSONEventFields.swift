@@ -6,12 +6,14 @@
 /// **Rules** `eventType`, `rewardId`, `businessId` (strings) and `timestamp` (string of `TimestampText`,
 /// or a number of milliseconds) are required. `eventId`, `sessionId` (strings) and `consent` may stand
 /// beside them or in `metadata`; the one beside them wins. `metadata` is an object or a string that
-/// holds one. In it a value may be a string or a number: `viewability` 0 … 1, cut to ppm; `duration`
-/// in seconds, cut to ms; `revenue` and `spend` with at most 6 decimals; `format`; `platform`,
-/// `campaign`, `source`. The impression is measured if viewability and duration are both there. A value
-/// of a kind that its field cannot be makes the event malformed, but for the last three: they are dropped.
+/// holds one; a string that holds nothing or `null` is as if absent. In it a value may be a string or a
+/// number, and an empty string is as if absent: `viewability` 0 … 1, cut to ppm; `duration` in seconds,
+/// cut to ms and to `UInt32.max` of them; `revenue` and `spend` with at most 6 decimals; `format`;
+/// `platform`, `campaign`, `source`. The impression is measured if viewability and duration are both
+/// there. A value of a kind that its field cannot be makes the event malformed, but for the last three:
+/// they are dropped.
 struct JSONEventFields {
-    enum Field: Int {
+    enum Field: Int, CaseIterable {
         case type, reward, business, timestamp, eventID, session, consent, metadata
         case viewability, duration, format, platform, revenue, spend, campaign, source
         case metadataEventID, metadataSession, metadataConsent
@@ -58,10 +60,23 @@ struct JSONEventFields {
         if token.kind == .string {
             // SAFETY: the string's place lies inside the line.
             var inner = unsafe JSONCursor(base, token.place)
+            if Self.isNothing(inner) {
+                self[.metadata] = JSONToken()
+                return true
+            }
             let isObject = unsafe readMetadataObject(base, &inner) && inner.isAtEnd()
             self[.metadata] = JSONToken(isObject ? .object : .other)
         }
         return true
+    }
+
+    /// Whether a text holds nothing, or `null`: what a client writes that encodes no metadata.
+    private static func isNothing(_ text: JSONCursor) -> Bool {
+        var cursor = text
+        if cursor.isAtEnd() { return true }
+        // Nothing else is read here: it would be unescaped, and not be what it was.
+        guard cursor.peek() == UInt8(ascii: "n") else { return false }
+        return cursor.value(depth: 1) != nil && cursor.isAtEnd()
     }
 
     private mutating func readMetadataObject(
@@ -71,7 +86,10 @@ struct JSONEventFields {
         if cursor.accept(UInt8(ascii: "}")) { return true }
         repeat {
             guard let key = cursor.key(), let token = cursor.value(depth: 2) else { return false }
-            if let field = unsafe Self.metadataField(base, key) { self[field] = token }
+            if let field = unsafe Self.metadataField(base, key) {
+                let isEmpty = token.kind == .string && token.place.byteCount == 0
+                self[field] = isEmpty ? JSONToken() : token
+            }
         } while cursor.accept(UInt8(ascii: ","))
         return cursor.accept(UInt8(ascii: "}"))
     }

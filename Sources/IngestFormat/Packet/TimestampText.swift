@@ -1,42 +1,101 @@
 // packet → [decode] → ring → admit → block → segment → compaction → snapshot → query
 
-/// Event time in text: ISO 8601 calendar date and time with a zone, in the extended form.
+/// Event time in text: ISO 8601 calendar date and time of day with a zone.
 ///
-/// **Layout** `YYYY-MM-DDThh:mm:ss[.f…](Z|±hh:mm|±hhmm)`. The `T` and the `Z` may be small and the `T` a
-/// space, as RFC 3339 lets them; the fraction may have any number of digits after a point or comma and is
-/// cut to microseconds. A leap second (`:60`) is the last microsecond of its minute, so that it stays in
-/// its minute and its day.
+/// **Layout** `YYYY-MM-DDThh:mm[:ss[.f…]]` (extended form) or `YYYYMMDDThhmm[ss[.f…]]` (basic form), then
+/// `Z`, `±hh`, `±hhmm` or `±hh:mm`. The `T` and the `Z` may be small and the `T` a space, as RFC 3339 lets
+/// them; the fraction may have any number of digits after a point or comma and is cut to microseconds.
+/// 24:00 is the next midnight. A leap second (`:60`) is the last microsecond of its minute, so that it
+/// stays in its minute and its day. Week and ordinal dates are not taken.
 enum TimestampText {
+    /// `20261120T1000Z`, the shortest.
+    private static let byteCountMin = 14
+
     /// Microseconds since 1970 UTC; `nil` if the text is not of this form or names no real time. Years
-    /// are not limited here.
+    /// are 0000 … 9999 and not limited further here.
     @unsafe static func microseconds(_ text: UnsafePointer<UInt8>, _ byteCount: Int) -> Int64? {
-        // SAFETY: 20 bytes are there, checked first; the rest is read below `byteCount` only.
-        guard byteCount >= 20,
-            unsafe text[4] == UInt8(ascii: "-"), unsafe text[7] == UInt8(ascii: "-"),
-            unsafe text[10] | 0x20 == UInt8(ascii: "t") || text[10] == UInt8(ascii: " "),
-            unsafe text[13] == UInt8(ascii: ":"), unsafe text[16] == UInt8(ascii: ":"),
-            let century = unsafe twoDigits(text, 0), let yearOfCentury = unsafe twoDigits(text, 2),
-            let month = unsafe twoDigits(text, 5), let day = unsafe twoDigits(text, 8),
-            let hour = unsafe twoDigits(text, 11), hour < 24,
-            let minute = unsafe twoDigits(text, 14), minute < 60,
-            let second = unsafe twoDigits(text, 17), second <= 60,
-            let days = daysSince1970(year: century * 100 + yearOfCentury, month, day)
-        else { return nil }
-        var at = 19
-        guard let fraction = unsafe fraction(text, byteCount, &at),
+        // SAFETY: 14 bytes are there, checked first, which hold a date and the byte behind it in either
+        // form; the rest is read below `byteCount` only.
+        guard byteCount >= byteCountMin else { return nil }
+        let isExtended = unsafe text[4] == UInt8(ascii: "-")
+        guard let days = unsafe days(text, byteCount, isExtended) else { return nil }
+        var at = isExtended ? 10 : 8
+        guard unsafe text[at] | 0x20 == UInt8(ascii: "t") || text[at] == UInt8(ascii: " ") else {
+            return nil
+        }
+        at += 1
+        guard let time = unsafe timeOfDay(text, byteCount, &at, isExtended),
             let offsetMinutes = unsafe zone(text, byteCount, &at), at == byteCount
         else { return nil }
-        let microseconds =
-            second == 60 ? 59_999_999 : Int64(second) * 1_000_000 + Int64(fraction)
-        let minutes = Int64(days) * 1440 + Int64(hour * 60 + minute - offsetMinutes)
-        return minutes * 60_000_000 + microseconds
+        return Int64(days * 1440 - offsetMinutes) * 60_000_000 + time
     }
 
-    @unsafe private static func twoDigits(_ text: UnsafePointer<UInt8>, _ at: Int) -> Int? {
-        // SAFETY: the caller has checked that both bytes are there.
+    /// Days since 1970 of the date at the start.
+    @unsafe private static func days(
+        _ text: UnsafePointer<UInt8>, _ byteCount: Int, _ isExtended: Bool
+    ) -> Int? {
+        var at = 0
+        guard let century = unsafe twoDigits(text, byteCount, &at),
+            let yearOfCentury = unsafe twoDigits(text, byteCount, &at),
+            unsafe passDash(text, byteCount, &at, isExtended),
+            let month = unsafe twoDigits(text, byteCount, &at),
+            unsafe passDash(text, byteCount, &at, isExtended),
+            let day = unsafe twoDigits(text, byteCount, &at)
+        else { return nil }
+        return daysSince1970(year: century * 100 + yearOfCentury, month, day)
+    }
+
+    @unsafe private static func passDash(
+        _ text: UnsafePointer<UInt8>, _ byteCount: Int, _ at: inout Int, _ isExtended: Bool
+    ) -> Bool {
+        unsafe !isExtended || pass(UInt8(ascii: "-"), text, byteCount, &at)
+    }
+
+    /// Microseconds since midnight, up to a whole day.
+    @unsafe private static func timeOfDay(
+        _ text: UnsafePointer<UInt8>, _ byteCount: Int, _ at: inout Int, _ isExtended: Bool
+    ) -> Int64? {
+        let colon = UInt8(ascii: ":")
+        guard let hour = unsafe twoDigits(text, byteCount, &at), hour <= 24,
+            unsafe !isExtended || pass(colon, text, byteCount, &at),
+            let minute = unsafe twoDigits(text, byteCount, &at), minute < 60
+        else { return nil }
+        var microseconds = Int64(hour * 60 + minute) * 60_000_000
+        // SAFETY: at < byteCount is checked before the load.
+        let hasSecond =
+            unsafe isExtended
+            ? pass(colon, text, byteCount, &at)
+            : at < byteCount && text[at] &- UInt8(ascii: "0") < 10
+        if hasSecond {
+            guard let second = unsafe twoDigits(text, byteCount, &at), second <= 60,
+                let fraction = unsafe fraction(text, byteCount, &at)
+            else { return nil }
+            microseconds +=
+                second == 60 ? 59_999_999 : Int64(second) * 1_000_000 + Int64(fraction)
+        }
+        return microseconds <= 86_400_000_000 ? microseconds : nil
+    }
+
+    /// Moves past `byte` if it stands at `at`.
+    @unsafe private static func pass(
+        _ byte: UInt8, _ text: UnsafePointer<UInt8>, _ byteCount: Int, _ at: inout Int
+    ) -> Bool {
+        // SAFETY: at < byteCount is checked first.
+        guard at < byteCount, unsafe text[at] == byte else { return false }
+        at += 1
+        return true
+    }
+
+    @unsafe private static func twoDigits(
+        _ text: UnsafePointer<UInt8>, _ byteCount: Int, _ at: inout Int
+    ) -> Int? {
+        guard byteCount - at >= 2 else { return nil }
+        // SAFETY: both bytes are there, checked above.
         let tens = unsafe text[at] &- UInt8(ascii: "0")
         let ones = unsafe text[at + 1] &- UInt8(ascii: "0")
-        return tens < 10 && ones < 10 ? Int(tens) * 10 + Int(ones) : nil
+        guard tens < 10, ones < 10 else { return nil }
+        at += 2
+        return Int(tens) * 10 + Int(ones)
     }
 
     /// Microseconds of the fraction at `at`, 0 where there is none.
@@ -65,21 +124,22 @@ enum TimestampText {
     @unsafe private static func zone(
         _ text: UnsafePointer<UInt8>, _ byteCount: Int, _ at: inout Int
     ) -> Int? {
-        // SAFETY: every index is checked against `byteCount` first.
         guard at < byteCount else { return nil }
+        // SAFETY: at < byteCount, checked above.
         let sign = unsafe text[at]
         at += 1
         if sign | 0x20 == UInt8(ascii: "z") { return 0 }
-        guard sign == UInt8(ascii: "+") || sign == UInt8(ascii: "-"), byteCount - at >= 4,
-            let hours = unsafe twoDigits(text, at), hours < 24
+        guard sign == UInt8(ascii: "+") || sign == UInt8(ascii: "-"),
+            let hours = unsafe twoDigits(text, byteCount, &at), hours < 24
         else { return nil }
-        at += 2
-        if unsafe text[at] == UInt8(ascii: ":") { at += 1 }
-        guard byteCount - at >= 2, let minutes = unsafe twoDigits(text, at), minutes < 60 else {
-            return nil
+        var offset = hours * 60
+        if at < byteCount {
+            _ = unsafe pass(UInt8(ascii: ":"), text, byteCount, &at)
+            guard let minutes = unsafe twoDigits(text, byteCount, &at), minutes < 60 else {
+                return nil
+            }
+            offset += minutes
         }
-        at += 2
-        let offset = hours * 60 + minutes
         return sign == UInt8(ascii: "-") ? -offset : offset
     }
 

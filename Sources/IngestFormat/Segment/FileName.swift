@@ -53,7 +53,7 @@ package enum TableKind: UInt8, Sendable, CaseIterable {
 /// also with `.tmp` behind it while it is written; `LOCK`, `durable-mark`, `aside`. Numbers are decimal
 /// with at least ten digits, so that names sort by number up to 9,999,999,999.
 package indirect enum FileName: Hashable, Sendable {
-    /// Locked by the daemon that owns the directory; empty.
+    /// Locked by the daemon that owns the directory, whose process id it holds for messages.
     case lock
     case durableMark
     /// The folder for what was found bad; nothing in it is read again.

@@ -43,11 +43,6 @@ package enum CountingRule {
         return columns
     }
 
-    /// Whether the money of a row of these attributes is summed.
-    package static func countsMoney(_ attributes: RowAttributes) -> Bool {
-        attributes.isValid && attributes.verdict == .counted && attributes.hasMoney
-    }
-
     /// The one of the disjoint outcomes; they sum up to `gross…`.
     private static func outcome(_ type: EventType, _ verdict: Verdict) -> CounterColumn {
         switch verdict {

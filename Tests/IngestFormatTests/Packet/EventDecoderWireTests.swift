@@ -93,6 +93,20 @@ struct EventDecoderWireTests {
         ) {
             $0.measured = .init(visible: 0, duration: 0, format: 0)
         },
+        Case("a time before 1970", event(Wire.field(4, varint: UInt64(bitPattern: -1)))) {
+            $0.timestamp = 0
+        },
+        Case("the least time", event(Wire.field(4, varint: 1 << 63))) { $0.timestamp = 0 },
+        Case("the greatest time", event(Wire.field(4, varint: .max >> 1))) {
+            $0.timestamp = Limits.timestampMicrosecondsMax
+        },
+        Case(
+            "one more than the last time that there is",
+            event(Wire.field(4, varint: UInt64(Limits.timestampMicrosecondsMax) + 1))
+        ) {
+            $0.timestamp = Limits.timestampMicrosecondsMax
+        },
+        Case("no time", event(Wire.field(4, varint: 0))) { $0.timestamp = 0 },
         Case("viewability as a number is unknown", event(Wire.field(8, varint: 3))),
         Case("padding", event([]) + Wire.field(15, bytes: [UInt8](repeating: 0, count: 500))),
         Case("padding as a number is unknown", event([]) + Wire.field(15, varint: 3)),

@@ -82,9 +82,10 @@ struct JSONEventDecoderTests {
         expectMalformed(Line().with(key, nil).text)
         expectMalformed(Line().with(key, "null").text)
         expectMalformed(Line().with(key, #""""#).text)
-        for value in ["true", "false", "[]", "{}", #"["impression"]"#, "-1", "1e99"] {
+        for value in ["true", "false", "[]", "{}", #"["impression"]"#] {
             expectMalformed(Line().with(key, value).text)
         }
+        if key != "timestamp" { expectMalformed(Line().with(key, "5").text) }
         expectMalformed(Line().adding(key, "null").text)
     }
 
@@ -275,9 +276,11 @@ struct JSONEventDecoderTests {
             $0.platform = Array("tvOS".utf8)
         }
         expect(Line().adding("metadata", #"" { } ""#)) { _ in }
-        expect(Line().adding("metadata", "null")) { _ in }
+        for nothing in ["null", "\"\"", "\" \"", "\"null\"", "\" null\\n\""] {
+            expect(Line().adding("metadata", nothing)) { _ in }
+        }
         for bad in [
-            #""""#, #""x""#, #""[]""#, #""null""#, #""{""#, #""{}{}""#, #""{\"a\":}""#,
+            #""x""#, #""[]""#, #""nul""#, #""null{}""#, #""{""#, #""{}{}""#, #""{\"a\":}""#,
             #""\"{}\"""#, "1", "true",
             "[]",
         ] { expectMalformed(Line().adding("metadata", bad).text) }
@@ -318,9 +321,12 @@ struct JSONEventDecoderTests {
     @Test(arguments: [
         Decimal("0", 0), Decimal("1", 1000), Decimal("1.00", 1000), Decimal("0.9999", 999),
         Decimal("1.5e3", 1_500_000), Decimal("4294967.295", .max), Decimal("4294967.2959", .max),
-        Decimal("4294967.296", nil), Decimal("-1", nil), Decimal("1e300", nil),
+        Decimal("4294967.296", .max), Decimal("18446744073709551.615", .max),
+        Decimal("18446744073709551616", .max), Decimal("1e300", .max),
+        Decimal("-1", nil), Decimal("-1e300", nil), Decimal("-1e-300", nil),
     ])
-    func `Duration is seconds, cut to milliseconds`(item: Decimal) {
+    func `Duration is seconds, cut to milliseconds and to what 32 bits of them hold`(item: Decimal)
+    {
         for value in [item.text, "\"\(item.text)\""] {
             let line = Line().metadata(#""viewability":1,"duration":\#(value)"#)
             if let duration = item.value {
@@ -342,8 +348,38 @@ struct JSONEventDecoderTests {
         expectMalformed(Line().metadata(#""viewability":1.5"#).text)
         expectMalformed(Line().metadata(#""duration":"long""#).text)
         expectMalformed(Line().metadata(#""duration":" 1""#).text)
-        expectMalformed(Line().metadata(#""duration":"""#).text)
         expectMalformed(Line().metadata(#""duration":".5""#).text)
+    }
+
+    @Test func `An empty value in the metadata is as if absent`() {
+        for key in [
+            "viewability", "duration", "format", "revenue", "spend", "platform", "campaign",
+            "source", "eventId", "sessionId", "consent",
+        ] {
+            expect(Line().metadata("\"\(key)\":\"\"")) { _ in }
+        }
+        expect(Line().metadata(#""viewability":1,"duration":1,"duration":"","spend":1,"spend":"""#))
+        {
+            _ in
+        }
+        expectMalformed(Line().adding("consent", #""""#).text)
+    }
+
+    private static let last = Limits.timestampMicrosecondsMax
+
+    @Test(
+        arguments: [
+            (#""1969-12-31T23:59:59Z""#, 0), (#""0000-01-01T00:00:00Z""#, 0), ("-1", 0),
+            ("-0.001", 0), ("-1e300", 0), ("-0.0", 0), ("0", 0), ("0.0019", 1),
+            (#""9999-12-31T23:59:59Z""#, last), (#""2262-01-01T00:00:00.000001Z""#, last),
+            (#""2262-01-01T00:00:00Z""#, last), (#""2261-12-31T23:59:59.999999Z""#, last - 1),
+            ("9214646400000", last), ("9214646400000.001", last), ("9214646399999.999", last - 1),
+            ("9223372036854775807", last), ("18446744073709551616", last), ("1e300", last),
+        ] as [(String, Int64)])
+    func `A time beyond the range is taken to the nearer end, where the policy refuses it`(
+        text: String, expected: Int64
+    ) {
+        expect(Line().with("timestamp", text)) { $0.timestamp = expected }
     }
 
     @Test(arguments: [("display", 0), ("largeDisplay", 1), ("video", 2)] as [(String, UInt8)])
@@ -360,8 +396,10 @@ struct JSONEventDecoderTests {
         arguments: [
             ("12.50", 12_500_000), ("0", 0), ("0.000001", 1), ("1e-6", 1),
             ("12.500000000", 12_500_000),
-            ("9007199254.740992", 1 << 53), ("-0.0", 0), ("12.5000001", nil), ("0.0000001", nil),
-            ("-0.01", nil), ("9007199254.740993", nil), ("1e30", nil), ("abc", nil),
+            ("1000000000", Limits.moneyMicrosMax), ("-0.0", 0), ("12.5000001", nil),
+            ("0.0000001", nil),
+            ("-0.01", nil), ("1000000000.000001", nil), ("1e9", Limits.moneyMicrosMax),
+            ("1e30", nil), ("abc", nil),
         ] as [(String, Int64?)])
     func `Money is exact to six decimals, or the event is malformed`(text: String, micros: Int64?) {
         for key in ["revenue", "spend"] {

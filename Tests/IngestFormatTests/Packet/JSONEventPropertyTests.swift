@@ -91,11 +91,11 @@ struct JSONEventPropertyTests {
                 visible: UInt32(visible), duration: UInt32(duration), format: UInt8(format))
         }
         if generator.random.oneIn(2) {
-            event.revenue = Int64(generator.random.below(1 << 50))
+            event.revenue = Int64(generator.random.below(1 << 49))
             metadata["revenue"] = decimal(Int(event.revenue), 6)
         }
         if generator.random.oneIn(2) {
-            event.spend = Int64(generator.random.below(1 << 50))
+            event.spend = Int64(generator.random.below(1 << 49))
             metadata["spend"] = decimal(Int(event.spend), 6)
         }
     }

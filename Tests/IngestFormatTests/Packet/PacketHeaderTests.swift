@@ -72,8 +72,9 @@ struct PacketHeaderTests {
     }
 
     static let damages: [Damage] = [
-        Damage("nothing at all", .badLength) { $0 = [] },
-        Damage("the first bytes of the magic", .badLength) { $0 = Array($0[..<3]) },
+        Damage("nothing at all", .badMagic) { $0 = [] },
+        Damage("the first bytes of the magic", .badMagic) { $0 = Array($0[..<3]) },
+        Damage("the magic alone", .badLength) { $0 = Array($0[..<4]) },
         Damage("one byte less than a header", .badLength) { $0 = Array($0[..<39]) },
         Damage("a short text", .badMagic) { $0 = Array("hello".utf8) },
         Damage("a short text that begins as the magic does", .badMagic) { $0 = Array("IGX".utf8) },

@@ -23,11 +23,48 @@ struct PacketPageTests {
         #expect(fields.last?.end == PacketHeader.byteCount)
     }
 
-    @Test func `The page names results as the code does`() {
+    /// A datagram for each result that the header decides; the others are those of the pipeline.
+    private static func datagram(for result: PacketResult) throws -> [UInt8]? {
+        var packet = try Repository.fixture("v1/packet.bin")
+        switch result {
+        case .badMagic: packet[3] = UInt8(ascii: "2")
+        case .badLength: packet.removeLast()
+        case .badCRC: packet[packet.count - 1] ^= 1
+        case .badKind:
+            packet[4] = 3
+            let checksum = Checksum.crc32c(packet[40...], seed: Checksum.crc32c(packet[..<36]))
+            for i in 0..<4 { packet[36 + i] = UInt8(truncatingIfNeeded: checksum >> (8 * i)) }
+        default: return nil
+        }
+        return packet
+    }
+
+    @Test func `The page lists the results that there are, in the order of their checks`() throws {
+        let expected: [PacketResult] = [
+            .truncated, .badLength, .badMagic, .badLength, .badCRC, .badKind, .malformed, .shed,
+            .accepted,
+        ]
         let named = page.table(under: "What the daemon answers and counts")
             .compactMap { $0["result"] }
-        #expect(named.count == 8)
-        #expect(Set(named).isSubset(of: PacketResult.allCases.map(\.name)))
+        #expect(named == expected.map(\.name))
+        for result in expected {
+            guard let packet = try Self.datagram(for: result) else { continue }
+            #expect(packet.withUnsafeBytes { PacketHeader.parse($0) } == .refused(result))
+        }
+    }
+
+    @Test func `The page's limits are the code's`() {
+        let limits = page.numbers(under: "Limits", column: "at most")
+        #expect(
+            limits == [
+                "packet": "\(Limits.packetByteCountMax)",
+                "reward, business": "\(Limits.nameByteCountMax)",
+                "platform, campaign, source": "\(Limits.attributionByteCountMax)",
+                "event id": "\(Limits.eventIDByteCountMax)",
+                "session id": "\(Limits.sessionIDByteCountMax)",
+                "revenue, spend": "\(Limits.moneyMicrosMax)",
+                "duration": "\(UInt32.max)",
+            ])
     }
 
     @Test func `The worked example is the golden packet, and reads as the page says`() throws {

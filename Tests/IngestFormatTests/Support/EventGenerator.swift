@@ -1,4 +1,5 @@
 import Foundation
+import IngestFormat
 import SwiftProtobuf
 
 /// Random events, good and bad, as messages of the published schema.
@@ -24,7 +25,9 @@ struct EventGenerator {
         if random.oneIn(2) { event.viewability = viewability() }
         if random.oneIn(3) { event.platform = ["iOS", "tvOS", "", text(1...64)][random.below(4)] }
         if random.oneIn(3) { event.revenueMicros = Int64(random.below(1 << 40)) }
-        if random.oneIn(3) { event.spendMicros = Int64(random.below(1 << 53)) }
+        if random.oneIn(3) {
+            event.spendMicros = Int64(random.below(Int(Limits.moneyMicrosMax) + 1))
+        }
         if random.oneIn(4) { event.campaign = text(0...64) }
         if random.oneIn(4) { event.source = text(0...64) }
         event.invalidTraffic = random.oneIn(5)
@@ -40,7 +43,7 @@ struct EventGenerator {
         return viewability
     }
 
-    /// Breaks one rule of the schema (or, for the attribution, has a field dropped).
+    /// Breaks one rule of the schema (or has the attribution dropped, or the time taken into its range).
     private mutating func spoil(_ event: inout Ingest_V1_Event) {
         switch random.below(16) {
         case 0: event.type = .unspecified
@@ -57,7 +60,7 @@ struct EventGenerator {
         case 11: event.viewability.visiblePpm = 1_000_001
         case 12: event.viewability.format = .UNRECOGNIZED(3)
         case 13: event.revenueMicros = random.oneIn(2) ? -1 : .max
-        case 14: event.spendMicros = random.oneIn(2) ? .min : (1 << 53) + 1
+        case 14: event.spendMicros = random.oneIn(2) ? .min : Limits.moneyMicrosMax + 1
         default:
             event.platform = "someone@example.com"
             event.campaign = String(repeating: "c", count: 65 + random.below(300))

@@ -23,7 +23,6 @@ enum WireOracle {
             (0...2).contains(event.viewability.format), event.viewability.visiblePpm <= 1_000_000,
             isText(event.rewardID, 1...128), isText(event.businessID, 1...128),
             isText(event.sessionID, 0...64), event.eventID.count <= 64,
-            (0...Limits.timestampMicrosecondsMax).contains(event.timestampUs),
             (0...Limits.moneyMicrosMax).contains(event.revenueMicros),
             (0...Limits.moneyMicrosMax).contains(event.spendMicros)
         else { return nil }
@@ -31,7 +30,12 @@ enum WireOracle {
         decoded.type = UInt8(event.type)
         decoded.reward = Array(event.rewardID)
         decoded.business = Array(event.businessID)
-        decoded.timestamp = event.timestampUs
+        // What is before or behind the range is too old or too early, not malformed.
+        if event.timestampUs > Limits.timestampMicrosecondsMax {
+            decoded.timestamp = Limits.timestampMicrosecondsMax
+        } else {
+            decoded.timestamp = event.timestampUs < 0 ? 0 : event.timestampUs
+        }
         decoded.eventID = Array(event.eventID)
         decoded.session = Array(event.sessionID)
         decoded.consent = UInt8(event.consent)

@@ -17,9 +17,9 @@ import Testing
 
     /// A good packet, damaged in one way.
     private static let cases: [(String, PacketResult, @Sendable (inout [UInt8]) -> Void)] = [
-        ("empty", .badLength, { $0 = [] }),
+        ("empty", .badMagic, { $0 = [] }),
         ("the magic alone", .badLength, { $0 = Array($0.prefix(4)) }),
-        ("half of the magic", .badLength, { $0 = Array($0.prefix(2)) }),
+        ("half of the magic", .badMagic, { $0 = Array($0.prefix(2)) }),
         ("header without payload", .badLength, { $0 = Array($0.prefix(40)) }),
         ("one byte short", .badLength, { $0.removeLast() }),
         ("one byte long", .badLength, { $0.append(0) }),
