@@ -21,7 +21,7 @@ package enum Limits {
     /// The largest amount of money in one event, micros of a currency unit: a thousand million units.
     package static let moneyMicrosMax: Int64 = 1_000_000_000_000_000
     /// All money that one directory counts, micros: 4.6 trillion units. What would go beyond is refused,
-    /// so that no sum of any rows can overflow 64 bits (docs/decisions/0023-money-in-64-bits.md).
+    /// so that no sum of any rows can overflow 64 bits (docs/decisions/0024-money-in-64-bits.md).
     package static let moneySumMicrosMax: Int64 = 1 << 62
     /// Event times are 1970-01-01 … 2262-01-01, microseconds; a decoder takes any other to the nearer end.
     package static let timestampMicrosecondsMax: Int64 = 9_214_646_400_000_000

@@ -358,11 +358,9 @@ struct JSONEventDecoderTests {
         ] {
             expect(Line().metadata("\"\(key)\":\"\"")) { _ in }
         }
-        expect(Line().metadata(#""viewability":1,"duration":1,"duration":"","spend":1,"spend":"""#))
-        {
-            _ in
-        }
-        expectMalformed(Line().adding("consent", #""""#).text)
+        let cleared = #""viewability":1,"duration":1,"duration":"","spend":1"#
+        expect(Line().metadata(cleared)) { $0.spend = 1_000_000 }
+        expectMalformed(Line().adding("consent", "\"\"").text)
     }
 
     private static let last = Limits.timestampMicrosecondsMax
