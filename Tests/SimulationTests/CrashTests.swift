@@ -67,8 +67,11 @@ struct CrashTests {
         let end = try DirectoryReading(files)
         let whole = ReferenceModel(packetCount: Self.packetCount)
         #expect(end.counts == whole.counts, "crash \(crash)")
-        let report = try Verifier.run(files)
-        #expect(report.findings.isEmpty, "crash \(crash): \(report.findings)")
+        // What a crash tore is put aside, which is told and no fault.
+        let findings = try Verifier.run(files).findings.filter {
+            $0.kind != .note || !$0.file.hasPrefix("aside/")
+        }
+        #expect(findings.isEmpty, "crash \(crash): \(findings)")
     }
 
     @Test("the run without a crash counts everything, and verify finds nothing")
