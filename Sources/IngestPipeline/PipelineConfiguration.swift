@@ -25,6 +25,8 @@ package struct PipelineConfiguration: Sendable {
     /// crash left unsealed, and must find room for that.
     /// - Returns: whether that is less than what was chosen.
     package mutating func limitSegments(to space: FileSystemSpace) -> Bool {
+        // A file system that does not say how large it is.
+        guard space.totalByteCount > 0 else { return false }
         let eighth = Int(clamping: space.totalByteCount / 8)
         let byteCountMax = max(eighth, Limits.segmentByteCountMin)
         guard byteCountMax < segmentByteCountMax else { return false }

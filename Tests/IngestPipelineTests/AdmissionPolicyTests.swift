@@ -61,6 +61,10 @@ struct AdmissionPolicyTests {
         Case(
             "any age counts where the bound is off", .counted,
             policy: AdmissionPolicy(ageMicrosecondsMax: nil)
+        ) { $0.timestampMicroseconds = 1 },
+        Case(
+            "no time is too old even there", .tooOld,
+            policy: AdmissionPolicy(ageMicrosecondsMax: nil)
         ) { $0.timestampMicroseconds = 0 },
         Case("five minutes ahead counts", .counted) {
             $0.timestampMicroseconds = now + 300_000_000

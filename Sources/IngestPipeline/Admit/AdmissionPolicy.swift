@@ -51,6 +51,8 @@ package struct AdmissionPolicy: Sendable, Equatable {
         // Event times are within Limits.timestampMicrosecondsMax of 1970, so the difference fits;
         // wrapping operators keep a clock that is set to nonsense from trapping.
         let age = admissionTime &- event.timestampMicroseconds
+        // No time at all, or one before 1970: of no day, also where events of any age are taken.
+        if event.timestampMicroseconds == 0 { return .tooOld }
         if age < 0 &- leadMicrosecondsMax { return .tooEarly }
         if let ageMicrosecondsMax, age > ageMicrosecondsMax { return .tooOld }
         if event.flags & EventDescriptor.Flags.isInvalidTraffic != 0 { return .invalidTraffic }

@@ -67,13 +67,12 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         let taken = takeRecords(mayWait: mayWait)
         if isDue(ringIsEmpty: taken == 0) { closeBlock() }
         if taken > 0 { return .worked }
-        if mayWait, let slot, slot.rows.rowCount > 0 {
-            clock.pause(nanoseconds: gatherNanoseconds())
-            return .worked
-        }
-        switch consumer.wait(timeoutNanoseconds: mayWait ? waitNanoseconds() : 0) {
+        let gathers = mayWait && (slot?.rows.rowCount ?? 0) > 0
+        switch consumer.wait(timeoutNanoseconds: mayWait && !gathers ? waitNanoseconds() : 0) {
         case .records, .woken: return .worked
-        case .timedOut: return .idle
+        case .timedOut:
+            if gathers { clock.pause(nanoseconds: gatherNanoseconds()) }
+            return gathers ? .worked : .idle
         case .closed:
             closeBlock()
             links.toSync.close()
