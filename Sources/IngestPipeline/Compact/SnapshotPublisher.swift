@@ -53,7 +53,7 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
             next.shard.nextKey = last.keys.upperBound
             next.shard.commitEpoch = last.commitEpoch
             next.shard.lastBlockChecksum = last.lastBlockChecksum
-            try writeNames(of: segments, into: &next)
+            try writeNames(of: uncovered(segments.flatMap(\.names)), into: &next)
             try writeRuns(of: segments, into: &next)
         }
         try storing { () throws(StorageError) in try store.publish(next) }
@@ -105,14 +105,22 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
 // MARK: - Names
 
 extension SnapshotPublisher {
-    /// Writes the segments' names and keys, together with the newest names runs where those are no
+    /// Those whose names and keys no generation has yet; a cut lies between two blocks.
+    private func uncovered(_ blocks: [NamesOfBlock]) -> [NamesOfBlock] {
+        blocks.filter {
+            $0.firstName.rawValue >= manifest.shard.nextName
+                && $0.firstKey.rawValue >= manifest.shard.nextKey
+        }
+    }
+
+    /// Writes the blocks' names and keys, together with the newest names runs where those are no
     /// larger, so that there are about log2 of them.
     private mutating func writeNames(
-        of segments: [SealedSegmentFile], into next: inout Manifest
+        of blocks: [NamesOfBlock], into next: inout Manifest
     ) throws(PipelineError) {
         let names = manifest.shard.nextName..<next.shard.nextName
         let newKeys = manifest.shard.nextKey..<next.shard.nextKey
-        appendKeys(of: segments, upTo: next.shard.nextKey)
+        appendKeys(of: blocks, upTo: next.shard.nextKey)
         if names.isEmpty && newKeys.isEmpty { return }
         let plan = CompactionPlan(
             runs: next.namesRuns.map { max(1, $0.names.count + $0.keys.count) },
@@ -127,7 +135,7 @@ extension SnapshotPublisher {
             encoder.append(
                 contentsOf: try storing { () throws(StorageError) in try store.readNames(run) })
         }
-        Self.appendNames(of: segments, range: names, to: &encoder)
+        Self.appendNames(of: blocks, range: names, to: &encoder)
         for key in keys[Int(newKeys.lowerBound)..<Int(newKeys.upperBound)] {
             encoder.append(key: key.reward == .none ? nil : key)
         }
@@ -139,9 +147,9 @@ extension SnapshotPublisher {
         countRun(bytes.count)
     }
 
-    private mutating func appendKeys(of segments: [SealedSegmentFile], upTo nextKey: UInt32) {
+    private mutating func appendKeys(of blocks: [NamesOfBlock], upTo nextKey: UInt32) {
         let lost = RewardKey(reward: .none, business: .none)
-        for block in segments.lazy.flatMap(\.names) {
+        for block in blocks {
             for (index, key) in block.keys.enumerated() {
                 let ordinal = Int(block.firstKey.rawValue) + index
                 while keys.count < ordinal { keys.append(lost) }
@@ -153,10 +161,10 @@ extension SnapshotPublisher {
 
     /// Appends the names with ordinals in `range`, and gaps for those whose block was lost.
     private static func appendNames(
-        of segments: [SealedSegmentFile], range: Range<UInt32>, to encoder: inout NamesRunEncoder
+        of blocks: [NamesOfBlock], range: Range<UInt32>, to encoder: inout NamesRunEncoder
     ) {
         var next = range.lowerBound
-        for block in segments.lazy.flatMap(\.names) {
+        for block in blocks {
             while next < block.firstName.rawValue {
                 encoder.append(name: [])
                 next += 1
