@@ -95,10 +95,12 @@ final class LogFixture {
     private let encoder = BlockEncoder()
     private let buffer = BlockBuffer()
     private let rows = BlockRows()
-    private var names: [String: UInt32] = [:]
-    private var keys: [RewardKey: UInt32] = [:]
-    private var previousChecksum: UInt32 = 0
-    private var commitEpoch: UInt64 = 0
+    private(set) var names: [String: UInt32] = [:]
+    private(set) var keys: [RewardKey: UInt32] = [:]
+    private(set) var previousChecksum: UInt32 = 0
+    private(set) var commitEpoch: UInt64 = 0
+    /// How many of the model's facts lie in earlier segments than the one at hand.
+    private(set) var factCountAtSegment = 0
     private var eventCount: UInt64 = 0
     private var publisher: SnapshotPublisher<SimulatedFileSystem, SimulatedClock>
     private var sealed: [SealedSegmentFile] = []
@@ -155,10 +157,11 @@ final class LogFixture {
         live = SegmentAccumulator(header: header, counters: SegmentCounters())
         position = LogPosition(segment: header.segment, blockCount: 0)
         models[position.cut] = model
+        factCountAtSegment = model.facts.count
     }
 
-    private var nextName: UInt32 { UInt32(names.count + 1) }
-    private var nextKey: UInt32 { UInt32(keys.count) }
+    var nextName: UInt32 { UInt32(names.count + 1) }
+    var nextKey: UInt32 { UInt32(keys.count) }
 
     /// Appends a block of these events and makes it durable.
     /// - Parameter setsMark: whether the durable mark moves on, as it does unless there is a power cut.
@@ -267,14 +270,35 @@ final class LogFixture {
 
     /// Publishes the sealed segments as the next generation.
     func publish() throws {
-        try publisher.publish(sealed)
+        try publish(sealed)
         sealed = []
     }
 
     /// Publishes segments that recovery sealed.
-    func publish(_ segments: [SealedSegmentFile]) throws { try publisher.publish(segments) }
+    func publish(_ segments: [SealedSegmentFile]) throws {
+        try publisher.publish(segments)
+        liveManifest = nil
+    }
 
-    var manifest: Manifest { publisher.manifest }
+    /// The newest generation.
+    var manifest: Manifest { liveManifest ?? publisher.manifest }
+
+    /// The newest generation without what it says of the live segment.
+    var sealedManifest: Manifest { publisher.manifest }
+
+    /// The newest generation, if its cut lies in the live segment.
+    private var liveManifest: Manifest?
+
+    /// Takes a generation that was published for the live segment: the next one comes after it.
+    func take(liveManifest manifest: Manifest) {
+        var base = publisher.manifest
+        base.generation = manifest.generation
+        base.nextFileNumber = manifest.nextFileNumber
+        publisher = SnapshotPublisher(
+            store: ManifestStore(files: files), manifest: base, keys: publisher.keys, clock: clock,
+            counters: PipelineCounters())
+        liveManifest = manifest
+    }
 
     // MARK: Reading and damage
 

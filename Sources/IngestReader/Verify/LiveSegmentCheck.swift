@@ -121,7 +121,7 @@ struct LiveSegmentCheck<Files: FileSystem> {
 
     /// Rows are missing from here on.
     private func miss(_ recount: inout LogRecount) {
-        recount.chain.forget()
+        recount.breakChain()
         recount.isSegmentWhole = false
         if segment.number <= recount.cut.segment { recount.isTotalComplete = false }
     }

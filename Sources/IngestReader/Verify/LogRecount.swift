@@ -13,12 +13,16 @@ struct LogRecount {
         var nextKey: UInt32? = 0
         /// Of the last block.
         var commitEpoch: UInt64?
+        /// What a manifest says of the epoch where its cut is here: that of the last block; behind a segment
+        /// without blocks, that of its header.
+        var endEpoch: UInt64? = 0
         /// Whether blocks were lost behind the last one: the next segment's header then holds the checksum
         /// of a block that is no more.
         var endsInLoss = false
 
         mutating func forget() {
-            self = Chain(previousChecksum: nil, nextName: nil, nextKey: nil, commitEpoch: nil)
+            self = Chain(
+                previousChecksum: nil, nextName: nil, nextKey: nil, commitEpoch: nil, endEpoch: nil)
         }
     }
 
@@ -43,6 +47,8 @@ struct LogRecount {
     private var isSegmentBeforeCut = false
     /// Whether all its blocks could be read.
     var isSegmentWhole = true
+    /// Whether all its blocks so far could be read, and none is recorded as lost.
+    private var isPrefixWhole = true
     var segmentTally = Tally()
     var segmentLedger = LedgerRecount()
     private(set) var segmentRowCount: UInt64 = 0
@@ -65,11 +71,19 @@ struct LogRecount {
     mutating func beginSegment(isBeforeCut: Bool) {
         isSegmentBeforeCut = isBeforeCut
         isSegmentWhole = true
+        isPrefixWhole = true
+        spans.beginSegment()
         segmentTally.removeAll()
         segmentLedger = LedgerRecount()
         segmentRowCount = 0
         minTimestamp = .max
         maxTimestamp = .min
+    }
+
+    /// Notes that the block to come, or more than that, is not there to be counted.
+    mutating func breakChain() {
+        chain.forget()
+        isPrefixWhole = false
     }
 
     /// Ends a segment that ends at `position`.
@@ -106,9 +120,11 @@ struct LogRecount {
         report.blockCount += 1
         let context = block.header.context
         let end = LogPosition(segment: context.segment, blockCount: context.blockOrdinal &+ 1)
+        spans.end(at: end, in: segmentTally, isWhole: isPrefixWhole)
         if end == cut && !isSegmentBeforeCut {
             total.add(segmentTally)
             chainAtCut = chain
+            if !isPrefixWhole { isTotalComplete = false }
         }
         return block.header
     }
@@ -130,7 +146,8 @@ struct LogRecount {
         }
         chain = Chain(
             previousChecksum: header.headerChecksum, nextName: header.nextName.rawValue,
-            nextKey: header.nextKey.rawValue, commitEpoch: context.commitEpoch)
+            nextKey: header.nextKey.rawValue, commitEpoch: context.commitEpoch,
+            endEpoch: context.commitEpoch)
     }
 
     mutating func expect<Value: Equatable>(

@@ -71,7 +71,7 @@ struct SealedSegmentCheck<Files: FileSystem> {
                 }
             } else {
                 isWhole = false
-                recount.chain.forget()
+                recount.breakChain()
             }
         }
         if ordinal != footer.blockCount {
@@ -84,7 +84,7 @@ struct SealedSegmentCheck<Files: FileSystem> {
     private func checkGap(
         from first: UInt32, to end: UInt32, at offset: UInt64, _ recount: inout LogRecount
     ) {
-        recount.chain.forget()
+        recount.breakChain()
         let lost = footer.lost.reduce(UInt64(0)) { sum, range in
             let lower = max(range.firstBlock, first)
             let upper = min(range.firstBlock &+ range.blockCount, end)
@@ -191,6 +191,7 @@ struct SealedSegmentCheck<Files: FileSystem> {
         recount.chain = LogRecount.Chain(
             previousChecksum: footer.lastBlockChecksum, nextName: footer.names.upperBound,
             nextKey: footer.keys.upperBound, commitEpoch: recount.chain.commitEpoch,
+            endEpoch: footer.commitEpoch,
             endsInLoss: footer.lost.contains {
                 $0.firstBlock &+ $0.blockCount == footer.blockCount
             })

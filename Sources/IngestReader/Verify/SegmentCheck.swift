@@ -28,14 +28,14 @@ struct SegmentCheck<Files: FileSystem> {
             guard case .notFound = error else { throw ReaderError(error) }
             if entry == nil && durableBlockCount == 0 && !isFollowed { return false }
             recount.report.add(Finding(.corruption, file: name, what: "the segment is missing"))
-            recount.chain.forget()
+            recount.breakChain()
             if entry != nil { recount.isTotalComplete = false }
             return isFollowed || entry != nil
         }
         do throws(StorageError) { try check(file, &recount) } catch {
             guard error.isOfData else { throw ReaderError(error) }
             recount.report.add(Finding(error, file: name, what: "segment"))
-            recount.chain.forget()
+            recount.breakChain()
             if entry != nil { recount.isTotalComplete = false }
         }
         return true

@@ -177,6 +177,8 @@ struct VerifyRun<Files: FileSystem> {
             in: file, at: nil)
         recount.expect(shard.nextName, chain.nextName, "next name at the cut", in: file, at: nil)
         recount.expect(shard.nextKey, chain.nextKey, "next key at the cut", in: file, at: nil)
+        recount.expect(
+            shard.commitEpoch, chain.endEpoch, "commit epoch at the cut", in: file, at: nil)
     }
 }
 

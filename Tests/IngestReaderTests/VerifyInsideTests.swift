@@ -1,0 +1,152 @@
+import IngestFormat
+import IngestReader
+import IngestStorage
+import Testing
+
+/// Runs and cuts that end in the middle of a segment: each is held against the rows of exactly the blocks
+/// before its end.
+@Suite struct VerifyInsideTests {
+    /// Two sealed segments, then a live one of five blocks, with a generation behind its second, third and
+    /// fourth block.
+    private static func fixture(seed: UInt64) throws -> LogFixture {
+        var random = SeededRandom(seed: seed)
+        let fixture = try LogFixture.random(seed: seed, segmentCount: 2, liveBlockCount: 0)
+        try fixture.beginSegment()
+        for block in 1...5 {
+            try fixture.append((0..<20).map { _ in FixtureEvent(&random) })
+            if (2...4).contains(block) { try fixture.publishLive() }
+        }
+        return fixture
+    }
+
+    /// The runs that end in the live segment, those of the newest generation last.
+    private static func liveRuns(_ fixture: LogFixture) throws -> [FileName] {
+        let base = Set(fixture.sealedManifest.fileNames)
+        return try fixture.fileNames.compactMap { FileName($0) }.filter { name in
+            guard case .run(let table, _) = name, table != .names, !base.contains(name) else {
+                return false
+            }
+            return try Run.decode(fixture.bytes(name)).header.span.firstSegment
+                == fixture.position.segment
+        }
+    }
+
+    @Test("Generations in the middle of a segment are good, and stay so when it is sealed")
+    func good() throws {
+        let fixture = try Self.fixture(seed: 51)
+        #expect(try Self.liveRuns(fixture).count == 9)
+        #expect(fixture.manifest.cut.segment == fixture.position.segment)
+        #expect(fixture.manifest.cut.blockCount == 4)
+        func expectGood(_ stage: String) throws {
+            let report = try fixture.verify()
+            #expect(report.exitCode == 0 && report.findings.isEmpty, "\(stage)")
+            #expect(report.rowCount == UInt64(fixture.model.facts.count), "\(stage)")
+            #expect(report.cut == fixture.position.cut, "\(stage)")
+        }
+        try expectGood("live")
+        try fixture.seal()
+        try expectGood("sealed, and no generation has it")
+        try fixture.publish()
+        try expectGood("published")
+        try fixture.beginSegment()
+        try fixture.append([FixtureEvent()])
+        try fixture.publishLive()
+        try expectGood("the next segment")
+    }
+
+    @Test(
+        "One counter altered in a run that ends inside a segment is found",
+        arguments: TableKind.counterTables)
+    func altered(table: TableKind) throws {
+        let fixture = try Self.fixture(seed: 52)
+        let current = Set(fixture.manifest.fileNames)
+        for isSealed in [false, true] {
+            if isSealed { try fixture.seal() }
+            for name in try Self.liveRuns(fixture) {
+                guard case .run(table, _) = name else { continue }
+                let good = fixture.bytes(name)
+                let newest = FileName.manifest(fixture.manifest.generation)
+                let goodManifest = fixture.bytes(newest)
+                for column in [CounterColumn.impressions, .refusedClicks, .revenueMicros] {
+                    let change = VerifierTests.change(column)
+                    if current.contains(name) {
+                        let place = fixture.manifest.runs.count { $0.table == table } - 1
+                        try fixture.alterRun(table, at: place, change)
+                    } else {
+                        try fixture.alterRun(name, change)
+                    }
+                    let report = try fixture.verify()
+                    #expect(report.exitCode == 1 && report.differenceCount == 1, "\(name.text)")
+                    #expect(report.findings.first?.file.hasSuffix(name.text) == true)
+                    fixture.replace(name, good)
+                    fixture.replace(newest, goodManifest)
+                }
+            }
+        }
+        #expect(try fixture.verify().findings.isEmpty)
+    }
+
+    @Test("A block counted too much or too little by a run that ends inside a segment is found")
+    func wrongEnd() throws {
+        for change in [-1, 1] {
+            let fixture = try Self.fixture(seed: 53)
+            var manifest = fixture.manifest
+            let end = LogPosition(
+                segment: manifest.cut.segment,
+                blockCount: UInt32(Int(manifest.cut.blockCount) + change))
+            for (index, entry) in manifest.runs.enumerated()
+            where entry.span.end == manifest.cut {
+                let run = try Run.decode(fixture.bytes(entry.fileName))
+                let header = RunHeader(
+                    table: entry.table, fileNumber: entry.fileNumber,
+                    directory: run.header.directory,
+                    span: LogSpan(firstSegment: entry.span.firstSegment, end: end),
+                    generation: run.header.generation, createdAt: run.header.createdAt,
+                    index: run.counters.index)
+                fixture.replace(
+                    entry.fileName, Run(header: header, counters: run.counters).encode())
+                manifest.runs[index] = header.entry
+            }
+            manifest.shard.cut = end
+            try fixture.alterManifest { $0 = manifest }
+            let report = try fixture.verify()
+            #expect(report.differenceCount > 0)
+            // And the last block before the cut is another than the manifest says.
+            #expect(report.exitCode == 65 && report.corruptionCount > 0)
+        }
+    }
+
+    @Test("What the manifest says of a cut inside a segment is held against the block before it")
+    func shard() throws {
+        let changes: [(what: String, (inout ShardState) -> Void)] = [
+            ("checksum of the last block before the cut", { $0.lastBlockChecksum ^= 4 }),
+            ("next name at the cut", { $0.nextName += 1 }),
+            ("next key at the cut", { $0.nextKey += 1 }),
+            ("commit epoch at the cut", { $0.commitEpoch += 1 }),
+        ]
+        for (what, change) in changes {
+            for isSealed in [false, true] {
+                let fixture = try Self.fixture(seed: 54)
+                if isSealed { try fixture.seal() }
+                try fixture.alterManifest { change(&$0.shard) }
+                let report = try fixture.verify()
+                #expect(report.exitCode == 65 && report.corruptionCount == 1)
+                #expect(report.findings.map(\.what) == [what])
+            }
+        }
+    }
+
+    @Test("A bad block before a cut inside a segment costs itself, and makes no differences")
+    func badBlock() throws {
+        for isSealed in [false, true] {
+            let fixture = try Self.fixture(seed: 55)
+            let name = FileName.segment(fixture.position.segment).text
+            if isSealed { try fixture.seal() }
+            fixture.flip(name, byte: SegmentHeader.byteCount + 200)
+            let report = try fixture.verify()
+            #expect(report.exitCode == 65 && report.differenceCount == 0)
+            #expect(report.corruptionCount == 1)
+            #expect(report.findings.first?.file == name)
+        }
+    }
+}
