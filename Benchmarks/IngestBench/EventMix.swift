@@ -2,21 +2,28 @@ import IngestFormat
 
 /// The events of a load: 90 % impressions, half of them measured (three of four at or above the display
 /// threshold), 8 % clicks, 2 % redemptions with revenue and spend; an id and a platform on all. Rewards
-/// and businesses have UUIDs for names; each reward belongs to one business. 120 to 133 bytes an event.
+/// and businesses have UUIDs or numbers for names; each reward belongs to one business. 120 to 133 bytes an
+/// event with UUIDs.
 struct EventMix {
     struct Options: Equatable {
         var rewardCount = 100_000
         var businessCount = 1_000
         var popularity = Popularity.Shape.uniform
+        var names = NameStyle.uuid
         var seed: UInt64 = 1
+        /// Days that event times go through, up to now.
+        var dayCount = 0
     }
+
+    /// What names look like: `rwd-` and a UUID, or `rwd-` and eight digits.
+    enum NameStyle: String, CaseIterable { case uuid, number }
 
     private static let platforms = ["iOS", "tvOS", "web", "Android"].map { Array($0.utf8) }
     /// Event times lie up to about a second before the packet leaves.
     private static let ageMicrosecondsMax: UInt64 = 1 << 20
 
     private let options: Options
-    private let popularity: Popularity
+    private var popularity: Popularity
     private var random: SeededRandom
     /// The texts of the last event, which its descriptor points into.
     private(set) var bytes: [UInt8] = []
@@ -34,9 +41,10 @@ struct EventMix {
         var event = EventDescriptor()
         let reward = popularity.draw(&random)
         bytes.removeAll(keepingCapacity: true)
-        (event.rewardOffset, event.rewardByteCount) = place(Self.name("rwd-", 1, reward))
+        (event.rewardOffset, event.rewardByteCount) =
+            place(Self.name("rwd-", 1, reward, options.names))
         (event.businessOffset, event.businessByteCount) =
-            place(Self.name("b-", 2, reward % options.businessCount))
+            place(Self.name("b-", 2, reward % options.businessCount, options.names))
         (event.eventIDOffset, event.eventIDByteCount) = place([UInt8](repeating: 0xFF, count: 16))
         (event.platformOffset, event.platformByteCount) =
             place(Self.platforms[Int(random.next() % UInt64(Self.platforms.count))])
@@ -77,12 +85,20 @@ struct EventMix {
     }
 
     /// The name of the reward with this number: 0 is the most frequent, if any is.
-    static func rewardName(_ number: Int) -> String {
-        String(decoding: name("rwd-", 1, number), as: UTF8.self)
+    static func rewardName(_ number: Int, _ style: NameStyle = .uuid) -> String {
+        String(decoding: name("rwd-", 1, number, style), as: UTF8.self)
     }
 
-    /// `prefix` and 36 characters in the form of a UUID, distinct for distinct numbers of a kind.
-    private static func name(_ prefix: String, _ kind: UInt64, _ number: Int) -> [UInt8] {
+    /// `prefix` and eight digits, or 36 characters in the form of a UUID, distinct for distinct numbers
+    /// of a kind.
+    private static func name(
+        _ prefix: String, _ kind: UInt64, _ number: Int, _ style: NameStyle
+    ) -> [UInt8] {
+        if style == .number {
+            let text = String(number)
+            return Array(
+                (prefix + String(repeating: "0", count: max(0, 8 - text.count)) + text).utf8)
+        }
         let digits = Array("0123456789abcdef".utf8)
         let halves = [
             SeededRandom.mix(UInt64(number) << 8 | kind),

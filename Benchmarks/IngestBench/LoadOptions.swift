@@ -12,14 +12,27 @@ struct MixOptions: ParsableArguments {
         help: ArgumentHelp("Distinct businesses, each with its share of rewards.", valueName: "n"))
     var businesses = 1_000
 
-    @Option(help: ArgumentHelp("How often each reward comes: uniform or zipf.", valueName: "shape"))
+    @Option(
+        help: ArgumentHelp(
+            "How often each reward comes: uniform, zipf, or turns (each in its turn).",
+            valueName: "shape"))
     var popularity = Popularity.Shape.uniform
+
+    @Option(help: ArgumentHelp("What names look like: uuid or number.", valueName: "style"))
+    var names = EventMix.NameStyle.uuid
 
     @Option(
         help: ArgumentHelp(
             "Packets of 11 events that are encoded beforehand and sent round and round, ids and "
                 + "times new each time.", valueName: "n"))
     var poolPackets = 32_768
+
+    @Option(
+        help: ArgumentHelp(
+            "Days that the event times go through during the load, up to now; 0 = all are of now. More "
+                + "than 7 need --daemon-option=--max-event-age-seconds=0.",
+            valueName: "n"))
+    var days = 0
 
     @Option(help: ArgumentHelp("Seed of the load.", valueName: "n"))
     var seed: UInt64 = 1
@@ -28,6 +41,7 @@ struct MixOptions: ParsableArguments {
         guard rewards > 0, businesses > 0, poolPackets > 0 else {
             throw ValidationError("--rewards, --businesses and --pool-packets are 1 or more")
         }
+        guard (0...10_000).contains(days) else { throw ValidationError("--days is 0 to 10,000") }
     }
 
     func makePool() -> PacketPool {
@@ -35,7 +49,7 @@ struct MixOptions: ParsableArguments {
             packetCount: poolPackets,
             mix: EventMix.Options(
                 rewardCount: rewards, businessCount: businesses, popularity: popularity,
-                seed: seed),
+                names: names, seed: seed, dayCount: days),
             identity: SenderIdentity(
                 sender: SenderID(rawValue: UInt64.random(in: 1...UInt64.max)),
                 epoch: SenderIdentity.epoch(
@@ -84,6 +98,7 @@ struct DaemonOptions: ParsableArguments {
 }
 
 extension Popularity.Shape: ExpressibleByArgument {}
+extension EventMix.NameStyle: ExpressibleByArgument {}
 
 /// A directory of its own for one run, removed with it.
 final class ScratchDirectory {

@@ -45,7 +45,9 @@ struct LoadSender {
             wait(startedAt, eventsPerSecond, &figures)
             pool.prepare(
                 first: first, count: count,
-                unixMicroseconds: SenderClock.unixNanoseconds() / 1000,
+                unixMicroseconds: eventTime(
+                    lookback: pool.lookbackMicroseconds,
+                    progress: Double(figures.eventCount) / Double(eventCount)),
                 firstEvent: firstEvent + figures.eventCount)
             try pool.withPackets(first: first, count: count) { bytes throws(ClientError) in
                 try transport.send(bytes, segmentByteCount: PacketPool.packetByteCount)
@@ -59,6 +61,12 @@ struct LoadSender {
         let heartbeat = pool.heartbeat()
         try transport.send(heartbeat.span, segmentByteCount: heartbeat.count)
         return figures
+    }
+
+    /// Now or, where the pool's event times lie back, as far into them as the load has got.
+    private func eventTime(lookback: UInt64, progress: Double) -> UInt64 {
+        let back = UInt64(Double(lookback) * (1 - min(1, progress)))
+        return SenderClock.unixNanoseconds() / 1000 - back
     }
 
     private func wait(

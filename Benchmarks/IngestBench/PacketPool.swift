@@ -17,6 +17,9 @@ import IngestFormat
     /// What an event takes in a packet on average, without header and padding.
     let eventByteCountMean: Double
 
+    /// How far back event times begin.
+    let lookbackMicroseconds: UInt64
+
     private let memory: UnsafeMutableRawPointer
     private let patches: [Patch]
     private var identity: SenderIdentity
@@ -25,6 +28,7 @@ import IngestFormat
     init(packetCount: Int, mix options: EventMix.Options, identity: SenderIdentity) {
         self.packetCount = packetCount
         self.identity = identity
+        lookbackMicroseconds = UInt64(options.dayCount) * 86_400_000_000
         unsafe memory = .allocate(byteCount: packetCount * Self.packetByteCount, alignment: 4096)
         var mix = EventMix(options)
         var layout = Layout()

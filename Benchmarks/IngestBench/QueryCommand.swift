@@ -41,7 +41,7 @@ struct QueryCommand: ParsableCommand {
         Report.heading(
             "\(grouped(log.rowCount)) events, \(grouped(mix.rewards)) rewards, "
                 + "\(mebibytes(log.byteCount)): ms p50, max, exit")
-        let reward = EventMix.rewardName(0)
+        let reward = EventMix.rewardName(0, mix.names)
         for (name, query) in [
             ("reward ID", ["reward", reward]), ("rewards --top 10", ["rewards", "--top", "10"]),
             ("rewards", ["rewards"]), ("days", ["days"]),

@@ -22,17 +22,20 @@ struct SeededRandom: RandomNumberGenerator {
     mutating func unit() -> Double { Double(next() >> 11) * 0x1p-53 }
 }
 
-/// Which of `count` things comes next: each as likely as the other, or by Zipf's law.
+/// Which of `count` things comes next: each as likely as the other, by Zipf's law, or each in its turn.
 struct Popularity {
-    enum Shape: String, CaseIterable { case uniform, zipf }
+    enum Shape: String, CaseIterable { case uniform, zipf, turns }
 
     private let count: Int
+    /// Whose turn it is; `nil` where it is drawn.
+    private var turn: Int?
     /// Cumulated weights; empty if uniform.
     private var cumulated: [Double] = []
 
     init(_ shape: Shape, count: Int) {
         precondition(count > 0)
         self.count = count
+        if shape == .turns { turn = 0 }
         guard shape == .zipf else { return }
         var sum = 0.0
         cumulated = (1...count).map { rank in
@@ -42,7 +45,11 @@ struct Popularity {
     }
 
     /// 0 ..< count; with Zipf, 0 is the most frequent.
-    func draw(_ random: inout SeededRandom) -> Int {
+    mutating func draw(_ random: inout SeededRandom) -> Int {
+        if let turn {
+            self.turn = (turn + 1) % count
+            return turn
+        }
         guard let total = cumulated.last else { return Int(random.next() % UInt64(count)) }
         let goal = random.unit() * total
         var low = 0
