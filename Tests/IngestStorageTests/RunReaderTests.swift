@@ -100,6 +100,52 @@ import Testing
         }
     }
 
+    @Test(arguments: [1, 1025, 40_000])
+    func `a point and a range of keys are what the whole run has of them`(count: Int) throws {
+        let files = SimulatedFileSystem(seed: 1)
+        let entry = try write(rows(count), to: files)
+        let run = try RunReader(entry, directory: TestLog.directory, in: files)
+        let expected = try read(run.makeCursor())
+        let buffer = ReadBuffer()
+        for row in stride(from: 0, to: count, by: 61).map({ expected[$0] }) {
+            let found = try run.rows(ofKey: UInt32(row[0]), buffer: buffer)
+            #expect(found.map { UInt64(bitPattern: Int64($0.day)) } == [row[1]])
+            #expect(found.first?.counters[.impressions] == row[2])
+            let none = try run.rows(
+                ofKey: UInt32(row[0]), columns: [], buffer: buffer)
+            #expect(none.first?.counters == CounterRow())
+        }
+        #expect(try run.rows(ofKey: 0, buffer: buffer) == [])
+        for keys in [0...0, 1...10, 500...600, 1_000...90_000, 0...UInt32.max] {
+            let part = expected.filter { keys.contains(UInt32($0[0])) }
+            #expect(try read(run.makeCursor(keys: keys)) == part, "\(keys)")
+        }
+        var copies = (run.makeCursor(), run.makeCursor(columns: CounterColumnSet([.clicks])))
+        copies.1 = copies.0
+        #expect(try read(copies.0) == expected)
+        #expect(try read(copies.1) == expected)
+    }
+
+    @Test func `a damaged page is refused by a point and by a range that need it, and by no other`()
+        throws
+    {
+        let files = SimulatedFileSystem(seed: 1)
+        let entry = try write(rows(3_000), to: files)
+        let run = try RunReader(entry, in: files)
+        let second = run.index.entries[1]
+        files.disk.damage(entry.fileName.text) { $0[128 + second.offset + 5] ^= 1 }
+        let buffer = ReadBuffer()
+        let damaged = error(of: { try run.rows(ofKey: second.firstKey, buffer: buffer) })
+        #expect(damaged?.exitCode == 65)
+        let first = run.index.entries[0].firstKey
+        #expect(try run.rows(ofKey: first, buffer: buffer).count == 1)
+        let range = error(of: {
+            try read(run.makeCursor(keys: second.firstKey...second.firstKey + 1))
+        })
+        #expect(range?.exitCode == 65)
+        #expect(try !read(run.makeCursor(keys: first...second.firstKey - 1)).isEmpty)
+    }
+
     @Test func `another run than the manifest means is refused, and a missing one told`() throws {
         let files = SimulatedFileSystem(seed: 1)
         let entry = try write(rows(40), to: files)

@@ -57,13 +57,16 @@ enum UnsafeFiles {
             "StoredSection": "hands arrays to LZ4"
         ],
         "IngestFormat/Snapshot": [
+            "CodedColumn": "unpacks a column of a page, or one value of it, after its checksum",
             "ColumnReader": "unpacks a page's columns after its checksum",
-            "CounterColumnCodec": "packs and unpacks the columns of a page",
+            "CounterColumnCodec": "packs the columns of a page",
             "CounterPage": "owns the columns of one page",
             "CounterPage+Codec": "packs and unpacks a page",
             "CounterPage+Copy": "copies rows between pages",
+            "CounterPage+Probe": "picks single values from a coded page after its checksum",
             "CounterSlots": "owns the dense counters of a segment",
             "CounterSlots+Fold": "the loop over all rows that counts them",
+            "CounterTable": "decodes pages where they lie in an array",
             "CounterTableEncoder": "owns the room that pages are coded in",
             "CountingTable": "owns the table from a row's attributes to what it adds",
             "LineMemory": "owns memory that may be huge pages",

@@ -2,6 +2,7 @@
 // beside it.
 #pragma once
 #include "ingest_checksum.h"
+#include "ingest_columns.h"
 #include "ingest_memory.h"
 #include "ingest_files.h"
 #include "ingest_ring.h"

@@ -99,6 +99,30 @@ enum BitPacking {
         }
     }
 
+    /// The bits of one value, without those before it.
+    /// - Parameters:
+    ///   - i: 0 ..< count.
+    ///   - source: exactly `byteCount(count, width: width)` bytes; nothing beyond is read.
+    @inline(__always)
+    static func value(_ i: Int, count: Int, width: Int, from source: UnsafeRawPointer) -> UInt64 {
+        let bit = i &* width
+        let start = bit &>> 3
+        let left = byteCount(count, width: width) &- start
+        let shift = UInt64(truncatingIfNeeded: bit & 7)
+        // SAFETY: start + 8 ≤ the byte count, or only what is left is read.
+        let low =
+            unsafe left >= 8
+            ? source.loadUnaligned(fromByteOffset: start, as: UInt64.self)
+            : partialWord(source + start, byteCount: left)
+        var bits = low &>> shift
+        if Int(shift) &+ width > 64 {
+            // SAFETY: the value reaches into a ninth byte, which is therefore there.
+            let high = unsafe source.load(fromByteOffset: start &+ 8, as: UInt8.self)
+            bits |= UInt64(high) &<< (64 &- shift)
+        }
+        return bits & mask(width: width)
+    }
+
     /// Whether the bits after the last value are zero.
     static func isPaddingZero(count: Int, width: Int, from source: UnsafeRawPointer) -> Bool {
         let used = (count &* width) & 7

@@ -41,43 +41,40 @@ extension CounterPage {
     /// - Parameters:
     ///   - bytes: the page, of `entry.byteCount` bytes.
     ///   - hasDay: whether the table's rows have days (`TableKind.hasDay`).
+    ///   - columns: those to decode. The others are passed over by their heads, and not checked beyond them.
     /// **Errors** `corrupt` for a checksum, order, count or value that cannot be, `torn` for a column that
     /// passes the page's end; offsets are from the page's first byte, and the page is empty then.
     package func decode(
-        _ bytes: UnsafeRawBufferPointer, entry: CounterPageIndex.Entry, hasDay: Bool
+        _ bytes: UnsafeRawBufferPointer, entry: CounterPageIndex.Entry, hasDay: Bool,
+        columns: CounterColumnSet = .all
     ) throws(FormatError) {
-        rowCount = 0
-        guard bytes.count == entry.byteCount else {
-            throw .torn(
-                "page byte count", at: 0, available: bytes.count, needed: entry.byteCount)
-        }
-        let computed = unsafe Checksum.crc32c(bytes)
-        guard computed == entry.checksum else {
-            throw .corrupt(
-                "page checksum", at: 0, got: computed, expected: .exactly(entry.checksum))
-        }
+        removeAll()
         // SAFETY: the reader lives inside this call, for which the caller's bytes are valid.
-        var reader = unsafe ColumnReader(ByteReader(bytes))
+        var reader = unsafe try ColumnReader(page: bytes, entry)
         try decodeOrder(&reader, entry: entry, hasDay: hasDay)
         for column in 0..<CounterRow.columnCount {
-            // SAFETY: a column has room for capacity values, and the index holds rowCount to that.
-            try unsafe CounterColumnCodec.decode(
-                &reader, count: entry.rowCount, into: values + column &* Self.columnStride)
+            let coded = try CodedColumn(&reader, count: entry.rowCount)
+            if coded.isZero || !columns.contains(column) {
+                clear(column)
+            } else {
+                open(CounterColumnSet(number: column))
+                // SAFETY: a column has room for capacity values, and the index holds rowCount to that.
+                try unsafe coded.decode(into: values + column &* Self.columnStride)
+            }
         }
-        guard reader.remainingByteCount == 0 else {
-            throw .corrupt(
-                "page byte count", at: reader.offset, got: reader.remainingByteCount,
-                expected: .exactly(0))
-        }
+        try reader.checkEnd()
         rowCount = entry.rowCount
+        self.columns = columns
     }
 
     package func decode(
-        _ bytes: ArraySlice<UInt8>, entry: CounterPageIndex.Entry, hasDay: Bool
+        _ bytes: ArraySlice<UInt8>, entry: CounterPageIndex.Entry, hasDay: Bool,
+        columns: CounterColumnSet = .all
     ) throws(FormatError) {
         // SAFETY: the buffer is valid inside the closure.
         try unsafe bytes.withUnsafeBufferPointer { (buffer) throws(FormatError) in
-            try unsafe decode(UnsafeRawBufferPointer(buffer), entry: entry, hasDay: hasDay)
+            try unsafe decode(
+                UnsafeRawBufferPointer(buffer), entry: entry, hasDay: hasDay, columns: columns)
         }
     }
 
@@ -87,40 +84,108 @@ extension CounterPage {
     ) throws(FormatError) {
         precondition(entry.rowCount > 0 && entry.rowCount <= Self.capacity)
         let count = entry.rowCount
-        // SAFETY: order has room for capacity values; the key differences, one less, are decoded
-        // behind the first place. The first value column serves as room for the days until the
-        // counters are decoded into it.
-        try unsafe CounterColumnCodec.decode(&reader, count: count - 1, into: order + 1)
-        let days = unsafe values
-        if hasDay { try unsafe CounterColumnCodec.decode(&reader, count: count, into: days) }
+        let steps = try CodedColumn(&reader, count: count - 1)
+        // SAFETY: order has room for capacity values; the key differences, one less than there are
+        // rows, are decoded behind the first place.
+        try unsafe steps.decode(into: order + 1)
         unsafe order[0] = UInt64(entry.firstKey)
-        var key = UInt64(entry.firstKey)
-        var last: UInt64?
-        for row in 0..<count {
-            if row > 0 { key = unsafe key.addingReportingOverflow(order[row]).partialValue }
-            let day = hasDay ? unsafe days[row] : UInt64(1) << 31
-            guard key <= UInt64(UInt32.max), day <= UInt64(UInt32.max) else {
-                throw .corrupt("key", at: 0, got: max(key, day), expected: .atMost(UInt32.max))
-            }
-            let next = key << 32 | day
-            if let last, next <= last {
-                throw .corrupt("key order", at: 0, got: next, expected: .atLeast(last &+ 1))
-            }
+        if hasDay {
+            let days = try CodedColumn(&reader, count: count)
+            try sumKeys(count, days)
+        } else {
+            try sumKeys(count)
+        }
+        try entry.check(first: unsafe order[0], last: unsafe order[count &- 1])
+    }
+
+    /// Differences to keys, in a table without days. A difference of 0 is a key twice.
+    private func sumKeys(_ count: Int) throws(FormatError) {
+        let order = unsafe order
+        var key = unsafe order[0]
+        var widest = key
+        var ascends = true
+        unsafe order[0] = CounterPage.order(key: UInt32(truncatingIfNeeded: key), day: 0)
+        for row in 1..<max(count, 1) {
+            // SAFETY: row < count ≤ capacity.
+            let step = unsafe order[row]
+            ascends = ascends && step != 0
+            widest |= step
+            key &+= step
+            unsafe order[row] = key &<< 32 | 1 &<< 31
+        }
+        // Fewer than 2^10 steps below 2^32 do not wrap the sum.
+        guard max(key, widest) <= UInt64(UInt32.max) else {
+            throw .corrupt("key", at: 0, got: max(key, widest), expected: .atMost(UInt32.max))
+        }
+        guard ascends else { throw keysDoNotAscend }
+    }
+
+    /// Differences to keys, and the days beside them. The first value column serves as room for the days
+    /// until the counters are decoded into it.
+    private func sumKeys(_ count: Int, _ coded: CodedColumn) throws(FormatError) {
+        let (order, days) = unsafe (order, values)
+        open(CounterColumnSet(number: 0))
+        try unsafe coded.decode(into: days)
+        var key = unsafe order[0]
+        var widest = unsafe key | days[0]
+        var last = unsafe key &<< 32 | days[0]
+        var ascends = true
+        unsafe order[0] = last
+        for row in 1..<max(count, 1) {
+            // SAFETY: row < count ≤ capacity.
+            let (step, day) = unsafe (order[row], days[row])
+            widest |= step | day
+            key &+= step
+            let next = key &<< 32 | day
+            ascends = ascends && next > last
             unsafe order[row] = next
             last = next
         }
-        try checkBounds(entry, lastOrder: last ?? 0)
+        guard max(key, widest) <= UInt64(UInt32.max) else {
+            throw .corrupt("key", at: 0, got: max(key, widest), expected: .atMost(UInt32.max))
+        }
+        guard ascends else { throw keysDoNotAscend }
     }
 
-    private func checkBounds(
-        _ entry: CounterPageIndex.Entry, lastOrder: UInt64
-    ) throws(FormatError) {
-        let first = unsafe order[0]
-        guard first == entry.firstOrder else {
-            throw .corrupt("first day", at: 0, got: first, expected: .exactly(entry.firstOrder))
+    private var keysDoNotAscend: FormatError {
+        .corrupt("key order", at: 0, got: 0, expected: .atLeast(1))
+    }
+}
+
+extension CounterPageIndex.Entry {
+    /// Holds the first and the last row of a page against what the index says of it and of the next.
+    func check(first: UInt64, last: UInt64) throws(FormatError) {
+        guard first == firstOrder else {
+            throw .corrupt("first day", at: 0, got: first, expected: .exactly(firstOrder))
         }
-        if let end = entry.endOrder, lastOrder >= end {
-            throw .corrupt("key order", at: 0, got: lastOrder, expected: .atMost(end - 1))
+        if let endOrder, last >= endOrder {
+            throw .corrupt("key order", at: 0, got: last, expected: .atMost(endOrder - 1))
+        }
+    }
+}
+
+extension ColumnReader {
+    /// The columns of a page whose length and checksum are those of its entry.
+    @unsafe init(
+        page bytes: UnsafeRawBufferPointer, _ entry: CounterPageIndex.Entry
+    ) throws(FormatError) {
+        guard bytes.count == entry.byteCount else {
+            throw .torn(
+                "page byte count", at: 0, available: bytes.count, needed: entry.byteCount)
+        }
+        let computed = unsafe Checksum.crc32c(bytes)
+        guard computed == entry.checksum else {
+            throw .corrupt(
+                "page checksum", at: 0, got: computed, expected: .exactly(entry.checksum))
+        }
+        unsafe self.init(bytes)
+    }
+
+    /// Nothing follows the last column.
+    func checkEnd() throws(FormatError) {
+        guard remainingByteCount == 0 else {
+            throw .corrupt(
+                "page byte count", at: offset, got: remainingByteCount, expected: .exactly(0))
         }
     }
 }

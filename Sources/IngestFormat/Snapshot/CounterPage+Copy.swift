@@ -12,13 +12,16 @@ extension CounterPage {
     func append(_ rows: Range<Int>, of source: CounterPage) -> Int {
         precondition(rows.lowerBound >= 0 && rows.upperBound <= source.rowCount)
         let count = min(rows.count, Self.capacity - rowCount)
+        columns.formIntersection(source.columns)
+        open(source.nonzero)
         // SAFETY: the rows are inside source, and there is room for count of them.
         unsafe append(
             count, order: source.order + rows.lowerBound, values: source.values + rows.lowerBound)
         return count
     }
 
-    /// Adds `count` rows, for which there is room, behind the last one.
+    /// Adds `count` rows, for which there is room, behind the last one; columns that the source has and
+    /// this page has not yet were opened.
     /// - Parameter values: the first column's value of the first row; columns are `columnStride` apart.
     func append(_ count: Int, order source: UnsafePointer<UInt64>, values: UnsafePointer<UInt64>) {
         precondition(count >= 0 && count <= Self.capacity - rowCount)
@@ -28,13 +31,15 @@ extension CounterPage {
         unsafe (order + rowCount).update(from: source, count: count)
         if count < Self.columnCopyCountMin {
             for row in 0..<count {
-                for column in 0..<CounterRow.columnCount {
+                var rest = nonzero
+                while let column = rest.popFirst() {
                     let place = column &* Self.columnStride &+ row
                     unsafe target[place] = values[place]
                 }
             }
         } else {
-            for column in 0..<CounterRow.columnCount {
+            var rest = nonzero
+            while let column = rest.popFirst() {
                 let start = column &* Self.columnStride
                 unsafe (target + start).update(from: values + start, count: count)
             }
@@ -42,7 +47,7 @@ extension CounterPage {
         rowCount += count
     }
 
-    /// Adds the counters of a row to the last row of this page.
+    /// Adds the counters of a row, whose columns were opened, to the last row of this page.
     /// - Parameter source: the row's first value; columns are `columnStride` apart.
     /// - Returns: `false`, with the row half added, if a sum does not fit 64 bits.
     func addToLast(_ source: UnsafePointer<UInt64>) -> Bool {
@@ -50,7 +55,8 @@ extension CounterPage {
         // SAFETY: rowCount - 1 is inside this page; both have columnCount columns.
         let target = unsafe values + (rowCount - 1)
         var overflows = false
-        for column in 0..<CounterRow.columnCount {
+        var rest = nonzero
+        while let column = rest.popFirst() {
             let place = column &* Self.columnStride
             let (sum, overflow) = unsafe target[place].addingReportingOverflow(source[place])
             unsafe target[place] = sum
@@ -66,7 +72,8 @@ extension CounterPage {
         // SAFETY: row < rowCount, and column < columnCount.
         let source = unsafe values + row
         var overflows = false
-        for column in 0..<CounterRow.columnCount {
+        var rest = nonzero
+        while let column = rest.popFirst() {
             let (sum, overflow) = unsafe counters.values[column].addingReportingOverflow(
                 source[column &* Self.columnStride])
             counters.values[column] = sum

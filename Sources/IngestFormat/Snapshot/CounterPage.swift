@@ -5,7 +5,8 @@
 ///
 /// **Layout** `order`: key in the upper 32 bits, day + 2^31 in the lower, so that rows compare as one
 /// integer; tables without days have day 0. `values`: column-major, the value of (column, row) at
-/// `column * columnStride + row`.
+/// `column * columnStride + row`. A column that is not in `nonzero` holds zeros in all of its places,
+/// whatever `rowCount` is: nobody who knows that has to write, add or code it.
 ///
 /// **Cost** 180 KiB, taken once.
 @safe package final class CounterPage {
@@ -17,10 +18,17 @@
     package let order: UnsafeMutablePointer<UInt64>
     package let values: UnsafeMutablePointer<UInt64>
     package internal(set) var rowCount = 0
+    /// The columns that the rows have: all of them, or those that the decoder was asked for. The others
+    /// hold zeros.
+    package internal(set) var columns = CounterColumnSet.all
+    /// The columns of which a value may be other than 0.
+    private(set) var nonzero: CounterColumnSet = []
 
     package init() {
+        let valueCount = Self.columnStride * CounterRow.columnCount
         unsafe order = .allocate(capacity: Self.capacity)
-        unsafe values = .allocate(capacity: Self.columnStride * CounterRow.columnCount)
+        unsafe values = .allocate(capacity: valueCount)
+        unsafe values.initialize(repeating: 0, count: valueCount)
     }
 
     deinit {
@@ -35,11 +43,13 @@
     /// - Parameter row: 0 ..< rowCount.
     package func day(_ row: Int) -> Int32 { Self.day(ofOrder: orderOf(row)) }
 
+    /// The counters of one row; 0 in columns that are not in `columns`.
     /// - Parameter row: 0 ..< rowCount.
     package func counters(_ row: Int) -> CounterRow {
         precondition(row >= 0 && row < rowCount)
         var counters = CounterRow()
-        for column in 0..<CounterRow.columnCount {
+        var rest = nonzero
+        while let column = rest.popFirst() {
             // SAFETY: column < columnCount and row < rowCount ≤ capacity.
             counters.values[column] = unsafe values[column &* Self.columnStride &+ row]
         }
@@ -47,9 +57,11 @@
     }
 
     /// One counter of one row.
-    /// - Parameter row: 0 ..< rowCount.
+    /// - Parameters:
+    ///   - column: one of `columns`.
+    ///   - row: 0 ..< rowCount.
     package func value(_ column: CounterColumn, _ row: Int) -> UInt64 {
-        precondition(row >= 0 && row < rowCount)
+        precondition(row >= 0 && row < rowCount && columns.contains(column))
         // SAFETY: as above.
         return unsafe values[column.rawValue &* Self.columnStride &+ row]
     }
@@ -74,13 +86,53 @@
         unsafe order[rowCount] = Self.order(key: key, day: day)
         for column in 0..<CounterRow.columnCount {
             unsafe values[column &* Self.columnStride &+ rowCount] = counters.values[column]
+            if counters.values[column] != 0 { nonzero.insert(column) }
         }
         rowCount += 1
         return true
     }
 
-    /// Empties the page; the memory stays.
-    package func removeAll() { rowCount = 0 }
+    /// Empties the page, for rows of all columns; the memory stays.
+    package func removeAll() {
+        rowCount = 0
+        columns = .all
+    }
+
+    /// Says that a value other than 0 may be written to these columns from now on.
+    @inline(__always)
+    func open(_ columns: CounterColumnSet) { nonzero.formUnion(columns) }
+
+    /// Makes all values of a column 0: nothing where they are already.
+    func clear(_ column: Int) {
+        guard nonzero.contains(column) else { return }
+        // SAFETY: a column is columnStride long.
+        unsafe (values + column &* Self.columnStride).update(repeating: 0, count: Self.capacity)
+        nonzero.remove(column)
+    }
+
+    /// Keeps the rows of some keys.
+    package func keep(keys: ClosedRange<UInt32>) {
+        let first = firstRow(key: keys.lowerBound, day: .min)
+        let isLast = keys.upperBound == UInt32.max
+        let end = isLast ? rowCount : firstRow(key: keys.upperBound + 1, day: .min)
+        keep(first..<end)
+    }
+
+    /// Keeps some of the rows, and moves them to the front.
+    /// - Parameter rows: inside `0 ..< rowCount`.
+    func keep(_ rows: Range<Int>) {
+        precondition(rows.lowerBound >= 0 && rows.upperBound <= rowCount)
+        let (start, count) = (rows.lowerBound, rows.count)
+        rowCount = count
+        guard start > 0, count > 0 else { return }
+        // SAFETY: the rows are inside the page; update moves between places that overlap.
+        unsafe order.update(from: order + start, count: count)
+        var rest = nonzero
+        while let column = rest.popFirst() {
+            let first = unsafe values + column &* Self.columnStride
+            unsafe first.update(from: first + start, count: count)
+        }
+    }
 
     /// The integer by which rows are sorted.
     package static func order(key: UInt32, day: Int32) -> UInt64 {

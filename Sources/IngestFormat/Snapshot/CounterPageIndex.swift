@@ -27,7 +27,8 @@ package struct CounterPageIndex: Hashable, Sendable {
             self.byteCount = byteCount
             self.checksum = checksum
         }
-        var firstOrder: UInt64 { CounterPage.order(key: firstKey, day: firstDay) }
+        /// What the first row is sorted by.
+        package var firstOrder: UInt64 { CounterPage.order(key: firstKey, day: firstDay) }
     }
 
     package private(set) var entries: [Entry] = []
@@ -57,9 +58,26 @@ package struct CounterPageIndex: Hashable, Sendable {
     ///
     /// **Cost** Two binary searches.
     package func pages(of key: UInt32) -> Range<Int> {
-        // The page before the first that begins with the key may end with it.
-        let first = max(0, partition { $0.firstKey >= key } - 1)
-        let end = partition { $0.firstKey > key }
+        pages(ofKeys: key...key)
+    }
+
+    /// The pages that may hold rows of any of these keys.
+    ///
+    /// **Cost** Two binary searches.
+    package func pages(ofKeys keys: ClosedRange<UInt32>) -> Range<Int> {
+        pages(
+            ofOrders: CounterPage.order(
+                key: keys.lowerBound, day: .min)...CounterPage.order(
+                    key: keys.upperBound, day: .max))
+    }
+
+    /// The pages that may hold rows of these places in the order (`CounterPage.order`).
+    ///
+    /// **Cost** Two binary searches.
+    package func pages(ofOrders orders: ClosedRange<UInt64>) -> Range<Int> {
+        // The page that begins last before or at the range may reach into it.
+        let first = max(0, partition { $0.firstOrder > orders.lowerBound } - 1)
+        let end = partition { $0.firstOrder > orders.upperBound }
         return min(first, end)..<end
     }
 

@@ -14,52 +14,76 @@ package struct CounterTable: Hashable, Sendable {
 
     package var rowCount: Int { index.rowCount }
 
-    /// The rows from the first on.
-    package func makeCursor() -> Cursor { Cursor(table: self) }
+    /// The rows in order.
+    /// - Parameters:
+    ///   - columns: those that pages have; the others are passed over.
+    ///   - keys: rows of other keys are left out, and pages without these keys are not looked at.
+    package func makeCursor(
+        columns: CounterColumnSet = .all, keys: ClosedRange<UInt32> = 0...UInt32.max
+    ) -> Cursor {
+        Cursor(table: self, columns: columns, keys: keys)
+    }
 
     /// Gives the pages of a table in order, each checked as it is decoded.
     package struct Cursor: CounterPageSource {
         private let table: CounterTable
-        private var nextPage = 0
+        private let columns: CounterColumnSet
+        private let keys: ClosedRange<UInt32>
+        private var pages: Range<Int>
 
-        fileprivate init(table: CounterTable) { self.table = table }
+        fileprivate init(
+            table: CounterTable, columns: CounterColumnSet, keys: ClosedRange<UInt32>
+        ) {
+            self.table = table
+            self.columns = columns
+            self.keys = keys
+            pages = table.index.pages(ofKeys: keys)
+        }
 
         /// **Errors** those of a page, with the offset from the first page's first byte.
         package mutating func nextPage(into page: CounterPage) throws(FormatError) -> Bool {
+            while let number = pages.popFirst() {
+                try unsafe table.withPage(number) { (bytes, entry) throws(FormatError) in
+                    try unsafe page.decode(
+                        bytes, entry: entry, hasDay: table.hasDay, columns: columns)
+                }
+                page.keep(keys: keys)
+                if page.rowCount > 0 { return true }
+            }
             page.removeAll()
-            guard nextPage < table.index.entries.count else { return false }
-            let range = table.index.range(ofPage: nextPage)
-            guard range.upperBound <= table.pages.count else {
-                throw .torn(
-                    "page", at: range.lowerBound, available: table.pages.count,
-                    needed: range.upperBound)
-            }
-            do {
-                try page.decode(
-                    table.pages[range], entry: table.index.entries[nextPage], hasDay: table.hasDay)
-            } catch {
-                throw error.moved(by: range.lowerBound)
-            }
-            nextPage += 1
-            return true
+            return false
         }
     }
 
-    /// The rows of one key (all days), for a reader of few.
-    /// **Errors** those of a page.
-    package func rows(
-        of key: UInt32, page: CounterPage
-    ) throws(FormatError) -> [(day: Int32, counters: CounterRow)] {
-        var found: [(day: Int32, counters: CounterRow)] = []
-        for number in index.pages(of: key) {
-            try page.decode(
-                pages[index.range(ofPage: number)], entry: index.entries[number], hasDay: hasDay)
-            var row = page.firstRow(key: key, day: Int32.min)
-            while row < page.rowCount, page.key(row) == key {
-                found.append((page.day(row), page.counters(row)))
-                row += 1
+    /// The rows of a point, by day.
+    /// **Errors** those of a page, with the offset from the first page's first byte.
+    package func rows(of point: CounterPoint) throws(FormatError) -> [CounterDayRow] {
+        var found: [CounterDayRow] = []
+        for number in index.pages(of: point, hasDay: hasDay) {
+            try unsafe withPage(number) { (bytes, _) throws(FormatError) in
+                try unsafe index.read(
+                    point, on: number, of: bytes, hasDay: hasDay, into: &found)
             }
         }
         return found
+    }
+
+    private func withPage(
+        _ number: Int,
+        _ body: (UnsafeRawBufferPointer, CounterPageIndex.Entry) throws(FormatError) -> Void
+    ) throws(FormatError) {
+        let range = index.range(ofPage: number)
+        guard range.upperBound <= pages.count else {
+            throw .torn(
+                "page", at: range.lowerBound, available: pages.count, needed: range.upperBound)
+        }
+        do throws(FormatError) {
+            // SAFETY: the slice's bytes stay where they are inside the closure.
+            try unsafe pages[range].withUnsafeBufferPointer { (bytes) throws(FormatError) in
+                try unsafe body(UnsafeRawBufferPointer(bytes), index.entries[number])
+            }
+        } catch {
+            throw error.moved(by: range.lowerBound)
+        }
     }
 }

@@ -59,6 +59,12 @@
     /// Appends rows to `target` until something is needed.
     func run(into target: CounterPage) -> Step {
         let inputs = unsafe inputs
+        for i in 0..<inputCount {
+            // SAFETY: i < inputCount.
+            let page = unsafe pages[inputs[i].number]
+            target.columns.formIntersection(page.columns)
+            target.open(page.nonzero)
+        }
         while inputCount > 0 {
             let (place, limit) = nextInput()
             // SAFETY: place < inputCount; an input that was entered has row < rowCount.

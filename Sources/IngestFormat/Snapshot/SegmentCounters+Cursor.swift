@@ -38,11 +38,8 @@ extension CounterSlots {
     /// Empties the page and sets its rare columns to 0, as most rows leave them.
     func beginPage(_ page: CounterPage) {
         page.removeAll()
-        for column in CountingTable.rareColumns {
-            // SAFETY: a column has room for capacity values.
-            unsafe (page.values + column.rawValue &* CounterPage.columnStride).update(
-                repeating: 0, count: CounterPage.capacity)
-        }
+        for column in CountingTable.rareColumns { page.clear(column.rawValue) }
+        page.open(offsets.written)
     }
 
     /// Adds the rows of keys from `key` on, until the page is full or a key has several days: its slots
@@ -99,6 +96,7 @@ extension CounterSlots {
         unsafe values[offsets.spend] = slot.pointee.spend
         if unsafe slot.pointee.rare != 0 {
             let line = unsafe rareLines[Int(slot.pointee.rare)]
+            page.open(offsets.rareColumns)
             for lane in 0..<CountingTable.rareCount {
                 unsafe values[offsets.rare[lane]] = UInt64(line[lane])
             }
@@ -113,6 +111,9 @@ struct CounterColumnOffsets {
     let rare: InlineArray<11, Int>
     let revenue = offset(.revenueMicros)
     let spend = offset(.spendMicros)
+    /// The columns that every row writes, and those that a row with a rare line does.
+    let written = CounterColumnSet(CountingTable.hotColumns + [.revenueMicros, .spendMicros])
+    let rareColumns = CounterColumnSet(CountingTable.rareColumns)
 
     init() {
         precondition(CountingTable.hotColumns.count == CountingTable.hotCount)

@@ -8,7 +8,7 @@ import IngestFormat
 package struct RunReader<Files: FileSystem> {
     package let header: RunHeader
     package let index: CounterPageIndex
-    private let file: Files.File
+    fileprivate let file: Files.File
 
     /// Opens a run that a manifest names, checks header and index.
     ///
@@ -62,22 +62,126 @@ package struct RunReader<Files: FileSystem> {
         return CounterTable(hasDay: header.table.hasDay, pages: pages, index: index)
     }
 
-    /// All rows in order, page by page, in constant memory.
-    package func makeCursor() -> Cursor { Cursor(run: self) }
+    /// The rows of a point, by day: one read for each page that may hold such, in nearly every case one.
+    ///
+    /// - Parameter buffer: for the bytes of a page.
+    /// **Errors** `corrupt` for a page that is not what was written.
+    /// **Cost** 2–3 µs in memory: most of it the read, the checksum of the page and its keys. Nothing is
+    /// decoded but what is asked for.
+    package func rows(
+        of point: CounterPoint, buffer: ReadBuffer
+    ) throws(StorageError) -> [CounterDayRow] {
+        var found: [CounterDayRow] = []
+        let hasDay = header.table.hasDay
+        for number in index.pages(of: point, hasDay: hasDay) {
+            let entry = index.entries[number]
+            let offset = UInt64(RunHeader.byteCount) + UInt64(entry.offset)
+            try buffer.read(file, at: offset, byteCount: entry.byteCount)
+            try StorageError.decoding(file.path, at: offset) { () throws(FormatError) in
+                try buffer.withBytes { (bytes) throws(FormatError) in
+                    // SAFETY: the bytes stay where they are inside the closure.
+                    try unsafe bytes.withUnsafeBytes { (bytes) throws(FormatError) in
+                        try unsafe index.read(
+                            point, on: number, of: bytes, hasDay: hasDay, into: &found)
+                    }
+                }
+            }
+        }
+        return found
+    }
+
+    /// All rows of a key, by day: as `rows(of:buffer:)`.
+    package func rows(
+        ofKey key: UInt32, columns: CounterColumnSet = .all, buffer: ReadBuffer
+    ) throws(StorageError) -> [CounterDayRow] {
+        try rows(of: CounterPoint(key: key, columns: columns), buffer: buffer)
+    }
+
+    /// The rows in order, page by page, in constant memory.
+    /// - Parameters:
+    ///   - columns: those that pages have; the others are passed over.
+    ///   - keys: rows of other keys are left out, and pages without these keys are not read.
+    package func makeCursor(
+        columns: CounterColumnSet = .all, keys: ClosedRange<UInt32> = 0...UInt32.max
+    ) -> Cursor {
+        Cursor(run: self, columns: columns, keys: keys)
+    }
 
     package struct Cursor: CounterPageSource {
         private let run: RunReader
-        private let buffer = ReadBuffer()
-        private var next = 0
+        private let columns: CounterColumnSet
+        private let keys: ClosedRange<UInt32>
+        private let window = PageWindow()
+        private var pages: Range<Int>
 
-        fileprivate init(run: RunReader) { self.run = run }
+        fileprivate init(
+            run: RunReader, columns: CounterColumnSet, keys: ClosedRange<UInt32>
+        ) {
+            self.run = run
+            self.columns = columns
+            self.keys = keys
+            pages = run.index.pages(ofKeys: keys)
+        }
 
         package mutating func nextPage(into page: CounterPage) throws(StorageError) -> Bool {
+            while let number = pages.first {
+                try window.decode(number, of: run, until: pages.upperBound, columns, into: page)
+                pages.removeFirst()
+                page.keep(keys: keys)
+                if page.rowCount > 0 { return true }
+            }
             page.removeAll()
-            guard next < run.index.entries.count else { return false }
-            try run.read(page: next, into: page, buffer: buffer)
-            next += 1
-            return true
+            return false
+        }
+    }
+
+    /// The coded pages around where a cursor stands: many are read at once, as a read costs as much as
+    /// decoding a page. A class, so that copies of a cursor agree on what it holds.
+    private final class PageWindow {
+        private static var byteCountMax: Int { 128 << 10 }
+        private let buffer = ReadBuffer(capacity: 4 << 10)
+        private var pages = 0..<0
+
+        /// Decodes one page; where it is not here, it and those after it, before `end`, are read.
+        func decode(
+            _ number: Int, of run: RunReader, until end: Int, _ columns: CounterColumnSet,
+            into page: CounterPage
+        ) throws(StorageError) {
+            page.removeAll()
+            if !pages.contains(number) { try read(number..<end, of: run) }
+            let entry = run.index.entries[number]
+            let start = entry.offset - run.index.entries[pages.lowerBound].offset
+            let offset = UInt64(RunHeader.byteCount) + UInt64(entry.offset)
+            try StorageError.decoding(run.file.path, at: offset) { () throws(FormatError) in
+                try buffer.withBytes { (bytes) throws(FormatError) in
+                    // SAFETY: the bytes stay where they are inside the closure; the slice is held to
+                    // what was read.
+                    try unsafe bytes.withUnsafeBytes { (bytes) throws(FormatError) in
+                        let first = min(start, bytes.count)
+                        let last = min(start + entry.byteCount, bytes.count)
+                        try unsafe page.decode(
+                            UnsafeRawBufferPointer(rebasing: bytes[first..<last]), entry: entry,
+                            hasDay: run.header.table.hasDay, columns: columns)
+                    }
+                }
+            }
+        }
+
+        private func read(_ wanted: Range<Int>, of run: RunReader) throws(StorageError) {
+            pages = 0..<0
+            let entries = run.index.entries
+            let start = entries[wanted.lowerBound].offset
+            var end = wanted.lowerBound + 1
+            while end < wanted.upperBound,
+                entries[end].offset + entries[end].byteCount - start <= Self.byteCountMax
+            {
+                end += 1
+            }
+            let last = entries[end - 1]
+            try buffer.read(
+                run.file, at: UInt64(RunHeader.byteCount) + UInt64(start),
+                byteCount: last.offset + last.byteCount - start)
+            pages = wanted.lowerBound..<end
         }
     }
 }

@@ -53,10 +53,7 @@ package enum RunWriter {
                 failure = error
                 throw .overLimit(path: recorder.file.path, detail: "the rows could not be read")
             }
-            for row in 0..<page.rowCount {
-                encoder.append(
-                    key: page.key(row), day: page.day(row), counters: page.counters(row))
-            }
+            encoder.append(contentsOf: page)
             try write(encoder.takePages(), to: &recorder, at: &offset)
         }
         let rest = encoder.finish()

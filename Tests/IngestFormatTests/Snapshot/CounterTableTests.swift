@@ -71,14 +71,13 @@ struct CounterTableTests {
     @Test func `the pages of a key are found by the index`() throws {
         let model = Self.model(5_000, hasDay: true, seed: 9)
         let table = model.table(hasDay: true)
-        let page = CounterPage()
         let greatest = model.sorted.last!.place.key
         var expected: [UInt32: [(Int32, [UInt64])]] = [:]
         for (place, counters) in model.sorted {
             expected[place.key, default: []].append((place.day, counters))
         }
         let wrong = try (0...greatest + 2).filter { key in
-            let found = try table.rows(of: key, page: page)
+            let found = try table.rows(of: CounterPoint(key: key))
             let wanted = expected[key] ?? []
             return found.map(\.day) != wanted.map(\.0)
                 || found.map(\.counters) != wanted.map { CounterRow($0.1) }
