@@ -88,4 +88,10 @@ package enum Limits {
     package static let manifestNamesRunCountMax = 1 << 10
     package static let manifestLostRangeCountMax = 1 << 16
     package static let manifestUncleanStopCountMax = 1 << 12
+
+    // MARK: Queries
+    /// Rows whose counters a listing holds at a time (192 bytes each); of more, a range after the other.
+    package static let queryRowCountMax = 1 << 20
+    /// The days that event times can fall on in any zone, since 1970-01-01: a row of another day is damage.
+    package static let businessDays: ClosedRange<Int32> = -1...106_652
 }

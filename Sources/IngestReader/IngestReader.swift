@@ -35,37 +35,107 @@ public struct IngestReader: Sendable {
         return IngestReader(cut: snapshot.cut, snapshot: snapshot)
     }
 
-    // MARK: Rewards
+    // MARK: One key
 
     /// The counters of one reward, over its businesses or at one; `nil` if no event of it is stored.
+    ///
+    /// **Cost** A few small reads, some ten microseconds where they are in memory.
     public func reward(
         _ id: String, business: String? = nil
     ) throws(ReaderError) -> RewardRow? {
         try CounterQuery(snapshot).reward(id, business: business)
     }
 
-    /// Rewards, bytewise by id or in the order that the query names.
-    public func rewards(_ query: RewardsQuery = RewardsQuery()) throws(ReaderError) -> [RewardRow] {
-        try CounterQuery(snapshot).rewards(query)
-    }
-
-    // MARK: Days
-
     /// The counters of one business on one day; `nil` if no event of it is stored.
+    ///
+    /// **Cost** As `reward`.
     public func day(business: String, date: CivilDay) throws(ReaderError) -> DayRow? {
         try CounterQuery(snapshot).day(business: business, date: date)
     }
 
-    /// Business-days, bytewise by `{businessId}#{date}`.
-    public func days(_ query: DaysQuery = DaysQuery()) throws(ReaderError) -> [DayRow] {
-        try CounterQuery(snapshot).days(query)
+    // MARK: Listings, a row at a time
+
+    /// Gives rewards, bytewise by id or in the order that the query names.
+    ///
+    /// **Cost** By id: memory for the counters of `Limits.queryRowCountMax` rewards at a time and some bytes for
+    /// each name of the directory, whatever there is to list. The greatest `top`: one pass over one counter.
+    /// - Parameter body: takes each row; `false` ends the listing.
+    public func forEachReward(
+        _ query: RewardsQuery = RewardsQuery(), _ body: (RewardRow) -> Bool
+    ) throws(ReaderError) {
+        try listRewards(query) { body(RewardRow($0)) }
     }
 
-    /// Reward-days, bytewise by reward, then business, then date.
+    /// Gives business-days, bytewise by `{businessId}#{date}`.
+    ///
+    /// **Cost** Memory for the counters of `Limits.queryRowCountMax` rows at a time.
+    /// - Parameter body: takes each row; `false` ends the listing.
+    public func forEachDay(
+        _ query: DaysQuery = DaysQuery(), _ body: (DayRow) -> Bool
+    ) throws(ReaderError) {
+        try listDays(query) { body(DayRow($0)) }
+    }
+
+    /// Gives reward-days, bytewise by reward, then business, then date.
+    ///
+    /// **Cost** As `forEachReward`; of one reward, that of its rows alone.
+    /// - Parameter body: takes each row; `false` ends the listing.
+    public func forEachRewardDay(
+        _ query: RewardDaysQuery = RewardDaysQuery(), _ body: (RewardDayRow) -> Bool
+    ) throws(ReaderError) {
+        try listRewardDays(query) { body(RewardDayRow($0)) }
+    }
+
+    // MARK: Listings, all rows at once
+
+    /// The rows of `forEachReward` in memory: for listings that are known to be short.
+    public func rewards(_ query: RewardsQuery = RewardsQuery()) throws(ReaderError) -> [RewardRow] {
+        var rows: [RewardRow] = []
+        try forEachReward(query) { row in
+            rows.append(row)
+            return true
+        }
+        return rows
+    }
+
+    /// The rows of `forEachDay` in memory.
+    public func days(_ query: DaysQuery = DaysQuery()) throws(ReaderError) -> [DayRow] {
+        var rows: [DayRow] = []
+        try forEachDay(query) { row in
+            rows.append(row)
+            return true
+        }
+        return rows
+    }
+
+    /// The rows of `forEachRewardDay` in memory.
     public func rewardDays(
         _ query: RewardDaysQuery = RewardDaysQuery()
     ) throws(ReaderError) -> [RewardDayRow] {
-        try CounterQuery(snapshot).rewardDays(query)
+        var rows: [RewardDayRow] = []
+        try forEachRewardDay(query) { row in
+            rows.append(row)
+            return true
+        }
+        return rows
+    }
+
+    // MARK: For who formats rows as bytes
+
+    package func listRewards(
+        _ query: RewardsQuery, _ body: ListedRow.Body
+    ) throws(ReaderError) {
+        try CounterQuery(snapshot).forEachReward(query, body)
+    }
+
+    package func listDays(_ query: DaysQuery, _ body: ListedRow.Body) throws(ReaderError) {
+        try CounterQuery(snapshot).forEachDay(query, body)
+    }
+
+    package func listRewardDays(
+        _ query: RewardDaysQuery, _ body: ListedRow.Body
+    ) throws(ReaderError) {
+        try CounterQuery(snapshot).forEachRewardDay(query, body)
     }
 
     // MARK: The directory

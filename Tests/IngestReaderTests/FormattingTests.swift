@@ -2,6 +2,7 @@ import Foundation
 import IngestFormat
 import IngestReader
 import IngestReaderTool
+import IngestStorage
 import Testing
 
 @Suite struct FormattingTests {
@@ -26,7 +27,14 @@ import Testing
     static func list(_ format: OutputFormat, _ rows: [RewardRow], cut: Cut? = nil) throws -> String
     {
         try written { output in
-            try RowFormatter(format: format, cut: cut, output: output).list(rows)
+            try RowFormatter(format: format, cut: cut, output: output).list(
+                .rewards, given(rows.map(\.listed)))
+        }
+    }
+
+    static func given(_ rows: [ListedRow]) -> RowFormatter.Rows {
+        { body in
+            for row in rows where !body(row) { return }
         }
     }
 
@@ -158,9 +166,66 @@ import Testing
             RewardRow(
                 id: "r-\($0)", businessID: "b", businessCount: 1, counters: Self.counters([:]))
         }
-        try RowFormatter(format: .ndjson, cut: nil, output: output).list(rows)
+        try RowFormatter(format: .ndjson, cut: nil, output: output).list(
+            .rewards, Self.given(rows.map(\.listed)))
         try output.flush()
         #expect(lines == 2_000)
         #expect(pieces > 1)
+    }
+
+    @Test("Rows as bytes are those that cells make, in JSON and CSV, of every kind")
+    func bytesAreCells() throws {
+        var random = SeededRandom(seed: 5)
+        let texts = [
+            "", "plain", "a\"b\\c\n\u{1}", "x,y", "日本\r",
+            String(repeating: "\u{2}", count: 128),
+        ]
+        let amounts: [UInt64] = [0, 1, 9, 10, 99, 1_000_000, 12_345_678, .max]
+        for _ in 0..<300 {
+            var row = ListedRow()
+            row.id = Array(texts[Int(random.below(UInt64(texts.count)))].utf8)
+            row.business = Array(texts[Int(random.below(UInt64(texts.count)))].utf8)
+            row.businessCount = Int(random.below(3_000))
+            row.day = Int32(random.below(30_000))
+            for column in CounterColumn.allCases where random.below(2) == 0 {
+                row.counters[column] = amounts[Int(random.below(UInt64(amounts.count)))]
+            }
+            for kind in ListingKind.allCases {
+                if kind == .days { row.id = row.business }
+                let cells = kind.identityCells(row) + Counters(row.counters).cells
+                var json: [UInt8] = []
+                JSONText.append(
+                    zip(kind.columns, cells).map { Field($0, $1) }, to: &json)
+                var csv: [UInt8] = []
+                CSVText.append(record: kind.columns, to: &csv)
+                CSVText.append(record: cells.map(\.plainText), to: &csv)
+                for (format, expected) in [(OutputFormat.ndjson, json + [0x0A]), (.csv, csv)] {
+                    let text = try Self.written { output in
+                        try RowFormatter(format: format, cut: nil, output: output).list(
+                            kind, Self.given([row]))
+                    }
+                    #expect(text == String(decoding: expected, as: UTF8.self))
+                }
+            }
+        }
+    }
+
+    @Test("A write that fails ends the listing with its error")
+    func writeFails() throws {
+        struct Failed: Error {}
+        let output = OutputBuffer { _ in throw Failed() }
+        let row = RewardRow(
+            id: "r", businessID: "b", businessCount: 1, counters: Self.counters([:])
+        ).listed
+        var given = 0
+        #expect(throws: Failed.self) {
+            try RowFormatter(format: .ndjson, cut: nil, output: output).list(.rewards) { body in
+                for _ in 0..<100_000 {
+                    given += 1
+                    if !body(row) { return }
+                }
+            }
+        }
+        #expect(given < 1_000)
     }
 }

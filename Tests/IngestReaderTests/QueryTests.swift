@@ -37,7 +37,7 @@ import Testing
     @Test("Listings are those of a plain reference model", arguments: [1, 2, 3, 4] as [UInt64])
     func listings(seed: UInt64) throws {
         let model = Self.model(seed: seed, factCount: 40 * Int(seed * seed))
-        let query = CounterQuery(MemorySource(model))
+        let query = QueryRows(MemorySource(model))
         for business in [nil, "a", "a#", "ä", "never seen"] as [String?] {
             // Rows are equal where ids are equal texts; the order is one of bytes.
             let ids = try query.rewards(RewardsQuery(business: business)).map { Array($0.id.utf8) }
@@ -64,7 +64,7 @@ import Testing
     @Test("One reward, at all businesses and at one, is that of the model")
     func rewardPoint() throws {
         let model = Self.model(seed: 9, factCount: 150)
-        let query = CounterQuery(MemorySource(model))
+        let query = QueryRows(MemorySource(model))
         for id in Self.awkward + ["never seen", ""] {
             for business in [nil, "a", "日本", "never seen"] as [String?] {
                 let expected = model.rewards(RewardsQuery(business: business))
@@ -77,7 +77,7 @@ import Testing
     @Test("One business-day is that of the model, a day without events is absent")
     func dayPoint() throws {
         let model = Self.model(seed: 10, factCount: 150)
-        let query = CounterQuery(MemorySource(model))
+        let query = QueryRows(MemorySource(model))
         for business in Self.awkward + ["never seen"] {
             for day in Int32(20_449)...20_460 {
                 let date = CivilDay(dayNumber: day)
@@ -91,7 +91,7 @@ import Testing
     @Test("A name or key whose block was lost is shown by its ordinal and can be asked for")
     func lostNames() throws {
         let source = LostSource()
-        let query = CounterQuery(source)
+        let query = QueryRows(source)
         let rows = try query.rewards(RewardsQuery())
         #expect(rows.map(\.id) == ["(lost:1)", "(lost:7)", "known"])
         #expect(rows.map(\.businessID) == ["shop", "(lost:0)", "shop"])
@@ -111,37 +111,105 @@ import Testing
         for _ in 0..<2 {
             model.facts.append(.init(reward: "r", business: "b", day: 1, row: row))
         }
-        let query = CounterQuery(MemorySource(model))
+        let query = QueryRows(MemorySource(model))
         #expect(throws: ReaderError.self) { try query.rewards(RewardsQuery()) }
         #expect(throws: ReaderError.self) { try query.days(DaysQuery()) }
         #expect(throws: ReaderError.self) { try query.rewardDays(RewardDaysQuery()) }
     }
 }
 
+/// All rows of a query, as a program would gather them.
+struct QueryRows {
+    let query: CounterQuery
+
+    init(_ source: some CounterSource, rowCountMax: Int = Limits.queryRowCountMax) {
+        query = CounterQuery(source, rowCountMax: rowCountMax)
+    }
+
+    func reward(_ id: String, business: String?) throws -> RewardRow? {
+        try query.reward(id, business: business)
+    }
+
+    func day(business: String, date: CivilDay) throws -> DayRow? {
+        try query.day(business: business, date: date)
+    }
+
+    func rewards(_ wanted: RewardsQuery) throws -> [RewardRow] {
+        var rows: [RewardRow] = []
+        try query.forEachReward(wanted) {
+            rows.append(RewardRow($0))
+            return true
+        }
+        return rows
+    }
+
+    func days(_ wanted: DaysQuery) throws -> [DayRow] {
+        var rows: [DayRow] = []
+        try query.forEachDay(wanted) {
+            rows.append(DayRow($0))
+            return true
+        }
+        return rows
+    }
+
+    func rewardDays(_ wanted: RewardDaysQuery) throws -> [RewardDayRow] {
+        var rows: [RewardDayRow] = []
+        try query.forEachRewardDay(wanted) {
+            rows.append(RewardDayRow($0))
+            return true
+        }
+        return rows
+    }
+}
+
 /// Name 1 lost, key 7 lost; key 0 = (lost, shop), key 1 = (known, shop).
 private struct LostSource: CounterSource {
-    var names: NameTable = {
-        var names = NameTable()
-        _ = names.enter(name: NameOrdinal(rawValue: 2), bytes: Array("shop".utf8))
-        _ = names.enter(name: NameOrdinal(rawValue: 3), bytes: Array("known".utf8))
-        for (key, reward) in [(UInt32(0), UInt32(1)), (1, 3)] {
-            _ = names.enter(
+    func makeNames() -> any NameSource {
+        var table = NameTable(hash: KeyedHash(key: [UInt8](repeating: 3, count: 32))!)
+        _ = table.enter(name: NameOrdinal(rawValue: 2), bytes: Array("shop".utf8))
+        _ = table.enter(name: NameOrdinal(rawValue: 3), bytes: Array("known".utf8))
+        for (key, reward) in [(UInt32(0), UInt32(1)), (1, 3), (8, 3)] {
+            _ = table.enter(
                 key: KeyOrdinal(rawValue: key),
                 RewardKey(
                     reward: NameOrdinal(rawValue: reward), business: NameOrdinal(rawValue: 2)))
         }
-        return names
-    }()
+        return table
+    }
+
+    private let rows: [(key: UInt32, clicks: UInt64)] = [(0, 1), (1, 10), (7, 100)]
+
+    func forEachPage(
+        of table: TableKind, _ columns: CounterColumnSet, _ names: any NameSource,
+        _ body: (CounterPage) throws(ReaderError) -> Void
+    ) throws(ReaderError) {
+        let page = CounterPage()
+        for entry in rows {
+            try forEachRow(of: table, entry) { ordinal, day, row in
+                precondition(page.append(key: ordinal, day: day, counters: row))
+            }
+        }
+        try body(page)
+    }
 
     func forEachRow(
-        of table: TableKind, where isWanted: (UInt32, Int32) -> Bool,
+        of table: TableKind, _ point: CounterPoint, _ names: any NameSource,
+        _ body: (Int32, CounterRow) throws(ReaderError) -> Void
+    ) throws(ReaderError) {
+        for entry in rows {
+            try forEachRow(of: table, entry) { (found, day, row) throws(ReaderError) in
+                if found == point.key { try body(day, row) }
+            }
+        }
+    }
+
+    private func forEachRow(
+        of table: TableKind, _ entry: (key: UInt32, clicks: UInt64),
         _ body: (UInt32, Int32, CounterRow) throws(ReaderError) -> Void
     ) throws(ReaderError) {
-        for (key, clicks) in [(UInt32(0), UInt64(1)), (1, 10), (7, 100)] {
-            var row = CounterRow()
-            row[.clicks] = clicks
-            let ordinal = table == .days ? (key == 7 ? 0 : 2) : key
-            if isWanted(ordinal, 20_000) { try body(ordinal, 20_000, row) }
-        }
+        var row = CounterRow()
+        row[.clicks] = entry.clicks
+        let ordinal = table == .days ? (entry.key == 7 ? 0 : 2) : entry.key
+        try body(ordinal, table.hasDay ? 20_000 : 0, row)
     }
 }

@@ -97,10 +97,15 @@ struct ReferenceModel {
 
 /// Facts in memory as a source of rows, as the parts of a cut would give them: in pieces, unsorted.
 struct MemorySource: CounterSource {
-    var names = NameTable()
+    private var table = NameTable(hash: KeyedHash(key: [UInt8](repeating: 3, count: 32))!)
+    func makeNames() -> any NameSource { table }
     private var rows: [(key: UInt32, business: UInt32, day: Int32, row: CounterRow)] = []
 
-    init(_ model: ReferenceModel) {
+    /// The first of the lost keys, each of which has a row.
+    private(set) var firstLost: UInt32 = 0
+
+    /// - Parameter lostCount: rows of so many keys that are not known, behind those of the model.
+    init(_ model: ReferenceModel, lostCount: UInt32 = 0) {
         var nameOrdinals: [[UInt8]: UInt32] = [:]
         var keyOrdinals: [RewardKey: UInt32] = [:]
         for fact in model.facts {
@@ -108,7 +113,7 @@ struct MemorySource: CounterSource {
             where nameOrdinals[name] == nil {
                 nameOrdinals[name] = UInt32(nameOrdinals.count + 1)
                 precondition(
-                    names.enter(
+                    table.enter(
                         name: NameOrdinal(rawValue: nameOrdinals[name]!), bytes: name))
             }
             let key = RewardKey(
@@ -116,20 +121,43 @@ struct MemorySource: CounterSource {
                 business: NameOrdinal(rawValue: nameOrdinals[Array(fact.business.utf8)]!))
             if keyOrdinals[key] == nil {
                 keyOrdinals[key] = UInt32(keyOrdinals.count)
-                precondition(names.enter(key: KeyOrdinal(rawValue: keyOrdinals[key]!), key))
+                precondition(table.enter(key: KeyOrdinal(rawValue: keyOrdinals[key]!), key))
             }
             rows.append((keyOrdinals[key]!, key.business.rawValue, fact.day, fact.row))
         }
+        firstLost = UInt32(keyOrdinals.count)
+        if lostCount == 0 { return }
+        for key in firstLost..<firstLost + lostCount { rows.append((key, 0, 1, CounterRow())) }
+        // A key behind them, so that they are below the next one.
+        let last = RewardKey(reward: NameOrdinal(rawValue: 1), business: NameOrdinal(rawValue: 1))
+        _ = table.enter(key: KeyOrdinal(rawValue: firstLost + lostCount), last)
+    }
+
+    func forEachPage(
+        of table: TableKind, _ columns: CounterColumnSet, _ names: any NameSource,
+        _ body: (CounterPage) throws(ReaderError) -> Void
+    ) throws(ReaderError) {
+        let page = CounterPage()
+        for entry in rows {
+            let ordinal = table == .days ? entry.business : entry.key
+            if page.rowCount == 7 {
+                try body(page)
+                page.removeAll()
+            }
+            precondition(
+                page.append(
+                    key: ordinal, day: table.hasDay ? entry.day : 0, counters: entry.row))
+        }
+        if page.rowCount > 0 { try body(page) }
     }
 
     func forEachRow(
-        of table: TableKind, where isWanted: (UInt32, Int32) -> Bool,
-        _ body: (UInt32, Int32, CounterRow) throws(ReaderError) -> Void
+        of table: TableKind, _ point: CounterPoint, _ names: any NameSource,
+        _ body: (Int32, CounterRow) throws(ReaderError) -> Void
     ) throws(ReaderError) {
-        for entry in rows {
-            let ordinal = table == .days ? entry.business : entry.key
-            let day = table.hasDay ? entry.day : 0
-            if isWanted(ordinal, day) { try body(ordinal, day, entry.row) }
+        for entry in rows where (table == .days ? entry.business : entry.key) == point.key {
+            if table.hasDay && !point.days.contains(entry.day) { continue }
+            try body(table.hasDay ? entry.day : 0, entry.row)
         }
     }
 }

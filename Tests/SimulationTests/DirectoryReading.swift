@@ -8,9 +8,9 @@ struct DirectoryReading {
     let eventCount: UInt64
 
     init(_ files: SimulatedFileSystem) throws {
-        let query = CounterQuery(try SnapshotLoader(files).load())
+        let reader = try IngestReader.open(files)
         var counts: [ReferenceModel.Key: ReferenceModel.Counts] = [:]
-        for row in try query.rewardDays(RewardDaysQuery()) {
+        for row in try reader.rewardDays() {
             let counters = row.counters
             var one = ReferenceModel.Counts()
             one.impressions = counters.impressions

@@ -53,6 +53,14 @@ struct LimitsTests {
         #expect(Limits.timestampMicrosecondsMax / 86_400_000_000 <= Int64(Int32.max))
     }
 
+    @Test func `a listing's range holds every day that events can have, twice`() {
+        #expect(Limits.queryRowCountMax >= 2 * Limits.businessDays.count)
+        // A zone is at most a day from UTC.
+        let last = Limits.timestampMicrosecondsMax / 86_400_000_000
+        #expect(Int64(Limits.businessDays.upperBound) == last + 1)
+        #expect(Limits.businessDays.lowerBound == -1)
+    }
+
     @Test func `ordinals fit 32 bits with room, and a block's news fit the dictionary`() {
         #expect(Limits.nameCountMax <= Int(UInt32.max) / 2)
         #expect(Limits.keyCountMax <= Int(UInt32.max) / 2)

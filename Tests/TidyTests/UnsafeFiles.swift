@@ -107,7 +107,12 @@ enum UnsafeFiles {
             "StageQueue": "names its thread",
         ],
         "IngestReader": [
-            "Verify/RowRecount": "reads the columns of a decoded block, by code of its own"
+            "Names/NameOrder": "compares names where they lie in their arrays",
+            "Query/CounterSlab": "owns the counters of a listing's rows, reads pages' columns",
+            "Verify/RowRecount": "reads the columns of a decoded block, by code of its own",
+        ],
+        "IngestReaderTool": [
+            "Output/RowBytes": "owns the bytes of one row"
         ],
         "IngestClient": [
             "EventLineParser": "decodes a line where it lies",

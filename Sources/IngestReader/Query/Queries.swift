@@ -20,6 +20,12 @@ public struct DayRange: Sendable, Hashable {
     package func contains(_ dayNumber: Int32) -> Bool {
         dayNumber >= from?.dayNumber ?? .min && dayNumber <= to?.dayNumber ?? .max
     }
+
+    /// `nil` where no day is in the range.
+    package var dayNumbers: ClosedRange<Int32>? {
+        let (first, last) = (from?.dayNumber ?? .min, to?.dayNumber ?? .max)
+        return first <= last ? first...last : nil
+    }
 }
 
 /// Which rewards to list, and how.

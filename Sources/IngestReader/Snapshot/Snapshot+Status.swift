@@ -5,10 +5,20 @@ import IngestStorage
 
 extension Snapshot {
     package func status() throws(ReaderError) -> DirectoryStatus {
-        do throws(StorageError) { return try readStatus() } catch { throw ReaderError(error) }
+        let names = makeNames()
+        let nameCount = try Int(names.nextName) - 1 - names.lostNames().count
+        var keyCount = 0
+        try names.forEachKeys { _, pairs in keyCount += pairs.count { $0.reward != .none } }
+        do throws(StorageError) {
+            return try readStatus(nameCount: nameCount, keyCount: keyCount)
+        } catch {
+            throw ReaderError(error)
+        }
     }
 
-    private func readStatus() throws(StorageError) -> DirectoryStatus {
+    private func readStatus(
+        nameCount: Int, keyCount: Int
+    ) throws(StorageError) -> DirectoryStatus {
         var ledger = tail.ledger
         var rowCount = tail.rowCount
         for entry in manifest.sealed where entry.number <= manifest.cut.segment {
@@ -27,7 +37,7 @@ extension Snapshot {
             },
             fileCount: present.count,
             byteCount: present.reduce(0) { $0.saturatingSum($1.byteCount) },
-            nameCount: names.nameCount, keyCount: names.keyCount, rowCount: rowCount,
+            nameCount: nameCount, keyCount: keyCount, rowCount: rowCount,
             packets: PacketResult.allCases.map {
                 .init(name: $0.name, count: ledger.packets[Int($0.rawValue)])
             },

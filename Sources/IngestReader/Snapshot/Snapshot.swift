@@ -9,8 +9,9 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
     let files: Files
     let manifest: Manifest
     private let runs: [RunReader<Files>]
-    package let names: NameTable
+    private let names: NameTable
     let tail: TailFold.Result
+    private let tailDays: TailDays
 
     package var cut: Cut { tail.position.cut }
 
@@ -23,42 +24,46 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
         self.runs = runs
         self.names = names
         self.tail = tail
+        tailDays = TailDays(tail.tables, path: files.path)
     }
 
-    package func forEachRow(
-        of table: TableKind, where isWanted: (UInt32, Int32) -> Bool,
-        _ body: (UInt32, Int32, CounterRow) throws(ReaderError) -> Void
+    package func makeNames() -> any NameSource { names }
+
+    package func forEachPage(
+        of table: TableKind, _ columns: CounterColumnSet, _ names: any NameSource,
+        _ body: (CounterPage) throws(ReaderError) -> Void
     ) throws(ReaderError) {
         let page = CounterPage()
         for run in runs where run.header.table == table {
-            var cursor = run.makeCursor()
-            while try Self.next(&cursor, into: page) {
-                for row in 0..<page.rowCount where isWanted(page.key(row), page.day(row)) {
-                    try body(page.key(row), page.day(row), page.counters(row))
-                }
-            }
+            var cursor = run.makeCursor(columns: columns)
+            while try Self.next(&cursor, into: page) { try body(page) }
         }
-        for tableOfTail in tail.tables {
-            var cursor = tableOfTail.makeCursor()
-            while try next(&cursor, into: page) {
-                try forEachTailRow(in: page, of: table, where: isWanted, body)
-            }
+        for tableOfTail in try tables(ofTail: table, names) {
+            var cursor = tableOfTail.makeCursor(columns: columns)
+            while try next(&cursor, into: page) { try body(page) }
         }
     }
 
-    /// The tail has (key, day) rows only; the other tables are made of them here.
-    private func forEachTailRow(
-        in page: CounterPage, of table: TableKind, where isWanted: (UInt32, Int32) -> Bool,
-        _ body: (UInt32, Int32, CounterRow) throws(ReaderError) -> Void
+    package func forEachRow(
+        of table: TableKind, _ point: CounterPoint, _ names: any NameSource,
+        _ body: (Int32, CounterRow) throws(ReaderError) -> Void
     ) throws(ReaderError) {
-        for row in 0..<page.rowCount {
-            var ordinal = page.key(row)
-            if table == .days {
-                ordinal = names.names(of: KeyOrdinal(rawValue: ordinal)).business.rawValue
+        let buffer = ReadBuffer(capacity: 8 << 10)
+        for run in runs where run.header.table == table {
+            for row in try Self.rows(of: point, in: run, buffer) {
+                try body(row.day, row.counters)
             }
-            let day = table.hasDay ? page.day(row) : 0
-            if isWanted(ordinal, day) { try body(ordinal, day, page.counters(row)) }
         }
+        for tableOfTail in try tables(ofTail: table, names) {
+            for row in try rows(of: point, in: tableOfTail) { try body(row.day, row.counters) }
+        }
+    }
+
+    /// The tail has reward-days only, which stand for `rewards` too; those of days are made of them.
+    private func tables(
+        ofTail table: TableKind, _ names: any NameSource
+    ) throws(ReaderError) -> [CounterTable] {
+        table == .days ? try tailDays.tables(names) : tail.tables
     }
 
     private static func next(
@@ -74,6 +79,22 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
         _ cursor: inout CounterTable.Cursor, into page: CounterPage
     ) throws(ReaderError) -> Bool {
         do throws(FormatError) { return try cursor.nextPage(into: page) } catch {
+            throw ReaderError(error, path: files.path)
+        }
+    }
+
+    private static func rows(
+        of point: CounterPoint, in run: RunReader<Files>, _ buffer: ReadBuffer
+    ) throws(ReaderError) -> [CounterDayRow] {
+        do throws(StorageError) { return try run.rows(of: point, buffer: buffer) } catch {
+            throw ReaderError(error)
+        }
+    }
+
+    private func rows(
+        of point: CounterPoint, in table: CounterTable
+    ) throws(ReaderError) -> [CounterDayRow] {
+        do throws(FormatError) { return try table.rows(of: point) } catch {
             throw ReaderError(error, path: files.path)
         }
     }

@@ -49,7 +49,10 @@ package struct SnapshotLoader<Files: FileSystem> {
         for entry in manifest.runs {
             runs.append(try RunReader(entry, directory: manifest.directory, in: files))
         }
-        var names = NameTable()
+        guard let hash = KeyedHash(key: manifest.hashKey) else {
+            throw .corrupt(path: files.path, offset: 0, detail: "a hash key of another length")
+        }
+        var names = NameTable(hash: hash)
         for entry in manifest.namesRuns {
             names.enter(try store.readNames(entry, directory: manifest.directory))
         }

@@ -44,10 +44,12 @@ struct RewardsCommand: ParsableCommand {
 
     func run() throws {
         let order = by ?? (top == nil ? nil : .impressions)
+        let query = RewardsQuery(
+            business: business, days: dates.range, order: order, top: top)
         try output.answer { reader, formatter in
-            try formatter.list(
-                reader.rewards(
-                    RewardsQuery(business: business, days: dates.range, order: order, top: top)))
+            try formatter.list(.rewards) { (body) throws(ReaderError) in
+                try reader.listRewards(query, body)
+            }
         }
     }
 }
@@ -80,8 +82,11 @@ struct DaysCommand: ParsableCommand {
     @OptionGroup var output: OutputOptions
 
     func run() throws {
+        let query = DaysQuery(business: business, days: dates.range)
         try output.answer { reader, formatter in
-            try formatter.list(reader.days(DaysQuery(business: business, days: dates.range)))
+            try formatter.list(.days) { (body) throws(ReaderError) in
+                try reader.listDays(query, body)
+            }
         }
     }
 }
@@ -98,10 +103,11 @@ struct RewardDaysCommand: ParsableCommand {
     @OptionGroup var output: OutputOptions
 
     func run() throws {
+        let query = RewardDaysQuery(reward: reward, business: business, days: dates.range)
         try output.answer { reader, formatter in
-            try formatter.list(
-                reader.rewardDays(
-                    RewardDaysQuery(reward: reward, business: business, days: dates.range)))
+            try formatter.list(.rewardDays) { (body) throws(ReaderError) in
+                try reader.listRewardDays(query, body)
+            }
         }
     }
 }

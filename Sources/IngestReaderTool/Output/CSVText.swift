@@ -11,11 +11,28 @@ package enum CSVText {
         bytes.append(0x0A)
     }
 
-    private static func append(field text: String, to bytes: inout [UInt8]) {
-        let needsQuotes = text.utf8.contains { byte in
-            byte == UInt8(ascii: ",") || byte == UInt8(ascii: "\"") || byte == 0x0D || byte == 0x0A
+    /// What stands before each field of a record.
+    package static func separators(_ names: [String]) -> [[UInt8]] {
+        names.indices.map { $0 == 0 ? [] : [UInt8(ascii: ",")] }
+    }
+
+    /// Puts one field, with quotes where it needs them.
+    package static func put(_ text: [UInt8], to bytes: RowBytes) {
+        guard text.contains(where: needsQuotes) else { return bytes.put(text) }
+        bytes.put(UInt8(ascii: "\""))
+        for byte in text {
+            if byte == UInt8(ascii: "\"") { bytes.put(byte) }
+            bytes.put(byte)
         }
-        guard needsQuotes else {
+        bytes.put(UInt8(ascii: "\""))
+    }
+
+    private static func needsQuotes(_ byte: UInt8) -> Bool {
+        byte == UInt8(ascii: ",") || byte == UInt8(ascii: "\"") || byte == 0x0D || byte == 0x0A
+    }
+
+    private static func append(field text: String, to bytes: inout [UInt8]) {
+        guard text.utf8.contains(where: needsQuotes) else {
             bytes.append(contentsOf: text.utf8)
             return
         }

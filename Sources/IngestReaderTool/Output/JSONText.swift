@@ -44,16 +44,36 @@ package enum JSONText {
     /// A string with only those escapes that JSON asks for: `"`, `\` and U+0000 … U+001F.
     package static func append(string: String, to bytes: inout [UInt8]) {
         bytes.append(UInt8(ascii: "\""))
-        for byte in string.utf8 {
-            switch byte {
-            case UInt8(ascii: "\""), UInt8(ascii: "\\"):
-                bytes.append(UInt8(ascii: "\\"))
+        append(content: string.utf8, to: &bytes)
+        bytes.append(UInt8(ascii: "\""))
+    }
+
+    /// Puts a string as `append(string:)` does.
+    package static func put(_ text: [UInt8], to bytes: RowBytes) {
+        bytes.put(UInt8(ascii: "\""))
+        if text.contains(where: { $0 < 0x20 || isEscaped($0) }) {
+            var escaped: [UInt8] = []
+            append(content: text, to: &escaped)
+            bytes.put(escaped)
+        } else {
+            bytes.put(text)
+        }
+        bytes.put(UInt8(ascii: "\""))
+    }
+
+    private static func isEscaped(_ byte: UInt8) -> Bool {
+        byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\")
+    }
+
+    private static func append(content: some Sequence<UInt8>, to bytes: inout [UInt8]) {
+        for byte in content {
+            if byte < 0x20 {
+                append(control: byte, to: &bytes)
+            } else {
+                if isEscaped(byte) { bytes.append(UInt8(ascii: "\\")) }
                 bytes.append(byte)
-            case 0..<0x20: append(control: byte, to: &bytes)
-            default: bytes.append(byte)
             }
         }
-        bytes.append(UInt8(ascii: "\""))
     }
 
     private static func append(control byte: UInt8, to bytes: inout [UInt8]) {

@@ -5,8 +5,6 @@ import IngestReader
 /// A row that can be written in every format: its columns in their order, and their cells.
 package protocol OutputRow {
     static var columns: [String] { get }
-    /// How many of the first columns name the row; a table always shows them.
-    static var identityColumnCount: Int { get }
     var identityCells: [Cell] { get }
     var counters: Counters { get }
 }
@@ -17,7 +15,6 @@ extension OutputRow {
 
 extension RewardRow: OutputRow {
     package static let columns = ["id", "businessId", "businessCount"] + Counters.columns
-    package static let identityColumnCount = 3
     package var identityCells: [Cell] {
         [.text(id), .text(businessID), .count(UInt64(businessCount))]
     }
@@ -25,7 +22,6 @@ extension RewardRow: OutputRow {
 
 extension DayRow: OutputRow {
     package static let columns = ["id", "businessId", "date"] + Counters.columns
-    package static let identityColumnCount = 3
     package var identityCells: [Cell] {
         let date = date.description
         return [.text("\(businessID)#\(date)"), .text(businessID), .text(date)]
@@ -34,7 +30,6 @@ extension DayRow: OutputRow {
 
 extension RewardDayRow: OutputRow {
     package static let columns = ["id", "businessId", "date"] + Counters.columns
-    package static let identityColumnCount = 3
     package var identityCells: [Cell] { [.text(id), .text(businessID), .text(date.description)] }
 }
 

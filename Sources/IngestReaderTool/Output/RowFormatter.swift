@@ -37,84 +37,75 @@ package struct RowFormatter {
         try output.drain()
     }
 
-    /// A listing: a JSON array, a JSON object a line, CSV, or a table with a line of totals.
-    package func list<Row: OutputRow>(_ rows: [Row]) throws {
+    /// Gives all rows of a listing; the same ones at each call.
+    package typealias Rows = (ListedRow.Body) throws(ReaderError) -> Void
+
+    /// A listing, written as its rows come: a JSON array, a JSON object a line, CSV, or a table with a line of
+    /// totals.
+    ///
+    /// **Cost** `RowTemplate` a row, in constant memory. A table goes through the rows twice, for its widths
+    /// first, and takes some microseconds a row.
+    package func list(_ kind: ListingKind, _ rows: Rows) throws {
         switch format {
-        case .json:
-            output.bytes.append(contentsOf: "[".utf8)
-            try jsonRows(rows, before: "\n", between: ",\n", after: rows.isEmpty ? "" : "\n")
-            output.bytes.append(contentsOf: "]\n".utf8)
-        case .ndjson: try jsonRows(rows, before: "", between: "\n", after: rows.isEmpty ? "" : "\n")
-        case .csv: try csvRows(rows)
-        case .table: try table(rows)
+        case .json, .ndjson: try writeJSON(kind, rows)
+        case .csv: try writeCSV(kind, rows)
+        case .table:
+            var table = TableListing(kind)
+            try table.write(rows, to: output)
         }
         try output.drain()
     }
 
-    private func jsonRows<Row: OutputRow>(
-        _ rows: [Row], before: String, between: String, after: String
-    ) throws {
-        let keys = JSONText.keys(Row.columns)
+    private func writeJSON(_ kind: ListingKind, _ rows: Rows) throws {
         var end: [UInt8] = []
         if let cut {
             end = Array(",\"cut\":".utf8)
             JSONText.append(cut.cell, to: &end)
         }
-        end.append(UInt8(ascii: "}"))
-        for (index, row) in rows.enumerated() {
-            output.bytes.append(contentsOf: (index == 0 ? before : between).utf8)
-            for (key, cell) in zip(keys, row.cells) {
-                output.bytes.append(contentsOf: key)
-                JSONText.append(cell, to: &output.bytes)
-            }
-            output.bytes.append(contentsOf: end)
-            try output.drain()
+        guard format == .json else {
+            let template = RowTemplate(kind, isJSON: true, end: end + Array("}\n".utf8))
+            try write(rows, template)
+            return
         }
-        output.bytes.append(contentsOf: after.utf8)
+        output.bytes.append(UInt8(ascii: "["))
+        let template = RowTemplate(kind, isJSON: true, end: end + Array("}".utf8))
+        let count = try write(rows, template, before: "\n", between: ",\n")
+        output.bytes.append(contentsOf: (count == 0 ? "]\n" : "\n]\n").utf8)
     }
 
-    private func csvRows<Row: OutputRow>(_ rows: [Row]) throws {
-        CSVText.append(record: Row.columns, to: &output.bytes)
-        for row in rows {
-            CSVText.append(record: row.cells.map(\.plainText), to: &output.bytes)
-            try output.drain()
+    private func writeCSV(_ kind: ListingKind, _ rows: Rows) throws {
+        CSVText.append(record: kind.columns, to: &output.bytes)
+        try write(rows, RowTemplate(kind, isJSON: false, end: [0x0D, 0x0A]))
+    }
+
+    /// Writes rows as they come; returns how many.
+    /// - Parameters: what stands before the first row, and before each that follows.
+    @discardableResult
+    private func write(
+        _ rows: Rows, _ template: RowTemplate, before: String = "", between: String = ""
+    ) throws -> Int {
+        var template = template
+        var separator = Array(before.utf8)
+        let bytes = RowBytes()
+        var count = 0
+        var failure: (any Error)?
+        try rows { row in
+            bytes.removeAll()
+            bytes.put(separator)
+            template.put(row, to: bytes)
+            bytes.append(to: output)
+            if count == 0 { separator = Array(between.utf8) }
+            count += 1
+            do { try output.drain() } catch { failure = error }
+            return failure == nil
         }
+        if let failure { throw failure }
+        return count
     }
 
     private var cutFields: [Field] {
         guard let cut else { return [] }
         return [Field("cut", cut.cell)]
-    }
-
-    /// Columns that say nothing in any row are left out.
-    private func table<Row: OutputRow>(_ rows: [Row]) throws {
-        let cells = rows.map(\.counters.cells)
-        var isShown = Counters.columns.indices.map { $0 < Counters.mainColumnCount }
-        for (row, cells) in zip(rows, cells) {
-            for (column, cell) in cells.enumerated() where !isShown[column] {
-                isShown[column] = !row.counters.isSilent(column: column, cell: cell)
-            }
-        }
-        let shown = isShown.indices.filter { isShown[$0] }
-        var table = TableText(
-            columns: Row.columns.prefix(Row.identityColumnCount)
-                + shown.map { Counters.columns[$0] })
-        for (row, cells) in zip(rows, cells) {
-            table.append(row.identityCells + shown.map { cells[$0] })
-        }
-        let totals = Self.totals(rows)
-        table.setFooter(
-            [.text("total of \(rows.count)")]
-                + Array(repeating: .text(""), count: Row.identityColumnCount - 1)
-                + shown.map { totals?[$0] ?? .text("overflow") })
-        table.append(to: &output.bytes)
-    }
-
-    /// `nil` where a sum does not fit 64 bits.
-    private static func totals(_ rows: [some OutputRow]) -> [Cell]? {
-        var total = CounterRow()
-        for row in rows where !total.add(row.counters.row) { return nil }
-        return Counters(total).cells
     }
 }
 

@@ -3,10 +3,8 @@
 /// Cells → an aligned table for a person: texts to the left, numbers to the right.
 package struct TableText {
     private let header: [String]
-    private var rows: [[String]] = []
     private var isRight: [Bool]
     private var widths: [Int]
-    private var footer: [String]?
 
     package init(columns: [String]) {
         header = columns
@@ -14,30 +12,34 @@ package struct TableText {
         widths = columns.map(TerminalText.width)
     }
 
-    package mutating func append(_ cells: [Cell]) {
+    /// Makes room for a row that is to be appended later: all are measured before the first is written.
+    package mutating func measure(_ cells: [Cell]) {
         for (index, cell) in cells.enumerated() where cell.isNumeric { isRight[index] = true }
-        rows.append(widened(cells))
+        measureFooter(cells)
     }
 
-    /// The last line, below a rule.
-    package mutating func setFooter(_ cells: [Cell]) { footer = widened(cells) }
-
-    private mutating func widened(_ cells: [Cell]) -> [String] {
-        let texts = cells.map(\.tableText)
-        for (index, text) in texts.enumerated() {
-            widths[index] = max(widths[index], TerminalText.width(text))
+    /// Makes room for the footer, which does not say how a column is aligned.
+    package mutating func measureFooter(_ cells: [Cell]) {
+        for (index, cell) in cells.enumerated() {
+            widths[index] = max(widths[index], TerminalText.width(cell.tableText))
         }
-        return texts
     }
 
-    package func append(to bytes: inout [UInt8]) {
-        append(line: header, to: &bytes)
-        for row in rows { append(line: row, to: &bytes) }
-        guard let footer else { return }
-        let ruleWidth = widths.reduce(0, +) + 2 * max(0, widths.count - 1)
+    /// - Parameter shown: the columns to write; of the others nothing is.
+    package func appendHeader(_ shown: [Int], to bytes: inout [UInt8]) {
+        append(line: header, shown, to: &bytes)
+    }
+
+    package func append(_ cells: [Cell], _ shown: [Int], to bytes: inout [UInt8]) {
+        append(line: cells.map(\.tableText), shown, to: &bytes)
+    }
+
+    /// A rule, and the last line below it.
+    package func appendFooter(_ cells: [Cell], _ shown: [Int], to bytes: inout [UInt8]) {
+        let ruleWidth = shown.reduce(0) { $0 + widths[$1] } + 2 * max(0, shown.count - 1)
         bytes.append(contentsOf: repeatElement(UInt8(ascii: "-"), count: ruleWidth))
         bytes.append(0x0A)
-        append(line: footer, to: &bytes)
+        append(cells, shown, to: &bytes)
     }
 
     /// A line for each value: its name, then the value.
@@ -49,15 +51,16 @@ package struct TableText {
         }
     }
 
-    private func append(line: [String], to bytes: inout [UInt8]) {
-        for (index, text) in line.enumerated() {
-            if index > 0 { bytes.append(contentsOf: "  ".utf8) }
+    private func append(line: [String], _ shown: [Int], to bytes: inout [UInt8]) {
+        for index in shown {
+            let text = line[index]
+            if index != shown.first { bytes.append(contentsOf: "  ".utf8) }
             let gap = repeatElement(
                 UInt8(ascii: " "), count: widths[index] - TerminalText.width(text))
             if isRight[index] { bytes.append(contentsOf: gap) }
             bytes.append(contentsOf: text.utf8)
             // Nothing follows the last column, so that lines do not end in spaces.
-            if !isRight[index] && index + 1 < line.count { bytes.append(contentsOf: gap) }
+            if !isRight[index] && index != shown.last { bytes.append(contentsOf: gap) }
         }
         bytes.append(0x0A)
     }

@@ -1,4 +1,5 @@
 // packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
+import Glibc
 
 /// The bytewise order of texts. Swift's own order of strings is another one: it follows canonical
 /// equivalence, and so the version of Unicode.
@@ -25,23 +26,30 @@ package enum NameOrder {
 
     /// `nil` where both are equal.
     package static func precedes(_ a: [UInt8], _ b: [UInt8]) -> Bool? {
-        for index in 0..<min(a.count, b.count) where a[index] != b[index] {
-            return a[index] < b[index]
-        }
-        return a.count == b.count ? nil : a.count < b.count
+        precedes(a, a.indices, b, b.indices)
     }
 
-    /// Bytes that compare as the pair does: by `first`, then by `second`.
-    ///
-    /// Two zero bytes end the first, less than any byte that could go on; its own zeros become 0 1.
-    package static func pair(_ first: [UInt8], _ second: [UInt8]) -> [UInt8] {
-        var bytes: [UInt8] = []
-        bytes.reserveCapacity(first.count + 2 + second.count)
-        for byte in first {
-            bytes.append(byte)
-            if byte == 0 { bytes.append(1) }
-        }
-        return bytes + [0, 0] + second
+    /// Compares a part of `a` with one of `b`; `nil` where they are equal.
+    /// - Parameters: ranges inside their arrays.
+    static func precedes(
+        _ a: [UInt8], _ aRange: Range<Int>, _ b: [UInt8], _ bRange: Range<Int>
+    ) -> Bool? {
+        precondition(aRange.lowerBound >= 0 && aRange.upperBound <= a.count)
+        precondition(bRange.lowerBound >= 0 && bRange.upperBound <= b.count)
+        let count = min(aRange.count, bRange.count)
+        let order =
+            count == 0
+            ? 0
+            : unsafe a.withUnsafeBufferPointer { a in
+                // SAFETY: both ranges were found to be inside, and count is that of the shorter.
+                unsafe b.withUnsafeBufferPointer { b in
+                    unsafe memcmp(
+                        a.baseAddress! + aRange.lowerBound, b.baseAddress! + bRange.lowerBound,
+                        count)
+                }
+            }
+        if order != 0 { return order < 0 }
+        return aRange.count == bRange.count ? nil : aRange.count < bRange.count
     }
 
     /// Big-endian, so that integers compare as the bytes do; a shorter text is filled up with zeros.

@@ -1,0 +1,93 @@
+// packet → decode → ring → admit → block → segment → compaction → [snapshot] → [query]
+
+import IngestFormat
+
+/// The dictionary of one cut, wherever it is kept: names and reward keys by ordinal, and back.
+///
+/// Ordinals whose block was lost have no entry. They are shown as `(lost:N)` (`LostText`), N being the
+/// ordinal of the name, or of the key where the pair itself is unknown; the business of such a key is
+/// `(lost:0)`. N is so of two kinds: who asks for `(lost:N)` gets a stored name that reads like that, else
+/// the lost name, else the lost key.
+///
+/// Owned by one query at a time: it may keep what it has read.
+///
+/// **Errors** All of `ReaderError`: parts of it are read when they are asked for.
+package protocol NameSource {
+    /// One more than the greatest ordinal given. Every row's ordinal is below it, or is damage.
+    var nextName: UInt32 { get }
+    var nextKey: UInt32 { get }
+
+    /// The ordinal of a name that is stored.
+    func storedOrdinal(of name: [UInt8]) throws(ReaderError) -> NameOrdinal?
+    /// The bytes of a name; empty where it was lost.
+    func bytes(of name: NameOrdinal) throws(ReaderError) -> [UInt8]
+    /// The names of a key; both `.none` where it was lost.
+    func names(of key: KeyOrdinal) throws(ReaderError) -> RewardKey
+    /// The keys of a reward, in any order.
+    func keys(ofReward reward: NameOrdinal) throws(ReaderError) -> [KeyOrdinal]
+
+    /// Gives all keys from 0 on, in pieces without gaps; lost ones as pairs of `.none`.
+    func forEachKeys(
+        _ body: (_ first: UInt32, _ pairs: [RewardKey]) throws(ReaderError) -> Void
+    ) throws(ReaderError)
+    /// The ordinals from 1 on that have no name, ascending.
+    func lostNames() throws(ReaderError) -> [UInt32]
+    /// The stored names, in bytewise order within each cursor; together they give each once.
+    func makeCursors() throws(ReaderError) -> [any NameCursor]
+}
+
+/// Names in bytewise order, a batch at a time.
+package protocol NameCursor {
+    /// Fills `batch` with the next names, at least one; `false` at the end, with `batch` empty.
+    mutating func nextBatch(into batch: inout SortedNames) throws(ReaderError) -> Bool
+}
+
+/// Some names and their ordinals, in two allocations for all of them.
+package struct SortedNames: Sendable {
+    package static let capacity = 1024
+
+    package private(set) var ordinals: [UInt32] = []
+    package private(set) var bytes: [UInt8] = []
+    private var ends: [Int] = []
+
+    package init() {}
+
+    package var count: Int { ordinals.count }
+
+    package mutating func append(_ ordinal: UInt32, _ name: some Collection<UInt8>) {
+        bytes.append(contentsOf: name)
+        ends.append(bytes.count)
+        ordinals.append(ordinal)
+    }
+
+    /// Where name `index` lies in `bytes`.
+    package func range(_ index: Int) -> Range<Int> {
+        (index == 0 ? 0 : ends[index - 1])..<ends[index]
+    }
+
+    /// Empties the batch; the memory stays.
+    package mutating func removeAll() {
+        ordinals.removeAll(keepingCapacity: true)
+        bytes.removeAll(keepingCapacity: true)
+        ends.removeAll(keepingCapacity: true)
+    }
+}
+
+extension NameSource {
+    /// The bytes of a name as it is shown.
+    package func shownBytes(of name: NameOrdinal) throws(ReaderError) -> [UInt8] {
+        let stored = name == .none ? [] : try bytes(of: name)
+        return stored.isEmpty ? LostText.bytes(name.rawValue) : stored
+    }
+
+    /// The ordinal of a stored name, or of the lost one that the text means.
+    package func ordinal(of name: String) throws(ReaderError) -> NameOrdinal? {
+        let wanted = Array(name.utf8)
+        guard !wanted.isEmpty, wanted.count <= Limits.nameByteCountMax else { return nil }
+        if let stored = try storedOrdinal(of: wanted) { return stored }
+        guard let lost = LostText.ordinal(wanted), lost < nextName else { return nil }
+        let ordinal = NameOrdinal(rawValue: lost)
+        if ordinal == .none { return ordinal }
+        return try bytes(of: ordinal).isEmpty ? ordinal : nil
+    }
+}

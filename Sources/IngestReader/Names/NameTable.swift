@@ -1,0 +1,159 @@
+// packet → decode → ring → admit → block → segment → compaction → [snapshot] → [query]
+
+import IngestFormat
+
+/// Names and reward keys in memory, from some ordinals on: those of a cut's tail, which no names run has.
+///
+/// **Cost** The bytes of the names; about 60 bytes a name and 30 a key. A look-up is one in a dictionary.
+package struct NameTable: Sendable {
+    /// The first ordinals that the table can hold.
+    package let firstName: UInt32
+    package let firstKey: UInt32
+    private let hash: KeyedHash
+
+    /// All names, one after another.
+    private var bytes: [UInt8] = []
+    /// By name ordinal − `firstName`: offset into `bytes` × 256 + byte count; 0 = lost (names are never
+    /// empty).
+    private var places: [UInt64] = []
+    /// By key ordinal − `firstKey`.
+    private var keys: [RewardKey] = []
+    /// The last name of each hash that was entered, and by place the one of the same hash before it.
+    private var lastOfHash: [UInt64: UInt32] = [:]
+    private var previousOfHash: [UInt32] = []
+    /// The last key of each reward that was entered, and by place the one of the same reward before it.
+    private var lastOfReward: [NameOrdinal: UInt32] = [:]
+    private var previousOfReward: [UInt32] = []
+
+    private static let lostKey = RewardKey(reward: .none, business: .none)
+    private static let noPlace = UInt32.max
+
+    /// - Parameters:
+    ///   - firstName: at least 1.
+    ///   - hash: that of the directory, so that no sender can choose names that collide.
+    package init(firstName: UInt32 = 1, firstKey: UInt32 = 0, hash: KeyedHash) {
+        self.firstName = max(1, firstName)
+        self.firstKey = firstKey
+        self.hash = hash
+    }
+
+    package var nextName: UInt32 { firstName + UInt32(places.count) }
+    package var nextKey: UInt32 { firstKey + UInt32(keys.count) }
+
+    /// Enters a name; the first entry of an ordinal stays. `false` if the limits forbid it.
+    package mutating func enter(name ordinal: NameOrdinal, bytes name: some Collection<UInt8>)
+        -> Bool
+    {
+        guard ordinal.rawValue >= firstName, ordinal.rawValue <= Limits.nameCountMax,
+            !name.isEmpty, name.count <= Limits.nameByteCountMax
+        else { return false }
+        let place = Int(ordinal.rawValue - firstName)
+        if place >= places.count {
+            let count = place + 1 - places.count
+            places.append(contentsOf: repeatElement(0, count: count))
+            previousOfHash.append(contentsOf: repeatElement(Self.noPlace, count: count))
+        }
+        guard places[place] == 0 else { return true }
+        places[place] = UInt64(bytes.count) << 8 | UInt64(name.count)
+        bytes.append(contentsOf: name)
+        let key = hash.name(Array(name))
+        previousOfHash[place] = lastOfHash.updateValue(UInt32(place), forKey: key) ?? Self.noPlace
+        return true
+    }
+
+    /// Enters a reward key; the first entry of an ordinal stays. `false` if the limits forbid it.
+    package mutating func enter(key ordinal: KeyOrdinal, _ key: RewardKey) -> Bool {
+        guard ordinal.rawValue >= firstKey, ordinal.rawValue < Limits.keyCountMax,
+            key != Self.lostKey
+        else { return false }
+        let place = Int(ordinal.rawValue - firstKey)
+        if place >= keys.count {
+            let count = place + 1 - keys.count
+            keys.append(contentsOf: repeatElement(Self.lostKey, count: count))
+            previousOfReward.append(contentsOf: repeatElement(Self.noPlace, count: count))
+        }
+        guard keys[place] == Self.lostKey else { return true }
+        keys[place] = key
+        previousOfReward[place] =
+            lastOfReward.updateValue(UInt32(place), forKey: key.reward) ?? Self.noPlace
+        return true
+    }
+
+    private func slice(_ place: Int) -> ArraySlice<UInt8> {
+        let start = Int(places[place] >> 8)
+        return bytes[start..<start + Int(places[place] & 255)]
+    }
+}
+
+extension NameTable: NameSource {
+    package func storedOrdinal(of name: [UInt8]) throws(ReaderError) -> NameOrdinal? {
+        storedOrdinal(of: name, hash: hash.name(name))
+    }
+
+    /// - Parameter wanted: the directory's hash of `name`.
+    func storedOrdinal(of name: [UInt8], hash wanted: UInt64) -> NameOrdinal? {
+        var place = lastOfHash[wanted] ?? Self.noPlace
+        while place != Self.noPlace {
+            if slice(Int(place)) == name[...] { return NameOrdinal(rawValue: firstName + place) }
+            place = previousOfHash[Int(place)]
+        }
+        return nil
+    }
+
+    package func bytes(of name: NameOrdinal) throws(ReaderError) -> [UInt8] {
+        guard name.rawValue >= firstName, name.rawValue < nextName else { return [] }
+        return Array(slice(Int(name.rawValue - firstName)))
+    }
+
+    package func names(of key: KeyOrdinal) throws(ReaderError) -> RewardKey {
+        guard key.rawValue >= firstKey, key.rawValue < nextKey else { return Self.lostKey }
+        return keys[Int(key.rawValue - firstKey)]
+    }
+
+    package func keys(ofReward reward: NameOrdinal) throws(ReaderError) -> [KeyOrdinal] {
+        var found: [KeyOrdinal] = []
+        var place = lastOfReward[reward] ?? Self.noPlace
+        while place != Self.noPlace {
+            found.append(KeyOrdinal(rawValue: firstKey + place))
+            place = previousOfReward[Int(place)]
+        }
+        return found
+    }
+
+    package func forEachKeys(
+        _ body: (UInt32, [RewardKey]) throws(ReaderError) -> Void
+    ) throws(ReaderError) {
+        if !keys.isEmpty { try body(firstKey, keys) }
+    }
+
+    package func lostNames() throws(ReaderError) -> [UInt32] {
+        places.indices.filter { places[$0] == 0 }.map { firstName + UInt32($0) }
+    }
+
+    package func makeCursors() throws(ReaderError) -> [any NameCursor] { [Sorted(self)] }
+
+    /// The names in bytewise order.
+    private struct Sorted: NameCursor {
+        private let table: NameTable
+        private let order: [UInt32]
+        private var next = 0
+
+        init(_ table: NameTable) {
+            self.table = table
+            let known = table.places.indices.filter { table.places[$0] != 0 }
+            let ranks = NameOrder.ranks(of: known.map { Array(table.slice($0)) })
+            var order = [UInt32](repeating: 0, count: known.count)
+            for (index, rank) in ranks.enumerated() { order[Int(rank)] = UInt32(known[index]) }
+            self.order = order
+        }
+
+        mutating func nextBatch(into batch: inout SortedNames) throws(ReaderError) -> Bool {
+            batch.removeAll()
+            while next < order.count, batch.count < SortedNames.capacity {
+                batch.append(table.firstName + order[next], table.slice(Int(order[next])))
+                next += 1
+            }
+            return batch.count > 0
+        }
+    }
+}

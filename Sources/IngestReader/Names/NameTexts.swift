@@ -1,0 +1,96 @@
+// packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
+
+import IngestFormat
+
+extension NameSource {
+    /// Up to so many names are read one by one; for more, all of the directory are gone through.
+    private static var pointCountMax: Int { 1 << 14 }
+
+    /// Names as they are shown, in bytewise order.
+    ///
+    /// **Cost** A small read for each of a few names; for many, a pass over all names of the directory. The
+    /// memory of the texts.
+    /// - Parameter ordinals: ascending; 0 is the business of lost keys.
+    func texts(
+        of ordinals: [UInt32]
+    ) throws(ReaderError) -> [(ordinal: UInt32, text: [UInt8])] {
+        if ordinals.count > Self.pointCountMax { return try textsByWalk(ordinals) }
+        var texts: [[UInt8]] = []
+        for ordinal in ordinals {
+            texts.append(try shownBytes(of: NameOrdinal(rawValue: ordinal)))
+        }
+        var sorted = ordinals.map { (ordinal: $0, text: [UInt8]()) }
+        for (index, rank) in NameOrder.ranks(of: texts).enumerated() {
+            sorted[Int(rank)] = (ordinals[index], texts[index])
+        }
+        return sorted
+    }
+
+    private func textsByWalk(
+        _ ordinals: [UInt32]
+    ) throws(ReaderError) -> [(ordinal: UInt32, text: [UInt8])] {
+        var isWanted = [Bool](repeating: false, count: Int(nextName))
+        for ordinal in ordinals where ordinal < nextName { isWanted[Int(ordinal)] = true }
+        var lost = try lostNames().filter { isWanted[Int($0)] }
+        if ordinals.first == 0 { lost.append(0) }
+        let walk = NameWalk(try makeCursors() + [LostNames(names: lost)])
+        var found: [(ordinal: UInt32, text: [UInt8])] = []
+        while try walk.next() {
+            guard isWanted[Int(walk.number)] else { continue }
+            var text: [UInt8] = []
+            walk.appendName(to: &text)
+            found.append((walk.number, text))
+        }
+        return found
+    }
+}
+
+/// The places of a listing's businesses in bytewise order, as they are shown; found when they are first
+/// asked for, since most rewards have one.
+///
+/// **Cost** That of `NameSource.texts` once; then 4 bytes a name of the directory.
+struct BusinessOrder {
+    private let names: any NameSource
+    private var ranks: [UInt32] = []
+
+    init(_ names: any NameSource) { self.names = names }
+
+    /// The place of one of a listing's businesses among them.
+    /// - Parameter all: the businesses of the listing, with repetitions; the same at each call.
+    mutating func rank(_ business: UInt32, among all: [UInt32]) throws(ReaderError) -> UInt32 {
+        if ranks.isEmpty { try rankAll(all) }
+        return ranks[Int(business)]
+    }
+
+    private mutating func rankAll(_ all: [UInt32]) throws(ReaderError) {
+        ranks = Array(repeating: 0, count: max(1, Int(names.nextName)))
+        for business in all { ranks[Int(business)] = 1 }
+        let distinct = ranks.indices.filter { ranks[$0] != 0 }.map { UInt32($0) }
+        for (rank, entry) in try names.texts(of: distinct).enumerated() {
+            ranks[Int(entry.ordinal)] = UInt32(rank)
+        }
+    }
+}
+
+/// The names of businesses that were shown last: most rows have one of few.
+struct ShownNames {
+    private static let slotCount = 4096
+
+    private let names: any NameSource
+    private var slots: [(ordinal: UInt32, bytes: [UInt8])]
+
+    init(_ names: any NameSource) {
+        self.names = names
+        slots = Array(repeating: (UInt32.max, []), count: Self.slotCount)
+    }
+
+    mutating func bytes(of ordinal: UInt32) throws(ReaderError) -> [UInt8] {
+        let slot = Int(ordinal) % Self.slotCount
+        if slots[slot].ordinal != ordinal {
+            slots[slot] = (
+                ordinal, try names.shownBytes(of: NameOrdinal(rawValue: ordinal))
+            )
+        }
+        return slots[slot].bytes
+    }
+}

@@ -1,0 +1,66 @@
+// packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
+
+import IngestFormat
+
+extension CounterQuery {
+    /// Gives rewards bytewise by id, or the greatest first.
+    ///
+    /// **Cost** By id: a pass over the names in their stored order, and over the table one for each
+    /// `Limits.queryRowCountMax` rewards; memory is that of `RewardRange` and `KeyGroups`, whatever the number
+    /// of rows. The greatest: that of `TopRewards`.
+    package func forEachReward(
+        _ query: RewardsQuery, _ body: ListedRow.Body
+    ) throws(ReaderError) {
+        guard case .some(let business) = try ordinal(ofBusiness: query.business) else { return }
+        let countMax = query.top ?? .max
+        guard countMax > 0 else { return }
+        let groups = try KeyGroups(names, business: business)
+        if let order = query.order {
+            let top = try TopRewards(
+                self, groups, query.days, by: order, countMax: countMax)
+            return try give(top, groups, query, business, body)
+        }
+        var left = countMax
+        let isWanted = groups.areWanted()
+        let walk = try names.walk(groups, where: isWanted)
+        var range = RewardRange(
+            self, groups, query.days, countMax: isWanted.count { $0 })
+        let counted: ListedRow.Body = { row in
+            left -= 1
+            return body(row) && left > 0
+        }
+        while try walk.next() {
+            guard isWanted[Int(walk.number)] else { continue }
+            if range.isFull, try !range.give(counted) { return }
+            range.enter(walk.number) { walk.appendName(to: &$0) }
+        }
+        _ = try range.give(counted)
+    }
+
+    /// Gives the rewards that `top` found: a few by point reads, many by passes over the table.
+    private func give(
+        _ top: TopRewards, _ groups: KeyGroups, _ query: RewardsQuery, _ business: NameOrdinal?,
+        _ body: ListedRow.Body
+    ) throws(ReaderError) {
+        if top.rewards.count <= TopRewards.pointCountMax {
+            for reward in top.rewards {
+                let keys =
+                    try groups.reward(reward.group).map { (name) throws(ReaderError) in
+                        try names.keys(ofReward: name)
+                    } ?? [KeyOrdinal(rawValue: groups.lostKey(reward.group))]
+                guard var row = try sum(of: keys, business: business, days: query.days) else {
+                    continue
+                }
+                row.id = top.text(of: reward)
+                guard body(row) else { return }
+            }
+            return
+        }
+        var range = RewardRange(self, groups, query.days, countMax: top.rewards.count)
+        for reward in top.rewards {
+            if range.isFull, try !range.give(body) { return }
+            range.enter(reward.group) { $0 += top.text(of: reward) }
+        }
+        _ = try range.give(body)
+    }
+}

@@ -1,0 +1,169 @@
+import IngestFormat
+import IngestReader
+import IngestStorage
+import Testing
+
+/// Listings in ranges, the order of ids, and the greatest of many: what needs more rows, or other names, than
+/// the tests of single queries.
+@Suite struct ListingTests {
+    @Test("Listings are the same however few rows are held at a time", arguments: [1, 2, 7, 64])
+    func ranges(rowCountMax: Int) throws {
+        let model = QueryTests.model(seed: 21, factCount: 700)
+        let query = QueryRows(MemorySource(model), rowCountMax: rowCountMax)
+        for business in [nil, "a"] as [String?] {
+            for days in QueryTests.ranges {
+                for top in [nil, 3] as [Int?] {
+                    let rewards = RewardsQuery(business: business, days: days, top: top)
+                    #expect(try query.rewards(rewards) == model.rewards(rewards))
+                }
+                let wanted = RewardDaysQuery(business: business, days: days)
+                #expect(try query.rewardDays(wanted) == model.rewardDays(wanted))
+            }
+        }
+        for days in QueryTests.ranges {
+            #expect(
+                try query.days(DaysQuery(days: days)) == model.days(DaysQuery(days: days)))
+        }
+    }
+
+    /// Businesses inside of others, some of whose names are dates, or begin like the dates of events.
+    @Test("Ids of days are in bytewise order whatever the names of businesses", arguments: 1...8)
+    func dayOrder(seed: Int) throws {
+        var random = SeededRandom(seed: UInt64(seed))
+        let parts = [
+            "a", "#", "!", "2025-12-30", "2025-12-3", "2026", "-", "0", "9", "~", "#2026-01-01",
+        ]
+        var model = ReferenceModel()
+        for _ in 0..<120 {
+            var business = "a"
+            for _ in 0..<random.below(5) {
+                business += parts[Int(random.below(UInt64(parts.count)))]
+            }
+            var row = CounterRow()
+            row[.clicks] = random.below(9)
+            for _ in 0..<3 {
+                model.facts.append(
+                    .init(
+                        reward: "r", business: business,
+                        day: 20_450 + Int32(random.below(9)), row: row))
+            }
+        }
+        for rowCountMax in [1, 5, 1_000] {
+            let query = QueryRows(MemorySource(model), rowCountMax: rowCountMax)
+            #expect(try query.days(DaysQuery()) == model.days(DaysQuery()))
+        }
+    }
+
+    @Test("The greatest of many are those that sorting all finds, with equal ones by name")
+    func greatest() throws {
+        var random = SeededRandom(seed: 3)
+        var model = ReferenceModel()
+        for number in 0..<6_000 {
+            var row = CounterRow()
+            // A quarter differs, the rest is equal: more equal ones than are looked up one by one.
+            row[.impressions] = number % 4 == 0 ? random.below(1_000) : 5
+            row[.clicks] = random.below(3)
+            model.facts.append(
+                .init(
+                    reward: "reward-\(random.below(1_000_000))",
+                    business: "b\(random.below(4))", day: 20_000, row: row))
+        }
+        let query = QueryRows(MemorySource(model))
+        for order in RewardsQuery.Order.allCases {
+            for top in [1, 10, 1_200, 3_000, 5_000, 20_000] {
+                let wanted = RewardsQuery(order: order, top: top)
+                #expect(try query.rewards(wanted) == model.rewards(wanted), "\(order) \(top)")
+            }
+        }
+    }
+
+    @Test("A body that says no ends a listing at that row")
+    func ended() throws {
+        let model = QueryTests.model(seed: 4, factCount: 300)
+        let query = CounterQuery(MemorySource(model), rowCountMax: 4)
+        for limit in 1...9 {
+            var counts = [0, 0, 0, 0]
+            func take(_ kind: Int) -> Bool {
+                counts[kind] += 1
+                return counts[kind] < limit
+            }
+            try query.forEachReward(RewardsQuery()) { _ in take(0) }
+            try query.forEachReward(RewardsQuery(order: .clicks)) { _ in take(1) }
+            try query.forEachDay(DaysQuery()) { _ in take(2) }
+            try query.forEachRewardDay(RewardDaysQuery()) { _ in take(3) }
+            #expect(counts == [limit, limit, limit, limit])
+        }
+    }
+
+    @Test("A row of a key or a day that there cannot be is damage, not a trap")
+    func impossible() throws {
+        for (key, day) in [(UInt32(9), Int32(20_000)), (.max, 1), (0, 106_653), (0, -2), (0, .min)]
+        {
+            let query = QueryRows(OneRow(key: key, day: day))
+            #expect(throws: ReaderError.self) { try query.rewardDays(RewardDaysQuery()) }
+            #expect(throws: ReaderError.self) { try query.days(DaysQuery()) }
+            let days = DayRange(from: CivilDay(dayNumber: .min))
+            #expect(throws: ReaderError.self) { try query.rewards(RewardsQuery(days: days)) }
+            #expect(throws: ReaderError.self) {
+                try query.rewards(RewardsQuery(days: days, order: .ctr))
+            }
+        }
+        let sound = QueryRows(OneRow(key: 0, day: 106_652))
+        #expect(try sound.rewardDays(RewardDaysQuery()).count == 1)
+    }
+
+    @Test("A text of a lost name is read only as it is shown")
+    func lostTexts() {
+        for ordinal in [0, 1, 7, 10, 123_456, UInt32.max] {
+            #expect(LostText.ordinal(LostText.bytes(ordinal)) == ordinal)
+        }
+        let others = [
+            "(lost:)", "(lost:+1)", "(lost:01)", "(lost:4294967296)", "(lost:1", "lost:1)",
+        ]
+        for text in others {
+            #expect(LostText.ordinal(Array(text.utf8)) == nil, "\(text)")
+        }
+    }
+
+    @Test("Lost names stand among the others where their texts do")
+    func lostOrder() throws {
+        let known = ["(lost", "(lost:", "(lost:1000)", "(lost:10x", "(lot", "a"]
+        var model = ReferenceModel()
+        for name in known {
+            model.facts.append(.init(reward: name, business: "b", day: 1, row: CounterRow()))
+        }
+        let lostCount: UInt32 = 1_100
+        let source = MemorySource(model, lostCount: lostCount)
+        let ids = try QueryRows(source).rewards(RewardsQuery()).map(\.id)
+        let lost = (0..<lostCount).map { "(lost:\(source.firstLost + $0))" }
+        #expect(ids == (known + lost).sorted(by: ReferenceModel.bytewise))
+    }
+}
+
+/// A single row of a given key (of `days`: business) and day; key 0 is (name 1, name 1).
+private struct OneRow: CounterSource {
+    let key: UInt32
+    let day: Int32
+
+    func makeNames() -> any NameSource {
+        var table = NameTable(hash: KeyedHash(key: [UInt8](repeating: 3, count: 32))!)
+        let name = NameOrdinal(rawValue: 1)
+        _ = table.enter(name: name, bytes: Array("n".utf8))
+        _ = table.enter(key: KeyOrdinal(rawValue: 0), RewardKey(reward: name, business: name))
+        return table
+    }
+
+    func forEachPage(
+        of table: TableKind, _ columns: CounterColumnSet, _ names: any NameSource,
+        _ body: (CounterPage) throws(ReaderError) -> Void
+    ) throws(ReaderError) {
+        let page = CounterPage()
+        _ = page.append(key: key, day: day, counters: CounterRow())
+        try body(page)
+    }
+
+    func forEachRow(
+        of table: TableKind, _ point: CounterPoint, _ names: any NameSource,
+        _ body: (Int32, CounterRow) throws(ReaderError) -> Void
+    ) throws(ReaderError) {}
+}
