@@ -35,7 +35,7 @@ extension FuzzTarget {
             var encoder = NamesRunEncoder(
                 fileNumber: run.header.fileNumber, directory: run.header.directory,
                 firstName: NameOrdinal(rawValue: run.names.lowerBound),
-                firstKey: KeyOrdinal(rawValue: run.keys.lowerBound),
+                firstKey: KeyOrdinal(rawValue: run.keys.lowerBound), hash: SnapshotSample.hash,
                 generation: run.header.generation, createdAt: run.header.createdAt)
             encoder.append(contentsOf: run)
             guard let again = try? NamesRun.decode(encoder.finish().bytes) else {
@@ -157,7 +157,7 @@ private enum Reseal {
         return pages(
             bytes, index: Field.pageIndexOffset, checksum: Field.pageIndexChecksum,
             entryByteCount: NamesLayout.PageEntry.byteCount,
-            byteCount: NamesLayout.PageEntry.storedByteCount,
+            byteCount: NamesLayout.PageEntry.pageByteCount,
             entryChecksum: NamesLayout.PageEntry.checksum)
     }
 
@@ -207,6 +207,7 @@ private enum Reseal {
 /// Small files of every kind.
 private enum SnapshotSample {
     static let directory = DirectoryID(rawValue: 7)
+    static let hash = KeyedHash(key: InlineArray(repeating: 3))
     static let cut = LogPosition(segment: SegmentNumber(rawValue: 3), blockCount: 2)
     private static let footerOffset: UInt64 = 4_096
 
@@ -282,7 +283,7 @@ private enum SnapshotSample {
     static let namesBytes: [UInt8] = {
         var encoder = NamesRunEncoder(
             fileNumber: FileNumber(rawValue: 6), directory: directory,
-            firstName: NameOrdinal(rawValue: 1), firstKey: KeyOrdinal(rawValue: 0),
+            firstName: NameOrdinal(rawValue: 1), firstKey: KeyOrdinal(rawValue: 0), hash: hash,
             generation: Generation(rawValue: 2), createdAt: 3)
         for i in 0..<60 { encoder.append(name: Array("name-\(i * i)".utf8)[...]) }
         encoder.append(name: [])

@@ -77,6 +77,7 @@ extension LogFixture {
             fileNumber: entry.fileNumber, directory: run.header.directory,
             firstName: NameOrdinal(rawValue: run.names.lowerBound),
             firstKey: KeyOrdinal(rawValue: run.keys.lowerBound),
+            hash: KeyedHash(key: manifest.hashKey)!,
             generation: run.header.generation, createdAt: run.header.createdAt)
         for ordinal in run.names {
             encoder.append(name: name(ordinal, run.name(NameOrdinal(rawValue: ordinal))))

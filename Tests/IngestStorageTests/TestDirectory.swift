@@ -119,7 +119,8 @@ func publish(
     var names = NamesRunEncoder(
         fileNumber: number(), directory: next.directory,
         firstName: NameOrdinal(rawValue: manifest.shard.nextName),
-        firstKey: KeyOrdinal(rawValue: manifest.shard.nextKey), generation: next.generation,
+        firstKey: KeyOrdinal(rawValue: manifest.shard.nextKey),
+        hash: try #require(KeyedHash(key: next.hashKey)), generation: next.generation,
         createdAt: next.createdAt)
     for block in segments.flatMap(\.names) {
         for index in 0..<block.names.count { names.append(name: block.names.name(index)[...]) }

@@ -2,8 +2,12 @@
 
 /// The fixed places of a names run: docs/format/names.md has the same tables, and a test compares them.
 package enum NamesLayout {
-    /// Names, or keys, of one page; all but the last page of each are full.
+    /// Items of one page; all but the last page of each kind are full.
     package static let pageCapacity = 1024
+    /// Hashes of one page: the one that a look-up reads of a run without the name is small.
+    package static let hashPageCapacity = 512
+    /// Every so many names of a page, one is written whole: where the search for a name can begin.
+    package static let restartInterval = 32
 
     package enum Header {
         package static let byteCount = 128
@@ -34,17 +38,42 @@ package enum NamesLayout {
         ]
     }
 
-    /// One entry of the page index: first the pages of names, then those of keys.
+    /// One entry of the page index: the pages of `NamesPageKind.allCases`, kind by kind.
     package enum PageEntry {
-        package static let byteCount = 16
-        package static let encoding = FormatField("encoding", 0, 1)
-        package static let reserved = FormatField("reserved", 1, 3)
-        package static let rawByteCount = FormatField("raw byte count", 4, 4)
-        package static let storedByteCount = FormatField("stored byte count", 8, 4)
-        package static let checksum = FormatField("checksum", 12, 4)
+        package static let byteCount = 12
+        package static let pageByteCount = FormatField("page byte count", 0, 4)
+        package static let checksum = FormatField("checksum", 4, 4)
+        package static let first = FormatField("first", 8, 4)
 
-        package static let fields = [
-            encoding, reserved, rawByteCount, storedByteCount, checksum,
-        ]
+        package static let fields = [pageByteCount, checksum, first]
+    }
+}
+
+/// The five kinds of pages of a names run, in the order in which they lie in the file.
+package enum NamesPageKind: Int, CaseIterable, Sendable {
+    /// The names in bytewise order, each with its ordinal.
+    case names
+    /// The place of each name in that order, by ordinal.
+    case ranks
+    /// The names of each key, by ordinal.
+    case keys
+    /// The hash of each name and its ordinal, in the order of the hashes.
+    case hashes
+    /// The reward of each key and its ordinal, in the order of the rewards.
+    case rewards
+
+    /// Items of one page.
+    package var capacity: Int {
+        self == .hashes ? NamesLayout.hashPageCapacity : NamesLayout.pageCapacity
+    }
+
+    /// What a page of `capacity` items takes at most.
+    package var byteCountMax: Int {
+        switch self {
+        case .names:
+            PackedColumn.byteCountMax(capacity) + capacity * (2 + Limits.nameByteCountMax)
+        case .ranks: PackedColumn.byteCountMax(capacity)
+        case .keys, .hashes, .rewards: 2 * PackedColumn.byteCountMax(capacity)
+        }
     }
 }

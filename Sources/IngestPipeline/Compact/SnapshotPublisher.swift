@@ -126,11 +126,14 @@ extension SnapshotPublisher {
             runs: next.namesRuns.map { max(1, $0.names.count + $0.keys.count) },
             newSegmentCount: names.count + newKeys.count)
         let merged = Array(next.namesRuns.suffix(plan.mergedRunCount))
+        guard let hash = KeyedHash(key: next.hashKey) else {
+            throw .inconsistent("hash key of \(next.hashKey.count) bytes")
+        }
         var encoder = NamesRunEncoder(
             fileNumber: next.nextFileNumber, directory: next.directory,
             firstName: NameOrdinal(rawValue: merged.first?.names.lowerBound ?? names.lowerBound),
             firstKey: KeyOrdinal(rawValue: merged.first?.keys.lowerBound ?? newKeys.lowerBound),
-            generation: next.generation, createdAt: next.createdAt)
+            hash: hash, generation: next.generation, createdAt: next.createdAt)
         for run in merged {
             encoder.append(
                 contentsOf: try storing { () throws(StorageError) in try store.readNames(run) })

@@ -68,8 +68,8 @@ extension Inspector {
                 + "checksum \(Self.hex(header.checksum))")
         indented(
             "names \(header.names.lowerBound) ..< \(header.names.upperBound) in "
-                + "\(header.namePageCount) pages, keys \(header.keys.lowerBound) ..< "
-                + "\(header.keys.upperBound) in \(header.keyPageCount) pages")
+                + "\(header.pageCount(.names)) pages, keys \(header.keys.lowerBound) ..< "
+                + "\(header.keys.upperBound) in \(header.pageCount(.keys)) pages")
         let run = decoding("names run", at: 0) { () throws(FormatError) in
             try NamesRun.decode(bytes)
         }

@@ -96,16 +96,17 @@ package struct ManifestStore<Files: FileSystem>: Sendable {
         try RunReader(entry, directory: directory, in: files).readTable()
     }
 
-    /// All names and keys of a names run.
+    /// All names and keys of a names run in memory, every order held against them.
+    /// - Parameter hash: the directory's; `nil` = the stored hashes are not held against the names.
     package func readNames(
-        _ entry: NamesRunEntry, directory: DirectoryID? = nil
+        _ entry: NamesRunEntry, directory: DirectoryID? = nil, hash: KeyedHash? = nil
     ) throws(StorageError) -> NamesRun {
         let file = try files.open(entry.fileName.text, .read)
         try file.check(byteCount: entry.byteCount, max: UInt64(Limits.runByteCountMax))
         let bytes = try file.readAll(byteCountMax: Limits.runByteCountMax)
         return try StorageError.decoding(file.path) { () throws(FormatError) in
             let contents = try NamesRun.decode(
-                bytes, directory: directory, fileNumber: entry.fileNumber)
+                bytes, directory: directory, fileNumber: entry.fileNumber, hash: hash)
             // Every fixed header ends with its checksum (`FixedImage`).
             try entry.checksum.check(against: bytes, at: NamesRun.Header.byteCount - 4)
             return contents

@@ -4,7 +4,9 @@ import Testing
 struct NamesRunTests {
     private typealias Field = NamesLayout.Header
 
-    private static func read(_ bytes: [UInt8]) throws { _ = try NamesRun.decode(bytes) }
+    private static func read(_ bytes: [UInt8]) throws {
+        _ = try NamesRun.decode(bytes, hash: ManifestExample.hash)
+    }
 
     private static func names(_ run: NamesRun) -> [String] {
         run.names.map { String(decoding: run.name(NameOrdinal(rawValue: $0)), as: UTF8.self) }
@@ -14,10 +16,18 @@ struct NamesRunTests {
         run.keys.map { run.key(KeyOrdinal(rawValue: $0)) }
     }
 
+    private static func encoder(_ name: UInt32, _ key: UInt32) -> NamesRunEncoder {
+        NamesRunEncoder(
+            fileNumber: FileNumber(rawValue: 5), directory: ManifestExample.directory,
+            firstName: NameOrdinal(rawValue: name), firstKey: KeyOrdinal(rawValue: key),
+            hash: ManifestExample.hash, generation: Generation(rawValue: 1), createdAt: 0)
+    }
+
     @Test func `names and keys come back, and what was lost is a gap`() throws {
         let (bytes, entry) = ManifestExample.namesRun()
         let run = try NamesRun.decode(
-            bytes, directory: ManifestExample.directory, fileNumber: FileNumber(rawValue: 34))
+            bytes, directory: ManifestExample.directory, fileNumber: FileNumber(rawValue: 34),
+            hash: ManifestExample.hash)
         #expect(Self.names(run) == ManifestExample.names)
         #expect(Self.keys(run) == ManifestExample.keys)
         #expect(run.header.entry == entry)
@@ -27,7 +37,10 @@ struct NamesRunTests {
         #expect(NamesRun.lostText(2) == "(lost:2)")
     }
 
-    @Test(arguments: [(0, 0), (1, 0), (0, 1), (1_024, 1_024), (1_025, 3_000), (5_000, 10)])
+    @Test(arguments: [
+        (0, 0), (1, 0), (0, 1), (32, 1), (33, 2), (512, 3), (513, 1_023), (1_024, 1_024),
+        (1_025, 3_000), (5_000, 10),
+    ])
     func `runs of every size come back`(nameCount: Int, keyCount: Int) throws {
         var random = SeededRandom(seed: UInt64(nameCount))
         let names = (0..<nameCount).map { place in
@@ -44,44 +57,78 @@ struct NamesRunTests {
                     reward: NameOrdinal(rawValue: UInt32.random(in: 1...9_000, using: &random)),
                     business: NameOrdinal(rawValue: UInt32.random(in: 1...90, using: &random)))
         }
-        var encoder = NamesRunEncoder(
-            fileNumber: FileNumber(rawValue: 1), directory: ManifestExample.directory,
-            firstName: NameOrdinal(rawValue: 700), firstKey: KeyOrdinal(rawValue: 30),
-            generation: Generation(rawValue: 1), createdAt: 0)
+        var encoder = Self.encoder(700, 30)
         for name in names { encoder.append(name: name[...]) }
         for key in keys { encoder.append(key: key) }
         let (bytes, entry) = encoder.finish()
-        let run = try NamesRun.decode(bytes)
+        let run = try NamesRun.decode(bytes, hash: ManifestExample.hash)
         #expect(entry.names == 700..<700 + UInt32(nameCount))
         #expect(entry.keys == 30..<30 + UInt32(keyCount))
         #expect(run.names.map { Array(run.name(NameOrdinal(rawValue: $0))) } == names)
         #expect(Self.keys(run) == keys)
     }
 
-    @Test func `two runs that touch become one that is as if it had been written at once`() throws {
-        func encoder(_ name: UInt32, _ key: UInt32) -> NamesRunEncoder {
-            NamesRunEncoder(
-                fileNumber: FileNumber(rawValue: 5), directory: ManifestExample.directory,
-                firstName: NameOrdinal(rawValue: name), firstKey: KeyOrdinal(rawValue: key),
-                generation: Generation(rawValue: 1), createdAt: 0)
+    @Test func `names are in the order of their bytes, whatever these are`() throws {
+        let names: [[UInt8]] = [
+            [255], [0], [0, 0], [], [97], [97, 0], [97, 0, 0, 0, 0, 0, 0, 0, 0], [97, 1], [],
+            Array("reward-0001".utf8), Array("reward-00011".utf8), Array("reward-0000".utf8),
+            [UInt8](repeating: 120, count: 128), [UInt8](repeating: 120, count: 127),
+            [UInt8](repeating: 120, count: 127) + [0], [97, 0, 0, 0, 0, 0, 0, 0],
+        ]
+        var fresh = FreshNames(
+            firstName: NameOrdinal(rawValue: 1), firstKey: KeyOrdinal(rawValue: 0),
+            hash: ManifestExample.hash)
+        for name in names { fresh.append(name: name[...]) }
+        fresh.sort()
+        let batch = NameBatch()
+        let hasNames = fresh.nextNames(into: batch)
+        #expect(hasNames)
+        let expected = names.enumerated().sorted { a, b in
+            a.element == b.element
+                ? a.offset < b.offset : a.element.lexicographicallyPrecedes(b.element)
         }
+        #expect((0..<batch.count).map { batch.name($0) } == expected.map(\.element))
+        #expect(
+            (0..<batch.count).map { batch.ordinal($0).rawValue }
+                == expected.map { UInt32($0.offset + 1) })
+        let hasMore = fresh.nextNames(into: batch)
+        #expect(!hasMore)
+    }
+
+    @Test func `two runs that touch become one that is as if it had been written at once`() throws {
         func fill(_ encoder: inout NamesRunEncoder, _ range: Range<Int>) {
             for i in range { encoder.append(name: Array("name-\(i)".utf8)[...]) }
             for i in range where i % 2 == 0 {
                 encoder.append(key: ManifestExample.keys[i % 3])
             }
         }
-        var whole = encoder(1, 0)
+        var whole = Self.encoder(1, 0)
         fill(&whole, 0..<2_000)
         fill(&whole, 2_000..<3_000)
-        var first = encoder(1, 0)
+        var first = Self.encoder(1, 0)
         fill(&first, 0..<2_000)
-        var second = encoder(2_001, 1_000)
+        var second = Self.encoder(2_001, 1_000)
         fill(&second, 2_000..<3_000)
-        var joined = encoder(1, 0)
+        var joined = Self.encoder(1, 0)
         joined.append(contentsOf: try NamesRun.decode(first.finish().bytes))
         joined.append(contentsOf: try NamesRun.decode(second.finish().bytes))
         #expect(joined.finish().bytes == whole.finish().bytes)
+    }
+
+    @Test func `a name and its key take at most 48 bytes`() {
+        var encoder = Self.encoder(1, 0)
+        for i in 0..<20_000 as Range<UInt32> {
+            // In an order that has nothing to do with that of the bytes.
+            let digits = "\((i &* 7_919) % 20_000 + 1_200_000)"
+            let text = "reward-" + String(repeating: "0", count: 10 - digits.count) + digits
+            encoder.append(name: Array(text.utf8)[...])
+            encoder.append(
+                key: RewardKey(
+                    reward: NameOrdinal(rawValue: 1 + i),
+                    business: NameOrdinal(rawValue: 1 + i % 97)
+                ))
+        }
+        #expect(encoder.finish().bytes.count <= 48 * 20_000)
     }
 
     @Test func `every flipped bit and every cut is seen`() {
@@ -102,13 +149,14 @@ struct NamesRunTests {
         (Field.nextName, 2_000, "corrupt file byte count"),
         (Field.nextKey, UInt64(UInt32.max), "corrupt next key"),
         (Field.firstKey, 4, "corrupt first key"),
+        (Field.firstKey, 1, "corrupt first"),
         (Field.pageIndexOffset, 100, "corrupt page index offset"),
         (Field.fileByteCount, 100, "corrupt file byte count"),
         (Field.pageIndexChecksum, 100, "corrupt page index checksum"),
         (Field.reserved, 1, "corrupt reserved"),
         (Field.reservedEnd, 1, "corrupt reserved end"),
-        // A name less than its page holds.
-        (Field.nextName, 6, "corrupt name bytes"),
+        // A name and a key less than their pages hold.
+        (Field.nextName, 6, "corrupt column values"),
         (Field.nextKey, 2, "corrupt column byte count"),
     ])
     func `a header field that cannot be is refused although the checksum fits`(
@@ -123,60 +171,151 @@ struct NamesRunTests {
         #expect(error?.summary == expected)
     }
 
-    /// The example with its second page (the keys) or an index entry changed, all checksums set right.
-    private static func rebuilt(
-        page damage: (inout [UInt8]) -> Void, entry: ([UInt8]) -> [UInt8] = { $0 }
-    ) -> [UInt8] {
-        let (bytes, _) = ManifestExample.namesRun()
-        let index = bytes.count - 32
-        let namesEnd = 128 + Int(bytes[index + 8])
-        var page = Array(bytes[namesEnd..<index])
-        damage(&page)
-        var second = Array(bytes[(index + 16)...])
-        second = second.with(NamesLayout.PageEntry.rawByteCount, UInt64(page.count))
-            .with(NamesLayout.PageEntry.storedByteCount, UInt64(page.count))
-            .with(NamesLayout.PageEntry.checksum, UInt64(Checksum.crc32c(page)))
-        let entries = Array(bytes[index..<index + 16]) + entry(second)
-        let body = Array(bytes[128..<namesEnd]) + page
-        let header = Array(bytes[..<128])
-            .with(Field.pageIndexOffset, UInt64(128 + body.count))
-            .with(Field.fileByteCount, UInt64(128 + body.count + entries.count))
-            .with(Field.pageIndexChecksum, UInt64(Checksum.crc32c(entries)))
-            .sealed(128)
-        return header + body + entries
-    }
-
-    @Test func `a key of one name, or of a name that cannot be, is refused`() throws {
-        try Self.read(Self.rebuilt(page: { _ in }))
-        // Two columns of three values, by hand: rewards then businesses.
-        let pages: [([UInt8], String?)] = [
-            ([0, 1, 0, 3], nil),
-            ([0, 0, 0, 3], "corrupt key"),
-            ([0, 1, 0, 0], "corrupt key"),
-            ([0, 0x81, 0x80, 0x80, 0x08, 0, 3], "corrupt key"),
-            ([0, 1, 0, 3, 0], "corrupt column byte count"),
-            ([0, 1], "torn column form"),
+    @Test(arguments: NamesPageKind.allCases)
+    func `a page that is not what the others say is refused although the checksums fit`(
+        kind: NamesPageKind
+    ) throws {
+        // The example's pages: names are (lost 2), business-1, iOS, reward-1, reward-2, é.
+        let cases: [(NamesPageKind, ([UInt8]) -> [UInt8], String)] = [
+            (.names, { $0 + [1] }, "corrupt name bytes"),
+            (.names, { $0.dropLast() }, "torn name bytes"),
+            (.names, { $0.setting(5 + 3, to: 1) }, "corrupt shared byte count"),
+            (.names, { $0.setting(8 + 6, to: 200) }, "corrupt name byte count"),
+            (.names, { $0.setting(0, to: 0) }, "corrupt name ordinal"),
+            (.names, { $0.setting($0.count - 2, to: 0) }, "corrupt name order"),
+            (.names, { $0.setting(4, to: 33) }, "corrupt column width"),
+            (.names, { _ in [1, 0, 0, 0] }, "torn column head"),
+            (.names, { Array($0[..<6]) }, "torn column values"),
+            (.names, { Array($0[..<10]) }, "torn name lengths"),
+            (.ranks, { $0.setting(5, to: $0[5] ^ 1) }, "corrupt rank"),
+            (.ranks, { $0.setting(0, to: 9) }, "corrupt rank"),
+            (
+                .ranks, { $0.setting($0.count - 1, to: $0[$0.count - 1] | 0x80) },
+                "corrupt column values"
+            ),
+            (.ranks, { $0 + [0] }, "corrupt column byte count"),
+            // A key of one name, and of a name that cannot be.
+            (.keys, { _ in Self.columns([1, 0, 4], [0, 0, 3]) }, "corrupt key"),
+            (.keys, { _ in Self.columns([1, 0, 4], [3, 3, 3]) }, "corrupt key"),
+            (.keys, { _ in Self.columns([1, 0, 1 << 30], [3, 0, 3]) }, "corrupt key"),
+            (.hashes, { $0.setting($0.count - 1, to: $0[$0.count - 1] ^ 1) }, "corrupt pair"),
+            (
+                .hashes, { _ in Self.columns([0, 1, 1, 2, 3, 4], [2, 3, 1, 4, 5, 6]) },
+                "corrupt pair order"
+            ),
+            (
+                .hashes, { _ in Self.columns([0, 1, 2, 3, 4, 5], [2, 3, 1, 3, 5, 6]) },
+                "corrupt hash"
+            ),
+            (
+                .hashes, { _ in Self.columns([0, 1, 2, 3, 4, 5], [2, 3, 1, 9, 5, 6]) },
+                "corrupt pair"
+            ),
+            (.rewards, { _ in Self.columns([0, 4, 1], [1, 2, 0]) }, "corrupt pair order"),
+            (.rewards, { _ in Self.columns([0, 1, 4], [1, 0, 3]) }, "corrupt pair"),
+            (.rewards, { _ in Self.columns([0, 1, 3], [1, 0, 2]) }, "corrupt reward"),
+            (.rewards, { _ in Self.columns([0, 1, 4], [1, 0, 0]) }, "corrupt reward"),
         ]
-        for (page, expected) in pages {
-            let bytes = Self.rebuilt(page: { $0 = page })
-            #expect(Damage.error { try Self.read(bytes) }?.summary == expected)
+        try Self.read(NamesImage(ManifestExample.namesRun().bytes).bytes)
+        for (place, (_, damage, expected)) in cases.filter({ $0.0 == kind }).enumerated() {
+            var image = NamesImage(ManifestExample.namesRun().bytes)
+            image.pages[kind.rawValue] = damage(image.pages[kind.rawValue])
+            // Without the hash key first, so that the orders are seen by themselves.
+            let error =
+                Damage.error { _ = try NamesRun.decode(image.bytes) }
+                ?? Damage.error { try Self.read(image.bytes) }
+            #expect(error?.summary == expected, "\(kind) \(place)")
         }
     }
 
-    @Test(arguments: [
-        (NamesLayout.PageEntry.encoding, 2, "corrupt encoding"),
-        (NamesLayout.PageEntry.reserved, 1, "corrupt reserved"),
-        (NamesLayout.PageEntry.rawByteCount, 1 << 30, "corrupt raw byte count"),
-        (NamesLayout.PageEntry.rawByteCount, 50, "corrupt raw byte count"),
-        (NamesLayout.PageEntry.storedByteCount, 1, "corrupt page index offset"),
-        (NamesLayout.PageEntry.storedByteCount, 1 << 30, "corrupt stored byte count"),
-        (NamesLayout.PageEntry.checksum, 1, "corrupt page checksum"),
-        (NamesLayout.PageEntry.encoding, 1, "corrupt LZ4 block"),
-    ])
-    func `an index entry that cannot be is refused`(
-        field: FormatField, value: UInt64, expected: String
-    ) {
-        let bytes = Self.rebuilt(page: { _ in }, entry: { $0.with(field, value) })
-        #expect(Damage.error { try Self.read(bytes) }?.summary == expected)
+    @Test func `an index entry that cannot be is refused although the checksums fit`() {
+        typealias Entry = NamesLayout.PageEntry
+        let cases: [(Int, FormatField, UInt64, String)] = [
+            (0, Entry.pageByteCount, 1 << 30, "corrupt page byte count"),
+            (4, Entry.pageByteCount, 1, "corrupt page byte count"),
+            (0, Entry.checksum, 1, "corrupt page checksum"),
+            (0, Entry.first, 1, "corrupt first"),
+            (1, Entry.first, 2, "corrupt first"),
+            (2, Entry.first, 1, "corrupt first"),
+            (3, Entry.first, 1, "corrupt first"),
+            (4, Entry.first, 1, "corrupt first"),
+        ]
+        for (page, field, value, expected) in cases {
+            var image = NamesImage(ManifestExample.namesRun().bytes)
+            image.alterEntry = (page, field, value)
+            #expect(Damage.error { try Self.read(image.bytes) }?.summary == expected, "\(page)")
+        }
+    }
+
+    /// Two columns of 32-bit values, made by hand.
+    private static func columns(_ first: [UInt32], _ second: [UInt32]) -> [UInt8] {
+        [first, second].flatMap { values in
+            [0, 0, 0, 0, 32]
+                + values.flatMap { value in
+                    (0..<4).map { UInt8(truncatingIfNeeded: value >> UInt32(8 * $0)) }
+                }
+        }
+    }
+}
+
+/// A names run of one page a kind, taken apart and put together again with all checksums set right.
+private struct NamesImage {
+    private let header: [UInt8]
+    private let firsts: [UInt64]
+    var pages: [[UInt8]] = []
+    var alterEntry: (page: Int, field: FormatField, value: UInt64)?
+
+    init(_ file: [UInt8]) {
+        typealias Entry = NamesLayout.PageEntry
+        header = Array(file[..<128])
+        let count = NamesPageKind.allCases.count
+        var entry = file.count - count * Entry.byteCount
+        var offset = 128
+        var firsts: [UInt64] = []
+        for _ in 0..<count {
+            let image = Array(file[entry..<entry + Entry.byteCount])
+            let end = offset + Int(image.number(Entry.pageByteCount))
+            pages.append(Array(file[offset..<end]))
+            firsts.append(image.number(Entry.first))
+            offset = end
+            entry += Entry.byteCount
+        }
+        self.firsts = firsts
+    }
+
+    var bytes: [UInt8] {
+        typealias Entry = NamesLayout.PageEntry
+        typealias Field = NamesLayout.Header
+        var index: [UInt8] = []
+        for (place, page) in pages.enumerated() {
+            var entry = [UInt8](repeating: 0, count: Entry.byteCount)
+                .with(Entry.pageByteCount, UInt64(page.count))
+                .with(Entry.checksum, UInt64(Checksum.crc32c(page)))
+                .with(Entry.first, firsts[place])
+            if let alterEntry, alterEntry.page == place {
+                entry = entry.with(alterEntry.field, alterEntry.value)
+            }
+            index += entry
+        }
+        let body = pages.flatMap { $0 }
+        let head =
+            header
+            .with(Field.pageIndexOffset, UInt64(128 + body.count))
+            .with(Field.fileByteCount, UInt64(128 + body.count + index.count))
+            .with(Field.pageIndexChecksum, UInt64(Checksum.crc32c(index)))
+            .sealed(128)
+        return head + body + index
+    }
+}
+
+extension [UInt8] {
+    fileprivate func number(_ field: FormatField) -> UInt64 {
+        (0..<field.byteCount).reduce(0) { $0 | UInt64(self[field.offset + $1]) << UInt64(8 * $1) }
+    }
+
+    fileprivate func setting(_ place: Int, to value: UInt8) -> [UInt8] {
+        var copy = self
+        copy[place] = value
+        return copy
     }
 }

@@ -53,7 +53,7 @@ enum GoldenFiles {
     static func namesRun() -> (bytes: [UInt8], entry: NamesRunEntry) {
         var encoder = NamesRunEncoder(
             fileNumber: FileNumber(rawValue: 34), directory: directory,
-            firstName: NameOrdinal(rawValue: 1), firstKey: KeyOrdinal(rawValue: 0),
+            firstName: NameOrdinal(rawValue: 1), firstKey: KeyOrdinal(rawValue: 0), hash: hash,
             generation: generation, createdAt: time + 2_000_000)
         for name in ["r-1", "b-1", "iOS"] { encoder.append(name: Array(name.utf8)[...]) }
         encoder.append(
@@ -89,6 +89,9 @@ enum GoldenFiles {
         return manifest
     }
 
+    /// Of the key in the golden manifest.
+    static let hash = KeyedHash(key: Array(0..<32))!
+
     static let mark = DurableMark(directory: directory, position: cut)
 }
 
@@ -106,12 +109,19 @@ extension GoldenFiles {
         return footer
     }()
 
+    /// Names and keys of two pages a kind, hashes of three.
     static func longNamesRun() -> [UInt8] {
         var encoder = NamesRunEncoder(
             fileNumber: FileNumber(rawValue: 1), directory: directory,
-            firstName: NameOrdinal(rawValue: 1), firstKey: KeyOrdinal(rawValue: 0),
+            firstName: NameOrdinal(rawValue: 1), firstKey: KeyOrdinal(rawValue: 0), hash: hash,
             generation: generation, createdAt: time)
         for i in 1...1_200 { encoder.append(name: Array("reward-\(i)".utf8)[...]) }
+        for i in 0..<1_100 as Range<UInt32> {
+            encoder.append(
+                key: RewardKey(
+                    reward: NameOrdinal(rawValue: 1 + i * 7 % 1_200),
+                    business: NameOrdinal(rawValue: 1 + i % 5)))
+        }
         return encoder.finish().bytes
     }
 }

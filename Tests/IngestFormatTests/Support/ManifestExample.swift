@@ -26,12 +26,15 @@ enum ManifestExample {
     static func namesRun() -> (bytes: [UInt8], entry: NamesRunEntry) {
         var encoder = NamesRunEncoder(
             fileNumber: FileNumber(rawValue: 34), directory: directory,
-            firstName: NameOrdinal(rawValue: 1), firstKey: KeyOrdinal(rawValue: 0),
+            firstName: NameOrdinal(rawValue: 1), firstKey: KeyOrdinal(rawValue: 0), hash: hash,
             generation: generation, createdAt: time)
         for name in names { encoder.append(name: Array(name.utf8)[...]) }
         for key in keys { encoder.append(key: key) }
         return encoder.finish()
     }
+
+    /// Of the key in the manifest.
+    static let hash = KeyedHash(key: Array(1...32))!
 
     static let manifest: Manifest = {
         var manifest = Manifest(

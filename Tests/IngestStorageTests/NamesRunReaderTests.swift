@@ -1,0 +1,195 @@
+import IngestFormat
+import IngestStorage
+import Testing
+
+@Suite struct NamesRunReaderTests {
+    private static let number = FileNumber(rawValue: 12)
+    private static let hash = KeyedHash(key: InlineArray(repeating: 9))
+
+    /// Names and keys by ordinal, from a first one on.
+    private struct Content {
+        var firstName: UInt32 = 40
+        var firstKey: UInt32 = 7
+        var names: [[UInt8]] = []
+        var keys: [RewardKey?] = []
+
+        init(nameCount: Int, keyCount: Int, seed: UInt64 = 1) {
+            var random = SeededRandom(seed: seed)
+            for place in 0..<nameCount {
+                let text = place % 7 == 3 ? "\(random.next())" : "reward-\(place * 7_919 % 100_000)"
+                names.append(place % 60 == 11 ? [] : Array(text.utf8))
+            }
+            for place in 0..<keyCount {
+                let reward = NameOrdinal(
+                    rawValue: 1 + UInt32(random.below(UInt64(keyCount / 3 + 1))))
+                let business = NameOrdinal(rawValue: 1 + UInt32(random.below(20)))
+                keys.append(
+                    place % 50 == 9 ? nil : RewardKey(reward: reward, business: business))
+            }
+        }
+
+        func write(to files: SimulatedFileSystem) throws -> NamesRunEntry {
+            var encoder = NamesRunEncoder(
+                fileNumber: number, directory: TestLog.directory,
+                firstName: NameOrdinal(rawValue: firstName),
+                firstKey: KeyOrdinal(rawValue: firstKey), hash: hash,
+                generation: Generation(rawValue: 3), createdAt: 5)
+            for name in names { encoder.append(name: name[...]) }
+            for key in keys { encoder.append(key: key) }
+            let (bytes, entry) = encoder.finish()
+            try ManifestStore(files: files).write(entry.fileName, [bytes])
+            return entry
+        }
+    }
+
+    private func open(
+        _ entry: NamesRunEntry, _ files: SimulatedFileSystem
+    ) throws -> NamesRunReader<SimulatedFileSystem> {
+        try NamesRunReader(entry, directory: TestLog.directory, in: files)
+    }
+
+    @Test(
+        "every name, ordinal, key and reward is found, with and without a cache",
+        arguments: [(0, 0), (1, 1), (600, 40), (3_000, 2_500)])
+    func lookUps(nameCount: Int, keyCount: Int) throws {
+        let files = SimulatedFileSystem(seed: 1)
+        let content = Content(nameCount: nameCount, keyCount: keyCount)
+        let run = try open(content.write(to: files), files)
+        let shared = NamesPageCache()
+        for (place, name) in content.names.enumerated() {
+            let cache = place % 3 == 0 ? nil : shared
+            let ordinal = NameOrdinal(rawValue: content.firstName + UInt32(place))
+            #expect(try run.name(ordinal, cache: cache) == (name.isEmpty ? nil : name))
+            let found = try run.ordinal(of: name, hash: Self.hash.name(name), cache: cache)
+            #expect(found == (name.isEmpty ? nil : ordinal))
+        }
+        for (place, key) in content.keys.enumerated() {
+            let ordinal = KeyOrdinal(rawValue: content.firstKey + UInt32(place))
+            #expect(try run.key(ordinal, cache: shared) == key)
+        }
+        let rewards = Dictionary(grouping: content.keys.indices) {
+            content.keys[$0]?.reward.rawValue ?? 0
+        }
+        for reward in 0...UInt32(keyCount / 3 + 2) {
+            let expected = reward == 0 ? [] : (rewards[reward] ?? [])
+            #expect(
+                try run.keys(ofReward: NameOrdinal(rawValue: reward), cache: shared)
+                    == expected.map { KeyOrdinal(rawValue: content.firstKey + UInt32($0)) })
+        }
+    }
+
+    @Test("what is not in the run is not found")
+    func absent() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        let run = try open(Content(nameCount: 2_000, keyCount: 30).write(to: files), files)
+        for name in ["", "reward", "reward-00", "~", "reward-7919 "] {
+            let bytes = Array(name.utf8)
+            #expect(try run.ordinal(of: bytes, hash: Self.hash.name(bytes)) == nil)
+        }
+        #expect(try run.name(NameOrdinal(rawValue: 39)) == nil)
+        #expect(try run.name(NameOrdinal(rawValue: 2_040)) == nil)
+        #expect(try run.key(KeyOrdinal(rawValue: 6)) == nil)
+        #expect(try run.key(KeyOrdinal(rawValue: 37)) == nil)
+    }
+
+    @Test("names whose hashes are alike are told apart by their bytes")
+    func equalHashes() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        let content = Content(nameCount: 700, keyCount: 0)
+        let run = try open(content.write(to: files), files)
+        // The hash of another name of the run: candidates are found, and none has these bytes.
+        let other = Self.hash.name(content.names[5])
+        #expect(try run.ordinal(of: content.names[6], hash: other) == nil)
+        #expect(try run.ordinal(of: content.names[5], hash: other | 0xFFFF_FFFF)?.rawValue == 45)
+    }
+
+    @Test("the cursor gives all names in the order of their bytes, and many are read at once")
+    func orders() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        let content = Content(nameCount: 2_500, keyCount: 2_200)
+        let run = try open(content.write(to: files), files)
+        var cursor = run.makeNameCursor()
+        let batch = NameBatch()
+        var found: [(name: [UInt8], ordinal: UInt32)] = []
+        while try cursor.nextNames(into: batch) {
+            for place in 0..<batch.count {
+                found.append((batch.name(place), batch.ordinal(place).rawValue))
+            }
+        }
+        let expected = content.names.enumerated().sorted { a, b in
+            a.element == b.element
+                ? a.offset < b.offset : a.element.lexicographicallyPrecedes(b.element)
+        }
+        #expect(found.map(\.name) == expected.map(\.element))
+        #expect(found.map(\.ordinal) == expected.map { content.firstName + UInt32($0.offset) })
+
+        let asked = [2, 39, 40, 40, 51, 2_539, 2_540, 100].map { NameOrdinal(rawValue: $0) }
+        #expect(try run.names(asked) == asked.map { try run.name($0) })
+        for range in [7..<7, 7..<8, 1_000..<1_040, 7..<2_207] as [Range<UInt32>] {
+            var pairs: [RewardKey] = []
+            try run.readKeys(range, to: &pairs)
+            let lost = RewardKey(reward: .none, business: .none)
+            #expect(pairs == range.map { content.keys[Int($0 - 7)] ?? lost })
+        }
+    }
+
+    @Test("a run that the manifest does not mean is refused")
+    func another() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        let entry = try Content(nameCount: 3, keyCount: 1).write(to: files)
+        for alter: (inout NamesRunEntry) -> Void in [
+            { $0.checksum ^= 1 }, { $0.byteCount += 1 }, { $0.names = 40..<44 },
+        ] {
+            var other = entry
+            alter(&other)
+            #expect(throws: StorageError.self) { try open(other, files) }
+        }
+        #expect(throws: StorageError.self) {
+            try NamesRunReader(entry, directory: DirectoryID(rawValue: 1), in: files)
+        }
+    }
+
+    @Test("whatever bit is flipped, answers are right or an error, and something notices")
+    func flips() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        let content = Content(nameCount: 40, keyCount: 30)
+        let entry = try content.write(to: files)
+        let file = try files.open(entry.fileName.text, .readWrite)
+        for place in 0..<Int(entry.byteCount) {
+            let byte = try file.readArray(at: UInt64(place), byteCount: 1)[0]
+            try file.write([byte ^ 1 << UInt8(place % 8)], at: UInt64(place))
+            #expect(try errorCount(entry, content, files) > 0, "byte \(place)")
+            try file.write([byte], at: UInt64(place))
+        }
+        #expect(try errorCount(entry, content, files) == 0)
+    }
+
+    /// How many of all questions are answered by an error; the others are answered right.
+    private func errorCount(
+        _ entry: NamesRunEntry, _ content: Content, _ files: SimulatedFileSystem
+    ) throws -> Int {
+        var count = 0
+        func ask<Answer: Equatable>(_ expected: Answer, _ body: () throws -> Answer) {
+            do {
+                let found = try body()
+                if found != expected { Issue.record("\(found), expected \(expected)") }
+            } catch { count += 1 }
+        }
+        guard let run = try? open(entry, files) else { return 1 }
+        for (place, name) in content.names.enumerated() {
+            let ordinal = NameOrdinal(rawValue: content.firstName + UInt32(place))
+            ask(name.isEmpty ? nil : name) { try run.name(ordinal) }
+            ask(name.isEmpty ? nil : ordinal) {
+                try run.ordinal(of: name, hash: Self.hash.name(name))
+            }
+        }
+        for (place, key) in content.keys.enumerated() {
+            let ordinal = KeyOrdinal(rawValue: content.firstKey + UInt32(place))
+            ask(key) { try run.key(ordinal) }
+            if let key {
+                ask(true) { try run.keys(ofReward: key.reward).contains(ordinal) }
+            }
+        }
+        return count
+    }
+}
