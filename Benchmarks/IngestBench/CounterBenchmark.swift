@@ -45,6 +45,23 @@ private struct CounterMeasurement {
         show("slots to rows", best(rowCount) { drain(counters.makeCursor()) }, "ns/row")
         show("rows to table", best(rowCount) { _ = counters.encodeTable() }, "ns/row")
         show("decode", best(rowCount) { drain(table.makeCursor()) }, "ns/row")
+        let impressions = CounterColumnSet([.impressions])
+        show(
+            "decode impressions alone",
+            best(rowCount) { drain(table.makeCursor(columns: impressions)) }, "ns/row")
+        show("decode and sum by key", best(rowCount) { sum(table, .all) }, "ns/row")
+        show("the same, impressions alone", best(rowCount) { sum(table, impressions) }, "ns/row")
+        let rewards = rewardsTable(table)
+        show(
+            "rewards: decode impressions",
+            best(rewards.rowCount) { drain(rewards.makeCursor(columns: impressions)) }, "ns/row")
+        show(
+            "rewards: sum impressions", best(rewards.rowCount) { sum(rewards, impressions) },
+            "ns/row")
+        show("rewards: decode and sum", best(rewards.rowCount) { sum(rewards, .all) }, "ns/row")
+        let points = (0..<1_000).map { UInt32($0 * 7_919 % keyCount) }
+        show("rewards: row of a key", best(points.count) { probe(rewards, points) }, "ns")
+        show("rows of a key", best(points.count) { probe(table, points) }, "ns")
         let halves = (0..<2).map { half in
             let part = SegmentCounters()
             for rows in blocks[(half * 16)..<(half * 16 + 16)] { expect(part.fold(rows)) }
@@ -74,6 +91,39 @@ private struct CounterMeasurement {
             while try source.nextPage(into: page) {}
         } catch {
             preconditionFailure("a table did not decode: \(error)")
+        }
+    }
+
+    private func sum(_ table: CounterTable, _ columns: CounterColumnSet) {
+        let keys = UInt32(min(keyCount, 8 << 10))
+        let sums = CounterSums(columns: columns, capacity: Int(keys))
+        let page = CounterPage()
+        do {
+            for first in stride(from: 0, to: UInt32(keyCount), by: Int(keys)) {
+                let stretch = first...first + keys - 1
+                sums.begin(stretch)
+                var cursor = table.makeCursor(columns: columns, keys: stretch)
+                while try cursor.nextPage(into: page) { precondition(sums.add(page) == nil) }
+            }
+        } catch {
+            preconditionFailure("a table did not decode: \(error)")
+        }
+    }
+
+    private func rewardsTable(_ table: CounterTable) -> CounterTable {
+        var encoder = CounterTableEncoder(hasDay: false)
+        do {
+            try encoder.append(contentsOf: RewardsProjection(table.makeCursor()))
+        } catch {
+            preconditionFailure("a table did not decode: \(error)")
+        }
+        return encoder.finish()
+    }
+
+    private func probe(_ table: CounterTable, _ keys: [UInt32]) {
+        for key in keys {
+            let rows = try? table.rows(of: CounterPoint(key: key))
+            precondition(rows != nil)
         }
     }
 

@@ -7,7 +7,7 @@ import CIngestLinux
 /// **Layout** that of `CounterColumnCodec`.
 /// **Errors** of everything here: `torn` where the bytes end, `corrupt` for a form, patch, padding bit or
 /// value that the encoder cannot have written. What is not read is not checked.
-/// **Cost** 3–5 ns to pass over; a single value as much again, and 1 ns a patch.
+/// **Cost** 3–5 ns to pass over; a single value some ns more, and 1 ns a patch.
 @safe struct CodedColumn {
     /// Values of the column; 0 … 1024.
     let count: Int
@@ -70,7 +70,8 @@ import CIngestLinux
         if width == 0 {
             unsafe target.update(repeating: base, count: count)
         } else {
-            unsafe unpackValues(into: target)
+            // SAFETY: the head was read past count values of width, all of which are there.
+            unsafe Self.unpack(values, count: count, width: width, base: base, into: target)
         }
         if patchCount > 0 { try unsafe addPatches(to: target) }
         guard canOverflow else { return }
@@ -80,75 +81,85 @@ import CIngestLinux
         }
     }
 
-    private func unpackValues(into target: UnsafeMutablePointer<UInt64>) {
-        // SAFETY: the head was read past count values of width, all of which are there.
-        if unsafe ingest_unpack(target, values, count, UInt32(width), base) { return }
-        unsafe BitPacking.unpack(count: count, width: width, from: values) {
+    private static func unpack(
+        _ packed: UnsafeRawPointer, count: Int, width: Int, base: UInt64,
+        into target: UnsafeMutablePointer<UInt64>
+    ) {
+        // SAFETY: the caller has room for count values, and count packed ones.
+        if unsafe ingest_unpack(target, packed, count, UInt32(width), base) { return }
+        unsafe BitPacking.unpack(count: count, width: width, from: packed) {
             unsafe target[$0] = base &+ $1
         }
     }
 
-    /// One value, without those before it.
-    /// - Parameter row: 0 ..< count.
-    func value(at row: Int) throws(FormatError) -> UInt64 {
-        precondition(row >= 0 && row < count)
-        guard !isConstant else { return base }
-        try checkPadding()
-        // SAFETY: row < count, and count values of width are there.
-        var bits = unsafe BitPacking.value(row, count: count, width: width, from: values)
-        if let patch = try patch(of: row) {
-            // SAFETY: patch < patchCount, and so many of patchWidth are there.
-            let high = unsafe BitPacking.value(
-                patch, count: patchCount, width: patchWidth, from: highs)
-            guard high != 0 else { throw badPatches }
-            bits |= high &<< UInt64(truncatingIfNeeded: width)
+    /// Single values, without those before them.
+    /// - Parameters:
+    ///   - rows: inside `0 ..< count`.
+    ///   - room: for `count` values.
+    func pick(
+        _ rows: Range<Int>, room: UnsafeMutablePointer<UInt64>,
+        _ body: (Int, UInt64) throws(FormatError) -> Void
+    ) throws(FormatError) {
+        precondition(rows.lowerBound >= 0 && rows.upperBound <= count)
+        if isConstant {
+            for row in rows { try body(row, base) }
+            return
         }
-        let (value, overflow) = base.addingReportingOverflow(bits)
-        if overflow { throw wrapped(value) }
-        return value
+        try checkPadding()
+        if patchCount > 0 { try unsafe unpackPlaces(into: room) }
+        for row in rows {
+            // SAFETY: row < count, and count values of width are there.
+            var bits = unsafe BitPacking.value(row, count: count, width: width, from: values)
+            if let patch = unsafe patch(of: row, in: room) {
+                // SAFETY: patch < patchCount, and so many of patchWidth are there.
+                let high = unsafe BitPacking.value(
+                    patch, count: patchCount, width: patchWidth, from: highs)
+                guard high != 0 else { throw badPatches }
+                bits |= high &<< UInt64(truncatingIfNeeded: width)
+            }
+            let (value, overflow) = base.addingReportingOverflow(bits)
+            if overflow { throw wrapped(value) }
+            try body(row, value)
+        }
     }
 
-    /// Which patch is that of `row`. All places are looked at: they ascend, or none of them is believed.
-    private func patch(of row: Int) throws(FormatError) -> Int? {
-        var found: Int?
-        var last = -1
-        for patch in 0..<patchCount {
-            // SAFETY: patch < patchCount, and so many places are there.
-            let place = unsafe Int(
-                truncatingIfNeeded: BitPacking.value(
-                    patch, count: patchCount, width: CounterColumnCodec.placeWidth, from: places))
-            guard place > last, place < count else { throw badPatches }
-            if place == row { found = patch }
-            last = place
+    /// Which patch is that of `row`, by binary search in the places, which ascend.
+    private func patch(of row: Int, in places: UnsafePointer<UInt64>) -> Int? {
+        var (low, high) = (0, patchCount)
+        while low < high {
+            let middle = (low &+ high) / 2
+            // SAFETY: middle < patchCount.
+            if unsafe places[middle] < UInt64(row) { low = middle &+ 1 } else { high = middle }
         }
-        return found
+        return unsafe low < patchCount && places[low] == UInt64(row) ? low : nil
+    }
+
+    /// The rows that have patches: ascending and below `count`, or none of them is believed.
+    private func unpackPlaces(into room: UnsafeMutablePointer<UInt64>) throws(FormatError) {
+        // SAFETY: there is room for count values, more than there are patches, and so many places.
+        unsafe Self.unpack(
+            places, count: patchCount, width: CounterColumnCodec.placeWidth, base: 0, into: room)
+        var descents = 0
+        for i in 1..<max(patchCount, 1) {
+            descents &+= unsafe room[i] <= room[i &- 1] ? 1 : 0
+        }
+        guard descents == 0, unsafe room[patchCount &- 1] < UInt64(count) else { throw badPatches }
     }
 
     private func addPatches(to target: UnsafeMutablePointer<UInt64>) throws(FormatError) {
-        let shift = UInt64(truncatingIfNeeded: width)
-        let isValid = unsafe withUnsafeTemporaryAllocation(of: UInt64.self, capacity: patchCount) {
-            room in
-            // SAFETY: unpack gives the indices 0 ..< patchCount; a place is used only after it was
-            // found to be below count.
-            let place = room.baseAddress!
-            unsafe BitPacking.unpack(
-                count: patchCount, width: CounterColumnCodec.placeWidth, from: places
-            ) {
-                unsafe place[$0] = $1
-            }
-            var isValid = unsafe place[patchCount &- 1] < UInt64(count)
-            for i in 1..<max(patchCount, 1) {
-                let ascends = unsafe place[i &- 1] < place[i]
-                isValid = isValid && ascends
-            }
-            guard isValid else { return false }
+        try unsafe withUnsafeTemporaryAllocation(of: UInt64.self, capacity: count) {
+            (room) throws(FormatError) in
+            let room = room.baseAddress!
+            try unsafe unpackPlaces(into: room)
+            let shift = UInt64(truncatingIfNeeded: width)
+            var zeroCount = 0
+            // SAFETY: the places were found to be below count, for which the target has room.
             unsafe BitPacking.unpack(count: patchCount, width: patchWidth, from: highs) {
-                isValid = isValid && $1 != 0
-                unsafe target[Int(place[$0])] &+= $1 &<< shift
+                zeroCount &+= $1 == 0 ? 1 : 0
+                unsafe target[Int(room[$0])] &+= $1 &<< shift
             }
-            return isValid
+            guard zeroCount == 0 else { throw badPatches }
         }
-        guard isValid else { throw badPatches }
     }
 
     /// The bits behind each of the three parts are zero.

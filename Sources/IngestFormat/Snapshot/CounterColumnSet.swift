@@ -2,7 +2,7 @@
 
 /// A set of counters: which columns of a table a reader asks for. The others are passed over by their
 /// heads, which is what makes a question about one column cheap.
-package struct CounterColumnSet: OptionSet, Hashable, Sendable {
+package struct CounterColumnSet: OptionSet, Hashable, Sendable, BitwiseCopyable {
     /// Bit `column.rawValue`.
     package let rawValue: UInt32
 
@@ -15,6 +15,8 @@ package struct CounterColumnSet: OptionSet, Hashable, Sendable {
     package init(_ columns: [CounterColumn]) {
         self.init(rawValue: columns.reduce(0) { $0 | 1 << UInt32($1.rawValue) })
     }
+
+    package var count: Int { rawValue.nonzeroBitCount }
 
     package func contains(_ column: CounterColumn) -> Bool { contains(column.rawValue) }
 

@@ -11,9 +11,10 @@ extension CounterPage {
     /// **Layout** One column after the other, each as `CounterColumnCodec` writes it: the differences of
     /// each key to the one before (one less than there are rows), the days + 2^31 (only in tables with
     /// days), then the 21 counters.
-    /// - Parameter target: room for `byteCountMax` and `BitPacking.slackByteCount` bytes.
+    /// - Parameter target: room for `byteCountMax` and `CounterColumnCodec.slackByteCount` bytes.
     /// - Returns: the bytes written.
     func encode(hasDay: Bool, to target: UnsafeMutableRawPointer) -> Int {
+        precondition(columns == .all)
         guard rowCount > 0 else { return 0 }
         var end = unsafe withUnsafeTemporaryAllocation(of: UInt64.self, capacity: rowCount) {
             room in
@@ -31,8 +32,11 @@ extension CounterPage {
         }
         for column in 0..<CounterRow.columnCount {
             // SAFETY: a column is columnStride long; target has room for all at their largest.
-            end &+= unsafe CounterColumnCodec.encode(
-                values + column &* Self.columnStride, count: rowCount, to: target + end)
+            end &+=
+                unsafe nonzero.contains(column)
+                ? CounterColumnCodec.encode(
+                    values + column &* Self.columnStride, count: rowCount, to: target + end)
+                : CounterColumnCodec.encodeZeros(to: target + end)
         }
         return end
     }
@@ -65,6 +69,7 @@ extension CounterPage {
         try reader.checkEnd()
         rowCount = entry.rowCount
         self.columns = columns
+        mayRepeatKeys = hasDay
     }
 
     package func decode(
@@ -85,6 +90,10 @@ extension CounterPage {
         precondition(entry.rowCount > 0 && entry.rowCount <= Self.capacity)
         let count = entry.rowCount
         let steps = try CodedColumn(&reader, count: count - 1)
+        if !hasDay && steps.isConstant && steps.base == 1 {
+            try countKeys(from: entry.firstKey, count)
+            return try entry.check(first: unsafe order[0], last: unsafe order[count &- 1])
+        }
         // SAFETY: order has room for capacity values; the key differences, one less than there are
         // rows, are decoded behind the first place.
         try unsafe steps.decode(into: order + 1)
@@ -98,17 +107,31 @@ extension CounterPage {
         try entry.check(first: unsafe order[0], last: unsafe order[count &- 1])
     }
 
+    /// The keys of a table without days where none is left out, as in most tables of rewards.
+    private func countKeys(from first: UInt32, _ count: Int) throws(FormatError) {
+        let last = UInt64(first) + UInt64(count - 1)
+        guard last <= UInt64(UInt32.max) else {
+            throw .corrupt("key", at: 0, got: last, expected: .atMost(UInt32.max))
+        }
+        let order = unsafe order
+        let start = CounterPage.order(key: first, day: 0)
+        for row in 0..<count {
+            // SAFETY: row < count ≤ capacity.
+            unsafe order[row] = start &+ UInt64(truncatingIfNeeded: row) &<< 32
+        }
+    }
+
     /// Differences to keys, in a table without days. A difference of 0 is a key twice.
     private func sumKeys(_ count: Int) throws(FormatError) {
         let order = unsafe order
         var key = unsafe order[0]
         var widest = key
-        var ascends = true
+        var repeats = 0
         unsafe order[0] = CounterPage.order(key: UInt32(truncatingIfNeeded: key), day: 0)
         for row in 1..<max(count, 1) {
             // SAFETY: row < count ≤ capacity.
             let step = unsafe order[row]
-            ascends = ascends && step != 0
+            repeats &+= step == 0 ? 1 : 0
             widest |= step
             key &+= step
             unsafe order[row] = key &<< 32 | 1 &<< 31
@@ -117,7 +140,7 @@ extension CounterPage {
         guard max(key, widest) <= UInt64(UInt32.max) else {
             throw .corrupt("key", at: 0, got: max(key, widest), expected: .atMost(UInt32.max))
         }
-        guard ascends else { throw keysDoNotAscend }
+        guard repeats == 0 else { throw keysDoNotAscend }
     }
 
     /// Differences to keys, and the days beside them. The first value column serves as room for the days
@@ -129,7 +152,7 @@ extension CounterPage {
         var key = unsafe order[0]
         var widest = unsafe key | days[0]
         var last = unsafe key &<< 32 | days[0]
-        var ascends = true
+        var repeats = 0
         unsafe order[0] = last
         for row in 1..<max(count, 1) {
             // SAFETY: row < count ≤ capacity.
@@ -137,14 +160,14 @@ extension CounterPage {
             widest |= step | day
             key &+= step
             let next = key &<< 32 | day
-            ascends = ascends && next > last
+            repeats &+= next <= last ? 1 : 0
             unsafe order[row] = next
             last = next
         }
         guard max(key, widest) <= UInt64(UInt32.max) else {
             throw .corrupt("key", at: 0, got: max(key, widest), expected: .atMost(UInt32.max))
         }
-        guard ascends else { throw keysDoNotAscend }
+        guard repeats == 0 else { throw keysDoNotAscend }
     }
 
     private var keysDoNotAscend: FormatError {

@@ -124,26 +124,15 @@ extension CounterPageIndex {
         let steps = try CodedColumn(&reader, count: entry.rowCount - 1)
         // SAFETY: room has capacity values, more than there are steps.
         try unsafe steps.decode(into: room)
-        let wanted = UInt64(wanted)
-        var key = UInt64(entry.firstKey)
-        var row = 0
-        var first = key == wanted ? 0 : Int.max
-        var widest: UInt64 = 0
-        while row < steps.count {
-            // SAFETY: row < steps.count.
-            let step = unsafe room[row]
-            widest |= step
-            key &+= step
-            if step == 0 && !hasDay { throw keysDoNotAscend }
-            if key > wanted { break }
-            row &+= 1
-            if key == wanted { first = min(first, row) }
-        }
+        var sum = KeySum(key: UInt64(entry.firstKey), repeatsKeys: hasDay)
+        let found = unsafe sum.find(UInt64(wanted), room, count: steps.count)
         // Fewer than 2^10 steps below 2^32 do not wrap the sum.
-        guard max(key, widest) <= UInt64(UInt32.max) else {
-            throw .corrupt("key", at: 0, got: max(key, widest), expected: .atMost(UInt32.max))
+        guard max(sum.key, sum.widest) <= UInt64(UInt32.max) else {
+            throw .corrupt(
+                "key", at: 0, got: max(sum.key, sum.widest), expected: .atMost(UInt32.max))
         }
-        return first <= row ? first..<row &+ 1 : 0..<0
+        guard sum.areValid else { throw keysDoNotAscend }
+        return found
     }
 
     /// The rows of a point's key and days, which are added to `rows`.
@@ -153,12 +142,14 @@ extension CounterPageIndex {
         into rows: inout [CounterDayRow]
     ) throws(FormatError) -> Range<Int> {
         var found = places.lowerBound..<places.lowerBound
+        var first: UInt64 = 0
         var last: UInt64?
         try withValues(of: coded, in: places) { (place, day) throws(FormatError) in
             guard day <= UInt64(UInt32.max) else {
                 throw .corrupt("key", at: 0, got: day, expected: .atMost(UInt32.max))
             }
             if let last, day <= last { throw keysDoNotAscend }
+            if place == 0 { first = day }
             last = day
             let day = CounterPage.day(ofOrder: day)
             let row = places.lowerBound + place
@@ -171,8 +162,7 @@ extension CounterPageIndex {
         // The bounds that the index gives are those of the first and of the last row.
         let key = UInt64(point.key) << 32
         let isFirst = places.lowerBound == 0
-        let first = isFirst ? try key | coded.value(at: 0) : entry.firstOrder
-        try entry.check(first: first, last: key | last)
+        try entry.check(first: isFirst ? key | first : entry.firstOrder, last: key | last)
         return found
     }
 
@@ -182,8 +172,9 @@ extension CounterPageIndex {
         _ body: (Int, UInt64) throws(FormatError) -> Void
     ) throws(FormatError) {
         if column.isConstant || places.count < Self.decodedRowCountMin {
-            for row in places { try body(row &- places.lowerBound, try column.value(at: row)) }
-            return
+            return try unsafe column.pick(places, room: room) { (row, value) throws(FormatError) in
+                try body(row &- places.lowerBound, value)
+            }
         }
         // SAFETY: room has capacity values, and rows are below the column's count.
         try unsafe column.decode(into: room)
@@ -192,5 +183,75 @@ extension CounterPageIndex {
 
     private var keysDoNotAscend: FormatError {
         .corrupt("key order", at: 0, got: 0, expected: .atLeast(1))
+    }
+}
+
+/// Sums the key differences of a page up to a key.
+private struct KeySum {
+    private static let blockCount = 32
+    /// Of the last row looked at.
+    var key: UInt64
+    /// Whether a key may have several rows.
+    let repeatsKeys: Bool
+    /// All differences looked at, one bit over the other.
+    var widest: UInt64 = 0
+    private var zeroCount = 0
+
+    init(key: UInt64, repeatsKeys: Bool) {
+        self.key = key
+        self.repeatsKeys = repeatsKeys
+    }
+
+    var areValid: Bool { repeatsKeys || zeroCount == 0 }
+
+    /// The rows of a key. Differences are summed by blocks while the key lies behind.
+    /// - Parameter steps: `count` differences.
+    mutating func find(
+        _ wanted: UInt64, _ steps: UnsafePointer<UInt64>, count: Int
+    ) -> Range<Int> {
+        var row = 0
+        while row &+ Self.blockCount <= count {
+            // SAFETY: a block of steps remains.
+            let block = unsafe Self.sum(steps + row, count: Self.blockCount)
+            // A hostile sum wraps; `widest` tells.
+            guard key &+ block.sum < wanted else { break }
+            take(block)
+            row &+= Self.blockCount
+        }
+        var first = key == wanted ? row : Int.max
+        while row < count {
+            // SAFETY: row < count.
+            let step = unsafe Self.sum(steps + row, count: 1)
+            take(step)
+            if key > wanted || step.widest > UInt64(UInt32.max) { break }
+            row &+= 1
+            if key == wanted { first = min(first, row) }
+        }
+        return first <= row ? first..<row &+ 1 : 0..<0
+    }
+
+    private struct Block {
+        var sum: UInt64 = 0
+        var widest: UInt64 = 0
+        var zeroCount = 0
+    }
+
+    @inline(__always)
+    private static func sum(_ steps: UnsafePointer<UInt64>, count: Int) -> Block {
+        var block = Block()
+        for i in 0..<count {
+            // SAFETY: i < count.
+            let step = unsafe steps[i]
+            block.sum &+= step
+            block.widest |= step
+            block.zeroCount &+= step == 0 ? 1 : 0
+        }
+        return block
+    }
+
+    private mutating func take(_ block: Block) {
+        key &+= block.sum
+        widest |= block.widest
+        zeroCount &+= block.zeroCount
     }
 }

@@ -21,8 +21,10 @@
     /// The columns that the rows have: all of them, or those that the decoder was asked for. The others
     /// hold zeros.
     package internal(set) var columns = CounterColumnSet.all
+    /// Whether several rows may have the same key.
+    var mayRepeatKeys = true
     /// The columns of which a value may be other than 0.
-    private(set) var nonzero: CounterColumnSet = []
+    package private(set) var nonzero: CounterColumnSet = []
 
     package init() {
         let valueCount = Self.columnStride * CounterRow.columnCount
@@ -96,6 +98,7 @@
     package func removeAll() {
         rowCount = 0
         columns = .all
+        mayRepeatKeys = true
     }
 
     /// Says that a value other than 0 may be written to these columns from now on.

@@ -2,7 +2,7 @@
 
 /// Sorted rows → pages and their index. Owned by one stage.
 ///
-/// **Cost** About 40 ns a row; 600 KiB, and the coded pages until they are taken.
+/// **Cost** 1–2 ns a row and column that is not all zeros; 600 KiB, and the coded pages until they are taken.
 @safe package struct CounterTableEncoder: ~Copyable {
     package let hasDay: Bool
     /// Rows taken so far.
@@ -17,7 +17,7 @@
     package init(hasDay: Bool) {
         self.hasDay = hasDay
         unsafe room = .allocate(
-            byteCount: CounterPage.byteCountMax + BitPacking.slackByteCount, alignment: 64)
+            byteCount: CounterPage.byteCountMax + CounterColumnCodec.slackByteCount, alignment: 64)
     }
 
     deinit { unsafe room.deallocate() }
@@ -51,13 +51,20 @@
     package mutating func append(contentsOf incoming: CounterPage) {
         guard let bounds = incoming.orderBounds else { return }
         precondition(follows(bounds.lowerBound))
+        defer {
+            rowCount += incoming.rowCount
+            lastOrder = bounds.upperBound
+        }
+        // Of a source that fills its pages, each is coded where it lies.
+        if page.rowCount == CounterPage.capacity { flush() }
+        if page.rowCount == 0 && incoming.rowCount == CounterPage.capacity {
+            return write(incoming)
+        }
         var taken = 0
         while taken < incoming.rowCount {
             if page.rowCount == CounterPage.capacity { flush() }
             taken += page.append(taken..<incoming.rowCount, of: incoming)
         }
-        rowCount += incoming.rowCount
-        lastOrder = bounds.upperBound
     }
 
     /// The coded pages since the last call, for a writer that does not keep a whole table in memory.
@@ -80,6 +87,11 @@
 
     private mutating func flush() {
         guard page.rowCount > 0 else { return }
+        write(page)
+        page.removeAll()
+    }
+
+    private mutating func write(_ page: CounterPage) {
         // SAFETY: room has byteCountMax bytes and the packer's slack, and encode wrote byteCount.
         let byteCount = unsafe page.encode(hasDay: hasDay, to: room)
         let bytes = unsafe UnsafeRawBufferPointer(start: room, count: byteCount)
@@ -88,6 +100,5 @@
             CounterPageIndex.Entry(
                 firstKey: page.key(0), firstDay: page.day(0), rowCount: page.rowCount,
                 byteCount: byteCount, checksum: unsafe Checksum.crc32c(bytes)))
-        page.removeAll()
     }
 }

@@ -11,6 +11,8 @@ final class DaySums {
     private let keys: [RewardKey]
     private var rows: [(order: UInt64, counters: CounterRow)] = []
     private var places = OrderTable()
+    /// Places in `rows` in order, once no more are added, and the next to be taken.
+    private var sorted: [Int] = []
     private var nextRow: Int?
 
     init(keys: [RewardKey]) { self.keys = keys }
@@ -39,10 +41,11 @@ final class DaySums {
     /// Fills `page` with the next sums in order; `false` at the end.
     func takeRows(into page: CounterPage) -> Bool {
         var next = nextRow ?? 0
-        if nextRow == nil { rows.sort { $0.order < $1.order } }
+        // Rows are large and stay where they are.
+        if nextRow == nil { sorted = rows.indices.sorted { rows[$0].order < rows[$1].order } }
         page.removeAll()
-        while next < rows.count, page.rowCount < CounterPage.capacity {
-            let row = rows[next]
+        while next < sorted.count, page.rowCount < CounterPage.capacity {
+            let row = rows[sorted[next]]
             _ = page.append(
                 key: UInt32(truncatingIfNeeded: row.order >> 32),
                 day: CounterPage.day(ofOrder: row.order), counters: row.counters)

@@ -5,7 +5,7 @@ import CIngestLinux
 extension SegmentCounters {
     /// Gives the counters in order of (key, day).
     ///
-    /// **Cost** About 15 ns a row, and a look at every key ordinal up to the largest.
+    /// **Cost** 15–20 ns a row, and a look at every key ordinal up to the largest.
     package struct Cursor: CounterPageSource {
         private let counters: SegmentCounters
         private var nextKey = 0
@@ -46,27 +46,57 @@ extension CounterSlots {
     /// are then put in `several`, by day.
     func appendKeys(from key: inout Int, to page: CounterPage, several: inout [UInt32]) {
         let last = headCount - 1
-        while key <= last, page.rowCount < CounterPage.capacity {
+        let (heads, slots) = unsafe (heads, slots)
+        var target = RowTarget(page)
+        while key <= last, target.hasRoom(1) {
             // SAFETY: keys up to `last` are inside heads, and heads lead to slots.
-            unsafe ingest_prefetch(slots + Int(heads[min(key &+ 12, last)]))
-            let slot = unsafe heads[key]
+            unsafe ingest_prefetch(slots + Int(heads[min(key &+ 24, last)]))
+            // What was fetched by then leads to the slot of the other day.
+            let soon = unsafe slots + Int(heads[min(key &+ 10, last)])
+            unsafe ingest_prefetch(slots + Int(soon.pointee.next))
+            let slot = unsafe slots + Int(heads[key])
+            let number = unsafe heads[key]
             key &+= 1
-            guard slot != 0 else { continue }
-            let next = unsafe slots[Int(slot)].next
-            if next == slot {
-                appendRow(slot, to: page)
-            } else if unsafe slots[Int(next)].next == slot,
-                page.rowCount &+ 2 <= CounterPage.capacity
-            {
-                // Two days are common, around midnight.
-                let isFirst = unsafe slots[Int(slot)].day < slots[Int(next)].day
-                appendRow(isFirst ? slot : next, to: page)
-                appendRow(isFirst ? next : slot, to: page)
-            } else {
-                collect(slot, into: &several)
-                return
+            guard number != 0 else { continue }
+            let next = unsafe slot.pointee.next
+            if next == number {
+                unsafe append(slot, to: &target)
+                continue
             }
+            let other = unsafe slots + Int(next)
+            guard unsafe other.pointee.next == number, target.hasRoom(2) else {
+                collect(number, into: &several)
+                break
+            }
+            // Two days are common, around midnight.
+            let isFirst = unsafe slot.pointee.day < other.pointee.day
+            unsafe append(isFirst ? slot : other, to: &target)
+            unsafe append(isFirst ? other : slot, to: &target)
         }
+        finish(target, page)
+    }
+
+    /// The row that the next slot goes to. A value that stays in registers, where each look at the page
+    /// itself would be a checked access.
+    @safe struct RowTarget {
+        let order: UnsafeMutablePointer<UInt64>
+        let values: UnsafeMutablePointer<UInt64>
+        var row: Int
+        var hasRare = false
+
+        init(_ page: CounterPage) {
+            unsafe order = page.order
+            unsafe values = page.values
+            row = page.rowCount
+        }
+
+        @inline(__always)
+        func hasRoom(_ count: Int) -> Bool { row &+ count <= CounterPage.capacity }
+    }
+
+    private func finish(_ target: RowTarget, _ page: CounterPage) {
+        page.rowCount = target.row
+        if target.hasRare { page.open(offsets.rareColumns) }
     }
 
     /// All slots of the key of `slot`, by day.
@@ -83,10 +113,21 @@ extension CounterSlots {
     /// Adds the row of one slot to a page that has room for it.
     func appendRow(_ number: UInt32, to page: CounterPage) {
         precondition(page.rowCount < CounterPage.capacity && Int(number) < slotCount)
-        // SAFETY: the slot is one of ours, its rare line too; the page has room for a row.
-        let slot = unsafe slots + Int(number)
-        let values = unsafe page.values + page.rowCount
-        unsafe page.order[page.rowCount] = CounterPage.order(
+        var target = RowTarget(page)
+        // SAFETY: the slot is one of ours.
+        unsafe append(slots + Int(number), to: &target)
+        finish(target, page)
+    }
+
+    /// - Parameters:
+    ///   - slot: one of ours, and not none.
+    ///   - target: has room for a row.
+    @inline(__always)
+    private func append(_ slot: UnsafePointer<Slot>, to target: inout RowTarget) {
+        // SAFETY: the slot's rare line is one of ours too; the page has room for a row, and each offset is
+        // that of a column.
+        let values = unsafe target.values + target.row
+        unsafe target.order[target.row] = CounterPage.order(
             key: slot.pointee.key, day: slot.pointee.day)
         let hot = unsafe slot.pointee.hot
         for lane in 0..<CountingTable.hotCount {
@@ -96,12 +137,12 @@ extension CounterSlots {
         unsafe values[offsets.spend] = slot.pointee.spend
         if unsafe slot.pointee.rare != 0 {
             let line = unsafe rareLines[Int(slot.pointee.rare)]
-            page.open(offsets.rareColumns)
+            target.hasRare = true
             for lane in 0..<CountingTable.rareCount {
                 unsafe values[offsets.rare[lane]] = UInt64(line[lane])
             }
         }
-        page.rowCount += 1
+        target.row &+= 1
     }
 }
 

@@ -95,6 +95,68 @@ struct CounterMergeTests {
         return model.table(hasDay: true).makeCursor()
     }
 
+    @Test(arguments: [1, 2, 3, 4], [1, 1_024, 1_025, 3_000])
+    func `tables of the same rows end together, and are summed`(count: Int, rowCount: Int) throws {
+        var model = CounterModel()
+        var sum = CounterModel()
+        for key in 0..<UInt32(rowCount) {
+            model.add(UInt64(key) + 1, .clicks, Place(key: key, day: 1))
+            sum.add(UInt64(count) * (UInt64(key) + 1), .clicks, Place(key: key, day: 1))
+        }
+        let table = model.table(hasDay: true)
+        let cursors = (0..<count).map { _ in table.makeCursor() }
+        #expect(try CounterModel(CounterMerge(cursors)) == sum)
+        #expect(try CounterModel(RewardsProjection(CounterMerge(cursors))) == sum.rewards)
+    }
+
+    @Test(arguments: [1, 2, 5])
+    func `a large table and small ones with keys far apart are summed`(count: Int) throws {
+        var random = SeededRandom(seed: 14)
+        var models = [CounterModel()]
+        for key in 0..<20_000 as Range<UInt32> {
+            models[0].add(1, .impressions, Place(key: key, day: 0))
+        }
+        for part in 0..<count {
+            var model = CounterModel()
+            for _ in 0..<40 * (part + 1) {
+                let key = UInt32.random(in: 0..<20_100, using: &random)
+                model.add(7, .redemptions, Place(key: key, day: Int32(part % 2)))
+            }
+            models.append(model)
+        }
+        let merge = CounterMerge(models.map { $0.table(hasDay: true).makeCursor() })
+        #expect(try CounterModel(merge) == Self.sum(models))
+    }
+
+    @Test func `the row that does not fit is named wherever it is`() throws {
+        func table(_ values: [UInt64], step: UInt32) -> CounterTable.Cursor {
+            var model = CounterModel()
+            for (i, value) in values.enumerated() {
+                model.add(value, .clicks, Place(key: UInt32(i) * step, day: 3))
+            }
+            return model.table(hasDay: true).makeCursor()
+        }
+        var more = [UInt64](repeating: 1 << 62, count: 900)
+        more[611] = 1 << 63
+        for step in [1, 3] as [UInt32] {
+            let sources = [
+                table([UInt64](repeating: 1 << 63, count: 900), step: step),
+                table(more, step: step),
+            ]
+            let expected = CounterMergeError<FormatError>.overflow(key: 611 * step, day: 3)
+            #expect(throws: expected) {
+                var merge = CounterMerge(sources)
+                _ = try merge.nextPage(into: CounterPage())
+            }
+            // Other keys between them: rows are added one by one.
+            let apart = table([UInt64](repeating: 1, count: 2_000), step: 1)
+            #expect(throws: expected) {
+                var merge = CounterMerge(sources + [apart])
+                while try merge.nextPage(into: CounterPage()) {}
+            }
+        }
+    }
+
     @Test func `a sum that does not fit 64 bits is an error, not a wrong number`() throws {
         let page = CounterPage()
         #expect(throws: CounterMergeError<FormatError>.overflow(key: 1, day: 2)) {

@@ -1,0 +1,96 @@
+import CIngestLinux
+import Testing
+
+/// The loops over columns that are compiled for newer CPUs, against plain ones. Where the CPU has no such
+/// instructions they leave the work to their callers, whose own loops the other tests of tables go through.
+struct ColumnVectorTests {
+    /// Values of `width` bits as one string of bits, lowest first, written bit by bit.
+    private static func packed(_ values: [UInt64], width: Int) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: (values.count * width + 7) / 8)
+        for (i, value) in values.enumerated() {
+            for bit in 0..<width where value >> UInt64(bit) & 1 != 0 {
+                bytes[(i * width + bit) / 8] |= 1 << UInt8((i * width + bit) % 8)
+            }
+        }
+        return bytes
+    }
+
+    @Test(arguments: 1...57)
+    func `vectors unpack what was packed bit by bit, and write nothing beyond`(width: Int) {
+        var random = SeededRandom(seed: UInt64(width))
+        let mask = UInt64.max >> UInt64(64 - width)
+        for count in Array(1...40) + [63, 64, 65, 127, 128, 129, 1_023, 1_024] {
+            let values = (0..<count).map { _ in random.next() & mask }
+            let base = random.next()
+            var out = [UInt64](repeating: 77, count: count + 8)
+            // Exactly the bytes there are: a sanitizer sees a read past them.
+            let bytes = Self.packed(values, width: width)
+            guard ingest_unpack(&out, bytes, count, UInt32(width), base) else { return }
+            #expect(out == values.map { $0 &+ base } + Array(repeating: 77, count: 8), "\(count)")
+        }
+    }
+
+    @Test(arguments: [0, 58, 64, 65, UInt32.max] as [UInt32])
+    func `a width that vectors do not unpack is left to the caller`(width: UInt32) {
+        var out: [UInt64] = [77]
+        #expect(!ingest_unpack(&out, [0, 0, 0, 0, 0, 0, 0, 0], 1, width, 0))
+        #expect(out == [77])
+    }
+
+    @Test(arguments: 1...16)
+    func `what vectors pack is what is packed bit by bit, and ends with zeros`(width: Int) {
+        var random = SeededRandom(seed: UInt64(width))
+        let mask = UInt64.max >> UInt64(64 - width)
+        for count in Array(1...40) + [63, 64, 65, 1_023, 1_024] {
+            // Bits above the width are left out: they are patches.
+            let values = (0..<count).map { _ in random.next() }
+            let base = random.next()
+            let expected = Self.packed(values.map { ($0 &- base) & mask }, width: width)
+            var out = [UInt8](repeating: 0xEE, count: expected.count + 32)
+            guard ingest_pack(&out, values, count, UInt32(width), base) else { return }
+            #expect(Array(out[..<expected.count]) == expected, "\(count)")
+            let beyond = out[(expected.count + 16)...]
+            #expect(beyond.allSatisfy { $0 == 0xEE }, "\(count)")
+        }
+    }
+
+    @Test(arguments: [0, 17, 64, UInt32.max] as [UInt32])
+    func `a width that vectors do not pack is left to the caller`(width: UInt32) {
+        var out = [UInt8](repeating: 7, count: 64)
+        #expect(!ingest_pack(&out, [1], 1, width, 0))
+        #expect(out == [UInt8](repeating: 7, count: 64))
+    }
+
+    @Test(arguments: [1, 2, 3, 4, 5, 7, 8, 9, 100, 1_024])
+    func `the range of a column is that of its values, to the last bit`(count: Int) {
+        var random = SeededRandom(seed: UInt64(count))
+        for shift in [0, 1, 30, 63] as [UInt64] {
+            let values = (0..<count).map { _ in random.next() >> shift }
+            var (least, greatest): (UInt64, UInt64) = (1, 1)
+            guard ingest_column_range(values, count, &least, &greatest) else { return }
+            #expect(least == values.min())
+            #expect(greatest == values.max())
+        }
+    }
+
+    @Test(arguments: [1, 3, 4, 5, 1_023, 1_024])
+    func `values are counted by the bits that they need`(count: Int) {
+        var random = SeededRandom(seed: UInt64(count))
+        let base = random.next() >> 1
+        let above = (0..<count).map { _ in
+            random.next() >> UInt64.random(in: 1...63, using: &random)
+        }
+        for width in 0...59 as ClosedRange<UInt32> {
+            var counts: [UInt32] = [9, 9, 9, 9]
+            guard ingest_column_counts(above.map { $0 &+ base }, count, base, width, &counts) else {
+                return
+            }
+            let expected = (0..<4).map { more in
+                UInt32(above.count { $0 >> UInt64(Int(width) + more) != 0 })
+            }
+            #expect(counts == expected, "\(width)")
+        }
+        var counts: [UInt32] = [9, 9, 9, 9]
+        #expect(!ingest_column_counts([1], 1, 0, 60, &counts))
+    }
+}
