@@ -28,7 +28,19 @@ import Testing
             }
         }
 
-        func write(to files: SimulatedFileSystem) throws -> NamesRunEntry {
+        var fresh: FreshNames {
+            var fresh = FreshNames(
+                firstName: NameOrdinal(rawValue: firstName),
+                firstKey: KeyOrdinal(rawValue: firstKey), hash: hash)
+            for name in names { fresh.append(name: name[...]) }
+            for key in keys { fresh.append(key: key) }
+            fresh.sort()
+            return fresh
+        }
+
+        func write(
+            to files: SimulatedFileSystem, _ number: FileNumber = number
+        ) throws -> NamesRunEntry {
             var encoder = NamesRunEncoder(
                 fileNumber: number, directory: TestLog.directory,
                 firstName: NameOrdinal(rawValue: firstName),
@@ -131,6 +143,39 @@ import Testing
             let lost = RewardKey(reward: .none, business: .none)
             #expect(pairs == range.map { content.keys[Int($0 - 7)] ?? lost })
         }
+    }
+
+    @Test(
+        "runs and fresh names that are merged are as if they had been written at once",
+        arguments: [[0], [900], [10, 2_500, 1_100], [1, 0, 3, 700, 5], [1_024, 1_024, 1_024]])
+    func merged(counts: [Int]) throws {
+        let files = SimulatedFileSystem(seed: 1)
+        var manifest = TestLog.manifest()
+        manifest.generation = Generation(rawValue: 3)
+        manifest.createdAt = 5
+        var whole = Content(nameCount: 0, keyCount: 0)
+        var runs: [NamesRunReader<SimulatedFileSystem>] = []
+        var fresh: FreshNames?
+        for (place, count) in counts.enumerated() {
+            var part = Content(nameCount: count, keyCount: count / 2, seed: UInt64(place + 1))
+            part.firstName = whole.firstName + UInt32(whole.names.count)
+            part.firstKey = whole.firstKey + UInt32(whole.keys.count)
+            whole.names += part.names
+            whole.keys += part.keys
+            if place + 1 < counts.count {
+                runs.append(
+                    try open(part.write(to: files, FileNumber(rawValue: UInt64(place + 1))), files))
+            } else {
+                fresh = part.fresh
+            }
+        }
+        let expected = try whole.write(to: files)
+        let bytes = try files.open(expected.fileName.text, .read).readAll(byteCountMax: 1 << 20)
+        let merged = try NamesRunWriter.write(
+            Self.number, merging: runs, and: try #require(fresh), for: manifest, in: files)
+        #expect(merged == expected)
+        let found = try files.open(merged.fileName.text, .read).readAll(byteCountMax: 1 << 20)
+        #expect(found == bytes)
     }
 
     @Test("a run that the manifest does not mean is refused")

@@ -56,6 +56,18 @@ import CIngestLinux
             start: bytes + start, count: Int(ends[place + 1]) - start)
     }
 
+    /// **Errors** `corrupt` unless the first name comes after the last one of the page before.
+    package func expectFirst(after name: [UInt8], _ ordinal: NameOrdinal) throws(FormatError) {
+        let isAscending = unsafe name.withUnsafeBytes { name in
+            // SAFETY: both names are valid inside the closure.
+            unsafe NameOrder.isAscending(
+                name, ordinal.rawValue, pointer(0), self.ordinal(0).rawValue)
+        }
+        guard isAscending else {
+            throw .corrupt("name order", at: 0, got: 0, expected: .atLeast(1))
+        }
+    }
+
     /// Adds a name of at most 128 bytes.
     func append(_ name: UnsafeRawBufferPointer, ordinal: UInt32) {
         precondition(count < Self.capacity && name.count <= Limits.nameByteCountMax)

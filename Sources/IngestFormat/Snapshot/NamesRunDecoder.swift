@@ -38,10 +38,10 @@ struct NamesRunDecoder {
         ends.reserveCapacity(header.names.count)
         var ranks = [UInt32](repeating: UInt32.max, count: header.names.count)
         let batch = NameBatch()
-        var last: (name: [UInt8], ordinal: UInt32)?
+        var last: (name: [UInt8], ordinal: NameOrdinal)?
         try forEachPage(.names) { (page, count, _) throws(FormatError) in
             try NamePage.decode(page, count: count, ordinals: header.names, into: batch)
-            if let last { try Self.expect(batch, after: last) }
+            if let last { try batch.expectFirst(after: last.name, last.ordinal) }
             for place in 0..<count {
                 let ordinal = Int(batch.ordinal(place).rawValue - header.names.lowerBound)
                 guard ranks[ordinal] == UInt32.max else {
@@ -50,12 +50,13 @@ struct NamesRunDecoder {
                         expected: .exactly(0))
                 }
                 ranks[ordinal] = UInt32(ends.count)
+                // SAFETY: the name is copied where it lies, inside the closure.
                 batch.withName(place) { name in
                     unsafe name.withUnsafeBytes { unsafe sorted.append(contentsOf: $0) }
                 }
                 ends.append(UInt32(truncatingIfNeeded: sorted.count))
             }
-            last = (batch.name(count - 1), batch.ordinal(count - 1).rawValue)
+            last = (batch.name(count - 1), batch.ordinal(count - 1))
         }
         self.ranks = ranks
         nameBytes.reserveCapacity(sorted.count)
@@ -64,20 +65,6 @@ struct NamesRunDecoder {
             let start = rank == 0 ? 0 : Int(ends[Int(rank) - 1])
             nameBytes.append(contentsOf: sorted[start..<Int(ends[Int(rank)])])
             nameEnds.append(UInt32(truncatingIfNeeded: nameBytes.count))
-        }
-    }
-
-    /// A page's first name comes after the last of the page before.
-    private static func expect(
-        _ batch: NameBatch, after last: (name: [UInt8], ordinal: UInt32)
-    ) throws(FormatError) {
-        let isAscending = unsafe last.name.withUnsafeBytes { name in
-            // SAFETY: both names are valid inside the closure.
-            unsafe NameOrder.isAscending(
-                name, last.ordinal, batch.pointer(0), batch.ordinal(0).rawValue)
-        }
-        guard isAscending else {
-            throw .corrupt("name order", at: 0, got: 0, expected: .atLeast(1))
         }
     }
 
@@ -141,9 +128,7 @@ struct NamesRunDecoder {
         try forEachPage(kind) { (page, count, entry) throws(FormatError) in
             let bounds = PairPage.Bounds(kind, header, entry)
             try PairPage.decode(page, count: count, bounds: bounds, into: batch)
-            if let last, bounds.isOrdered, batch[0] <= last {
-                throw .corrupt("pair order", at: 0, got: batch[0], expected: .atLeast(last))
-            }
+            if let last, bounds.isOrdered { try batch.expectFirst(after: last) }
             last = batch[count - 1]
             for place in 0..<count { try body(batch[place]) }
         }

@@ -33,6 +33,12 @@
         count &+= 1
     }
 
+    /// **Errors** `corrupt` unless the first pair comes after the last one of the page before.
+    package func expectFirst(after last: UInt64) throws(FormatError) {
+        if self[0] > last { return }
+        throw .corrupt("pair order", at: 0, got: self[0], expected: .atLeast(last))
+    }
+
     package static func word(_ first: UInt32, _ second: UInt32) -> UInt64 {
         UInt64(first) << 32 | UInt64(second)
     }

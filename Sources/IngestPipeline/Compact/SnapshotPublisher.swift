@@ -129,25 +129,26 @@ extension SnapshotPublisher {
         guard let hash = KeyedHash(key: next.hashKey) else {
             throw .inconsistent("hash key of \(next.hashKey.count) bytes")
         }
-        var encoder = NamesRunEncoder(
-            fileNumber: next.nextFileNumber, directory: next.directory,
-            firstName: NameOrdinal(rawValue: merged.first?.names.lowerBound ?? names.lowerBound),
-            firstKey: KeyOrdinal(rawValue: merged.first?.keys.lowerBound ?? newKeys.lowerBound),
-            hash: hash, generation: next.generation, createdAt: next.createdAt)
-        for run in merged {
-            encoder.append(
-                contentsOf: try storing { () throws(StorageError) in try store.readNames(run) })
-        }
-        Self.appendNames(of: blocks, range: names, to: &encoder)
+        var fresh = FreshNames(
+            firstName: NameOrdinal(rawValue: names.lowerBound),
+            firstKey: KeyOrdinal(rawValue: newKeys.lowerBound), hash: hash)
+        Self.appendNames(of: blocks, range: names, to: &fresh)
         for key in keys[Int(newKeys.lowerBound)..<Int(newKeys.upperBound)] {
-            encoder.append(key: key.reward == .none ? nil : key)
+            fresh.append(key: key.reward == .none ? nil : key)
         }
-        let (bytes, entry) = encoder.finish()
-        try storing { () throws(StorageError) in try store.write(entry.fileName, [bytes]) }
+        fresh.sort()
+        let entry = try storing { () throws(StorageError) in
+            var runs: [NamesRunReader<Files>] = []
+            for run in merged {
+                runs.append(try NamesRunReader(run, directory: next.directory, in: store.files))
+            }
+            return try NamesRunWriter.write(
+                next.nextFileNumber, merging: runs, and: fresh, for: next, in: store.files)
+        }
         next.namesRuns.removeLast(plan.mergedRunCount)
         next.namesRuns.append(entry)
         next.nextFileNumber = next.nextFileNumber.next
-        countRun(bytes.count)
+        countRun(Int(entry.byteCount))
     }
 
     private mutating func appendKeys(of blocks: [NamesOfBlock], upTo nextKey: UInt32) {
@@ -164,21 +165,21 @@ extension SnapshotPublisher {
 
     /// Appends the names with ordinals in `range`, and gaps for those whose block was lost.
     private static func appendNames(
-        of blocks: [NamesOfBlock], range: Range<UInt32>, to encoder: inout NamesRunEncoder
+        of blocks: [NamesOfBlock], range: Range<UInt32>, to fresh: inout FreshNames
     ) {
         var next = range.lowerBound
         for block in blocks {
             while next < block.firstName.rawValue {
-                encoder.append(name: [])
+                fresh.append(name: [])
                 next += 1
             }
             for index in 0..<block.names.count {
-                encoder.append(name: block.names.name(index)[...])
+                fresh.append(name: block.names.name(index)[...])
                 next += 1
             }
         }
         while next < range.upperBound {
-            encoder.append(name: [])
+            fresh.append(name: [])
             next += 1
         }
     }

@@ -12,14 +12,22 @@ extension NamesRunReader {
     package struct NameCursor {
         private let run: NamesRunReader
         private var number = 0
+        private var last: (name: [UInt8], ordinal: NameOrdinal)?
 
         fileprivate init(run: NamesRunReader) { self.run = run }
 
         /// The next page of names. `false` at the end.
+        /// **Errors** `corrupt` also where a page does not go on after the one before.
         package mutating func nextNames(into batch: NameBatch) throws(StorageError) -> Bool {
             batch.removeAll()
             guard number < run.header.pageCount(.names) else { return false }
             try run.readNames(page: number, into: batch)
+            if let last {
+                try run.decoding(.names, number) { () throws(FormatError) in
+                    try batch.expectFirst(after: last.name, last.ordinal)
+                }
+            }
+            last = (batch.name(batch.count - 1), batch.ordinal(batch.count - 1))
             number += 1
             return true
         }
@@ -43,6 +51,7 @@ extension NamesRunReader {
         private let run: NamesRunReader
         private let kind: NamesPageKind
         private var number = 0
+        private var last: UInt64?
 
         fileprivate init(run: NamesRunReader, kind: NamesPageKind) {
             self.run = run
@@ -50,10 +59,17 @@ extension NamesRunReader {
         }
 
         /// The next page of pairs. `false` at the end.
+        /// **Errors** `corrupt` also where a page does not go on after the one before.
         package mutating func nextPairs(into batch: PairBatch) throws(StorageError) -> Bool {
             batch.removeAll()
             guard number < run.header.pageCount(kind) else { return false }
             try run.readPairs(kind, page: number, into: batch)
+            if let last, kind != .keys {
+                try run.decoding(kind, number) { () throws(FormatError) in
+                    try batch.expectFirst(after: last)
+                }
+            }
+            last = batch[batch.count - 1]
             number += 1
             return true
         }
