@@ -36,6 +36,11 @@ void ingest_pages_unmap(void *pages, size_t byte_count) {
     if (pages != NULL) munmap(pages, rounded_up(byte_count));
 }
 
+void ingest_pages_forget(void *pages, size_t first, size_t end) {
+    size_t from = rounded_up(first), to = end & ~(huge_page_byte_count - 1);
+    if (from < to) (void)madvise((char *)pages + from, to - from, MADV_DONTNEED);
+}
+
 bool ingest_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_nanoseconds) {
     struct timespec timeout = {
         .tv_sec = (time_t)(timeout_nanoseconds / 1000000000u),

@@ -40,7 +40,8 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         guard let hash = KeyedHash(key: directory.manifest.hashKey),
             directory.manifest.hashAlgorithm == KeyedHash.algorithm
         else { throw .inconsistent("hash algorithm \(directory.manifest.hashAlgorithm)") }
-        var names = LoadedNames(hash: hash)
+        var names = LoadedNames(
+            hash: hash, expectedNameCount: Int(directory.manifest.shard.nextName))
         try names.load(from: directory)
         var publisher = SnapshotPublisher(
             store: directory.store, manifest: directory.manifest, keys: names.keys, clock: clock,

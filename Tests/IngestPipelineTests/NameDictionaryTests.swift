@@ -95,6 +95,7 @@ struct NameDictionaryTests {
         let isRestored = unsafe bytes.withUnsafeBytes {
             unsafe dictionary.restore(
                 NameOrdinal(rawValue: 5), hash: 1, bytes: $0.baseAddress!, byteCount: bytes.count)
+                != nil
         }
         #expect(isRestored)
         dictionary.reserve(nextName: 9, nextKey: 4)
@@ -103,6 +104,55 @@ struct NameDictionaryTests {
         let new = Self.ordinal("new", hash: 2, in: &dictionary)?.rawValue
         #expect(new == 9)
         #expect(dictionary.nextKey == 4)
+    }
+
+    @Test("while the table grows, names and keys are found in the old memory and in the new")
+    func growing() throws {
+        var dictionary = NameDictionary()
+        var generator = SeededGenerator(seed: 3)
+        var hashes: [UInt64] = []
+        var growths: Set<Int> = []
+        // Past the doublings: a table of 65,536 entries grows by a quarter.
+        for index in 0..<150_000 {
+            // Now and then one that belongs at the very end, so that some lie round it.
+            let hash = index % 50 == 0 ? ~(generator.next() >> 18) : generator.next()
+            hashes.append(hash)
+            _ = Self.ordinal("n\(index)", hash: hash, in: &dictionary)
+            growths.insert(dictionary.tableByteCount)
+            let new = Self.slot("n\(index)", hash: hash, in: dictionary)
+            let business = NameOrdinal(rawValue: 7)
+            _ = dictionary.insertKey(reward: try #require(new), business: business)
+            let old = Int(generator.next() % UInt64(index + 1))
+            let seen = Self.slot("n\(old)", hash: hashes[old], in: dictionary)
+            let slot = try #require(seen)
+            let ordinal = dictionary.ordinal(of: slot).rawValue
+            try #require(ordinal == UInt32(old + 1))
+            let key = dictionary.key(reward: slot, business: business)?.rawValue
+            try #require(key == UInt32(old))
+            let other = dictionary.key(reward: slot, business: NameOrdinal(rawValue: 8))
+            try #require(other == nil)
+            let unknown = Self.slot("n\(index + 1)", hash: hash &+ 1, in: dictionary)
+            try #require(unknown == nil)
+        }
+        #expect(growths.count > 10)
+        for index in 0..<150_000 {
+            let seen = Self.slot("n\(index)", hash: hashes[index], in: dictionary)
+            let ordinal = dictionary.ordinal(of: try #require(seen)).rawValue
+            try #require(ordinal == UInt32(index + 1))
+        }
+        let byteCount = dictionary.tableByteCount
+        // 60 to 75 % full, or both tables while it grows.
+        #expect(byteCount <= 150_000 * 64 * 10 / 3)
+    }
+
+    private static func slot(
+        _ name: String, hash: UInt64, in dictionary: borrowing NameDictionary
+    ) -> NameSlot? {
+        let bytes = Array(name.utf8)
+        return bytes.withUnsafeBytes { buffer in
+            unsafe dictionary.slot(
+                hash: hash, bytes: buffer.baseAddress!, byteCount: bytes.count)
+        }
     }
 
     private func hash(_ text: String) -> UInt64 {

@@ -11,6 +11,9 @@ void *ingest_pages_map(size_t byte_count);
 // Gives back what ingest_pages_map returned, with the same byte count.
 void ingest_pages_unmap(void *pages, size_t byte_count);
 
+// Gives back the memory of the whole huge pages in [first, end) of what ingest_pages_map returned; they read as zeros.
+void ingest_pages_forget(void *pages, size_t first, size_t end);
+
 // futex has no libc function, and Swift does not import `syscall`, which is variadic. Sleeps while
 // *word == expected, until it is woken, a signal comes or the time is up; whether it was the last.
 bool ingest_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_nanoseconds);
