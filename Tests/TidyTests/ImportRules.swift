@@ -13,7 +13,7 @@ enum ImportRules {
             "SystemPackage",
         ]),
         "IngestClient": system.union(["IngestFormat", "CIngestLinux", "Dispatch"]),
-        "IngestReader": system.union(["IngestFormat", "IngestStorage"]),
+        "IngestReader": system.union(["IngestFormat", "IngestStorage", "Dispatch"]),
         "Ingestd": system.union([
             "IngestPipeline", "IngestStorage", "IngestFormat", "ArgumentParser", "Dispatch",
             "Foundation", "Logging",

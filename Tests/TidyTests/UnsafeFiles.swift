@@ -119,6 +119,7 @@ enum UnsafeFiles {
         "IngestReader": [
             "Names/NameOrder": "compares names where they lie in their arrays",
             "Query/CounterSlab": "owns the counters of a listing's rows, reads pages' columns",
+            "Verify/RecountNames": "hands bytes of names to the hasher",
             "Verify/RowRecount": "reads the columns of a decoded block, by code of its own",
         ],
         "IngestReaderTool": [

@@ -61,15 +61,21 @@ package struct DecodedBlock: Sendable {
     }
 
     /// Decodes the parts that are wanted, and checks of the others only what the header says of them.
-    /// - Parameter rows: emptied; then, if any column is wanted, its counts are the block's and the
-    ///   wanted columns are filled. After an error it is empty.
+    /// - Parameters:
+    ///   - checksRest: whether to check the checksums of the other parts too.
+    ///   - rows: emptied; then, if any column is wanted, its counts are the block's and the
+    ///     wanted columns are filled. After an error it is empty.
     package func decode(
         _ bytes: RawSpan, at place: BlockPlace = .anywhere, wanted: BlockSections = .all,
-        into rows: BlockRows
+        checksRest: Bool = false, into rows: BlockRows
     ) throws(FormatError) -> DecodedBlock {
         rows.removeAll()
         return try unsafe bytes.withUnsafeBytes { bytes throws(FormatError) in
             let block = try unsafe BlockView(bytes, at: place, isWhole: true)
+            for entry in unsafe block.table.entries
+            where checksRest && wanted.isDisjoint(with: entry.kind.part) {
+                try unsafe block.checkChecksum(entry)
+            }
             var decoded = unsafe DecodedBlock(
                 header: block.header, names: NewNames(), keys: [], ledger: [])
             if wanted.contains(.dictionary) {

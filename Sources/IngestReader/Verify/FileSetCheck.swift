@@ -13,6 +13,8 @@ struct FileSetCheck<Files: FileSystem> {
     struct Unlisted {
         var runs: [RunReader<Files>] = []
         var namesRuns: [(name: String, contents: NamesRun)] = []
+        /// What manifests before the newest say of the log at their cuts.
+        var claims: [LogRecount.ShardClaim] = []
     }
 
     func run(_ report: inout VerifyReport) throws(StorageError) -> Unlisted {
@@ -71,7 +73,7 @@ struct FileSetCheck<Files: FileSystem> {
     ) throws(StorageError) {
         switch name {
         case .manifest(let generation):
-            try checkManifest(generation)
+            try checkManifest(generation, &unlisted)
         case .durableMark: try checkMark(&report)
         case .lock: try checkLock(&report)
         case .run(.names, let number) where !isListed:
@@ -93,12 +95,18 @@ struct FileSetCheck<Files: FileSystem> {
         }
     }
 
-    private func checkManifest(_ generation: Generation) throws(StorageError) {
+    private func checkManifest(
+        _ generation: Generation, _ unlisted: inout Unlisted
+    ) throws(StorageError) {
         let found = try ManifestStore(files: files).read(generation)
         guard found.directory == manifest.directory else {
             throw .corrupt(
                 path: FileName.manifest(generation).text, offset: 0,
                 detail: "a manifest of another directory")
+        }
+        if generation < manifest.generation {
+            unlisted.claims.append(
+                .init(file: FileName.manifest(generation).text, state: found.shard))
         }
     }
 

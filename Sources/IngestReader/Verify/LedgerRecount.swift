@@ -8,26 +8,43 @@ struct LedgerRecount {
     private struct Sum {
         var packets: [UInt64]
         var events: [UInt64]
+        /// Joined where they touch in the order in which they come.
         var sequences: [ClosedRange<UInt64>]
+
+        init(_ entry: LedgerEntry) {
+            packets = entry.packets
+            events = entry.events
+            sequences = entry.sequences
+        }
+
+        mutating func add(_ entry: LedgerEntry) {
+            for index in packets.indices where index < entry.packets.count {
+                packets[index] = packets[index].saturatingSum(entry.packets[index])
+            }
+            for index in events.indices where index < entry.events.count {
+                events[index] = events[index].saturatingSum(entry.events[index])
+            }
+            for range in entry.sequences {
+                if let last = sequences.last, last.upperBound < range.lowerBound,
+                    last.upperBound + 1 == range.lowerBound
+                {
+                    sequences[sequences.count - 1] = last.lowerBound...range.upperBound
+                } else {
+                    sequences.append(range)
+                }
+            }
+        }
     }
 
     private var sums: [SenderKey: Sum] = [:]
 
     mutating func add(_ entries: [LedgerEntry]) {
         for entry in entries {
-            guard var sum = sums[entry.key] else {
-                sums[entry.key] = Sum(
-                    packets: entry.packets, events: entry.events, sequences: entry.sequences)
-                continue
+            if sums[entry.key] == nil {
+                sums[entry.key] = Sum(entry)
+            } else {
+                sums[entry.key]?.add(entry)
             }
-            for index in sum.packets.indices where index < entry.packets.count {
-                sum.packets[index] = sum.packets[index].saturatingSum(entry.packets[index])
-            }
-            for index in sum.events.indices where index < entry.events.count {
-                sum.events[index] = sum.events[index].saturatingSum(entry.events[index])
-            }
-            sum.sequences += entry.sequences
-            sums[entry.key] = sum
         }
     }
 

@@ -16,19 +16,22 @@ struct LiveSegmentCheck<Files: FileSystem> {
     private var name: String { segment.name }
 
     /// - Returns: how many block ordinals were given in it.
-    func run(_ recount: inout LogRecount) throws(StorageError) -> UInt32 {
+    func run(_ recount: inout SegmentRecount) throws(StorageError) -> UInt32 {
         var walk = BlockWalk(
             file,
             place: BlockPlace(
-                directory: recount.directory, segment: segment.number, blockOrdinal: 0))
+                directory: segment.directory, segment: segment.number, blockOrdinal: 0))
         var attempt = 1
-        while true {
+        while !segment.meter.isStopped {
             // The recount checks the chain, and goes on where it is broken: here only places count.
             walk.resume(at: walk.offset, ordinal: walk.ordinal)
             let (offset, ordinal) = (walk.offset, walk.ordinal)
-            let step = try walk.next(into: segment.buffer)
+            let step = try walk.next(into: segment.memory.buffer)
             if case .block = step {
-                _ = segment.countBuffered(at: offset, ordinal: ordinal, &recount)
+                // Its checksums are right: what cannot be decoded then was made wrong.
+                if segment.countBuffered(at: offset, ordinal: ordinal, &recount) == nil {
+                    miss(&recount)
+                }
                 attempt = 1
             } else if try !goOn(&walk, from: step, isLast: attempt >= Self.attemptCount, &recount) {
                 return ordinal
@@ -37,16 +40,17 @@ struct LiveSegmentCheck<Files: FileSystem> {
                 segment.pause()
             }
         }
+        return walk.ordinal
     }
 
     /// Deals with what is no block at the walk's place.
     /// - Returns: whether to look again, at the walk's place, which may have been moved on; else the
     ///   segment ends here.
     private func goOn(
-        _ walk: inout Walk, from step: Walk.Step, isLast: Bool, _ recount: inout LogRecount
+        _ walk: inout Walk, from step: Walk.Step, isLast: Bool, _ recount: inout SegmentRecount
     ) throws(StorageError) -> Bool {
         let (offset, ordinal) = (walk.offset, walk.ordinal)
-        if ordinal < segment.durableBlockCount {
+        if ordinal < segment.segment.durableBlockCount {
             report(durable: step, at: offset, ordinal: ordinal, &recount)
             if case .damaged(let header, _) = step {
                 walk.move(past: header)
@@ -70,7 +74,7 @@ struct LiveSegmentCheck<Files: FileSystem> {
         // A block is written only after the one before was synced: what is here is final, and if it is
         // no block, a durable one is gone. It may have been finished since it was looked at.
         walk.resume(at: offset, ordinal: ordinal)
-        if case .block = try walk.next(into: segment.buffer) {
+        if case .block = try walk.next(into: segment.memory.buffer) {
             walk.resume(at: offset, ordinal: ordinal)
             return true
         }
@@ -87,14 +91,14 @@ struct LiveSegmentCheck<Files: FileSystem> {
         guard let directory = walk.place.directory else { return nil }
         let scan = BlockScan(
             file: file, directory: directory, segment: segment.number, end: end)
-        return try scan.next(from: walk.offset, at: walk.place, into: segment.buffer)
+        return try scan.next(from: walk.offset, at: walk.place, into: segment.memory.buffer)
             .map { ($0.offset, $0.header.context.blockOrdinal) }
     }
 
     // MARK: What is reported
 
     private func report(
-        durable step: Walk.Step, at offset: UInt64, ordinal: UInt32, _ recount: inout LogRecount
+        durable step: Walk.Step, at offset: UInt64, ordinal: UInt32, _ recount: inout SegmentRecount
     ) {
         switch step {
         case .damaged(_, let error), .unreadable(let error):
@@ -103,13 +107,13 @@ struct LiveSegmentCheck<Files: FileSystem> {
             recount.report.add(
                 Finding(
                     .corruption, file: name, offset: offset, what: "durable blocks are missing",
-                    got: "\(ordinal) blocks", expected: "\(segment.durableBlockCount)"))
+                    got: "\(ordinal) blocks", expected: "\(segment.segment.durableBlockCount)"))
         }
         miss(&recount)
     }
 
     private func report(
-        lost range: Range<UInt64>, ordinals: Range<UInt32>, _ recount: inout LogRecount
+        lost range: Range<UInt64>, ordinals: Range<UInt32>, _ recount: inout SegmentRecount
     ) {
         recount.report.add(
             Finding(
@@ -120,16 +124,16 @@ struct LiveSegmentCheck<Files: FileSystem> {
     }
 
     /// Rows are missing from here on.
-    private func miss(_ recount: inout LogRecount) {
+    private func miss(_ recount: inout SegmentRecount) {
         recount.breakChain()
-        recount.isSegmentWhole = false
-        if segment.number <= recount.cut.segment { recount.isTotalComplete = false }
+        recount.isWhole = false
+        recount.lacksRows = true
     }
 
     /// Whether a daemon has ended the segment since its footer was looked for. Its blocks have all been
     /// counted then, and its footer is held against them the next time.
     private func wasSealedMeanwhile(
-        blockCount: UInt32, _ recount: inout LogRecount
+        blockCount: UInt32, _ recount: inout SegmentRecount
     ) throws(StorageError) -> Bool {
         // A footer that cannot be believed has been reported.
         let report = recount.report
@@ -153,11 +157,11 @@ struct LiveSegmentCheck<Files: FileSystem> {
     /// - Returns: whether that is final; else the file is to be looked at again.
     private func report(
         _ judgement: TailJudge.Judgement, isFooter: Bool, at offset: UInt64, isLast: Bool,
-        _ recount: inout LogRecount
+        _ recount: inout SegmentRecount
     ) throws(StorageError) -> Bool {
         switch judgement {
         case .empty: return true
-        case .torn(let byteCount) where isFooter || !segment.isFollowed:
+        case .torn(let byteCount) where isFooter || !segment.segment.isFollowed:
             let what = isFooter ? "a footer" : "a block"
             recount.report.add(
                 Finding(
@@ -175,7 +179,7 @@ struct LiveSegmentCheck<Files: FileSystem> {
         case .damage(let place, let what, _):
             guard isLast else { return false }
             recount.report.add(Finding(.corruption, file: name, offset: place, what: what))
-            recount.isSegmentWhole = false
+            recount.isWhole = false
         }
         return true
     }

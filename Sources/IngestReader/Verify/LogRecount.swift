@@ -4,208 +4,195 @@ import IngestFormat
 import IngestStorage
 
 /// The state of a recount as it goes through the log, segment after segment: what the rows add up to, what
-/// the next block must be, and what was found wrong. Owned by one `verify`.
+/// the next segment must begin with, and what was found wrong. Owned by one `verify`, on its caller's thread.
 struct LogRecount {
-    /// What the next block or segment must begin with; `nil` where the one before cannot be believed.
-    struct Chain {
-        var previousChecksum: UInt32? = 0
-        var nextName: UInt32? = 1
-        var nextKey: UInt32? = 0
-        /// Of the last block.
-        var commitEpoch: UInt64?
-        /// What a manifest says of the epoch where its cut is here: that of the last block; behind a segment
-        /// without blocks, that of its header.
-        var endEpoch: UInt64? = 0
-        /// Whether blocks were lost behind the last one: the next segment's header then holds the checksum
-        /// of a block that is no more.
-        var endsInLoss = false
-
-        mutating func forget() {
-            self = Chain(
-                previousChecksum: nil, nextName: nil, nextKey: nil, commitEpoch: nil, endEpoch: nil)
-        }
+    /// What a manifest says of the log at its cut.
+    struct ShardClaim {
+        /// The manifest.
+        let file: String
+        let state: ShardState
     }
 
-    let directory: DirectoryID
-    /// Up to here runs cover the log.
+    /// Up to here the newest manifest's runs cover the log.
     let cut: LogPosition
-    var chain = Chain()
-    /// As the chain was at the cut; `nil` if no block ends there.
-    private(set) var chainAtCut: Chain?
-    var names = RecountNames()
-    var report = VerifyReport()
+    private(set) var chain = Chain.start
+    /// By cut; taken out once that has been passed.
+    private var claims: [LogPosition: [ShardClaim]] = [:]
+    var names: RecountNames
+    var report: VerifyReport
     /// Counters of everything up to the cut.
     private(set) var total = Tally()
-    /// Whether `total` lacks rows because a block could not be read.
-    var isTotalComplete = true
+    /// Whether `total` lacks rows because a block could not be read, or the cut was not found.
+    var isTotalComplete: Bool { !lacksRows && claims[cut] == nil }
+    private var lacksRows = false
     /// Counters of the stretches that runs cover which the newest manifest does not name.
-    var spans: SpanTallies
+    private(set) var spans: SpanTallies
     /// Where the last segment ended.
     private(set) var end = LogPosition.start
+    /// Counters of the segment at hand up to its last stop.
+    private var prefix = Tally()
 
-    // The segment at hand.
-    private var isSegmentBeforeCut = false
-    /// Whether all its blocks could be read.
-    var isSegmentWhole = true
-    /// Whether all its blocks so far could be read, and none is recorded as lost.
-    private var isPrefixWhole = true
-    var segmentTally = Tally()
-    var segmentLedger = LedgerRecount()
-    private(set) var segmentRowCount: UInt64 = 0
-    private(set) var minTimestamp = Int64.max
-    private(set) var maxTimestamp = Int64.min
-
-    private var rowRecount = RowRecount()
-    private let rows = BlockRows()
-    private let decoder = BlockDecoder()
-
-    init(directory: DirectoryID, cut: LogPosition, spans: [LogSpan]) {
-        self.directory = directory
-        self.cut = cut
-        self.spans = SpanTallies(spans)
-        if cut == .start { chainAtCut = chain }
-    }
-
-    /// - Parameter isBeforeCut: whether the whole segment lies before the cut; else the cut is in it, at one
-    ///   of its blocks, or before it.
-    mutating func beginSegment(isBeforeCut: Bool) {
-        isSegmentBeforeCut = isBeforeCut
-        isSegmentWhole = true
-        isPrefixWhole = true
-        spans.beginSegment()
-        segmentTally.removeAll()
-        segmentLedger = LedgerRecount()
-        segmentRowCount = 0
-        minTimestamp = .max
-        maxTimestamp = .min
-    }
-
-    /// Notes that the block to come, or more than that, is not there to be counted.
-    mutating func breakChain() {
-        chain.forget()
-        isPrefixWhole = false
-    }
-
-    /// Ends a segment that ends at `position`.
-    /// - Parameter counters: what to take for its counters where not all of its blocks could be read.
-    mutating func endSegment(at position: LogPosition, counters: Tally? = nil) {
-        report.cut = max(report.cut, position.cut)
-        report.segmentCount += 1
-        end = position
-        // Taken, not copied: the counters of a segment are as large as those of a directory can be.
-        let taken = counters ?? segmentTally
-        segmentTally.removeAll()
-        spans.add(taken, ofSegmentEndingAt: position, isWhole: isSegmentWhole || counters != nil)
-        guard isSegmentBeforeCut else { return }
-        if total.places.isEmpty { total = taken } else { total.add(taken) }
-        chainAtCut = chain
-    }
-
-    /// Decodes, checks and counts one block.
-    /// - Parameter offset: of the block in `file`.
-    /// - Returns: its header; `nil` if it cannot be read, which has been reported.
-    mutating func count(
-        _ bytes: RawSpan, in file: String, at offset: UInt64, place: BlockPlace
-    ) -> BlockHeader? {
-        let block: DecodedBlock
-        do throws(FormatError) {
-            block = try decoder.decode(bytes, at: place, wanted: .all, into: rows)
-        } catch {
-            report.add(Finding(error, file: file, offset: offset, what: "block"))
-            return nil
-        }
-        check(block.header, in: file, at: offset)
-        enter(block, in: file, at: offset)
-        count(block, in: file, at: offset)
-        report.blockCount += 1
-        let context = block.header.context
-        let end = LogPosition(segment: context.segment, blockCount: context.blockOrdinal &+ 1)
-        spans.end(at: end, in: segmentTally, isWhole: isPrefixWhole)
-        if end == cut && !isSegmentBeforeCut {
-            total.add(segmentTally)
-            chainAtCut = chain
-            if !isPrefixWhole { isTotalComplete = false }
-        }
-        return block.header
-    }
-
-    // MARK: One block
-
-    private mutating func check(_ header: BlockHeader, in file: String, at offset: UInt64) {
-        let context = header.context
-        expect(
-            context.previousChecksum, chain.previousChecksum, "checksum of the block before",
-            in: file, at: offset)
-        expect(context.firstName.rawValue, chain.nextName, "first name", in: file, at: offset)
-        expect(context.firstKey.rawValue, chain.nextKey, "first key", in: file, at: offset)
-        if let last = chain.commitEpoch, context.commitEpoch <= last {
-            report.add(
-                Finding(
-                    .corruption, file: file, offset: offset, what: "commit epoch",
-                    got: "\(context.commitEpoch)", expected: "more than \(last)"))
-        }
-        chain = Chain(
-            previousChecksum: header.headerChecksum, nextName: header.nextName.rawValue,
-            nextKey: header.nextKey.rawValue, commitEpoch: context.commitEpoch,
-            endEpoch: context.commitEpoch)
-    }
-
-    mutating func expect<Value: Equatable>(
-        _ got: Value, _ expected: Value?, _ what: String, in file: String, at offset: UInt64?
+    /// - Parameters:
+    ///   - newest: what the newest manifest says.
+    ///   - older: what older ones say that are still there.
+    init(
+        newest: ShardClaim, older: [ShardClaim], spans: [LogSpan], names: RecountNames,
+        report: VerifyReport
     ) {
-        guard let expected, got != expected else { return }
+        cut = newest.state.cut
+        self.names = names
+        self.report = report
+        self.spans = SpanTallies(spans)
+        for claim in [newest] + older { claims[claim.state.cut, default: []].append(claim) }
+        check(claimsAt: .start, chain)
+    }
+
+    // MARK: Segments
+
+    /// Takes a segment that is not there and must be.
+    mutating func miss(_ segment: SegmentRecount) {
+        report.add(
+            Finding(.corruption, file: segment.file, what: "the segment is missing"))
+        chain = .unknown
+        if segment.number <= cut.segment { lacksRows = true }
+    }
+
+    /// Takes what a segment says of the log before it, what was found in it, and the names that it introduced.
+    mutating func begin(_ segment: SegmentRecount) {
+        prefix = Tally()
+        if let opening = segment.header ?? segment.firstBlock {
+            chain.check(opening, in: segment.file, &report)
+        }
+        if let opening = segment.firstBlock {
+            chain.checkEpoch(opening, in: segment.file, &report)
+        }
+        report.append(segment.report)
+        for block in segment.names { enter(block, in: segment.file) }
+        if let comparison = segment.footerComparison {
+            add(
+                comparison.differences, in: segment.file, at: comparison.offset, of: "footer",
+                table: .rewardDays)
+        }
+    }
+
+    /// Goes on to a stop in the segment that was begun.
+    mutating func pass(_ stop: SegmentRecount.Stop, of segment: SegmentRecount) {
+        let position = LogPosition(segment: segment.number, blockCount: stop.blockCount)
+        prefix.add(stop.part)
+        if position == cut && !segment.isBeforeCut {
+            total.add(prefix)
+            if !stop.isWhole { lacksRows = true }
+        }
+        guard let chain = stop.chain else { return }
+        check(claimsAt: position, segment.isBroken ? chain : chain.inheriting(self.chain))
+    }
+
+    /// The counters of a span that ends at a stop that was just passed; `nil` if they are not known.
+    func tally(of span: LogSpan, at stop: SegmentRecount.Stop) -> Tally? {
+        stop.isWhole ? spans.tally(of: span, with: prefix) : nil
+    }
+
+    /// Ends the segment that was begun.
+    mutating func finish(_ segment: SegmentRecount) {
+        prefix = Tally()
+        if segment.hasChain {
+            chain = segment.isBroken ? segment.chain : segment.chain.inheriting(chain)
+        }
+        let counters = segment.counters
+        if segment.isBeforeCut && (segment.lacksRows || counters == nil) { lacksRows = true }
+        guard let end = segment.end else { return }
+        self.end = end
+        report.cut = max(report.cut, end.cut)
+        if let counters {
+            spans.add(counters, ofSegmentEndingAt: end)
+            if segment.isBeforeCut { total.add(counters) }
+        } else {
+            spans.forget(segment.number)
+        }
+        check(claimsAt: end, chain)
+    }
+
+    // MARK: Manifests
+
+    private mutating func check(claimsAt position: LogPosition, _ chain: Chain) {
+        for claim in claims.removeValue(forKey: position) ?? [] {
+            let (file, state) = (claim.file, claim.state)
+            for (got, expected, what) in [
+                (
+                    state.lastBlockChecksum, chain.previousChecksum,
+                    "checksum of the last block before"
+                ),
+                (state.nextName, chain.nextName, "next name at"),
+                (state.nextKey, chain.nextKey, "next key at"),
+            ] {
+                report.expect(got, expected, "\(what) the cut", in: file, at: nil)
+            }
+            report.expect(
+                state.commitEpoch, chain.endEpoch, "commit epoch at the cut", in: file, at: nil)
+        }
+    }
+
+    /// Reports the newest manifest's cut if the log has been read and does not have it.
+    mutating func reportMissingCut() {
+        guard let claim = claims[cut]?.first, report.corruptionCount == 0 else { return }
         report.add(
             Finding(
-                .corruption, file: file, offset: offset, what: what, got: "\(got)",
-                expected: "\(expected)"))
+                .corruption, file: claim.file, what: "no block ends at the cut",
+                got: cut.cut.text, expected: report.cut.text))
     }
 
-    private mutating func enter(_ block: DecodedBlock, in file: String, at offset: UInt64) {
-        var ordinal = block.header.context.firstName.rawValue
-        for index in 0..<block.names.count {
-            let name = block.names.name(index)
-            if let other = names.enter(name: ordinal, name) {
-                report.add(
-                    Finding(
-                        .difference, file: file, offset: offset,
-                        what: "name \(String(decoding: name, as: UTF8.self)) given twice",
-                        got: "ordinal \(ordinal)", expected: "ordinal \(other)"))
-            }
-            ordinal &+= 1
+    // MARK: Names
+
+    private mutating func enter(_ block: SegmentRecount.NewNamesOfBlock, in file: String) {
+        let content = block.content
+        func given(_ what: String, _ ordinal: UInt32, _ other: UInt32) -> Finding {
+            Finding(
+                .difference, file: file, offset: block.offset, what: "\(what) given twice",
+                got: "ordinal \(ordinal)", expected: "ordinal \(other)")
         }
-        var key = block.header.context.firstKey.rawValue
-        for pair in block.keys {
-            names.enter(key: key, pair)
+        content.names.forEach(from: content.firstName) { name, range in
+            let ordinal = name.rawValue
+            if let other = names.enter(name: ordinal, content.names.bytes[range]) {
+                report.add(given("name \(names.describe(name: ordinal))", ordinal, other))
+            }
+        }
+        var key = content.firstKey.rawValue
+        for pair in content.keys {
+            if let other = names.enter(key: key, pair) {
+                report.add(given(names.describe(key: key), key, other))
+            }
             key &+= 1
         }
     }
 
-    private mutating func count(_ block: DecodedBlock, in file: String, at offset: UInt64) {
-        let outcome = rowRecount.count(rows, names: &names, into: &segmentTally)
-        segmentLedger.add(block.ledger)
-        segmentRowCount += UInt64(rows.rowCount)
-        report.rowCount += UInt64(rows.rowCount)
-        if rows.rowCount > 0 {
-            minTimestamp = min(minTimestamp, block.header.minTimestamp)
-            maxTimestamp = max(maxTimestamp, block.header.maxTimestamp)
-        }
-        for found in LedgerRecount.differences(between: block.ledger, and: outcome.verdicts) {
+    /// Reports differences of counters.
+    mutating func add(
+        _ differences: DifferenceList, in file: String, at offset: UInt64?, of source: String,
+        table: TableKind
+    ) {
+        for difference in differences.first {
             report.add(
-                Finding(
-                    .difference, file: file, offset: offset,
-                    what: "events \(found.what) in the block's ledger", got: "\(found.got)",
-                    expected: "\(found.expected)"))
+                Finding(difference, file: file, offset: offset, of: source) { item in
+                    table == .days
+                        ? "business \(names.describe(name: item))" : names.describe(key: item)
+                })
         }
-        for (count, what) in [
-            (outcome.optedOutCount, "rows of events that opted out"),
-            (outcome.senselessCount, "rows that cannot be"),
-        ] where count > 0 {
-            report.add(
-                Finding(
-                    .difference, file: file, offset: offset, what: what, got: "\(count)",
-                    expected: "0"))
-        }
+        report.add(unlisted: .difference, count: differences.count - differences.first.count)
     }
+}
+
+extension Chain {
+    /// With the epochs of the chain before it where it has none: no block was read since.
+    fileprivate func inheriting(_ before: Chain) -> Chain {
+        var chain = self
+        chain.commitEpoch = commitEpoch ?? before.commitEpoch
+        chain.endEpoch = endEpoch ?? before.endEpoch
+        return chain
+    }
+}
+
+extension Cut {
+    var text: String { "segment \(segment) block \(block)" }
 }
 
 extension Finding {

@@ -17,7 +17,7 @@ struct NamesComparison {
             isListed && recount.report.corruptionCount == 0
             && recount.report.evidenceLostCount == 0
         for ordinal in contents.names {
-            let found = Array(contents.name(NameOrdinal(rawValue: ordinal)))
+            let found = contents.name(NameOrdinal(rawValue: ordinal))
             let expected = recount.names.name(ordinal)
             if let expected, expected != found {
                 recount.report.add(
@@ -44,7 +44,7 @@ struct NamesComparison {
         }
     }
 
-    private func text(_ name: [UInt8]) -> String { String(decoding: name, as: UTF8.self) }
+    private func text(_ name: ArraySlice<UInt8>) -> String { String(decoding: name, as: UTF8.self) }
 
     private func text(_ key: RewardKey?) -> String {
         key.map { "reward \($0.reward.rawValue) business \($0.business.rawValue)" } ?? "no key"

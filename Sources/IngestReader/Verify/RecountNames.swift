@@ -3,135 +3,160 @@
 
 import IngestFormat
 
-/// The names as the log itself introduced them, each distinct text once, so that counts are by what a
-/// name says and not by its ordinal.
-struct RecountNames {
-    /// Each distinct name; a lost one stands under bytes that no name can have.
-    private var texts: [[UInt8]] = []
-    private var textIndices: [[UInt8]: UInt32] = [:]
-    /// By index of the text: the first ordinal that a block gave it; 0 = none.
-    private var firstOrdinals: [UInt32] = []
-    /// By name ordinal and by key ordinal; `nil` for what no block introduced.
-    private var textOfName: [UInt32?] = []
-    private var pairOfKey: [UInt32?] = []
-    /// By key ordinal, as its block said.
-    private var keys: [UInt32: RewardKey] = [:]
+/// The names and keys as the log itself introduced them, and a check that each was given once.
+///
+/// **Cost** The bytes of the names, 16 a name and 16 a key; about 100 ns for each that is entered.
+struct RecountNames: Sendable {
+    private var texts = NameTexts()
+    /// By key ordinal; without names for what no block introduced.
+    private var keys: [RewardKey] = []
+    private var nameSet = OrdinalSet()
+    private var keySet = OrdinalSet()
     /// What names runs say, for ordinals that no block introduced because theirs cannot be read.
-    private var copiedNames: [UInt32: [UInt8]] = [:]
-    private var copiedKeys: [UInt32: RewardKey] = [:]
-    /// Distinct (reward text, business text).
-    private var pairs: [(reward: UInt32, business: UInt32)] = []
-    private var pairIndices: [UInt64: UInt32] = [:]
+    private let copies: [NamesRun]
 
-    /// 0xFF begins no UTF-8 text.
-    private static let lostMark: UInt8 = 0xFF
+    private static let noKey = RewardKey(reward: .none, business: .none)
+
+    /// - Parameter copies: used for names of blocks that cannot be read, and no other; by ordinal.
+    init(copies: [NamesRun] = []) { self.copies = copies }
+
+    // MARK: Entering
 
     /// Enters a name that a block introduced.
     /// - Returns: an ordinal that has the same name, if there is one: names are given once.
-    mutating func enter(name ordinal: UInt32, _ bytes: [UInt8]) -> UInt32? {
-        let index = Int(ordinal)
-        guard index <= Limits.nameCountMax else { return nil }
-        Self.grow(&textOfName, to: index)
-        let text = textIndex(bytes)
-        textOfName[index] = text
-        let first = firstOrdinals[Int(text)]
-        if first == 0 { firstOrdinals[Int(text)] = ordinal }
-        return first == 0 || first == ordinal ? nil : first
+    mutating func enter(name ordinal: UInt32, _ bytes: ArraySlice<UInt8>) -> UInt32? {
+        guard Int(ordinal) <= Limits.nameCountMax else { return nil }
+        texts.set(ordinal, bytes)
+        let texts = texts
+        return nameSet.insert(
+            ordinal, hashOf: { texts.hash($0) }, areSame: { texts.text($0) == texts.text($1) })
     }
 
-    mutating func enter(key ordinal: UInt32, _ pair: RewardKey) {
-        guard Int(ordinal) < Limits.keyCountMax else { return }
-        Self.grow(&pairOfKey, to: Int(ordinal))
-        keys[ordinal] = pair
-        pairOfKey[Int(ordinal)] = pairIndex(
-            reward: text(ofName: pair.reward.rawValue),
-            business: text(ofName: pair.business.rawValue))
+    /// Enters a key that a block introduced.
+    /// - Returns: an ordinal that has the same pair of names, if there is one: keys are given once.
+    mutating func enter(key ordinal: UInt32, _ pair: RewardKey) -> UInt32? {
+        guard Int(ordinal) < Limits.keyCountMax else { return nil }
+        keys.set(pair, at: Int(ordinal), filling: Self.noKey)
+        let keys = keys
+        return keySet.insert(
+            ordinal, hashOf: { keys[Int($0)].hashValue },
+            areSame: { keys[Int($0)] == keys[Int($1)] })
     }
 
-    /// Keeps what a names run says. It is used for names of blocks that cannot be read, and no other.
-    mutating func keep(_ run: NamesRun) {
-        for ordinal in run.names {
-            let name = run.name(NameOrdinal(rawValue: ordinal))
-            if !name.isEmpty { copiedNames[ordinal] = Array(name) }
-        }
-        for ordinal in run.keys {
-            copiedKeys[ordinal] = run.key(KeyOrdinal(rawValue: ordinal))
-        }
+    // MARK: What blocks introduced
+
+    /// The bytes of a name; `nil` if no block introduced it.
+    func name(_ ordinal: UInt32) -> ArraySlice<UInt8>? { texts.text(ordinal) }
+
+    /// `nil` if no block introduced it.
+    func key(_ ordinal: UInt32) -> RewardKey? {
+        guard Int(ordinal) < keys.count, keys[Int(ordinal)] != Self.noKey else { return nil }
+        return keys[Int(ordinal)]
     }
 
-    /// What a block introduced under an ordinal; `nil` if none did.
-    func name(_ ordinal: UInt32) -> [UInt8]? {
-        guard Int(ordinal) < textOfName.count, let text = textOfName[Int(ordinal)] else {
-            return nil
-        }
-        return texts[Int(text)].first == Self.lostMark ? nil : texts[Int(text)]
+    // MARK: What is known
+
+    /// The business of a key, from its block or else from a names run; 0 of one that is lost.
+    func business(ofKey ordinal: UInt32) -> UInt32 {
+        let business = pair(ofKey: ordinal)?.business.rawValue ?? 0
+        return business <= Limits.nameCountMax ? business : 0
     }
 
-    /// What a block introduced under a key ordinal; `nil` if none did.
-    func key(_ ordinal: UInt32) -> RewardKey? { keys[ordinal] }
-
-    /// The distinct text of a name ordinal; of a lost one, a text of its own.
-    mutating func text(ofName ordinal: UInt32) -> UInt32 {
-        if Int(ordinal) < textOfName.count, let text = textOfName[Int(ordinal)] { return text }
-        if let copied = copiedNames[ordinal] { return textIndex(copied) }
-        return textIndex([Self.lostMark, 0] + Array("(lost:\(ordinal))".utf8))
+    private func pair(ofKey ordinal: UInt32) -> RewardKey? {
+        if let key = key(ordinal) { return key }
+        return copies.first { $0.keys.contains(ordinal) }?.key(KeyOrdinal(rawValue: ordinal))
     }
-
-    /// The distinct pair of a key ordinal; of a lost one, a pair of its own.
-    mutating func pair(ofKey ordinal: UInt32) -> UInt32 {
-        if Int(ordinal) < pairOfKey.count, let pair = pairOfKey[Int(ordinal)] { return pair }
-        let pair: UInt32
-        if let copied = copiedKeys[ordinal] {
-            pair = pairIndex(
-                reward: text(ofName: copied.reward.rawValue),
-                business: text(ofName: copied.business.rawValue))
-        } else {
-            let reward = textIndex([Self.lostMark, 1] + Array("(lost:\(ordinal))".utf8))
-            pair = pairIndex(reward: reward, business: text(ofName: 0))
-        }
-        if Int(ordinal) < Limits.keyCountMax {
-            Self.grow(&pairOfKey, to: Int(ordinal))
-            pairOfKey[Int(ordinal)] = pair
-        }
-        return pair
-    }
-
-    func business(ofPair pair: UInt32) -> UInt32 { pairs[Int(pair)].business }
 
     /// For messages.
-    func describe(pair: UInt32) -> String {
-        "reward \(shown(pairs[Int(pair)].reward)) business \(shown(pairs[Int(pair)].business))"
+    func describe(key ordinal: UInt32) -> String {
+        guard let pair = pair(ofKey: ordinal) else {
+            return "reward \(NamesRun.lostText(ordinal)) business \(NamesRun.lostText(0))"
+        }
+        return "reward \(describe(name: pair.reward.rawValue)) "
+            + "business \(describe(name: pair.business.rawValue))"
     }
 
-    func describe(text: UInt32) -> String { "business \(shown(text))" }
+    /// For messages.
+    func describe(name ordinal: UInt32) -> String {
+        if let name = name(ordinal) { return String(decoding: name, as: UTF8.self) }
+        let copy = copies.first { $0.names.contains(ordinal) }?
+            .name(NameOrdinal(rawValue: ordinal))
+        guard let copy, !copy.isEmpty else { return NamesRun.lostText(ordinal) }
+        return String(decoding: copy, as: UTF8.self)
+    }
+}
 
-    private func shown(_ text: UInt32) -> String {
-        let bytes = texts[Int(text)]
-        return String(
-            decoding: bytes.first == Self.lostMark ? bytes.dropFirst(2) : bytes[...], as: UTF8.self)
+/// The bytes of names, back to back, by ordinal.
+private struct NameTexts: Sendable {
+    private var bytes: [UInt8] = []
+    /// By ordinal: start in `bytes` × 256 + byte count; 0 = none.
+    private var places: [UInt64] = []
+
+    mutating func set(_ ordinal: UInt32, _ text: ArraySlice<UInt8>) {
+        places.set(
+            UInt64(bytes.count) << 8 | UInt64(text.count), at: Int(ordinal), filling: 0)
+        bytes.append(contentsOf: text)
     }
 
-    private mutating func textIndex(_ bytes: [UInt8]) -> UInt32 {
-        if let index = textIndices[bytes] { return index }
-        let index = UInt32(texts.count)
-        texts.append(bytes)
-        firstOrdinals.append(0)
-        textIndices[bytes] = index
-        return index
+    func text(_ ordinal: UInt32) -> ArraySlice<UInt8>? {
+        guard Int(ordinal) < places.count, places[Int(ordinal)] != 0 else { return nil }
+        let place = places[Int(ordinal)]
+        let start = Int(place >> 8)
+        return bytes[start..<start + Int(place & 255)]
     }
 
-    private mutating func pairIndex(reward: UInt32, business: UInt32) -> UInt32 {
-        let key = UInt64(reward) << 32 | UInt64(business)
-        if let index = pairIndices[key] { return index }
-        let index = UInt32(pairs.count)
-        pairs.append((reward, business))
-        pairIndices[key] = index
-        return index
+    /// With a seed of this process.
+    func hash(_ ordinal: UInt32) -> Int {
+        var hasher = Hasher()
+        // SAFETY: the bytes are valid inside the closure.
+        unsafe text(ordinal)?.withUnsafeBytes { unsafe hasher.combine(bytes: $0) }
+        return hasher.finalize()
+    }
+}
+
+extension Array {
+    /// Sets an element that may lie behind the end, and what lies before it too.
+    fileprivate mutating func set(_ value: Element, at index: Int, filling filler: Element) {
+        if index >= count {
+            append(contentsOf: repeatElement(filler, count: index + 1 - count))
+        }
+        self[index] = value
+    }
+}
+
+/// A set of ordinals by what they stand for, in an open table.
+///
+/// **Cost** 4 bytes a place, of which at most three of four are taken; a hash of one or two others a look.
+private struct OrdinalSet: Sendable {
+    /// An ordinal + 1; 0 = free.
+    private var table: [UInt32] = []
+    private var count = 0
+
+    /// Adds an ordinal, unless one that stands for the same is there already.
+    /// - Parameter hashOf: with a seed of this process, so that no names can be made to collide.
+    /// - Returns: the one that is there.
+    mutating func insert(
+        _ ordinal: UInt32, hashOf: (UInt32) -> Int, areSame: (UInt32, UInt32) -> Bool
+    ) -> UInt32? {
+        if 4 * (count + 1) > 3 * table.count { grow(hashOf) }
+        var place = hashOf(ordinal) & (table.count - 1)
+        while table[place] != 0 {
+            let other = table[place] - 1
+            if areSame(other, ordinal) { return other == ordinal ? nil : other }
+            place = (place + 1) & (table.count - 1)
+        }
+        table[place] = ordinal + 1
+        count += 1
+        return nil
     }
 
-    private static func grow(_ list: inout [UInt32?], to index: Int) {
-        if index >= list.count {
-            list.append(contentsOf: repeatElement(nil, count: index + 1 - list.count))
+    private mutating func grow(_ hashOf: (UInt32) -> Int) {
+        let old = table
+        table = Array(repeating: 0, count: max(64, 2 * old.count))
+        for entry in old where entry != 0 {
+            var place = hashOf(entry - 1) & (table.count - 1)
+            while table[place] != 0 { place = (place + 1) & (table.count - 1) }
+            table[place] = entry
         }
     }
 }

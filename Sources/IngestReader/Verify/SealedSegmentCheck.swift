@@ -14,31 +14,30 @@ struct SealedSegmentCheck<Files: FileSystem> {
     private var name: String { segment.name }
     private var footerOffset: UInt64 { trailer.footerOffset }
 
-    func run(
-        _ header: SegmentHeader?, _ recount: inout LogRecount
-    ) throws(StorageError) {
+    func run(_ recount: inout SegmentRecount) throws(StorageError) {
         if let entry = segment.entry { compare(entry, &recount) }
         let isWhole = try countBlocks(&recount)
         reportLost(&recount)
         try checkGaps(&recount)
-        let position = LogPosition(segment: segment.number, blockCount: footer.blockCount)
-        let counters = table(&recount)
-        if isWhole {
-            compareCounters(counters, &recount)
-            compareSums(&recount)
-        }
         endChain(&recount, isWhole: isWhole)
-        recount.endSegment(at: position, counters: isWhole ? nil : counters)
+        recount.isWhole = isWhole
+        recount.close(at: LogPosition(segment: segment.number, blockCount: footer.blockCount))
+        if isWhole {
+            compareCounters(&recount)
+            compareSums(&recount)
+        } else {
+            recount.footerTally = table(&recount)
+        }
     }
 
     /// The manifest against the footer.
-    private func compare(_ entry: SealedSegment, _ recount: inout LogRecount) {
+    private func compare(_ entry: SealedSegment, _ recount: inout SegmentRecount) {
         var found = footer.entry(trailer: trailer)
         found.state = entry.state
-        recount.expect(
+        recount.report.expect(
             found.footerChecksum, entry.footerChecksum, "footer checksum in the manifest", in: name,
             at: footerOffset)
-        recount.expect(
+        recount.report.expect(
             found.byteCount, entry.byteCount, "byte count in the manifest", in: name, at: nil)
         if found != entry && found.footerChecksum == entry.footerChecksum {
             recount.report.add(
@@ -50,7 +49,7 @@ struct SealedSegmentCheck<Files: FileSystem> {
     }
 
     /// - Returns: whether all blocks of the index could be counted.
-    private func countBlocks(_ recount: inout LogRecount) throws(StorageError) -> Bool {
+    private func countBlocks(_ recount: inout SegmentRecount) throws(StorageError) -> Bool {
         var isWhole = true
         var ordinal: UInt32 = 0
         for entry in footer.blocks {
@@ -58,7 +57,9 @@ struct SealedSegmentCheck<Files: FileSystem> {
                 checkGap(from: ordinal, to: entry.ordinal, at: entry.offset, &recount)
             }
             ordinal = entry.ordinal &+ 1
-            try segment.buffer.read(file, at: entry.offset, byteCount: entry.summary.byteCount)
+            if segment.meter.isStopped { return false }
+            try segment.memory.buffer.read(
+                file, at: entry.offset, byteCount: entry.summary.byteCount)
             let header = segment.countBuffered(
                 at: entry.offset, ordinal: entry.ordinal, &recount)
             if let header {
@@ -82,7 +83,7 @@ struct SealedSegmentCheck<Files: FileSystem> {
 
     /// Ordinals that no block has: each must be recorded as lost.
     private func checkGap(
-        from first: UInt32, to end: UInt32, at offset: UInt64, _ recount: inout LogRecount
+        from first: UInt32, to end: UInt32, at offset: UInt64, _ recount: inout SegmentRecount
     ) {
         recount.breakChain()
         let lost = footer.lost.reduce(UInt64(0)) { sum, range in
@@ -99,7 +100,7 @@ struct SealedSegmentCheck<Files: FileSystem> {
         }
     }
 
-    private func reportLost(_ recount: inout LogRecount) {
+    private func reportLost(_ recount: inout SegmentRecount) {
         for range in footer.lost {
             let count = range.rowCount.map { "\($0) events" } ?? "an unknown number of events"
             recount.report.add(
@@ -111,7 +112,7 @@ struct SealedSegmentCheck<Files: FileSystem> {
         }
     }
 
-    private func checkGaps(_ recount: inout LogRecount) throws(StorageError) {
+    private func checkGaps(_ recount: inout SegmentRecount) throws(StorageError) {
         for gap in footer.gaps(footerOffset: footerOffset) {
             try segment.checkZeros(file, gap, &recount)
         }
@@ -119,40 +120,47 @@ struct SealedSegmentCheck<Files: FileSystem> {
 
     // MARK: Footer against blocks
 
-    /// The footer's counters by what the names say.
-    private func table(_ recount: inout LogRecount) -> Tally {
+    /// The footer's counters, for want of blocks.
+    private func table(_ recount: inout SegmentRecount) -> Tally? {
         var tally = Tally()
         let page = CounterPage()
         var cursor = footer.counters.makeCursor()
         do throws(FormatError) {
             while try cursor.nextPage(into: page) {
                 for row in 0..<page.rowCount {
+                    guard page.key(row) < Tally.itemCountMax else {
+                        throw .corrupt(
+                            "key", at: 0, got: page.key(row),
+                            expected: .atMost(Tally.itemCountMax - 1))
+                    }
                     tally.add(
-                        page.counters(row), item: recount.names.pair(ofKey: page.key(row)),
+                        CheckedRow(counters: page.counters(row)), item: page.key(row),
                         day: page.day(row))
                 }
             }
+            return tally
         } catch {
-            recount.report.add(
-                Finding(error, file: name, offset: footerOffset, what: "counters of the footer"))
+            report(error, &recount)
+            return nil
         }
-        return tally
     }
 
-    private func compareCounters(_ found: Tally, _ recount: inout LogRecount) {
-        let names = recount.names
-        var findings: [Finding] = []
-        recount.segmentTally.differences(from: found) { difference in
-            findings.append(
-                Finding(difference, file: name, offset: footerOffset, of: "footer") {
-                    names.describe(pair: $0)
-                })
-        }
-        for finding in findings { recount.report.add(finding) }
+    private func report(_ error: FormatError, _ recount: inout SegmentRecount) {
+        recount.report.add(
+            Finding(error, file: name, offset: footerOffset, what: "counters of the footer"))
     }
 
-    private func compareSums(_ recount: inout LogRecount) {
-        let rowCount = recount.segmentRowCount
+    private func compareCounters(_ recount: inout SegmentRecount) {
+        var comparison = TallyComparison(
+            [footer.counters.makeCursor()], to: .init(tally: recount.tally))
+        comparison.run()
+        if let failure = comparison.failures.first { return report(failure.error, &recount) }
+        recount.footerComparison = .init(
+            offset: footerOffset, differences: comparison.differences)
+    }
+
+    private func compareSums(_ recount: inout SegmentRecount) {
+        let rowCount = recount.rowCount
         let minTimestamp = rowCount == 0 ? 0 : recount.minTimestamp
         let maxTimestamp = rowCount == 0 ? 0 : recount.maxTimestamp
         for (what, got, expected) in [
@@ -165,7 +173,7 @@ struct SealedSegmentCheck<Files: FileSystem> {
                     .difference, file: name, offset: footerOffset, what: "\(what) in the footer",
                     got: got, expected: expected))
         }
-        if let found = recount.segmentLedger.difference(from: footer.ledger) {
+        if let found = recount.ledger.difference(from: footer.ledger) {
             recount.report.add(
                 Finding(
                     .difference, file: name, offset: footerOffset, what: found.what,
@@ -174,26 +182,27 @@ struct SealedSegmentCheck<Files: FileSystem> {
     }
 
     /// What the footer hands on to the next segment.
-    private func endChain(_ recount: inout LogRecount, isWhole: Bool) {
+    private func endChain(_ recount: inout SegmentRecount, isWhole: Bool) {
         if isWhole && footer.lost.isEmpty {
             let chain = recount.chain
-            recount.expect(
+            recount.report.expect(
                 footer.lastBlockChecksum, chain.previousChecksum,
                 "last block's checksum in the footer",
                 in: name, at: footerOffset)
-            recount.expect(
+            recount.report.expect(
                 footer.names.upperBound, chain.nextName, "next name in the footer", in: name,
                 at: footerOffset)
-            recount.expect(
+            recount.report.expect(
                 footer.keys.upperBound, chain.nextKey, "next key in the footer", in: name,
                 at: footerOffset)
         }
-        recount.chain = LogRecount.Chain(
-            previousChecksum: footer.lastBlockChecksum, nextName: footer.names.upperBound,
-            nextKey: footer.keys.upperBound, commitEpoch: recount.chain.commitEpoch,
-            endEpoch: footer.commitEpoch,
-            endsInLoss: footer.lost.contains {
-                $0.firstBlock &+ $0.blockCount == footer.blockCount
-            })
+        recount.end(
+            with: Chain(
+                previousChecksum: footer.lastBlockChecksum, nextName: footer.names.upperBound,
+                nextKey: footer.keys.upperBound, commitEpoch: recount.chain.commitEpoch,
+                endEpoch: footer.commitEpoch,
+                endsInLoss: footer.lost.contains {
+                    $0.firstBlock &+ $0.blockCount == footer.blockCount
+                }))
     }
 }

@@ -3,97 +3,82 @@
 import IngestFormat
 import IngestStorage
 
-/// Checks one segment file byte by byte and recounts its rows.
+/// Checks one segment file byte by byte and recounts its rows, without a look at any other.
 ///
 /// A segment with a sound footer is read by its index, one without by going from block to block.
 struct SegmentCheck<Files: FileSystem> {
     let files: Files
-    let number: SegmentNumber
-    /// What the manifest says of it; `nil` if that does not call it sealed.
-    let entry: SealedSegment?
-    /// How many of its blocks were durable when `verify` began; only for one that is not sealed.
-    let durableBlockCount: UInt32
-    /// Whether the log goes on behind it, so that nothing in it can be unfinished.
-    let isFollowed: Bool
-    let buffer: ReadBuffer
+    let directory: DirectoryID
+    let segment: VerifyTarget<Files>.Segment
+    let memory: RecountMemory
+    let meter: WorkMeter
     /// Lets a write that is under way come to its end.
-    let pause: () -> Void
+    let pause: @Sendable () -> Void
 
+    var number: SegmentNumber { segment.number }
     var name: String { FileName.segment(number).text }
+    /// What the manifest says of it; `nil` if that does not call it sealed.
+    var entry: SealedSegment? { segment.entry }
 
-    /// - Returns: `false` if there is no such file and need not be.
-    func run(_ recount: inout LogRecount) throws(ReaderError) -> Bool {
-        let file: Files.File
-        do throws(StorageError) { file = try files.open(name, .read) } catch {
-            guard case .notFound = error else { throw ReaderError(error) }
-            if entry == nil && durableBlockCount == 0 && !isFollowed { return false }
-            recount.report.add(Finding(.corruption, file: name, what: "the segment is missing"))
-            recount.breakChain()
-            if entry != nil { recount.isTotalComplete = false }
-            return isFollowed || entry != nil
+    func run() -> SegmentRecount {
+        var recount = SegmentRecount(
+            number, isBeforeCut: segment.isBeforeCut, stops: segment.stops)
+        do throws(StorageError) {
+            let file = try files.open(name, .read)
+            do throws(StorageError) { try check(file, &recount) } catch {
+                guard error.isOfData else { throw error }
+                recount.report.add(Finding(error, file: name, what: "segment"))
+                recount.breakChain()
+                recount.lacksRows = true
+            }
+        } catch {
+            recount.outcome = outcome(of: error)
         }
-        do throws(StorageError) { try check(file, &recount) } catch {
-            guard error.isOfData else { throw ReaderError(error) }
-            recount.report.add(Finding(error, file: name, what: "segment"))
-            recount.breakChain()
-            if entry != nil { recount.isTotalComplete = false }
-        }
-        return true
+        return recount
+    }
+
+    private func outcome(of error: StorageError) -> SegmentRecount.Outcome {
+        guard case .notFound = error else { return .failed(ReaderError(error)) }
+        return segment.mayBeAbsent ? .absent : .missing
     }
 
     private func check(
-        _ file: Files.File, _ recount: inout LogRecount
+        _ file: Files.File, _ recount: inout SegmentRecount
     ) throws(StorageError) {
-        recount.beginSegment(isBeforeCut: entry != nil && number <= recount.cut.segment)
-        let header = try readHeader(file, &recount)
+        try readHeader(file, &recount)
         if let (footer, trailer) = try readFooter(file, &recount) {
             try SealedSegmentCheck(segment: self, footer: footer, trailer: trailer, file: file)
-                .run(header, &recount)
+                .run(&recount)
         } else {
             let end = try LiveSegmentCheck(segment: self, file: file).run(&recount)
             if entry != nil {
                 // The footer was reported; what the blocks say is all there is.
-                recount.isTotalComplete = false
-                recount.isSegmentWhole = false
+                recount.lacksRows = true
+                recount.isWhole = false
             }
-            recount.endSegment(at: LogPosition(segment: number, blockCount: end))
+            recount.close(at: LogPosition(segment: number, blockCount: end))
         }
     }
 
     private func readHeader(
-        _ file: Files.File, _ recount: inout LogRecount
-    ) throws(StorageError) -> SegmentHeader? {
+        _ file: Files.File, _ recount: inout SegmentRecount
+    ) throws(StorageError) {
         let bytes = try file.readArray(at: 0, byteCount: SegmentHeader.byteCount)
         do throws(FormatError) {
-            let header = try SegmentHeader.decode(
-                bytes, directory: recount.directory, segment: number)
-            let chain = recount.chain
-            recount.expect(
-                header.previousChecksum, chain.endsInLoss ? nil : chain.previousChecksum,
-                "checksum of the block before", in: name, at: 0)
-            recount.expect(
-                header.firstName.rawValue, chain.nextName, "first name", in: name, at: 0)
-            recount.expect(header.firstKey.rawValue, chain.nextKey, "first key", in: name, at: 0)
-            recount.chain.previousChecksum = header.previousChecksum
-            recount.chain.nextName = header.firstName.rawValue
-            recount.chain.nextKey = header.firstKey.rawValue
-            recount.chain.endsInLoss = false
-            return header
+            recount.begin(
+                try SegmentHeader.decode(bytes, directory: directory, segment: number))
         } catch {
-            if recount.chain.endsInLoss { recount.chain.previousChecksum = nil }
-            recount.chain.endsInLoss = false
             // A segment that is being created has no header yet, or part of one, and no block.
             let isUnfinished =
                 bytes.count < SegmentHeader.byteCount || bytes.allSatisfy { $0 == 0 }
-            if isUnfinished && entry == nil && durableBlockCount == 0 && !isFollowed { return nil }
+            if isUnfinished && segment.mayBeAbsent { return }
             recount.report.add(Finding(error, file: name, what: "header"))
-            return nil
         }
     }
 
     /// The footer, if there is one that can be believed; of a sealed segment, else, a finding.
     func readFooter(
-        _ file: Files.File, _ recount: inout LogRecount
+        _ file: Files.File, _ recount: inout SegmentRecount
     ) throws(StorageError) -> (SegmentFooter, SegmentTrailer)? {
         let byteCount = try file.byteCount()
         let trailerOffset = byteCount &- UInt64(SegmentTrailer.byteCount)
@@ -109,7 +94,7 @@ struct SegmentCheck<Files: FileSystem> {
         let trailer: SegmentTrailer
         do throws(FormatError) {
             trailer = try SegmentTrailer.decode(
-                end, fileByteCount: byteCount, directory: recount.directory, segment: number)
+                end, fileByteCount: byteCount, directory: directory, segment: number)
         } catch {
             if entry != nil {
                 recount.report.add(
@@ -133,19 +118,31 @@ struct SegmentCheck<Files: FileSystem> {
     }
 
     /// Counts the block whose bytes are in the buffer.
+    /// - Returns: its header; `nil` if it cannot be read, which has been reported.
     func countBuffered(
-        at offset: UInt64, ordinal: UInt32, _ recount: inout LogRecount
+        at offset: UInt64, ordinal: UInt32, _ recount: inout SegmentRecount
     ) -> BlockHeader? {
-        let place = BlockPlace(
-            directory: recount.directory, segment: number, blockOrdinal: ordinal)
-        return buffer.withBytes { bytes in
-            recount.count(bytes, in: name, at: offset, place: place)
+        let place = BlockPlace(directory: directory, segment: number, blockOrdinal: ordinal)
+        let block: DecodedBlock
+        do throws(FormatError) {
+            // Event hashes are any 64 bits: there is nothing in them to check but their checksum.
+            block = try memory.buffer.withBytes { (bytes) throws(FormatError) in
+                try memory.decoder.decode(
+                    bytes, at: place, wanted: .all.subtracting(.eventHash), checksRest: true,
+                    into: memory.rows)
+            }
+        } catch {
+            recount.report.add(Finding(error, file: name, offset: offset, what: "block"))
+            return nil
         }
+        recount.add(block, memory.rows, by: &memory.recount, at: offset)
+        meter.add(byteCount: memory.buffer.byteCount)
+        return block.header
     }
 
     /// Reports the first byte of a range that is not zero.
     func checkZeros(
-        _ file: Files.File, _ range: Range<UInt64>, _ recount: inout LogRecount
+        _ file: Files.File, _ range: Range<UInt64>, _ recount: inout SegmentRecount
     ) throws(StorageError) {
         var offset = range.lowerBound
         while offset < range.upperBound {
@@ -162,4 +159,14 @@ struct SegmentCheck<Files: FileSystem> {
             offset += UInt64(count)
         }
     }
+}
+
+/// What a worker needs for one block after the other, whatever the segment.
+///
+/// **Cost** About 5 MiB, and the largest block.
+final class RecountMemory {
+    let rows = BlockRows()
+    let decoder = BlockDecoder()
+    let buffer = ReadBuffer()
+    var recount = RowRecount()
 }

@@ -3,101 +3,58 @@
 import IngestFormat
 import IngestStorage
 
-/// Holds the runs of one table against the recount.
-struct TableComparison<Files: FileSystem> {
+/// Holds the runs of one table against the recount: their sum against the rows of the stretch that they cover.
+struct TableComparison<Files: FileSystem>: Sendable {
     let table: TableKind
     let runs: [RunReader<Files>]
+    /// The counters of all rows that the runs cover; `nil` where not all could be read, and the runs are only
+    /// checked.
+    let total: Tally?
+    let names: RecountNames
 
-    /// Sums the runs, and reports every counter that is not what the rows say.
-    ///
-    /// - Parameter total: of all rows that the runs cover; `nil` where not all could be read, and the
-    ///   runs are only checked.
-    func run(_ recount: inout LogRecount, against total: Tally?) throws(ReaderError) {
-        var found = Tally()
-        var areAllRead = true
-        for run in runs {
-            do throws(StorageError) { try sum(run, into: &found, &recount) } catch {
-                guard error.isOfData else { throw ReaderError(error) }
-                recount.report.add(
-                    Finding(error, file: run.header.entry.fileName.text, what: "run"))
-                areAllRead = false
-            }
-        }
-        guard let total, areAllRead else { return }
-        let names = recount.names
-        let file = runs.map(\.header.entry.fileName.text).joined(separator: "+")
-        var findings: [Finding] = []
-        expected(of: total, recount).differences(from: found) { difference in
-            findings.append(
-                Finding(
-                    difference, file: file.isEmpty ? "no \(table.name) run" : file, offset: nil,
-                    of: "\(table.name) table"
-                ) { item in
-                    table == .days ? names.describe(text: item) : names.describe(pair: item)
-                })
-        }
-        for finding in findings { recount.report.add(finding) }
+    struct Outcome: Sendable {
+        let table: TableKind
+        let runs: [FileName]
+        let differences: DifferenceList
+        /// What is wrong with the bytes of a run, by its place; or `io`.
+        let failures: [(run: Int, error: StorageError)]
     }
 
-    private func sum(
-        _ run: RunReader<Files>, into found: inout Tally, _ recount: inout LogRecount
-    ) throws(StorageError) {
-        let page = CounterPage()
-        var cursor = run.makeCursor()
-        while try cursor.nextPage(into: page) {
-            for row in 0..<page.rowCount {
-                let ordinal = page.key(row)
-                let item =
-                    table == .days
-                    ? recount.names.text(ofName: ordinal) : recount.names.pair(ofKey: ordinal)
-                found.add(
-                    page.counters(row), item: item, day: table.hasDay ? page.day(row) : 0)
-            }
-        }
+    /// Reads all pages and compares their rows; on any thread.
+    func run() -> Outcome {
+        var comparison = TallyComparison(runs.map { $0.makeCursor() }, to: expected)
+        comparison.run()
+        return Outcome(
+            table: table, runs: runs.map(\.header.entry.fileName),
+            // Without all rows, what is missing says nothing.
+            differences: comparison.failures.isEmpty ? comparison.differences : DifferenceList(),
+            failures: comparison.failures.map { ($0.source, $0.error) })
     }
 
-    private func expected(of total: Tally, _ recount: LogRecount) -> Tally {
-        var expected = Tally()
+    private var expected: TallyComparison<RunReader<Files>.Cursor>.Expected? {
+        guard let total else { return nil }
         switch table {
-        case .rewardDays, .names: expected = total
-        case .rewards:
-            expected.add(total) { Tally.Place(item: $0.item, day: 0) }
-        case .days:
-            expected.add(total) {
-                Tally.Place(item: recount.names.business(ofPair: $0.item), day: $0.day)
-            }
+        case .rewardDays, .names: return .init(tally: total)
+        case .rewards: return .init(tally: total, areDaysFolded: true)
+        case .days: return .init(tally: total.folded { names.business(ofKey: $0) })
         }
-        return expected
     }
 }
 
-extension Finding {
-    init(
-        _ difference: Tally.Difference, file: String, offset: UInt64?, of source: String,
-        describe: (UInt32) -> String
-    ) {
-        func text(_ place: Tally.Place) -> String {
-            "\(describe(place.item)) day \(CivilDay(dayNumber: place.day))"
+extension LogRecount {
+    /// Reports what came of the comparison of a table.
+    ///
+    /// **Errors** `io`.
+    mutating func take<Files>(_ outcome: TableComparison<Files>.Outcome) throws(ReaderError) {
+        for failure in outcome.failures {
+            guard failure.error.isOfData else { throw ReaderError(failure.error) }
+            report.add(
+                Finding(failure.error, file: outcome.runs[failure.run].text, what: "run"))
         }
-        switch difference {
-        case .counter(let place, let column, let got, let expected):
-            self.init(
-                .difference, file: file, offset: offset,
-                what: "\(column) of \(text(place)) in the \(source)", got: "\(got)",
-                expected: "\(expected)")
-        case .overflow(let place, let column):
-            self.init(
-                .difference, file: file, offset: offset,
-                what: "\(column) of \(text(place)) in the \(source)",
-                got: "a sum that does not fit 64 bits", expected: "one that does")
-        case .surplus(let place):
-            self.init(
-                .difference, file: file, offset: offset, what: "\(text(place)) in the \(source)",
-                got: "a row", expected: "no event")
-        case .missing(let place):
-            self.init(
-                .difference, file: file, offset: offset, what: "\(text(place)) in the \(source)",
-                got: "no row", expected: "a row")
-        }
+        let table = outcome.table
+        let file = outcome.runs.map(\.text).joined(separator: "+")
+        add(
+            outcome.differences, in: file.isEmpty ? "no \(table.name) run" : file, at: nil,
+            of: "\(table.name) table", table: table)
     }
 }

@@ -68,13 +68,30 @@ public struct VerifyReport: Sendable, Equatable {
     package init() {}
 
     package mutating func add(_ finding: Finding) {
-        switch finding.kind {
-        case .difference: differenceCount += 1
-        case .corruption: corruptionCount += 1
-        case .evidenceLost: evidenceLostCount += 1
+        add(unlisted: finding.kind, count: 1)
+        if findings.count < Self.findingCountMax { findings.append(finding) }
+    }
+
+    /// Counts findings without a line for each.
+    mutating func add(unlisted kind: Finding.Kind, count: Int) {
+        switch kind {
+        case .difference: differenceCount += count
+        case .corruption: corruptionCount += count
+        case .evidenceLost: evidenceLostCount += count
         case .note: break
         }
-        if findings.count < Self.findingCountMax { findings.append(finding) }
+    }
+
+    /// Adds what was found in a part of the directory.
+    mutating func append(_ part: VerifyReport) {
+        findings += part.findings.prefix(Self.findingCountMax - findings.count)
+        differenceCount += part.differenceCount
+        corruptionCount += part.corruptionCount
+        evidenceLostCount += part.evidenceLostCount
+        fileCount += part.fileCount
+        segmentCount += part.segmentCount
+        blockCount += part.blockCount
+        rowCount += part.rowCount
     }
 
     /// 0 if the counters are what the rows say, 1 if not, 65 if evidence is damaged or lost.
@@ -82,10 +99,4 @@ public struct VerifyReport: Sendable, Equatable {
         if corruptionCount + evidenceLostCount > 0 { return 65 }
         return differenceCount > 0 ? 1 : 0
     }
-}
-
-/// How far `verify` has come.
-public struct VerifyProgress: Sendable {
-    public let doneByteCount: UInt64
-    public let totalByteCount: UInt64
 }

@@ -11,12 +11,21 @@ struct VerifyTarget<Files: FileSystem> {
         let contents: NamesRun
     }
 
-    struct Segment {
+    struct Segment: Sendable {
         let number: SegmentNumber
+        /// What the manifest says of it; `nil` if that does not call it sealed.
         let entry: SealedSegment?
+        /// How many of its blocks were durable when `verify` began.
         let durableBlockCount: UInt32
+        /// Whether the log goes on behind it, so that nothing in it can be unfinished.
         let isFollowed: Bool
+        /// Whether the manifest's cut lies behind it.
+        let isBeforeCut: Bool
+        /// The block counts at which a run or a cut ends; ascending.
+        let stops: [UInt32]
         let byteCount: UInt64
+
+        var mayBeAbsent: Bool { entry == nil && durableBlockCount == 0 && !isFollowed }
     }
 
     let files: Files
@@ -94,7 +103,8 @@ struct VerifyTarget<Files: FileSystem> {
     // MARK: Segments
 
     /// All segments of the log, in order, those that must be there and are not included.
-    func segments() throws(StorageError) -> [Segment] {
+    /// - Parameter ends: where a run or a cut ends.
+    func segments(stoppingAt ends: Set<LogPosition>) throws(StorageError) -> [Segment] {
         var sizes: [SegmentNumber: UInt64] = [:]
         for text in try files.names() {
             guard case .segment(let number)? = FileName(text) else { continue }
@@ -103,20 +113,27 @@ struct VerifyTarget<Files: FileSystem> {
         let sealed = Dictionary(
             manifest.sealed.map { ($0.number, $0) }, uniquingKeysWith: { first, _ in first })
         // What is not newer than the cut and not in the manifest is no part of the log.
-        let live = sizes.keys.filter { manifest.mayHoldTail($0) }
+        let sealedNumbers = Set(sealed.keys)
+        let live = sizes.keys.filter { $0 >= manifest.cut.segment && !sealedNumbers.contains($0) }
         let lastWithBlock = try lastSegmentWithBlock(live)
-        var numbers = Set(sealed.keys)
-        numbers.formUnion(live)
-        if bound.segment.rawValue > 0 { numbers.insert(bound.segment) }
-        return numbers.sorted().map { number in
+        var stops: [SegmentNumber: [UInt32]] = [:]
+        for end in ends { stops[end.segment, default: []].append(end.blockCount) }
+        let needed = [bound.segment, manifest.cut.segment].filter { $0.rawValue > 0 }
+        return sealedNumbers.union(live).union(needed).sorted().map { number in
             let entry = sealed[number]
             return Segment(
                 number: number, entry: entry,
-                durableBlockCount: entry?.blockCount
-                    ?? (number == bound.segment ? bound.blockCount : 0),
+                durableBlockCount: entry?.blockCount ?? durableBlockCount(of: number),
                 isFollowed: lastWithBlock.map { number < $0 } ?? false,
-                byteCount: sizes[number] ?? 0)
+                isBeforeCut: entry != nil && number <= manifest.cut.segment,
+                stops: (stops[number] ?? []).sorted(), byteCount: sizes[number] ?? 0)
         }
+    }
+
+    /// Of a segment that the manifest does not call sealed.
+    private func durableBlockCount(of number: SegmentNumber) -> UInt32 {
+        let known = [bound, manifest.cut].filter { $0.segment == number }.map(\.blockCount)
+        return known.max() ?? 0
     }
 
     private func size(of name: String) throws(StorageError) -> UInt64? {

@@ -5,7 +5,7 @@ import IngestFormat
 /// reader; the file stays readable after it was unlinked.
 ///
 /// **Cost** 20 bytes a page of 1024 rows; one pread a page.
-package struct RunReader<Files: FileSystem> {
+package struct RunReader<Files: FileSystem>: Sendable {
     package let header: RunHeader
     package let index: CounterPageIndex
     fileprivate let file: Files.File

@@ -1,0 +1,204 @@
+// packet → decode → ring → admit → block → [segment] → compaction → snapshot → [query]
+
+import IngestFormat
+
+/// What the rows and blocks of one segment come to, and what was found wrong in it: made by one worker without
+/// a look at any other segment, then joined to the log in its order (`LogRecount`).
+///
+/// **Cost** The counters of the segment (`Tally`), those of each part that ends at a stop once more, and the names
+/// that it introduced.
+struct SegmentRecount: Sendable {
+    /// What became of the segment as a whole.
+    enum Outcome: Sendable {
+        case counted
+        /// There is no file, and must be one.
+        case missing
+        /// There is no file and need be none: the log ends before it.
+        case absent
+        /// It could not be read for a reason that is not in its bytes.
+        case failed(ReaderError)
+    }
+
+    /// The state at the end of a block at which a run or a cut ends, or behind the place of one that is not there.
+    struct Stop: Sendable {
+        let blockCount: UInt32
+        /// `nil` if no block ends here.
+        let chain: Chain?
+        /// The counters since the stop before.
+        let part: Tally
+        /// Whether all blocks before it could be read, and none is recorded as lost.
+        let isWhole: Bool
+    }
+
+    /// Names and keys that a block introduced.
+    struct NewNamesOfBlock: Sendable {
+        /// Of the block in the file.
+        let offset: UInt64
+        let content: NamesOfBlock
+    }
+
+    /// The footer's counters held against those of the blocks.
+    struct FooterComparison: Sendable {
+        let offset: UInt64
+        let differences: DifferenceList
+    }
+
+    let number: SegmentNumber
+    /// Whether the newest manifest's cut lies behind it; else it lies in it, at one of its blocks, or before it.
+    let isBeforeCut: Bool
+    var outcome = Outcome.counted
+    var report = VerifyReport()
+    /// Behind its last block, or what its footer says of that; `nil` if it was not read to its end.
+    private(set) var end: LogPosition?
+    var rowCount: UInt64 { report.rowCount }
+    private(set) var minTimestamp = Int64.max
+    private(set) var maxTimestamp = Int64.min
+
+    /// What header and first block say of the log before; `nil` if they cannot be read.
+    private(set) var header: Chain.Opening?
+    private(set) var firstBlock: Chain.Opening?
+    /// Behind what has been read; meaningful if `hasChain`.
+    private(set) var chain = Chain.unknown
+    /// Whether anything was read that the log goes on from, or is known to be missing.
+    private(set) var hasChain = false
+    /// Whether something before here could not be read.
+    private(set) var isBroken = false
+    private(set) var names: [NewNamesOfBlock] = []
+    private(set) var ledger = LedgerRecount()
+
+    private(set) var stops: [Stop] = []
+    /// Where there is still to be one; ascending.
+    private var stopsToCome: ArraySlice<UInt32>
+    /// Counters since the last stop.
+    private var part = Tally()
+    /// Counters of all blocks; known after `close`.
+    private(set) var tally = Tally()
+    /// The footer's counters, in place of those of blocks that could not all be read.
+    var footerTally: Tally?
+    var footerComparison: FooterComparison?
+    /// Whether all its blocks could be read.
+    var isWhole = true
+    /// Whether rows of it are in no counters that are known here.
+    var lacksRows = false
+
+    /// - Parameter stops: block counts, ascending, each once.
+    init(_ number: SegmentNumber, isBeforeCut: Bool, stops: [UInt32]) {
+        self.number = number
+        self.isBeforeCut = isBeforeCut
+        stopsToCome = stops[...]
+    }
+
+    /// The counters of all its rows; `nil` if they are not known.
+    var counters: Tally? { isWhole ? tally : footerTally }
+
+    var file: String { FileName.segment(number).text }
+
+    // MARK: Header and footer
+
+    mutating func begin(_ header: SegmentHeader) {
+        self.header = Chain.Opening(header)
+        chain = Chain(
+            previousChecksum: header.previousChecksum, nextName: header.firstName.rawValue,
+            nextKey: header.firstKey.rawValue)
+        hasChain = true
+    }
+
+    /// Notes that the block to come, or more than that, is not there to be counted.
+    mutating func breakChain() {
+        chain = .unknown
+        hasChain = true
+        isBroken = true
+    }
+
+    /// Ends the blocks of a segment that has a sound footer.
+    mutating func end(with chain: Chain) {
+        self.chain = chain
+        hasChain = true
+    }
+
+    /// Ends the segment.
+    mutating func close(at position: LogPosition) {
+        report.segmentCount += 1
+        end = position
+        closeStops(through: position.blockCount, isBlockEnd: false)
+        tally = Tally()
+        for stop in stops { tally.add(stop.part) }
+        tally.add(part)
+        part = Tally()
+    }
+
+    // MARK: Blocks
+
+    /// Adds a decoded block: the links to the one before, names, ledger, rows.
+    mutating func add(
+        _ block: DecodedBlock, _ rows: BlockRows, by recount: inout RowRecount, at offset: UInt64
+    ) {
+        closeStops(through: block.header.context.blockOrdinal, isBlockEnd: false)
+        check(block.header, at: offset)
+        if block.names.count > 0 || !block.keys.isEmpty {
+            names.append(
+                NewNamesOfBlock(
+                    offset: offset,
+                    content: NamesOfBlock(
+                        firstName: block.header.context.firstName, names: block.names,
+                        firstKey: block.header.context.firstKey, keys: block.keys)))
+        }
+        count(block, rows, by: &recount, at: offset)
+        report.blockCount += 1
+        closeStops(through: block.header.context.blockOrdinal &+ 1, isBlockEnd: true)
+    }
+
+    private mutating func check(_ header: BlockHeader, at offset: UInt64) {
+        let opening = Chain.Opening(header, at: offset)
+        if firstBlock == nil && !isBroken { firstBlock = opening }
+        chain.check(opening, in: file, &report)
+        chain.checkEpoch(opening, in: file, &report)
+        chain = Chain(after: header)
+        hasChain = true
+    }
+
+    private mutating func count(
+        _ block: DecodedBlock, _ rows: BlockRows, by recount: inout RowRecount, at offset: UInt64
+    ) {
+        let keyCount = Int(block.header.nextKey.rawValue)
+        let outcome = recount.count(rows, keyCount: keyCount, into: &part)
+        ledger.add(block.ledger)
+        report.rowCount += UInt64(rows.rowCount)
+        if rows.rowCount > 0 {
+            minTimestamp = min(minTimestamp, block.header.minTimestamp)
+            maxTimestamp = max(maxTimestamp, block.header.maxTimestamp)
+        }
+        for found in LedgerRecount.differences(between: block.ledger, and: outcome.verdicts) {
+            report.add(
+                Finding(
+                    .difference, file: file, offset: offset,
+                    what: "events \(found.what) in the block's ledger", got: "\(found.got)",
+                    expected: "\(found.expected)"))
+        }
+        for (count, what) in [
+            (outcome.optedOutCount, "rows of events that opted out"),
+            (outcome.senselessCount, "rows that cannot be"),
+        ] where count > 0 {
+            report.add(
+                Finding(
+                    .difference, file: file, offset: offset, what: what, got: "\(count)",
+                    expected: "0"))
+        }
+    }
+
+    // MARK: Stops
+
+    /// Takes the stops up to `blockCount`, at which the last block ended, or which a place without a block passes.
+    private mutating func closeStops(through blockCount: UInt32, isBlockEnd: Bool) {
+        while let next = stopsToCome.first, next <= blockCount {
+            stopsToCome.removeFirst()
+            // Without blocks before it, the segment's header is what the log goes on from.
+            let isEnd = next == blockCount && (isBlockEnd || next == 0)
+            stops.append(
+                Stop(
+                    blockCount: next, chain: isEnd && hasChain ? chain : nil, part: part,
+                    isWhole: !isBroken && (isEnd || next == blockCount)))
+            part = Tally()
+        }
+    }
+}

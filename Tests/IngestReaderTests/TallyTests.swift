@@ -1,0 +1,150 @@
+import IngestFormat
+import IngestStorage
+import Testing
+
+@testable import IngestReader
+
+/// The dense counters of `verify` against a plain dictionary.
+@Suite struct TallyTests {
+    private struct Key: Hashable {
+        let item: UInt32
+        let day: Int32
+    }
+
+    private static func rows(_ tally: Tally) -> [Key: CounterRow] {
+        var rows: [Key: CounterRow] = [:]
+        for (number, slot) in tally.slots.enumerated() {
+            let row = tally.row(at: number)
+            #expect(row.overflows == 0)
+            #expect(
+                rows.updateValue(row.counters, forKey: Key(item: slot.item, day: slot.day)) == nil)
+        }
+        return rows
+    }
+
+    /// What the events add up to, by their own `row`.
+    private static func sums(
+        _ events: [(key: UInt32, event: FixtureEvent)]
+    ) -> [Key: CounterRow] {
+        var sums: [Key: CounterRow] = [:]
+        for (key, event) in events {
+            let isSum = sums[Key(item: key, day: event.day), default: CounterRow()].add(event.row)
+            #expect(isSum)
+        }
+        return sums
+    }
+
+    private static func block(_ events: [(key: UInt32, event: FixtureEvent)]) -> BlockRows {
+        let rows = BlockRows()
+        for (key, event) in events {
+            rows.key[rows.rowCount] = key
+            rows.day[rows.rowCount] = event.day
+            rows.attributes[rows.rowCount] = event.attributes.rawValue
+            if let money = event.money {
+                rows.revenue[rows.moneyCount] = money.revenue
+                rows.spend[rows.moneyCount] = money.spend
+                rows.moneyCount += 1
+            }
+            rows.rowCount += 1
+        }
+        return rows
+    }
+
+    @Test(
+        "Rows of any verdict, on few days and on many, come to what a dictionary says",
+        arguments: [1, 3, 8, 9, 40], [1, 60, 700])
+    func counts(dayCount: Int, keyCount: Int) {
+        var random = SeededRandom(seed: UInt64(dayCount * 1_000 + keyCount))
+        var recount = RowRecount()
+        var tally = Tally()
+        var verdicts = [UInt64](repeating: 0, count: Verdict.allCases.count)
+        var all: [(key: UInt32, event: FixtureEvent)] = []
+        for _ in 0..<6 {
+            let events = (0..<500).map { _ in
+                var event = FixtureEvent(&random)
+                event.day = 20_000 + Int32(random.below(UInt64(dayCount)))
+                return (key: UInt32(random.below(UInt64(keyCount))), event: event)
+            }
+            let outcome = recount.count(Self.block(events), keyCount: keyCount, into: &tally)
+            #expect(outcome.senselessCount == 0 && outcome.optedOutCount == 0)
+            for (index, count) in outcome.verdicts.enumerated() { verdicts[index] += count }
+            all += events
+        }
+        #expect(Self.rows(tally) == Self.sums(all))
+        for verdict in Verdict.allCases {
+            let count = all.count { $0.event.verdict == verdict }
+            #expect(verdicts[Int(verdict.rawValue)] == UInt64(count))
+        }
+    }
+
+    @Test("Sums of tallies, and under other items, come to what a dictionary says")
+    func sums() {
+        var random = SeededRandom(seed: 7)
+        var recount = RowRecount()
+        var total = Tally()
+        var all: [(key: UInt32, event: FixtureEvent)] = []
+        for part in 0..<5 {
+            let events = (0..<400).map { _ in
+                var event = FixtureEvent(&random)
+                event.day = 20_000 + Int32(part * 3) + Int32(random.below(12))
+                return (key: UInt32(random.below(90)), event: event)
+            }
+            var tally = Tally()
+            _ = recount.count(Self.block(events), keyCount: 90, into: &tally)
+            total.add(tally)
+            all += events
+        }
+        #expect(Self.rows(total) == Self.sums(all))
+        #expect(
+            Self.rows(total.folded { $0 % 7 }) == Self.sums(all.map { ($0.key % 7, $0.event) }))
+    }
+
+    @Test("Counters go on beyond 32 bits, by rows and by sums")
+    func wide() {
+        var tally = Tally()
+        let slot = tally.slot(item: 3, day: 5)
+        for kind in Tally.Kind.allCases { tally.add(UInt32.max, of: kind, at: slot) }
+        var sum = tally
+        sum.add(tally)
+        sum.add(tally)
+        var expected = CounterRow()
+        for kind in Tally.Kind.allCases {
+            for column in kind.columns { expected[column] += 3 * UInt64(UInt32.max) }
+        }
+        #expect(Self.rows(sum) == [Key(item: 3, day: 5): expected])
+
+        // Half full counters are moved before rows could pass 32 bits.
+        var event = FixtureEvent()
+        event.isMeasured = true
+        let rows = Self.block([(key: 3, event: event)])
+        var recount = RowRecount()
+        for _ in 0..<2 {
+            tally.prepare(itemCount: 4, rowCount: Int(UInt32.max / 2))
+            _ = recount.count(rows, keyCount: 4, into: &tally)
+        }
+        let counters = tally.row(at: tally.slot(item: 3, day: 5)).counters
+        #expect(counters[.impressions] == 4 * UInt64(UInt32.max))
+        #expect(tally.row(at: tally.slot(item: 3, day: 20_000)).counters[.impressions] == 2)
+    }
+
+    @Test("Money that passes 64 bits is known not to fit")
+    func overflow() {
+        var tally = Tally()
+        let slot = tally.slot(item: 0, day: 1)
+        tally.add(UInt64.max, to: CounterColumn.spendMicros.rawValue, at: slot)
+        #expect(tally.row(at: slot).overflows == 0)
+        var sum = tally
+        sum.add(tally)
+        #expect(sum.row(at: 0).overflows == 1 << UInt32(CounterColumn.spendMicros.rawValue))
+        #expect(sum.folded { $0 + 1 }.row(at: 0).overflows != 0)
+    }
+
+    @Test("A row beyond the keys of a directory is counted nowhere and named")
+    func senseless() {
+        let rows = Self.block([(key: UInt32(Tally.itemCountMax), event: FixtureEvent())])
+        var recount = RowRecount()
+        var tally = Tally()
+        let outcome = recount.count(rows, keyCount: Int(UInt32.max), into: &tally)
+        #expect(outcome.senselessCount == 1 && tally.slots.isEmpty)
+    }
+}

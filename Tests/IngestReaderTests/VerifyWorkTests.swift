@@ -1,0 +1,156 @@
+import IngestFormat
+import IngestStorage
+import Synchronization
+import Testing
+
+@testable import IngestReader
+
+/// What several threads make of a directory: the same as one.
+@Suite struct VerifyWorkTests {
+    @Test("A report is the same however many threads make it", arguments: 1...4)
+    func deterministic(seed: Int) throws {
+        let fixture = try LogFixture.random(seed: UInt64(60 + seed), segmentCount: 7)
+        func expectSame(_ what: String) throws {
+            let one = try Verifier.run(fixture.files, workerCount: 1)
+            for count in [2, 3, 16] {
+                #expect(try Verifier.run(fixture.files, workerCount: count) == one, "\(what)")
+            }
+        }
+        try expectSame("good")
+        for index in [0, 4] {
+            try fixture.alterFooter(index) { footer in
+                footer.counters = try! footer.counters.altered(VerifierTests.change(.clicks))
+            }
+        }
+        try fixture.alterRun(.days, VerifierTests.change(.impressions))
+        try expectSame("differences")
+        for number in [2, 3, 6] {
+            fixture.flip("000000000\(number).segment", byte: 128 + 300)
+        }
+        try expectSame("damage")
+        try fixture.files.unlink("0000000005.segment")
+        try expectSame("a segment missing")
+        #expect(try Verifier.run(fixture.files, workerCount: 3).corruptionCount >= 4)
+    }
+
+    @Test("A name and a key that two segments introduce are found, wherever")
+    func givenTwice() throws {
+        let fixture = try LogFixture.random(seed: 66, segmentCount: 2)
+        let names = RecountNames()
+        var twice = names
+        #expect(twice.enter(name: 1, Array("a".utf8)[...]) == nil)
+        #expect(twice.enter(name: 2, Array("b".utf8)[...]) == nil)
+        #expect(twice.enter(name: 7, Array("a".utf8)[...]) == 1)
+        #expect(twice.enter(name: 2, Array("b".utf8)[...]) == nil)
+        let pair = RewardKey(reward: NameOrdinal(rawValue: 1), business: NameOrdinal(rawValue: 2))
+        #expect(twice.enter(key: 4, pair) == nil)
+        #expect(twice.enter(key: 9, pair) == 4)
+        #expect(twice.name(5) == nil && twice.key(5) == nil && twice.business(ofKey: 9) == 2)
+        #expect(twice.describe(key: 5).contains("(lost:5)"))
+        #expect(try fixture.verify().exitCode == 0)
+    }
+
+    @Test("Many names are told apart, and each that comes again is found")
+    func manyNames() {
+        var names = RecountNames()
+        for ordinal in 1...UInt32(5_000) {
+            #expect(names.enter(name: ordinal, Array("name-\(ordinal)".utf8)[...]) == nil)
+        }
+        for ordinal in stride(from: UInt32(1), through: 5_000, by: 97) {
+            let other = names.enter(name: ordinal + 5_000, Array("name-\(ordinal)".utf8)[...])
+            #expect(other == ordinal)
+        }
+    }
+
+    @Test(
+        "What comes of the work is taken in its order, and no more is begun than there is room for")
+    func order() {
+        let ahead = Mutex((taken: 0, most: 0))
+        let work = OrderedWork<Int>(count: 200, workerCount: 4)
+        var taken: [Int] = []
+        work.run(
+            makeWorker: {
+                { index in
+                    ahead.withLock { $0.most = max($0.most, index - $0.taken) }
+                    return index * index
+                }
+            }, wait: { true }
+        ) { output in
+            taken.append(output)
+            ahead.withLock { $0.taken = taken.count }
+            return true
+        }
+        #expect(taken == (0..<200).map { $0 * $0 })
+        #expect(ahead.withLock { $0.most } <= 5)
+    }
+
+    @Test("Work ends when the caller has enough, whatever is under way", arguments: [0, 1, 7])
+    func stops(after count: Int) {
+        let work = OrderedWork<Int>(count: 50, workerCount: 3)
+        var taken = 0
+        work.run(makeWorker: { { $0 } }, wait: { taken < count }) { _ in
+            taken += 1
+            return true
+        }
+        #expect(taken == count)
+        let none = OrderedWork<Int>(count: 0, workerCount: 3)
+        none.run(makeWorker: { { $0 } }, wait: { true }) { _ in false }
+    }
+
+    @Test("A caller that says no in the middle stops it")
+    func cancelled() throws {
+        let fixture = try LogFixture.random(seed: 67, segmentCount: 6)
+        for limit in 1...6 {
+            var count = 0
+            #expect {
+                try Verifier.run(fixture.files, workerCount: 2) { _ in
+                    count += 1
+                    return count < limit
+                }
+            } throws: {
+                ($0 as? ReaderError)?.kind == .cancelled
+            }
+            #expect(count == limit)
+        }
+    }
+
+    @Test("Progress never goes back, and says the bytes of the log")
+    func progress() throws {
+        let fixture = try LogFixture.random(seed: 68, segmentCount: 5)
+        var seen: [UInt64] = []
+        var total: UInt64 = 0
+        _ = try Verifier.run(fixture.files) {
+            seen.append($0.doneByteCount)
+            total = $0.totalByteCount
+            return true
+        }
+        #expect(seen == seen.sorted() && seen.last == total)
+        let segments = try fixture.fileNames.filter { $0.hasSuffix(".segment") }
+        #expect(total == segments.reduce(UInt64(0)) { $0 + UInt64(fixture.byteCount($1)) })
+    }
+
+    @Test("One reward on many days is held against footers, runs and older runs")
+    func manyDays() throws {
+        var random = SeededRandom(seed: 69)
+        let fixture = try LogFixture()
+        for number in 0..<6 {
+            try fixture.beginSegment()
+            for _ in 0..<3 {
+                try fixture.append(
+                    (0..<40).map { _ in
+                        var event = FixtureEvent(&random, rewardCount: 2, businessCount: 1)
+                        event.day = 20_000 + Int32(number) * 20 + Int32(random.below(30))
+                        return event
+                    })
+            }
+            try fixture.seal()
+            try fixture.publish()
+        }
+        #expect(try fixture.verify().findings.isEmpty)
+        for table in TableKind.counterTables {
+            try fixture.alterRun(table, VerifierTests.change(.redemptions))
+        }
+        let report = try fixture.verify()
+        #expect(report.exitCode == 1 && report.differenceCount == 3)
+    }
+}
