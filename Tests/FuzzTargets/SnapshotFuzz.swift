@@ -97,6 +97,31 @@ extension FuzzTarget {
         var (first, second) = (RowList(), RowList())
         fuzzExpect(first.fill(&left) && second.fill(&right), "rows that do not come back")
         fuzzExpect(first == second, "other rows")
+        checkPoints(table)
+    }
+
+    /// A table that decodes whole gives the same rows by point and by range, and the same columns alone.
+    private static func checkPoints(_ table: CounterTable) {
+        let columns = CounterColumnSet([.impressions, .revenueMicros])
+        let (page, part) = (CounterPage(), CounterPage())
+        var (all, some) = (table.makeCursor(), table.makeCursor(columns: columns))
+        while (try? all.nextPage(into: page)) == true {
+            fuzzExpect((try? some.nextPage(into: part)) == true, "no projection of a good page")
+            for row in 0..<page.rowCount {
+                fuzzExpect(
+                    page.value(.revenueMicros, row) == part.value(.revenueMicros, row),
+                    "another value of a column alone")
+            }
+            for row in stride(from: 0, to: page.rowCount, by: 1 + page.rowCount / 8) {
+                let (key, day) = (page.key(row), page.day(row))
+                let found = try? table.rows(of: CounterPoint(key: key, days: day...day))
+                let expected = CounterDayRow(day: day, counters: page.counters(row))
+                fuzzExpect(found == [expected], "another row of a point")
+                var range = table.makeCursor(keys: key...key)
+                fuzzExpect((try? range.nextPage(into: part)) == true, "no row of a range")
+                fuzzExpect(part.key(0) == key, "a row of another key")
+            }
+        }
     }
 }
 

@@ -26,6 +26,13 @@ import CIngestLinux
     var isConstant: Bool { width == 0 && patchCount == 0 }
     var isZero: Bool { isConstant && base == 0 }
 
+    /// What no value is above, by the head alone.
+    var ceiling: UInt64 {
+        let (sum, overflow) = base.addingReportingOverflow(
+            BitPacking.mask(width: width + patchWidth))
+        return overflow ? .max : sum
+    }
+
     /// Reads the head of the next column and goes past the column.
     @inline(__always)
     init(_ reader: inout ColumnReader, count: Int) throws(FormatError) {

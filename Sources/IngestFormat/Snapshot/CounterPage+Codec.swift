@@ -101,6 +101,8 @@ extension CounterPage {
         if hasDay {
             let days = try CodedColumn(&reader, count: count)
             try sumKeys(count, days)
+        } else if steps.base > 0 && steps.ceiling <= UInt64(UInt32.max) {
+            try sumSteps(count)
         } else {
             try sumKeys(count)
         }
@@ -118,6 +120,23 @@ extension CounterPage {
         for row in 0..<count {
             // SAFETY: row < count ≤ capacity.
             unsafe order[row] = start &+ UInt64(truncatingIfNeeded: row) &<< 32
+        }
+    }
+
+    /// Differences to keys, in a table without days, where the head of their column says that none is 0
+    /// and none beyond 32 bits: what the encoder writes.
+    private func sumSteps(_ count: Int) throws(FormatError) {
+        let order = unsafe order
+        // Fewer than 2^10 steps below 2^32 do not wrap the sum.
+        var key = unsafe order[0]
+        unsafe order[0] = key << 32 | 1 << 31
+        for row in 1..<max(count, 1) {
+            // SAFETY: row < count ≤ capacity.
+            key &+= unsafe order[row]
+            unsafe order[row] = key &<< 32 | 1 &<< 31
+        }
+        guard key <= UInt64(UInt32.max) else {
+            throw .corrupt("key", at: 0, got: key, expected: .atMost(UInt32.max))
         }
     }
 

@@ -47,24 +47,6 @@ extension CounterPage {
         rowCount += count
     }
 
-    /// Adds the counters of a row, whose columns were opened, to the last row of this page.
-    /// - Parameter source: the row's first value; columns are `columnStride` apart.
-    /// - Returns: `false`, with the row half added, if a sum does not fit 64 bits.
-    func addToLast(_ source: UnsafePointer<UInt64>) -> Bool {
-        precondition(rowCount > 0)
-        // SAFETY: rowCount - 1 is inside this page; both have columnCount columns.
-        let target = unsafe values + (rowCount - 1)
-        var overflows = false
-        var rest = nonzero
-        while let column = rest.popFirst() {
-            let place = column &* Self.columnStride
-            let (sum, overflow) = unsafe target[place].addingReportingOverflow(source[place])
-            unsafe target[place] = sum
-            overflows = overflow || overflows
-        }
-        return !overflows
-    }
-
     /// Adds the counters of one row to `counters`.
     /// - Returns: `false`, with the row half added, if a sum does not fit 64 bits.
     func add(_ row: Int, to counters: inout CounterRow) -> Bool {
@@ -80,15 +62,6 @@ extension CounterPage {
             overflows = overflow || overflows
         }
         return !overflows
-    }
-
-    /// Sets the day of the last `count` rows to 0.
-    func dropDays(ofLast count: Int) {
-        precondition(count >= 0 && count <= rowCount)
-        for row in rowCount - count..<rowCount {
-            // SAFETY: row is inside the page.
-            unsafe order[row] = order[row] & ~0xFFFF_FFFF | 1 << 31
-        }
     }
 
     /// The integers that the first and the last row are sorted by.

@@ -155,15 +155,17 @@
     private func addRows(
         _ source: UnsafePointer<UInt64>, to target: UnsafeMutablePointer<UInt64>, count: Int
     ) -> Bool {
-        var overflows = false
+        var overflowCount = 0
         for i in 0..<count {
             // SAFETY: as above.
             let place = unsafe Int(places[i])
-            let (sum, overflow) = unsafe target[place].addingReportingOverflow(source[i])
+            let value = unsafe source[i]
+            let sum = unsafe target[place] &+ value
+            // Without a branch: the loop is bound by how much it does a row.
+            overflowCount &+= sum < value ? 1 : 0
             unsafe target[place] = sum
-            overflows = overflows || overflow
         }
-        return !overflows
+        return overflowCount == 0
     }
 
     /// The first key whose sum did not fit: the additions are undone from the last one on.

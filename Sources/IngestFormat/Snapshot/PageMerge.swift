@@ -305,15 +305,17 @@ extension PageMerge.Input {
     @inline(__always)
     fileprivate func addRows(_ column: Int, to sums: UnsafeMutablePointer<UInt64>) -> Bool {
         let source = unsafe values + column &* CounterPage.columnStride
-        var overflows = false
+        var overflowCount = 0
         for i in unsafe start..<row {
             // SAFETY: places of placed rows are inside the target.
             let place = unsafe Int(places[i])
-            let (sum, overflow) = unsafe sums[place].addingReportingOverflow(source[i])
+            let value = unsafe source[i]
+            let sum = unsafe sums[place] &+ value
+            // Without a branch: the loop is bound by how much it does a row.
+            overflowCount &+= sum < value ? 1 : 0
             unsafe sums[place] = sum
-            overflows = overflows || overflow
         }
-        return !overflows
+        return overflowCount == 0
     }
 
     /// The first row whose addition did not fit: the additions are undone from the last one on.
