@@ -84,6 +84,8 @@ package enum Limits {
     /// Rows of a run: as many (key, day) pairs as there can ever be of use.
     package static let runRowCountMax = 1 << 31
     package static let manifestByteCountMax = 64 << 20
+    /// A segment is full with `segmentByteCountMax`, and one block may go beyond that.
+    package static let manifestCutOffsetMax = 1 << 32
     package static let manifestFileCountMax = 1 << 19
     package static let manifestNamesRunCountMax = 1 << 10
     package static let manifestLostRangeCountMax = 1 << 16

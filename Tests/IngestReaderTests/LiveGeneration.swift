@@ -13,6 +13,7 @@ extension LogFixture {
         next.generation = manifest.generation.next
         next.nextFileNumber = manifest.nextFileNumber
         next.shard.cut = position
+        next.shard.cutOffset = UInt64(lastBlock.upperBound)
         next.shard.nextName = nextName
         next.shard.nextKey = nextKey
         next.shard.commitEpoch = commitEpoch

@@ -88,5 +88,8 @@ struct LimitsTests {
     @Test func `a manifest can name what it has to name`() {
         #expect(Limits.runCountMax * 4 < Limits.manifestFileCountMax)
         #expect(Limits.manifestFileCountMax * 64 <= Limits.manifestByteCountMax)
+        let blockByteCountMax = Limits.blockByteCountMax + (1 << 20)
+        #expect(
+            Limits.segmentByteCountMax + blockByteCountMax <= Limits.manifestCutOffsetMax)
     }
 }

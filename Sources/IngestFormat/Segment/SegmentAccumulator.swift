@@ -13,13 +13,18 @@ package struct SegmentAccumulator: ~Copyable {
     private var blocks: [BlockIndexEntry] = []
     private var ledger = LedgerSum()
     private var lost: [LostRange] = []
-    /// The names and keys that the segment introduced, block by block; blocks without any have none.
+    /// The names and keys that the segment introduced and nobody took, block by block; blocks without any
+    /// have none.
     package private(set) var names: [NamesOfBlock] = []
     /// The end of the last block: where the next one, or the footer, begins.
     package private(set) var endOffset = UInt64(SegmentHeader.byteCount)
-    private var nextName: UInt32
-    private var nextKey: UInt32
-    private var lastSummary: BlockSummary?
+    /// The ordinals that the next block gives first.
+    package private(set) var nextName: UInt32
+    package private(set) var nextKey: UInt32
+    /// Of the last block that was added; `nil` before the first.
+    package private(set) var lastSummary: BlockSummary?
+    /// What the blocks added up to now.
+    package private(set) var totals = LogTotals()
     private var minTimestamp = Int64.max
     private var maxTimestamp = Int64.min
     private var blockCount: UInt32 = 0
@@ -49,6 +54,8 @@ package struct SegmentAccumulator: ~Copyable {
         guard outcome == .folded else { return outcome }
         blocks.append(BlockIndexEntry(ordinal: ordinal, offset: offset, summary: summary))
         self.ledger.add(ledger)
+        totals.add(ledger)
+        totals.rowCount = counters.rowCount
         if names.count > 0 || !keys.isEmpty {
             self.names.append(
                 NamesOfBlock(
@@ -88,6 +95,13 @@ package struct SegmentAccumulator: ~Copyable {
         footer.ledger = ledger.entries
         footer.lost = lost
         return footer
+    }
+
+    /// Hands over the names and keys of the blocks added since the last call, and keeps them no longer.
+    package mutating func takeNames() -> [NamesOfBlock] {
+        let taken = names
+        names = []
+        return taken
     }
 
     /// Notes a stretch of the segment that could not be read.

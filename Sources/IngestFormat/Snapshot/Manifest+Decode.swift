@@ -20,12 +20,16 @@ extension Manifest {
         let counts = try ManifestCounts(reader)
         var manifest = try Manifest(head: reader)
         manifest.shard = try ShardState(&reader)
+        let shard = reader
+        manifest.shard.sealedTotals = try LogTotals(&reader)
+        manifest.shard.liveTotals = try LogTotals(&reader)
         manifest.sealed = try decodeSealed(&reader, count: counts.sealed)
         manifest.runs = try manifest.decodeRuns(&reader, count: counts.runs)
         manifest.namesRuns = try manifest.decodeNamesRuns(&reader, count: counts.namesRuns)
         manifest.lost = try LostRange.decode(&reader, count: counts.lost)
         manifest.uncleanStops = try decodeStops(&reader, count: counts.stops)
         try manifest.checkFileNumbers()
+        try manifest.checkCut(shard)
         return manifest
     }
 
@@ -167,6 +171,30 @@ extension Manifest {
         return stops
     }
 
+    /// The cut is the end of the last sealed segment, or lies in the one that comes next: then the last run
+    /// of each table is of that segment alone.
+    /// - Parameter reader: at the shard.
+    private func checkCut(_ reader: FieldReader) throws(FormatError) {
+        typealias Field = ManifestLayout.Shard
+        let lastSealed = sealed.last?.number ?? LogPosition.start.segment
+        guard lastSealed <= cut.segment else {
+            throw reader.corrupt(Field.cutSegment, .atLeast(lastSealed.rawValue))
+        }
+        guard cut != .start && lastSealed < cut.segment else {
+            try reader.expect(Field.cutOffset, 0)
+            if shard.liveTotals == LogTotals() { return }
+            throw reader.corrupt(Field.cutOffset, .atLeast(SegmentHeader.byteCount))
+        }
+        let offsets = UInt64(SegmentHeader.byteCount)...UInt64(Limits.manifestCutOffsetMax)
+        _ = try reader.load(Field.cutOffset, in: offsets)
+        _ = try reader.load(Field.cutBlockCount, in: 1...UInt64(Limits.segmentBlockCountMax))
+        for run in liveRuns where run.span.firstSegment != cut.segment {
+            throw .corrupt(
+                "first segment", at: reader.start, got: run.span.firstSegment.rawValue,
+                expected: .exactly(cut.segment.rawValue))
+        }
+    }
+
     /// No file stands in it twice, and none is newer than the numbers given.
     private func checkFileNumbers() throws(FormatError) {
         var seen: Set<FileNumber> = []
@@ -200,8 +228,8 @@ private struct ManifestCounts {
         lost = try reader.count(Head.lostRangeCount, max: Limits.manifestLostRangeCountMax)
         stops = try reader.count(Head.uncleanStopCount, max: Limits.manifestUncleanStopCountMax)
         let entries =
-            ManifestLayout.Shard.byteCount + sealed * ManifestLayout.Sealed.byteCount
-            + runs * ManifestLayout.Run.byteCount
+            ManifestLayout.Shard.byteCount + 2 * ManifestLayout.Totals.byteCount
+            + sealed * ManifestLayout.Sealed.byteCount + runs * ManifestLayout.Run.byteCount
             + namesRuns * ManifestLayout.NamesRun.byteCount
             + lost * SegmentLayout.Lost.byteCount + stops * ManifestLayout.Stop.byteCount
         try reader.expect(
@@ -231,6 +259,28 @@ extension ShardState {
         nextKey = UInt32(try reader.load(Field.nextKey, in: Limits.nextKeys))
         commitEpoch = reader.load(Field.commitEpoch)
         lastBlockChecksum = reader.u32(Field.lastBlockChecksum)
+        cutOffset = reader.load(Field.cutOffset)
+        sealedMoneyMicros = reader.load(Field.sealedMoney)
+    }
+}
+
+extension LogTotals {
+    fileprivate init(_ reader: inout FieldReader) throws(FormatError) {
+        typealias Field = ManifestLayout.Totals
+        try reader.begin(Field.byteCount)
+        self.init(
+            rowCount: reader.load(Field.rowCount),
+            packets: try Self.counts(Field.packets, Self.packetCodeCount, reader),
+            events: try Self.counts(Field.events, Self.eventCodeCount, reader))
+    }
+
+    private static func counts(
+        _ field: FormatField, _ count: Int, _ reader: FieldReader
+    ) throws(FormatError) -> [UInt64] {
+        for code in count..<ManifestLayout.Totals.codeCount {
+            try reader.expect(ManifestLayout.Totals.place(code, in: field), 0)
+        }
+        return (0..<count).map { reader.load(ManifestLayout.Totals.place($0, in: field)) }
     }
 }
 

@@ -23,6 +23,8 @@ extension Manifest {
         writer.put(lost.count, Head.lostRangeCount)
         writer.put(uncleanStops.count, Head.uncleanStopCount)
         put(shard, to: &writer)
+        put(shard.sealedTotals, to: &writer)
+        put(shard.liveTotals, to: &writer)
         for segment in sealed { put(segment, to: &writer) }
         for run in runs { put(run, to: &writer) }
         for run in namesRuns { put(run, to: &writer) }
@@ -34,7 +36,7 @@ extension Manifest {
 
     /// Byte count of the whole file.
     var fileByteCount: Int {
-        Head.byteCount + ManifestLayout.Shard.byteCount
+        Head.byteCount + ManifestLayout.Shard.byteCount + 2 * ManifestLayout.Totals.byteCount
             + sealed.count * ManifestLayout.Sealed.byteCount
             + runs.count * ManifestLayout.Run.byteCount
             + namesRuns.count * ManifestLayout.NamesRun.byteCount
@@ -52,6 +54,20 @@ extension Manifest {
         writer.put(shard.lastBlockChecksum, Field.lastBlockChecksum)
         writer.put(shard.nextName, Field.nextName)
         writer.put(shard.nextKey, Field.nextKey)
+        writer.put(shard.cutOffset, Field.cutOffset)
+        writer.put(shard.sealedMoneyMicros, Field.sealedMoney)
+    }
+
+    private func put(_ totals: LogTotals, to writer: inout FieldWriter) {
+        typealias Field = ManifestLayout.Totals
+        writer.begin(Field.byteCount)
+        writer.put(totals.rowCount, Field.rowCount)
+        for (code, count) in totals.packets.enumerated() {
+            writer.put(count, Field.place(code, in: Field.packets))
+        }
+        for (code, count) in totals.events.enumerated() {
+            writer.put(count, Field.place(code, in: Field.events))
+        }
     }
 
     private func put(_ segment: SealedSegment, to writer: inout FieldWriter) {

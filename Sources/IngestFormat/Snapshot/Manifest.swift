@@ -44,6 +44,16 @@ package struct Manifest: Hashable, Sendable {
 
     package var cut: LogPosition { shard.cut }
 
+    /// The segment that the cut lies in, if it was not sealed yet: the last run of each table is then a
+    /// *live run*, which covers the first blocks of this segment and nothing else.
+    package var liveSegment: SegmentNumber? { shard.cutOffset == 0 ? nil : cut.segment }
+
+    /// The runs that the next generation will replace.
+    package var liveRuns: [RunEntry] {
+        guard let liveSegment else { return [] }
+        return runs.filter { $0.span.lastSegment == liveSegment }
+    }
+
     /// Adds an unclean stop. Over `Limits.manifestUncleanStopCountMax` the oldest but one goes, so that
     /// since when something is unknown stays known.
     package mutating func note(_ stop: UncleanStop) {

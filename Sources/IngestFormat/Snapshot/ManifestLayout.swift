@@ -35,7 +35,7 @@ package enum ManifestLayout {
     }
 
     package enum Shard {
-        package static let byteCount = 40
+        package static let byteCount = 56
         package static let shard = FormatField("shard", 0, 2)
         package static let reserved = FormatField("reserved", 2, 6)
         package static let cutSegment = FormatField("cut segment", 8, 4)
@@ -44,12 +44,31 @@ package enum ManifestLayout {
         package static let lastBlockChecksum = FormatField("last block checksum", 24, 4)
         package static let nextName = FormatField("next name", 28, 4)
         package static let nextKey = FormatField("next key", 32, 4)
-        package static let reservedEnd = FormatField("reserved end", 36, 4)
+        package static let reservedMiddle = FormatField("reserved middle", 36, 4)
+        package static let cutOffset = FormatField("cut offset", 40, 8)
+        package static let sealedMoney = FormatField("sealed money", 48, 8)
 
         package static let fields = [
             shard, reserved, cutSegment, cutBlockCount, commitEpoch, lastBlockChecksum, nextName,
-            nextKey, reservedEnd,
+            nextKey, reservedMiddle, cutOffset, sealedMoney,
         ]
+    }
+
+    package enum Totals {
+        package static let byteCount = 264
+        package static let rowCount = FormatField("row count", 0, 8)
+        package static let packets = FormatField("packets", 8, 128)
+        package static let events = FormatField("events", 136, 128)
+
+        package static let fields = [rowCount, packets, events]
+
+        /// Room for codes, of packets and of events; those that mean nothing yet are 0.
+        static let codeCount = 16
+
+        /// The place of one code of `packets` or `events`.
+        static func place(_ code: Int, in field: FormatField) -> FormatField {
+            FormatField(field.name, field.offset + 8 * code, 8)
+        }
     }
 
     package enum Sealed {

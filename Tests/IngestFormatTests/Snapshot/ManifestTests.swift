@@ -26,14 +26,37 @@ struct ManifestTests {
     @Test func `a manifest of ten thousand segments comes back`() throws {
         var manifest = Example.manifest
         manifest.sealed = (1...10_000).map { Example.sealed($0) }
+        manifest.shard.cut = Example.position(10_000, 5)
+        for (index, run) in manifest.runs.enumerated()
+        where run.span.end == Example.manifest.cut {
+            manifest.runs[index].span = Example.span(run.span.firstSegment.rawValue, 10_000)
+        }
         manifest.uncleanStops = (1...4_096).map {
             UncleanStop(foundAt: Int64($0), position: Example.position($0, 1))
         }
         #expect(try Manifest.decode(manifest.encode()) == manifest)
     }
 
-    @Test func `every flipped bit and every cut is seen`() {
-        let bytes = Example.manifest.encode()
+    @Test func `a manifest with a cut inside a segment comes back`() throws {
+        let found = try Manifest.decode(Example.live.encode())
+        #expect(found == Example.live)
+        #expect(found.liveSegment == SegmentNumber(rawValue: 8))
+        #expect(found.liveRuns == [4, 6, 9].map { found.runs[$0 - 2] })
+        #expect(Example.manifest.liveSegment == nil && Example.manifest.liveRuns == [])
+        var sum = found.shard.sealedTotals
+        sum.add(found.shard.liveTotals)
+        #expect(found.shard.totals == sum && sum.rowCount == 1_234 + 77)
+        // Without anything sealed, too.
+        var first = Example.live
+        first.sealed = []
+        first.shard.cut = Example.position(1, 3)
+        first.runs = TableKind.counterTables.map { Example.entry($0, $0.number, 1...1, 3) }
+        #expect(try Manifest.decode(first.encode()) == first)
+    }
+
+    @Test(arguments: [Example.manifest, Example.live])
+    func `every flipped bit and every cut is seen`(manifest: Manifest) {
+        let bytes = manifest.encode()
         #expect(Damage.unseenFlips(bytes, Self.read) == [])
         #expect(Damage.unseenCuts(bytes, Self.read) == [])
         #expect(Damage.error { try Self.read(bytes + [0]) }?.summary == "corrupt file byte count")
@@ -98,6 +121,12 @@ struct ManifestTests {
             "a segment after the last one that can be", "corrupt segment",
             { $0.sealed[0] = ManifestExample.sealed(.max) }
         ),
+        ("segments sealed behind the cut", "corrupt cut segment", { $0.sealed[2].number = eighth }),
+        ("a cut at an end, with an offset", "corrupt cut offset", { $0.shard.cutOffset = 128 }),
+        (
+            "totals of a live segment, without one", "corrupt cut offset",
+            { $0.shard.liveTotals.rowCount = 1 }
+        ),
         ("too many blocks", "corrupt block count", { $0.sealed[0].blockCount = 1 << 20 }),
         ("too many rows", "corrupt row count", { $0.sealed[0].rowCount = 1 << 40 }),
         ("runs out of order", "corrupt first segment", { $0.runs.swapAt(0, 1) }),
@@ -156,6 +185,7 @@ struct ManifestTests {
             }
         ),
     ]
+    private static let eighth = SegmentNumber(rawValue: 8)
     private static let far = ManifestExample.position(7, 1 << 20)
     private static let none = ManifestExample.position(0, 1)
 
@@ -168,18 +198,83 @@ struct ManifestTests {
         #expect(error?.summary == expected, "\(name)")
     }
 
+    /// The same of a manifest with a cut inside segment 8.
+    private static let wrongLive: [(String, String, @Sendable (inout Manifest) -> Void)] = [
+        ("no offset", "corrupt cut offset", { $0.shard.cutOffset = 0 }),
+        ("an offset in the header", "corrupt cut offset", { $0.shard.cutOffset = 127 }),
+        (
+            "an offset that no segment has", "corrupt cut offset",
+            { $0.shard.cutOffset = UInt64(Limits.manifestCutOffsetMax) + 1 }
+        ),
+        (
+            "no blocks", "corrupt cut block count",
+            { $0.moveCut(to: ManifestExample.position(8, 0)) }
+        ),
+        (
+            "a run of more than the live segment", "corrupt first segment",
+            {
+                $0.runs[4].span = ManifestExample.live.runs[4].span
+                $0.runs.remove(at: 3)
+                $0.runs[3].span = LogSpan(
+                    firstSegment: SegmentNumber(rawValue: 1), end: $0.cut)
+            }
+        ),
+        ("a table that ends before the cut", "corrupt last segment", { $0.runs.remove(at: 2) }),
+        (
+            "the segment sealed", "corrupt cut offset",
+            { $0.sealed.append(ManifestExample.sealed(8)) }
+        ),
+    ]
+
+    @Test(arguments: Self.wrongLive.indices)
+    func `a manifest that contradicts itself about its live segment is refused`(index: Int) {
+        let (name, expected, damage) = Self.wrongLive[index]
+        var manifest = Example.live
+        damage(&manifest)
+        let error = Damage.error { try Self.read(manifest.encode()) }
+        #expect(error?.summary == expected, "\(name)")
+    }
+
+    @Test(arguments: ["packets", "events"])
+    func `a count of a code that is not defined is refused`(name: String) throws {
+        typealias Totals = ManifestLayout.Totals
+        let bytes = Example.manifest.encode()
+        let field = try #require(Totals.fields.first { $0.name == name })
+        let start = Head.byteCount + ManifestLayout.Shard.byteCount
+        for entry in 0..<2 {
+            let last = FormatField(name, field.end - 8, 8)
+            let damaged = bytes.with(last, 1, at: start + entry * Totals.byteCount)
+                .sealed(bytes.count)
+            #expect(Damage.error { try Self.read(damaged) }?.summary == "corrupt \(name)")
+        }
+    }
+
+    @Test func `totals are sums, and stay at the largest value`() {
+        var entry = LedgerEntry(key: .plain)
+        entry.packets[2] = 5
+        entry.events[12] = .max
+        var totals = LogTotals()
+        totals.add([entry, entry])
+        totals.rowCount = .max
+        totals.add(totals)
+        #expect(totals.packets[2] == 20 && totals.packets[1] == 0)
+        #expect(totals.events[12] == .max && totals.rowCount == .max)
+    }
+
     @Test func `a segment state that is not defined is refused`() {
         let bytes = Example.manifest.encode()
-        let sealed = Head.byteCount + ManifestLayout.Shard.byteCount
+        let sealed =
+            Head.byteCount + ManifestLayout.Shard.byteCount + 2 * ManifestLayout.Totals.byteCount
         let damaged = bytes.with(ManifestLayout.Sealed.state, 2, at: sealed).sealed(bytes.count)
         #expect(Damage.error { try Self.read(damaged) }?.summary == "corrupt state")
     }
 
     @Test func `reserved bytes of every entry are checked`() {
         let bytes = Example.manifest.encode()
-        let counts = [1, 3, 5, 2, 2, 2]
+        let counts = [1, 2, 3, 5, 2, 2, 2]
         let tables: [([FormatField], Int)] = [
             (ManifestLayout.Shard.fields, ManifestLayout.Shard.byteCount),
+            (ManifestLayout.Totals.fields, ManifestLayout.Totals.byteCount),
             (ManifestLayout.Sealed.fields, ManifestLayout.Sealed.byteCount),
             (ManifestLayout.Run.fields, ManifestLayout.Run.byteCount),
             (ManifestLayout.NamesRun.fields, ManifestLayout.NamesRun.byteCount),
@@ -246,4 +341,17 @@ struct ManifestTests {
         #expect(first.joined(with: Example.span(6, 9)) == nil)
         #expect(first.joined(with: Example.span(4, 9)) == nil)
     }
+}
+
+extension Manifest {
+    fileprivate mutating func moveCut(to position: LogPosition) {
+        for (index, run) in runs.enumerated() where run.span.end == cut {
+            runs[index].span = LogSpan(firstSegment: run.span.firstSegment, end: position)
+        }
+        shard.cut = position
+    }
+}
+
+extension TableKind {
+    fileprivate var number: UInt64 { UInt64(rawValue) }
 }

@@ -76,6 +76,8 @@ enum GoldenFiles {
         manifest.shard.nextKey = footer.keys.upperBound
         manifest.shard.commitEpoch = footer.commitEpoch
         manifest.shard.lastBlockChecksum = footer.lastBlockChecksum
+        manifest.shard.sealedMoneyMicros = 12_500_000
+        manifest.shard.sealedTotals = LogTotals(footer)
         manifest.sealed = [footer.entry(trailer: footer.encode(at: end).trailer)]
         manifest.runs = [31, 32, 33].map { number in
             var entry = run.entry

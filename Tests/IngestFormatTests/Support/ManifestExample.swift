@@ -48,6 +48,8 @@ enum ManifestExample {
         manifest.shard.nextKey = 8
         manifest.shard.commitEpoch = 903
         manifest.shard.lastBlockChecksum = 0xB10C_0003
+        manifest.shard.sealedMoneyMicros = 9_000_000_001
+        manifest.shard.sealedTotals = totals(rowCount: 1_234)
         manifest.sealed = [sealed(5), sealed(6, .footerOnly), sealed(7)]
         manifest.runs = [
             entry(.rewards, 20, 1...4), entry(.rewards, 30, 5...7), entry(.days, 31, 1...7),
@@ -62,6 +64,30 @@ enum ManifestExample {
         return manifest
     }()
 
+    /// The same log a moment later: three blocks of segment 8 are in live runs.
+    static let live: Manifest = {
+        var manifest = Self.manifest
+        manifest.shard.cut = position(8, 3)
+        manifest.shard.cutOffset = 4_096
+        manifest.shard.liveTotals = totals(rowCount: 77)
+        manifest.runs.insert(entry(.rewardDays, 36, 8...8, 3), at: 5)
+        manifest.runs.insert(entry(.days, 35, 8...8, 3), at: 3)
+        manifest.runs.insert(entry(.rewards, 34, 8...8, 3), at: 2)
+        return manifest
+    }()
+
+    static func totals(rowCount: UInt64) -> LogTotals {
+        var entry = LedgerEntry(key: .plain)
+        entry.packets[Int(PacketResult.accepted.rawValue)] = rowCount / 10
+        entry.packets[Int(PacketResult.shed.rawValue)] = 3
+        entry.events[Int(Verdict.counted.rawValue)] = rowCount
+        entry.events[Int(Verdict.malformed.rawValue)] = 2
+        var totals = LogTotals()
+        totals.add([entry])
+        totals.rowCount = rowCount
+        return totals
+    }
+
     static func position(_ segment: UInt32, _ blockCount: UInt32) -> LogPosition {
         LogPosition(segment: SegmentNumber(rawValue: segment), blockCount: blockCount)
     }
@@ -75,11 +101,15 @@ enum ManifestExample {
     }
 
     static func entry(
-        _ table: TableKind, _ number: UInt64, _ segments: ClosedRange<UInt32>
+        _ table: TableKind, _ number: UInt64, _ segments: ClosedRange<UInt32>,
+        _ blockCount: UInt32 = 5
     ) -> RunEntry {
-        RunEntry(
+        let span = LogSpan(
+            firstSegment: SegmentNumber(rawValue: segments.lowerBound),
+            end: position(segments.upperBound, blockCount))
+        return RunEntry(
             table: table, fileNumber: FileNumber(rawValue: number), byteCount: 5_000,
-            checksum: 0xC0DE, span: span(segments.lowerBound, segments.upperBound), rowCount: 3)
+            checksum: 0xC0DE, span: span, rowCount: 3)
     }
 
     static func span(_ first: UInt32, _ last: UInt32) -> LogSpan {
