@@ -52,12 +52,21 @@ package enum SyncCounter: Int, CounterName {
     case durableRows
 }
 
-/// Counters of the compact queue.
+/// Counters of the compact queue. Rows are those of reward-days runs: `mergedRows` over `freshRows` is how often
+/// a row is written while segments become runs.
 package enum CompactCounter: Int, CounterName {
     case segmentsSealed
+    /// Runs written, names runs among them, and their bytes.
     case runs
     case bytes
     case manifests
+    /// Rows of the footers of sealed segments.
+    case freshRows
+    /// Rows written to runs that cover sealed segments.
+    case mergedRows
+    /// Rows written to live runs, and bytes of live runs of all tables.
+    case liveRows
+    case liveBytes
 }
 
 /// One group of 64-bit counters: written by one stage, read by anybody.

@@ -53,16 +53,18 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
                 recovery.segments.map(\.file),
                 uncleanStop: UncleanStop(
                     foundAt: now, position: position ?? directory.manifest.cut))
-            names.add(recovery.segments.map(\.file))
+            // Those of the blocks before the cut have been loaded.
+            names.add(
+                directory.manifest.uncovered(recovery.segments.flatMap(\.file.names)))
         }
         names.reserve(upTo: recovery.next)
         let manifest = publisher.manifest
-        let money = try moneyCounted(manifest, directory.store)
         let mark = try openMark(in: files, manifest)
         let log = LogStart(
             directory: manifest.directory, shard: manifest.shard.shard,
             lastSegment: recovery.lastSegment, commitEpoch: recovery.next.commitEpoch,
-            previousChecksum: recovery.next.previousChecksum, moneyCountedMicros: money)
+            previousChecksum: recovery.next.previousChecksum,
+            moneyCountedMicros: Int64(clamping: manifest.shard.sealedMoneyMicros))
         return PipelineStart(
             directory: directory, recovery: recovery, hash: hash, log: log,
             dictionary: names.takeDictionary(), mark: mark, publisher: publisher)
@@ -87,31 +89,6 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         return Manifest(
             directory: DirectoryID(rawValue: random.next()), createdAt: now,
             hashAlgorithm: KeyedHash.algorithm, hashKey: key)
-    }
-
-    /// Revenue and spend of all days: the smallest table that has them all.
-    private static func moneyCounted(
-        _ manifest: Manifest, _ store: ManifestStore<Files>
-    ) throws(PipelineError) -> Int64 {
-        var sum: UInt64 = 0
-        let page = CounterPage()
-        do {
-            for run in manifest.runs where run.table == .days {
-                let reader = try RunReader(run, directory: manifest.directory, in: store.files)
-                var cursor = reader.makeCursor()
-                while try cursor.nextPage(into: page) { sum &+= money(on: page) }
-            }
-        } catch {
-            throw .storage(error)
-        }
-        return Int64(clamping: sum)
-    }
-
-    private static func money(on page: CounterPage) -> UInt64 {
-        (0..<page.rowCount).reduce(0) { sum, row in
-            let counters = page.counters(row)
-            return sum &+ counters[.revenueMicros] &+ counters[.spendMicros]
-        }
     }
 }
 

@@ -114,6 +114,13 @@ struct Daemon {
             \(counters.sync[.durableRows]) rows durable in \(counters.sync[.commits]) commits, \
             \(counters.compact[.segmentsSealed]) segments sealed
             """)
+        logger.info(
+            """
+            \(counters.compact[.manifests]) generations in \(counters.compact[.bytes]) bytes of runs, \
+            \(counters.compact[.liveBytes]) of them live runs; rows by reward and day: \
+            \(counters.compact[.freshRows]) of sealed segments, written \
+            \(counters.compact[.mergedRows]) times in all, and \(counters.compact[.liveRows]) in live runs
+            """)
         let refused = RefusalSummary(counters)
         if !refused.text.isEmpty { logger.warning("refused in this run: \(refused.text)") }
     }

@@ -50,17 +50,37 @@ struct LogScript {
 
     /// The footer that the compact stage would write.
     func footer(_ index: Int) throws -> (footer: SegmentFooter, offset: UInt64) {
+        let segment = try accumulated(index)
+        return (segment.footer(sealedAt: TestLog.now), segment.endOffset)
+    }
+
+    /// The segment up to one of its blocks, as if it had been sealed there.
+    func file(_ index: Int, blockCount: Int? = nil) throws -> SealedSegmentFile {
+        let segment = try accumulated(index, blockCount: blockCount)
+        let footer = segment.footer(sealedAt: TestLog.now)
+        let trailer = footer.encode(at: segment.endOffset).trailer
+        return SealedSegmentFile(
+            footer: footer, entry: footer.entry(trailer: trailer), names: segment.names)
+    }
+
+    func totals(_ index: Int, blockCount: Int) throws -> LogTotals {
+        try accumulated(index, blockCount: blockCount).totals
+    }
+
+    private func accumulated(
+        _ index: Int, blockCount: Int? = nil
+    ) throws -> SegmentAccumulator {
         var segment = SegmentAccumulator(header: headers[index], counters: SegmentCounters())
         let rows = BlockRows()
         let decoder = BlockDecoder()
-        for block in segments[index] {
+        for block in segments[index].prefix(blockCount ?? segments[index].count) {
             let decoded = try decoder.decode(block.bytes.span.bytes, into: rows)
             let outcome = segment.add(
                 block.summary, ordinal: block.header.blockOrdinal, offset: segment.endOffset,
                 rows: rows, names: decoded.names, keys: decoded.keys, ledger: decoded.ledger)
             try #require(outcome == .folded)
         }
-        return (segment.footer(sealedAt: TestLog.now), segment.endOffset)
+        return segment
     }
 
     /// Where a block lies in its segment file.
@@ -98,14 +118,19 @@ func image(_ files: SimulatedFileSystem) throws -> [String: [UInt8]] {
 
 /// Publishes a generation that covers the given segments and all before, in a few large runs: what the
 /// compact stage does, without its thrift.
+/// - Parameter isLive: whether the one segment is the live one, of which these are the first blocks.
 func publish(
-    _ segments: [SealedSegmentFile], after manifest: Manifest, in files: SimulatedFileSystem
+    _ segments: [SealedSegmentFile], after manifest: Manifest, in files: SimulatedFileSystem,
+    isLive: Bool = false
 ) throws -> Manifest {
     let store = ManifestStore(files: files)
     var next = manifest
     next.generation = manifest.generation.next
-    next.sealed += segments.map(\.entry)
+    next.runs.removeAll { manifest.liveRuns.contains($0) }
     let last = try #require(segments.last).footer
+    if !isLive { next.sealed += segments.map(\.entry) }
+    next.shard.cutOffset = isLive ? try #require(last.blocks.last).end : 0
+    next.shard.liveTotals = isLive ? LogTotals(last) : LogTotals()
     next.shard.cut = LogPosition(segment: last.segment, blockCount: last.blockCount)
     next.shard.nextName = last.names.upperBound
     next.shard.nextKey = last.keys.upperBound
@@ -116,18 +141,8 @@ func publish(
         defer { next.nextFileNumber = next.nextFileNumber.next }
         return next.nextFileNumber
     }
-    var names = NamesRunEncoder(
-        fileNumber: number(), directory: next.directory,
-        firstName: NameOrdinal(rawValue: manifest.shard.nextName),
-        firstKey: KeyOrdinal(rawValue: manifest.shard.nextKey),
-        hash: try #require(KeyedHash(key: next.hashKey)), generation: next.generation,
-        createdAt: next.createdAt)
-    for block in segments.flatMap(\.names) {
-        for index in 0..<block.names.count { names.append(name: block.names.name(index)[...]) }
-        for key in block.keys { names.append(key: key) }
-    }
-    let (bytes, entry) = names.finish()
-    try store.write(entry.fileName, [bytes])
+    let entry = try writeNames(
+        of: segments.flatMap(\.names), after: manifest, number(), next, in: files)
     next.namesRuns.append(entry)
     let span = LogSpan(
         firstSegment: segments[0].footer.segment, end: next.shard.cut)
@@ -155,6 +170,26 @@ func publish(
     }
     try store.publish(next)
     return next
+}
+
+/// Writes the names that `manifest` does not have.
+private func writeNames(
+    of blocks: [NamesOfBlock], after manifest: Manifest, _ number: FileNumber, _ next: Manifest,
+    in files: SimulatedFileSystem
+) throws -> NamesRunEntry {
+    var names = NamesRunEncoder(
+        fileNumber: number, directory: next.directory,
+        firstName: NameOrdinal(rawValue: manifest.shard.nextName),
+        firstKey: KeyOrdinal(rawValue: manifest.shard.nextKey),
+        hash: try #require(KeyedHash(key: next.hashKey)), generation: next.generation,
+        createdAt: next.createdAt)
+    for block in blocks where block.firstName.rawValue >= manifest.shard.nextName {
+        for index in 0..<block.names.count { names.append(name: block.names.name(index)[...]) }
+        for key in block.keys { names.append(key: key) }
+    }
+    let (bytes, entry) = names.finish()
+    try ManifestStore(files: files).write(entry.fileName, [bytes])
+    return entry
 }
 
 private func write<Source: CounterPageSource>(

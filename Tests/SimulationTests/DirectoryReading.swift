@@ -8,7 +8,10 @@ struct DirectoryReading {
     let eventCount: UInt64
 
     init(_ files: SimulatedFileSystem) throws {
-        let reader = try IngestReader.open(files)
+        try self.init(try IngestReader.open(files))
+    }
+
+    init(_ reader: IngestReader) throws {
         var counts: [ReferenceModel.Key: ReferenceModel.Counts] = [:]
         for row in try reader.rewardDays() {
             let counters = row.counters

@@ -64,6 +64,16 @@ struct SteppedPipeline: ~Copyable {
         clock.advance(milliseconds: Int(generator.next() % 300))
     }
 
+    /// Commits, syncs and folds what has been offered; no time goes by but what a block waits.
+    mutating func settle() throws(PipelineError) {
+        for _ in 0..<40 {
+            _ = stages.commit.step(mayWait: false)
+            _ = try stages.sync.step(mayWait: false)
+            _ = try stages.compact.step(mayWait: false)
+            clock.advance(milliseconds: 1)
+        }
+    }
+
     /// Turns of the compact stage alone, with time going on; nothing is received.
     mutating func rest(turns: Int) throws(PipelineError) {
         for _ in 0..<turns {

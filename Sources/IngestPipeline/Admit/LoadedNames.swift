@@ -90,8 +90,9 @@ struct LoadedNames: ~Copyable {
         }
     }
 
-    mutating func add(_ segments: [SealedSegmentFile]) {
-        for block in segments.lazy.flatMap(\.names) {
+    /// Adds those of blocks that the names runs do not have.
+    mutating func add(_ blocks: [NamesOfBlock]) {
+        for block in blocks {
             for index in 0..<block.names.count {
                 let ordinal = NameOrdinal(rawValue: block.firstName.rawValue + UInt32(index))
                 add(ordinal, block.names.name(index))

@@ -2,8 +2,8 @@
 import IngestFormat
 import IngestStorage
 
-/// Folds durable blocks into the counters of the live segment, seals segments, and publishes snapshots.
-/// Owned by the compact queue; `step` is one turn of its loop.
+/// Folds durable blocks into the counters of the live segment, seals segments, and publishes snapshots: once
+/// a second, of all that is durable then, also in the middle of a segment. Owned by the compact queue; `step` is one turn of its loop.
 ///
 /// `@unchecked Sendable`: it is moved whole to its queue and shares nothing but its links, which are.
 ///
@@ -23,8 +23,9 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     private var sealedByteCount: UInt64 = 0
     private var nextPublishNanoseconds: UInt64
 
-    /// Publishing may take a tenth of the time: after one that took t, the next waits for 9 t.
-    private static var restPerPublish: UInt64 { 9 }
+    /// Publishing may take a tenth of the time: after one that took t, the next comes no earlier than 10 t
+    /// after it began.
+    private static var periodPerPublish: UInt64 { 10 }
 
     package init(
         publisher: consuming SnapshotPublisher<Files, Clock>, files: Files, clock: Clock,
@@ -96,15 +97,16 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     }
 
     private mutating func publishIfDue() throws(PipelineError) {
-        let now = clock.monotonicNanoseconds()
-        guard now >= nextPublishNanoseconds || mustPublish else { return }
-        try publisher.unlinkRetired(at: now)
-        if !sealed.isEmpty { try publish() }
-        let end = clock.monotonicNanoseconds()
+        let start = clock.monotonicNanoseconds()
+        let isDue = start >= nextPublishNanoseconds
+        guard isDue || mustPublish else { return }
+        try publisher.unlinkRetired(at: start)
+        // Segments that only take too much memory are published without the live one.
+        try publish(isDue ? takeLiveCut() : nil)
+        let spent = clock.monotonicNanoseconds() &- start
         nextPublishNanoseconds =
-            end
-            &+ max(
-                configuration.compactIntervalNanoseconds, (end &- now) &* Self.restPerPublish)
+            start
+            &+ max(configuration.compactIntervalNanoseconds, spent &* Self.periodPerPublish)
     }
 
     /// Whether what waits for a generation takes too much memory to wait on.
@@ -113,8 +115,19 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
             || sealedByteCount >= configuration.unpublishedByteCountMax
     }
 
-    private mutating func publish() throws(PipelineError) {
-        try publisher.publish(sealed)
+    /// The live segment as far as it is folded; `nil` if the newest generation covers that already.
+    private mutating func takeLiveCut() -> LiveCut? {
+        guard var segment = live.take() else { return nil }
+        let hasMore = segment.position > publisher.manifest.cut
+        let cut = hasMore ? LiveCut(of: &segment) : nil
+        live = consume segment
+        return cut
+    }
+
+    /// Publishes what is new, if anything is.
+    private mutating func publish(_ cut: LiveCut? = nil) throws(PipelineError) {
+        if sealed.isEmpty && cut == nil { return }
+        try publisher.publish(sealed, live: cut)
         sealed.removeAll()
         sealedByteCount = 0
         counters.compact.add(.manifests)
@@ -123,7 +136,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     /// Seals what is open and publishes it, so that a clean stop leaves nothing to recover.
     private mutating func finish() throws(PipelineError) {
         try sealLive()
-        if !sealed.isEmpty { try publish() }
+        try publish()
     }
 }
 

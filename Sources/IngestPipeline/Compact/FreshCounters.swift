@@ -2,67 +2,77 @@
 import IngestFormat
 import IngestStorage
 
-/// The counters of segments that have been sealed since the last generation, as one table of each kind.
+/// The counters that a generation adds, as rows of each table: those of segments that were sealed since the
+/// last one, or of the live segment so far.
 ///
-/// **Cost** One merge of the segments' tables and two projections of it: about 100 ns a row.
-struct FreshCounters {
+/// **Cost** Nothing before the rows are read, and then a page a source: the tables are never put together
+/// in memory. They are read once for each table; `days` holds its (business, day) sums.
+struct FreshCounters<Files: FileSystem> {
     let span: LogSpan
-    private let rewardDays: CounterTable
-    private let rewards: CounterTable
-    private let days: CounterTable
+    /// Rows of reward-days tables.
+    private let parts: [CounterSource<Files>]
+    private let keys: [RewardKey]
 
     /// - Parameters:
     ///   - segments: sealed one after the other, at least one.
+    ///   - liveRun: the reward-days run of `manifest` that covers the first blocks of the first segment.
     ///   - keys: the names of every key up to the last segment's, by ordinal.
-    init(_ segments: [SegmentFooter], keys: [RewardKey]) throws(PipelineError) {
-        guard let first = segments.first, let last = segments.last else {
+    init(
+        _ segments: [SealedSegmentFile], adding liveRun: RunReader<Files>?, keys: [RewardKey],
+        path: String
+    ) throws(PipelineError) {
+        guard let first = segments.first?.footer, let last = segments.last?.footer else {
             throw .inconsistent("a generation without new segments")
         }
-        span = LogSpan(
-            firstSegment: first.segment,
-            end: LogPosition(segment: last.segment, blockCount: last.blockCount))
-        if segments.count == 1 {
-            rewardDays = first.counters
-        } else {
-            rewardDays = try Self.table(
-                of: CounterMerge(segments.map { $0.counters.makeCursor() }), hasDay: true)
+        span = LogSpan(firstSegment: first.segment, end: last.end)
+        var parts = segments.map { segment in
+            let table = segment.remainder?.counters ?? segment.footer.counters
+            return CounterSource<Files>.table(table.makeCursor(), path: path)
         }
-        rewards = try Self.table(of: RewardsProjection(rewardDays.makeCursor()), hasDay: false)
-        days = try Self.table(
-            of: DaysProjection(rewardDays.makeCursor(), keys: keys), hasDay: true)
+        if let liveRun { parts.append(.run(liveRun.makeCursor())) }
+        self.parts = parts
+        self.keys = keys
     }
 
-    func table(_ kind: TableKind) -> CounterTable {
-        switch kind {
-        case .rewards: rewards
-        case .days: days
-        case .rewardDays, .names: rewardDays
+    init(_ live: LiveCut, keys: [RewardKey]) {
+        span = LogSpan(firstSegment: live.position.segment, end: live.position)
+        parts = [.segment(live.counters.makeCursor())]
+        self.keys = keys
+    }
+
+    /// The rows of one table, from the first on.
+    func rows(of table: TableKind) -> FreshRows<Files> {
+        let merge = CounterMerge(parts)
+        return switch table {
+        case .rewards: .rewards(RewardsProjection(merge))
+        case .days: .days(DaysProjection(merge, keys: keys))
+        case .rewardDays, .names: .rewardDays(merge)
         }
     }
 
-    /// Codes all rows of `source`.
-    static func table<Source: CounterPageSource>(
-        of source: Source, hasDay: Bool
-    ) throws(PipelineError) -> CounterTable {
-        var encoder = CounterTableEncoder(hasDay: hasDay)
-        do {
-            try encoder.append(contentsOf: source)
-        } catch {
-            // A run that cannot be read is a damaged file, and says which.
-            if case .source(let fault)? = error as? CounterMergeError<StorageError> {
-                throw .storage(fault)
+    /// All revenue and spend, micros; at most 2^64 − 1.
+    func moneyMicros() throws(PipelineError) -> UInt64 {
+        var rows = rows(of: .rewardDays)
+        let page = CounterPage()
+        var sum: UInt64 = 0
+        while try rows.nextPage(into: page) {
+            for row in 0..<page.rowCount {
+                for column in [CounterColumn.revenueMicros, .spendMicros] {
+                    let (whole, overflow) = sum.addingReportingOverflow(page.value(column, row))
+                    sum = overflow ? .max : whole
+                }
             }
-            throw .inconsistent("counters cannot be merged: \(error)")
         }
-        return encoder.finish()
+        return sum
     }
 }
 
-/// The rows of a table in memory, or of a run in its file, page by page.
+/// Where counters come from: the table of a footer, a run in its file, a segment's slots.
 enum CounterSource<Files: FileSystem>: CounterPageSource {
     /// - Parameter path: what to name where the table is bad.
     case table(CounterTable.Cursor, path: String)
     case run(RunReader<Files>.Cursor)
+    case segment(SegmentCounters.Cursor)
 
     mutating func nextPage(into page: CounterPage) throws(StorageError) -> Bool {
         switch self {
@@ -74,6 +84,57 @@ enum CounterSource<Files: FileSystem>: CounterPageSource {
         case .run(var cursor):
             defer { self = .run(cursor) }
             return try cursor.nextPage(into: page)
+        case .segment(var cursor):
+            defer { self = .segment(cursor) }
+            return cursor.nextPage(into: page)
+        }
+    }
+}
+
+/// The rows of one table that go into a run: fresh ones, or those of a run that is merged with them.
+enum FreshRows<Files: FileSystem>: CounterPageSource {
+    typealias Merge = CounterMerge<CounterSource<Files>>
+
+    case rewards(RewardsProjection<Merge>)
+    case days(DaysProjection<Merge>)
+    case rewardDays(Merge)
+    case run(RunReader<Files>.Cursor)
+
+    /// **Errors** `corrupt` with the path of a run or a table that cannot be read; `inconsistent` for sums that
+    /// cannot be.
+    mutating func nextPage(into page: CounterPage) throws(PipelineError) -> Bool {
+        do {
+            switch self {
+            case .rewards(var rows):
+                defer { self = .rewards(rows) }
+                return try rows.nextPage(into: page)
+            case .days(var rows):
+                defer { self = .days(rows) }
+                return try rows.nextPage(into: page)
+            case .rewardDays(var rows):
+                defer { self = .rewardDays(rows) }
+                return try rows.nextPage(into: page)
+            case .run(var rows):
+                defer { self = .run(rows) }
+                return try rows.nextPage(into: page)
+            }
+        } catch {
+            throw PipelineError(merging: error)
+        }
+    }
+}
+
+extension PipelineError {
+    /// Why rows cannot be put together. A run that cannot be read is a damaged file, and says which.
+    init(merging error: any Error) {
+        switch error {
+        case let error as PipelineError: self = error
+        case let error as StorageError: self = .storage(error)
+        case CounterMergeError<StorageError>.source(let error): self = .storage(error)
+        case CounterMergeError<CounterMergeError<StorageError>>.source(let error):
+            self.init(merging: error)
+        case CounterMergeError<PipelineError>.source(let error): self = error
+        default: self = .inconsistent("counters cannot be merged: \(error)")
         }
     }
 }

@@ -19,13 +19,8 @@ extension Snapshot {
     private func readStatus(
         nameCount: Int, keyCount: Int
     ) throws(StorageError) -> DirectoryStatus {
-        var ledger = tail.ledger
-        var rowCount = tail.rowCount
-        for entry in manifest.sealed where entry.number <= manifest.cut.segment {
-            let segment = try SegmentReader(entry.number, directory: manifest.directory, in: files)
-            ledger.add(try segment.readFooter(of: entry).ledger)
-            rowCount += entry.rowCount
-        }
+        var totals = manifest.shard.totals
+        totals.add(tail.totals)
         let mark = try DurableMarkFile.read(in: files, directory: manifest.directory)
         let present = try presentFiles()
         let sealed = Set(manifest.sealed.map(\.number))
@@ -37,12 +32,12 @@ extension Snapshot {
             },
             fileCount: present.count,
             byteCount: present.reduce(0) { $0.saturatingSum($1.byteCount) },
-            nameCount: nameCount, keyCount: keyCount, rowCount: rowCount,
+            nameCount: nameCount, keyCount: keyCount, rowCount: totals.rowCount,
             packets: PacketResult.allCases.map {
-                .init(name: $0.name, count: ledger.packets[Int($0.rawValue)])
+                .init(name: $0.name, count: totals.packets[Int($0.rawValue)])
             },
             events: Verdict.allCases.map {
-                .init(name: $0.name, count: ledger.events[Int($0.rawValue)])
+                .init(name: $0.name, count: totals.events[Int($0.rawValue)])
             },
             uncleanStops: manifest.uncleanStops.map {
                 .init(foundAtMicroseconds: $0.foundAt, position: $0.position.cut)

@@ -8,8 +8,7 @@ package struct TailFold {
     package struct Result: Sendable {
         /// reward-days tables, one a segment.
         package var tables: [CounterTable] = []
-        package var ledger = LedgerTotals()
-        package var rowCount: UInt64 = 0
+        package var totals = LogTotals()
         /// The end of what was folded.
         package var position: LogPosition = .start
     }
@@ -56,8 +55,8 @@ package struct TailFold {
             }
         }
         names.enter(block)
-        result.ledger.add(block.ledger)
-        result.rowCount += UInt64(rows.rowCount)
+        result.totals.add(block.ledger)
+        result.totals.rowCount += UInt64(rows.rowCount)
         var outcome = counters.fold(rows)
         if outcome == .tooManyKeyDays || outcome == .tooManyRows || outcome == .moneyOverflow {
             takeTable()
@@ -80,21 +79,4 @@ extension LogPosition {
     package var text: String { "segment \(segment.rawValue) block \(blockCount)" }
 
     package var cut: Cut { Cut(segment: segment.rawValue, block: blockCount) }
-}
-
-/// Packets by result and events by verdict, over all senders.
-package struct LedgerTotals: Sendable {
-    package private(set) var packets = [UInt64](repeating: 0, count: PacketResult.allCases.count)
-    package private(set) var events = [UInt64](repeating: 0, count: Verdict.allCases.count)
-
-    package mutating func add(_ entries: [LedgerEntry]) {
-        for entry in entries {
-            for (index, count) in entry.packets.enumerated() where index < packets.count {
-                packets[index] = packets[index].saturatingSum(count)
-            }
-            for (index, count) in entry.events.enumerated() where index < events.count {
-                events[index] = events[index].saturatingSum(count)
-            }
-        }
-    }
 }

@@ -20,12 +20,17 @@ package struct LogAnchor: Hashable, Sendable {
     }
 
     /// At a manifest's cut. The commit epochs of a directory begin at 1.
-    package init(cutOf manifest: Manifest) {
+    package init(cutOf manifest: Manifest) { self.init(cutOf: manifest.shard) }
+
+    init(cutOf shard: ShardState) {
         self.init(
-            commitEpoch: manifest.shard.commitEpoch &+ 1,
-            previousChecksum: manifest.shard.lastBlockChecksum,
-            nextName: manifest.shard.nextName, nextKey: manifest.shard.nextKey)
+            commitEpoch: shard.commitEpoch &+ 1, previousChecksum: shard.lastBlockChecksum,
+            nextName: shard.nextName, nextKey: shard.nextKey)
     }
+
+    /// Before the first segment.
+    static let startOfLog = LogAnchor(
+        commitEpoch: 1, previousChecksum: 0, nextName: 1, nextKey: 0)
 
     /// At the start of a segment, as its header says.
     init(startOf header: SegmentHeader) {

@@ -11,6 +11,8 @@ import IngestFormat
 /// is looked at once more, because what was being written at the first look is whole by then; if it still
 /// cannot be read, that is an error. Each segment must continue the chain of the one before.
 ///
+/// Where the cut lies inside a segment, that is gone into at the cut: what is before it is not read.
+///
 /// **Cost** That of `BlockWalk`; where the mark is behind, each block is looked at twice, and the rest of
 /// the last segment is searched once.
 package struct LogTail<Files: FileSystem> {
@@ -58,12 +60,9 @@ package struct LogTail<Files: FileSystem> {
         self.manifest = manifest
         self.mark = mark
         position = manifest.cut
-        let isSealed = manifest.sealed.contains { $0.number == manifest.cut.segment }
-        segment = isSealed ? manifest.cut.segment.next : max(manifest.cut.segment, Self.first)
-        if segment > manifest.cut.segment { lastChecksum = manifest.shard.lastBlockChecksum }
+        segment = manifest.liveSegment ?? manifest.cut.segment.next
+        lastChecksum = manifest.shard.lastBlockChecksum
     }
-
-    private static var first: SegmentNumber { SegmentNumber(rawValue: 1) }
 
     /// The next durable block; `nil` at the end of what is durable now.
     ///
@@ -100,13 +99,19 @@ package struct LogTail<Files: FileSystem> {
             default: throw error
             }
         }
+        let isCut = number == manifest.liveSegment
         if let footer = try reader.readFooterIfSealed() {
-            return .index(reader, footer, next: 0)
+            return .index(reader, footer, next: isCut ? footer.firstBlock(after: manifest.cut) : 0)
         }
-        return .walk(reader, reader.makeWalk())
+        return .walk(reader, isCut ? reader.makeWalk(after: manifest.shard) : reader.makeWalk())
     }
 
     private mutating func enter(_ opened: Source) throws(StorageError) {
+        if segment == manifest.liveSegment {
+            try checkCut(opened)
+            source = opened
+            return
+        }
         if let lastChecksum, opened.header.previousChecksum != lastChecksum {
             throw damage
                 ?? .corrupt(
@@ -116,6 +121,19 @@ package struct LogTail<Files: FileSystem> {
         damage = nil
         lastChecksum = opened.header.previousChecksum
         source = opened
+    }
+
+    /// A segment that was sealed since the manifest was published must have the block before its cut; a walk
+    /// finds that out by itself. It may have been lost since then: what it added is in the runs.
+    private func checkCut(_ opened: Source) throws(StorageError) {
+        guard case .index(let reader, let footer, let next) = opened, next > 0 else { return }
+        let last = footer.blocks[next - 1]
+        guard last.ordinal &+ 1 == manifest.cut.blockCount,
+            last.summary.headerChecksum != manifest.shard.lastBlockChecksum
+        else { return }
+        throw .corrupt(
+            path: reader.file.path, offset: last.offset,
+            detail: "not the block that manifest \(manifest.generation.rawValue) ends with")
     }
 
     /// Goes on with the next segment, where nothing can come behind the place at hand any more.
@@ -197,7 +215,7 @@ package struct LogTail<Files: FileSystem> {
         return false
     }
 
-    /// Whether a whole block lies anywhere in a segment, whatever its header says.
+    /// Whether a whole block lies anywhere in a segment, behind the cut, whatever its header says.
     private func hasAnyBlock(_ number: SegmentNumber) throws(StorageError) -> Bool {
         let file: Files.File
         do { file = try files.open(FileName.segment(number).text, .read) } catch {
@@ -205,6 +223,11 @@ package struct LogTail<Files: FileSystem> {
             case .notFound, .corrupt: return false
             default: throw error
             }
+        }
+        if number == manifest.liveSegment {
+            let place = BlockPlace(behind: manifest.shard, in: directory)
+            return try hasBlock(
+                behind: BlockWalk(file, from: manifest.shard.cutOffset, place: place))
         }
         let place = BlockPlace(directory: directory, segment: number, blockOrdinal: 0)
         return try hasBlock(behind: BlockWalk(file, place: place))
@@ -230,6 +253,11 @@ package struct LogTail<Files: FileSystem> {
 }
 
 extension SegmentFooter {
+    /// The place in `blocks` of the first block that does not lie before a cut in this segment.
+    fileprivate func firstBlock(after cut: LogPosition) -> Int {
+        blocks.firstIndex { $0.ordinal >= cut.blockCount } ?? blocks.count
+    }
+
     /// Whether the last blocks of the segment are among those that were lost.
     fileprivate var endsInLoss: Bool {
         lost.contains { $0.firstBlock &+ $0.blockCount == blockCount }

@@ -48,6 +48,23 @@ struct SegmentRebuild<Files: FileSystem> {
                 detail: "\(over.name) of \(over.count), a footer holds \(over.max)")
         }
         let aside = try putAside(contents.aside, of: plan.survey)
+        let isInPlace = plan.isCovered && contents.aside.isEmpty
+        let trailer = isInPlace ? try sealInPlace(contents) : try copy(plan, contents)
+        let file = SealedSegmentFile(
+            footer: contents.footer, entry: contents.footer.entry(trailer: trailer),
+            names: contents.names, remainder: try remainder(contents, plan))
+        return RecoveredSegment(file: file, torn: plan.torn, isInPlace: isInPlace, aside: aside)
+    }
+
+    private func sealInPlace(_ contents: Contents) throws(StorageError) -> SegmentTrailer {
+        let name = FileName.segment(contents.footer.segment).text
+        return try SegmentSealer.seal(
+            try files.open(name, .readWrite), footer: contents.footer, at: contents.footerOffset)
+    }
+
+    private func copy(
+        _ plan: SegmentPlan<Files>, _ contents: Contents
+    ) throws(StorageError) -> SegmentTrailer {
         let (footerBytes, trailer) = contents.footer.encode(at: contents.footerOffset)
         try DurableFile.write(.segment(plan.survey.number), in: files) {
             (recorder) throws(StorageError) in
@@ -59,10 +76,7 @@ struct SegmentRebuild<Files: FileSystem> {
             try recorder.write(footerBytes, at: contents.footerOffset)
         }
         try files.syncDirectory()
-        let file = SealedSegmentFile(
-            footer: contents.footer, entry: contents.footer.entry(trailer: trailer),
-            names: contents.names)
-        return RecoveredSegment(file: file, torn: plan.torn, aside: aside)
+        return trailer
     }
 
     /// Removes a segment file in which nothing was ever durable.
@@ -135,6 +149,21 @@ struct SegmentRebuild<Files: FileSystem> {
         return Contents(
             kept: kept, aside: aside, footer: footer, footerOffset: segment.endOffset,
             names: segment.names)
+    }
+
+    /// What is behind the manifest's cut, if blocks before it were lost: also by an earlier start, which did
+    /// not come so far as to publish it.
+    private func remainder(
+        _ contents: Contents, _ plan: SegmentPlan<Files>
+    ) throws(StorageError) -> SegmentRemainder? {
+        let covered = plan.coveredBlockCount
+        guard contents.footer.lost.contains(where: { $0.firstBlock < covered }) else { return nil }
+        counters.removeAll()
+        var segment = SegmentAccumulator(header: plan.header, counters: counters)
+        for (offset, header) in contents.kept where header.context.blockOrdinal >= covered {
+            _ = try add(offset, header, of: plan.survey, to: &segment)
+        }
+        return SegmentRemainder(counters: counters.encodeTable(), totals: segment.totals)
     }
 
     private func add(

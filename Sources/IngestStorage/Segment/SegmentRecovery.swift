@@ -8,11 +8,13 @@ import IngestFormat
 /// lies behind them in the whole log (`DamageVerdict`).
 /// 3. In order of numbers: bytes that go are copied to `aside/`; then the valid blocks, byte by byte at the same
 /// places, and a footer go to `N.segment.tmp` → fsync → read back → rename → fsync of the directory. A file
-/// in which nothing was ever durable is removed instead.
+/// in which nothing was ever durable is removed instead. One that ends where the manifest's cut lies gets
+/// its footer in place: its blocks were durable before they were published.
 ///
 /// A crash at any point leaves a directory for which all of this can be done again, with the same bytes.
 ///
-/// **Cost** The unsealed tail is read three times and written once; memory is that of its footers.
+/// **Cost** The unsealed tail is read three times and written once, or, in place, read twice; memory is that
+/// of its footers.
 package enum SegmentRecovery {
     /// More segments than this missing in a row are no accident of a disk.
     static let missingSegmentCountMax: UInt32 = 1024
@@ -30,7 +32,7 @@ package enum SegmentRecovery {
         var report = RecoveryReport(
             lastSegment: manifest.sealed.last?.number ?? LogPosition.start.segment,
             next: LogAnchor(cutOf: manifest), mark: mark)
-        let plans = plan(surveys, manifest, bound: bound, now: now)
+        let plans = try plan(surveys, manifest, in: files, bound: bound, now: now)
         let rebuild = SegmentRebuild(files: files, directory: manifest.directory, now: now)
         let end = plans.lastIndex { !$0.isEmpty }.map { $0 + 1 } ?? 0
         for plan in plans[..<end] {
@@ -79,43 +81,83 @@ package enum SegmentRecovery {
         return surveys
     }
 
-    /// The first segment after the cut must go on where the manifest says the log was.
+    /// The log after the cut must go on where the manifest says that it was: in the next segment, or behind
+    /// one of the blocks of the first.
     private static func checkContinuity<Files: FileSystem>(
         _ surveys: [SegmentSurvey<Files>], _ manifest: Manifest, path: String
     ) throws(StorageError) {
-        guard let first = surveys.first, first.number == manifest.cut.segment.next,
-            let header = first.header,
-            header.previousChecksum != manifest.shard.lastBlockChecksum
-        else { return }
+        guard let first = surveys.first else { return }
+        let isContinued =
+            manifest.liveSegment == nil
+            ? first.follows(manifest.shard) : first.hasCut(of: manifest.shard)
+        if isContinued { return }
         throw .corrupt(
             path: "\(path)/\(FileName.segment(first.number).text)", offset: 0,
             detail: "does not continue the log of manifest \(manifest.generation.rawValue)")
     }
 
     private static func plan<Files: FileSystem>(
-        _ surveys: [SegmentSurvey<Files>], _ manifest: Manifest, bound: LogPosition, now: Int64
-    ) -> [SegmentPlan<Files>] {
+        _ surveys: [SegmentSurvey<Files>], _ manifest: Manifest, in files: Files,
+        bound: LogPosition, now: Int64
+    ) throws(StorageError) -> [SegmentPlan<Files>] {
         var plans: [SegmentPlan<Files>] = []
         var anchor: LogAnchor? = LogAnchor(cutOf: manifest)
+        if manifest.liveSegment != nil, surveys.first?.header == nil {
+            anchor = try anchorOfLiveSegment(manifest, in: files)
+        }
         for (index, survey) in surveys.enumerated() {
             let plan = SegmentPlan(
-                survey, start: anchor, next: surveys[(index + 1)...].firstAnchor(), bound: bound,
+                survey, start: anchor, next: surveys[(index + 1)...].firstAnchor(),
+                cut: survey.number == manifest.liveSegment ? manifest.shard : nil, bound: bound,
                 directory: manifest.directory, now: now)
             anchor = plan.end
             plans.append(plan)
         }
         return plans
     }
+
+    /// What the header said of the segment that the cut lies in, as the footer of the one before has it;
+    /// `nil` where that cannot be read.
+    private static func anchorOfLiveSegment<Files: FileSystem>(
+        _ manifest: Manifest, in files: Files
+    ) throws(StorageError) -> LogAnchor? {
+        guard let before = manifest.sealed.last else { return .startOfLog }
+        do {
+            let reader = try SegmentReader(before.number, directory: manifest.directory, in: files)
+            return LogAnchor(
+                after: try reader.readFooter(of: before),
+                startingAt: LogAnchor(startOf: reader.header))
+        } catch {
+            switch error {
+            case .corrupt, .notFound: return nil
+            default: throw error
+            }
+        }
+    }
+}
+
+extension SegmentSurvey {
+    /// Whether the segment can be the first after the cut; one without a header can.
+    fileprivate func follows(_ shard: ShardState) -> Bool {
+        guard number == shard.cut.segment.next, let header else { return true }
+        return header.previousChecksum == shard.lastBlockChecksum
+    }
+
+    /// Whether the cut can lie in this segment: the block before it, where it can be read, is the one that
+    /// the manifest means.
+    fileprivate func hasCut(of shard: ShardState) -> Bool {
+        for case .block(let offset, let header) in pieces
+        where header.context.blockOrdinal &+ 1 == shard.cut.blockCount {
+            return header.headerChecksum == shard.lastBlockChecksum
+                && offset &+ UInt64(header.byteCount) == shard.cutOffset
+        }
+        return true
+    }
 }
 
 extension Manifest {
     /// The first segment number that the manifest does not call sealed.
-    fileprivate var firstUnsealed: SegmentNumber {
-        if cut.segment == LogPosition.start.segment || sealed.last?.number == cut.segment {
-            return cut.segment.next
-        }
-        return cut.segment
-    }
+    fileprivate var firstUnsealed: SegmentNumber { liveSegment ?? cut.segment.next }
 }
 
 extension ArraySlice {
