@@ -8,8 +8,8 @@ import IngestStorage
 /// of the log that they do not cover. All answers of one value are of the same cut, whatever a daemon
 /// does meanwhile; a new `open` sees what became durable since. Numbers never fall from cut to cut.
 ///
-/// **Cost** Opening reads the names and the tail of the log after the runs; a query reads one table, `status`
-/// the footers. **Concurrency** A value; any number of tasks may ask it at once.
+/// **Cost** Opening reads heads and page indices, and the tail of the log after the runs; a query what its own
+/// comment says, `status` the footers and all names. **Concurrency** A value; any number of tasks may ask it at once.
 public struct IngestReader: Sendable {
     /// The place in the log up to which every answer counts.
     public let cut: Cut
@@ -57,8 +57,8 @@ public struct IngestReader: Sendable {
 
     /// Gives rewards, bytewise by id or in the order that the query names.
     ///
-    /// **Cost** By id: memory for the counters of `Limits.queryRowCountMax` rewards at a time and some bytes for
-    /// each name of the directory, whatever there is to list. The greatest `top`: one pass over one counter.
+    /// **Cost** By id: memory for the counters of a million rewards at a time and some bytes for each name and
+    /// key of the directory, whatever there is to list. The greatest `top`: one pass over one counter.
     /// - Parameter body: takes each row; `false` ends the listing.
     public func forEachReward(
         _ query: RewardsQuery = RewardsQuery(), _ body: (RewardRow) -> Bool
@@ -68,7 +68,7 @@ public struct IngestReader: Sendable {
 
     /// Gives business-days, bytewise by `{businessId}#{date}`.
     ///
-    /// **Cost** Memory for the counters of `Limits.queryRowCountMax` rows at a time.
+    /// **Cost** Memory for the counters of a million rows at a time, and the names of all businesses.
     /// - Parameter body: takes each row; `false` ends the listing.
     public func forEachDay(
         _ query: DaysQuery = DaysQuery(), _ body: (DayRow) -> Bool
@@ -142,6 +142,6 @@ public struct IngestReader: Sendable {
 
     /// What the directory holds.
     ///
-    /// **Cost** Reads the footer of every segment.
+    /// **Cost** Reads the footer of every segment, and the keys.
     public func status() throws(ReaderError) -> DirectoryStatus { try snapshot.status() }
 }

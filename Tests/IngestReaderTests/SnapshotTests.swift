@@ -149,6 +149,15 @@ import Testing
         #expect { try fixture.reader } throws: { ($0 as? ReaderError)?.kind == .corrupt }
     }
 
+    @Test("However often files go while a reader opens, it opens as long as generations come")
+    func droppedAgainAndAgain() throws {
+        let fixture = try LogFixture.random(seed: 13)
+        let racing = RacingFileSystem(fixture, dropCountMax: 12)
+        try Self.expectAnswers(of: IngestReader.open(racing), are: fixture.model)
+        // More than any fixed number of attempts that one would think of.
+        #expect(racing.dropCount == 12)
+    }
+
     @Test("An I/O error at any call is an error of its own kind, of queries and of verify")
     func ioErrors() throws {
         let fixture = try LogFixture.random(seed: 12, segmentCount: 2)

@@ -57,6 +57,23 @@ extension ProcessSuite {
                 .replacing(#/in \d+ blocks/#, with: "in N blocks")
         }
 
+        @Test func `export writes the listing into a file, or nothing`() throws {
+            let reader = try Self.directory()
+            for table in ["rewards", "days", "reward-days"] {
+                for format in ["csv", "ndjson"] {
+                    let listed = try reader.run(table, "--format", format).output
+                    let path = "\(reader.folder.path)/\(table).\(format)"
+                    let ended = try reader.run("export", table, "--format", format, "--out", path)
+                    #expect(ended.code == 0 && ended.output.isEmpty, "\(ended.errors)")
+                    #expect(try String(contentsOfFile: path, encoding: .utf8) == listed)
+                }
+            }
+            let path = "\(reader.folder.path)/nowhere/x.csv"
+            let ended = try reader.run("export", "days", "--format", "csv", "--out", path)
+            #expect(ended.code == 74 && ended.errorLines.count == 1, "\(ended.errors)")
+            #expect(try reader.run("export", "days", "--format", "csv", "--out", "x/").code == 64)
+        }
+
         @Test func `with-cut adds the cut to JSON and nothing to the rest`() throws {
             let reader = try Self.directory()
             let rows = try Reader.rows(

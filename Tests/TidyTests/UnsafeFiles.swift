@@ -118,6 +118,8 @@ enum UnsafeFiles {
         ],
         "IngestReader": [
             "Names/NameOrder": "compares names where they lie in their arrays",
+            "Names/NameTable": "hashes a name where it lies among the others",
+            "Names/SnapshotNames": "copies names out of the page that they were decoded from",
             "Query/CounterSlab": "owns the counters of a listing's rows, reads pages' columns",
             "Verify/RecountNames": "hands bytes of names to the hasher",
             "Verify/RowRecount": "reads the columns of a decoded block, by code of its own",

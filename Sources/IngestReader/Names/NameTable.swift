@@ -4,7 +4,8 @@ import IngestFormat
 
 /// Names and reward keys in memory, from some ordinals on: those of a cut's tail, which no names run has.
 ///
-/// **Cost** The bytes of the names; about 60 bytes a name and 30 a key. A look-up is one in a dictionary.
+/// **Cost** 12 bytes a name and its own, 8 bytes a key. Looking for one goes over all: a tail is short, and half a
+/// nanosecond a name is less than an index would cost every opening.
 package struct NameTable: Sendable {
     /// The first ordinals that the table can hold.
     package let firstName: UInt32
@@ -16,21 +17,16 @@ package struct NameTable: Sendable {
     /// By name ordinal − `firstName`: offset into `bytes` × 256 + byte count; 0 = lost (names are never
     /// empty).
     private var places: [UInt64] = []
+    /// By the same: half of the name's hash, 0 where it was lost.
+    private var hashes: [UInt32] = []
     /// By key ordinal − `firstKey`.
     private var keys: [RewardKey] = []
-    /// The last name of each hash that was entered, and by place the one of the same hash before it.
-    private var lastOfHash: [UInt64: UInt32] = [:]
-    private var previousOfHash: [UInt32] = []
-    /// The last key of each reward that was entered, and by place the one of the same reward before it.
-    private var lastOfReward: [NameOrdinal: UInt32] = [:]
-    private var previousOfReward: [UInt32] = []
 
     private static let lostKey = RewardKey(reward: .none, business: .none)
-    private static let noPlace = UInt32.max
 
     /// - Parameters:
     ///   - firstName: at least 1.
-    ///   - hash: that of the directory, so that no sender can choose names that collide.
+    ///   - hash: that of the directory.
     package init(firstName: UInt32 = 1, firstKey: UInt32 = 0, hash: KeyedHash) {
         self.firstName = max(1, firstName)
         self.firstKey = firstKey
@@ -51,15 +47,21 @@ package struct NameTable: Sendable {
         if place >= places.count {
             let count = place + 1 - places.count
             places.append(contentsOf: repeatElement(0, count: count))
-            previousOfHash.append(contentsOf: repeatElement(Self.noPlace, count: count))
+            hashes.append(contentsOf: repeatElement(0, count: count))
         }
         guard places[place] == 0 else { return true }
-        places[place] = UInt64(bytes.count) << 8 | UInt64(name.count)
+        let start = bytes.count
+        places[place] = UInt64(start) << 8 | UInt64(name.count)
         bytes.append(contentsOf: name)
-        let key = hash.name(Array(name))
-        previousOfHash[place] = lastOfHash.updateValue(UInt32(place), forKey: key) ?? Self.noPlace
+        // SAFETY: the name's bytes, at most 128, are what was appended last.
+        let whole = unsafe bytes.withUnsafeBytes { bytes in
+            unsafe hash.name(bytes.baseAddress! + start, bytes.count - start)
+        }
+        hashes[place] = Self.half(whole)
         return true
     }
+
+    private static func half(_ hash: UInt64) -> UInt32 { UInt32(truncatingIfNeeded: hash) }
 
     /// Enters a reward key; the first entry of an ordinal stays. `false` if the limits forbid it.
     package mutating func enter(key ordinal: KeyOrdinal, _ key: RewardKey) -> Bool {
@@ -68,14 +70,11 @@ package struct NameTable: Sendable {
         else { return false }
         let place = Int(ordinal.rawValue - firstKey)
         if place >= keys.count {
-            let count = place + 1 - keys.count
-            keys.append(contentsOf: repeatElement(Self.lostKey, count: count))
-            previousOfReward.append(contentsOf: repeatElement(Self.noPlace, count: count))
+            keys.append(
+                contentsOf: repeatElement(Self.lostKey, count: place + 1 - keys.count))
         }
         guard keys[place] == Self.lostKey else { return true }
         keys[place] = key
-        previousOfReward[place] =
-            lastOfReward.updateValue(UInt32(place), forKey: key.reward) ?? Self.noPlace
         return true
     }
 
@@ -92,10 +91,11 @@ extension NameTable: NameSource {
 
     /// - Parameter wanted: the directory's hash of `name`.
     func storedOrdinal(of name: [UInt8], hash wanted: UInt64) -> NameOrdinal? {
-        var place = lastOfHash[wanted] ?? Self.noPlace
-        while place != Self.noPlace {
-            if slice(Int(place)) == name[...] { return NameOrdinal(rawValue: firstName + place) }
-            place = previousOfHash[Int(place)]
+        let half = Self.half(wanted)
+        for place in hashes.indices where hashes[place] == half {
+            if places[place] != 0, slice(place) == name[...] {
+                return NameOrdinal(rawValue: firstName + UInt32(place))
+            }
         }
         return nil
     }
@@ -111,13 +111,10 @@ extension NameTable: NameSource {
     }
 
     package func keys(ofReward reward: NameOrdinal) throws(ReaderError) -> [KeyOrdinal] {
-        var found: [KeyOrdinal] = []
-        var place = lastOfReward[reward] ?? Self.noPlace
-        while place != Self.noPlace {
-            found.append(KeyOrdinal(rawValue: firstKey + place))
-            place = previousOfReward[Int(place)]
+        if reward == .none { return [] }
+        return keys.indices.filter { keys[$0].reward == reward }.map {
+            KeyOrdinal(rawValue: firstKey + UInt32($0))
         }
-        return found
     }
 
     package func forEachKeys(

@@ -52,7 +52,9 @@ private struct DayListing {
         let order = DayOrder(try query.names.texts(of: ordinals))
         self.order = order
         var counts = [Int](repeating: 0, count: order.stretches.count)
-        try Self.forEachRow(of: query, days, order, []) { stretch, _, _ in counts[stretch] += 1 }
+        try Self.forEachRow(of: query, days, order, []) { stretch, _, _, _ in
+            counts[stretch] += 1
+        }
         rowCounts = counts
         range = DayRowRange(
             rowCount: counts.reduce(0, +), rowCountMax: query.rowCountMax)
@@ -75,9 +77,10 @@ private struct DayListing {
         _ numbers: Range<Int>, _ body: ListedRow.Body
     ) throws(ReaderError) -> Bool {
         try Self.forEachRow(of: query, days, order, .all) {
-            (stretch, page, row) throws(ReaderError) in
+            (stretch, page, row, nonzero) throws(ReaderError) in
             guard numbers.contains(stretch) else { return }
-            try range.add(row, of: page, day: page.day(row), to: stretch - numbers.lowerBound)
+            try range.add(
+                row, of: page, nonzero, day: page.day(row), to: stretch - numbers.lowerBound)
         }
         var listed = ListedRow()
         var goesOn = true
@@ -97,10 +100,12 @@ private struct DayListing {
     private static func forEachRow(
         of query: CounterQuery, _ days: DayRange, _ order: DayOrder,
         _ columns: CounterColumnSet,
-        _ body: (_ stretch: Int, _ page: CounterPage, _ row: Int) throws(ReaderError) -> Void
+        _ body: (_ stretch: Int, _ page: CounterPage, _ row: Int, _ nonzero: [Int])
+            throws(ReaderError) -> Void
     ) throws(ReaderError) {
         var last = 0
         try query.forEachPage(of: .days, columns) { (page) throws(ReaderError) in
+            let nonzero = page.nonzeroColumns
             for row in 0..<page.rowCount {
                 let (business, day) = (page.key(row), page.day(row))
                 guard try days.admits(day) else { continue }
@@ -110,7 +115,7 @@ private struct DayListing {
                     }
                     last = stretch
                 }
-                try body(last, page, row)
+                try body(last, page, row, nonzero)
             }
         }
     }

@@ -174,6 +174,7 @@ private struct RewardDayListing {
 
     private mutating func fold(_ page: CounterPage) throws(ReaderError) {
         let wanted = days
+        let columns = page.nonzeroColumns
         try page.withOrders { (orders) throws(ReaderError) in
             for row in orders.indices {
                 let key = RowOrder.ordinal(orders[row])
@@ -182,7 +183,7 @@ private struct RewardDayListing {
                 guard unit != 0 else { continue }
                 let day = RowOrder.day(orders[row])
                 guard try wanted.admits(day) else { continue }
-                try range.add(row, of: page, day: day, to: Int(unit) - 1)
+                try range.add(row, of: page, columns, day: day, to: Int(unit) - 1)
             }
         }
     }

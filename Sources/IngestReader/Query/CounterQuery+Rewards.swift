@@ -14,12 +14,13 @@ extension CounterQuery {
         guard case .some(let business) = try ordinal(ofBusiness: query.business) else { return }
         let countMax = query.top ?? .max
         guard countMax > 0 else { return }
-        let groups = try KeyGroups(names, business: business)
         if let order = query.order {
+            let groups = try KeyGroups(names, business: business, keepsBusinesses: false)
             let top = try TopRewards(
                 self, groups, query.days, by: order, countMax: countMax)
             return try give(top, groups, query, business, body)
         }
+        let groups = try KeyGroups(names, business: business)
         var left = countMax
         let isWanted = groups.areWanted()
         let walk = try names.walk(groups, where: isWanted)
@@ -56,7 +57,8 @@ extension CounterQuery {
             }
             return
         }
-        var range = RewardRange(self, groups, query.days, countMax: top.rewards.count)
+        let full = try KeyGroups(names, business: business)
+        var range = RewardRange(self, full, query.days, countMax: top.rewards.count)
         for reward in top.rewards {
             if range.isFull, try !range.give(body) { return }
             range.enter(reward.group) { $0 += top.text(of: reward) }

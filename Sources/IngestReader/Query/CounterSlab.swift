@@ -65,14 +65,17 @@ import IngestFormat
     }
 
     /// Adds the counters of a page's row to a slot; `false` if a sum does not fit 64 bits.
-    /// - Parameter row: 0 ..< page.rowCount.
-    func add(_ row: Int, of page: CounterPage, to slot: Int) -> Bool {
+    /// - Parameters:
+    ///   - row: 0 ..< page.rowCount.
+    ///   - columns: those of the page that are not 0 in all rows (`CounterPage.nonzeroColumns`).
+    func add(_ row: Int, of page: CounterPage, _ columns: [Int], to slot: Int) -> Bool {
         precondition(slot >= 0 && slot < capacity && row >= 0 && row < page.rowCount)
-        // SAFETY: slot and row are inside, and both have a word for each column.
+        precondition(columns.last ?? 0 < CounterRow.columnCount)
+        // SAFETY: slot and row are inside, and both have a word for each column; the last is the greatest.
         let target = unsafe words + slot &* Self.stride
         let source = unsafe page.values + row
         var overflows = false
-        for column in 0..<CounterRow.columnCount {
+        for column in columns {
             let (sum, overflow) = unsafe target[column].addingReportingOverflow(
                 source[column &* CounterPage.columnStride])
             unsafe target[column] = sum
@@ -83,6 +86,11 @@ import IngestFormat
 }
 
 extension CounterPage {
+    /// The columns of which a row may be other than 0, ascending.
+    var nonzeroColumns: [Int] {
+        CounterColumn.allCases.map(\.rawValue).filter { nonzero.rawValue >> UInt32($0) & 1 != 0 }
+    }
+
     /// The page's rows as the integers that they are sorted by, for a loop over all of them.
     func withOrders<Result, Failure: Error>(
         _ body: (Span<UInt64>) throws(Failure) -> Result

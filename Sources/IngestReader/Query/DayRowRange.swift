@@ -51,14 +51,15 @@ struct DayRowRange {
     var unitCount: Int { units.count }
 
     /// Adds a row to a unit.
+    /// - Parameter columns: `CounterPage.nonzeroColumns`.
     /// **Errors** `overflow`; `impossibleRow` if the unit has more rows than it was entered with.
     mutating func add(
-        _ row: Int, of page: CounterPage, day: Int32, to number: Int
+        _ row: Int, of page: CounterPage, _ columns: [Int], day: Int32, to number: Int
     ) throws(ReaderError) {
         let last = units[number].next - 1
         if last >= units[number].start {
             if slab.tag(last) == Self.tag(day) {
-                guard slab.add(row, of: page, to: last) else { throw .overflow }
+                guard slab.add(row, of: page, columns, to: last) else { throw .overflow }
                 return
             }
             if slab.tag(last) > Self.tag(day) { units[number].ascends = false }
@@ -69,7 +70,7 @@ struct DayRowRange {
         slab.clear(slot..<slot + 1)
         slab.setTag(Self.tag(day), slot)
         units[number].next = slot + 1
-        guard slab.add(row, of: page, to: slot) else { throw .overflow }
+        guard slab.add(row, of: page, columns, to: slot) else { throw .overflow }
     }
 
     /// The rows of a unit by day, each day once; `false` if `body` was.

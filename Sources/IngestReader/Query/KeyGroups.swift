@@ -12,16 +12,20 @@ struct KeyGroups {
 
     /// By key: the ordinal of its reward; of a lost key `nextName` and its place in `lostKeys`.
     private(set) var groupOfKey: [UInt32]
-    /// By key: the ordinal of its business, 0 of a lost key.
+    /// By key: the ordinal of its business, 0 of a lost key. Empty unless it was asked for.
     private(set) var businessOfKey: [UInt32]
     private(set) var lostKeys: [UInt32] = []
     let nextName: UInt32
 
-    /// - Parameter business: only its keys; `.none` is that of lost keys, `nil` is all.
-    init(_ names: any NameSource, business: NameOrdinal?) throws(ReaderError) {
+    /// - Parameters:
+    ///   - business: only its keys; `.none` is that of lost keys, `nil` is all.
+    ///   - keepsBusinesses: whether the business of each key will be asked for.
+    init(
+        _ names: any NameSource, business: NameOrdinal?, keepsBusinesses: Bool = true
+    ) throws(ReaderError) {
         nextName = names.nextName
         groupOfKey = Array(repeating: Self.none, count: Int(names.nextKey))
-        businessOfKey = Array(repeating: 0, count: Int(names.nextKey))
+        businessOfKey = Array(repeating: 0, count: keepsBusinesses ? Int(names.nextKey) : 0)
         var next: UInt32 = 0
         try names.forEachKeys { (first, pairs) throws(ReaderError) in
             guard first >= next, Int(first) + pairs.count <= groupOfKey.count else {
@@ -46,7 +50,7 @@ struct KeyGroups {
             lostKeys.append(key)
         } else {
             groupOfKey[Int(key)] = pair.reward.rawValue
-            businessOfKey[Int(key)] = pair.business.rawValue
+            if !businessOfKey.isEmpty { businessOfKey[Int(key)] = pair.business.rawValue }
         }
     }
 

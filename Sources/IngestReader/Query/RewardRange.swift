@@ -92,6 +92,7 @@ struct RewardRange {
     private mutating func fold(_ page: CounterPage) throws(ReaderError) {
         let isBounded = days.isBounded
         let wanted = days
+        let columns = page.nonzeroColumns
         try page.withOrders { (orders) throws(ReaderError) in
             for row in orders.indices {
                 let key = RowOrder.ordinal(orders[row])
@@ -105,7 +106,7 @@ struct RewardRange {
                     isSeen[key] = true
                     try join(groups.businessOfKey[key], Int(slot) - 1)
                 }
-                guard slab.add(row, of: page, to: Int(slot) - 1) else { throw .overflow }
+                guard slab.add(row, of: page, columns, to: Int(slot) - 1) else { throw .overflow }
             }
         }
     }

@@ -9,14 +9,14 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
     let files: Files
     let manifest: Manifest
     private let runs: [RunReader<Files>]
-    private let names: NameTable
+    private let names: NameParts<Files>
     let tail: TailFold.Result
     private let tailDays: TailDays
 
     package var cut: Cut { tail.position.cut }
 
     init(
-        files: Files, manifest: Manifest, runs: [RunReader<Files>], names: NameTable,
+        files: Files, manifest: Manifest, runs: [RunReader<Files>], names: NameParts<Files>,
         tail: TailFold.Result
     ) {
         self.files = files
@@ -27,7 +27,7 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
         tailDays = TailDays(tail.tables, path: files.path)
     }
 
-    package func makeNames() -> any NameSource { names }
+    package func makeNames() -> any NameSource { SnapshotNames(names) }
 
     package func forEachPage(
         of table: TableKind, _ columns: CounterColumnSet, _ names: any NameSource,

@@ -8,36 +8,46 @@ import IngestStorage
 /// A generation is immutable: its manifest names runs that are never changed, and the log after its cut
 /// only grows. So a cut is consistent if all of it is of one manifest. A file that is gone means that the
 /// manifest was no longer the newest; then all is read again. So is a tail that does not fit the manifest:
-/// between the two a daemon may have recovered the log.
+/// between the two a daemon may have recovered the log. As long as new generations come that is no damage,
+/// however often it happens; what fails twice with the same newest generation is.
 package struct SnapshotLoader<Files: FileSystem> {
     private let files: Files
-    /// The daemon keeps dropped files for a minute; more than a few attempts mean something else.
-    private static var attemptCount: Int { 8 }
-    /// A bad tail that is still bad, once the manifest was read again, is damage.
-    private static var badTailCountMax: Int { 2 }
+    /// Generations come by the second, and an attempt takes some milliseconds: as many mean something else.
+    private static var attemptCount: Int { 1_000 }
 
     package init(_ files: Files) { self.files = files }
 
     /// **Errors** those of `IngestReader.open`.
     package func load() throws(ReaderError) -> Snapshot<Files> {
         let store = ManifestStore(files: files)
-        var missing = files.path
-        var badTailCount = 0
+        var failed: Generation?
         for _ in 0..<Self.attemptCount {
-            do throws(StorageError) {
-                let base = try loadBase(try store.readNewest(), store)
-                do throws(StorageError) { return try base.withTail(in: files) } catch {
-                    badTailCount += 1
-                    guard case .corrupt = error, badTailCount < Self.badTailCountMax else {
-                        throw error
-                    }
-                }
-            } catch {
-                guard case .notFound(let path) = error else { throw ReaderError(error) }
-                missing = path
+            let manifest = try ReaderError.reading { () throws(StorageError) in
+                try store.readNewest()
             }
+            let mayBeOld = failed != manifest.generation
+            if let snapshot = try load(manifest, store, mayBeOld: mayBeOld) { return snapshot }
+            failed = manifest.generation
         }
-        throw .missing(missing)
+        throw .alwaysChanging(files.path)
+    }
+
+    /// `nil` where a newer generation explains what is wrong.
+    /// - Parameter mayBeOld: whether there may be a newer generation.
+    private func load(
+        _ manifest: Manifest, _ store: ManifestStore<Files>, mayBeOld: Bool
+    ) throws(ReaderError) -> Snapshot<Files>? {
+        do throws(StorageError) {
+            let base = try loadBase(manifest, store)
+            do throws(StorageError) { return try base.withTail(in: files) } catch {
+                guard case .corrupt = error, mayBeOld else { throw error }
+                return nil
+            }
+        } catch {
+            guard case .notFound(let path) = error else { throw ReaderError(error) }
+            guard mayBeOld else { throw .missing(path) }
+            return nil
+        }
     }
 
     private func loadBase(
@@ -52,11 +62,13 @@ package struct SnapshotLoader<Files: FileSystem> {
         guard let hash = KeyedHash(key: manifest.hashKey) else {
             throw .corrupt(path: files.path, offset: 0, detail: "a hash key of another length")
         }
-        var names = NameTable(hash: hash)
+        var names: [NamesRunReader<Files>] = []
         for entry in manifest.namesRuns {
-            names.enter(try store.readNames(entry, directory: manifest.directory))
+            names.append(try NamesRunReader(entry, directory: manifest.directory, in: files))
         }
-        return SnapshotBase(manifest: manifest, mark: mark, runs: runs, names: names)
+        return SnapshotBase(
+            manifest: manifest, mark: mark, runs: runs,
+            names: NameParts(runs: names, hash: hash, shard: manifest.shard))
     }
 }
 
@@ -65,12 +77,12 @@ private struct SnapshotBase<Files: FileSystem> {
     let manifest: Manifest
     let mark: LogPosition?
     let runs: [RunReader<Files>]
-    let names: NameTable
+    let names: NameParts<Files>
 
     func withTail(in files: Files) throws(StorageError) -> Snapshot<Files> {
         var names = names
         var tail = TailFold()
-        try tail.fold(after: manifest, mark: mark, in: files, names: &names)
+        try tail.fold(after: manifest, mark: mark, in: files, names: &names.tail)
         return Snapshot(
             files: files, manifest: manifest, runs: runs, names: names, tail: tail.finish())
     }
@@ -83,20 +95,15 @@ extension ReaderError {
             kind: .corrupt, what: "missing, and the manifest names it", path: path,
             advice: "restore the file from a copy")
     }
+
+    static func alwaysChanging(_ path: String) -> ReaderError {
+        ReaderError(
+            kind: .io, what: "a new generation came at every attempt to read one", path: path,
+            advice: "try again")
+    }
 }
 
 extension NameTable {
-    mutating func enter(_ run: NamesRun) {
-        for ordinal in run.names {
-            let name = NameOrdinal(rawValue: ordinal)
-            _ = enter(name: name, bytes: run.name(name))
-        }
-        for ordinal in run.keys {
-            let key = KeyOrdinal(rawValue: ordinal)
-            if let pair = run.key(key) { _ = enter(key: key, pair) }
-        }
-    }
-
     mutating func enter(_ block: DecodedBlock) {
         let first = block.header.context
         block.names.forEach(from: first.firstName) { ordinal, range in

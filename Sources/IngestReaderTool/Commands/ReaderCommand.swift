@@ -12,7 +12,7 @@ struct ReaderCommand: ParsableCommand {
             are YYYY-MM-DD and inclusive. --with-cut adds the cut to each row of JSON; a table, CSV \
             and an empty listing have no place for it.
 
-            Not there yet: ledger, explain, find, export, watch, verify --deep; the windows in \
+            Not there yet: ledger, explain, find, export of events, watch, verify --deep; the windows in \
             status are null as long as nothing is compared for duplicates.
 
             Errors are one line: \(ReaderProgram.name): what, where, what to do. Exit codes: 0 ok; \
@@ -22,7 +22,8 @@ struct ReaderCommand: ParsableCommand {
         version: ReaderVersion.text,
         subcommands: [
             RewardCommand.self, RewardsCommand.self, DayCommand.self, DaysCommand.self,
-            RewardDaysCommand.self, StatusCommand.self, VerifyCommand.self, InspectCommand.self,
+            RewardDaysCommand.self, ExportCommand.self, StatusCommand.self, VerifyCommand.self,
+            InspectCommand.self,
         ])
 }
 

@@ -1,0 +1,178 @@
+// packet → decode → ring → admit → block → segment → compaction → [snapshot] → [query]
+
+import IngestFormat
+import IngestStorage
+
+/// The dictionary of a cut: its names runs, of which a look-up reads some pages, and the names of the tail in
+/// memory. Owned by one query.
+///
+/// **Cost** A look-up reads one to three small pages a run, 1–3 µs each where they are in memory.
+final class SnapshotNames<Files: FileSystem>: NameSource {
+    private let parts: NameParts<Files>
+    /// The pages that this query has read.
+    private let cache = NamesPageCache()
+
+    init(_ parts: NameParts<Files>) { self.parts = parts }
+
+    var nextName: UInt32 { max(parts.nextName, parts.tail.nextName) }
+    var nextKey: UInt32 { max(parts.nextKey, parts.tail.nextKey) }
+
+    func storedOrdinal(of name: [UInt8]) throws(ReaderError) -> NameOrdinal? {
+        let hash = parts.hash.name(name)
+        if let found = parts.tail.storedOrdinal(of: name, hash: hash) { return found }
+        for run in parts.runs {
+            let found = try ReaderError.reading { () throws(StorageError) in
+                try run.ordinal(of: name, hash: hash, cache: cache)
+            }
+            if let found { return found }
+        }
+        return nil
+    }
+
+    func bytes(of name: NameOrdinal) throws(ReaderError) -> [UInt8] {
+        guard let run = parts.run(where: { $0.names.upperBound > name.rawValue }) else {
+            return try parts.tail.bytes(of: name)
+        }
+        return try ReaderError.reading { () throws(StorageError) in
+            try run.name(name, cache: cache)
+        } ?? []
+    }
+
+    func names(of key: KeyOrdinal) throws(ReaderError) -> RewardKey {
+        guard let run = parts.run(where: { $0.keys.upperBound > key.rawValue }) else {
+            return try parts.tail.names(of: key)
+        }
+        return try ReaderError.reading { () throws(StorageError) in
+            try run.key(key, cache: cache)
+        } ?? RewardKey(reward: .none, business: .none)
+    }
+
+    func keys(ofReward reward: NameOrdinal) throws(ReaderError) -> [KeyOrdinal] {
+        var keys: [KeyOrdinal] = []
+        for run in parts.runs {
+            keys += try ReaderError.reading { () throws(StorageError) in
+                try run.keys(ofReward: reward, cache: cache)
+            }
+        }
+        return keys + (try parts.tail.keys(ofReward: reward))
+    }
+
+    func forEachKeys(
+        _ body: (UInt32, [RewardKey]) throws(ReaderError) -> Void
+    ) throws(ReaderError) {
+        var pairs: [RewardKey] = []
+        for run in parts.runs {
+            var first = run.keys.lowerBound
+            while first < run.keys.upperBound {
+                let end = min(first + Self.pieceCount, run.keys.upperBound)
+                pairs.removeAll(keepingCapacity: true)
+                try ReaderError.reading { () throws(StorageError) in
+                    try run.readKeys(first..<end, to: &pairs)
+                }
+                try body(first, pairs)
+                first = end
+            }
+        }
+        try parts.tail.forEachKeys(body)
+    }
+
+    /// Keys that are read at a time.
+    private static var pieceCount: UInt32 { 1 << 16 }
+
+    func lostNames() throws(ReaderError) -> [UInt32] {
+        var lost: [UInt32] = []
+        for run in parts.runs {
+            // They come first in the run's order.
+            var cursor = run.makeNameCursor()
+            let batch = NameBatch()
+            while try ReaderError.reading({ () throws(StorageError) in
+                try cursor.nextNames(into: batch)
+            }) {
+                let places = (0..<batch.count).prefix { batch.isLost($0) }
+                lost += places.map { batch.ordinal($0).rawValue }
+                if places.count < batch.count { break }
+            }
+        }
+        lost += try parts.tail.lostNames()
+        if parts.tail.nextName < nextName { lost += parts.tail.nextName..<nextName }
+        return lost.sorted()
+    }
+
+    func makeCursors() throws(ReaderError) -> [any NameCursor] {
+        var cursors: [any NameCursor] = parts.runs.map { RunNames($0) }
+        cursors += try parts.tail.makeCursors()
+        return cursors
+    }
+}
+
+/// What a cut's dictionary is made of; shared by all queries.
+struct NameParts<Files: FileSystem>: Sendable {
+    /// By ordinal, contiguous.
+    let runs: [NamesRunReader<Files>]
+    /// Begins where the runs end.
+    var tail: NameTable
+    let hash: KeyedHash
+    /// The next ordinals at the manifest's cut: names of lost blocks may be in no run.
+    let nextName: UInt32
+    let nextKey: UInt32
+
+    init(runs: [NamesRunReader<Files>], hash: KeyedHash, shard: ShardState) {
+        self.runs = runs
+        self.hash = hash
+        nextName = shard.nextName
+        nextKey = shard.nextKey
+        tail = NameTable(
+            firstName: runs.last?.names.upperBound ?? 1,
+            firstKey: runs.last?.keys.upperBound ?? 0, hash: hash)
+    }
+
+    /// The first run that `isBeyond` holds for, and so for all after it.
+    func run(where isBeyond: (NamesRunReader<Files>) -> Bool) -> NamesRunReader<Files>? {
+        var low = 0
+        var high = runs.count
+        while low < high {
+            let middle = (low + high) / 2
+            if isBeyond(runs[middle]) { high = middle } else { low = middle + 1 }
+        }
+        return low < runs.count ? runs[low] : nil
+    }
+}
+
+/// The names of one run in bytewise order, those that were lost left out.
+private struct RunNames<Files: FileSystem>: NameCursor {
+    private var cursor: NamesRunReader<Files>.NameCursor
+    private let read = NameBatch()
+
+    init(_ run: NamesRunReader<Files>) { cursor = run.makeNameCursor() }
+
+    mutating func nextBatch(into batch: inout SortedNames) throws(ReaderError) -> Bool {
+        batch.removeAll()
+        while batch.count == 0 {
+            do throws(StorageError) {
+                guard try cursor.nextNames(into: read) else { return false }
+            } catch {
+                throw ReaderError(error)
+            }
+            for place in 0..<read.count where !read.isLost(place) {
+                // SAFETY: the bytes are copied before the batch is read into again.
+                unsafe batch.append(read.ordinal(place).rawValue, read.pointer(place))
+            }
+        }
+        return true
+    }
+}
+
+extension NameBatch {
+    fileprivate func isLost(_ place: Int) -> Bool {
+        withName(place) { $0.byteCount == 0 }
+    }
+}
+
+extension ReaderError {
+    /// Makes an error of files one of the reader.
+    static func reading<Result>(
+        _ body: () throws(StorageError) -> Result
+    ) throws(ReaderError) -> Result {
+        do throws(StorageError) { return try body() } catch { throw ReaderError(error) }
+    }
+}
