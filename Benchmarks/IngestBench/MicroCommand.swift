@@ -8,7 +8,7 @@ struct MicroCommand: ParsableCommand {
 
     /// A part of the path that has a benchmark of its own.
     enum Part: String, CaseIterable, ExpressibleByArgument {
-        case receive, commit, block, counter
+        case receive, commit, block, counter, names
     }
 
     @Argument(help: "The parts to time; all by default.")
@@ -23,6 +23,7 @@ struct MicroCommand: ParsableCommand {
             case .commit: commitBenchmark()
             case .block: blockBenchmark()
             case .counter: counterBenchmark()
+            case .names: namesBenchmark()
             }
         }
     }
