@@ -69,7 +69,7 @@ extension LogFixture {
     /// Changes names and keys of the first names run.
     func alterNames(
         name: (UInt32, ArraySlice<UInt8>) -> ArraySlice<UInt8> = { $1 },
-        key: (UInt32, RewardKey?) -> RewardKey? = { $1 }
+        key: (UInt32, RewardKey?) -> RewardKey? = { $1 }, hash: KeyedHash? = nil
     ) throws {
         let entry = manifest.namesRuns[0]
         let run = try NamesRun.decode(bytes(entry.fileName))
@@ -77,7 +77,7 @@ extension LogFixture {
             fileNumber: entry.fileNumber, directory: run.header.directory,
             firstName: NameOrdinal(rawValue: run.names.lowerBound),
             firstKey: KeyOrdinal(rawValue: run.keys.lowerBound),
-            hash: KeyedHash(key: manifest.hashKey)!,
+            hash: hash ?? KeyedHash(key: manifest.hashKey)!,
             generation: run.header.generation, createdAt: run.header.createdAt)
         for ordinal in run.names {
             encoder.append(name: name(ordinal, run.name(NameOrdinal(rawValue: ordinal))))

@@ -75,7 +75,7 @@
 
 /// Merges the words of batches of pairs, in the manner of `NameMerge`.
 ///
-/// **Cost** 8 KiB an input, about 5 ns a word.
+/// **Cost** 8 KiB an input.
 package final class PairMerge {
     private let batches: [PairBatch]
     private var inputs: [Input] = []

@@ -6,7 +6,7 @@
 /// Order of calls: `appendNames` for all names, `appendPairs` for all keys, hashes and rewards, `finish`; `takeBytes`
 /// at any time.
 ///
-/// **Cost** 4 bytes a name for the ranks, 12 bytes a page for the index; 30 ns a name, 5 ns a pair.
+/// **Cost** 4 bytes a name for the ranks, 12 bytes a page for the index.
 package struct NamesRunBuilder {
     private var header: NamesRun.Header
     private var kind = NamesPageKind.names

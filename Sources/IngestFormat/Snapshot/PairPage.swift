@@ -20,6 +20,36 @@
 
     package func removeAll() { count = 0 }
 
+    /// Takes the pairs of a page.
+    /// - Returns: whether all are within `bounds` and, where that asks for it, ascend.
+    fileprivate func fill(
+        _ count: Int, _ first: PackedColumn, _ second: PackedColumn,
+        from bytes: UnsafeRawBufferPointer, _ bounds: PairPage.Bounds
+    ) -> Bool {
+        precondition(count <= capacity)
+        let words = unsafe words
+        var isValid = true
+        // SAFETY: places are below count, which is within the capacity, here and below.
+        unsafe first.forEach(in: bytes) { place, value in
+            isValid = isValid && bounds.first.contains(value)
+            unsafe words[place] = value &<< 32
+        }
+        unsafe second.forEach(in: bytes) { place, value in
+            isValid = isValid && bounds.second.contains(value)
+            let isHalf = unsafe (words[place] == 0) != (value == 0)
+            isValid = isValid && (bounds.isOrdered || !isHalf)
+            unsafe words[place] |= value & 0xFFFF_FFFF
+        }
+        if bounds.isOrdered {
+            for place in 1..<max(count, 1) {
+                let ascends = unsafe words[place &- 1] < words[place]
+                isValid = isValid && ascends
+            }
+        }
+        self.count = isValid ? count : 0
+        return isValid
+    }
+
     package subscript(place: Int) -> UInt64 {
         precondition(place >= 0 && place < count)
         // SAFETY: place < count ≤ capacity.
@@ -93,22 +123,17 @@ package enum PairPage {
 
     /// Decodes a whole page of `count` pairs.
     /// **Errors** `torn`, `corrupt`; also for values out of `bounds` and pairs that do not ascend.
-    /// **Cost** About 3 ns a pair.
+    /// **Cost** About 5 ns a pair.
     package static func decode(
         _ bytes: [UInt8], count: Int, bounds: Bounds, into batch: PairBatch
     ) throws(FormatError) {
         batch.removeAll()
         try unsafe reading(bytes, count: count, bounds) {
             (bytes, first, second) throws(FormatError) -> Void in
-            for place in 0..<count {
-                batch.append(
-                    try unsafe word(place, bytes, first, second, bounds))
-                guard bounds.isOrdered, place > 0 else { continue }
-                if batch[place - 1] >= batch[place] {
-                    throw .corrupt(
-                        "pair order", at: 0, got: batch[place], expected: .atLeast(batch[place - 1])
-                    )
-                }
+            guard unsafe batch.fill(count, first, second, from: bytes, bounds) else {
+                // Rare: the place is looked for again, one by one.
+                for place in 0..<count { _ = try unsafe word(place, bytes, first, second, bounds) }
+                throw .corrupt("pair order", at: 0, got: 0, expected: .atLeast(1))
             }
         }
     }

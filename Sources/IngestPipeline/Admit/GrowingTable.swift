@@ -17,9 +17,10 @@ protocol TableEntry: BitwiseCopyable {
 /// from the first place on, whole stretches between free places at a time, and what belongs before `movedEnd` is
 /// in the new one. New entries go into the new one. Memory that was moved is given back on the way.
 ///
-/// **Cost** A find of what is there: 2.5 places on average at 75 %, neighbours in memory; of what is not, 8.5. An
-/// insert while the table grows: 32 places more, some 200 ns. Growing takes address space at once, and memory as
-/// it is filled.
+/// **Cost** A find of what is there: 2.5 places on average at 75 %, neighbours in memory, 160 ns at 10 million entries
+/// of 64 bytes, 95 ns with a prefetch ahead; of what is not, 8.5 places, 250 ns. An insert while the table grows:
+/// 32 places more. All moves up to 10 million together come to 1 µs an entry where memory comes in pages of
+/// 4 KiB, most of it for the kernel to clear them. Growing takes address space at once, memory as it is filled.
 @safe struct GrowingTable<Entry: TableEntry>: ~Copyable {
     private(set) var count = 0
     private var table: Memory
@@ -31,7 +32,7 @@ protocol TableEntry: BitwiseCopyable {
     private static var doublingCountMax: Int { 1 << 16 }
     private static var stepPlaceCount: Int { 32 }
     /// Moved bytes that are given back at once.
-    private static var forgetByteCount: Int { 8 << 20 }
+    private static var forgetByteCount: Int { 2 << 20 }
 
     /// - Parameter expectedCount: entries to be held without growing.
     init(expectedCount: Int = 0) {

@@ -159,7 +159,9 @@ struct FileSetCheck<Files: FileSystem> {
         let file = try files.open(FileName.run(.names, number).text, .read)
         let bytes = try file.readAll(byteCountMax: Limits.runByteCountMax)
         return try StorageError.decoding(file.path) { () throws(FormatError) in
-            try NamesRun.decode(bytes, directory: manifest.directory, fileNumber: number)
+            try NamesRun.decode(
+                bytes, directory: manifest.directory, fileNumber: number,
+                hash: KeyedHash(key: manifest.hashKey))
         }
     }
 }

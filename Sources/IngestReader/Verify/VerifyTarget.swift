@@ -75,7 +75,8 @@ struct VerifyTarget<Files: FileSystem> {
         }
         for entry in manifest.namesRuns {
             let contents = try reporting(entry.fileName) { () throws(StorageError) in
-                try store.readNames(entry, directory: manifest.directory)
+                try store.readNames(
+                    entry, directory: manifest.directory, hash: KeyedHash(key: manifest.hashKey))
             }
             if let contents { namesRuns.append(NamesFile(entry: entry, contents: contents)) }
         }

@@ -6,7 +6,7 @@ import IngestFormat
 extension NamesRunReader {
     /// All names in bytewise order with their ordinals, lost ones first.
     ///
-    /// **Cost** Names lie in this order: a pread a page of 1024 and 20 ns a name, however the ordinals lie.
+    /// **Cost** Names lie in this order: a pread a page of 1024 and 50 ns a name, however the ordinals lie.
     package func makeNameCursor() -> NameCursor { NameCursor(run: self) }
 
     package struct NameCursor {
@@ -111,7 +111,7 @@ extension NamesRunReader {
 
     /// The bytes of many names, in the order of `ordinals`; `nil` for those that were lost or are not of this run.
     ///
-    /// **Cost** Each page of ranks and names is read once, in their order: 100 ns a name and 2 µs a page.
+    /// **Cost** Each page of ranks and names is read once, in their order: 1 µs a name where few fall on a page.
     package func names(_ ordinals: [NameOrdinal]) throws(StorageError) -> [[UInt8]?] {
         var wanted = ordinals.enumerated().compactMap { place, ordinal in
             names.contains(ordinal.rawValue) ? Wanted(place: place, ordinal: ordinal) : nil

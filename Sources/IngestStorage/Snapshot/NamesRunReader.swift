@@ -7,8 +7,8 @@ import IngestFormat
 /// A look-up takes a `NamesPageCache`, which belongs to one query at a time; without one, each page is read anew.
 ///
 /// **Errors** of every call: `corrupt` with file and offset for a page that is not what was written, `io`.
-/// **Cost** 24 bytes a page, 150 bytes for 1024 names and keys. A page that is cached costs some 100 ns, one that is
-/// not a pread and a checksum of 2 to 10 KiB, 1–3 µs.
+/// **Cost** 24 bytes a page, 150 bytes for 1024 names and keys. A page that is not cached costs a
+/// pread and a checksum of 2 to 10 KiB, 1–2 µs; the ordinal of a name 6 µs where a run has it, 1.7 µs where not.
 package struct NamesRunReader<Files: FileSystem>: Sendable {
     package let header: NamesRun.Header
     package let index: NamesPageIndex

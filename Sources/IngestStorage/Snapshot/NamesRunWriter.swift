@@ -4,8 +4,8 @@ import IngestFormat
 /// Names runs that follow each other, and the names behind them that are in no run yet → one names run. The stored
 /// orders are merged, never sorted again.
 ///
-/// **Cost** A page an input and kind, 4 bytes a name for the ranks, and a few hundred KiB to write; 100 ns a name
-/// with its key.
+/// **Cost** A page an input and kind, 4 bytes a name for the ranks, and a few hundred KiB to write; 300 to
+/// 400 ns a name with its key, read back from the disk included.
 package enum NamesRunWriter {
     /// Bytes that are put together before they are written.
     private static var writeByteCount: Int { 256 << 10 }
