@@ -127,6 +127,26 @@ import Testing
         #expect(tally.row(at: tally.slot(item: 3, day: 20_000)).counters[.impressions] == 2)
     }
 
+    @Test("Rows of the common kinds take no wide row, the first of a place included")
+    func common() {
+        var recount = RowRecount()
+        var tally = Tally()
+        let events = [EventType.impression, .click, .redemption].flatMap { type in
+            [true, false].flatMap { hasEventID in
+                (0..<50).map { number in
+                    var event = FixtureEvent()
+                    event.type = type
+                    event.hasEventID = hasEventID
+                    event.money = type == .redemption ? (3, 2) : nil
+                    return (key: UInt32(number), event: event)
+                }
+            }
+        }
+        _ = recount.count(Self.block(events), keyCount: 50, into: &tally)
+        #expect(tally.wideRowCount == 0)
+        #expect(Self.rows(tally) == Self.sums(events))
+    }
+
     @Test("Money that passes 64 bits is known not to fit")
     func overflow() {
         var tally = Tally()

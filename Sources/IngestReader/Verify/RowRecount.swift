@@ -165,8 +165,13 @@ struct RowRecount {
         outcome.verdicts[Int(verdict.rawValue)] += 1
         if attributes.consent == .optOut { outcome.optedOutCount += 1 }
         let slot = tally.slot(item: key, day: day)
-        for column in Self.columns(type, verdict, attributes) {
-            tally.add(1, to: column.rawValue, at: slot)
+        let rule = rules[Int(attributes.rawValue)]
+        if rule.isPlain, let kind = Tally.Kind(rawValue: rule.kind) {
+            tally.add(1, of: kind, at: slot)
+        } else {
+            for column in Self.columns(type, verdict, attributes) {
+                tally.add(1, to: column.rawValue, at: slot)
+            }
         }
         guard attributes.hasMoney else { return }
         guard place.money < rows.moneyCount else {

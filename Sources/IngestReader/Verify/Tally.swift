@@ -92,6 +92,9 @@ struct Tally: Sendable {
     /// No narrow counter has grown by more since the last `carry`.
     private var rowCountSinceCarry: UInt64 = 0
 
+    /// How many places have a row in `wide`.
+    var wideRowCount: Int { wide.count / Self.columnCount }
+
     // MARK: Places
 
     /// Makes sure that rows of items below `itemCount` can be counted without a look at the arrays' ends and
