@@ -39,6 +39,29 @@ struct NameDictionaryTests {
         #expect(dictionary.nextName == 20_001)
     }
 
+    @Test("growing ends also where no name is added, and every name is found on the way")
+    func growingEnds() {
+        var dictionary = NameDictionary()
+        var generator = SeededGenerator(seed: 8)
+        var hashes: [UInt64] = []
+        while !dictionary.isGrowing {
+            hashes.append(generator.next())
+            _ = Self.ordinal("\(hashes.count)", hash: hashes[hashes.count - 1], in: &dictionary)
+        }
+        #expect(hashes.count > 1_000)
+        var stepCount = 0
+        while dictionary.isGrowing, stepCount < 100 {
+            dictionary.goOnGrowing()
+            stepCount += 1
+            for (index, hash) in hashes.enumerated() {
+                let found = Self.ordinal("\(index + 1)", hash: hash, in: &dictionary)?.rawValue
+                #expect(found == UInt32(index + 1))
+            }
+        }
+        #expect(!dictionary.isGrowing && stepCount > 1)
+        #expect(dictionary.nextName == UInt32(hashes.count + 1))
+    }
+
     @Test("names of equal hash are told apart, short and long", arguments: [1, 39, 40, 41, 128])
     func equalHashes(byteCount: Int) {
         var dictionary = NameDictionary()
@@ -108,11 +131,11 @@ struct NameDictionaryTests {
 
     @Test("while the table grows, names and keys are found in the old memory and in the new")
     func growing() throws {
-        var dictionary = NameDictionary()
+        var dictionary = NameDictionary(doublingCountMax: 1 << 16)
         var generator = SeededGenerator(seed: 3)
         var hashes: [UInt64] = []
         var growths: Set<Int> = []
-        // Past the doublings: a table of 65,536 entries grows by a quarter.
+        // Past the doublings: from 65,536 places on the table grows by a quarter.
         for index in 0..<150_000 {
             // Now and then one that belongs at the very end, so that some lie round it.
             let hash = index % 50 == 0 ? ~(generator.next() >> 18) : generator.next()

@@ -36,6 +36,9 @@ import IngestFormat
         }
     }
 
+    /// To be called between packets, now and then.
+    mutating func goOnGrowing() { dictionary.goOnGrowing() }
+
     /// Admits `eventCount` events into `slot`, which has room for them.
     ///
     /// - Parameters:

@@ -32,6 +32,8 @@ import IngestFormat
         return unsafe found.map { KeyOrdinal(rawValue: unsafe $0.pointee.key) }
     }
 
+    mutating func goOnGrowing() { table.goOnGrowing() }
+
     /// Adds a pair that is not in the table.
     mutating func insert(_ pair: RewardKey, _ key: KeyOrdinal) {
         _ = unsafe table.insert(

@@ -11,7 +11,7 @@ import IngestFormat
 /// one miss for reward and key together; the keys of other businesses are in the `KeyTable`.
 /// Names are compared byte by byte: equal hashes alone never make two names one.
 ///
-/// **Units** 85–107 bytes of table a name, keys included; twice that while there are less than 65,536. The number
+/// **Units** 85–107 bytes of table a name, keys included; 128–256 while there are less than two million. The number
 /// of names is bounded by `Limits.nameCountMax`.
 ///
 /// **Cost** 5–40 ns a lookup by where the entry is cached; `prefetch` ahead hides most of it. Growing moves some
@@ -31,10 +31,16 @@ import IngestFormat
     ///   - nextName: first ordinal to give, ≥ 1.
     ///   - nextKey: first key to give.
     ///   - expectedNameCount: room to take at once.
-    package init(nextName: UInt32 = 1, nextKey: UInt32 = 0, expectedNameCount: Int = 0) {
+    ///   - doublingCountMax: places from which on the table grows by a quarter.
+    package init(
+        nextName: UInt32 = 1, nextKey: UInt32 = 0, expectedNameCount: Int = 0,
+        doublingCountMax: Int = 1 << 22
+    ) {
         self.nextName = max(1, nextName)
         self.nextKey = nextKey
-        table = GrowingTable(expectedCount: min(expectedNameCount, Limits.nameCountMax))
+        table = GrowingTable(
+            expectedCount: min(expectedNameCount, Limits.nameCountMax),
+            doublingCountMax: doublingCountMax)
     }
 
     /// Bytes of memory of the names' table once it is full.
@@ -43,6 +49,15 @@ import IngestFormat
     /// Starts the load of the cache line in which a name with this hash is or would be.
     @inline(__always)
     package borrowing func prefetch(hash: UInt64) { table.prefetch(hash) }
+
+    /// Whether entries are still to be moved to a larger table.
+    package var isGrowing: Bool { table.isGrowing }
+
+    /// Does some of what growing is left to do; to be called now and then. Slots are of no use afterwards.
+    package mutating func goOnGrowing() {
+        table.goOnGrowing()
+        keys.goOnGrowing()
+    }
 
     // MARK: Names
 

@@ -96,6 +96,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         }
         if taken > 0 {
             consumer.release()
+            admission.goOnGrowing()
             flushTally()
         }
         return taken
