@@ -12,12 +12,14 @@ public struct DirectoryStatus: Sendable, Equatable {
     public let durable: Cut
     public let sealedSegmentCount: Int
     public let unsealedSegmentCount: Int
+    /// What retention has removed the rows of; their counters stay. `nil` if nothing has expired.
+    public let expired: ExpiredPart?
     /// Files of ours in the directory, and their bytes; what lies in `aside/` is not among them.
     public let fileCount: Int
     public let byteCount: UInt64
     public let nameCount: Int
     public let keyCount: Int
-    /// Rows stored.
+    /// Rows of the whole log, expired ones included.
     public let rowCount: UInt64
     /// Packets by what became of them, and events by verdict, in the order of their codes; all names.
     public let packets: [NamedCount]
@@ -39,4 +41,16 @@ public struct DirectoryStatus: Sendable, Equatable {
         /// The end of what had survived.
         public let position: Cut
     }
+}
+
+/// The oldest part of the log, of which retention has left what the rows add up to.
+public struct ExpiredPart: Sendable, Equatable {
+    /// All segments up to this one have expired; rows begin in the next.
+    public let lastSegment: UInt32
+    /// Rows that it held.
+    public let rowCount: UInt64
+    /// The greatest event time among them. Microseconds since 1970 UTC; `nil` without rows.
+    public let newestEventMicroseconds: Int64?
+    /// Segments of it that were missing or damaged when they expired: nothing attests what they held.
+    public let missingSegmentCount: Int
 }

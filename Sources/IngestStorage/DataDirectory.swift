@@ -12,7 +12,7 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
     package let manifest: Manifest
     /// Whether generation 0 was made just now.
     package let isNew: Bool
-    /// Runs that later ones have replaced: to be unlinked ≥ 60 s from now.
+    /// Files that later ones have replaced, and segments that have expired: to be unlinked ≥ 60 s from now.
     package let retired: [FileName]
     /// Sealed segments that the manifest names and that are not there. Their counters stay.
     package let missingSegments: [SegmentNumber]
@@ -97,9 +97,15 @@ private struct Leftovers<Files: FileSystem> {
             // full disk would add to them.
             case .temporary: try store.unlink(name)
             case .run(_, let number) where number >= newest.nextFileNumber: try store.unlink(name)
+            case .expired(let number) where number >= newest.nextFileNumber:
+                try store.unlink(name)
             case .run where usedBefore.contains(name): retired.append(name)
-            case .run: if try isReplaced(name) { retired.append(name) } else { try moveAside(name) }
+            case .expired where usedBefore.contains(name): retired.append(name)
+            case .run, .expired:
+                if try isReplaced(name) { retired.append(name) } else { try moveAside(name) }
             case .segment(let number) where newest.mayHoldTail(number): break
+            // Its rows had expired, and the time to remove it had not come.
+            case .segment(let number) where number <= newest.lastExpired: retired.append(name)
             case .segment: try moveAside(name)
             case .lock, .aside, .durableMark, .manifest: break
             }
@@ -122,8 +128,8 @@ private struct Leftovers<Files: FileSystem> {
         }
     }
 
-    /// Whether this is a run of this directory whose counters or names are all in the newest generation: it
-    /// was merged into another run, or a generation that has no manifest any more named it.
+    /// Whether this is a file of this directory whose counters or names are all in the newest generation: it
+    /// was merged into another one, or a generation that has no manifest any more named it.
     private func isReplaced(_ name: FileName) throws(StorageError) -> Bool {
         do {
             return try store.isReplaced(name, by: newest)
@@ -145,6 +151,7 @@ extension Manifest {
     /// The files that make up this generation, and its own.
     package var fileNames: Set<FileName> {
         var names = Set(sealed.map { FileName.segment($0.number) })
+        names.formUnion(expired.map(\.fileName))
         names.formUnion(runs.map(\.fileName))
         names.formUnion(namesRuns.map(\.fileName))
         names.insert(.manifest(generation))
@@ -156,9 +163,10 @@ extension Manifest {
         sealed.map(\.number).filter { !names.contains(.segment($0)) }
     }
 
-    /// Whether a segment that is not in `sealed` can be part of the log: it is newer than the cut, or the
-    /// cut lies in it.
-    package func mayHoldTail(_ number: SegmentNumber) -> Bool {
-        number >= cut.segment && !sealed.contains { $0.number == number }
-    }
+    /// The first segment number that this generation does not call sealed: newer than the cut, or the cut lies
+    /// in it.
+    package var firstUnsealed: SegmentNumber { liveSegment ?? cut.segment.next }
+
+    /// Whether a segment can be part of the log behind the sealed ones.
+    package func mayHoldTail(_ number: SegmentNumber) -> Bool { number >= firstUnsealed }
 }

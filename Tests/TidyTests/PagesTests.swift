@@ -4,8 +4,8 @@ import Testing
 struct PagesTests {
     /// One page for each kind of bytes that leaves the process.
     private static let formatPages = [
-        "block", "directory", "durable-mark", "json-event", "manifest", "names", "packet", "run",
-        "segment",
+        "block", "directory", "durable-mark", "expired", "json-event", "manifest", "names",
+        "packet", "run", "segment",
     ]
 
     @Test(arguments: formatPages)

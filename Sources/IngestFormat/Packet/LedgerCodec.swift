@@ -1,6 +1,6 @@
 // packet → decode → ring → admit → [block] → [segment] → compaction → snapshot → [query]
 
-/// A list of ledger entries as bytes, the same in blocks and in footers.
+/// A list of ledger entries as bytes, the same in blocks, in footers and in expired footers.
 ///
 /// **Layout** Entries in ascending order of their key, each: kind u8; for framed senders sender u64 and
 /// epoch u64; packet counts; event counts; for framed senders the sequence ranges. *Counts*: a varint
@@ -54,6 +54,23 @@ package enum LedgerCodec {
             entries.append(entry)
         }
         return entries
+    }
+
+    /// Reads the entries of a list that fills `bytes`.
+    /// **Errors** `corrupt` also for bytes behind the last entry.
+    static func decode(
+        whole bytes: [UInt8], entryCount: Int, rangeCountMax: Int
+    ) throws(FormatError) -> [LedgerEntry] {
+        try ByteReader.reading(bytes) { (reader) throws(FormatError) in
+            let entries = try decode(
+                &reader, entryCount: entryCount, rangeCountMax: rangeCountMax)
+            guard reader.isAtEnd else {
+                throw .corrupt(
+                    "ledger byte count", at: reader.offset, got: bytes.count,
+                    expected: .exactly(reader.offset))
+            }
+            return entries
+        }
     }
 
     private static func encode(counts: [UInt64], into writer: inout ByteWriter) {

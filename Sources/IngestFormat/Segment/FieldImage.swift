@@ -120,6 +120,19 @@ struct FieldReader {
         return UInt32(first)..<UInt32(end)
     }
 
+    /// A stretch of the log from its first segment, its last one, and how many of that one's blocks.
+    func span(
+        _ first: FormatField, last: FormatField, blockCount: FormatField
+    ) throws(FormatError) -> LogSpan {
+        let end = try load(last, in: 1...UInt64(UInt32.max))
+        let start = try load(first, in: 1...end)
+        let blocks = try count(blockCount, max: Limits.segmentBlockCountMax)
+        return LogSpan(
+            firstSegment: SegmentNumber(rawValue: UInt32(start)),
+            end: LogPosition(
+                segment: SegmentNumber(rawValue: UInt32(end)), blockCount: UInt32(blocks)))
+    }
+
     /// All reserved fields of a table, of any length: zero, or it is corrupt.
     func expectZeros(_ fields: [FormatField]) throws(FormatError) {
         for field in fields where field.isReserved {

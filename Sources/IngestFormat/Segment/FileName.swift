@@ -49,8 +49,8 @@ package enum TableKind: UInt8, Sendable, CaseIterable {
 /// One name in a data directory, parsed. Every file that ingestd makes there has exactly one name, and
 /// a name that does not parse is not ours.
 ///
-/// **Layout** `%010u.segment`, `%010llu.manifest` (generation), `%010llu.<table>.run` (file number), each
-/// also with `.tmp` behind it while it is written; `LOCK`, `durable-mark`, `aside`. Numbers are decimal
+/// **Layout** `%010u.segment`, `%010llu.manifest` (generation), `%010llu.<table>.run` and
+/// `%010llu.expired.footer` (file number), each also with `.tmp` behind it while it is written; `LOCK`, `durable-mark`, `aside`. Numbers are decimal
 /// with at least ten digits, so that names sort by number up to 9,999,999,999.
 package indirect enum FileName: Hashable, Sendable {
     /// Locked by the daemon that owns the directory, whose process id it holds for messages.
@@ -61,6 +61,8 @@ package indirect enum FileName: Hashable, Sendable {
     case segment(SegmentNumber)
     case manifest(Generation)
     case run(TableKind, FileNumber)
+    /// The folded footers of expired segments.
+    case expired(FileNumber)
     /// A file that is being written; at start it belongs to nobody. Never of a temporary, the lock or
     /// the folder.
     case temporary(FileName)
@@ -87,12 +89,15 @@ package indirect enum FileName: Hashable, Sendable {
         case .segment(let number): Self.digits(UInt64(number.rawValue)) + ".segment"
         case .manifest(let generation): Self.digits(generation.rawValue) + ".manifest"
         case .run(let table, let number): Self.digits(number.rawValue) + ".\(table.name).run"
+        case .expired(let number): Self.digits(number.rawValue) + Self.expiredEnding
         case .temporary(let name): name.text + ".tmp"
         }
     }
 
     /// The longest name, of 20 digits: `….reward-days.run.tmp`.
     package static let byteCountMax = 20 + 16 + 4
+
+    private static let expiredEnding = ".expired.footer"
 
     private static func digits(_ number: UInt64) -> String {
         let text = String(number)
@@ -105,7 +110,7 @@ extension FileName {
         if let stem = strip(".tmp", from: bytes) {
             guard let name = parseLasting(stem) else { return nil }
             switch name {
-            case .segment, .manifest, .run, .durableMark: return .temporary(name)
+            case .segment, .manifest, .run, .expired, .durableMark: return .temporary(name)
             case .lock, .aside, .temporary: return nil
             }
         }
@@ -123,6 +128,9 @@ extension FileName {
         }
         if let number = number(before: ".manifest", in: bytes) {
             return .manifest(Generation(rawValue: number))
+        }
+        if let number = number(before: expiredEnding, in: bytes), number > 0 {
+            return .expired(FileNumber(rawValue: number))
         }
         for table in TableKind.allCases {
             if let number = number(before: ".\(table.name).run", in: bytes), number > 0 {

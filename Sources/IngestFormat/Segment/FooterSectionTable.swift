@@ -83,22 +83,11 @@ extension SegmentFooter {
             let stored = try reader.count(Field.storedByteCount, max: bytes.count - offset)
             let range = offset..<offset + stored
             try reader.expect(Field.checksum, Checksum.crc32c(bytes[range]))
-            return Entry(
-                kind: kind, encoding: encoding,
-                rawByteCount: try rawByteCount(reader, encoding, kind, stored: stored),
-                range: range)
-        }
-
-        /// How much memory the section will take; LZ4 cannot expand by more than 255 to 1.
-        private static func rawByteCount(
-            _ reader: FieldReader, _ encoding: StoredSection.Encoding, _ kind: UInt16, stored: Int
-        ) throws(FormatError) -> Int {
-            guard encoding == .lz4 else {
-                try reader.expect(Field.rawByteCount, stored)
-                return stored
-            }
-            let most = max(stored, min(255 * stored, Limits.footerByteCountMax))
-            return Int(try reader.load(Field.rawByteCount, in: UInt64(stored)...UInt64(most)))
+            // How much memory the section will take.
+            let raw = try reader.load(
+                Field.rawByteCount,
+                in: encoding.rawByteCounts(ofStored: stored, max: Limits.footerByteCountMax))
+            return Entry(kind: kind, encoding: encoding, rawByteCount: Int(raw), range: range)
         }
     }
 }

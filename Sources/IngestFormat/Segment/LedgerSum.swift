@@ -8,6 +8,8 @@ package struct LedgerSum: Sendable {
     private var sums: [LedgerEntry] = []
     /// Of each sum; its own list stays empty until `entries`.
     private var sequences: [SequenceSet] = []
+    /// At least as many as there are ranges in `sequences`.
+    private var rangeCountBound = 0
 
     package init() {}
 
@@ -18,7 +20,18 @@ package struct LedgerSum: Sendable {
             Self.add(entry.packets, to: &sums[place].packets)
             Self.add(entry.events, to: &sums[place].events)
             for range in entry.sequences { sequences[place].insert(range) }
+            rangeCountBound += entry.sequences.count
         }
+    }
+
+    /// Adds entries, and folds some as `entries(countMax:rangeCountMax:)` where there are too many then: the memory
+    /// of any number of ledgers is that of two.
+    package mutating func add(_ entries: [LedgerEntry], countMax: Int, rangeCountMax: Int) {
+        add(entries)
+        if sums.count <= countMax && rangeCountBound <= rangeCountMax { return }
+        let fitting = self.entries(countMax: countMax, rangeCountMax: rangeCountMax)
+        self = LedgerSum()
+        add(fitting)
     }
 
     /// The sums, by sender key.
@@ -26,6 +39,37 @@ package struct LedgerSum: Sendable {
         var entries = sums
         for place in entries.indices { entries[place].sequences = sequences[place].ranges }
         return entries.sorted { $0.key < $1.key }
+    }
+
+    /// The sums, by sender key, at most `countMax` of them with at most `rangeCountMax` sequence ranges.
+    ///
+    /// Where there are more, framed senders of the oldest epochs are folded into one entry, `others`, without
+    /// their sequences: what all of them sent stays exact, who of them sent it is gone.
+    /// - Parameter countMax: more than there are kinds of senders.
+    package func entries(countMax: Int, rangeCountMax: Int) -> [LedgerEntry] {
+        let all = entries
+        let rangeCount = all.reduce(0) { $0 + $1.sequences.count }
+        if all.count <= countMax && rangeCount <= rangeCountMax { return all }
+        let framed = all.filter { $0.key.kind == .framed && $0.key != .others }
+            .sorted { ($0.key.epoch.rawValue, $0.key) > ($1.key.epoch.rawValue, $1.key) }
+        var rangesLeft = rangeCountMax
+        var kept = 0
+        let room = countMax - 1 - all.count { $0.key.kind != .framed }
+        while kept < min(framed.count, room), framed[kept].sequences.count <= rangesLeft {
+            rangesLeft -= framed[kept].sequences.count
+            kept += 1
+        }
+        var sum = LedgerSum()
+        sum.add(all.filter { $0.key.kind != .framed || $0.key == .others })
+        sum.add(Array(framed[..<kept]))
+        sum.add(
+            framed[kept...].map { entry in
+                var other = LedgerEntry(key: .others)
+                other.packets = entry.packets
+                other.events = entry.events
+                return other
+            })
+        return sum.entries
     }
 
     private mutating func place(of key: SenderKey) -> Int {

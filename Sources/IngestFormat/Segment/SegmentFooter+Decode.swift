@@ -144,17 +144,9 @@ extension SegmentFooter {
     ) throws(FormatError) -> [LedgerEntry] {
         let count = try reader.count(
             Field.ledgerEntryCount, max: Limits.segmentSenderCountMax)
-        let raw = try sections.raw(.ledger)
-        return try ByteReader.reading(raw) { (bytes) throws(FormatError) in
-            let entries = try LedgerCodec.decode(
-                &bytes, entryCount: count, rangeCountMax: Limits.segmentSequenceRangeCountMax)
-            guard bytes.isAtEnd else {
-                throw .corrupt(
-                    "ledger byte count", at: bytes.offset, got: raw.count,
-                    expected: .exactly(bytes.offset))
-            }
-            return entries
-        }
+        return try LedgerCodec.decode(
+            whole: sections.raw(.ledger), entryCount: count,
+            rangeCountMax: Limits.segmentSequenceRangeCountMax)
     }
 
     private static func decodeLost(

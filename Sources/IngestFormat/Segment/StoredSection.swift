@@ -5,6 +5,13 @@ struct StoredSection {
     enum Encoding: UInt8 {
         case plain = 0
         case lz4 = 1
+
+        /// How many bytes `stored` ones can have been: LZ4 cannot expand by more than 255 to 1.
+        func rawByteCounts(ofStored stored: Int, max: Int) -> ClosedRange<UInt64> {
+            let least = UInt64(stored)
+            return self == .plain
+                ? least...least : least...Swift.max(least, UInt64(min(255 * stored, max)))
+        }
     }
 
     /// Shorter ones are stored as they are: there is nothing to win, and their bytes are the same with

@@ -107,6 +107,35 @@ package struct CounterPageIndex: Hashable, Sendable {
         return writer.bytes
     }
 
+    /// Checks and decodes the index of a file in which it follows the pages.
+    /// - Parameters:
+    ///   - bytes: of `pageCount` entries, from `offset` on in the file.
+    ///   - checksum: CRC-32C of them.
+    ///   - pagesOffset: where the first page begins in the file; the last one ends at `offset`.
+    ///   - rowCount: what the pages' rows must come to.
+    /// **Errors** `torn` for other bytes than `pageCount` entries, `corrupt` for another checksum, and those of
+    /// the entries; offsets are from the file's first byte.
+    static func decode(
+        _ bytes: [UInt8], pageCount: Int, checksum: UInt32, at offset: UInt64, pagesOffset: Int,
+        rowCount: Int
+    ) throws(FormatError) -> CounterPageIndex {
+        let offset = Int(offset)
+        let byteCount = pageCount * Entry.byteCount
+        guard bytes.count == byteCount else {
+            throw .torn("page index", at: offset, available: bytes.count, needed: byteCount)
+        }
+        let computed = Checksum.crc32c(bytes)
+        guard computed == checksum else {
+            throw .corrupt(
+                "page index checksum", at: offset, got: computed, expected: .exactly(checksum))
+        }
+        do {
+            return try decode(bytes, pagesByteCount: offset - pagesOffset, rowCount: rowCount)
+        } catch {
+            throw error.moved(by: offset)
+        }
+    }
+
     /// Decodes an index whose checksum the caller has checked.
     /// - Parameters:
     ///   - pagesByteCount: what the pages must fill exactly.

@@ -23,7 +23,9 @@ extension Manifest {
         let shard = reader
         manifest.shard.sealedTotals = try LogTotals(&reader)
         manifest.shard.liveTotals = try LogTotals(&reader)
-        manifest.sealed = try decodeSealed(&reader, count: counts.sealed)
+        manifest.expired = try decodeExpired(&reader, count: counts.expired)
+        manifest.sealed = try decodeSealed(
+            &reader, count: counts.sealed, after: manifest.lastExpired)
         manifest.runs = try manifest.decodeRuns(&reader, count: counts.runs)
         manifest.namesRuns = try manifest.decodeNamesRuns(&reader, count: counts.namesRuns)
         manifest.lost = try LostRange.decode(&reader, count: counts.lost)
@@ -67,13 +69,30 @@ extension Manifest {
             rawValue: try reader.load(Head.nextFileNumber, in: 1...UInt64.max))
     }
 
-    private static func decodeSealed(
+    /// The expired stretches: from segment 1 on without a gap.
+    private static func decodeExpired(
         _ reader: inout FieldReader, count: Int
+    ) throws(FormatError) -> [ExpiredEntry] {
+        typealias Field = ManifestLayout.Expired
+        var expired: [ExpiredEntry] = []
+        for _ in 0..<count {
+            try reader.begin(Field.byteCount)
+            try reader.expectZeros(Field.fields)
+            let entry = try ExpiredEntry(reader)
+            let last = expired.last?.span.lastSegment ?? LogPosition.start.segment
+            try reader.expect(Field.firstSegment, last.rawValue &+ 1)
+            expired.append(entry)
+        }
+        return expired
+    }
+
+    private static func decodeSealed(
+        _ reader: inout FieldReader, count: Int, after last: SegmentNumber
     ) throws(FormatError) -> [SealedSegment] {
         typealias Field = ManifestLayout.Sealed
         var sealed: [SealedSegment] = []
         sealed.reserveCapacity(count)
-        var least: UInt64 = 1
+        var least = UInt64(last.rawValue) + 1
         for _ in 0..<count {
             try reader.begin(Field.byteCount)
             try reader.expectZeros(Field.fields)
@@ -176,7 +195,6 @@ extension Manifest {
     /// - Parameter reader: at the shard.
     private func checkCut(_ reader: FieldReader) throws(FormatError) {
         typealias Field = ManifestLayout.Shard
-        let lastSealed = sealed.last?.number ?? LogPosition.start.segment
         guard lastSealed <= cut.segment else {
             throw reader.corrupt(Field.cutSegment, .atLeast(lastSealed.rawValue))
         }
@@ -198,7 +216,9 @@ extension Manifest {
     /// No file stands in it twice, and none is newer than the numbers given.
     private func checkFileNumbers() throws(FormatError) {
         var seen: Set<FileNumber> = []
-        for number in runs.map(\.fileNumber) + namesRuns.map(\.fileNumber) {
+        let numbers =
+            expired.map(\.fileNumber) + runs.map(\.fileNumber) + namesRuns.map(\.fileNumber)
+        for number in numbers {
             guard number.rawValue >= 1, number < nextFileNumber, seen.insert(number).inserted else {
                 throw .corrupt(
                     "file number", at: Head.nextFileNumber.offset, got: number.rawValue,
@@ -211,6 +231,7 @@ extension Manifest {
 /// How many entries of each kind follow the head: within limits, and filling the file exactly.
 private struct ManifestCounts {
     private typealias Head = ManifestLayout.Head
+    let expired: Int
     let sealed: Int
     let runs: Int
     let namesRuns: Int
@@ -219,6 +240,7 @@ private struct ManifestCounts {
 
     init(_ reader: FieldReader) throws(FormatError) {
         try reader.expect(Head.shardCount, 1)
+        expired = try reader.count(Head.expiredCount, max: Limits.runCountMax)
         sealed = try reader.count(Head.sealedCount, max: Limits.manifestFileCountMax)
         // At most the runs of each table, and its live one.
         runs = try reader.count(
@@ -229,6 +251,7 @@ private struct ManifestCounts {
         stops = try reader.count(Head.uncleanStopCount, max: Limits.manifestUncleanStopCountMax)
         let entries =
             ManifestLayout.Shard.byteCount + 2 * ManifestLayout.Totals.byteCount
+            + expired * ManifestLayout.Expired.byteCount
             + sealed * ManifestLayout.Sealed.byteCount + runs * ManifestLayout.Run.byteCount
             + namesRuns * ManifestLayout.NamesRun.byteCount
             + lost * SegmentLayout.Lost.byteCount + stops * ManifestLayout.Stop.byteCount
@@ -287,10 +310,6 @@ extension LogTotals {
 extension SealedSegment {
     fileprivate init(_ reader: FieldReader, number: SegmentNumber) throws(FormatError) {
         typealias Field = ManifestLayout.Sealed
-        let raw = UInt8(truncatingIfNeeded: reader.load(Field.state))
-        guard let state = State(rawValue: raw) else {
-            throw reader.corrupt(Field.state, .atMost(State.footerOnly.rawValue))
-        }
         self.init(
             number: number, byteCount: reader.load(Field.fileByteCount),
             footerChecksum: reader.u32(Field.footerChecksum),
@@ -300,7 +319,23 @@ extension SealedSegment {
                 Field.rowCount, in: 0...UInt64(Limits.segmentRowCountMax)),
             minTimestamp: reader.i64(Field.minTimestamp),
             maxTimestamp: reader.i64(Field.maxTimestamp))
-        self.state = state
+    }
+}
+
+extension ExpiredEntry {
+    fileprivate init(_ reader: FieldReader) throws(FormatError) {
+        typealias Field = ManifestLayout.Expired
+        let span = try reader.span(
+            Field.firstSegment, last: Field.lastSegment, blockCount: Field.lastBlockCount)
+        self.init(
+            fileNumber: FileNumber(rawValue: reader.load(Field.fileNumber)),
+            byteCount: try reader.load(
+                Field.fileByteCount, in: 0...UInt64(Limits.runByteCountMax)),
+            checksum: reader.u32(Field.checksum), span: span,
+            missingCount: UInt32(
+                try reader.load(Field.missingCount, in: 0...span.segmentCount - 1)),
+            rowCount: reader.load(Field.rowCount), minTimestamp: reader.i64(Field.minTimestamp),
+            maxTimestamp: reader.i64(Field.maxTimestamp))
     }
 }
 
@@ -312,18 +347,13 @@ extension RunEntry {
         guard let table = TableKind(rawValue: UInt8(raw)) else {
             throw reader.corrupt(Field.table, .atMost(tables.upperBound))
         }
-        let last = try reader.load(Field.lastSegment, in: 1...UInt64(UInt32.max))
-        let first = try reader.load(Field.firstSegment, in: 1...last)
-        let blocks = try reader.count(Field.lastBlockCount, max: Limits.segmentBlockCountMax)
+        let span = try reader.span(
+            Field.firstSegment, last: Field.lastSegment, blockCount: Field.lastBlockCount)
         self.init(
             table: table, fileNumber: FileNumber(rawValue: reader.load(Field.fileNumber)),
             byteCount: try reader.load(
                 Field.fileByteCount, in: 0...UInt64(Limits.runByteCountMax)),
-            checksum: reader.u32(Field.checksum),
-            span: LogSpan(
-                firstSegment: SegmentNumber(rawValue: UInt32(first)),
-                end: LogPosition(
-                    segment: SegmentNumber(rawValue: UInt32(last)), blockCount: UInt32(blocks))),
+            checksum: reader.u32(Field.checksum), span: span,
             rowCount: try reader.load(Field.rowCount, in: 0...UInt64(Limits.runRowCountMax)))
     }
 }

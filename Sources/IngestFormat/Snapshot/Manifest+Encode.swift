@@ -22,9 +22,11 @@ extension Manifest {
         writer.put(namesRuns.count, Head.namesRunCount)
         writer.put(lost.count, Head.lostRangeCount)
         writer.put(uncleanStops.count, Head.uncleanStopCount)
+        writer.put(expired.count, Head.expiredCount)
         put(shard, to: &writer)
         put(shard.sealedTotals, to: &writer)
         put(shard.liveTotals, to: &writer)
+        for entry in expired { put(entry, to: &writer) }
         for segment in sealed { put(segment, to: &writer) }
         for run in runs { put(run, to: &writer) }
         for run in namesRuns { put(run, to: &writer) }
@@ -37,6 +39,7 @@ extension Manifest {
     /// Byte count of the whole file.
     var fileByteCount: Int {
         Head.byteCount + ManifestLayout.Shard.byteCount + 2 * ManifestLayout.Totals.byteCount
+            + expired.count * ManifestLayout.Expired.byteCount
             + sealed.count * ManifestLayout.Sealed.byteCount
             + runs.count * ManifestLayout.Run.byteCount
             + namesRuns.count * ManifestLayout.NamesRun.byteCount
@@ -70,11 +73,25 @@ extension Manifest {
         }
     }
 
+    private func put(_ entry: ExpiredEntry, to writer: inout FieldWriter) {
+        typealias Field = ManifestLayout.Expired
+        writer.begin(Field.byteCount)
+        writer.put(entry.span.firstSegment.rawValue, Field.firstSegment)
+        writer.put(entry.span.end.segment.rawValue, Field.lastSegment)
+        writer.put(entry.span.end.blockCount, Field.lastBlockCount)
+        writer.put(entry.missingCount, Field.missingCount)
+        writer.put(entry.fileNumber.rawValue, Field.fileNumber)
+        writer.put(entry.byteCount, Field.fileByteCount)
+        writer.put(entry.rowCount, Field.rowCount)
+        writer.put(entry.minTimestamp, Field.minTimestamp)
+        writer.put(entry.maxTimestamp, Field.maxTimestamp)
+        writer.put(entry.checksum, Field.checksum)
+    }
+
     private func put(_ segment: SealedSegment, to writer: inout FieldWriter) {
         typealias Field = ManifestLayout.Sealed
         writer.begin(Field.byteCount)
         writer.put(segment.number.rawValue, Field.segment)
-        writer.put(segment.state.rawValue, Field.state)
         writer.put(segment.byteCount, Field.fileByteCount)
         writer.put(segment.rowCount, Field.rowCount)
         writer.put(segment.minTimestamp, Field.minTimestamp)

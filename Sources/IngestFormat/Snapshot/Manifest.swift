@@ -14,7 +14,9 @@ package struct Manifest: Hashable, Sendable {
     package var hashKey: [UInt8]
     package var nextFileNumber: FileNumber
     package var shard: ShardState
-    /// By number.
+    /// By span; contiguous from segment 1 to the last that has expired.
+    package var expired: [ExpiredEntry]
+    /// By number; all behind those that have expired.
     package var sealed: [SealedSegment]
     /// By table, then by span; the spans of a table are contiguous from segment 1 to the cut.
     package var runs: [RunEntry]
@@ -35,6 +37,7 @@ package struct Manifest: Hashable, Sendable {
         self.hashKey = hashKey
         nextFileNumber = FileNumber(rawValue: 1)
         shard = ShardState()
+        expired = []
         sealed = []
         runs = []
         namesRuns = []
@@ -44,6 +47,14 @@ package struct Manifest: Hashable, Sendable {
 
     package var cut: LogPosition { shard.cut }
 
+    /// The last segment whose rows have expired; 0 if none have.
+    package var lastExpired: SegmentNumber {
+        expired.last?.span.lastSegment ?? LogPosition.start.segment
+    }
+
+    /// The last sealed segment, expired or not; 0 if there is none.
+    package var lastSealed: SegmentNumber { sealed.last?.number ?? lastExpired }
+
     /// The segment that the cut lies in, if it was not sealed yet: the last run of each table is then a
     /// *live run*, which covers the first blocks of this segment and nothing else.
     package var liveSegment: SegmentNumber? { shard.cutOffset == 0 ? nil : cut.segment }
@@ -52,6 +63,15 @@ package struct Manifest: Hashable, Sendable {
     package var liveRuns: [RunEntry] {
         guard let liveSegment else { return [] }
         return runs.filter { $0.span.lastSegment == liveSegment }
+    }
+
+    /// Puts `entry` in the place of the segments that it covers, and of what they were folded with.
+    ///
+    /// - Parameter entry: from the first segment of an entry of `expired`, or behind the last of them.
+    package mutating func expire(_ entry: ExpiredEntry) {
+        expired.removeAll { $0.span.firstSegment >= entry.span.firstSegment }
+        expired.append(entry)
+        sealed.removeAll { $0.number <= entry.span.lastSegment }
     }
 
     /// Adds an unclean stop. Over `Limits.manifestUncleanStopCountMax` the oldest but one goes, so that

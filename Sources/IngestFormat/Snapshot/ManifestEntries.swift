@@ -3,14 +3,7 @@
 
 /// A sealed segment as the manifest knows it: enough to tell whether the file is the one that was sealed.
 package struct SealedSegment: Hashable, Sendable {
-    /// What is left of the segment.
-    package enum State: UInt8, Sendable, CaseIterable {
-        case whole = 0
-        /// Retention removed the rows; the footer is the evidence.
-        case footerOnly = 1
-    }
     package var number: SegmentNumber
-    package var state: State = .whole
     /// Byte count of the whole file.
     package var byteCount: UInt64
     /// `SegmentTrailer.footerChecksum`: through it every byte of the file is covered.
@@ -34,6 +27,37 @@ package struct SealedSegment: Hashable, Sendable {
         self.minTimestamp = minTimestamp
         self.maxTimestamp = maxTimestamp
     }
+}
+
+/// The folded footers of a stretch of expired segments as the manifest knows them.
+package struct ExpiredEntry: Hashable, Sendable {
+    package var fileNumber: FileNumber
+    package var byteCount: UInt64
+    /// `ExpiredHeader.checksum`: through it every byte of the file is covered.
+    package var checksum: UInt32
+    package var span: LogSpan
+    /// Segments of the span whose footers could not be read when they expired: not in the file.
+    package var missingCount: UInt32
+    /// Rows that the others held.
+    package var rowCount: UInt64
+    /// Event times of those rows, microseconds; both 0 where `rowCount` is 0.
+    package var minTimestamp: Int64
+    package var maxTimestamp: Int64
+
+    package init(
+        fileNumber: FileNumber, byteCount: UInt64, checksum: UInt32, span: LogSpan,
+        missingCount: UInt32, rowCount: UInt64, minTimestamp: Int64, maxTimestamp: Int64
+    ) {
+        self.fileNumber = fileNumber
+        self.byteCount = byteCount
+        self.checksum = checksum
+        self.span = span
+        self.missingCount = missingCount
+        self.rowCount = rowCount
+        self.minTimestamp = minTimestamp
+        self.maxTimestamp = maxTimestamp
+    }
+    package var fileName: FileName { .expired(fileNumber) }
 }
 
 /// A run of a counter table as the manifest knows it.

@@ -25,12 +25,14 @@ package enum ManifestLayout {
         package static let namesRunCount = FormatField("names run count", 100, 4)
         package static let lostRangeCount = FormatField("lost range count", 104, 4)
         package static let uncleanStopCount = FormatField("unclean stop count", 108, 4)
-        package static let reservedEnd = FormatField("reserved end", 112, 16)
+        package static let expiredCount = FormatField("expired count", 112, 4)
+        package static let reservedEnd = FormatField("reserved end", 116, 12)
 
         package static let fields = [
             magic, version, hashAlgorithm, reserved, fileByteCount, directory, generation,
             directoryCreatedAt, createdAt, hashKey, nextFileNumber, shardCount, sealedCount,
-            runCount, namesRunCount, lostRangeCount, uncleanStopCount, reservedEnd,
+            runCount, namesRunCount, lostRangeCount, uncleanStopCount,
+            expiredCount, reservedEnd,
         ]
     }
 
@@ -71,11 +73,30 @@ package enum ManifestLayout {
         }
     }
 
+    package enum Expired {
+        package static let byteCount = 64
+        package static let firstSegment = FormatField("first segment", 0, 4)
+        package static let lastSegment = FormatField("last segment", 4, 4)
+        package static let lastBlockCount = FormatField("last block count", 8, 4)
+        package static let missingCount = FormatField("missing count", 12, 4)
+        package static let fileNumber = FormatField("file number", 16, 8)
+        package static let fileByteCount = FormatField("file byte count", 24, 8)
+        package static let rowCount = FormatField("row count", 32, 8)
+        package static let minTimestamp = FormatField("min timestamp", 40, 8)
+        package static let maxTimestamp = FormatField("max timestamp", 48, 8)
+        package static let checksum = FormatField("checksum", 56, 4)
+        package static let reserved = FormatField("reserved", 60, 4)
+
+        package static let fields = [
+            firstSegment, lastSegment, lastBlockCount, missingCount, fileNumber, fileByteCount,
+            rowCount, minTimestamp, maxTimestamp, checksum, reserved,
+        ]
+    }
+
     package enum Sealed {
         package static let byteCount = 48
         package static let segment = FormatField("segment", 0, 4)
-        package static let state = FormatField("state", 4, 1)
-        package static let reserved = FormatField("reserved", 5, 3)
+        package static let reserved = FormatField("reserved", 4, 4)
         package static let fileByteCount = FormatField("file byte count", 8, 8)
         package static let rowCount = FormatField("row count", 16, 8)
         package static let minTimestamp = FormatField("min timestamp", 24, 8)
@@ -84,7 +105,7 @@ package enum ManifestLayout {
         package static let blockCount = FormatField("block count", 44, 4)
 
         package static let fields = [
-            segment, state, reserved, fileByteCount, rowCount, minTimestamp, maxTimestamp,
+            segment, reserved, fileByteCount, rowCount, minTimestamp, maxTimestamp,
             footerChecksum, blockCount,
         ]
     }

@@ -98,13 +98,8 @@ package struct RunHeader: Hashable, Sendable {
         self.table = table
         directory = DirectoryID(rawValue: reader.load(Field.directory))
         fileNumber = FileNumber(rawValue: try reader.load(Field.fileNumber, in: 1...UInt64.max))
-        let last = try reader.load(Field.lastSegment, in: 1...UInt64(UInt32.max))
-        let first = try reader.load(Field.firstSegment, in: 1...last)
-        let blockCount = try reader.count(Field.lastBlockCount, max: Limits.segmentBlockCountMax)
-        span = LogSpan(
-            firstSegment: SegmentNumber(rawValue: UInt32(first)),
-            end: LogPosition(
-                segment: SegmentNumber(rawValue: UInt32(last)), blockCount: UInt32(blockCount)))
+        span = try reader.span(
+            Field.firstSegment, last: Field.lastSegment, blockCount: Field.lastBlockCount)
         generation = Generation(rawValue: reader.load(Field.generation))
         createdAt = reader.i64(Field.createdAt)
         pageIndexOffset = try reader.load(
@@ -116,26 +111,11 @@ package struct RunHeader: Hashable, Sendable {
 
     /// Checks and decodes the page index that follows the pages.
     /// - Parameter bytes: `pageIndexByteCount` bytes from `pageIndexOffset` on.
-    /// **Errors** `corrupt` for a wrong checksum, and those of `CounterPageIndex.decode`; offsets are from
-    /// the file's first byte.
+    /// **Errors** those of `CounterPageIndex.decode`; offsets are from the file's first byte.
     package func decodeIndex(_ bytes: [UInt8]) throws(FormatError) -> CounterPageIndex {
-        let offset = Int(pageIndexOffset)
-        guard bytes.count == pageIndexByteCount else {
-            throw .torn(
-                "page index", at: offset, available: bytes.count, needed: pageIndexByteCount)
-        }
-        let computed = Checksum.crc32c(bytes)
-        guard computed == pageIndexChecksum else {
-            throw .corrupt(
-                "page index checksum", at: offset, got: computed,
-                expected: .exactly(pageIndexChecksum))
-        }
-        do {
-            return try CounterPageIndex.decode(
-                bytes, pagesByteCount: offset - Self.byteCount, rowCount: Int(rowCount))
-        } catch {
-            throw error.moved(by: offset)
-        }
+        try CounterPageIndex.decode(
+            bytes, pageCount: pageCount, checksum: pageIndexChecksum, at: pageIndexOffset,
+            pagesOffset: Self.byteCount, rowCount: Int(rowCount))
     }
 
     /// What the manifest keeps of the run.

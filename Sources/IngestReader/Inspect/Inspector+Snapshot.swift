@@ -26,20 +26,21 @@ extension Inspector {
         indented(
             "\(header.rowCount) rows in \(header.pageCount) pages, page index at offset "
                 + "\(header.pageIndexOffset)")
-        try describePages(header)
+        try describePages(
+            RunReader(header.entry, in: files), from: UInt64(RunHeader.byteCount))
         cannotSee("names: keys and businesses are ordinals, see the names runs")
     }
 
-    private mutating func describePages(_ header: RunHeader) throws(StorageError) {
-        let run = try RunReader(header.entry, in: files)
+    /// - Parameter start: where the first page begins in the file.
+    mutating func describePages(_ run: RunReader<Files>, from start: UInt64) throws(StorageError) {
         let page = CounterPage()
         let buffer = ReadBuffer()
         for (number, entry) in run.index.entries.enumerated() {
             let day =
-                header.table.hasDay ? " on \(CivilDay(dayNumber: entry.firstDay))" : ""
+                run.header.table.hasDay ? " on \(CivilDay(dayNumber: entry.firstDay))" : ""
             line(
                 "page \(number)",
-                "offset \(RunHeader.byteCount + entry.offset), \(entry.byteCount) bytes, "
+                "offset \(start + UInt64(entry.offset)), \(entry.byteCount) bytes, "
                     + "\(entry.rowCount) rows from ordinal \(entry.firstKey)\(day)")
             do throws(StorageError) {
                 try run.read(page: number, into: page, buffer: buffer)
@@ -117,10 +118,17 @@ extension Inspector {
     }
 
     private func describeEntries(_ manifest: Manifest) {
+        for entry in manifest.expired {
+            line(
+                "expired",
+                "\(entry.fileName.text), \(entry.byteCount) bytes, segments "
+                    + "\(entry.span.firstSegment.rawValue) to \(entry.span.lastSegment.rawValue), "
+                    + "\(entry.rowCount) rows, checksum \(Self.hex(entry.checksum))")
+        }
         for entry in manifest.sealed {
             line(
                 "sealed",
-                "segment \(entry.number.rawValue), \(entry.state), \(entry.byteCount) bytes, "
+                "segment \(entry.number.rawValue), \(entry.byteCount) bytes, "
                     + "\(entry.blockCount) blocks, \(entry.rowCount) rows, footer checksum "
                     + Self.hex(entry.footerChecksum))
         }

@@ -44,6 +44,7 @@ package struct Inspector<Files: FileSystem> {
         switch magic {
         case SegmentLayout.Header.magicNumber: try describeSegment(file, byteCount: byteCount)
         case CounterLayout.RunHeader.magicNumber: try describeRun(file)
+        case ExpiredLayout.Header.magicNumber: try describeExpired(file)
         case NamesLayout.Header.magicNumber: try describeNames(file)
         case ManifestLayout.Head.magicNumber: try describeManifest(file)
         case DurableMark.Layout.magicNumber: try describeMark(file)

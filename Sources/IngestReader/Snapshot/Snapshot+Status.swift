@@ -23,13 +23,14 @@ extension Snapshot {
         totals.add(tail.totals)
         let mark = try DurableMarkFile.read(in: files, directory: manifest.directory)
         let present = try presentFiles()
-        let sealed = Set(manifest.sealed.map(\.number))
         return DirectoryStatus(
             cut: cut, generation: manifest.generation.rawValue, compacted: manifest.cut.cut,
-            durable: max(mark?.cut ?? cut, cut), sealedSegmentCount: sealed.count,
+            durable: max(mark?.cut ?? cut, cut), sealedSegmentCount: manifest.sealed.count,
             unsealedSegmentCount: present.count { file in
-                if case .segment(let number) = file.name { !sealed.contains(number) } else { false }
+                guard case .segment(let number) = file.name else { return false }
+                return manifest.mayHoldTail(number)
             },
+            expired: manifest.expired.isEmpty ? nil : ExpiredPart(manifest.expired),
             fileCount: present.count,
             byteCount: present.reduce(0) { $0.saturatingSum($1.byteCount) },
             nameCount: nameCount, keyCount: keyCount, rowCount: totals.rowCount,
@@ -57,5 +58,17 @@ extension Snapshot {
             }
         }
         return present
+    }
+}
+
+extension ExpiredPart {
+    /// - Parameter entries: at least one.
+    fileprivate init(_ entries: [ExpiredEntry]) {
+        let filled = entries.filter { $0.rowCount > 0 }
+        self.init(
+            lastSegment: entries.last?.span.lastSegment.rawValue ?? 0,
+            rowCount: entries.reduce(0) { $0.saturatingSum($1.rowCount) },
+            newestEventMicroseconds: filled.map(\.maxTimestamp).max(),
+            missingSegmentCount: entries.reduce(0) { $0 + Int($1.missingCount) })
     }
 }

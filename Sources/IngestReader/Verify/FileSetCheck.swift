@@ -80,6 +80,9 @@ struct FileSetCheck<Files: FileSystem> {
             unlisted.namesRuns.append((name.text, try readNames(number)))
         case .run(let table, let number) where !isListed && table != .names:
             unlisted.runs.append(try openRun(table, number))
+        case .segment(let number) where number <= manifest.lastExpired:
+            report.add(
+                Finding(.note, file: name.text, what: "expired; the daemon removes it in a minute"))
         case .segment(let number) where !isListed && !manifest.mayHoldTail(number):
             report.add(
                 Finding(
@@ -90,7 +93,7 @@ struct FileSetCheck<Files: FileSystem> {
                 Finding(
                     .note, file: name.text,
                     what: "being written, or left by a crash; the next start removes it"))
-        case .run, .segment: break
+        case .run, .segment, .expired: break
         case .aside: report.fileCount -= 1
         }
     }

@@ -32,8 +32,7 @@ struct SealedSegmentCheck<Files: FileSystem> {
 
     /// The manifest against the footer.
     private func compare(_ entry: SealedSegment, _ recount: inout SegmentRecount) {
-        var found = footer.entry(trailer: trailer)
-        found.state = entry.state
+        let found = footer.entry(trailer: trailer)
         recount.report.expect(
             found.footerChecksum, entry.footerChecksum, "footer checksum in the manifest", in: name,
             at: footerOffset)

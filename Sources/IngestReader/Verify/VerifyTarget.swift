@@ -158,6 +158,6 @@ struct VerifyTarget<Files: FileSystem> {
                 guard error.isOfData else { throw error }
             }
         }
-        return manifest.sealed.last?.number
+        return manifest.lastSealed == LogPosition.start.segment ? nil : manifest.lastSealed
     }
 }

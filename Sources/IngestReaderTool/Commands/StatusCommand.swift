@@ -39,6 +39,7 @@ extension DirectoryStatus {
                     Field("sealed", .count(UInt64(sealedSegmentCount))),
                     Field("unsealed", .count(UInt64(unsealedSegmentCount))),
                 ])),
+            Field("expired", expired?.cell ?? .none),
             Field("files", .count(UInt64(fileCount))),
             Field("bytes", .count(byteCount)),
             Field("names", .count(UInt64(nameCount))),
@@ -57,6 +58,17 @@ extension DirectoryStatus.UncleanStopRecord {
         .fields([
             Field("foundAt", .text(TimeText.utc(foundAtMicroseconds))),
             Field("position", position.cell),
+        ])
+    }
+}
+
+extension ExpiredPart {
+    fileprivate var cell: Cell {
+        .fields([
+            Field("lastSegment", .count(UInt64(lastSegment))),
+            Field("rows", .count(rowCount)),
+            Field("newestEvent", newestEventMicroseconds.map { .text(TimeText.utc($0)) } ?? .none),
+            Field("missingSegments", .count(UInt64(missingSegmentCount))),
         ])
     }
 }

@@ -44,7 +44,7 @@ package struct SegmentReader<Files: FileSystem> {
         try file.check(byteCount: entry.byteCount, max: .max)
         let (footer, trailer) = try SegmentFooterFile.read(
             file, number: number, directory: directory)
-        guard footer.entry(trailer: trailer).matches(entry) else {
+        guard footer.entry(trailer: trailer) == entry else {
             throw .corrupt(
                 path: file.path, offset: trailer.footerOffset,
                 detail: "not the footer that the manifest means")
@@ -60,6 +60,11 @@ package struct SegmentReader<Files: FileSystem> {
             guard case .corrupt = error else { throw error }
             return nil
         }
+    }
+
+    /// What the log goes on with behind this segment.
+    package func anchor(behind footer: SegmentFooter) -> LogAnchor {
+        LogAnchor(after: footer, startingAt: LogAnchor(startOf: header))
     }
 
     /// Reads a block that the index names, checks all of it.
@@ -136,14 +141,5 @@ extension BlockWalk.Step {
         case .damaged(_, let error), .unreadable(let error):
             StorageError(path: path, offset: offset, error)
         }
-    }
-}
-
-extension SealedSegment {
-    /// Whether both describe the same sealed bytes; retention may have changed what is left of them.
-    fileprivate func matches(_ other: SealedSegment) -> Bool {
-        var same = self
-        same.state = other.state
-        return same == other
     }
 }

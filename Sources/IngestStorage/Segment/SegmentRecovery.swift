@@ -30,7 +30,7 @@ package enum SegmentRecovery {
         let surveys = try survey(files, manifest, bound: bound)
         try checkContinuity(surveys, manifest, path: files.path)
         var report = RecoveryReport(
-            lastSegment: manifest.sealed.last?.number ?? LogPosition.start.segment,
+            lastSegment: manifest.lastSealed,
             next: LogAnchor(cutOf: manifest), mark: mark)
         let plans = try plan(surveys, manifest, in: files, bound: bound, now: now)
         let rebuild = SegmentRebuild(files: files, directory: manifest.directory, now: now)
@@ -121,12 +121,16 @@ package enum SegmentRecovery {
     private static func anchorOfLiveSegment<Files: FileSystem>(
         _ manifest: Manifest, in files: Files
     ) throws(StorageError) -> LogAnchor? {
-        guard let before = manifest.sealed.last else { return .startOfLog }
         do {
+            guard let before = manifest.sealed.last else {
+                guard let expired = manifest.expired.last else { return .startOfLog }
+                return LogAnchor(
+                    behind: try ExpiredFooterReader(
+                        expired, directory: manifest.directory, in: files
+                    ).header.sums)
+            }
             let reader = try SegmentReader(before.number, directory: manifest.directory, in: files)
-            return LogAnchor(
-                after: try reader.readFooter(of: before),
-                startingAt: LogAnchor(startOf: reader.header))
+            return reader.anchor(behind: try reader.readFooter(of: before))
         } catch {
             switch error {
             case .corrupt, .notFound: return nil
@@ -153,11 +157,6 @@ extension SegmentSurvey {
         }
         return true
     }
-}
-
-extension Manifest {
-    /// The first segment number that the manifest does not call sealed.
-    fileprivate var firstUnsealed: SegmentNumber { liveSegment ?? cut.segment.next }
 }
 
 extension ArraySlice {

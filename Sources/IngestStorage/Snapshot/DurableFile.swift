@@ -43,10 +43,30 @@ package enum DurableFile {
     ) throws(StorageError) -> Result {
         var recorder = WriteRecorder(file: try create(temporary, in: files))
         let result = try write(&recorder)
-        try recorder.file.sync()
-        recorder.file.forgetCached()
-        try recorder.verify()
+        try recorder.settle()
         return result
+    }
+
+    // MARK: Over many turns
+
+    /// Begins a file that is written over many turns: under the temporary name of `name`, until `end`. If
+    /// anything fails before, the caller unlinks that.
+    static func begin<Files: FileSystem>(
+        _ name: FileName, in files: Files
+    ) throws(StorageError) -> WriteRecorder<Files.File> {
+        WriteRecorder(file: try create(FileName.temporary(name).text, in: files))
+    }
+
+    /// Ends a file that `begin` began: makes it durable and gives it its name.
+    /// - Parameters:
+    ///   - name: what it was begun as.
+    ///   - finalName: may be another one, so that a number can be given late.
+    static func end<Files: FileSystem>(
+        _ recorder: inout WriteRecorder<Files.File>, of name: FileName, as finalName: FileName,
+        in files: Files
+    ) throws(StorageError) {
+        try recorder.settle()
+        try files.rename(FileName.temporary(name).text, to: finalName.text)
     }
 
     /// A temporary file belongs to nobody: one that is there was left by a crash.
@@ -67,6 +87,7 @@ package enum DurableFile {
 /// **Cost** Memory of 24 bytes a piece; a CRC on the way out and one on the way in.
 package struct WriteRecorder<File: StorageFile> {
     package let file: File
+    /// Those written since the last `settle`.
     private var pieces: [(offset: UInt64, byteCount: Int, checksum: UInt32)] = []
     /// End of the furthest piece.
     package private(set) var byteCount: UInt64 = 0
@@ -93,7 +114,17 @@ package struct WriteRecorder<File: StorageFile> {
         try write(bytes, at: byteCount)
     }
 
-    func verify() throws(StorageError) {
+    /// Makes what was written durable, and compares what the disk gives back of it.
+    ///
+    /// **Cost** Of what was written since the last call: a long file is settled piece by piece.
+    mutating func settle() throws(StorageError) {
+        try file.sync()
+        file.forgetCached()
+        try verify()
+        pieces.removeAll(keepingCapacity: true)
+    }
+
+    private func verify() throws(StorageError) {
         let buffer = ReadBuffer()
         let found = try file.byteCount()
         guard found == byteCount else {

@@ -3,11 +3,17 @@ import IngestFormat
 
 /// What a start asks of the files of a generation, before it relies on them or removes any.
 extension ManifestStore {
-    /// Checks that every run that a manifest names is there, as long as it says, with its header and index.
+    /// Checks that every run and every file of expired footers that a manifest names is there, as long as it
+    /// says, with its header and index.
     ///
     /// **Errors** `corrupt` with the file's path, also where it is missing; `newerFormat`, `io`.
     /// **Cost** Some kilobytes of each run.
     func checkRuns(of manifest: Manifest) throws(StorageError) {
+        for entry in manifest.expired {
+            try expecting { () throws(StorageError) in
+                _ = try ExpiredFooterReader(entry, directory: manifest.directory, in: files)
+            }
+        }
         for entry in manifest.runs {
             try expecting { () throws(StorageError) in
                 _ = try RunReader(entry, directory: manifest.directory, in: files)
@@ -33,10 +39,15 @@ extension ManifestStore {
         }
     }
 
-    /// Whether a file is a run of this directory with nothing that the runs of `newest` do not cover.
+    /// Whether a file is a run of this directory, or one of expired footers, with nothing that those of `newest`
+    /// do not cover.
     ///
-    /// **Errors** `corrupt` for a file that is no run of this directory; `notFound`, `newerFormat`, `io`.
+    /// **Errors** `corrupt` for a file that is neither, or of another directory; `notFound`, `newerFormat`, `io`.
     func isReplaced(_ name: FileName, by newest: Manifest) throws(StorageError) -> Bool {
+        if case .expired(let number) = name {
+            let header = try ExpiredFooterReader.readHeader(number, newest.directory, in: files)
+            return header.sums.span.lastSegment <= newest.lastExpired
+        }
         guard case .run(let table, let number) = name else { return false }
         let file = try files.open(name.text, .read)
         if table == .names {

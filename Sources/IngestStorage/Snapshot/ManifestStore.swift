@@ -142,7 +142,7 @@ extension FileName {
     /// Whether the file can only be there because a manifest was durable before it.
     var belongsToLog: Bool {
         switch self {
-        case .segment, .run, .durableMark: true
+        case .segment, .run, .expired, .durableMark: true
         case .lock, .aside, .manifest, .temporary: false
         }
     }

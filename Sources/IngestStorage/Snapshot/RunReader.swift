@@ -9,6 +9,8 @@ package struct RunReader<Files: FileSystem>: Sendable {
     package let header: RunHeader
     package let index: CounterPageIndex
     fileprivate let file: Files.File
+    /// Where the first page begins in the file.
+    fileprivate let pagesOffset: UInt64
 
     /// Opens a run that a manifest names, checks header and index.
     ///
@@ -35,6 +37,18 @@ package struct RunReader<Files: FileSystem>: Sendable {
         }
         self.header = header
         self.file = file
+        pagesOffset = UInt64(RunHeader.byteCount)
+    }
+
+    /// The counters of expired footers, which lie in their file as they do in a reward-days run.
+    init(of header: ExpiredHeader, _ index: CounterPageIndex, in file: Files.File) {
+        self.header = RunHeader(
+            table: .rewardDays, fileNumber: header.fileNumber, directory: header.directory,
+            span: header.sums.span, generation: header.generation, createdAt: header.createdAt,
+            index: index)
+        self.index = index
+        self.file = file
+        pagesOffset = UInt64(ExpiredHeader.byteCount)
     }
 
     /// Reads, checks and decodes one page.
@@ -43,7 +57,7 @@ package struct RunReader<Files: FileSystem>: Sendable {
         page number: Int, into page: CounterPage, buffer: ReadBuffer
     ) throws(StorageError) {
         let entry = index.entries[number]
-        let offset = UInt64(RunHeader.byteCount) + UInt64(entry.offset)
+        let offset = pagesOffset + UInt64(entry.offset)
         try buffer.read(file, at: offset, byteCount: entry.byteCount)
         try StorageError.decoding(file.path, at: offset) { () throws(FormatError) in
             try buffer.withBytes { (bytes) throws(FormatError) in
@@ -57,8 +71,7 @@ package struct RunReader<Files: FileSystem>: Sendable {
 
     /// The whole table in memory, pages still coded and not yet checked: their decoder does that.
     package func readTable() throws(StorageError) -> CounterTable {
-        let byteCount = Int(header.pageIndexOffset) - RunHeader.byteCount
-        let pages = try file.readArray(at: UInt64(RunHeader.byteCount), byteCount: byteCount)
+        let pages = try file.readArray(at: pagesOffset, byteCount: index.pagesByteCount)
         return CounterTable(hasDay: header.table.hasDay, pages: pages, index: index)
     }
 
@@ -75,7 +88,7 @@ package struct RunReader<Files: FileSystem>: Sendable {
         let hasDay = header.table.hasDay
         for number in index.pages(of: point, hasDay: hasDay) {
             let entry = index.entries[number]
-            let offset = UInt64(RunHeader.byteCount) + UInt64(entry.offset)
+            let offset = pagesOffset + UInt64(entry.offset)
             try buffer.read(file, at: offset, byteCount: entry.byteCount)
             try StorageError.decoding(file.path, at: offset) { () throws(FormatError) in
                 try buffer.withBytes { (bytes) throws(FormatError) in
@@ -151,7 +164,7 @@ package struct RunReader<Files: FileSystem>: Sendable {
             if !pages.contains(number) { try read(number..<end, of: run) }
             let entry = run.index.entries[number]
             let start = entry.offset - run.index.entries[pages.lowerBound].offset
-            let offset = UInt64(RunHeader.byteCount) + UInt64(entry.offset)
+            let offset = run.pagesOffset + UInt64(entry.offset)
             try StorageError.decoding(run.file.path, at: offset) { () throws(FormatError) in
                 try buffer.withBytes { (bytes) throws(FormatError) in
                     // SAFETY: the bytes stay where they are inside the closure; the slice is held to
@@ -179,7 +192,7 @@ package struct RunReader<Files: FileSystem>: Sendable {
             }
             let last = entries[end - 1]
             try buffer.read(
-                run.file, at: UInt64(RunHeader.byteCount) + UInt64(start),
+                run.file, at: run.pagesOffset + UInt64(start),
                 byteCount: last.offset + last.byteCount - start)
             pages = wanted.lowerBound..<end
         }

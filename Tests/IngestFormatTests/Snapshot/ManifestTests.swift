@@ -25,6 +25,7 @@ struct ManifestTests {
 
     @Test func `a manifest of ten thousand segments comes back`() throws {
         var manifest = Example.manifest
+        manifest.expired = []
         manifest.sealed = (1...10_000).map { Example.sealed($0) }
         manifest.shard.cut = Example.position(10_000, 5)
         for (index, run) in manifest.runs.enumerated()
@@ -48,6 +49,7 @@ struct ManifestTests {
         #expect(found.shard.totals == sum && sum.rowCount == 1_234 + 77)
         // Without anything sealed, too.
         var first = Example.live
+        first.expired = []
         first.sealed = []
         first.shard.cut = Example.position(1, 3)
         first.runs = TableKind.counterTables.map { Example.entry($0, $0.number, 1...1, 3) }
@@ -89,6 +91,8 @@ struct ManifestTests {
         (Head.namesRunCount, UInt64(UInt32.max), "corrupt names run count"),
         (Head.lostRangeCount, UInt64(UInt32.max), "corrupt lost range count"),
         (Head.uncleanStopCount, UInt64(UInt32.max), "corrupt unclean stop count"),
+        (Head.expiredCount, 9, "corrupt expired count"),
+        (Head.expiredCount, 1, "corrupt file byte count"),
         (Head.fileByteCount, UInt64.max, "corrupt file byte count"),
         (Head.fileByteCount, 0, "corrupt file byte count"),
         (Head.reserved, 1, "corrupt reserved"),
@@ -114,6 +118,36 @@ struct ManifestTests {
         ("no next name", "corrupt next name", { $0.shard.nextName = 0 }),
         ("a next name beyond the limit", "corrupt next name", { $0.shard.nextName = .max }),
         ("a next key beyond the limit", "corrupt next key", { $0.shard.nextKey = .max }),
+        ("expired footers out of order", "corrupt first segment", { $0.expired.swapAt(0, 1) }),
+        ("expired footers that begin late", "corrupt first segment", { $0.expired.removeFirst() }),
+        (
+            "a gap between expired footers", "corrupt first segment",
+            { $0.expired[1] = ManifestExample.expired(13, 4...4) }
+        ),
+        (
+            "more segments missing than there are", "corrupt missing count",
+            { $0.expired[0].missingCount = 2 }
+        ),
+        (
+            "expired footers of too many bytes", "corrupt file byte count",
+            { $0.expired[0].byteCount = .max }
+        ),
+        ("expired footers twice", "corrupt file number", { $0.expired[0].fileNumber = run }),
+        (
+            "a segment sealed and expired", "corrupt segment",
+            { $0.sealed[0] = ManifestExample.sealed(3) }
+        ),
+        (
+            "segments expired behind the cut", "corrupt cut segment",
+            {
+                $0.expired[1] = ManifestExample.expired(13, 3...8)
+                $0.sealed = []
+            }
+        ),
+        (
+            "all that can be expired, and a segment behind it", "corrupt segment",
+            { $0.expired[1] = ManifestExample.expired(13, 3...UInt32.max) }
+        ),
         ("segments out of order", "corrupt segment", { $0.sealed.swapAt(0, 1) }),
         ("a segment twice", "corrupt segment", { $0.sealed[1] = $0.sealed[0] }),
         ("segment 0", "corrupt segment", { $0.sealed[0] = ManifestExample.sealed(0) }),
@@ -185,6 +219,7 @@ struct ManifestTests {
             }
         ),
     ]
+    private static let run = ManifestExample.manifest.runs[0].fileNumber
     private static let eighth = SegmentNumber(rawValue: 8)
     private static let far = ManifestExample.position(7, 1 << 20)
     private static let none = ManifestExample.position(0, 1)
@@ -261,20 +296,26 @@ struct ManifestTests {
         #expect(totals.events[12] == .max && totals.rowCount == .max)
     }
 
-    @Test func `a segment state that is not defined is refused`() {
-        let bytes = Example.manifest.encode()
-        let sealed =
-            Head.byteCount + ManifestLayout.Shard.byteCount + 2 * ManifestLayout.Totals.byteCount
-        let damaged = bytes.with(ManifestLayout.Sealed.state, 2, at: sealed).sealed(bytes.count)
-        #expect(Damage.error { try Self.read(damaged) }?.summary == "corrupt state")
+    @Test func `what expires takes the place of segments, and of what was folded before`() throws {
+        var manifest = Example.manifest
+        #expect(manifest.lastExpired.rawValue == 3 && manifest.lastSealed.rawValue == 7)
+        manifest.expire(Example.expired(38, 3...5))
+        #expect(manifest.expired == [Example.expired(12, 1...2), Example.expired(38, 3...5)])
+        #expect(manifest.sealed == [Example.sealed(6), Example.sealed(7)])
+        #expect(try Manifest.decode(manifest.encode()) == manifest)
+        manifest.expire(Example.expired(39, 1...7))
+        #expect(manifest.expired == [Example.expired(39, 1...7)] && manifest.sealed.isEmpty)
+        #expect(manifest.lastExpired == manifest.lastSealed && manifest.lastSealed.rawValue == 7)
+        #expect(try Manifest.decode(manifest.encode()) == manifest)
     }
 
     @Test func `reserved bytes of every entry are checked`() {
         let bytes = Example.manifest.encode()
-        let counts = [1, 2, 3, 5, 2, 2, 2]
+        let counts = [1, 2, 2, 3, 5, 2, 2, 2]
         let tables: [([FormatField], Int)] = [
             (ManifestLayout.Shard.fields, ManifestLayout.Shard.byteCount),
             (ManifestLayout.Totals.fields, ManifestLayout.Totals.byteCount),
+            (ManifestLayout.Expired.fields, ManifestLayout.Expired.byteCount),
             (ManifestLayout.Sealed.fields, ManifestLayout.Sealed.byteCount),
             (ManifestLayout.Run.fields, ManifestLayout.Run.byteCount),
             (ManifestLayout.NamesRun.fields, ManifestLayout.NamesRun.byteCount),

@@ -12,6 +12,7 @@ struct SnapshotPageTests {
         ("segment", "Blocks", SegmentLayout.Block.fields),
         ("segment", "Lost ranges", SegmentLayout.Lost.fields),
         ("segment", "Trailer", SegmentLayout.Trailer.fields),
+        ("expired", "Header", ExpiredLayout.Header.fields),
         ("run", "Header", CounterLayout.RunHeader.fields),
         ("run", "Page index", CounterLayout.PageEntry.fields),
         ("names", "Header", NamesLayout.Header.fields),
@@ -19,6 +20,7 @@ struct SnapshotPageTests {
         ("manifest", "Head", ManifestLayout.Head.fields),
         ("manifest", "Shard", ManifestLayout.Shard.fields),
         ("manifest", "Totals", ManifestLayout.Totals.fields),
+        ("manifest", "Expired", ManifestLayout.Expired.fields),
         ("manifest", "Sealed segment", ManifestLayout.Sealed.fields),
         ("manifest", "Run", ManifestLayout.Run.fields),
         ("manifest", "Names run", ManifestLayout.NamesRun.fields),
@@ -82,7 +84,7 @@ struct SnapshotPageTests {
         "manifestUncleanStopCountMax": Limits.manifestUncleanStopCountMax,
     ]
 
-    @Test(arguments: ["segment", "run", "names", "manifest"])
+    @Test(arguments: ["segment", "run", "names", "manifest", "expired"])
     func `the limits of a page are the code's`(name: String) throws {
         let rows = try FormatPage(name).table(under: "Limits")
         #expect(!rows.isEmpty)
@@ -115,6 +117,18 @@ struct SnapshotPageTests {
         #expect(run.encode() == golden)
         #expect(try FormatPage("run").hex(under: "Worked example") == golden)
         #expect(try Run.decode(golden) == run)
+    }
+
+    @Test func `the worked expired footers are the golden file, and so is what is encoded`() throws
+    {
+        let golden = try Repository.fixture("v1/expired.bin")
+        let block = try #require(Self.block)
+        #expect(try GoldenFiles.expired(block).bytes == golden)
+        #expect(try FormatPage("expired").hex(under: "Worked example") == golden)
+        let header = try ExpiredHeader.decode(golden, directory: GoldenFiles.directory)
+        #expect(try header.entry == GoldenFiles.expired(block).header.entry)
+        let ledger = Array(golden[Int(header.ledgerOffset)...])
+        #expect(try header.decodeLedger(ledger) == GoldenFiles.footer(block).ledger)
     }
 
     @Test func `the worked names run is the golden file, and so is what is encoded`() throws {

@@ -50,6 +50,28 @@ enum GoldenFiles {
             counters: counters)
     }
 
+    /// The same segment, if its number were 6 and the five before it had been lost.
+    static func expired(_ block: [UInt8]) throws -> (bytes: [UInt8], header: ExpiredHeader) {
+        var footer = try footer(block)
+        let end = blockOffset + UInt64(block.count)
+        let byteCount = footer.encode(at: end).trailer.fileByteCount
+        footer.segment = SegmentNumber(rawValue: 6)
+        let sums = ExpiredSums(
+            footer, from: SegmentNumber(rawValue: 1), missingCount: 5, byteCount: byteCount,
+            nextCommitEpoch: footer.commitEpoch + 1)
+        var ledger = LedgerSum()
+        ledger.add(footer.ledger)
+        let stored = ExpiredLedger(ledger)
+        let header = ExpiredHeader(
+            fileNumber: FileNumber(rawValue: 30), directory: directory, sums: sums,
+            generation: generation, createdAt: time + 2_000_000, index: footer.counters.index,
+            ledger: stored)
+        return (
+            header.encode() + footer.counters.pages + footer.counters.index.encode()
+                + stored.bytes, header
+        )
+    }
+
     static func namesRun() -> (bytes: [UInt8], entry: NamesRunEntry) {
         var encoder = NamesRunEncoder(
             fileNumber: FileNumber(rawValue: 34), directory: directory,
@@ -78,6 +100,7 @@ enum GoldenFiles {
         manifest.shard.lastBlockChecksum = footer.lastBlockChecksum
         manifest.shard.sealedMoneyMicros = 12_500_000
         manifest.shard.sealedTotals = LogTotals(footer)
+        manifest.expired = [try expired(block).header.entry]
         manifest.sealed = [footer.entry(trailer: footer.encode(at: end).trailer)]
         manifest.runs = [31, 32, 33].map { number in
             var entry = run.entry

@@ -50,7 +50,8 @@ enum ManifestExample {
         manifest.shard.lastBlockChecksum = 0xB10C_0003
         manifest.shard.sealedMoneyMicros = 9_000_000_001
         manifest.shard.sealedTotals = totals(rowCount: 1_234)
-        manifest.sealed = [sealed(5), sealed(6, .footerOnly), sealed(7)]
+        manifest.expired = [expired(12, 1...2), expired(13, 3...3)]
+        manifest.sealed = [sealed(5), sealed(6), sealed(7)]
         manifest.runs = [
             entry(.rewards, 20, 1...4), entry(.rewards, 30, 5...7), entry(.days, 31, 1...7),
             entry(.rewardDays, 32, 1...6), entry(.rewardDays, 33, 7...7),
@@ -92,12 +93,20 @@ enum ManifestExample {
         LogPosition(segment: SegmentNumber(rawValue: segment), blockCount: blockCount)
     }
 
-    static func sealed(_ number: UInt32, _ state: SealedSegment.State = .whole) -> SealedSegment {
-        var segment = SealedSegment(
+    static func expired(_ number: UInt64, _ segments: ClosedRange<UInt32>) -> ExpiredEntry {
+        ExpiredEntry(
+            fileNumber: FileNumber(rawValue: number), byteCount: 900, checksum: 0xDEAD,
+            span: LogSpan(
+                firstSegment: SegmentNumber(rawValue: segments.lowerBound),
+                end: position(segments.upperBound, 5)),
+            missingCount: UInt32(segments.count - 1), rowCount: 7, minTimestamp: time - 9,
+            maxTimestamp: time)
+    }
+
+    static func sealed(_ number: UInt32) -> SealedSegment {
+        SealedSegment(
             number: SegmentNumber(rawValue: number), byteCount: 70_000, footerChecksum: 0xF007,
             blockCount: 5, rowCount: 5, minTimestamp: time, maxTimestamp: time + 4_000)
-        segment.state = state
-        return segment
     }
 
     static func entry(
