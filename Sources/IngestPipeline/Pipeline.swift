@@ -42,7 +42,8 @@ package final class Pipeline: Sendable {
             throw .inconsistent("no memory for \(PacketBatch.defaultCapacity) receive buffers")
         }
         var stages = try PipelineStages(
-            start, configuration: configuration, clock: clock, counters: counters)
+            start, configuration: configuration, clock: clock, counters: counters,
+            say: { [logLines] in logLines.inform($0) })
         guard let producer = stages.producer.take() else { throw .inconsistent("no ring") }
         let receiver = UDPReceiver(
             socket: socket, batch: batch, ring: producer, hash: hash, clock: clock,

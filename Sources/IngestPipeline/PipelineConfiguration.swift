@@ -14,6 +14,8 @@ package struct PipelineConfiguration: Sendable {
     package var commitIntervalNanoseconds: UInt64 = 5_000_000
     /// How often a generation may be published.
     package var compactIntervalNanoseconds: UInt64 = 1_000_000_000
+    /// Which rows are removed; their counters stay.
+    package var retention = RetentionPolicy()
     /// Sealed segments that wait for a generation are kept in memory with their counters; at so many, or so
     /// many bytes of footers, one is published before its time.
     package var unpublishedSegmentCountMax = 256

@@ -67,6 +67,10 @@ package enum CompactCounter: Int, CounterName {
     /// Rows written to live runs, and bytes of live runs of all tables.
     case liveRows
     case liveBytes
+    /// Segments whose rows have expired, those rows, and bytes written of expired footers.
+    case segmentsExpired
+    case rowsExpired
+    case expiredBytes
 }
 
 /// One group of 64-bit counters: written by one stage, read by anybody.

@@ -19,11 +19,14 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
 
     /// Assembles the stages behind what `start` found.
     ///
-    /// - Parameter start: of a directory that this process has locked; its recovery is done.
+    /// - Parameters:
+    ///   - start: of a directory that this process has locked; its recovery is done.
+    ///   - say: takes a line for the log from the compact stage, and never blocks.
     /// **Errors** `inconsistent` if the memory of the ring cannot be had.
     package init(
         _ start: consuming PipelineStart<Files, Clock>, configuration: PipelineConfiguration,
-        clock: Clock, counters: PipelineCounters
+        clock: Clock, counters: PipelineCounters,
+        say: @escaping @Sendable (String) -> Void = { _ in }
     ) throws(PipelineError) {
         guard let ends = EventRing.make(byteCount: configuration.ringByteCount) else {
             throw .inconsistent("no memory for a ring of \(configuration.ringByteCount) bytes")
@@ -46,6 +49,6 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
             links: links, counters: counters)
         compact = CompactStage(
             publisher: start.publisher, files: files, clock: clock,
-            configuration: configuration, links: links, counters: counters)
+            configuration: configuration, links: links, counters: counters, say: say)
     }
 }

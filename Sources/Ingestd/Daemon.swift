@@ -96,7 +96,8 @@ struct Daemon {
         logger.info(
             """
             the log stands at segment \(recovery.lastSegment.rawValue), \
-            \(directory.manifest.sealed.count) segments were sealed before
+            \(directory.manifest.sealed.count) segments were sealed before, behind \
+            \(directory.manifest.lastExpired.rawValue) that have expired
             """)
     }
 
@@ -112,7 +113,8 @@ struct Daemon {
             """
             stopped: \(counters.receive[.datagrams]) datagrams received, \
             \(counters.sync[.durableRows]) rows durable in \(counters.sync[.commits]) commits, \
-            \(counters.compact[.segmentsSealed]) segments sealed
+            \(counters.compact[.segmentsSealed]) segments sealed, \
+            \(counters.compact[.segmentsExpired]) expired
             """)
         logger.info(
             """

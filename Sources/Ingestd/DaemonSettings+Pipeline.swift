@@ -13,6 +13,8 @@ extension DaemonSettings {
         configuration.segmentByteCountMax = segmentByteCountMax
         configuration.commitIntervalNanoseconds = UInt64(commitIntervalMilliseconds) * 1_000_000
         configuration.compactIntervalNanoseconds = UInt64(compactIntervalSeconds) * 1_000_000_000
+        configuration.retention = RetentionPolicy(
+            dayCountMax: retentionDayCount, byteCountMax: UInt64(retentionByteCount))
         return configuration
     }
 }

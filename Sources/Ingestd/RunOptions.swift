@@ -14,6 +14,10 @@ struct RunOptions: ParsableArguments {
     var segmentBytesMax: String?
     @Option(name: Settings.compactInterval.option, help: Settings.compactInterval.help)
     var compactInterval: String?
+    @Option(name: Settings.retentionDays.option, help: Settings.retentionDays.help)
+    var retentionDays: String?
+    @Option(name: Settings.retentionBytes.option, help: Settings.retentionBytes.help)
+    var retentionBytes: String?
     @Option(name: Settings.maxEventAge.option, help: Settings.maxEventAge.help)
     var maxEventAge: String?
     @Option(name: Settings.maxEventLead.option, help: Settings.maxEventLead.help)
@@ -40,6 +44,8 @@ struct RunOptions: ParsableArguments {
         texts[Settings.commitInterval.name] = commitInterval
         texts[Settings.segmentBytesMax.name] = segmentBytesMax
         texts[Settings.compactInterval.name] = compactInterval
+        texts[Settings.retentionDays.name] = retentionDays
+        texts[Settings.retentionBytes.name] = retentionBytes
         texts[Settings.maxEventAge.name] = maxEventAge
         texts[Settings.maxEventLead.name] = maxEventLead
         texts[Settings.countUndetermined.name] = countUndetermined

@@ -65,6 +65,7 @@ struct SettingsTests {
         ("commit-interval-ms", "1001"), ("commit-interval-ms", "+5"), ("commit-interval-ms", "5.0"),
         ("commit-interval-ms", ""), ("segment-bytes-max", "65535"),
         ("segment-bytes-max", "1073741825"), ("compact-interval-seconds", "0"),
+        ("retention-days", "36501"), ("retention-bytes", "-1"), ("retention-bytes", "1.5"),
         ("max-event-age-seconds", "-1"), ("max-event-lead-seconds", "99999999999999999999"),
         ("count-undetermined", "maybe"), ("count-consent-not-set", "YES"),
         ("time-zone", "Europe/Atlantis"), ("time-zone", "EST"), ("time-zone", "GMT+3"),

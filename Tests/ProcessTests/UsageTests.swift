@@ -10,7 +10,7 @@ extension ProcessSuite {
             ["--data", "x", "--udp", "nonsense"], ["--data", "x", "--commit-interval-ms", "0"],
             ["--data", "x", "--segment-bytes-max", "1"],
             ["--data", "x", "--time-zone", "Mars/Base"],
-            ["--data", "x", "--retention-days", "1"], ["check-config"], ["start", "--data", "x"],
+            ["--data", "x", "--retention-weeks", "1"], ["check-config"], ["start", "--data", "x"],
         ])
         func `wrong usage of ingestd ends with 64 and one line`(arguments: [String]) throws {
             try expectOneLine(arguments, code: 64)

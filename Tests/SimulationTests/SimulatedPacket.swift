@@ -17,6 +17,8 @@ struct SimulatedPacket {
     }
 
     let sequence: UInt64
+    /// How many days after `start` the first of the three days is on which its events fall.
+    var day = 0
 
     var events: [Event] {
         var generator = SeededRandom(seed: sequence &+ 99)
@@ -32,7 +34,7 @@ struct SimulatedPacket {
             return Event(
                 reward: reward < 4 ? "new-\(sequence)-\(index)" : "reward-\(reward)",
                 business: "business-\(generator.next() % 5)", type: type,
-                timestamp: Self.start + Int64(generator.next() % 3) * 86_400_000_000,
+                timestamp: Self.start + (Int64(day) + Int64(generator.next() % 3)) * 86_400_000_000,
                 isViewable: generator.next() % 2 == 0 ? nil : generator.next() % 3 != 0,
                 revenueMicros: type == .redemption ? Int64(generator.next() % 9_000_000) : 0)
         }
@@ -85,8 +87,12 @@ struct ReferenceModel: Equatable {
 
     init(packetCount: UInt64) {
         for sequence in 0..<packetCount {
-            for event in SimulatedPacket(sequence: sequence).events { add(event) }
+            add(SimulatedPacket(sequence: sequence))
         }
+    }
+
+    mutating func add(_ packet: SimulatedPacket) {
+        for event in packet.events { add(event) }
     }
 
     private mutating func add(_ event: SimulatedPacket.Event) {

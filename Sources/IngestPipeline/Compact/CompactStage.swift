@@ -11,6 +11,7 @@ import IngestStorage
 /// and publishing are off the write path: the sync stage has long gone on to the next segment.
 package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     private var publisher: SnapshotPublisher<Files, Clock>
+    private var retention: Retention<Files, Clock>
     private let files: Files
     private let clock: Clock
     private let links: StageLinks
@@ -29,9 +30,12 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
 
     package init(
         publisher: consuming SnapshotPublisher<Files, Clock>, files: Files, clock: Clock,
-        configuration: PipelineConfiguration, links: StageLinks, counters: PipelineCounters
+        configuration: PipelineConfiguration, links: StageLinks, counters: PipelineCounters,
+        say: @escaping @Sendable (String) -> Void
     ) {
         self.publisher = publisher
+        retention = Retention(
+            configuration, files: files, clock: clock, counters: counters, say: say)
         self.files = files
         self.clock = clock
         self.links = links
@@ -46,7 +50,8 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     /// - Parameter mayWait: whether to wait for a block; a simulation never waits.
     /// - Returns: `.finished` once the sync stage is done, the last segment sealed and published.
     package mutating func step(mayWait: Bool) throws(PipelineError) -> StageOutcome {
-        let slot = links.toCompact.pop(waitNanoseconds: mayWait ? 100_000_000 : 0)
+        let wait = mayWait && !retention.isWorking ? 100_000_000 : 0
+        let slot = links.toCompact.pop(waitNanoseconds: UInt64(wait))
         if let slot {
             try take(slot)
             links.free.push(slot)
@@ -55,7 +60,8 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
             return .finished
         }
         try publishIfDue()
-        return slot == nil ? .idle : .worked
+        try retention.step(&publisher)
+        return slot == nil && !retention.isWorking ? .idle : .worked
     }
 
     private mutating func take(_ slot: BlockSlot) throws(PipelineError) {
@@ -135,6 +141,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
 
     /// Seals what is open and publishes it, so that a clean stop leaves nothing to recover.
     private mutating func finish() throws(PipelineError) {
+        retention.stop()
         try sealLive()
         try publish()
     }

@@ -1,9 +1,10 @@
 // packet → decode → ring → admit → block → segment → [compaction → snapshot] → query
 import IngestFormat
 
-/// The runs that the newest generation no longer names, until they may go. Owned by the compact queue.
+/// The files that the newest generation no longer names, until they may go: runs, expired segments and their
+/// footers. Owned by the compact queue.
 ///
-/// A run stays a minute: a reader may be about to open it, and opens the newest manifest instead where it
+/// A file stays a minute: a reader may be about to open it, and opens the newest manifest instead where it
 /// comes too late. Of live runs there is a set a second, each nearly as large as the last: of those only the
 /// last three stay, as many as there are older manifests, and go after a minute too.
 package struct RetiredFiles {

@@ -42,9 +42,7 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         _ segments: [SealedSegmentFile], live: LiveCut? = nil, uncleanStop: UncleanStop? = nil
     ) throws(PipelineError) {
         try checkCounts(adding: segments)
-        var next = manifest
-        next.generation = manifest.generation.next
-        next.createdAt = clock.wallMicroseconds()
+        var next = makeNext()
         if let uncleanStop { next.note(uncleanStop) }
         if !segments.isEmpty || live != nil {
             next.add(segments)
@@ -56,8 +54,21 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
             if !segments.isEmpty { try writeRuns(of: segments, into: &next) }
             if let live { try writeLiveRuns(of: live, into: &next) }
         }
+        try publish(next)
+    }
+
+    /// The next generation, as yet with everything that the newest one has.
+    func makeNext() -> Manifest {
+        var next = manifest
+        next.generation = manifest.generation.next
+        next.createdAt = clock.wallMicroseconds()
+        return next
+    }
+
+    /// Publishes a generation whose files are all written, and retires those that it no longer names.
+    mutating func publish(_ next: Manifest) throws(PipelineError) {
         try storing { () throws(StorageError) in try store.publish(next) }
-        try retireRuns(notIn: next)
+        try retire(notIn: next)
         manifest = next
     }
 
@@ -72,7 +83,7 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
                 .overLimit(
                     path: store.files.path,
                     detail: "\(count) \(what) of at most \(max), go on in a new directory, with a "
-                        + "larger --segment-bytes-max"))
+                        + "larger --segment-bytes-max or less --retention-days"))
         }
     }
 
@@ -96,10 +107,10 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         }
     }
 
-    private mutating func retireRuns(notIn next: Manifest) throws(PipelineError) {
+    private mutating func retire(notIn next: Manifest) throws(PipelineError) {
         let kept = next.fileNames
         let live = Set(manifest.liveRuns.map(\.fileName))
-        let dropped = manifest.fileNames.filter { $0.isRun && !kept.contains($0) }
+        let dropped = manifest.fileNames.filter { !$0.isManifest && !kept.contains($0) }
         let now = clock.monotonicNanoseconds()
         retired.add(
             dropped.filter { !live.contains($0) }, live: dropped.filter { live.contains($0) },
@@ -229,6 +240,6 @@ extension SnapshotPublisher {
 }
 
 extension FileName {
-    /// Whether it is a run of counters or names.
-    fileprivate var isRun: Bool { if case .run = self { true } else { false } }
+    /// Whether it is a manifest: those are the store's to remove.
+    fileprivate var isManifest: Bool { if case .manifest = self { true } else { false } }
 }

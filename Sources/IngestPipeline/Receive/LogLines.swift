@@ -1,4 +1,4 @@
-// [packet] → decode → ring → admit → block → segment → compaction → snapshot → query
+// [packet] → decode → ring → admit → block → segment → [compaction] → snapshot → query
 
 import Dispatch
 import Logging
@@ -15,12 +15,17 @@ package final class LogLines: Sendable {
     package init(_ logger: Logger) { self.logger = logger }
 
     /// Never blocks. **Cost** An allocation; callers limit their rate.
-    package func warn(_ line: String) {
+    package func warn(_ line: String) { write(line, .warning) }
+
+    /// As `warn`, of what is as it should be.
+    package func inform(_ line: String) { write(line, .info) }
+
+    private func write(_ line: String, _ level: Logger.Level) {
         // Relaxed: only the count matters.
         guard waiting.load(ordering: .relaxed) < Self.waitingMax else { return }
         waiting.add(1, ordering: .relaxed)
         queue.async { [self] in
-            logger.warning("\(line)")
+            logger.log(level: level, "\(line)")
             waiting.subtract(1, ordering: .relaxed)
         }
     }

@@ -9,6 +9,10 @@ struct DaemonSettings {
     let commitIntervalMilliseconds: Int
     let segmentByteCountMax: Int
     let compactIntervalSeconds: Int
+    /// 0 keeps rows for ever.
+    let retentionDayCount: Int
+    /// 0 is no bound.
+    let retentionByteCount: Int
     /// 0 takes any age.
     let eventAgeSecondsMax: Int
     let eventLeadSecondsMax: Int
@@ -31,6 +35,8 @@ struct DaemonSettings {
         commitIntervalMilliseconds = try chosen.value(Settings.commitInterval)
         segmentByteCountMax = try chosen.value(Settings.segmentBytesMax)
         compactIntervalSeconds = try chosen.value(Settings.compactInterval)
+        retentionDayCount = try chosen.value(Settings.retentionDays)
+        retentionByteCount = try chosen.value(Settings.retentionBytes)
         eventAgeSecondsMax = try chosen.value(Settings.maxEventAge)
         eventLeadSecondsMax = try chosen.value(Settings.maxEventLead)
         countsUndetermined = try chosen.value(Settings.countUndetermined)

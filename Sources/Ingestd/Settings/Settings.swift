@@ -20,6 +20,13 @@ enum Settings {
     static let compactInterval = Setting<Int>(
         "compact-interval-seconds", "How often a new snapshot may be published.",
         in: 1...3_600, default: 1)
+    static let retentionDays = Setting<Int>(
+        "retention-days", "How many days rows are kept, by event time; 0 keeps them for ever.",
+        in: 0...36_500, default: 400)
+    static let retentionBytes = Setting<Int>(
+        "retention-bytes",
+        "How many bytes of segments are kept, the newest; 0 is no bound.",
+        in: 0...Int.max, default: 0)
     static let maxEventAge = Setting<Int>(
         "max-event-age-seconds", "Events older than this are refused; 0 takes any age.",
         in: 0...10_000_000_000, default: 604_800)
@@ -41,8 +48,8 @@ enum Settings {
         default: false)
 
     static let all: [any AnySetting] = [
-        data, udp, http, commitInterval, segmentBytesMax, compactInterval, maxEventAge,
-        maxEventLead,
-        countUndetermined, countConsentNotSet, timeZone, receiveBufferBytes, acceptUnauthenticated,
+        data, udp, http, commitInterval, segmentBytesMax, compactInterval, retentionDays,
+        retentionBytes, maxEventAge, maxEventLead, countUndetermined, countConsentNotSet, timeZone,
+        receiveBufferBytes, acceptUnauthenticated,
     ]
 }

@@ -59,7 +59,14 @@ struct Status: Decodable {
         let sealed: Int
         let unsealed: Int
     }
+    struct Expired: Decodable {
+        let lastSegment: Int
+        let rows: Int
+        let newestEvent: String?
+        let missingSegments: Int
+    }
     let segments: Segments
+    let expired: Expired?
     let rows: Int
     let packets: [String: Int]
     let events: [String: Int]
