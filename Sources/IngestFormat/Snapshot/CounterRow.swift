@@ -2,7 +2,7 @@
 
 /// The counters of a row, in the order in which footers and runs store them. `gross…` is the sum of the
 /// disjoint outcomes of its type and is derived, not stored.
-package enum CounterColumn: Int, CaseIterable, Sendable {
+@frozen public enum CounterColumn: Int, CaseIterable, Sendable {
     case impressions, clicks, redemptions
     /// Of the impressions counted: those measured at or above the threshold.
     case viewableImpressions
@@ -17,19 +17,31 @@ package enum CounterColumn: Int, CaseIterable, Sendable {
     case revenueMicros, spendMicros
 }
 
-/// One row of counters: 21 columns of u64. A plain value of 168 bytes, no allocation.
-package struct CounterRow: Equatable, Sendable {
-    package static let columnCount = 21
-    package var values: InlineArray<21, UInt64>
+/// One row of counters: 21 columns of u64. A plain value of 168 bytes, no allocation. Inlinable, because a
+/// listing reads every column of every row in other modules; a call each would copy the row.
+@frozen public struct CounterRow: Equatable, Sendable {
+    public static let columnCount = 21
+    public var values: InlineArray<21, UInt64>
 
-    package init() { values = InlineArray(repeating: 0) }
+    @inlinable public init() { values = InlineArray(repeating: 0) }
 
-    package subscript(_ column: CounterColumn) -> UInt64 {
+    @inlinable public subscript(_ column: CounterColumn) -> UInt64 {
         get { values[column.rawValue] }
         set { values[column.rawValue] = newValue }
     }
 
-    package static func == (a: Self, b: Self) -> Bool {
+    /// The disjoint outcomes of one type of event together; saturates at 2^64 − 1.
+    /// - Parameter type: 0 impressions, 1 clicks, 2 redemptions.
+    @inlinable public func gross(ofType type: Int) -> UInt64 {
+        precondition(type >= 0 && type < 3)
+        func value(_ first: CounterColumn) -> UInt64 { values[first.rawValue &+ type] }
+        let refused = value(.refusedImpressions).saturatingSum(value(.conflictImpressions))
+        let marked = value(.duplicateImpressions).saturatingSum(value(.invalidImpressions))
+        let sum = value(.impressions).saturatingSum(refused).saturatingSum(marked)
+        return type == 0 ? sum.saturatingSum(self[.notViewableImpressions]) : sum
+    }
+
+    public static func == (a: Self, b: Self) -> Bool {
         for i in 0..<columnCount where a.values[i] != b.values[i] { return false }
         return true
     }
@@ -44,5 +56,14 @@ package struct CounterRow: Equatable, Sendable {
         }
         values = sums
         return true
+    }
+}
+
+extension UInt64 {
+    /// The sum, or the greatest value where it would not fit.
+    @inlinable @inline(__always)
+    public func saturatingSum(_ other: UInt64) -> UInt64 {
+        let (sum, overflow) = addingReportingOverflow(other)
+        return overflow ? .max : sum
     }
 }

@@ -59,12 +59,7 @@ public struct Counters: Sendable, Equatable {
     }
     /// Every event of the kind that is stored, whatever became of it. Saturates at 2^64 − 1.
     public func gross(_ kind: Kind) -> UInt64 {
-        var sum = counted(kind)
-        if kind == .impressions { sum = sum.saturatingSum(notViewableImpressions) }
-        for part in [invalid(kind), duplicate(kind), conflict(kind), refused(kind)] {
-            sum = sum.saturatingSum(part)
-        }
-        return sum
+        row.gross(ofType: kind.of(.impressions, .clicks, .redemptions).rawValue)
     }
 
     /// Counted, but older than the dedup window or without id and session: repeats cannot be told.
@@ -80,13 +75,5 @@ extension Counters.Kind {
         case .clicks: clicks
         case .redemptions: redemptions
         }
-    }
-}
-
-extension UInt64 {
-    /// The sum, or the greatest value where it would not fit.
-    package func saturatingSum(_ other: UInt64) -> UInt64 {
-        let (sum, overflow) = addingReportingOverflow(other)
-        return overflow ? .max : sum
     }
 }

@@ -77,7 +77,6 @@ package struct RowTemplate {
     }
 
     private func putCounters(_ row: CounterRow, to bytes: RowBytes) {
-        let counters = Counters(row)
         var copied = 0
         /// Copies what lies before a value that is not as in a row without events.
         func put(before column: Int) {
@@ -92,30 +91,42 @@ package struct RowTemplate {
         put(row[.impressions], 0)
         put(row[.clicks], 1)
         put(row[.redemptions], 2)
-        if let ctr = counters.ctr {
+        let rate = ClickThroughRate(clicks: row[.clicks], impressions: row[.impressions])
+        if let rate {
             put(before: 3)
-            bytes.put(ctr)
+            bytes.put(rate)
         }
-        for (column, amount) in [(4, counters.revenue), (5, counters.spend)]
-        where amount.micros != 0 {
+        for (column, micros) in [(4, row[.revenueMicros]), (5, row[.spendMicros])]
+        where micros != 0 {
             put(before: column)
             if isJSON { bytes.put(UInt8(ascii: "\"")) }
-            bytes.put(amount)
+            bytes.put(Money(micros: micros))
             if isJSON { bytes.put(UInt8(ascii: "\"")) }
         }
         put(row[.viewableImpressions], 6)
         put(row[.undeterminedImpressions], 7)
         put(row[.notViewableImpressions], 8)
-        var column = 9
-        for kind in Counters.Kind.allCases {
-            put(counters.gross(kind), column)
-            put(counters.invalid(kind), column + 1)
-            put(counters.duplicate(kind), column + 2)
-            put(counters.conflict(kind), column + 3)
-            put(counters.refused(kind), column + 4)
-            column += 5
+        // Of most rows nothing was refused or left out but for viewability.
+        var others: UInt64 = 0
+        let first = CounterColumn.invalidImpressions.rawValue
+        for column in first...CounterColumn.refusedRedemptions.rawValue {
+            others |= row.values[column]
         }
-        put(row[.uncheckedEvents], column)
+        if others == 0 {
+            put(row[.impressions].saturatingSum(row[.notViewableImpressions]), 9)
+            put(row[.clicks], 14)
+            put(row[.redemptions], 19)
+        }
+        // By type: its columns of the row follow each other by the type's number.
+        for type in 0..<(others == 0 ? 0 : 3) {
+            let column = 9 + 5 * type
+            put(row.gross(ofType: type), column)
+            put(row.values[CounterColumn.invalidImpressions.rawValue + type], column + 1)
+            put(row.values[CounterColumn.duplicateImpressions.rawValue + type], column + 2)
+            put(row.values[CounterColumn.conflictImpressions.rawValue + type], column + 3)
+            put(row.values[CounterColumn.refusedImpressions.rawValue + type], column + 4)
+        }
+        put(row[.uncheckedEvents], 24)
         bytes.put(zeros, copied..<zeros.count)
     }
 }
