@@ -35,7 +35,7 @@ import Testing
             try mark.set(block.end)
         }
         let wasOpened = Atomic(false)
-        let watched = WatchedFileSystem(base: files) { name in
+        let watched = WatchedFileSystem(files) { name in
             guard name == script.name(1), !wasOpened.exchange(true, ordering: .relaxed) else {
                 return
             }
