@@ -9,7 +9,7 @@ import IngestStorage
 /// does meanwhile; a new `open` sees what became durable since. Numbers never fall from cut to cut.
 ///
 /// **Cost** Opening reads heads and page indices, and the tail of the log after the runs; a query what its own
-/// comment says, `status` the footers and all names. **Concurrency** A value; any number of tasks may ask it at once.
+/// comment says. **Concurrency** A value; any number of tasks may ask it at once.
 public struct IngestReader: Sendable {
     /// The place in the log up to which every answer counts.
     public let cut: Cut
@@ -142,6 +142,6 @@ public struct IngestReader: Sendable {
 
     /// What the directory holds.
     ///
-    /// **Cost** Reads the footer of every segment, and the keys.
+    /// **Cost** Opens every file for its size.
     public func status() throws(ReaderError) -> DirectoryStatus { try snapshot.status() }
 }

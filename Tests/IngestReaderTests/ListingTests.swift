@@ -78,6 +78,44 @@ import Testing
         }
     }
 
+    /// Rewards have keys in several parts, and rows in several pages.
+    @Test("The greatest are the same in however many parts of the keys", arguments: 1...2)
+    func parts(seed: Int) throws {
+        let model = QueryTests.model(seed: UInt64(seed), factCount: 300)
+        let source = MemorySource(model)
+        for partKeyCountMin in [1, 40] {
+            let query = QueryRows(source, partKeyCountMin: partKeyCountMin)
+            for order in RewardsQuery.Order.allCases {
+                for days in QueryTests.ranges {
+                    for business in [nil, "a", "ä"] as [String?] {
+                        let wanted = RewardsQuery(
+                            business: business, days: days, order: order, top: 9)
+                        #expect(
+                            try query.rewards(wanted) == model.rewards(wanted), "\(wanted)")
+                    }
+                }
+            }
+        }
+    }
+
+    @Test("A sum of a reward's keys that does not fit 64 bits is an error of the greatest too")
+    func overflow() throws {
+        for businesses in [["b", "b"], ["b", "c"]] {
+            var model = ReferenceModel()
+            var row = CounterRow()
+            row[.clicks] = .max
+            for business in businesses {
+                model.facts.append(.init(reward: "r", business: business, day: 1, row: row))
+            }
+            let query = QueryRows(MemorySource(model), partKeyCountMin: 1)
+            for order in [RewardsQuery.Order.clicks, .ctr] {
+                #expect(throws: ReaderError.self) {
+                    try query.rewards(RewardsQuery(order: order, top: 1))
+                }
+            }
+        }
+    }
+
     @Test("A body that says no ends a listing at that row")
     func ended() throws {
         let model = QueryTests.model(seed: 4, factCount: 300)
@@ -155,12 +193,11 @@ private struct OneRow: CounterSource {
     }
 
     func forEachPage(
-        of table: TableKind, _ columns: CounterColumnSet, _ names: any NameSource,
-        _ body: (CounterPage) throws(ReaderError) -> Void
+        of table: TableKind, _ columns: CounterColumnSet, _ keys: ClosedRange<UInt32>,
+        _ names: any NameSource, _ body: (CounterPage) throws(ReaderError) -> Void
     ) throws(ReaderError) {
-        let page = CounterPage()
-        _ = page.append(key: key, day: day, counters: CounterRow())
-        try body(page)
+        let row = SourceRow(ordinal: key, day: day, counters: CounterRow())
+        try SourceRow.givePages([row], keys, body)
     }
 
     func forEachRow(

@@ -122,8 +122,11 @@ import Testing
 struct QueryRows {
     let query: CounterQuery
 
-    init(_ source: some CounterSource, rowCountMax: Int = Limits.queryRowCountMax) {
-        query = CounterQuery(source, rowCountMax: rowCountMax)
+    init(
+        _ source: some CounterSource, rowCountMax: Int = Limits.queryRowCountMax,
+        partKeyCountMin: Int = 1 << 16
+    ) {
+        query = CounterQuery(source, rowCountMax: rowCountMax, partKeyCountMin: partKeyCountMin)
     }
 
     func reward(_ id: String, business: String?) throws -> RewardRow? {
@@ -180,16 +183,16 @@ private struct LostSource: CounterSource {
     private let rows: [(key: UInt32, clicks: UInt64)] = [(0, 1), (1, 10), (7, 100)]
 
     func forEachPage(
-        of table: TableKind, _ columns: CounterColumnSet, _ names: any NameSource,
-        _ body: (CounterPage) throws(ReaderError) -> Void
+        of table: TableKind, _ columns: CounterColumnSet, _ keys: ClosedRange<UInt32>,
+        _ names: any NameSource, _ body: (CounterPage) throws(ReaderError) -> Void
     ) throws(ReaderError) {
-        let page = CounterPage()
+        var found: [SourceRow] = []
         for entry in rows {
             try forEachRow(of: table, entry) { ordinal, day, row in
-                precondition(page.append(key: ordinal, day: day, counters: row))
+                found.append(SourceRow(ordinal: ordinal, day: day, counters: row))
             }
         }
-        try body(page)
+        try SourceRow.givePages(found, keys, body)
     }
 
     func forEachRow(

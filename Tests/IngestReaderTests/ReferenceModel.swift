@@ -134,21 +134,15 @@ struct MemorySource: CounterSource {
     }
 
     func forEachPage(
-        of table: TableKind, _ columns: CounterColumnSet, _ names: any NameSource,
-        _ body: (CounterPage) throws(ReaderError) -> Void
+        of table: TableKind, _ columns: CounterColumnSet, _ keys: ClosedRange<UInt32>,
+        _ names: any NameSource, _ body: (CounterPage) throws(ReaderError) -> Void
     ) throws(ReaderError) {
-        let page = CounterPage()
-        for entry in rows {
-            let ordinal = table == .days ? entry.business : entry.key
-            if page.rowCount == 7 {
-                try body(page)
-                page.removeAll()
-            }
-            precondition(
-                page.append(
-                    key: ordinal, day: table.hasDay ? entry.day : 0, counters: entry.row))
+        let entries = rows.map { entry in
+            SourceRow(
+                ordinal: table == .days ? entry.business : entry.key,
+                day: table.hasDay ? entry.day : 0, counters: entry.row)
         }
-        if page.rowCount > 0 { try body(page) }
+        try SourceRow.givePages(entries, keys, body)
     }
 
     func forEachRow(
@@ -159,5 +153,31 @@ struct MemorySource: CounterSource {
             if table.hasDay && !point.days.contains(entry.day) { continue }
             try body(table.hasDay ? entry.day : 0, entry.row)
         }
+    }
+}
+
+/// A row as a source gives it.
+struct SourceRow {
+    var ordinal: UInt32
+    var day: Int32
+    var counters: CounterRow
+
+    /// Gives rows in their order, in small pages inside of which they ascend.
+    static func givePages(
+        _ rows: [SourceRow], _ keys: ClosedRange<UInt32>,
+        _ body: (CounterPage) throws(ReaderError) -> Void
+    ) throws(ReaderError) {
+        let page = CounterPage()
+        var last: UInt64?
+        for row in rows where keys.contains(row.ordinal) {
+            let order = CounterPage.order(key: row.ordinal, day: row.day)
+            if let before = last, page.rowCount == 7 || order <= before {
+                try body(page)
+                page.removeAll()
+            }
+            precondition(page.append(key: row.ordinal, day: row.day, counters: row.counters))
+            last = order
+        }
+        if page.rowCount > 0 { try body(page) }
     }
 }

@@ -65,7 +65,6 @@ enum UnsafeFiles {
             "CounterPage+Codec": "packs and unpacks a page",
             "CounterPage+Copy": "copies rows between pages",
             "CounterPage+Probe": "picks single values from a coded page after its checksum",
-            "CounterSums": "owns the dense sums of a stretch of keys",
             "CounterSlots": "owns the dense counters of a segment",
             "CounterSlots+Fold": "the loop over all rows that counts them",
             "CounterTable": "decodes pages where they lie in an array",
@@ -119,7 +118,8 @@ enum UnsafeFiles {
         "IngestReader": [
             "Names/NameOrder": "compares names where they lie in their arrays",
             "Names/NameTable": "hashes a name where it lies among the others",
-            "Names/SnapshotNames": "copies names out of the page that they were decoded from",
+            "Names/NameWalk": "compares names where they lie in their pages",
+            "Query/KeyScores": "owns the dense sums of all keys, reads pages' columns",
             "Query/CounterSlab": "owns the counters of a listing's rows, reads pages' columns",
             "Verify/RecountNames": "hands bytes of names to the hasher",
             "Verify/RowRecount": "reads the columns of a decoded block, by code of its own",

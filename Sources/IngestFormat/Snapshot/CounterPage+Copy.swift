@@ -47,6 +47,35 @@ extension CounterPage {
         rowCount += count
     }
 
+    /// Keeps the rows of some days, in their order.
+    package func keep(days: ClosedRange<Int32>) {
+        let least = Self.order(key: 0, day: days.lowerBound)
+        let most = Self.order(key: 0, day: days.upperBound)
+        withPlaces(ofDays: least...most) { places in
+            var rest = nonzero
+            while let column = rest.popFirst() {
+                // SAFETY: places ascend and are below rowCount, so none is written before it is read.
+                let values = unsafe self.values + column &* Self.columnStride
+                for row in places.indices { unsafe values[row] = values[Int(places[row])] }
+            }
+            for row in places.indices { unsafe order[row] = order[Int(places[row])] }
+            rowCount = places.count
+        }
+    }
+
+    private func withPlaces(ofDays days: ClosedRange<UInt64>, _ body: (Span<UInt16>) -> Void) {
+        unsafe withUnsafeTemporaryAllocation(of: UInt16.self, capacity: Self.capacity) { room in
+            var count = 0
+            for row in 0..<rowCount {
+                // SAFETY: count ≤ row < rowCount ≤ capacity.
+                unsafe room[count] = UInt16(truncatingIfNeeded: row)
+                count &+= unsafe days.contains(order[row] & 0xFFFF_FFFF) ? 1 : 0
+            }
+            // SAFETY: count places are initialised, and live as long as the call.
+            body(unsafe UnsafeBufferPointer(rebasing: room[..<count]).span)
+        }
+    }
+
     /// Adds the counters of one row to `counters`.
     /// - Returns: `false`, with the row half added, if a sum does not fit 64 bits.
     func add(_ row: Int, to counters: inout CounterRow) -> Bool {

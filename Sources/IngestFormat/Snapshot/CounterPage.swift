@@ -23,6 +23,8 @@
     package internal(set) var columns = CounterColumnSet.all
     /// Whether several rows may have the same key.
     var mayRepeatKeys = true
+    /// Whether no two rows have the same key.
+    package var hasEachKeyOnce: Bool { !mayRepeatKeys }
     /// The columns of which a value may be other than 0.
     package private(set) var nonzero: CounterColumnSet = []
 

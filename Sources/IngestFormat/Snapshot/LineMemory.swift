@@ -5,21 +5,27 @@ import CIngestLinux
 /// with pages of 4 KiB the look-ups in millions of slots wait for page tables as long as for memory.
 ///
 /// **Cost** Address space up to the capacity; only what was touched is resident, in steps of a page.
-@safe struct LineMemory<Value: BitwiseCopyable>: ~Copyable {
+@safe package struct LineMemory<Value: BitwiseCopyable>: ~Copyable {
     private static var hugeByteCountMin: Int { 2 << 20 }
 
-    private(set) var base: UnsafeMutablePointer<Value>
-    private(set) var capacity = 1
+    package private(set) var base: UnsafeMutablePointer<Value>
+    package private(set) var capacity = 1
     private var isMapped = false
 
     /// Room for one value, which is not initialised.
-    init() { unsafe base = .allocate(capacity: 1) }
+    package init() { unsafe base = .allocate(capacity: 1) }
+
+    /// Room for `capacity` values at least, none of which is initialised.
+    package init(capacity: Int) {
+        self.init()
+        reserve(capacity, keeping: 0)
+    }
 
     deinit { unsafe Self.free(base, capacity: capacity, isMapped: isMapped) }
 
     /// Makes room for `count` values at least, the first `kept` of which stay; the others are not
     /// initialised. Pointers into the memory are of no use afterwards.
-    mutating func reserve(_ count: Int, keeping kept: Int) {
+    package mutating func reserve(_ count: Int, keeping kept: Int) {
         guard count > capacity else { return }
         precondition(kept <= capacity)
         let larger = Int.bitWidth - (max(count, 1 << 12) - 1).leadingZeroBitCount

@@ -6,7 +6,9 @@
 /// **Cost** 8 KiB, taken once.
 @safe package final class PairBatch {
     package let capacity: Int
-    package private(set) var count = 0
+    package var count: Int { pairCount }
+    /// Private, so that the compiler sees every access, and checks none of them while it runs.
+    private var pairCount = 0
     private let words: UnsafeMutablePointer<UInt64>
 
     /// - Parameter capacity: 1 … 1024.
@@ -18,7 +20,7 @@
 
     deinit { unsafe words.deallocate() }
 
-    package func removeAll() { count = 0 }
+    package func removeAll() { pairCount = 0 }
 
     /// Takes the pairs of a page.
     /// - Returns: whether all are within `bounds` and, where that asks for it, ascend.
@@ -28,26 +30,49 @@
     ) -> Bool {
         precondition(count <= capacity)
         let words = unsafe words
-        var isValid = true
-        // SAFETY: places are below count, which is within the capacity, here and below.
-        unsafe first.forEach(in: bytes) { place, value in
-            isValid = isValid && bounds.first.contains(value)
-            unsafe words[place] = value &<< 32
-        }
-        unsafe second.forEach(in: bytes) { place, value in
-            isValid = isValid && bounds.second.contains(value)
-            let isHalf = unsafe (words[place] == 0) != (value == 0)
-            isValid = isValid && (bounds.isOrdered || !isHalf)
-            unsafe words[place] |= value & 0xFFFF_FFFF
-        }
-        if bounds.isOrdered {
-            for place in 1..<max(count, 1) {
-                let ascends = unsafe words[place &- 1] < words[place]
-                isValid = isValid && ascends
+        let isValid = unsafe withUnsafeTemporaryAllocation(of: UInt64.self, capacity: capacity) {
+            room in
+            let seconds = room.baseAddress!
+            unsafe first.unpack(bytes, into: words)
+            unsafe second.unpack(bytes, into: seconds)
+            var (least, most) = (UInt64.max, UInt64.min)
+            var (leastSecond, mostSecond) = (UInt64.max, UInt64.min)
+            var halfCount = 0
+            for place in 0..<count {
+                // SAFETY: place < count, which is within the capacity.
+                let (a, b) = unsafe (words[place], seconds[place])
+                (least, most) = (min(least, a), max(most, a))
+                (leastSecond, mostSecond) = (min(leastSecond, b), max(mostSecond, b))
+                halfCount &+= (a == 0) != (b == 0) ? 1 : 0
+                unsafe words[place] = a &<< 32 | b & 0xFFFF_FFFF
             }
+            guard count > 0 else { return true }
+            return least >= bounds.first.lowerBound && most <= bounds.first.upperBound
+                && leastSecond >= bounds.second.lowerBound
+                && mostSecond <= bounds.second.upperBound
+                && (bounds.isOrdered || halfCount == 0)
         }
-        self.count = isValid ? count : 0
-        return isValid
+        let fits = unsafe isValid && (!bounds.isOrdered || Self.ascend(words, count))
+        pairCount = fits ? count : 0
+        return fits
+    }
+
+    private static func ascend(_ words: UnsafePointer<UInt64>, _ count: Int) -> Bool {
+        var descentCount = 0
+        for place in 1..<max(count, 1) {
+            // SAFETY: place < count.
+            descentCount &+= unsafe words[place] <= words[place &- 1] ? 1 : 0
+        }
+        return descentCount == 0
+    }
+
+    /// All pairs in order.
+    package func withWords<Result, Failure: Error>(
+        _ body: (Span<UInt64>) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        // SAFETY: count pairs are initialised, and nothing changes them during the call.
+        let buffer = unsafe UnsafeBufferPointer(start: words, count: count)
+        return try body(unsafe buffer.span)
     }
 
     package subscript(place: Int) -> UInt64 {
@@ -60,7 +85,7 @@
         precondition(count < capacity)
         // SAFETY: count < capacity.
         unsafe words[count] = word
-        count &+= 1
+        pairCount &+= 1
     }
 
     /// **Errors** `corrupt` unless the first pair comes after the last one of the page before.

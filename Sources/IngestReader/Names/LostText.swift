@@ -1,4 +1,5 @@
 // packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
+import IngestFormat
 
 /// `(lost:N)`: what is shown in place of a name whose block was lost.
 package enum LostText {
@@ -62,10 +63,10 @@ struct LostNames: NameCursor {
         }
     }
 
-    mutating func nextBatch(into batch: inout SortedNames) throws(ReaderError) -> Bool {
+    mutating func nextBatch(into batch: NameBatch) throws(ReaderError) -> Bool {
         batch.removeAll()
-        while next < entries.count, batch.count < SortedNames.capacity {
-            batch.append(entries[next].number, LostText.bytes(entries[next].shown))
+        while next < entries.count, batch.count < NameBatch.capacity {
+            batch.append(LostText.bytes(entries[next].shown)[...], ordinal: entries[next].number)
             next += 1
         }
         return batch.count > 0

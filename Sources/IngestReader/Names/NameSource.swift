@@ -26,10 +26,17 @@ package protocol NameSource {
     /// The keys of a reward, in any order.
     func keys(ofReward reward: NameOrdinal) throws(ReaderError) -> [KeyOrdinal]
 
-    /// Gives all keys from 0 on, in pieces without gaps; lost ones as pairs of `.none`.
+    /// Gives some keys in their order, in pieces without gaps.
+    /// - Parameters:
+    ///   - keys: below `nextKey`.
+    ///   - body: takes pairs from the key `first` on, each with the reward in its upper half and the
+    ///     business in the lower, 0 for a lost key.
     func forEachKeys(
-        _ body: (_ first: UInt32, _ pairs: [RewardKey]) throws(ReaderError) -> Void
+        in keys: Range<UInt32>,
+        _ body: (_ first: UInt32, _ pairs: Span<UInt64>) throws(ReaderError) -> Void
     ) throws(ReaderError)
+    /// How many keys were lost. **Cost** That of one look-up a part, and of reading those.
+    func lostKeyCount() throws(ReaderError) -> Int
     /// The ordinals from 1 on that have no name, ascending.
     func lostNames() throws(ReaderError) -> [UInt32]
     /// The stored names, in bytewise order within each cursor; together they give each once.
@@ -38,39 +45,9 @@ package protocol NameSource {
 
 /// Names in bytewise order, a batch at a time.
 package protocol NameCursor {
-    /// Fills `batch` with the next names, at least one; `false` at the end, with `batch` empty.
-    mutating func nextBatch(into batch: inout SortedNames) throws(ReaderError) -> Bool
-}
-
-/// Some names and their ordinals, in two allocations for all of them.
-package struct SortedNames: Sendable {
-    package static let capacity = 1024
-
-    package private(set) var ordinals: [UInt32] = []
-    package private(set) var bytes: [UInt8] = []
-    private var ends: [Int] = []
-
-    package init() {}
-
-    package var count: Int { ordinals.count }
-
-    package mutating func append(_ ordinal: UInt32, _ name: some Collection<UInt8>) {
-        bytes.append(contentsOf: name)
-        ends.append(bytes.count)
-        ordinals.append(ordinal)
-    }
-
-    /// Where name `index` lies in `bytes`.
-    package func range(_ index: Int) -> Range<Int> {
-        (index == 0 ? 0 : ends[index - 1])..<ends[index]
-    }
-
-    /// Empties the batch; the memory stays.
-    package mutating func removeAll() {
-        ordinals.removeAll(keepingCapacity: true)
-        bytes.removeAll(keepingCapacity: true)
-        ends.removeAll(keepingCapacity: true)
-    }
+    /// Fills `batch` with the next names, at least one; `false` at the end, with `batch` empty. A name
+    /// without bytes is one that was lost.
+    mutating func nextBatch(into batch: NameBatch) throws(ReaderError) -> Bool
 }
 
 extension NameSource {

@@ -118,9 +118,17 @@ extension NameTable: NameSource {
     }
 
     package func forEachKeys(
-        _ body: (UInt32, [RewardKey]) throws(ReaderError) -> Void
+        in range: Range<UInt32>, _ body: (UInt32, Span<UInt64>) throws(ReaderError) -> Void
     ) throws(ReaderError) {
-        if !keys.isEmpty { try body(firstKey, keys) }
+        let range = range.clamped(to: firstKey..<nextKey)
+        if range.isEmpty { return }
+        let pairs = keys[Int(range.lowerBound - firstKey)..<Int(range.upperBound - firstKey)]
+            .map { UInt64($0.reward.rawValue) << 32 | UInt64($0.business.rawValue) }
+        try body(range.lowerBound, pairs.span)
+    }
+
+    package func lostKeyCount() throws(ReaderError) -> Int {
+        keys.count { $0 == Self.lostKey }
     }
 
     package func lostNames() throws(ReaderError) -> [UInt32] {
@@ -144,10 +152,11 @@ extension NameTable: NameSource {
             self.order = order
         }
 
-        mutating func nextBatch(into batch: inout SortedNames) throws(ReaderError) -> Bool {
+        mutating func nextBatch(into batch: NameBatch) throws(ReaderError) -> Bool {
             batch.removeAll()
-            while next < order.count, batch.count < SortedNames.capacity {
-                batch.append(table.firstName + order[next], table.slice(Int(order[next])))
+            while next < order.count, batch.count < NameBatch.capacity {
+                batch.append(
+                    table.slice(Int(order[next])), ordinal: table.firstName + order[next])
                 next += 1
             }
             return batch.count > 0

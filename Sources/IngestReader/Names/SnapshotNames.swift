@@ -58,26 +58,42 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
     }
 
     func forEachKeys(
-        _ body: (UInt32, [RewardKey]) throws(ReaderError) -> Void
+        in keys: Range<UInt32>, _ body: (UInt32, Span<UInt64>) throws(ReaderError) -> Void
     ) throws(ReaderError) {
-        var pairs: [RewardKey] = []
+        let pairs = PairBatch()
         for run in parts.runs {
-            var first = run.keys.lowerBound
-            while first < run.keys.upperBound {
-                let end = min(first + Self.pieceCount, run.keys.upperBound)
-                pairs.removeAll(keepingCapacity: true)
-                try ReaderError.reading { () throws(StorageError) in
-                    try run.readKeys(first..<end, to: &pairs)
+            let wanted = keys.clamped(to: run.keys)
+            var cursor = run.makeKeyCursor(wanted)
+            while let first = try ReaderError.reading({ () throws(StorageError) in
+                try cursor.nextKeys(into: pairs)
+            }) {
+                let end = first + UInt32(pairs.count)
+                let part = wanted.clamped(to: first..<end)
+                try pairs.withWords { (words) throws(ReaderError) in
+                    try body(
+                        part.lowerBound,
+                        words.extracting(
+                            Int(part.lowerBound - first)..<Int(part.upperBound - first)))
                 }
-                try body(first, pairs)
-                first = end
             }
         }
-        try parts.tail.forEachKeys(body)
+        try parts.tail.forEachKeys(in: keys, body)
+        // Keys that were lost with the blocks that gave them.
+        let known = max(parts.tail.nextKey, keys.lowerBound)
+        if known < keys.upperBound {
+            try body(known, [UInt64](repeating: 0, count: Int(keys.upperBound - known)).span)
+        }
     }
 
-    /// Keys that are read at a time.
-    private static var pieceCount: UInt32 { 1 << 16 }
+    func lostKeyCount() throws(ReaderError) -> Int {
+        var count = try parts.tail.lostKeyCount()
+        for run in parts.runs {
+            count += try ReaderError.reading { () throws(StorageError) in
+                try run.lostKeyCount()
+            }
+        }
+        return count + Int(nextKey - min(nextKey, parts.tail.nextKey))
+    }
 
     func lostNames() throws(ReaderError) -> [UInt32] {
         var lost: [UInt32] = []
@@ -112,9 +128,9 @@ struct NameParts<Files: FileSystem>: Sendable {
     /// Begins where the runs end.
     var tail: NameTable
     let hash: KeyedHash
-    /// The next ordinals at the manifest's cut: names of lost blocks may be in no run.
-    let nextName: UInt32
-    let nextKey: UInt32
+    /// The next ordinals at the cut: names of lost blocks may be in no run and no block.
+    private(set) var nextName: UInt32
+    private(set) var nextKey: UInt32
 
     init(runs: [NamesRunReader<Files>], hash: KeyedHash, shard: ShardState) {
         self.runs = runs
@@ -124,6 +140,12 @@ struct NameParts<Files: FileSystem>: Sendable {
         tail = NameTable(
             firstName: runs.last?.names.upperBound ?? 1,
             firstKey: runs.last?.keys.upperBound ?? 0, hash: hash)
+    }
+
+    /// Has ordinals given up to these, which are the next.
+    mutating func give(upTo name: UInt32, key: UInt32) {
+        nextName = max(nextName, name)
+        nextKey = max(nextKey, key)
     }
 
     /// The first run that `isBeyond` holds for, and so for all after it.
@@ -138,27 +160,16 @@ struct NameParts<Files: FileSystem>: Sendable {
     }
 }
 
-/// The names of one run in bytewise order, those that were lost left out.
+/// The names of one run in bytewise order; those that were lost, without bytes, first.
 private struct RunNames<Files: FileSystem>: NameCursor {
     private var cursor: NamesRunReader<Files>.NameCursor
-    private let read = NameBatch()
 
     init(_ run: NamesRunReader<Files>) { cursor = run.makeNameCursor() }
 
-    mutating func nextBatch(into batch: inout SortedNames) throws(ReaderError) -> Bool {
-        batch.removeAll()
-        while batch.count == 0 {
-            do throws(StorageError) {
-                guard try cursor.nextNames(into: read) else { return false }
-            } catch {
-                throw ReaderError(error)
-            }
-            for place in 0..<read.count where !read.isLost(place) {
-                // SAFETY: the bytes are copied before the batch is read into again.
-                unsafe batch.append(read.ordinal(place).rawValue, read.pointer(place))
-            }
+    mutating func nextBatch(into batch: NameBatch) throws(ReaderError) -> Bool {
+        do throws(StorageError) { return try cursor.nextNames(into: batch) } catch {
+            throw ReaderError(error)
         }
-        return true
     }
 }
 

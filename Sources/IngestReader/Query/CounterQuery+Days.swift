@@ -77,10 +77,10 @@ private struct DayListing {
         _ numbers: Range<Int>, _ body: ListedRow.Body
     ) throws(ReaderError) -> Bool {
         try Self.forEachRow(of: query, days, order, .all) {
-            (stretch, page, row, nonzero) throws(ReaderError) in
+            (stretch, page, row, columns) throws(ReaderError) in
             guard numbers.contains(stretch) else { return }
             try range.add(
-                row, of: page, nonzero, day: page.day(row), to: stretch - numbers.lowerBound)
+                row, of: page, columns, day: page.day(row), to: stretch - numbers.lowerBound)
         }
         var listed = ListedRow()
         var goesOn = true
@@ -100,12 +100,12 @@ private struct DayListing {
     private static func forEachRow(
         of query: CounterQuery, _ days: DayRange, _ order: DayOrder,
         _ columns: CounterColumnSet,
-        _ body: (_ stretch: Int, _ page: CounterPage, _ row: Int, _ nonzero: [Int])
+        _ body: (_ stretch: Int, _ page: CounterPage, _ row: Int, _ columns: CounterSlab.Columns)
             throws(ReaderError) -> Void
     ) throws(ReaderError) {
         var last = 0
         try query.forEachPage(of: .days, columns) { (page) throws(ReaderError) in
-            let nonzero = page.nonzeroColumns
+            let columns = CounterSlab.Columns(of: page)
             for row in 0..<page.rowCount {
                 let (business, day) = (page.key(row), page.day(row))
                 guard try days.admits(day) else { continue }
@@ -115,7 +115,7 @@ private struct DayListing {
                     }
                     last = stretch
                 }
-                try body(last, page, row, nonzero)
+                try body(last, page, row, columns)
             }
         }
     }

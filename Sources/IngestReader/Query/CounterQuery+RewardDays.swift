@@ -114,7 +114,7 @@ private struct RewardDayListing {
 
     mutating func give(_ body: ListedRow.Body) throws(ReaderError) {
         let isWanted = (0..<groups.groupCount).map { firstKeys[$0] < firstKeys[$0 + 1] }
-        let walk = try query.names.walk(groups, where: isWanted)
+        var walk = try query.names.walk(lostKeys: groups.lostKeys, where: isWanted)
         while try walk.next() {
             guard isWanted[Int(walk.number)] else { continue }
             let start = texts.count
@@ -174,7 +174,7 @@ private struct RewardDayListing {
 
     private mutating func fold(_ page: CounterPage) throws(ReaderError) {
         let wanted = days
-        let columns = page.nonzeroColumns
+        let columns = CounterSlab.Columns(of: page)
         try page.withOrders { (orders) throws(ReaderError) in
             for row in orders.indices {
                 let key = RowOrder.ordinal(orders[row])

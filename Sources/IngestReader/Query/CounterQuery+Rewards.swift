@@ -15,15 +15,14 @@ extension CounterQuery {
         let countMax = query.top ?? .max
         guard countMax > 0 else { return }
         if let order = query.order {
-            let groups = try KeyGroups(names, business: business, keepsBusinesses: false)
             let top = try TopRewards(
-                self, groups, query.days, by: order, countMax: countMax)
-            return try give(top, groups, query, business, body)
+                self, query.days, business: business, by: order, countMax: countMax)
+            return try give(top, query, business, body)
         }
         let groups = try KeyGroups(names, business: business)
         var left = countMax
         let isWanted = groups.areWanted()
-        let walk = try names.walk(groups, where: isWanted)
+        var walk = try names.walk(lostKeys: groups.lostKeys, where: isWanted)
         var range = RewardRange(
             self, groups, query.days, countMax: isWanted.count { $0 })
         let counted: ListedRow.Body = { row in
@@ -40,15 +39,14 @@ extension CounterQuery {
 
     /// Gives the rewards that `top` found: a few by point reads, many by passes over the table.
     private func give(
-        _ top: TopRewards, _ groups: KeyGroups, _ query: RewardsQuery, _ business: NameOrdinal?,
-        _ body: ListedRow.Body
+        _ top: TopRewards, _ query: RewardsQuery, _ business: NameOrdinal?, _ body: ListedRow.Body
     ) throws(ReaderError) {
         if top.rewards.count <= TopRewards.pointCountMax {
             for reward in top.rewards {
                 let keys =
-                    try groups.reward(reward.group).map { (name) throws(ReaderError) in
+                    try reward.name.map { (name) throws(ReaderError) in
                         try names.keys(ofReward: name)
-                    } ?? [KeyOrdinal(rawValue: groups.lostKey(reward.group))]
+                    } ?? [KeyOrdinal(rawValue: reward.key)]
                 guard var row = try sum(of: keys, business: business, days: query.days) else {
                     continue
                 }
@@ -57,11 +55,11 @@ extension CounterQuery {
             }
             return
         }
-        let full = try KeyGroups(names, business: business)
-        var range = RewardRange(self, full, query.days, countMax: top.rewards.count)
+        let groups = try KeyGroups(names, business: business)
+        var range = RewardRange(self, groups, query.days, countMax: top.rewards.count)
         for reward in top.rewards {
             if range.isFull, try !range.give(body) { return }
-            range.enter(reward.group) { $0 += top.text(of: reward) }
+            range.enter(groups.groupOfKey[Int(reward.key)]) { $0 += top.text(of: reward) }
         }
         _ = try range.give(body)
     }

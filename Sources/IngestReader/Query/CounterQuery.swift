@@ -5,25 +5,34 @@ import IngestFormat
 /// The questions, answered from one source of rows: one key here, listings and the greatest in the files
 /// beside this one.
 package struct CounterQuery {
-    private let source: any CounterSource
+    let source: any CounterSource
     let names: any NameSource
     /// Rows whose counters a listing holds at a time.
     let rowCountMax: Int
+    /// Keys that a core goes through at a time, at least.
+    let partKeyCountMin: Int
 
-    /// - Parameter rowCountMax: from 1 to `Limits.queryRowCountMax`; less than that where ranges are tested.
-    package init(_ source: any CounterSource, rowCountMax: Int = Limits.queryRowCountMax) {
+    /// - Parameters: from 1 on, and `rowCountMax` to `Limits.queryRowCountMax`; other ones where ranges and
+    ///   parts are tested.
+    package init(
+        _ source: any CounterSource, rowCountMax: Int = Limits.queryRowCountMax,
+        partKeyCountMin: Int = 1 << 16
+    ) {
         precondition(rowCountMax > 0 && rowCountMax <= Limits.queryRowCountMax)
+        precondition(partKeyCountMin > 0)
+        self.partKeyCountMin = partKeyCountMin
         self.source = source
         self.rowCountMax = rowCountMax
         names = source.makeNames()
     }
 
-    /// Gives all rows of a table.
+    /// Gives the rows of a table, all of them or those of some ordinals.
     func forEachPage(
         of table: TableKind, _ columns: CounterColumnSet = .all,
+        keys: ClosedRange<UInt32> = 0...UInt32.max,
         _ body: (CounterPage) throws(ReaderError) -> Void
     ) throws(ReaderError) {
-        try source.forEachPage(of: table, columns, names, body)
+        try source.forEachPage(of: table, columns, keys, names, body)
     }
 
     // MARK: One key

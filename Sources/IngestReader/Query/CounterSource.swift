@@ -11,13 +11,15 @@ package protocol CounterSource: Sendable {
     /// The dictionary, for one query.
     func makeNames() -> any NameSource
 
-    /// Gives all rows of a counter table, a page at a time; pages come, and rows lie in them, in any order.
+    /// Gives the rows of a counter table, a page at a time. Pages come in any order; the rows of a page ascend by
+    /// ordinal and day, each pair once.
     /// - Parameters:
     ///   - columns: those that the pages must have.
+    ///   - keys: rows of other ordinals are left out.
     ///   - names: the query's.
     func forEachPage(
-        of table: TableKind, _ columns: CounterColumnSet, _ names: any NameSource,
-        _ body: (CounterPage) throws(ReaderError) -> Void
+        of table: TableKind, _ columns: CounterColumnSet, _ keys: ClosedRange<UInt32>,
+        _ names: any NameSource, _ body: (CounterPage) throws(ReaderError) -> Void
     ) throws(ReaderError)
 
     /// Gives the rows of one ordinal on some days in a counter table, in any order.

@@ -51,10 +51,10 @@ struct DayRowRange {
     var unitCount: Int { units.count }
 
     /// Adds a row to a unit.
-    /// - Parameter columns: `CounterPage.nonzeroColumns`.
+    /// - Parameter columns: of the page.
     /// **Errors** `overflow`; `impossibleRow` if the unit has more rows than it was entered with.
     mutating func add(
-        _ row: Int, of page: CounterPage, _ columns: [Int], day: Int32, to number: Int
+        _ row: Int, of page: CounterPage, _ columns: CounterSlab.Columns, day: Int32, to number: Int
     ) throws(ReaderError) {
         let last = units[number].next - 1
         if last >= units[number].start {

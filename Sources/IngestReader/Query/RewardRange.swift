@@ -18,8 +18,13 @@ struct RewardRange {
     private var entered: [UInt32] = []
     private var texts: [UInt8] = []
     private var textEnds: [Int] = []
+    /// The least and the greatest group of the range.
+    private var bounds: ClosedRange<UInt32>?
     /// By key: whether a row of it was folded. A key is in one range only.
     private var isSeen: [Bool]
+    /// The rows of one page that belong to the range.
+    private var picks = [RowPick](
+        repeating: RowPick(row: 0, slot: 0), count: CounterPage.capacity)
     private var businesses: BusinessOrder
     private var shown: ShownNames
 
@@ -43,6 +48,7 @@ struct RewardRange {
         precondition(!isFull)
         entered.append(group)
         slotOfGroup[Int(group)] = UInt32(entered.count)
+        bounds = min(bounds?.lowerBound ?? group, group)...max(bounds?.upperBound ?? group, group)
         appendName(&texts)
         textEnds.append(texts.count)
     }
@@ -51,8 +57,10 @@ struct RewardRange {
     /// - Returns: `false` if `body` did.
     mutating func give(_ body: ListedRow.Body) throws(ReaderError) -> Bool {
         slab.clear(0..<entered.count)
-        try query.forEachPage(of: days.isBounded ? .rewardDays : .rewards) {
-            (page) throws(ReaderError) in try fold(page)
+        if let bounds, let keys = groups.keys(ofGroups: bounds) {
+            try query.forEachPage(of: days.isBounded ? .rewardDays : .rewards, keys: keys) {
+                (page) throws(ReaderError) in try fold(page)
+            }
         }
         var row = ListedRow()
         var start = 0
@@ -73,6 +81,7 @@ struct RewardRange {
         entered.removeAll(keepingCapacity: true)
         texts.removeAll(keepingCapacity: true)
         textEnds.removeAll(keepingCapacity: true)
+        self.bounds = nil
         return goesOn
     }
 
@@ -90,25 +99,43 @@ struct RewardRange {
     }
 
     private mutating func fold(_ page: CounterPage) throws(ReaderError) {
+        let count = try pick(page)
+        let columns = CounterSlab.Columns(of: page)
+        let slab = slab
+        slab.touch(picks.span.extracting(first: count))
+        for place in 0..<count {
+            let (row, slot) = (Int(picks[place].row), Int(picks[place].slot))
+            let key = Int(page.key(row))
+            if !isSeen[key] {
+                isSeen[key] = true
+                try join(groups.businessOfKey[key], slot)
+            }
+            guard slab.add(row, of: page, columns, to: slot) else { throw .overflow }
+        }
+    }
+
+    /// Finds the rows of a page that belong to the range; returns how many.
+    private mutating func pick(_ page: CounterPage) throws(ReaderError) -> Int {
         let isBounded = days.isBounded
         let wanted = days
-        let columns = page.nonzeroColumns
+        let (groups, slots) = (groups.groupOfKey, slotOfGroup)
+        let (groupOfKey, slotOfGroup) = (groups.span, slots.span)
+        var picks = picks.mutableSpan
+        var count = 0
         try page.withOrders { (orders) throws(ReaderError) in
             for row in orders.indices {
                 let key = RowOrder.ordinal(orders[row])
-                guard key < groups.groupOfKey.count else { throw .impossibleRow }
-                let group = groups.groupOfKey[key]
+                guard key < groupOfKey.count else { throw .impossibleRow }
+                let group = groupOfKey[key]
                 guard group != KeyGroups.none else { continue }
                 let slot = slotOfGroup[Int(group)]
                 guard slot != 0 else { continue }
                 if isBounded, try !wanted.admits(RowOrder.day(orders[row])) { continue }
-                if !isSeen[key] {
-                    isSeen[key] = true
-                    try join(groups.businessOfKey[key], Int(slot) - 1)
-                }
-                guard slab.add(row, of: page, columns, to: Int(slot) - 1) else { throw .overflow }
+                picks[count] = RowPick(row: UInt32(row), slot: slot - 1)
+                count += 1
             }
         }
+        return count
     }
 
     private mutating func join(_ business: UInt32, _ slot: Int) throws(ReaderError) {

@@ -7,8 +7,7 @@ extension Snapshot {
     package func status() throws(ReaderError) -> DirectoryStatus {
         let names = makeNames()
         let nameCount = try Int(names.nextName) - 1 - names.lostNames().count
-        var keyCount = 0
-        try names.forEachKeys { _, pairs in keyCount += pairs.count { $0.reward != .none } }
+        let keyCount = try Int(names.nextKey) - names.lostKeyCount()
         do throws(StorageError) {
             return try readStatus(nameCount: nameCount, keyCount: keyCount)
         } catch {
@@ -28,7 +27,9 @@ extension Snapshot {
             durable: max(mark?.cut ?? cut, cut), sealedSegmentCount: manifest.sealed.count,
             unsealedSegmentCount: present.count { file in
                 guard case .segment(let number) = file.name else { return false }
-                return manifest.mayHoldTail(number)
+                // Of segments that came since the opening this cut knows nothing.
+                let came = number.rawValue > cut.segment && number.rawValue - 1 != cut.segment
+                return manifest.mayHoldTail(number) && !came
             },
             expired: manifest.expired.isEmpty ? nil : ExpiredPart(manifest.expired),
             fileCount: present.count,

@@ -30,16 +30,16 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
     package func makeNames() -> any NameSource { SnapshotNames(names) }
 
     package func forEachPage(
-        of table: TableKind, _ columns: CounterColumnSet, _ names: any NameSource,
-        _ body: (CounterPage) throws(ReaderError) -> Void
+        of table: TableKind, _ columns: CounterColumnSet, _ keys: ClosedRange<UInt32>,
+        _ names: any NameSource, _ body: (CounterPage) throws(ReaderError) -> Void
     ) throws(ReaderError) {
         let page = CounterPage()
         for run in runs where run.header.table == table {
-            var cursor = run.makeCursor(columns: columns)
+            var cursor = run.makeCursor(columns: columns, keys: keys)
             while try Self.next(&cursor, into: page) { try body(page) }
         }
         for tableOfTail in try tables(ofTail: table, names) {
-            var cursor = tableOfTail.makeCursor(columns: columns)
+            var cursor = tableOfTail.makeCursor(columns: columns, keys: keys)
             while try next(&cursor, into: page) { try body(page) }
         }
     }

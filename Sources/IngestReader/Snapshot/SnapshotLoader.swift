@@ -83,8 +83,10 @@ private struct SnapshotBase<Files: FileSystem> {
         var names = names
         var tail = TailFold()
         try tail.fold(after: manifest, mark: mark, in: files, names: &names.tail)
+        let result = tail.finish()
+        names.give(upTo: result.nextName, key: result.nextKey)
         return Snapshot(
-            files: files, manifest: manifest, runs: runs, names: names, tail: tail.finish())
+            files: files, manifest: manifest, runs: runs, names: names, tail: result)
     }
 }
 

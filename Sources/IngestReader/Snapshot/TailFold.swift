@@ -11,6 +11,9 @@ package struct TailFold {
         package var totals = LogTotals()
         /// The end of what was folded.
         package var position: LogPosition = .start
+        /// The next ordinals by the heads of its blocks: rows may have keys whose own block was lost.
+        var nextName: UInt32 = 0
+        var nextKey: UInt32 = 0
     }
 
     private var result = Result()
@@ -55,6 +58,8 @@ package struct TailFold {
             }
         }
         names.enter(block)
+        result.nextName = max(result.nextName, header.nextName.rawValue)
+        result.nextKey = max(result.nextKey, header.nextKey.rawValue)
         result.totals.add(block.ledger)
         result.totals.rowCount += UInt64(rows.rowCount)
         var outcome = counters.fold(rows)
