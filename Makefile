@@ -7,10 +7,10 @@ DESTDIR ?=
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap build demo test race lint format bench fuzz install clean
+.PHONY: help bootstrap build demo test race lint format bench fuzz install clean bench-full
 
 help: ## list the targets
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 bootstrap: ## install what a build needs and is missing (liblz4-dev), by apt-get
 	@scripts/bootstrap
@@ -38,10 +38,19 @@ lint: bootstrap ## formatting and the rules of the house (tidy)
 format: ## rewrite all sources as .swift-format says
 	$(SWIFT) format --in-place --recursive --parallel Package.swift Sources Tests Benchmarks
 
-bench: bootstrap ## measure the daemon on this machine: events per second, CPU and bytes per event
-	$(SWIFT) build -c release --product ingestd
-	$(SWIFT) build -c release --product ingest-bench
+bench: programs ## measure daemon and reader on this machine, some minutes
 	.build/release/ingest-bench throughput
+	.build/release/ingest-bench figures
+
+bench-full: programs ## the same at the size that the goals are stated for, half an hour
+	.build/release/ingest-bench ladder
+	.build/release/ingest-bench figures --full
+
+.PHONY: programs
+programs: bootstrap
+	$(SWIFT) build -c release --product ingestd
+	$(SWIFT) build -c release --product ingest-reader
+	$(SWIFT) build -c release --product ingest-bench
 
 fuzz: bootstrap ## fuzz every decoder with libFuzzer, FUZZ_SECONDS (60) each
 	scripts/fuzz $(FUZZ_SECONDS)

@@ -49,16 +49,10 @@ private struct CounterMeasurement {
         show(
             "decode impressions alone",
             best(rowCount) { drain(table.makeCursor(columns: impressions)) }, "ns/row")
-        show("decode and sum by key", best(rowCount) { sum(table, .all) }, "ns/row")
-        show("the same, impressions alone", best(rowCount) { sum(table, impressions) }, "ns/row")
         let rewards = rewardsTable(table)
         show(
             "rewards: decode impressions",
             best(rewards.rowCount) { drain(rewards.makeCursor(columns: impressions)) }, "ns/row")
-        show(
-            "rewards: sum impressions", best(rewards.rowCount) { sum(rewards, impressions) },
-            "ns/row")
-        show("rewards: decode and sum", best(rewards.rowCount) { sum(rewards, .all) }, "ns/row")
         let points = (0..<1_000).map { UInt32($0 * 7_919 % keyCount) }
         show("rewards: row of a key", best(points.count) { probe(rewards, points) }, "ns")
         show("rows of a key", best(points.count) { probe(table, points) }, "ns")
@@ -89,22 +83,6 @@ private struct CounterMeasurement {
         let page = CounterPage()
         do {
             while try source.nextPage(into: page) {}
-        } catch {
-            preconditionFailure("a table did not decode: \(error)")
-        }
-    }
-
-    private func sum(_ table: CounterTable, _ columns: CounterColumnSet) {
-        let keys = UInt32(min(keyCount, 8 << 10))
-        let sums = CounterSums(columns: columns, capacity: Int(keys))
-        let page = CounterPage()
-        do {
-            for first in stride(from: 0, to: UInt32(keyCount), by: Int(keys)) {
-                let stretch = first...first + keys - 1
-                sums.begin(stretch)
-                var cursor = table.makeCursor(columns: columns, keys: stretch)
-                while try cursor.nextPage(into: page) { precondition(sums.add(page) == nil) }
-            }
         } catch {
             preconditionFailure("a table did not decode: \(error)")
         }

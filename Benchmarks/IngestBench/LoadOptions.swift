@@ -24,8 +24,9 @@ struct MixOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             "Packets of 11 events that are encoded beforehand and sent round and round, ids and "
-                + "times new each time.", valueName: "n"))
-    var poolPackets = 32_768
+                + "times new each time. Default: 32,768, or more so that each reward has an event.",
+            valueName: "n"))
+    var poolPackets: Int?
 
     @Option(
         help: ArgumentHelp(
@@ -38,18 +39,22 @@ struct MixOptions: ParsableArguments {
     var seed: UInt64 = 1
 
     func validate() throws {
-        guard rewards > 0, businesses > 0, poolPackets > 0 else {
+        guard rewards > 0, businesses > 0, poolPackets ?? 1 > 0 else {
             throw ValidationError("--rewards, --businesses and --pool-packets are 1 or more")
         }
         guard (0...10_000).contains(days) else { throw ValidationError("--days is 0 to 10,000") }
     }
 
+    var options: EventMix.Options {
+        EventMix.Options(
+            rewardCount: rewards, businessCount: businesses, popularity: popularity,
+            names: names, seed: seed, dayCount: days)
+    }
+
     func makePool() -> PacketPool {
         PacketPool(
-            packetCount: poolPackets,
-            mix: EventMix.Options(
-                rewardCount: rewards, businessCount: businesses, popularity: popularity,
-                names: names, seed: seed, dayCount: days),
+            packetCount: poolPackets ?? max(32_768, rewards / PacketPool.packetEventCount + 1),
+            mix: options,
             identity: SenderIdentity(
                 sender: SenderID(rawValue: UInt64.random(in: 1...UInt64.max)),
                 epoch: SenderIdentity.epoch(
@@ -109,6 +114,14 @@ final class ScratchDirectory {
         let name = "ingest-bench-" + String(UInt64.random(in: 0...UInt64.max), radix: 36)
         path = URL(fileURLWithPath: parent).appendingPathComponent(name).path
         self.isKept = isKept
+        try FileManager.default.createDirectory(
+            atPath: path, withIntermediateDirectories: true)
+    }
+
+    /// A directory under a name of the caller's, which stays.
+    init(at path: String) throws {
+        self.path = path
+        isKept = true
         try FileManager.default.createDirectory(
             atPath: path, withIntermediateDirectories: true)
     }

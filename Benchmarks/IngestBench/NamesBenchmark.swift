@@ -89,9 +89,6 @@ private struct NamesMeasurement {
         try show("keys of a reward", places.count) { () throws(StorageError) in
             for place in places { _ = try run.keys(ofReward: NameOrdinal(rawValue: place + 1)) }
         }
-        try show("names of many ordinals", places.count) { () throws(StorageError) in
-            _ = try run.names(places.map { NameOrdinal(rawValue: $0 + 1) })
-        }
         try show("all names in order", count) { () throws(StorageError) in
             var cursor = run.makeNameCursor()
             let batch = NameBatch()

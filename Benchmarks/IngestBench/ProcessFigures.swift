@@ -36,6 +36,11 @@ struct ProcessFigures {
 
     var cpuNanoseconds: UInt64 { userNanoseconds + systemNanoseconds }
 
+    /// Time on a core of the threads whose name has this in it.
+    func nanoseconds(ofThread name: String) -> UInt64 {
+        threadNanoseconds.reduce(0) { $0 + ($1.key.contains(name) ? $1.value : 0) }
+    }
+
     private mutating func readThread(_ folder: String) {
         guard let name = try? text("\(folder)/comm"), let times = try? text("\(folder)/schedstat"),
             let nanoseconds = times.split(separator: " ").first.flatMap({ UInt64($0) })

@@ -24,8 +24,8 @@ struct QueryCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Query this directory, made earlier by the same --rewards and --names with --keep, instead of a "
-                + "new one.", valueName: "dir"))
+            "Keep the directory under this name; one that is there is used again, if it was made of the same load.",
+            valueName: "dir"))
     var directory: String?
 
     func validate() throws {
@@ -34,73 +34,9 @@ struct QueryCommand: ParsableCommand {
 
     func run() throws {
         Report.machine(directory: daemon.scratch)
-        if let directory {
-            try report(directory)
-        } else {
-            let made = try make()
-            try withExtendedLifetime(made) { try report(made.path) }
-        }
-    }
-
-    private func make() throws -> ScratchDirectory {
-        let directory = try daemon.makeScratch()
-        let process = try daemon.start(in: directory)
-        let before = try ProcessFigures(processID: process.processID)
-        var pool = mix.makePool()
-        let sent = try LoadSender(to: process.address)
-            .send(&pool, eventCount: events, eventsPerSecond: rate)
-        _ = DurableWatch(directory).waitUntilStill()
-        let after = try ProcessFigures(processID: process.processID)
-        let stopSeconds = try process.stop()
-        Report.heading("the directory")
-        let log = try LogFigures(directory)
-        Report.line(
-            "sent, durable", "\(grouped(sent.eventCount)), \(grouped(log.rowCount)) events")
-        let compact = after.threadNanoseconds.first { $0.key.contains("compact") }
-        let compactBefore = before.threadNanoseconds.first { $0.key.contains("compact") }
-        let spent = (compact?.value ?? 0) - (compactBefore?.value ?? 0)
-        Report.line(
-            "compact queue",
-            fixed(Double(spent) / Double(max(1, log.rowCount)), 1) + " ns/event of CPU")
-        Report.line(
-            "daemon memory", "\(mebibytes(after.residentByteCountMax)) at most")
-        Report.line(
-            "written",
-            fixed(
-                Double(after.writtenByteCount - before.writtenByteCount)
-                    / Double(max(1, log.rowCount)), 1) + " bytes/event")
-        Report.line("stopped in", fixed(stopSeconds, 2) + " s")
-        return directory
-    }
-
-    private func report(_ directory: String) throws {
-        try SnapshotFigures(directory).report()
-        try ReaderFigures(directory: directory, rewardCount: mix.rewards, names: mix.names).report()
-        Report.heading("ingest-reader as a process: ms p50, max, exit")
-        let reward = EventMix.rewardName(0, mix.names)
-        for (name, query) in [
-            ("reward ID", ["reward", reward]), ("rewards --top 100", ["rewards", "--top", "100"]),
-            ("rewards", ["rewards"]), ("days", ["days"]),
-            ("reward-days --reward ID", ["reward-days", "--reward", reward]),
-            ("status", ["status"]), ("verify", ["verify"]),
-        ] {
-            try time(name, query, directory)
-        }
-    }
-
-    private func time(_ name: String, _ query: [String], _ directory: String) throws {
-        var times: [Double] = []
-        var exitCode: Int32 = 0
-        for _ in 0..<runs {
-            let run = try ProgramRun(
-                DaemonOptions.besideThis("ingest-reader"),
-                query + ["--data", directory, "--format", "ndjson"])
-            times.append(run.seconds * 1000)
-            exitCode = max(exitCode, run.exitCode)
-        }
-        times.sort()
-        Report.line(
-            name,
-            "\(fixed(percentile(times, 0.5), 1)), \(fixed(percentile(times, 1), 1)), \(exitCode)")
+        let load = DirectoryLoad(
+            daemon: daemon, mix: mix, eventCount: events, eventsPerSecond: rate)
+        let made = try directory.map { try BenchDirectory.kept(at: $0, load) } ?? .make(load)
+        try QueryFigures(directory: made, mix: mix.options, runCount: runs).report()
     }
 }

@@ -2,10 +2,16 @@ import Foundation
 
 /// Figures as a person reads them: one a line, name to the left.
 enum Report {
-    static func heading(_ text: String) { print("\n\(text)") }
+    static func heading(_ text: String) {
+        print("\n\(text)")
+        // Into a file too as it goes on: a run takes minutes.
+        fflush(nil)
+    }
 
-    static func line(_ name: String, _ value: String) {
-        print("  " + name.padding(toLength: 26, withPad: " ", startingAt: 0) + value)
+    /// - Parameter goal: what the figure is to reach, where something is asked for.
+    static func line(_ name: String, _ value: String, goal: String? = nil) {
+        let asked = goal.map { "   (goal: \($0))" } ?? ""
+        print("  " + name.padding(toLength: 26, withPad: " ", startingAt: 0) + value + asked)
     }
 
     static func machine(directory: String) {
