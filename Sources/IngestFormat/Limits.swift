@@ -55,6 +55,9 @@ package enum Limits {
     package static let segmentByteCountMin = 64 << 10
     package static let segmentByteCountDefault = 256 << 20
     package static let segmentByteCountMax = 1 << 30
+    /// Places in a segment's file. It is full with `segmentByteCountMax`, one block may go beyond that, and the footer is
+    /// behind it.
+    package static let segmentFileByteCountMax = 1 << 32
     package static let segmentBlockCountMax = (1 << 20) - 1
     /// Rows in one segment; its counters are 32-bit.
     package static let segmentRowCountMax = 1 << 31
@@ -71,8 +74,9 @@ package enum Limits {
     // by what the blocks of the old one may still add: the one being filled or, where the count is taken
     // by the compact stage, all that are on their way.
     package static let rollRowCount = segmentRowCountMax - blockEventCountMax
-    package static let rollKeyDayCount =
-        segmentKeyDayCountMax - blockSlotCount * blockEventCountMax
+    /// Of (key, day) pairs far fewer than a footer may hold: each takes up to 400 bytes of memory, and all of them
+    /// are written with every generation.
+    package static let rollKeyDayCount = 1 << 22
     package static let rollSenderCount = segmentSenderCountMax - blockSenderCountMax
     /// Far below the limit, since ranges are memory; before those of different blocks are merged.
     package static let rollSequenceRangeCount = 1 << 20
@@ -80,16 +84,20 @@ package enum Limits {
     // MARK: Snapshots
     package static let runCountMax = 8
     package static let runPageRowCountMax = 1024
-    package static let runByteCountMax = 1 << 34
-    /// Rows of a run: as many (key, day) pairs as there can ever be of use.
-    package static let runRowCountMax = 1 << 31
+    /// Of a run of counters: 400 days of ten million rewards are about 60 GB.
+    package static let runByteCountMax = 1 << 40
+    package static let runRowCountMax = 1 << 36
+    package static let namesRunByteCountMax = 1 << 34
     package static let manifestByteCountMax = 64 << 20
-    /// A segment is full with `segmentByteCountMax`, and one block may go beyond that.
-    package static let manifestCutOffsetMax = 1 << 32
     package static let manifestFileCountMax = 1 << 19
     package static let manifestNamesRunCountMax = 1 << 10
     package static let manifestLostRangeCountMax = 1 << 16
     package static let manifestUncleanStopCountMax = 1 << 12
+
+    // MARK: Days
+    /// An event that the clock refused and whose time is further from its admission than this, either way, belongs to the
+    /// day of its admission: senders cannot make days without end.
+    package static let refusedDayDistanceMicrosecondsMax: Int64 = 400 * 86_400_000_000
 
     // MARK: Queries
     /// Rows whose counters a listing holds at a time (192 bytes each); of more, a range after the other.

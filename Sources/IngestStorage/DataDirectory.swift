@@ -34,6 +34,9 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
         _ files: Files, makeManifest: () -> Manifest
     ) throws(StorageError) -> DataDirectory {
         let lock = try files.lock(FileName.lock.text)
+        // What a killed daemon renamed last may be in memory alone. Nothing is removed on the strength of it before
+        // it is durable.
+        try files.syncDirectory()
         let store = ManifestStore(files: files)
         let names = try files.names().compactMap { FileName($0) }
         guard names.contains(where: { $0.generation != nil }) else {

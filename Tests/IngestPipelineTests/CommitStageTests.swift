@@ -130,6 +130,29 @@ struct CommitStageTests {
         #expect(bench.counters.events[.counted] == 2)
     }
 
+    @Test("what the clock refused from more than 400 days away belongs to the day of its admission")
+    func refusedDays() throws {
+        let bench = CommitBench()
+        let day: Int64 = 86_400_000_000
+        let now = bench.clock.wallMicroseconds()
+        let today = Int32(now / day)
+        let cases: [(days: Int64, expected: Int32)] = [
+            (-8, today - 8), (-399, today - 399), (-401, today), (-20_000, today), (2, today + 2),
+            (401, today), (60_000, today), (0, today),
+        ]
+        bench.offerBatch(
+            sequence: 0,
+            cases.map {
+                var event = bench.click()
+                event.timestampMicroseconds += $0.days * day
+                return event
+            })
+        let block = try #require(bench.turn())
+        #expect((0..<cases.count).map { block.rows.day[$0] } == cases.map(\.expected))
+        #expect(block.rows.timestamp[4] == now + 2 * day)
+        #expect(bench.counters.events[.tooOld] == 4 && bench.counters.events[.tooEarly] == 3)
+    }
+
     @Test("a closed ring ends the stage, with what it held handed over")
     func end() throws {
         let bench = CommitBench()

@@ -1,6 +1,7 @@
 import IngestFormat
-import IngestPipeline
 import Testing
+
+@testable import IngestPipeline
 
 @Suite("The dictionary of names")
 struct NameDictionaryTests {
@@ -109,6 +110,24 @@ struct NameDictionaryTests {
             }
         }
         #expect(dictionary.nextKey == UInt32(model.count))
+    }
+
+    /// A multiplication alone would put these into an eighth-thousandth of the table, and a look-up through all of them.
+    @Test("pairs that were chosen to collide are spread over the whole table")
+    func chosenPairs() {
+        var pairs: [(UInt32, UInt32)] = []
+        for reward in 1...20_000 as ClosedRange<UInt32> {
+            for business in 1...400 as ClosedRange<UInt32> {
+                let pair = UInt64(reward) << 32 | UInt64(business)
+                if (pair &* 0x9E37_79B9_7F4A_7C15) >> 51 == 0 { pairs.append((reward, business)) }
+            }
+        }
+        #expect(pairs.count > 500)
+        var counts = [Int](repeating: 0, count: 64)
+        for (reward, business) in pairs {
+            counts[Int(KeyTable.spread(reward, business) >> 58)] += 1
+        }
+        #expect(counts.max()! < pairs.count / 16)
     }
 
     @Test("ordinals that were given once are not given again after a load")

@@ -137,6 +137,121 @@ struct StartTests {
         #expect(try left.names() == names)
     }
 
+    /// A killed daemon's last rename may not be durable; nothing is removed before it is.
+    @Test("a kill, a start that rests, and a power cut leave a directory that opens")
+    func unsyncedRename() throws {
+        func life(_ files: SimulatedFileSystem) throws(PipelineError) {
+            var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 5) {
+                $0.segmentByteCountMax = 1 << 20
+            }
+            for round in 0..<6 as Range<UInt64> {
+                for packet in round * 5..<(round + 1) * 5 {
+                    while !pipeline.offer(SimulatedPacket(sequence: packet)) {
+                        try pipeline.turn()
+                    }
+                }
+                try pipeline.settle()
+                try pipeline.rest(turns: 2)
+            }
+            try pipeline.stop()
+        }
+        let whole = SimulatedFileSystem(seed: 3)
+        try life(whole)
+        let end = whole.disk.operationCount
+        for operation in end - 8...end {
+            let files = SimulatedFileSystem(seed: 3)
+            files.disk.crash(beforeOperation: operation)
+            try? life(files)
+            let left = files.disk.kill()
+            var pipeline = try SteppedPipeline.open(left, clock: clock, seed: 1)
+            try pipeline.rest(turns: 70)
+            for seed in 0..<20 as Range<UInt64> {
+                let cut = left.disk.powerCut(seed: seed)
+                let failure = error { () throws(PipelineError) in
+                    _ = try SteppedPipeline.open(cut, clock: clock, seed: 1)
+                }
+                #expect(failure == nil, "operation \(operation - end), power cut \(seed)")
+            }
+        }
+    }
+
+    @Test("a manifest whose names runs end before its next name stops the start, and traps nothing")
+    func namesGap() throws {
+        let files = SimulatedFileSystem(seed: 8)
+        try live(files, packets: 0..<20)
+        let good = try ManifestStore(files: files).readNewest()
+        let changes: [(inout Manifest) -> Void] = [
+            { $0.shard.nextName += 1 }, { $0.shard.nextKey += 1 }, { $0.namesRuns = [] },
+        ]
+        for change in changes {
+            var manifest = good
+            change(&manifest)
+            manifest.generation = good.generation.next
+            let files = SimulatedFileSystem(seed: 8)
+            try live(files, packets: 0..<20)
+            try ManifestStore(files: files).publish(manifest)
+            let failure = error { () throws(PipelineError) in
+                _ = try SteppedPipeline.open(files.disk.kill(), clock: clock, seed: 1)
+            }
+            #expect(failure?.exitCode == 65)
+            #expect(failure?.description.contains("names runs") == true)
+        }
+    }
+
+    @Test("live runs that are gone cost nothing where the log has what they covered")
+    func missingLiveRuns() throws {
+        let files = SimulatedFileSystem(seed: 6)
+        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 5) {
+            $0.segmentByteCountMax = 1 << 20
+        }
+        for packet in 0..<20 as Range<UInt64> {
+            while !pipeline.offer(SimulatedPacket(sequence: packet)) { try pipeline.turn() }
+        }
+        try pipeline.settle()
+        try pipeline.rest(turns: 2)
+        let left = files.disk.kill()
+        let live = try ManifestStore(files: left).readNewest().liveRuns
+        #expect(live.count == 3)
+        for run in live { try left.unlink(run.fileName.text) }
+        var again = try SteppedPipeline.open(left, clock: clock, seed: 1)
+        try again.stop()
+        #expect(try DirectoryReading(left).counts == ReferenceModel(packetCount: 20).counts)
+    }
+
+    /// A copy of the directory from earlier days, from which the operator took a segment, and where names and counters
+    /// had gone on since.
+    @Test(
+        "a sealed copy of a segment with fewer blocks than the cut costs those blocks, and says so")
+    func shortCopy() throws {
+        func life(_ packets: UInt64) throws(PipelineError) -> SimulatedFileSystem {
+            let files = SimulatedFileSystem(seed: 7)
+            var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 5) {
+                $0.segmentByteCountMax = 1 << 20
+            }
+            for packet in 0..<packets {
+                while !pipeline.offer(SimulatedPacket(sequence: packet)) { try pipeline.turn() }
+                if packet % 10 == 9 {
+                    try pipeline.settle()
+                    try pipeline.rest(turns: 2)
+                }
+            }
+            return files.disk.kill()
+        }
+        let name = FileName.segment(SegmentNumber(rawValue: 1)).text
+        let copy = try life(10)
+        var early = try SteppedPipeline.open(copy, clock: clock, seed: 1)
+        try early.stop()
+        let sealed = try #require(copy.disk.contents(name))
+        let left = try life(20)
+        let shown = try DirectoryReading(left).counts
+        left.disk.damage(name) { $0 = sealed }
+        var again = try SteppedPipeline.open(left, clock: clock, seed: 1)
+        #expect(try DirectoryReading(left).counts == shown)
+        #expect(try !ManifestStore(files: left).readNewest().lost.isEmpty)
+        try again.stop()
+        #expect(try DirectoryReading(left).counts == shown)
+    }
+
     @Test("segments are at most an eighth of the file system, and never below the minimum")
     func segmentBound() {
         let least = Limits.segmentByteCountMin

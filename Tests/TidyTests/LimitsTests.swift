@@ -90,6 +90,6 @@ struct LimitsTests {
         #expect(Limits.manifestFileCountMax * 64 <= Limits.manifestByteCountMax)
         let blockByteCountMax = Limits.blockByteCountMax + (1 << 20)
         #expect(
-            Limits.segmentByteCountMax + blockByteCountMax <= Limits.manifestCutOffsetMax)
+            Limits.segmentByteCountMax + blockByteCountMax <= Limits.segmentFileByteCountMax)
     }
 }

@@ -14,7 +14,6 @@ static inline uint64_t ingest_word(const void *bytes, size_t offset) {
     return word;
 }
 
-// Whether `count` bytes are equal. Swift's own comparison of raw buffers goes element by element, and a call of
 // How many bytes two names begin with in common, `count` at most: what the order of names and their coding ask for.
 static inline size_t ingest_shared_byte_count(const void *a, const void *b, size_t count) {
     const unsigned char *left = (const unsigned char *)a;
@@ -30,6 +29,7 @@ static inline size_t ingest_shared_byte_count(const void *a, const void *b, size
     return i;
 }
 
+// Whether `count` bytes are equal. Swift's own comparison of raw buffers goes element by element, and a call of
 // memcmp costs more than the name of a reward does: words of 8 bytes, the last of which may overlap.
 static inline bool ingest_equal(const void *a, const void *b, size_t count) {
     if (count < 8 || count > 64) return memcmp(a, b, count) == 0;

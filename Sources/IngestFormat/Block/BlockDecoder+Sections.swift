@@ -17,7 +17,8 @@ extension BlockDecoder {
         if wanted.contains(.timestamp) { try unsafe timestamps(block, into: rows) }
         if wanted.contains(.day) {
             try unsafe column(
-                .day, block, count, min: Int64(Int32.min), max: Int64(Int32.max), into: rows.day)
+                .day, block, count, min: Int64(Limits.businessDays.lowerBound),
+                max: Int64(Limits.businessDays.upperBound), into: rows.day)
         }
         if wanted.contains(.attribution) {
             try unsafe attribution(.platform, block, into: rows.platform)

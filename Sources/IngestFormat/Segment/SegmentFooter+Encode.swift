@@ -179,9 +179,9 @@ extension LostRange {
                 rawValue: UInt32(try reader.load(Field.segment, in: 1...UInt64(UInt32.max)))),
             firstBlock: UInt32(first),
             blockCount: UInt32(try reader.count(Field.blockCount, max: blockMax - first)),
-            offset: try reader.load(Field.offset, in: 0...UInt64(Limits.segmentByteCountMax)),
+            offset: try reader.load(Field.offset, in: 0...UInt64(Limits.segmentFileByteCountMax)),
             byteCount: try reader.load(
-                Field.lostByteCount, in: 0...UInt64(Limits.segmentByteCountMax)),
+                Field.lostByteCount, in: 0...UInt64(Limits.segmentFileByteCountMax)),
             rowCount: rows == Field.unknownRowCount ? nil : rows,
             names: try reader.range(
                 Field.firstName, Field.nextName, max: Limits.nameCountMax + 1),

@@ -158,7 +158,7 @@ extension Manifest {
                 NamesRunEntry(
                     fileNumber: FileNumber(rawValue: reader.load(Field.fileNumber)),
                     byteCount: try reader.load(
-                        Field.fileByteCount, in: 0...UInt64(Limits.runByteCountMax)),
+                        Field.fileByteCount, in: 0...UInt64(Limits.namesRunByteCountMax)),
                     checksum: reader.u32(Field.checksum),
                     names: try reader.range(
                         Field.firstName, Field.nextName, max: Int(shard.nextName)),
@@ -203,7 +203,7 @@ extension Manifest {
             if shard.liveTotals == LogTotals() { return }
             throw reader.corrupt(Field.cutOffset, .atLeast(SegmentHeader.byteCount))
         }
-        let offsets = UInt64(SegmentHeader.byteCount)...UInt64(Limits.manifestCutOffsetMax)
+        let offsets = UInt64(SegmentHeader.byteCount)...UInt64(Limits.segmentFileByteCountMax)
         _ = try reader.load(Field.cutOffset, in: offsets)
         _ = try reader.load(Field.cutBlockCount, in: 1...UInt64(Limits.segmentBlockCountMax))
         for run in liveRuns where run.span.firstSegment != cut.segment {

@@ -86,7 +86,7 @@ extension NamesRun {
                 createdAt: reader.i64(Field.createdAt),
                 pageIndexOffset: try reader.load(
                     Field.pageIndexOffset,
-                    in: UInt64(Field.byteCount)...UInt64(Limits.runByteCountMax)),
+                    in: UInt64(Field.byteCount)...UInt64(Limits.namesRunByteCountMax)),
                 pageIndexChecksum: reader.u32(Field.pageIndexChecksum))
             try reader.expect(Field.fileByteCount, header.fileByteCount)
             return header

@@ -68,6 +68,21 @@ import IngestFormat
         return true
     }
 
+    /// The instant whose day an event belongs to: its own, unless it is one that the clock refused from far away.
+    @inline(__always)
+    private static func timeOfDay(
+        _ event: borrowing EventDescriptor, _ verdict: Verdict, _ admissionTime: Int64
+    ) -> Int64 {
+        let time = event.timestampMicroseconds
+        guard verdict == .tooOld || verdict == .tooEarly else { return time }
+        let distance = Limits.refusedDayDistanceMicrosecondsMax
+        // Wrapping, as in the policy: the clock may be set to nonsense.
+        guard time < admissionTime &- distance || time > admissionTime &+ distance else {
+            return time
+        }
+        return min(max(admissionTime, 0), Limits.timestampMicrosecondsMax)
+    }
+
     /// The policy's verdict, and `malformed` for money that no 64-bit sum of this directory could hold.
     @inline(__always)
     private mutating func judge(
@@ -104,7 +119,8 @@ import IngestFormat
         // column never has more elements than there are rows.
         unsafe rows.key[row] = key.rawValue
         unsafe rows.timestamp[row] = event.pointee.timestampMicroseconds
-        unsafe rows.day[row] = calendar.day(of: event.pointee.timestampMicroseconds)
+        unsafe rows.day[row] = calendar.day(
+            of: Self.timeOfDay(event.pointee, verdict, slot.admissionTime))
         unsafe rows.platform[row] = platform
         unsafe rows.campaign[row] = campaign
         unsafe rows.source[row] = source

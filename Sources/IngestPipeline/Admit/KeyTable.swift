@@ -18,9 +18,16 @@ import IngestFormat
         var spread: UInt64 { KeyTable.spread(reward, business) }
     }
 
-    /// Ordinals are given by us, in order, so a multiplicative mix is enough: no sender chooses them.
-    private static func spread(_ reward: UInt32, _ business: UInt32) -> UInt64 {
-        (UInt64(reward) << 32 | UInt64(business)) &* 0x9E37_79B9_7F4A_7C15
+    /// Random in each process; nothing that is written depends on it.
+    private static let seed = UInt64.random(in: 0...UInt64.max)
+
+    /// Senders choose which pairs come, and can work out the ordinals, so only a secret keeps them from choosing pairs
+    /// that all belong to one place. The finish of SplitMix64.
+    static func spread(_ reward: UInt32, _ business: UInt32) -> UInt64 {
+        var mixed = (UInt64(reward) << 32 | UInt64(business)) ^ seed
+        mixed = (mixed ^ mixed >> 30) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ mixed >> 27) &* 0x94D0_49BB_1331_11EB
+        return mixed ^ mixed >> 31
     }
 
     func find(_ pair: RewardKey) -> KeyOrdinal? {

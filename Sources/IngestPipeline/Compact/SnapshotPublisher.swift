@@ -141,12 +141,16 @@ extension Manifest {
             shard.sealedTotals.add(remainder.totals)
         }
         guard let last = segments.last?.footer else { return }
+        // As recovery counts on: the epochs of blocks that were lost at the end are not given again.
+        let next = segments.reduce(LogAnchor(cutOf: shard)) {
+            LogAnchor(after: $1.footer, startingAt: $0)
+        }
         shard.cut = last.end
         shard.cutOffset = 0
         shard.nextName = last.names.upperBound
         shard.nextKey = last.keys.upperBound
-        shard.commitEpoch = last.commitEpoch
-        shard.lastBlockChecksum = last.lastBlockChecksum
+        shard.commitEpoch = next.commitEpoch &- 1
+        shard.lastBlockChecksum = next.previousChecksum
         shard.liveTotals = LogTotals()
     }
 }

@@ -54,7 +54,7 @@ extension Inspector {
     // MARK: Names runs
 
     mutating func describeNames(_ file: Files.File) throws(StorageError) {
-        let bytes = try file.readAll(byteCountMax: Limits.runByteCountMax)
+        let bytes = try file.readAll(byteCountMax: Limits.namesRunByteCountMax)
         let header = decoding("header", at: 0) { [meant] () throws(FormatError) in
             guard case .run(.names, let number)? = meant else {
                 return try NamesRun.Header.decode(bytes)

@@ -160,7 +160,7 @@ struct FileSetCheck<Files: FileSystem> {
 
     private func readNames(_ number: FileNumber) throws(StorageError) -> NamesRun {
         let file = try files.open(FileName.run(.names, number).text, .read)
-        let bytes = try file.readAll(byteCountMax: Limits.runByteCountMax)
+        let bytes = try file.readAll(byteCountMax: Limits.namesRunByteCountMax)
         return try StorageError.decoding(file.path) { () throws(FormatError) in
             try NamesRun.decode(
                 bytes, directory: manifest.directory, fileNumber: number,

@@ -22,7 +22,7 @@ package struct LogAnchor: Hashable, Sendable {
     /// At a manifest's cut. The commit epochs of a directory begin at 1.
     package init(cutOf manifest: Manifest) { self.init(cutOf: manifest.shard) }
 
-    init(cutOf shard: ShardState) {
+    package init(cutOf shard: ShardState) {
         self.init(
             commitEpoch: shard.commitEpoch &+ 1, previousChecksum: shard.lastBlockChecksum,
             nextName: shard.nextName, nextKey: shard.nextKey)
@@ -55,7 +55,7 @@ package struct LogAnchor: Hashable, Sendable {
     }
 
     /// Behind a sealed segment, lost blocks included.
-    init(after footer: SegmentFooter, startingAt start: LogAnchor) {
+    package init(after footer: SegmentFooter, startingAt start: LogAnchor) {
         let last = footer.blocks.last
         let lostBehind = last.map { UInt64(footer.blockCount) &- UInt64($0.ordinal) &- 1 }
         self.init(

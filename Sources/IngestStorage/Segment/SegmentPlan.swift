@@ -46,13 +46,22 @@ struct SegmentPlan<Files: FileSystem> {
         case let segment where segment < survey.number: durableBlockCount = 0
         default: durableBlockCount = nil
         }
-        if let footer = survey.intact?.footer {
+        if let footer = intact?.footer {
             end = LogAnchor(after: footer, startingAt: end)
             ordinal = footer.blockCount
         } else {
             for index in survey.pieces.indices { take(index) }
             takeMissingEnd()
         }
+    }
+
+    /// The segment's footer, if it is whole and has all that the newest manifest covers: a copy from earlier days, put in
+    /// the place of a damaged segment, may have less.
+    var intact: (footer: SegmentFooter, offset: UInt64)? {
+        guard let intact = survey.intact, intact.footer.blockCount >= coveredBlockCount else {
+            return nil
+        }
+        return intact
     }
 
     /// How many of the segment's blocks the newest manifest covers.
@@ -71,7 +80,7 @@ struct SegmentPlan<Files: FileSystem> {
     }
 
     /// Whether nothing of the segment was ever durable: a file that was begun when the crash came.
-    var isEmpty: Bool { steps.isEmpty && survey.intact == nil }
+    var isEmpty: Bool { steps.isEmpty && intact == nil }
 
     private static func header(
         of survey: SegmentSurvey<Files>, start: LogAnchor?, directory: DirectoryID, now: Int64

@@ -37,7 +37,7 @@ struct SegmentRebuild<Files: FileSystem> {
     /// Seals a segment by copy under its own number.
     func seal(_ plan: SegmentPlan<Files>) throws(StorageError) -> RecoveredSegment {
         let contents: Contents
-        if let intact = plan.survey.intact {
+        if let intact = plan.intact {
             contents = try gather(intact.footer, at: intact.offset, of: plan.survey)
         } else {
             contents = try gather(plan)

@@ -116,14 +116,19 @@ package enum SegmentRecovery {
         return plans
     }
 
-    /// What the header said of the segment that the cut lies in, as the footer of the one before has it;
-    /// `nil` where that cannot be read.
+    /// What the header said of the segment that the cut lies in, as the footer of the one before has it. Where that
+    /// cannot be read, the commit epoch is worked out from the cut, and nothing is known of what was given before.
     private static func anchorOfLiveSegment<Files: FileSystem>(
         _ manifest: Manifest, in files: Files
-    ) throws(StorageError) -> LogAnchor? {
+    ) throws(StorageError) -> LogAnchor {
+        let shard = manifest.shard
+        if shard.cut.segment == LogPosition.start.segment.next { return .startOfLog }
+        var unread = LogAnchor.startOfLog
+        // Each block is one commit.
+        unread.commitEpoch = shard.commitEpoch &+ 1 &- UInt64(shard.cut.blockCount)
         do {
             guard let before = manifest.sealed.last else {
-                guard let expired = manifest.expired.last else { return .startOfLog }
+                guard let expired = manifest.expired.last else { return unread }
                 return LogAnchor(
                     behind: try ExpiredFooterReader(
                         expired, directory: manifest.directory, in: files
@@ -133,7 +138,7 @@ package enum SegmentRecovery {
             return reader.anchor(behind: try reader.readFooter(of: before))
         } catch {
             switch error {
-            case .corrupt, .notFound: return nil
+            case .corrupt, .notFound: return unread
             default: throw error
             }
         }
@@ -175,7 +180,7 @@ extension ArraySlice {
 
 extension SegmentPlan {
     fileprivate var lastAdmissionTime: Int64? {
-        if let intact = survey.intact { return intact.footer.blocks.last?.summary.admissionTime }
+        if let intact { return intact.footer.blocks.last?.summary.admissionTime }
         for step in steps.reversed() {
             if case .keep(_, let header) = step { return header.context.admissionTime }
         }

@@ -6,7 +6,10 @@ extension ManifestStore {
     /// Checks that every run and every file of expired footers that a manifest names is there, as long as it
     /// says, with its header and index.
     ///
-    /// **Errors** `corrupt` with the file's path, also where it is missing; `newerFormat`, `io`.
+    /// Live runs are not: recovery replaces them, and needs them only where blocks that they cover are gone.
+    ///
+    /// **Errors** `corrupt` with the file's path, also where it is missing, and for a manifest whose names runs do not
+    /// go up to its next name and key; `newerFormat`, `io`.
     /// **Cost** Some kilobytes of each run.
     func checkRuns(of manifest: Manifest) throws(StorageError) {
         for entry in manifest.expired {
@@ -14,7 +17,17 @@ extension ManifestStore {
                 _ = try ExpiredFooterReader(entry, directory: manifest.directory, in: files)
             }
         }
-        for entry in manifest.runs {
+        // Whatever has an ordinal has its bytes in a names run, or was lost there: they leave none out.
+        let end = manifest.namesRuns.last
+        guard end?.names.upperBound ?? 1 == manifest.shard.nextName,
+            end?.keys.upperBound ?? 0 == manifest.shard.nextKey
+        else {
+            throw .corrupt(
+                path: "\(files.path)/\(FileName.manifest(manifest.generation).text)", offset: 0,
+                detail: "names or keys were given that are in none of its names runs")
+        }
+        let live = Set(manifest.liveRuns)
+        for entry in manifest.runs where !live.contains(entry) {
             try expecting { () throws(StorageError) in
                 _ = try RunReader(entry, directory: manifest.directory, in: files)
             }
@@ -22,7 +35,7 @@ extension ManifestStore {
         for entry in manifest.namesRuns {
             try expecting { () throws(StorageError) in
                 let file = try files.open(entry.fileName.text, .read)
-                try file.check(byteCount: entry.byteCount, max: UInt64(Limits.runByteCountMax))
+                try file.check(byteCount: entry.byteCount, max: UInt64(Limits.namesRunByteCountMax))
                 let header = try namesHeader(of: file, entry.fileNumber, manifest.directory)
                 guard header.entry == entry else {
                     throw .corrupt(

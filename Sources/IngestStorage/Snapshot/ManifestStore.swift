@@ -102,8 +102,8 @@ package struct ManifestStore<Files: FileSystem>: Sendable {
         _ entry: NamesRunEntry, directory: DirectoryID? = nil, hash: KeyedHash? = nil
     ) throws(StorageError) -> NamesRun {
         let file = try files.open(entry.fileName.text, .read)
-        try file.check(byteCount: entry.byteCount, max: UInt64(Limits.runByteCountMax))
-        let bytes = try file.readAll(byteCountMax: Limits.runByteCountMax)
+        try file.check(byteCount: entry.byteCount, max: UInt64(Limits.namesRunByteCountMax))
+        let bytes = try file.readAll(byteCountMax: Limits.namesRunByteCountMax)
         return try StorageError.decoding(file.path) { () throws(FormatError) in
             let contents = try NamesRun.decode(
                 bytes, directory: directory, fileNumber: entry.fileNumber, hash: hash)

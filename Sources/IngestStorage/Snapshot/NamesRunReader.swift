@@ -25,7 +25,7 @@ package struct NamesRunReader<Files: FileSystem>: Sendable {
         _ entry: NamesRunEntry, directory: DirectoryID? = nil, in files: Files
     ) throws(StorageError) {
         let file = try files.open(entry.fileName.text, .read)
-        try file.check(byteCount: entry.byteCount, max: UInt64(Limits.runByteCountMax))
+        try file.check(byteCount: entry.byteCount, max: UInt64(Limits.namesRunByteCountMax))
         let head = try file.readArray(at: 0, byteCount: NamesRun.Header.byteCount)
         let header = try StorageError.decoding(file.path) { () throws(FormatError) in
             try NamesRun.Header.decode(head, directory: directory, fileNumber: entry.fileNumber)

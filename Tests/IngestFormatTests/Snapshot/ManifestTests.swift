@@ -239,7 +239,7 @@ struct ManifestTests {
         ("an offset in the header", "corrupt cut offset", { $0.shard.cutOffset = 127 }),
         (
             "an offset that no segment has", "corrupt cut offset",
-            { $0.shard.cutOffset = UInt64(Limits.manifestCutOffsetMax) + 1 }
+            { $0.shard.cutOffset = UInt64(Limits.segmentFileByteCountMax) + 1 }
         ),
         (
             "no blocks", "corrupt cut block count",
