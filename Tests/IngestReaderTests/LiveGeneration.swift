@@ -14,6 +14,7 @@ extension LogFixture {
         next.nextFileNumber = manifest.nextFileNumber
         next.shard.cut = position
         next.shard.cutOffset = UInt64(lastBlock.upperBound)
+        next.shard.liveTotals = liveTotals
         next.shard.nextName = nextName
         next.shard.nextKey = nextKey
         next.shard.commitEpoch = commitEpoch

@@ -13,11 +13,14 @@ import Testing
 
     private static func rows(_ tally: Tally) -> [Key: CounterRow] {
         var rows: [Key: CounterRow] = [:]
-        for (number, slot) in tally.slots.enumerated() {
-            let row = tally.row(at: number)
+        for slot in tally.slots {
+            let row = tally.row(at: slot)
+            let place = tally.place(at: slot)
             #expect(row.overflows == 0)
             #expect(
-                rows.updateValue(row.counters, forKey: Key(item: slot.item, day: slot.day)) == nil)
+                rows.updateValue(row.counters, forKey: Key(item: place.item, day: place.day))
+                    == nil)
+            #expect(tally.find(place) == slot)
         }
         return rows
     }
@@ -155,8 +158,8 @@ import Testing
         #expect(tally.row(at: slot).overflows == 0)
         var sum = tally
         sum.add(tally)
-        #expect(sum.row(at: 0).overflows == 1 << UInt32(CounterColumn.spendMicros.rawValue))
-        #expect(sum.folded { $0 + 1 }.row(at: 0).overflows != 0)
+        #expect(sum.row(at: slot).overflows == 1 << UInt32(CounterColumn.spendMicros.rawValue))
+        #expect(sum.folded { $0 + 1 }.row(at: 1).overflows != 0)
     }
 
     @Test("A row beyond the keys of a directory is counted nowhere and named")
@@ -166,5 +169,75 @@ import Testing
         var tally = Tally()
         let outcome = recount.count(rows, keyCount: Int(UInt32.max), into: &tally)
         #expect(outcome.senselessCount == 1 && tally.slots.isEmpty)
+    }
+
+    // MARK: Comparison
+
+    /// A table of these rows, one a key, and the tally of them.
+    private static func table(
+        _ clicks: [UInt64], day: Int32 = 20_000, change: (inout CounterRow) -> Void = { _ in }
+    ) -> (table: CounterTable, tally: Tally) {
+        var encoder = CounterTableEncoder(hasDay: true)
+        var tally = Tally()
+        for (key, count) in clicks.enumerated() {
+            var row = CounterRow()
+            row[.clicks] = count
+            row[.refusedClicks] = UInt64(key % 3)
+            row[.revenueMicros] = count * 7
+            change(&row)
+            encoder.append(key: UInt32(key), day: day, counters: row)
+            tally.add(CheckedRow(counters: row), item: UInt32(key), day: day)
+        }
+        return (encoder.finish(), tally)
+    }
+
+    private static func compare(
+        _ tables: [CounterTable], _ expected: TallyComparison<CounterTable.Cursor>.Expected
+    ) -> TallyComparison<CounterTable.Cursor> {
+        TallyComparison.run({ tables.map { $0.makeCursor() } }, to: expected)
+    }
+
+    @Test("The quick comparison says the same as the one that names every difference")
+    func match() {
+        var random = SeededRandom(seed: 71)
+        let (first, one) = Self.table((0..<2_500).map { _ in random.below(100) })
+        let (second, two) = Self.table((0..<1_300).map { _ in random.below(100) }, day: 20_001)
+        var total = one
+        total.add(two)
+        total.add(two)
+        for (tables, tally, isEqual) in [
+            ([first], one, true), ([first, second, second], total, true), ([second], one, false),
+            ([first, second], total, false), ([first], total, false), ([], one, false),
+            ([first, first], one, false), ([], Tally(), true),
+        ] {
+            var match = TallyMatch(
+                tables.map { $0.makeCursor() },
+                TallyComparison<CounterTable.Cursor>.Expected(tally: tally))
+            let holds = match.run()
+            #expect(holds == isEqual)
+            #expect((Self.compare(tables, .init(tally: tally)).differences.count == 0) == isEqual)
+        }
+        for column in CounterColumn.allCases {
+            let (table, _) = Self.table((0..<1_100).map { _ in 3 })
+            let (_, tally) = Self.table((0..<1_100).map { _ in 3 }) { $0[column] += 1 }
+            var match = TallyMatch(
+                [table.makeCursor()], TallyComparison<CounterTable.Cursor>.Expected(tally: tally))
+            let holds = match.run()
+            #expect(!holds, "\(column)")
+        }
+    }
+
+    @Test("Counters may be more by as many events as have lost their rows, and never less")
+    func lostRows() {
+        let (counted, _) = Self.table([5, 2, 9, 1])
+        let (_, left) = Self.table([5, 1, 7])
+        // A click of key 1, two of key 2, and key 3 with one.
+        let exact = Self.compare([counted], .init(tally: left, lostRowCount: 4))
+        #expect(exact.differences.count == 0 && exact.lostRowCount == 4)
+        let few = Self.compare([counted], .init(tally: left, lostRowCount: 3))
+        #expect(few.differences.count == 5 && few.lostRowCount == 0)
+        let (_, more) = Self.table([5, 1, 7, 2])
+        let less = Self.compare([counted], .init(tally: more, lostRowCount: .max))
+        #expect(less.differences.count == 2 && less.lostRowCount == 3)
     }
 }

@@ -66,6 +66,27 @@ extension LogFixture {
         return header.entry
     }
 
+    /// Changes the counters, or the ledger, of expired footers.
+    func alterExpired(
+        at place: Int = 0, ledger change: (inout [LedgerEntry]) -> Void = { _ in },
+        counters: (inout [TableRow]) -> Void = { _ in }
+    ) throws {
+        let entry = manifest.expired[place]
+        let reader = try ExpiredFooterReader(entry, in: files)
+        let table = try reader.counters.readTable().altered(counters)
+        var entries = try reader.readLedger()
+        change(&entries)
+        var sum = LedgerSum()
+        sum.add(entries)
+        let ledger = ExpiredLedger(sum)
+        let header = ExpiredHeader(
+            fileNumber: entry.fileNumber, directory: reader.header.directory,
+            sums: reader.header.sums, generation: reader.header.generation,
+            createdAt: reader.header.createdAt, index: table.index, ledger: ledger)
+        replace(entry.fileName, header.encode() + table.pages + table.index.encode() + ledger.bytes)
+        try alterManifest { $0.expired[place] = header.entry }
+    }
+
     /// Changes names and keys of the first names run.
     func alterNames(
         name: (UInt32, ArraySlice<UInt8>) -> ArraySlice<UInt8> = { $1 },

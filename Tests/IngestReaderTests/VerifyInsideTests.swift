@@ -136,6 +136,81 @@ import Testing
         }
     }
 
+    @Test("The offset of a cut inside a segment is held against the end of the block before it")
+    func offset() throws {
+        for isSealed in [false, true] {
+            let fixture = try Self.fixture(seed: 57)
+            if isSealed { try fixture.seal() }
+            try fixture.alterManifest { $0.shard.cutOffset += 8 }
+            let report = try fixture.verify()
+            #expect(report.exitCode == 65 && report.corruptionCount == 1)
+            #expect(report.findings.map(\.what) == ["offset of the cut"])
+        }
+    }
+
+    @Test("What a manifest says that the log adds up to is held against the rows and ledgers")
+    func sums() throws {
+        let sealed = "of all sealed segments"
+        let live = "of the live segment before the cut"
+        let changes: [(what: String, (inout ShardState) -> Void)] = [
+            ("rows \(sealed)", { $0.sealedTotals = $0.sealedTotals.with(rowCount: 999_999) }),
+            ("rows \(live)", { $0.liveTotals = $0.liveTotals.with(rowCount: 999_999) }),
+            ("packets bad_crc \(sealed)", { $0.sealedTotals.add([Self.packet(.badCRC)]) }),
+            ("packets accepted \(live)", { $0.liveTotals.add([Self.packet(.accepted)]) }),
+            ("events malformed \(sealed)", { $0.sealedTotals.add([Self.event(.malformed)]) }),
+            ("events counted \(live)", { $0.liveTotals.add([Self.event(.counted)]) }),
+            ("money \(sealed)", { $0.sealedMoneyMicros = 1 << 61 }),
+        ]
+        for (what, change) in changes {
+            for isSealed in [false, true] {
+                let fixture = try Self.fixture(seed: 58)
+                #expect(try fixture.verify().findings.isEmpty)
+                if isSealed { try fixture.seal() }
+                try fixture.alterManifest { change(&$0.shard) }
+                let report = try fixture.verify()
+                #expect(report.exitCode == 1 && report.differenceCount == 1)
+                #expect(report.findings.map(\.what) == [what])
+            }
+        }
+    }
+
+    @Test("Sums of a manifest that ends with a segment are held against it too")
+    func sumsOfSealed() throws {
+        let fixture = try LogFixture.random(seed: 59, liveBlockCount: 0)
+        #expect(try fixture.verify().findings.isEmpty)
+        let good = fixture.bytes(.manifest(fixture.manifest.generation))
+        for change: (inout ShardState) -> Void in [
+            { $0.sealedTotals.add([Self.event(.tooOld)]) },
+            { $0.sealedTotals.add([Self.packet(.shed)]) }, { $0.sealedMoneyMicros -= 1 },
+        ] {
+            try fixture.alterManifest { change(&$0.shard) }
+            #expect(try fixture.verify().exitCode == 1)
+            fixture.replace(.manifest(fixture.manifest.generation), good)
+        }
+        try fixture.alterManifest { manifest in
+            let key = manifest.sealed[0].number
+            let isNoted = manifest.note(
+                LostRange(
+                    segment: key, firstBlock: 1, blockCount: 1, offset: 200, byteCount: 8,
+                    rowCount: 3, names: 2..<2, keys: 1..<1))
+            #expect(isNoted)
+        }
+        let report = try fixture.verify()
+        #expect(report.exitCode == 1 && report.differenceCount == 1)
+    }
+
+    private static func packet(_ result: PacketResult) -> LedgerEntry {
+        var entry = LedgerEntry(key: .plain)
+        entry.packets[Int(result.rawValue)] = 1
+        return entry
+    }
+
+    private static func event(_ verdict: Verdict) -> LedgerEntry {
+        var entry = LedgerEntry(key: .plain)
+        entry.events[Int(verdict.rawValue)] = 1
+        return entry
+    }
+
     @Test("A bad block before a cut inside a segment costs itself, and makes no differences")
     func badBlock() throws {
         for isSealed in [false, true] {
@@ -148,5 +223,13 @@ import Testing
             #expect(report.corruptionCount == 1)
             #expect(report.findings.first?.file == name)
         }
+    }
+}
+
+extension LogTotals {
+    fileprivate func with(rowCount: UInt64) -> LogTotals {
+        var totals = self
+        totals.rowCount = rowCount
+        return totals
     }
 }

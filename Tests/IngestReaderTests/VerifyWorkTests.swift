@@ -1,3 +1,5 @@
+import Dispatch
+import Glibc
 import IngestFormat
 import IngestStorage
 import Synchronization
@@ -14,6 +16,9 @@ import Testing
             let one = try Verifier.run(fixture.files, workerCount: 1)
             for count in [2, 3, 16] {
                 #expect(try Verifier.run(fixture.files, workerCount: count) == one, "\(what)")
+                #expect(
+                    try Verifier.run(fixture.files, workerCount: count, stretchRowCount: 40) == one,
+                    "\(what), in stretches")
             }
         }
         try expectSame("good")
@@ -66,16 +71,12 @@ import Testing
         "What comes of the work is taken in its order, and no more is begun than there is room for")
     func order() {
         let ahead = Mutex((taken: 0, most: 0))
-        let work = OrderedWork<Int>(count: 200, workerCount: 4)
+        let work = OrderedWork<Void, Int>(count: 200, workerCount: 4)
         var taken: [Int] = []
-        work.run(
-            makeWorker: {
-                { index in
-                    ahead.withLock { $0.most = max($0.most, index - $0.taken) }
-                    return index * index
-                }
-            }, wait: { true }
-        ) { output in
+        work.run { index in
+            ahead.withLock { $0.most = max($0.most, index - $0.taken) }
+            return index * index
+        } take: { output in
             taken.append(output)
             ahead.withLock { $0.taken = taken.count }
             return true
@@ -86,15 +87,70 @@ import Testing
 
     @Test("Work ends when the caller has enough, whatever is under way", arguments: [0, 1, 7])
     func stops(after count: Int) {
-        let work = OrderedWork<Int>(count: 50, workerCount: 3)
+        let work = OrderedWork<Void, Int>(count: 50, workerCount: 3)
         var taken = 0
-        work.run(makeWorker: { { $0 } }, wait: { taken < count }) { _ in
-            taken += 1
+        work.run(
+            work: { $0 }, wait: { taken < count },
+            take: { _ in
+                taken += 1
+                return true
+            })
+        #expect(taken == count)
+        let none = OrderedWork<Void, Int>(count: 0, workerCount: 3)
+        none.run(work: { $0 }, take: { _ in false })
+    }
+
+    /// Parts of a piece; the first one ends only when two other threads have begun one.
+    private final class Parts: Sendable {
+        static let count = 40
+        let state = Mutex((next: 0, takenBy: [Int](), done: 0))
+        let others = DispatchSemaphore(value: 0)
+        let finished = DispatchSemaphore(value: 0)
+
+        func take(_ thread: Int) -> Bool {
+            let part = state.withLock { state -> Int? in
+                guard state.next < Self.count else { return nil }
+                state.next += 1
+                state.takenBy.append(thread)
+                return state.next - 1
+            }
+            guard let part else { return false }
+            // The limit is for a failure: it is never reached.
+            if part == 0 {
+                for _ in 0..<2 { _ = others.wait(timeout: .now() + .seconds(20)) }
+            } else {
+                others.signal()
+                while state.withLock({ $0.next < 3 && Set($0.takenBy).count < 3 }) { sched_yield() }
+            }
+            let isLast = state.withLock {
+                $0.done += 1
+                return $0.done == Self.count
+            }
+            if isLast { finished.signal() }
             return true
         }
-        #expect(taken == count)
-        let none = OrderedWork<Int>(count: 0, workerCount: 3)
-        none.run(makeWorker: { { $0 } }, wait: { true }) { _ in false }
+    }
+
+    @Test("Threads without a piece of their own do parts of another's, each once")
+    func shared() {
+        let number = Mutex(0)
+        let parts = Parts()
+        OrderedWork<Int, Int>(count: 1, workerCount: 3).run(
+            makeMemory: {
+                number.withLock {
+                    $0 += 1
+                    return $0
+                }
+            },
+            work: { index, thread, share in
+                share { parts.take($0) }
+                while parts.take(thread) {}
+                parts.finished.wait()
+                return index
+            }, wait: { true }, take: { _ in true })
+        let (takenBy, done) = parts.state.withLock { ($0.takenBy, $0.done) }
+        #expect(takenBy.count == Parts.count && done == Parts.count)
+        #expect(Set(takenBy) == [1, 2, 3])
     }
 
     @Test("A caller that says no in the middle stops it")
@@ -152,5 +208,26 @@ import Testing
         }
         let report = try fixture.verify()
         #expect(report.exitCode == 1 && report.differenceCount == 3)
+    }
+
+    @Test("No kind of finding hides another, and what has no line is counted")
+    func kinds() {
+        var report = VerifyReport()
+        for number in 0..<3_000 {
+            report.add(Finding(.note, file: "\(number)", what: "a note"))
+            if number >= 1_500 { report.add(Finding(.difference, file: "d", what: "\(number)")) }
+        }
+        report.add(Finding(.corruption, file: "c", what: "a flipped bit"))
+        var whole = VerifyReport()
+        whole.append(report)
+        whole.append(report)
+        for (report, count) in [(report, 1), (whole, 2)] {
+            #expect(report.findings.count { $0.kind == .corruption } == count)
+            #expect(report.findings.count { $0.kind == .note } == VerifyReport.noteCountMax)
+            #expect(
+                report.findings.count { $0.kind == .difference } == VerifyReport.findingCountMax)
+            #expect(report.noteCount == count * 3_000 && report.differenceCount == count * 1_500)
+            #expect(report.unlistedCount == count * 4_501 - 1_100 - count)
+        }
     }
 }

@@ -88,6 +88,23 @@ extension ProcessSuite {
             return (Run(header: header, counters: table).encode(), header.entry)
         }
 
+        @Test func `what is no file is reported beside what is damaged`() throws {
+            let folder = try DirectoryState.clean.make()
+            let run = try #require(folder.files(ending: ".days.run").first)
+            var bytes = folder.bytes(run)
+            bytes[140] ^= 1
+            try folder.replace(run, bytes)
+            let segment = "0000000099.segment"
+            try FileManager.default.createDirectory(
+                atPath: folder.data + "/" + segment, withIntermediateDirectories: false)
+            try Data().write(to: URL(fileURLWithPath: folder.data + "/aside"))
+            let ended = try Reader(folder: folder).run("verify")
+            #expect(ended.code == 65 && ended.errorLines.count == 1)
+            for name in [run, segment, "aside"] {
+                #expect(ended.output.contains(name), "\(ended.output)")
+            }
+        }
+
         @Test func `a verdict is lost to no closed pipe and no full disk`() throws {
             let folder = try DirectoryState.clean.make()
             let data = ["--data", folder.data]

@@ -13,7 +13,9 @@ enum ImportRules {
             "SystemPackage",
         ]),
         "IngestClient": system.union(["IngestFormat", "CIngestLinux", "Dispatch"]),
-        "IngestReader": system.union(["IngestFormat", "IngestStorage", "Dispatch"]),
+        "IngestReader": system.union([
+            "IngestFormat", "IngestStorage", "CIngestLinux", "Dispatch",
+        ]),
         "Ingestd": system.union([
             "IngestPipeline", "IngestStorage", "IngestFormat", "ArgumentParser", "Dispatch",
             "Foundation", "Logging",
@@ -21,8 +23,6 @@ enum ImportRules {
         "IngestReaderTool": system.union([
             "IngestReader", "IngestStorage", "IngestFormat", "ArgumentParser", "SystemPackage",
         ]),
-        "IngestReaderProgram": system.union(["IngestReaderTool"]),
-        "IngestReaderSQLite": system.union(["IngestReaderTool", "IngestReader", "GRDB"]),
         "IngestSend": system.union(["IngestClient", "IngestFormat", "ArgumentParser"]),
         "IngestBench": system.union([
             "IngestClient", "IngestReader", "IngestPipeline", "IngestRing", "IngestStorage",

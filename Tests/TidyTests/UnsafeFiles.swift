@@ -116,7 +116,6 @@ enum UnsafeFiles {
             "StageQueue": "names its thread",
         ],
         "IngestReader": [
-            "Events/EventListing": "reads the columns of a decoded block",
             "Names/NameOrder": "compares names where they lie in their arrays",
             "Names/NameTable": "hashes a name where it lies among the others",
             "Names/NameWalk": "compares names where they lie in their pages",
@@ -124,13 +123,11 @@ enum UnsafeFiles {
             "Query/CounterSlab": "owns the counters of a listing's rows, reads pages' columns",
             "Verify/RecountNames": "hands bytes of names to the hasher",
             "Verify/RowRecount": "reads the columns of a decoded block, by code of its own",
+            "Verify/Tally+Sum": "prefetches lines of counters",
+            "Verify/TallyMatch": "reads pages' columns, prefetches lines of counters",
         ],
         "IngestReaderTool": [
-            "Commands/SiblingProgram": "hands C strings to execv",
-            "Output/HeldSignals": "hands a set of signals to sigtimedwait",
-            "Output/RowBytes": "owns the bytes of one row",
-            "Output/WatchScreen": "asks the terminal, the clock and poll",
-            "Output/SharedMode": "hands a C string to chmod",
+            "Output/RowBytes": "owns the bytes of one row"
         ],
         "IngestClient": [
             "EventLineParser": "decodes a line where it lies",

@@ -39,17 +39,13 @@ struct KeyParts: Sendable {
     ) throws(ReaderError) -> [Output] {
         if parts.count == 1 { return [try body(0)] }
         var outputs: [Output] = []
-        let work = OrderedWork<Result<Output, ReaderError>>(
+        let work = OrderedWork<Void, Result<Output, ReaderError>>(
             count: parts.count, workerCount: workerCount)
-        try work.run(
-            makeWorker: {
-                { number in
-                    do throws(ReaderError) { return .success(try body(number)) } catch {
-                        return .failure(error)
-                    }
-                }
-            }, wait: { true }
-        ) { (output) throws(ReaderError) in
+        try work.run { number in
+            do throws(ReaderError) { return .success(try body(number)) } catch {
+                return .failure(error)
+            }
+        } take: { (output) throws(ReaderError) in
             outputs.append(try output.get())
             return true
         }

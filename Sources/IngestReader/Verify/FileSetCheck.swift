@@ -1,5 +1,6 @@
 // packet → decode → ring → admit → block → segment → compaction → [snapshot] → query
 
+import Glibc
 import IngestFormat
 import IngestStorage
 
@@ -9,10 +10,12 @@ struct FileSetCheck<Files: FileSystem> {
     let files: Files
     let manifest: Manifest
 
-    /// Sound files that the newest manifest does not name, to be held against the log.
+    /// Files that the newest manifest does not name and that begin soundly, to be held against the log. They are
+    /// opened again one by one then: there may be more of them than files that a process can have open.
     struct Unlisted {
-        var runs: [RunReader<Files>] = []
-        var namesRuns: [(name: String, contents: NamesRun)] = []
+        var runs: [RunHeader] = []
+        var namesRuns: [NamesRun.Header] = []
+        var expired: [ExpiredHeader] = []
         /// What manifests before the newest say of the log at their cuts.
         var claims: [LogRecount.ShardClaim] = []
     }
@@ -49,7 +52,9 @@ struct FileSetCheck<Files: FileSystem> {
             names = try files.subdirectory(folder, create: false).names()
         } catch {
             if case .notFound = error { return }
-            throw error
+            guard case .io(_, _, errno: ENOTDIR) = error else { throw error }
+            report.add(Finding(.corruption, file: folder, what: "no folder, and must be one"))
+            return
         }
         let shown = names.prefix(Self.asideNoteCountMax)
         for name in shown {
@@ -77,9 +82,9 @@ struct FileSetCheck<Files: FileSystem> {
         case .durableMark: try checkMark(&report)
         case .lock: try checkLock(&report)
         case .run(.names, let number) where !isListed:
-            unlisted.namesRuns.append((name.text, try readNames(number)))
+            unlisted.namesRuns.append(try readNamesHeader(number))
         case .run(let table, let number) where !isListed && table != .names:
-            unlisted.runs.append(try openRun(table, number))
+            unlisted.runs.append(try readHeader(table, number))
         case .segment(let number) where number <= manifest.lastExpired:
             report.add(
                 Finding(.note, file: name.text, what: "expired; the daemon removes it in a minute"))
@@ -93,6 +98,9 @@ struct FileSetCheck<Files: FileSystem> {
                 Finding(
                     .note, file: name.text,
                     what: "being written, or left by a crash; the next start removes it"))
+        case .expired(let number) where !isListed:
+            unlisted.expired.append(
+                try ExpiredFooterReader.readHeader(number, manifest.directory, in: files))
         case .run, .segment, .expired: break
         case .aside: report.fileCount -= 1
         }
@@ -142,29 +150,25 @@ struct FileSetCheck<Files: FileSystem> {
         }
     }
 
-    /// A run that the newest generation does not name: by its own header. Its pages are checked when it is
-    /// held against the log.
-    private func openRun(
+    /// Of a run that the newest generation does not name. Its index and pages are checked when it is held against
+    /// the log.
+    private func readHeader(
         _ table: TableKind, _ number: FileNumber
-    ) throws(StorageError) -> RunReader<Files> {
-        let name = FileName.run(table, number).text
-        let file = try files.open(name, .read)
+    ) throws(StorageError) -> RunHeader {
+        let file = try files.open(FileName.run(table, number).text, .read)
         let head = try file.readArray(at: 0, byteCount: RunHeader.byteCount)
-        let entry = try StorageError.decoding(file.path) { () throws(FormatError) in
+        return try StorageError.decoding(file.path) { () throws(FormatError) in
             try RunHeader.decode(
-                head, directory: manifest.directory, table: table, fileNumber: number
-            ).entry
+                head, directory: manifest.directory, table: table, fileNumber: number)
         }
-        return try RunReader(entry, directory: manifest.directory, in: files)
     }
 
-    private func readNames(_ number: FileNumber) throws(StorageError) -> NamesRun {
+    private func readNamesHeader(_ number: FileNumber) throws(StorageError) -> NamesRun.Header {
         let file = try files.open(FileName.run(.names, number).text, .read)
-        let bytes = try file.readAll(byteCountMax: Limits.namesRunByteCountMax)
+        let head = try file.readArray(at: 0, byteCount: NamesRun.Header.byteCount)
         return try StorageError.decoding(file.path) { () throws(FormatError) in
-            try NamesRun.decode(
-                bytes, directory: manifest.directory, fileNumber: number,
-                hash: KeyedHash(key: manifest.hashKey))
+            try NamesRun.Header.decode(
+                head, directory: manifest.directory, fileNumber: number)
         }
     }
 }

@@ -38,6 +38,18 @@ struct LedgerRecount {
 
     private var sums: [SenderKey: Sum] = [:]
 
+    /// Adds the sums of blocks behind those so far.
+    mutating func add(_ other: LedgerRecount) {
+        add(
+            other.sums.map { key, sum in
+                var entry = LedgerEntry(key: key)
+                entry.packets = sum.packets
+                entry.events = sum.events
+                entry.sequences = sum.sequences
+                return entry
+            })
+    }
+
     mutating func add(_ entries: [LedgerEntry]) {
         for entry in entries {
             if sums[entry.key] == nil {

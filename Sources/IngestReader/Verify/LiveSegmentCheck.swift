@@ -4,7 +4,7 @@ import IngestFormat
 import IngestStorage
 
 /// Checks a segment without a sound footer, from block to block; a daemon may be writing to it.
-struct LiveSegmentCheck<Files: FileSystem> {
+struct LiveSegmentCheck<Files: FileSystem>: Sendable {
     let segment: SegmentCheck<Files>
     let file: Files.File
 
@@ -16,24 +16,29 @@ struct LiveSegmentCheck<Files: FileSystem> {
     private var name: String { segment.name }
 
     /// - Returns: how many block ordinals were given in it.
-    func run(_ recount: inout SegmentRecount) throws(StorageError) -> UInt32 {
-        var walk = BlockWalk(
-            file,
-            place: BlockPlace(
-                directory: segment.directory, segment: segment.number, blockOrdinal: 0))
+    func run(
+        _ thread: RecountThread, _ recount: inout SegmentRecount
+    ) throws(StorageError) -> UInt32 {
+        let memory = thread.memory
+        var walk = BlockWalk(file, place: place(0))
+        if let end = try countDurable(thread, &recount) {
+            walk.resume(at: end.offset, ordinal: end.blockCount)
+        }
         var attempt = 1
         while !segment.meter.isStopped {
             // The recount checks the chain, and goes on where it is broken: here only places count.
             walk.resume(at: walk.offset, ordinal: walk.ordinal)
             let (offset, ordinal) = (walk.offset, walk.ordinal)
-            let step = try walk.next(into: segment.memory.buffer)
+            let step = try walk.next(into: memory.buffer)
             if case .block = step {
                 // Its checksums are right: what cannot be decoded then was made wrong.
-                if segment.countBuffered(at: offset, ordinal: ordinal, &recount) == nil {
+                if segment.countBuffered(at: offset, ordinal: ordinal, memory, &recount) == nil {
                     miss(&recount)
                 }
                 attempt = 1
-            } else if try !goOn(&walk, from: step, isLast: attempt >= Self.attemptCount, &recount) {
+            } else if try !goOn(
+                &walk, from: step, isLast: attempt >= Self.attemptCount, memory.buffer, &recount)
+            {
                 return ordinal
             } else if walk.offset == offset {
                 attempt += 1
@@ -47,7 +52,8 @@ struct LiveSegmentCheck<Files: FileSystem> {
     /// - Returns: whether to look again, at the walk's place, which may have been moved on; else the
     ///   segment ends here.
     private func goOn(
-        _ walk: inout Walk, from step: Walk.Step, isLast: Bool, _ recount: inout SegmentRecount
+        _ walk: inout Walk, from step: Walk.Step, isLast: Bool, _ buffer: ReadBuffer,
+        _ recount: inout SegmentRecount
     ) throws(StorageError) -> Bool {
         let (offset, ordinal) = (walk.offset, walk.ordinal)
         if ordinal < segment.segment.durableBlockCount {
@@ -56,9 +62,8 @@ struct LiveSegmentCheck<Files: FileSystem> {
                 walk.move(past: header)
                 return true
             }
-            guard let found = try findBlock(behind: walk, before: try file.byteCount()) else {
-                return false
-            }
+            guard let found = try findBlock(behind: walk, before: try file.byteCount(), buffer)
+            else { return false }
             walk.resume(at: found.offset, ordinal: found.ordinal)
             return true
         }
@@ -67,14 +72,14 @@ struct LiveSegmentCheck<Files: FileSystem> {
         if try wasSealedMeanwhile(blockCount: ordinal, &recount) { return false }
         let (judgement, isFooter) = try judge(step, at: offset)
         guard let end = judgement.end(from: offset) else { return false }
-        guard let found = try findBlock(behind: walk, before: end) else {
+        guard let found = try findBlock(behind: walk, before: end, buffer) else {
             return try !report(
                 judgement, isFooter: isFooter, at: offset, isLast: isLast, &recount)
         }
         // A block is written only after the one before was synced: what is here is final, and if it is
         // no block, a durable one is gone. It may have been finished since it was looked at.
         walk.resume(at: offset, ordinal: ordinal)
-        if case .block = try walk.next(into: segment.memory.buffer) {
+        if case .block = try walk.next(into: buffer) {
             walk.resume(at: offset, ordinal: ordinal)
             return true
         }
@@ -86,13 +91,83 @@ struct LiveSegmentCheck<Files: FileSystem> {
 
     /// The first whole block behind what is none at the walk's place.
     private func findBlock(
-        behind walk: Walk, before end: UInt64
+        behind walk: Walk, before end: UInt64, _ buffer: ReadBuffer
     ) throws(StorageError) -> (offset: UInt64, ordinal: UInt32)? {
         guard let directory = walk.place.directory else { return nil }
         let scan = BlockScan(
             file: file, directory: directory, segment: segment.number, end: end)
-        return try scan.next(from: walk.offset, at: walk.place, into: segment.memory.buffer)
+        return try scan.next(from: walk.offset, at: walk.place, into: buffer)
             .map { ($0.offset, $0.header.context.blockOrdinal) }
+    }
+
+    // MARK: Durable blocks
+
+    /// A block as its header says.
+    private struct Block {
+        let offset: UInt64
+        let byteCount: Int
+        let rowCount: Int
+        var end: UInt64 { offset &+ UInt64(byteCount) }
+    }
+
+    private func place(_ ordinal: UInt32) -> BlockPlace {
+        BlockPlace(directory: segment.directory, segment: segment.number, blockOrdinal: ordinal)
+    }
+
+    /// Counts the durable blocks in stretches, as those of a sealed segment: nobody writes to them any more.
+    ///
+    /// - Returns: where they end; `nil`, with nothing counted, if not all of them are sound. Then they are to be
+    ///   gone through one by one.
+    private func countDurable(
+        _ thread: RecountThread, _ recount: inout SegmentRecount
+    ) throws(StorageError) -> (offset: UInt64, blockCount: UInt32)? {
+        let blocks = try findDurable()
+        guard let last = blocks.last, blocks.count == segment.segment.durableBlockCount else {
+            return nil
+        }
+        var sound = recount
+        let work = StretchWork(
+            blocks.enumerated().map { .init(ordinal: UInt32($0), rowCount: $1.rowCount) },
+            of: recount, rowCount: segment.stretchRowCount
+        ) { [self] (range, memory, stretch) throws(StorageError) in
+            for index in range where !segment.meter.isStopped {
+                let block = blocks[index]
+                try memory.buffer.read(file, at: block.offset, byteCount: block.byteCount)
+                let header = segment.countBuffered(
+                    at: block.offset, ordinal: UInt32(index), memory, &stretch)
+                if header == nil { stretch.isWhole = false }
+            }
+        }
+        try work.run(thread, &sound)
+        guard sound.isWhole else { return nil }
+        recount = sound
+        return (last.end, UInt32(blocks.count))
+    }
+
+    /// The durable blocks from the first on, as far as their headers can be believed.
+    private func findDurable() throws(StorageError) -> [Block] {
+        let decoder = BlockDecoder()
+        let buffer = ReadBuffer(capacity: BlockDecoder.headerByteCountMax)
+        let fileByteCount = try file.byteCount()
+        var blocks: [Block] = []
+        var offset = UInt64(SegmentHeader.byteCount)
+        while blocks.count < segment.segment.durableBlockCount, offset < fileByteCount {
+            try buffer.read(file, at: offset, byteCount: BlockDecoder.headerByteCountMax)
+            let header: BlockHeader
+            do throws(FormatError) {
+                header = try buffer.withBytes { (bytes) throws(FormatError) in
+                    try decoder.header(bytes, at: place(UInt32(blocks.count)))
+                }
+            } catch { break }
+            let block = Block(
+                offset: offset, byteCount: header.byteCount, rowCount: header.summary.rowCount)
+            guard block.byteCount <= Limits.blockByteCountMax, block.end <= fileByteCount else {
+                break
+            }
+            blocks.append(block)
+            offset = block.end
+        }
+        return blocks
     }
 
     // MARK: What is reported

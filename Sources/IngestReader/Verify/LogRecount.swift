@@ -31,6 +31,13 @@ struct LogRecount {
     private(set) var end = LogPosition.start
     /// Counters of the segment at hand up to its last stop.
     private var prefix = Tally()
+    /// Of how many events of a segment the rows are recorded as lost; 2^64 − 1 where that is not known.
+    private var lostRowCounts: [SegmentNumber: UInt64] = [:]
+    /// What the segments before the one at hand add up to; `nil` where not all their rows can be read, or some
+    /// are recorded as lost: then a manifest may have counted more.
+    private var totals: TotalsRecount? = TotalsRecount()
+    /// Revenue and spend that these segments counted; at most 2^64 − 1.
+    private var moneyMicros: UInt64 = 0
 
     /// - Parameters:
     ///   - newest: what the newest manifest says.
@@ -47,6 +54,44 @@ struct LogRecount {
         check(claimsAt: .start, chain)
     }
 
+    // MARK: Expired segments
+
+    /// Adds the counters and sums of an expired stretch, which begins where the last one ended.
+    mutating func add(attested tally: Tally, _ attested: TotalsRecount, of sums: ExpiredSums) {
+        total.add(tally)
+        spans.add(tally, of: sums.span)
+        totals?.add(attested)
+        moneyMicros = moneyMicros.saturatingSum(tally.moneyMicros)
+        chain = Chain(
+            previousChecksum: sums.lastBlockChecksum, nextName: sums.nextName,
+            nextKey: sums.nextKey, commitEpoch: sums.commitEpoch, endEpoch: sums.commitEpoch)
+        go(to: sums.span.end)
+        report.attestedRowCount = report.attestedRowCount.saturatingSum(sums.rowCount)
+    }
+
+    /// Takes an expired stretch of which nothing can be read.
+    mutating func missExpired(_ entry: ExpiredEntry) {
+        chain = .unknown
+        totals = nil
+        lacksRows = true
+        go(to: entry.span.end)
+    }
+
+    private mutating func go(to position: LogPosition) {
+        end = position
+        report.cut = max(report.cut, position.cut)
+        report.lastExpiredSegment = position.segment.rawValue
+        check(claimsAt: position, chain)
+        // What older manifests say of cuts before cannot be known any more.
+        for cut in Array(claims.keys) where cut < position { claims[cut] = nil }
+    }
+
+    /// Notes that rows of a segment are lost, which may have been counted when they were there.
+    mutating func addLost(_ rowCount: UInt64, of segment: SegmentNumber) {
+        lostRowCounts[segment] = (lostRowCounts[segment] ?? 0).saturatingSum(rowCount)
+        totals = nil
+    }
+
     // MARK: Segments
 
     /// Takes a segment that is not there and must be.
@@ -54,6 +99,7 @@ struct LogRecount {
         report.add(
             Finding(.corruption, file: segment.file, what: "the segment is missing"))
         chain = .unknown
+        totals = nil
         if segment.number <= cut.segment { lacksRows = true }
     }
 
@@ -67,11 +113,20 @@ struct LogRecount {
             chain.checkEpoch(opening, in: segment.file, &report)
         }
         report.append(segment.report)
+        if segment.lostRowCount > 0 { lostRowCounts[segment.number] = segment.lostRowCount }
         for block in segment.names { enter(block, in: segment.file) }
         if let comparison = segment.footerComparison {
             add(
                 comparison.differences, in: segment.file, at: comparison.offset, of: "footer",
                 table: .rewardDays)
+        }
+    }
+
+    /// Of how many events of a stretch the rows are recorded as lost, at most: it may have counted them before.
+    func lostRowCount(in span: LogSpan) -> UInt64 {
+        lostRowCounts.reduce(0) { sum, lost in
+            lost.key >= span.firstSegment && lost.key <= span.lastSegment
+                ? sum.saturatingSum(lost.value) : sum
         }
     }
 
@@ -84,7 +139,12 @@ struct LogRecount {
             if !stop.isWhole { lacksRows = true }
         }
         guard let chain = stop.chain else { return }
-        check(claimsAt: position, segment.isBroken ? chain : chain.inheriting(self.chain))
+        check(
+            claimsAt: position, segment.isBroken ? chain : chain.inheriting(self.chain),
+            inside: Inside(
+                endOffset: stop.endOffset,
+                totals: stop.isWhole && segment.isUnharmed ? stop.totals : nil,
+                moneyMicros: prefix.moneyMicros))
     }
 
     /// The counters of a span that ends at a stop that was just passed; `nil` if they are not known.
@@ -109,12 +169,30 @@ struct LogRecount {
         } else {
             spans.forget(segment.number)
         }
+        if segment.isUnharmed {
+            totals?.add(segment.totals)
+            moneyMicros = moneyMicros.saturatingSum(segment.tally.moneyMicros)
+        } else {
+            totals = nil
+        }
         check(claimsAt: end, chain)
     }
 
     // MARK: Manifests
 
-    private mutating func check(claimsAt position: LogPosition, _ chain: Chain) {
+    /// What is known of the segment at hand up to a stop in it.
+    private struct Inside {
+        /// Of the last block before the stop.
+        let endOffset: UInt64?
+        /// `nil` where not all rows before the stop can be read.
+        let totals: TotalsRecount?
+        let moneyMicros: UInt64
+    }
+
+    /// - Parameter inside: up to the position, if that lies in the segment at hand, or is its end.
+    private mutating func check(
+        claimsAt position: LogPosition, _ chain: Chain, inside: Inside? = nil
+    ) {
         for claim in claims.removeValue(forKey: position) ?? [] {
             let (file, state) = (claim.file, claim.state)
             for (got, expected, what) in [
@@ -129,7 +207,38 @@ struct LogRecount {
             }
             report.expect(
                 state.commitEpoch, chain.endEpoch, "commit epoch at the cut", in: file, at: nil)
+            if state.cutOffset != 0 {
+                report.expect(
+                    state.cutOffset, inside?.endOffset, "offset of the cut", in: file, at: nil)
+            }
+            checkSums(claim, inside)
         }
+    }
+
+    /// Holds what a manifest says that the log adds up to against the recount, where that knows all rows.
+    private mutating func checkSums(_ claim: ShardClaim, _ inside: Inside?) {
+        guard var sealed = totals else { return }
+        var (money, live) = (moneyMicros, TotalsRecount())
+        if let inside {
+            guard let totals = inside.totals else { return }
+            if claim.state.cutOffset == 0 {
+                sealed.add(totals)
+                money = money.saturatingSum(inside.moneyMicros)
+            } else {
+                live = totals
+            }
+        }
+        func expect(_ what: String, _ found: (what: String, got: String, expected: String)?) {
+            guard let found else { return }
+            report.add(
+                Finding(
+                    .difference, file: claim.file, what: "\(found.what) of \(what)",
+                    got: found.got, expected: found.expected))
+        }
+        expect("all sealed segments", sealed.difference(from: claim.state.sealedTotals))
+        expect("the live segment before the cut", live.difference(from: claim.state.liveTotals))
+        let found = claim.state.sealedMoneyMicros
+        expect("all sealed segments", found == money ? nil : ("money", "\(found)", "\(money)"))
     }
 
     /// Reports the newest manifest's cut if the log has been read and does not have it.
@@ -172,7 +281,10 @@ struct LogRecount {
     ) {
         for difference in differences.first {
             report.add(
-                Finding(difference, file: file, offset: offset, of: source) { item in
+                Finding(
+                    difference, file: file, offset: offset, of: source,
+                    hasDay: table != .rewards
+                ) { item in
                     table == .days
                         ? "business \(names.describe(name: item))" : names.describe(key: item)
                 })

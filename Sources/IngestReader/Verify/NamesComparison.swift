@@ -1,42 +1,67 @@
 // packet → decode → ring → admit → block → segment → compaction → [snapshot] → [query]
 
 import IngestFormat
+import IngestStorage
 
-/// Holds a names run against the names that the log's blocks introduced.
-struct NamesComparison {
+/// Reads a names run whole, and holds it against the names that the log's blocks introduced.
+struct NamesComparison: Sendable {
     /// Of the file.
-    let name: String
-    let contents: NamesRun
-    /// Whether the newest manifest names it; another one may be of names that come later.
-    let isListed: Bool
+    let file: String
+    /// Every page of it, checked.
+    let read: @Sendable () throws(StorageError) -> NamesRun
+    /// As the log introduced them.
+    let names: RecountNames
+    /// Whether a name that no block introduced is a difference. One whose block was lost may well be in a run,
+    /// that is what the runs are for; and a run that the newest manifest does not name may be of names that come
+    /// later.
+    let areNamesComplete: Bool
 
-    func run(_ recount: inout LogRecount) {
-        let file = name
-        // A name whose block was lost may well be in a run: that is what the runs are for.
-        let isLogWhole =
-            isListed && recount.report.corruptionCount == 0
-            && recount.report.evidenceLostCount == 0
+    struct Outcome: Sendable {
+        let file: String
+        var report = VerifyReport()
+        /// Why the file could not be read.
+        var failure: StorageError?
+    }
+
+    /// Compares all names and keys; on any thread.
+    func run() -> Outcome {
+        var outcome = Outcome(file: file)
+        do throws(StorageError) {
+            let contents = try read()
+            compareNames(contents, &outcome.report)
+            compareKeys(contents, &outcome.report)
+        } catch { outcome.failure = error }
+        return outcome
+    }
+
+    private func compareNames(_ contents: NamesRun, _ report: inout VerifyReport) {
         for ordinal in contents.names {
             let found = contents.name(NameOrdinal(rawValue: ordinal))
-            let expected = recount.names.name(ordinal)
+            let expected = names.name(ordinal)
             if let expected, expected != found {
-                recount.report.add(
+                report.add(
                     Finding(
                         .difference, file: file, what: "name \(ordinal)", got: text(found),
                         expected: text(expected)))
-            } else if expected == nil && !found.isEmpty && isLogWhole {
-                recount.report.add(
+            } else if expected == nil && !found.isEmpty && areNamesComplete
+                && !names.isAttested(name: ordinal)
+            {
+                report.add(
                     Finding(
                         .difference, file: file, what: "name \(ordinal)", got: text(found),
                         expected: "no name"))
             }
         }
+    }
+
+    private func compareKeys(_ contents: NamesRun, _ report: inout VerifyReport) {
         for ordinal in contents.keys {
             let found = contents.key(KeyOrdinal(rawValue: ordinal))
-            let expected = recount.names.key(ordinal)
-            let isExpected = expected != nil || isLogWhole
+            let expected = names.key(ordinal)
+            let isExpected =
+                expected != nil || areNamesComplete && !names.isAttested(key: ordinal)
             if isExpected && found != expected {
-                recount.report.add(
+                report.add(
                     Finding(
                         .difference, file: file, what: "key \(ordinal)", got: text(found),
                         expected: text(expected)))

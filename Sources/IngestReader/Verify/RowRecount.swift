@@ -2,11 +2,12 @@
 // Part of `verify`: shares no code with what folds counters. The rule of what counts where is written here
 // a second time, from docs/format/run.md, on purpose.
 
+import CIngestLinux
 import IngestFormat
 
 /// Counts rows, block after block. Owned by one worker of a `verify`.
 ///
-/// **Cost** 128 KiB; about 4 ns a row while its place is in the caches. Nothing is allocated for a row but for
+/// **Cost** 128 KiB; about 3 ns a row while its place is in the caches. Nothing is allocated for a row but for
 /// the first of its place.
 struct RowRecount {
     struct Outcome {
@@ -38,13 +39,22 @@ struct RowRecount {
         var row = 0
         /// Rows with money so far.
         var money = 0
-        /// The slots of rows from `row` on, `aheadCount` of them.
-        var ahead = InlineArray<64, UInt32>(repeating: 0)
-        var aheadCount = 0
-        /// Whether the row at hand has to be counted by itself.
-        var isHalted = false
-        /// Of no meaning: keeps the compiler from leaving out the loads that bring counters near.
-        var touched: UInt32 = 0
+        /// The rows whose slots were looked for, from `start` on. A slot is 0 where the item had none then.
+        var ahead = InlineArray<256, UInt32>(repeating: 0)
+        var start = 0
+        var end = 0
+    }
+
+    /// What the loop over rows reads and writes; valid inside one call.
+    @unsafe private struct Hot {
+        /// Of the tally: by item, more than any row's key; by slot; by the place in a line.
+        let heads: UnsafePointer<UInt32>
+        let lines: UnsafeMutablePointer<Tally.Line>
+        let money: UnsafeMutableBufferPointer<Tally.Money>
+        /// By attributes.
+        let rules: UnsafePointer<Rule>
+        /// By verdict, four lanes.
+        let verdicts: UnsafeMutablePointer<UInt32>
     }
 
     /// By attributes; found out for each when it comes up.
@@ -55,18 +65,16 @@ struct RowRecount {
     /// Counts all rows of a decoded block.
     /// - Parameters:
     ///   - rows: the columns attributes, key, day, revenue and spend are read.
-    ///   - keyCount: keys are below it.
+    ///   - keyCount: keys are below it, or the rows are counted one by one.
     mutating func count(_ rows: BlockRows, keyCount: Int, into tally: inout Tally) -> Outcome {
         var outcome = Outcome()
         var place = Place()
         tally.prepare(itemCount: keyCount, rowCount: rows.rowCount)
+        let isBounded = Self.keyBound(rows) <= tally.heads.count
         for index in verdicts.indices { verdicts[index] = 0 }
-        while true {
-            Self.lookAhead(rows, from: &place, heads: tally.heads, tally.narrow)
-            Self.countPlain(
-                rows, from: &place, by: rules, into: &tally.narrow, &tally.slots, &verdicts)
-            if place.row >= rows.rowCount { break }
-            if place.isHalted { countAny(rows, at: &place, into: &tally, &outcome) }
+        while place.row < rows.rowCount {
+            if isBounded { countPlain(rows, from: &place, into: &tally) }
+            if place.row < rows.rowCount { countAny(rows, at: &place, into: &tally, &outcome) }
         }
         for index in verdicts.indices where index & 15 < outcome.verdicts.count {
             outcome.verdicts[index & 15] += UInt64(verdicts[index])
@@ -74,74 +82,109 @@ struct RowRecount {
         return outcome
     }
 
-    /// Finds the slots of the next rows, up to the first whose place is not the last one of its key, and touches
-    /// their counters: the loop is so short that the processor waits for many of them at once.
-    private static func lookAhead(
-        _ rows: BlockRows, from place: inout Place, heads: [Tally.Head], _ narrow: [Tally.Narrow]
-    ) {
-        let (heads, narrow) = (heads.span, narrow.span)
-        let first = place.row
-        let count = min(rows.rowCount - first, place.ahead.count)
-        var touched = place.touched
-        var index = 0
-        while index < count {
-            // SAFETY: first + index < rowCount: a decoder filled so many elements of the dense columns.
-            let key = unsafe Int(rows.key[first &+ index])
-            let day = unsafe rows.day[first &+ index]
-            guard key < heads.count else { break }
-            let head = heads[key]
-            guard head.slot != 0, head.day == day else { break }
-            place.ahead[index] = head.slot &- 1
-            touched |= narrow[Int(head.slot &- 1)][0]
-            index &+= 1
+    /// A power of two above all keys; more than any tally has heads where a row is of no day.
+    private static func keyBound(_ rows: BlockRows) -> Int {
+        var bits: UInt32 = 0
+        var hasNoDay = false
+        for row in 0..<rows.rowCount {
+            // SAFETY: a decoder filled rowCount elements of the dense columns.
+            unsafe bits |= rows.key[row]
+            let isNone = unsafe rows.day[row] == Tally.noDay
+            hasNoDay = hasNoDay || isNone
         }
-        place.aheadCount = index
-        place.touched = touched
+        return hasNoDay ? .max : 1 << (UInt32.bitWidth - bits.leadingZeroBitCount)
     }
 
-    /// Counts the rows that were looked for, up to the first that is not plain.
-    private static func countPlain(
-        _ rows: BlockRows, from place: inout Place, by rules: [Rule],
-        into narrow: inout [Tally.Narrow], _ slots: inout [Tally.Slot], _ verdicts: inout [UInt32]
+    /// Counts rows up to the first that is not plain.
+    private mutating func countPlain(
+        _ rows: BlockRows, from place: inout Place, into tally: inout Tally
     ) {
-        let rules = rules.span
-        var narrow = narrow.mutableSpan
-        var verdicts = verdicts.mutableSpan
-        let first = place.row
-        var money = place.money
-        var index = 0
-        while index < place.aheadCount {
-            // SAFETY: first + index < rowCount: a decoder filled so many elements of the dense columns.
-            let rule = unsafe rules[Int(rows.attributes[first &+ index])]
-            guard rule.isPlain else { break }
-            let slot = Int(place.ahead[index])
+        unsafe tally.withHotMemory { heads, lines, money in
+            unsafe rules.withUnsafeBufferPointer { rules in
+                unsafe verdicts.withUnsafeMutableBufferPointer { verdicts in
+                    // SAFETY: none of the arrays is empty; 2^16 rules, 64 verdicts.
+                    let hot = unsafe Hot(
+                        heads: heads, lines: lines, money: money, rules: rules.baseAddress!,
+                        verdicts: verdicts.baseAddress!)
+                    var isHalted = false
+                    while !isHalted, place.row < rows.rowCount {
+                        if place.row >= place.end { unsafe Self.lookAhead(rows, &place, hot) }
+                        isHalted = unsafe !Self.countPlain(rows, from: &place, hot)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Finds the slots of the next rows and asks for their lines: the loop is so short that the processor
+    /// waits for many of them at once.
+    private static func lookAhead(_ rows: BlockRows, _ place: inout Place, _ hot: Hot) {
+        let (first, last) = (place.row, rows.rowCount &- 1)
+        let count = min(rows.rowCount - first, place.ahead.count)
+        let (keys, heads, lines) = unsafe (UnsafePointer(rows.key), hot.heads, hot.lines)
+        var ahead = place.ahead.mutableSpan
+        for index in 0..<count {
+            // SAFETY: rows up to `last` are there, and `keyBound` held their keys against the heads.
+            unsafe ingest_prefetch(heads + Int(keys[min(first &+ index &+ 32, last)]))
+            let slot = unsafe heads[Int(keys[first &+ index])]
+            unsafe ahead[unchecked: index] = slot
+            unsafe ingest_prefetch(
+                UnsafeRawPointer(lines + Int(slot)) + Tally.Lane.day &* MemoryLayout<UInt32>.stride)
+        }
+        place.start = first
+        place.end = first + count
+    }
+
+    /// Counts the rows that were looked for.
+    /// - Returns: `false` at a row that is not plain, or whose place is not the one that was found.
+    private static func countPlain(
+        _ rows: BlockRows, from place: inout Place, _ hot: Hot
+    ) -> Bool {
+        let days = unsafe UnsafePointer(rows.day)
+        let attributes = unsafe UnsafePointer(rows.attributes)
+        let (rules, verdicts) = unsafe (hot.rules, hot.verdicts)
+        let lines = unsafe UnsafeMutableRawPointer(hot.lines).assumingMemoryBound(to: UInt32.self)
+        let ahead = place.ahead.span
+        let (start, end) = (place.start, place.end)
+        var (row, money) = (place.row, place.money)
+        defer { (place.row, place.money) = (row, money) }
+        while row < end {
+            // SAFETY: row < end ≤ rowCount; slots lead to lines, that of no item to line 0, of which no
+            // row's day is; a rule's kind is a lane of the line, its verdict below 16.
+            let line = unsafe lines + Int(ahead[unchecked: row &- start]) &* 16
+            let rule = unsafe rules[Int(attributes[row])]
+            let isSame = unsafe line[Tally.Lane.day] == UInt32(bitPattern: days[row])
+            guard isSame, rule.isPlain else { return false }
             if rule.hasMoney {
-                guard addMoney(rows, at: money, rule, to: &slots[slot]) else { break }
+                guard unsafe addMoney(rows, at: money, rule, line, hot) else { return false }
                 money &+= 1
             }
-            narrow[slot][rule.kind] &+= 1
-            verdicts[(index & 3) << 4 | rule.verdict] &+= 1
-            index &+= 1
+            unsafe line[Tally.Lane.kinds &+ rule.kind] &+= 1
+            unsafe verdicts[(row & 3) << 4 | rule.verdict] &+= 1
+            row &+= 1
         }
-        (place.row, place.money) = (first &+ index, money)
-        place.isHalted = index < place.ahead.count
+        return true
     }
 
-    /// - Returns: `false`, with nothing added, for money that is not there or below 0, or a sum that does not fit.
+    /// - Returns: `false`, with nothing added, for money that is not there or below 0, the first of its place, or
+    ///   a sum that does not fit.
     @inline(__always)
     private static func addMoney(
-        _ rows: BlockRows, at index: Int, _ rule: Rule, to slot: inout Tally.Slot
+        _ rows: BlockRows, at index: Int, _ rule: Rule, _ line: UnsafeMutablePointer<UInt32>,
+        _ hot: Hot
     ) -> Bool {
         guard index < rows.moneyCount else { return false }
-        // SAFETY: a decoder filled moneyCount elements of the money columns.
+        // SAFETY: a decoder filled moneyCount elements of the money columns; a line's money is one of the tally's.
         let (revenue, spend) = unsafe (rows.revenue[index], rows.spend[index])
         guard revenue >= 0, spend >= 0 else { return false }
         guard rule.countsMoney else { return true }
-        let (revenueSum, revenueOverflow) = slot.revenue.addingReportingOverflow(UInt64(revenue))
-        let (spendSum, spendOverflow) = slot.spend.addingReportingOverflow(UInt64(spend))
+        let place = unsafe Int(line[Tally.Lane.money]) &- 1
+        guard place >= 0 else { return false }
+        let sums = unsafe hot.money[place]
+        let (revenueSum, revenueOverflow) = sums.revenue.addingReportingOverflow(UInt64(revenue))
+        let (spendSum, spendOverflow) = sums.spend.addingReportingOverflow(UInt64(spend))
         guard !revenueOverflow, !spendOverflow else { return false }
-        slot.revenue = revenueSum
-        slot.spend = spendSum
+        unsafe hot.money[place] = Tally.Money(revenue: revenueSum, spend: spendSum)
         return true
     }
 
@@ -240,5 +283,26 @@ struct RowRecount {
             columns.append(.uncheckedEvents)
         }
         return columns
+    }
+}
+
+extension Tally {
+    /// The memory that rows are counted in, for the length of the call; none of it moves.
+    fileprivate mutating func withHotMemory(
+        _ body: (
+            UnsafePointer<UInt32>, UnsafeMutablePointer<Line>, UnsafeMutableBufferPointer<Money>
+        ) -> Void
+    ) {
+        let heads = heads
+        unsafe heads.withUnsafeBufferPointer { heads in
+            unsafe lines.withUnsafeMutableBufferPointer { lines in
+                unsafe money.withUnsafeMutableBufferPointer { money in
+                    guard let headBase = heads.baseAddress, let lineBase = lines.baseAddress else {
+                        return
+                    }
+                    unsafe body(headBase, lineBase, money)
+                }
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@ import IngestStorage
 
 /// Checks a segment that has a sound footer: every block that the index names, the zeros between them, and
 /// that footer and manifest say what the blocks add up to.
-struct SealedSegmentCheck<Files: FileSystem> {
+struct SealedSegmentCheck<Files: FileSystem>: Sendable {
     let segment: SegmentCheck<Files>
     let footer: SegmentFooter
     let trailer: SegmentTrailer
@@ -14,13 +14,13 @@ struct SealedSegmentCheck<Files: FileSystem> {
     private var name: String { segment.name }
     private var footerOffset: UInt64 { trailer.footerOffset }
 
-    func run(_ recount: inout SegmentRecount) throws(StorageError) {
+    func run(_ thread: RecountThread, _ recount: inout SegmentRecount) throws(StorageError) {
         if let entry = segment.entry { compare(entry, &recount) }
-        let isWhole = try countBlocks(&recount)
+        try countBlocks(thread, &recount)
+        let isWhole = recount.isWhole
         reportLost(&recount)
         try checkGaps(&recount)
         endChain(&recount, isWhole: isWhole)
-        recount.isWhole = isWhole
         recount.close(at: LogPosition(segment: segment.number, blockCount: footer.blockCount))
         if isWhole {
             compareCounters(&recount)
@@ -47,37 +47,51 @@ struct SealedSegmentCheck<Files: FileSystem> {
         }
     }
 
-    /// - Returns: whether all blocks of the index could be counted.
-    private func countBlocks(_ recount: inout SegmentRecount) throws(StorageError) -> Bool {
-        var isWhole = true
-        var ordinal: UInt32 = 0
-        for entry in footer.blocks {
+    /// Counts all blocks of the index, in stretches that several threads may take.
+    private func countBlocks(
+        _ thread: RecountThread, _ recount: inout SegmentRecount
+    ) throws(StorageError) {
+        let work = StretchWork(
+            footer.blocks.map { .init(ordinal: $0.ordinal, rowCount: $0.summary.rowCount) },
+            of: recount, rowCount: segment.stretchRowCount
+        ) { [self] (blocks, memory, stretch) throws(StorageError) in
+            try count(blocks, memory, &stretch)
+        }
+        try work.run(thread, &recount)
+        let end = footer.blocks.last.map { $0.ordinal &+ 1 } ?? 0
+        if end != footer.blockCount {
+            checkGap(from: end, to: footer.blockCount, at: footerOffset, &recount)
+        }
+        if segment.meter.isStopped { recount.isWhole = false }
+    }
+
+    /// Counts some blocks of the index.
+    private func count(
+        _ blocks: Range<Int>, _ memory: RecountMemory, _ recount: inout SegmentRecount
+    ) throws(StorageError) {
+        for index in blocks {
+            if segment.meter.isStopped { return }
+            let entry = footer.blocks[index]
+            let ordinal = index == 0 ? 0 : footer.blocks[index - 1].ordinal &+ 1
             if entry.ordinal != ordinal {
                 checkGap(from: ordinal, to: entry.ordinal, at: entry.offset, &recount)
             }
-            ordinal = entry.ordinal &+ 1
-            if segment.meter.isStopped { return false }
-            try segment.memory.buffer.read(
-                file, at: entry.offset, byteCount: entry.summary.byteCount)
+            try memory.buffer.read(file, at: entry.offset, byteCount: entry.summary.byteCount)
             let header = segment.countBuffered(
-                at: entry.offset, ordinal: entry.ordinal, &recount)
-            if let header {
-                if header.summary != entry.summary {
-                    recount.report.add(
-                        Finding(
-                            .difference, file: name, offset: footerOffset,
-                            what: "block \(entry.ordinal) in the index", got: "\(entry.summary)",
-                            expected: "\(header.summary)"))
-                }
-            } else {
-                isWhole = false
+                at: entry.offset, ordinal: entry.ordinal, memory, &recount)
+            guard let header else {
+                recount.isWhole = false
                 recount.breakChain()
+                continue
+            }
+            if header.summary != entry.summary {
+                recount.report.add(
+                    Finding(
+                        .difference, file: name, offset: footerOffset,
+                        what: "block \(entry.ordinal) in the index", got: "\(entry.summary)",
+                        expected: "\(header.summary)"))
             }
         }
-        if ordinal != footer.blockCount {
-            checkGap(from: ordinal, to: footer.blockCount, at: footerOffset, &recount)
-        }
-        return isWhole
     }
 
     /// Ordinals that no block has: each must be recorded as lost.
@@ -100,6 +114,15 @@ struct SealedSegmentCheck<Files: FileSystem> {
     }
 
     private func reportLost(_ recount: inout SegmentRecount) {
+        recount.hasLosses = !footer.lost.isEmpty
+        recount.lostRowCount = footer.lost.reduce(0) { $0.saturatingSum($1.rowCount ?? .max) }
+        if segment.entry != nil && footer.lost != segment.segment.lost {
+            recount.report.add(
+                Finding(
+                    .difference, file: name, offset: footerOffset,
+                    what: "lost ranges of the segment in the manifest",
+                    got: "\(segment.segment.lost)", expected: "\(footer.lost)"))
+        }
         for range in footer.lost {
             let count = range.rowCount.map { "\($0) events" } ?? "an unknown number of events"
             recount.report.add(
@@ -150,9 +173,8 @@ struct SealedSegmentCheck<Files: FileSystem> {
     }
 
     private func compareCounters(_ recount: inout SegmentRecount) {
-        var comparison = TallyComparison(
-            [footer.counters.makeCursor()], to: .init(tally: recount.tally))
-        comparison.run()
+        let comparison = TallyComparison.run(
+            { [footer.counters.makeCursor()] }, to: .init(tally: recount.tally))
         if let failure = comparison.failures.first { return report(failure.error, &recount) }
         recount.footerComparison = .init(
             offset: footerOffset, differences: comparison.differences)

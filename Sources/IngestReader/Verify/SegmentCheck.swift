@@ -5,12 +5,13 @@ import IngestStorage
 
 /// Checks one segment file byte by byte and recounts its rows, without a look at any other.
 ///
-/// A segment with a sound footer is read by its index, one without by going from block to block.
-struct SegmentCheck<Files: FileSystem> {
+/// A segment with a sound footer is read by its index, one without by going from block to block. Both share the
+/// counting of their blocks, stretch by stretch.
+struct SegmentCheck<Files: FileSystem>: Sendable {
     let files: Files
     let directory: DirectoryID
     let segment: VerifyTarget<Files>.Segment
-    let memory: RecountMemory
+    let stretchRowCount: Int
     let meter: WorkMeter
     /// Lets a write that is under way come to its end.
     let pause: @Sendable () -> Void
@@ -20,19 +21,21 @@ struct SegmentCheck<Files: FileSystem> {
     /// What the manifest says of it; `nil` if that does not call it sealed.
     var entry: SealedSegment? { segment.entry }
 
-    func run() -> SegmentRecount {
+    /// - Parameter thread: what the counting thread has of its own.
+    func run(_ thread: RecountThread) -> SegmentRecount {
         var recount = SegmentRecount(
             number, isBeforeCut: segment.isBeforeCut, stops: segment.stops)
         do throws(StorageError) {
             let file = try files.open(name, .read)
-            do throws(StorageError) { try check(file, &recount) } catch {
-                guard error.isOfData else { throw error }
+            try check(file, thread, &recount)
+        } catch {
+            if error.isOfData {
                 recount.report.add(Finding(error, file: name, what: "segment"))
                 recount.breakChain()
                 recount.lacksRows = true
+            } else {
+                recount.outcome = outcome(of: error)
             }
-        } catch {
-            recount.outcome = outcome(of: error)
         }
         return recount
     }
@@ -43,14 +46,14 @@ struct SegmentCheck<Files: FileSystem> {
     }
 
     private func check(
-        _ file: Files.File, _ recount: inout SegmentRecount
+        _ file: Files.File, _ thread: RecountThread, _ recount: inout SegmentRecount
     ) throws(StorageError) {
         try readHeader(file, &recount)
         if let (footer, trailer) = try readFooter(file, &recount) {
             try SealedSegmentCheck(segment: self, footer: footer, trailer: trailer, file: file)
-                .run(&recount)
+                .run(thread, &recount)
         } else {
-            let end = try LiveSegmentCheck(segment: self, file: file).run(&recount)
+            let end = try LiveSegmentCheck(segment: self, file: file).run(thread, &recount)
             if entry != nil {
                 // The footer was reported; what the blocks say is all there is.
                 recount.lacksRows = true
@@ -120,7 +123,8 @@ struct SegmentCheck<Files: FileSystem> {
     /// Counts the block whose bytes are in the buffer.
     /// - Returns: its header; `nil` if it cannot be read, which has been reported.
     func countBuffered(
-        at offset: UInt64, ordinal: UInt32, _ recount: inout SegmentRecount
+        at offset: UInt64, ordinal: UInt32, _ memory: RecountMemory,
+        _ recount: inout SegmentRecount
     ) -> BlockHeader? {
         let place = BlockPlace(directory: directory, segment: number, blockOrdinal: ordinal)
         let block: DecodedBlock
@@ -135,7 +139,7 @@ struct SegmentCheck<Files: FileSystem> {
             recount.report.add(Finding(error, file: name, offset: offset, what: "block"))
             return nil
         }
-        recount.add(block, memory.rows, by: &memory.recount, at: offset)
+        recount.add(block, memory, at: offset)
         meter.add(byteCount: memory.buffer.byteCount)
         return block.header
     }
@@ -169,4 +173,11 @@ final class RecountMemory {
     let decoder = BlockDecoder()
     let buffer = ReadBuffer()
     var recount = RowRecount()
+}
+
+/// The thread that counts a segment: its memory, and how it shares its work.
+struct RecountThread {
+    let memory: RecountMemory
+    /// Lets other threads do a part of the segment that this one has begun, as `OrderedWork` says.
+    var share: (@escaping @Sendable (RecountMemory) -> Bool) -> Void
 }

@@ -24,6 +24,10 @@ struct SegmentRecount: Sendable {
         let blockCount: UInt32
         /// `nil` if no block ends here.
         let chain: Chain?
+        /// Where in the file the last block before it ends; `nil` if none is known to.
+        let endOffset: UInt64?
+        /// What the segment's blocks before it add up to.
+        let totals: TotalsRecount
         /// The counters since the stop before.
         let part: Tally
         /// Whether all blocks before it could be read, and none is recorded as lost.
@@ -65,12 +69,18 @@ struct SegmentRecount: Sendable {
     private(set) var isBroken = false
     private(set) var names: [NewNamesOfBlock] = []
     private(set) var ledger = LedgerRecount()
+    /// What its blocks add up to.
+    private(set) var totals = TotalsRecount()
+    /// Behind the last block that was counted: its end in the file, and the next ordinal.
+    private var lastEnd: (offset: UInt64, blockCount: UInt32)?
 
     private(set) var stops: [Stop] = []
     /// Where there is still to be one; ascending.
-    private var stopsToCome: ArraySlice<UInt32>
+    private(set) var stopsToCome: ArraySlice<UInt32>
     /// Counters since the last stop.
     private var part = Tally()
+    /// Counters between the stops to come, where they are known beforehand.
+    private var partsToCome: ArraySlice<Tally> = []
     /// Counters of all blocks; known after `close`.
     private(set) var tally = Tally()
     /// The footer's counters, in place of those of blocks that could not all be read.
@@ -80,6 +90,12 @@ struct SegmentRecount: Sendable {
     var isWhole = true
     /// Whether rows of it are in no counters that are known here.
     var lacksRows = false
+    /// Whether some of its blocks are recorded as lost.
+    var hasLosses = false
+    /// Of how many events the rows are, at most; 2^64 − 1 where that is not known.
+    var lostRowCount: UInt64 = 0
+    /// Whether it is all that it ever was.
+    var isUnharmed: Bool { isWhole && !lacksRows && !isBroken && !hasLosses }
 
     /// - Parameter stops: block counts, ascending, each once.
     init(_ number: SegmentNumber, isBeforeCut: Bool, stops: [UInt32]) {
@@ -121,18 +137,56 @@ struct SegmentRecount: Sendable {
         report.segmentCount += 1
         end = position
         closeStops(through: position.blockCount, isBlockEnd: false)
-        tally = Tally()
+        tally = takePart()
         for stop in stops { tally.add(stop.part) }
-        tally.add(part)
-        part = Tally()
+    }
+
+    // MARK: Stretches
+
+    /// Counts from now on into these counters.
+    mutating func lend(_ tally: Tally) { part = tally }
+
+    /// The counters since the last stop, which are none from now on.
+    mutating func takePart() -> Tally {
+        var taken = Tally()
+        swap(&taken, &part)
+        return taken
+    }
+
+    /// Takes the counters of the stretches to come, up to each stop to come and behind the last.
+    mutating func expect(_ parts: [Tally]) {
+        partsToCome = parts[...]
+        part = partsToCome.popFirst() ?? Tally()
+    }
+
+    /// Adds a stretch of blocks, before the next stop, of which the counters were expected.
+    /// - Parameter ordinal: of its first block.
+    mutating func append(_ stretch: SegmentRecount, from ordinal: UInt32) {
+        closeStops(through: ordinal, isBlockEnd: false)
+        if let opening = stretch.firstBlock {
+            if firstBlock == nil && !isBroken { firstBlock = opening }
+            chain.check(opening, in: file, &report)
+            chain.checkEpoch(opening, in: file, &report)
+        }
+        report.append(stretch.report)
+        names += stretch.names
+        ledger.add(stretch.ledger)
+        totals.add(stretch.totals)
+        minTimestamp = min(minTimestamp, stretch.minTimestamp)
+        maxTimestamp = max(maxTimestamp, stretch.maxTimestamp)
+        if stretch.hasChain { (chain, hasChain) = (stretch.chain, true) }
+        isBroken = isBroken || stretch.isBroken
+        isWhole = isWhole && stretch.isWhole
+        if let end = stretch.lastEnd {
+            lastEnd = end
+            closeStops(through: end.blockCount, isBlockEnd: true)
+        }
     }
 
     // MARK: Blocks
 
     /// Adds a decoded block: the links to the one before, names, ledger, rows.
-    mutating func add(
-        _ block: DecodedBlock, _ rows: BlockRows, by recount: inout RowRecount, at offset: UInt64
-    ) {
+    mutating func add(_ block: DecodedBlock, _ memory: RecountMemory, at offset: UInt64) {
         closeStops(through: block.header.context.blockOrdinal, isBlockEnd: false)
         check(block.header, at: offset)
         if block.names.count > 0 || !block.keys.isEmpty {
@@ -143,9 +197,11 @@ struct SegmentRecount: Sendable {
                         firstName: block.header.context.firstName, names: block.names,
                         firstKey: block.header.context.firstKey, keys: block.keys)))
         }
-        count(block, rows, by: &recount, at: offset)
+        count(block, memory.rows, by: &memory.recount, at: offset)
         report.blockCount += 1
-        closeStops(through: block.header.context.blockOrdinal &+ 1, isBlockEnd: true)
+        let next = block.header.context.blockOrdinal &+ 1
+        lastEnd = (offset &+ UInt64(block.header.byteCount), next)
+        closeStops(through: next, isBlockEnd: true)
     }
 
     private mutating func check(_ header: BlockHeader, at offset: UInt64) {
@@ -163,6 +219,7 @@ struct SegmentRecount: Sendable {
         let keyCount = Int(block.header.nextKey.rawValue)
         let outcome = recount.count(rows, keyCount: keyCount, into: &part)
         ledger.add(block.ledger)
+        totals.add(block.ledger, rowCount: UInt64(rows.rowCount))
         report.rowCount += UInt64(rows.rowCount)
         if rows.rowCount > 0 {
             minTimestamp = min(minTimestamp, block.header.minTimestamp)
@@ -196,9 +253,10 @@ struct SegmentRecount: Sendable {
             let isEnd = next == blockCount && (isBlockEnd || next == 0)
             stops.append(
                 Stop(
-                    blockCount: next, chain: isEnd && hasChain ? chain : nil, part: part,
-                    isWhole: !isBroken && (isEnd || next == blockCount)))
-            part = Tally()
+                    blockCount: next, chain: isEnd && hasChain ? chain : nil,
+                    endOffset: lastEnd?.blockCount == next ? lastEnd?.offset : nil, totals: totals,
+                    part: part, isWhole: !isBroken && (isEnd || next == blockCount)))
+            part = partsToCome.popFirst() ?? Tally()
         }
     }
 }

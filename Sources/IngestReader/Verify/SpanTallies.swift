@@ -41,6 +41,19 @@ struct SpanTallies {
         }
     }
 
+    /// Takes the counters of several whole segments at once.
+    mutating func add(_ tally: Tally, of span: LogSpan) {
+        for first in Array(sums.keys) where first <= span.lastSegment {
+            // What begins inside of them cannot be told apart.
+            guard var sum = sums.removeValue(forKey: first), span.lastSegment <= sum.last,
+                sum.next == span.firstSegment
+            else { continue }
+            sum.tally.add(tally)
+            sum.next = span.lastSegment.next
+            sums[first] = sum
+        }
+    }
+
     /// Takes a segment of which the counters are not known.
     mutating func forget(_ segment: SegmentNumber) {
         for first in Array(sums.keys) where first <= segment { sums[first] = nil }

@@ -11,33 +11,37 @@ struct TableComparison<Files: FileSystem>: Sendable {
     /// checked.
     let total: Tally?
     let names: RecountNames
+    /// Of how many events of the stretch the rows are recorded as lost.
+    let lostRowCount: UInt64
+    let meter: WorkMeter
 
     struct Outcome: Sendable {
         let table: TableKind
         let runs: [FileName]
         let differences: DifferenceList
+        /// How many events are counted whose rows are lost.
+        let lostRowCount: UInt64
         /// What is wrong with the bytes of a run, by its place; or `io`.
         let failures: [(run: Int, error: StorageError)]
     }
 
     /// Reads all pages and compares their rows; on any thread.
     func run() -> Outcome {
-        var comparison = TallyComparison(runs.map { $0.makeCursor() }, to: expected)
-        comparison.run()
+        let comparison = TallyComparison.run({ runs.map { $0.makeCursor() } }, to: expected)
         return Outcome(
             table: table, runs: runs.map(\.header.entry.fileName),
             // Without all rows, what is missing says nothing.
             differences: comparison.failures.isEmpty ? comparison.differences : DifferenceList(),
+            lostRowCount: comparison.failures.isEmpty ? comparison.lostRowCount : 0,
             failures: comparison.failures.map { ($0.source, $0.error) })
     }
 
     private var expected: TallyComparison<RunReader<Files>.Cursor>.Expected? {
         guard let total else { return nil }
-        switch table {
-        case .rewardDays, .names: return .init(tally: total)
-        case .rewards: return .init(tally: total, areDaysFolded: true)
-        case .days: return .init(tally: total.folded { names.business(ofKey: $0) })
-        }
+        let tally = table == .days ? total.folded { names.business(ofKey: $0) } : total
+        return .init(
+            tally: tally, areDaysFolded: table == .rewards, lostRowCount: lostRowCount, meter: meter
+        )
     }
 }
 
@@ -53,6 +57,13 @@ extension LogRecount {
         }
         let table = outcome.table
         let file = outcome.runs.map(\.text).joined(separator: "+")
+        if outcome.lostRowCount > 0 {
+            report.add(
+                Finding(
+                    .evidenceLost, file: file,
+                    what: "\(outcome.lostRowCount) events in the \(table.name) table whose rows "
+                        + "are recorded as lost"))
+        }
         add(
             outcome.differences, in: file.isEmpty ? "no \(table.name) run" : file, at: nil,
             of: "\(table.name) table", table: table)

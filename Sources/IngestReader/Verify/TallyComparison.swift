@@ -13,14 +13,22 @@ enum CounterDifference: Sendable {
     case missing(Tally.Place)
 }
 
-/// The first differences, as many as a report shows, and how many there are.
+/// The first differences, as many as are shown of one file, and how many there are.
 struct DifferenceList: Sendable {
+    /// So that one file's do not hide another's.
+    static let shownCountMax = 100
+
     private(set) var first: [CounterDifference] = []
     private(set) var count = 0
 
     mutating func add(_ difference: CounterDifference) {
-        if first.count < VerifyReport.findingCountMax { first.append(difference) }
+        if first.count < Self.shownCountMax { first.append(difference) }
         count += 1
+    }
+
+    mutating func add(_ other: DifferenceList) {
+        first += other.first.prefix(Self.shownCountMax - first.count)
+        count += other.count
     }
 }
 
@@ -33,6 +41,11 @@ struct TallyComparison<Source: CounterPageSource> {
         let tally: Tally
         /// Whether the rows are sums over all days of an item.
         var areDaysFolded = false
+        /// Of how many events the rows may be lost that were counted when they were still there: by so many the
+        /// counters may be more than expected.
+        var lostRowCount: UInt64 = 0
+        /// Ends the comparison, with no meaning, when it is stopped.
+        var meter: WorkMeter?
     }
 
     private struct Input {
@@ -48,6 +61,9 @@ struct TallyComparison<Source: CounterPageSource> {
     private let expected: Expected
     private let compares: Bool
     private(set) var differences = DifferenceList()
+    /// What is counted more than expected, and how many events that is; of use only if rows may be lost.
+    private var more = DifferenceList()
+    private(set) var lostRowCount: UInt64 = 0
     /// By place among the sources: what ended one of them early. Then the differences say nothing.
     private(set) var failures: [(source: Int, error: Source.Failure)] = []
 
@@ -63,9 +79,26 @@ struct TallyComparison<Source: CounterPageSource> {
         compares = expected != nil
     }
 
+    /// Holds what `makeSources` gives against what is expected: quickly, and from the beginning once more where
+    /// that says they are not the same.
+    static func run(_ makeSources: () -> [Source], to expected: Expected?) -> TallyComparison {
+        var failure: (source: Int, error: Source.Failure)?
+        if let expected {
+            var match = TallyMatch(makeSources(), expected)
+            if match.run() { return TallyComparison([], to: nil) }
+            failure = match.failure
+        }
+        var comparison = TallyComparison(makeSources(), to: expected)
+        comparison.run()
+        // What failed once and not again did fail.
+        if let failure, comparison.failures.isEmpty { comparison.failures.append(failure) }
+        return comparison
+    }
+
     /// Reads all sources to their end.
     mutating func run() {
         for index in inputs.indices { advance(index) }
+        defer { judgeMore() }
         while let order = leastOrder() {
             let place = Tally.Place(order: order)
             var row = CheckedRow()
@@ -80,6 +113,19 @@ struct TallyComparison<Source: CounterPageSource> {
         if compares { finish(before: expected.tally.heads.count) }
     }
 
+    /// What is counted more than expected is a difference, unless it can be of events whose rows are lost.
+    private mutating func judgeMore() {
+        guard lostRowCount > expected.lostRowCount || expected.lostRowCount == 0 else { return }
+        differences.add(more)
+        lostRowCount = 0
+    }
+
+    /// Notes a counter, or a row, that is more than expected.
+    private mutating func add(more difference: CounterDifference, rowCount: UInt64) {
+        more.add(difference)
+        lostRowCount = lostRowCount.saturatingSum(rowCount)
+    }
+
     private func leastOrder() -> UInt64? {
         var least: UInt64?
         for input in inputs where !input.isAtEnd { least = min(least ?? .max, input.order) }
@@ -90,6 +136,10 @@ struct TallyComparison<Source: CounterPageSource> {
         inputs[index].row += 1
         if inputs[index].row >= inputs[index].page.rowCount {
             inputs[index].row = 0
+            if expected.meter?.isStopped == true {
+                inputs[index].isAtEnd = true
+                return
+            }
             do throws(Source.Failure) {
                 inputs[index].isAtEnd = try !inputs[index].source.nextPage(into: inputs[index].page)
             } catch {
@@ -113,18 +163,18 @@ struct TallyComparison<Source: CounterPageSource> {
         }
         if expected.areDaysFolded {
             guard doneCount < slots.count, place.day == 0 else {
-                return differences.add(.surplus(place))
+                return add(more: .surplus(place), rowCount: found.grossRowCount)
             }
             doneCount = slots.count
             compare(found, to: sumOfDays(), at: place)
             return
         }
-        while doneCount < slots.count, expected.tally.slots[slots[doneCount]].day < place.day {
+        while doneCount < slots.count, expected.tally.place(at: slots[doneCount]).day < place.day {
             miss()
         }
-        guard doneCount < slots.count, expected.tally.slots[slots[doneCount]].day == place.day
+        guard doneCount < slots.count, expected.tally.place(at: slots[doneCount]) == place
         else {
-            return differences.add(.surplus(place))
+            return add(more: .surplus(place), rowCount: found.grossRowCount)
         }
         compare(found, to: expected.tally.row(at: slots[doneCount]), at: place)
         doneCount += 1
@@ -145,12 +195,21 @@ struct TallyComparison<Source: CounterPageSource> {
         for column in CounterColumn.allCases {
             if overflows >> UInt32(column.rawValue) & 1 != 0 {
                 differences.add(.overflow(place, column))
-            } else if found.counters[column] != expected.counters[column] {
-                differences.add(
-                    .counter(
-                        place, column, got: found.counters[column],
-                        expected: expected.counters[column]))
+            } else {
+                compare(found.counters[column], to: expected.counters[column], column, at: place)
             }
+        }
+    }
+
+    private mutating func compare(
+        _ got: UInt64, to expected: UInt64, _ column: CounterColumn, at place: Tally.Place
+    ) {
+        guard got != expected else { return }
+        let difference = CounterDifference.counter(place, column, got: got, expected: expected)
+        if got > expected {
+            add(more: difference, rowCount: column.isOfGross ? got - expected : 0)
+        } else {
+            differences.add(difference)
         }
     }
 
@@ -170,23 +229,46 @@ struct TallyComparison<Source: CounterPageSource> {
     }
 
     private mutating func miss() {
-        let slot = expected.tally.slots[slots[doneCount]]
-        let day = expected.areDaysFolded ? 0 : slot.day
-        differences.add(.missing(Tally.Place(item: slot.item, day: day)))
+        let place = expected.tally.place(at: slots[doneCount])
+        let day = expected.areDaysFolded ? 0 : place.day
+        differences.add(.missing(Tally.Place(item: place.item, day: day)))
         doneCount = expected.areDaysFolded ? slots.count : doneCount + 1
+    }
+}
+
+extension CounterColumn {
+    /// Whether every row is counted in exactly one such column.
+    fileprivate var isOfGross: Bool {
+        switch self {
+        case .viewableImpressions, .undeterminedImpressions, .uncheckedEvents, .revenueMicros,
+            .spendMicros:
+            false
+        default: true
+        }
+    }
+}
+
+extension CheckedRow {
+    /// How many events are counted in the row.
+    fileprivate var grossRowCount: UInt64 {
+        CounterColumn.allCases.reduce(0) { sum, column in
+            column.isOfGross ? sum.saturatingSum(counters[column]) : sum
+        }
     }
 }
 
 extension Finding {
     /// - Parameters:
     ///   - source: what was held against the rows.
+    ///   - hasDay: whether the rows are of one day each.
     ///   - describe: an item, for persons.
     init(
         _ difference: CounterDifference, file: String, offset: UInt64?, of source: String,
-        describe: (UInt32) -> String
+        hasDay: Bool, describe: (UInt32) -> String
     ) {
         func text(_ place: Tally.Place) -> String {
-            "\(describe(place.item)) day \(CivilDay(dayNumber: place.day))"
+            let day = hasDay ? " day \(CivilDay(dayNumber: place.day))" : ""
+            return describe(place.item) + day
         }
         switch difference {
         case .counter(let place, let column, let got, let expected):

@@ -11,10 +11,10 @@ import IngestStorage
 /// behind the durable blocks is noted and is no fault. Nothing is changed. The report is the same however many
 /// threads made it, and in whatever order they came to their ends.
 ///
-/// **Cost** Reads the whole log once, a segment a thread. Memory: 68 bytes for each (reward, business, day) of the log,
-/// and 168 more where there are rare outcomes; as much again for each stretch of several segments that only older
-/// manifests have runs of; the same for the segments at work, of which there are at most `workerCount + 1`; names as
-/// in `RecountNames`.
+/// **Cost** Reads the whole log once. Memory: 64 bytes for each (reward, business, day) of the log, 16 more with money and
+/// 168 more where there are rare outcomes; the same for those of the segments at work, for each thread; as much again for
+/// each stretch of several segments that only older manifests have runs of, and by business; names as in
+/// `RecountNames`, and one names run at a time.
 public struct Verifier {
     /// Called on the thread of `run`, about ten times a second; `false` stops with `ReaderError.Kind.cancelled`,
     /// as soon as each thread has done its block.
@@ -40,12 +40,17 @@ public struct Verifier {
     }
 
     /// As `run`, through the file system seam.
-    /// - Parameter pause: before what may be a write under way is looked at again; on any thread.
+    /// - Parameters:
+    ///   - stretchRowCount: with how many rows a stretch of blocks is long enough; nothing but the time depends on it.
+    ///   - pause: before what may be a write under way is looked at again; on any thread.
     package static func run(
         _ files: some FileSystem, workerCount: Int = processorCount,
-        _ progress: Progress = { _ in true }, pause: @escaping @Sendable () -> Void = {}
+        stretchRowCount: Int = 1 << 18, _ progress: Progress = { _ in true },
+        pause: @escaping @Sendable () -> Void = {}
     ) throws(ReaderError) -> VerifyReport {
-        try VerifyRun(files: files, workerCount: workerCount, pause: pause).run(progress)
+        try VerifyRun(
+            files: files, workerCount: workerCount, stretchRowCount: stretchRowCount, pause: pause
+        ).run(progress)
     }
 
     /// *The corresponding C function is sysconf(3).*

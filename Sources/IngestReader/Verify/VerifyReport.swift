@@ -48,14 +48,22 @@ extension Finding: CustomStringConvertible {
 
 /// What `verify` read and what it found.
 public struct VerifyReport: Sendable, Equatable {
-    /// A difference or a corruption of every file is worth a line; millions of the same are not.
+    /// How many findings of a kind have a line; millions of the same are worth no more. None hides those of
+    /// another kind.
     public static let findingCountMax = 1_000
+    public static let noteCountMax = 100
 
-    /// The first findings; the counts below are of all.
+    /// The first findings of each kind; the counts below are of all.
     public private(set) var findings: [Finding] = []
     public private(set) var differenceCount = 0
     public private(set) var corruptionCount = 0
     public private(set) var evidenceLostCount = 0
+    public private(set) var noteCount = 0
+
+    /// How many were found that are not in `findings`.
+    public var unlistedCount: Int {
+        differenceCount + corruptionCount + evidenceLostCount + noteCount - findings.count
+    }
 
     /// Up to where the log was recounted.
     public package(set) var cut = Cut(segment: 0, block: 0)
@@ -63,13 +71,28 @@ public struct VerifyReport: Sendable, Equatable {
     public package(set) var fileCount = 0
     public package(set) var segmentCount = 0
     public package(set) var blockCount = 0
+    /// Rows that were counted again.
     public package(set) var rowCount: UInt64 = 0
+    /// Rows that have expired: their counters are attested by expired footers, and by nothing else.
+    public package(set) var attestedRowCount: UInt64 = 0
+    /// The last segment whose rows have expired; 0 if none have.
+    public package(set) var lastExpiredSegment: UInt32 = 0
 
     package init() {}
 
     package mutating func add(_ finding: Finding) {
         add(unlisted: finding.kind, count: 1)
-        if findings.count < Self.findingCountMax { findings.append(finding) }
+        list(finding)
+    }
+
+    private mutating func list(_ finding: Finding) {
+        let max = finding.kind == .note ? Self.noteCountMax : Self.findingCountMax
+        // Short of the least of the two, no kind can be at its end.
+        if findings.count < Self.noteCountMax
+            || findings.count(where: { $0.kind == finding.kind }) < max
+        {
+            findings.append(finding)
+        }
     }
 
     /// Counts findings without a line for each.
@@ -78,16 +101,17 @@ public struct VerifyReport: Sendable, Equatable {
         case .difference: differenceCount += count
         case .corruption: corruptionCount += count
         case .evidenceLost: evidenceLostCount += count
-        case .note: break
+        case .note: noteCount += count
         }
     }
 
     /// Adds what was found in a part of the directory.
     mutating func append(_ part: VerifyReport) {
-        findings += part.findings.prefix(Self.findingCountMax - findings.count)
+        for finding in part.findings { list(finding) }
         differenceCount += part.differenceCount
         corruptionCount += part.corruptionCount
         evidenceLostCount += part.evidenceLostCount
+        noteCount += part.noteCount
         fileCount += part.fileCount
         segmentCount += part.segmentCount
         blockCount += part.blockCount

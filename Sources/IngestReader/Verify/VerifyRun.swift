@@ -7,14 +7,24 @@ import IngestStorage
 struct VerifyRun<Files: FileSystem> {
     let files: Files
     let workerCount: Int
+    /// Some milliseconds of work: threads end at nearly the same time, and look for work seldom.
+    let stretchRowCount: Int
     let pause: @Sendable () -> Void
     private let meter = WorkMeter()
 
-    private typealias Outcome = TableComparison<Files>.Outcome
+    /// What comes of holding a part of the newest generation against the log.
+    private enum Outcome: Sendable {
+        case names(NamesComparison.Outcome)
+        case table(TableComparison<Files>.Outcome)
+    }
 
-    init(files: Files, workerCount: Int, pause: @escaping @Sendable () -> Void) {
+    init(
+        files: Files, workerCount: Int, stretchRowCount: Int,
+        pause: @escaping @Sendable () -> Void
+    ) {
         self.files = files
         self.workerCount = workerCount
+        self.stretchRowCount = stretchRowCount
         self.pause = pause
     }
 
@@ -38,13 +48,14 @@ struct VerifyRun<Files: FileSystem> {
             newest: .init(
                 file: FileName.manifest(target.manifest.generation).text,
                 state: target.manifest.shard),
-            older: unlisted.claims, spans: unlisted.runs.map(\.header.span),
-            names: RecountNames(copies: target.namesRuns.map(\.contents)), report: report)
-        try recountLog(target, unlisted, &recount, progress)
-        try compare(target, &recount, progress)
-        for (name, contents) in unlisted.namesRuns {
-            NamesComparison(name: name, contents: contents, isListed: false).run(&recount)
-        }
+            older: unlisted.claims, spans: unlisted.runs.map(\.span),
+            names: try readNames(target), report: report)
+        recount.noteLosses(of: target.manifest)
+        let total = try recountLog(target, unlisted, &recount, progress)
+        try compare(target, &recount) { goesOn(progress, total, of: total) }
+        for header in unlisted.namesRuns { try check(header, target.manifest, &recount) }
+        for header in unlisted.expired { try check(header, &recount) }
+        try stopIfAsked()
         do throws(StorageError) { try fileSet.noteAside(&recount.report) } catch {
             throw ReaderError(error)
         }
@@ -53,28 +64,43 @@ struct VerifyRun<Files: FileSystem> {
 
     // MARK: The log
 
+    /// - Returns: the bytes of the log.
     private func recountLog(
         _ target: VerifyTarget<Files>, _ unlisted: FileSetCheck<Files>.Unlisted,
         _ recount: inout LogRecount, _ progress: Verifier.Progress
-    ) throws(ReaderError) {
+    ) throws(ReaderError) -> UInt64 {
         let log: [VerifyTarget<Files>.Segment]
         do throws(StorageError) {
             log = try target.segments(
                 stoppingAt: Set(
-                    unlisted.runs.map(\.header.span.end) + unlisted.claims.map(\.state.cut)
+                    unlisted.runs.map(\.span.end) + unlisted.claims.map(\.state.cut)
                         + [target.manifest.cut]))
         } catch { throw ReaderError(error) }
         let total = log.reduce(UInt64(0)) { $0.saturatingSum($1.byteCount) }
         var runs = unlisted.runs
-        let work = OrderedWork<SegmentRecount>(count: log.count, workerCount: workerCount)
+        try attest(target, &runs, &recount) { goesOn(progress, 0, of: total) }
+        let work = OrderedWork<RecountMemory, SegmentRecount>(
+            count: log.count, workerCount: workerCount)
+        let directory = target.manifest.directory
         try work.run(
-            makeWorker: makeWorker(log, target.manifest.directory),
+            makeMemory: { RecountMemory() },
+            work: { [files, meter, pause, stretchRowCount] index, memory, share in
+                SegmentCheck(
+                    files: files, directory: directory, segment: log[index],
+                    stretchRowCount: stretchRowCount, meter: meter, pause: pause
+                ).run(RecountThread(memory: memory, share: share))
+            },
             wait: { goesOn(progress, min(meter.doneByteCount, total), of: total) }
-        ) { (segment) throws(ReaderError) in try join(segment, &runs, &recount) }
-        if meter.isStopped { throw .cancelled(files.path) }
-        _ = progress(VerifyProgress(doneByteCount: total, totalByteCount: total))
+        ) { (segment) throws(ReaderError) in
+            try join(segment, &runs, &recount) {
+                goesOn(progress, min(meter.doneByteCount, total), of: total)
+            }
+        }
+        try stopIfAsked()
         // Of what is left, not all rows can be read, or the log does not go so far.
-        for run in runs { try check(run, against: nil, &recount) }
+        try check(runs.map { RunCheck(header: $0, total: nil, lostRowCount: 0) }, &recount) {
+            goesOn(progress, total, of: total)
+        }
         recount.reportMissingCut()
         if target.bound.cut > recount.report.cut && recount.report.corruptionCount == 0 {
             recount.report.add(
@@ -82,20 +108,56 @@ struct VerifyRun<Files: FileSystem> {
                     .corruption, file: FileName.durableMark.text, what: "the log ends before it",
                     got: target.bound.text, expected: "at most \(recount.report.cut.text)"))
         }
+        return total
     }
 
-    private func makeWorker(
-        _ log: [VerifyTarget<Files>.Segment], _ directory: DirectoryID
-    ) -> @Sendable () -> (Int) -> SegmentRecount {
-        { [files, meter, pause] in
-            let memory = RecountMemory()
-            return { index in
-                SegmentCheck(
-                    files: files, directory: directory, segment: log[index], memory: memory,
-                    meter: meter, pause: pause
-                ).run()
-            }
+    private func readNames(_ target: VerifyTarget<Files>) throws(ReaderError) -> RecountNames {
+        try ReaderError.reading { () throws(StorageError) in
+            RecountNames(copies: target.nameCopies, attested: try target.readAttested())
         }
+    }
+
+    // MARK: Expired segments
+
+    /// Begins the log with what the expired footers attest, side by side.
+    private func attest(
+        _ target: VerifyTarget<Files>, _ runs: inout [RunHeader], _ recount: inout LogRecount,
+        _ wait: () -> Bool
+    ) throws(ReaderError) {
+        let (readers, entries) = (target.expired, target.manifest.expired)
+        let work = OrderedWork<Void, (Int, ExpiredCheck<Files>.Outcome?)>(
+            count: readers.count, workerCount: workerCount)
+        let meter = meter
+        try work.run(
+            work: { ($0, readers[$0].map { ExpiredCheck(reader: $0, meter: meter).run() }) },
+            wait: wait,
+            take: { (result) throws(ReaderError) in
+                let (index, outcome) = result
+                if let outcome, let error = outcome.failure {
+                    guard error.isOfData else { throw ReaderError(error) }
+                    recount.report.add(
+                        Finding(error, file: outcome.file, what: "expired footers"))
+                }
+                recount.attest(entries[index], outcome)
+                try compare(&runs, endingAt: recount.end, &recount, wait) {
+                    $0.spans.tally(of: $1, at: $0.end)
+                }
+                return true
+            })
+        try stopIfAsked()
+    }
+
+    /// Checks a file of expired footers that the newest manifest does not name.
+    private func check(
+        _ header: ExpiredHeader, _ recount: inout LogRecount
+    ) throws(ReaderError) {
+        do throws(StorageError) {
+            let reader = try ExpiredFooterReader(
+                header.entry, directory: header.directory, in: files)
+            let outcome = ExpiredCheck(reader: reader, meter: meter).run()
+            recount.report.append(outcome.report)
+            if let error = outcome.failure { throw error }
+        } catch { try recount.take(error, ofDroppable: .expired(header.fileNumber)) }
     }
 
     /// Whether the caller wants it to go on; else the workers end soon.
@@ -107,12 +169,20 @@ struct VerifyRun<Files: FileSystem> {
         return false
     }
 
+    /// **Errors** `cancelled` if the caller has said so.
+    private func stopIfAsked() throws(ReaderError) {
+        if meter.isStopped { throw .cancelled(files.path) }
+    }
+
     /// Joins the next segment to the log.
-    /// - Parameter runs: those that the newest manifest does not name; those whose span has ended are held
-    ///   against its rows and taken out.
+    /// - Parameters:
+    ///   - runs: those that the newest manifest does not name; those whose span has ended are held against its
+    ///     rows and taken out.
+    ///   - wait: asks the caller whether to go on.
     /// - Returns: whether the log goes on.
     private func join(
-        _ segment: SegmentRecount, _ runs: inout [RunReader<Files>], _ recount: inout LogRecount
+        _ segment: SegmentRecount, _ runs: inout [RunHeader], _ recount: inout LogRecount,
+        _ wait: () -> Bool
     ) throws(ReaderError) -> Bool {
         switch segment.outcome {
         case .failed(let error): throw error
@@ -123,72 +193,170 @@ struct VerifyRun<Files: FileSystem> {
             for stop in segment.stops {
                 recount.pass(stop, of: segment)
                 let position = LogPosition(segment: segment.number, blockCount: stop.blockCount)
-                try compare(&runs, endingAt: position, &recount) { $0.tally(of: $1, at: stop) }
+                try compare(&runs, endingAt: position, &recount, wait) {
+                    $0.tally(of: $1, at: stop)
+                }
             }
             recount.finish(segment)
-            try compare(&runs, endingAt: recount.end, &recount) {
+            try compare(&runs, endingAt: recount.end, &recount, wait) {
                 $0.spans.tally(of: $1, at: $0.end)
             }
         }
         return true
     }
 
-    /// Holds the runs whose span ends at `position`, and whose rows are known, against these.
+    /// Holds the runs whose span ends at `position`, and whose rows are known, against these, side by side.
     private func compare(
-        _ runs: inout [RunReader<Files>], endingAt position: LogPosition,
-        _ recount: inout LogRecount, known: (LogRecount, LogSpan) -> Tally?
+        _ runs: inout [RunHeader], endingAt position: LogPosition, _ recount: inout LogRecount,
+        _ wait: () -> Bool, known: (LogRecount, LogSpan) -> Tally?
     ) throws(ReaderError) {
-        guard runs.contains(where: { $0.header.span.end == position }) else { return }
-        var others: [RunReader<Files>] = []
+        guard runs.contains(where: { $0.span.end == position }) else { return }
+        var (others, checks): ([RunHeader], [RunCheck]) = ([], [])
         for run in runs {
-            if run.header.span.end == position, let total = known(recount, run.header.span) {
-                try check(run, against: total, &recount)
+            if run.span.end == position, let total = known(recount, run.span) {
+                checks.append(
+                    RunCheck(
+                        header: run, total: total, lostRowCount: recount.lostRowCount(in: run.span))
+                )
             } else {
                 others.append(run)
             }
         }
         runs = others
+        try check(checks, &recount, wait)
+    }
+
+    /// A run that the newest manifest does not name, and what its rows must be, if that is known.
+    private struct RunCheck: Sendable {
+        let header: RunHeader
+        let total: Tally?
+        let lostRowCount: UInt64
     }
 
     private func check(
-        _ run: RunReader<Files>, against total: Tally?, _ recount: inout LogRecount
+        _ checks: [RunCheck], _ recount: inout LogRecount, _ wait: () -> Bool
     ) throws(ReaderError) {
-        try recount.take(
-            TableComparison(
-                table: run.header.table, runs: [run], total: total, names: recount.names
-            ).run())
+        typealias Checked = Result<TableComparison<Files>.Outcome, StorageError>
+        let work = OrderedWork<Void, (FileName, Checked)>(
+            count: checks.count, workerCount: min(workerCount, checks.count))
+        let (files, meter, names) = (files, meter, recount.names)
+        try work.run(
+            work: { index in
+                let (header, total) = (checks[index].header, checks[index].total)
+                let checked = Checked { () throws(StorageError) in
+                    let run = try RunReader(header.entry, directory: header.directory, in: files)
+                    return TableComparison(
+                        table: header.table, runs: [run], total: total, names: names,
+                        lostRowCount: checks[index].lostRowCount, meter: meter
+                    ).run()
+                }
+                return (header.entry.fileName, checked)
+            }, wait: wait,
+            take: { (name, checked) throws(ReaderError) in
+                switch checked {
+                case .success(let outcome): try recount.take(outcome)
+                case .failure(let error): try recount.take(error, ofDroppable: name)
+                }
+                return true
+            })
+        try stopIfAsked()
+    }
+
+    private func check(
+        _ header: NamesRun.Header, _ manifest: Manifest, _ recount: inout LogRecount
+    ) throws(ReaderError) {
+        let outcome = NamesComparison(
+            file: header.entry.fileName.text,
+            read: { [files] () throws(StorageError) in
+                try NamesRunReader(header.entry, directory: manifest.directory, in: files)
+                    .readAll(hash: KeyedHash(key: manifest.hashKey))
+            }, names: recount.names, areNamesComplete: false
+        ).run()
+        recount.report.append(outcome.report)
+        if let error = outcome.failure {
+            try recount.take(error, ofDroppable: header.entry.fileName)
+        }
     }
 
     // MARK: The snapshot
 
     private func compare(
-        _ target: VerifyTarget<Files>, _ recount: inout LogRecount, _ progress: Verifier.Progress
+        _ target: VerifyTarget<Files>, _ recount: inout LogRecount, _ wait: () -> Bool
     ) throws(ReaderError) {
-        for names in target.namesRuns {
-            NamesComparison(
-                name: names.entry.fileName.text, contents: names.contents, isListed: true
-            ).run(&recount)
-        }
         let isComplete = recount.isTotalComplete
-        let comparisons = TableKind.counterTables.map { table in
+        let names = namesComparisons(target, recount)
+        let tables = TableKind.counterTables.map { table in
             TableComparison(
                 table: table, runs: target.runs.filter { $0.header.table == table },
                 total: isComplete && !target.unreadableTables.contains(table)
                     ? recount.total : nil,
-                names: recount.names)
+                names: recount.names,
+                lostRowCount: recount.lostRowCount(
+                    in: LogSpan(firstSegment: SegmentNumber(rawValue: 1), end: recount.cut)),
+                meter: meter)
         }
-        let work = OrderedWork<Outcome>(count: comparisons.count, workerCount: workerCount)
-        try work.run(makeWorker: { { comparisons[$0].run() } }, wait: { true }) {
-            (outcome) throws(ReaderError) in
-            try recount.take(outcome)
-            return true
-        }
+        let work = OrderedWork<Void, Outcome>(
+            count: names.count + tables.count, workerCount: workerCount)
+        try work.run(
+            work: { index in
+                index < names.count
+                    ? .names(names[index].run()) : .table(tables[index - names.count].run())
+            }, wait: wait,
+            take: { (outcome) throws(ReaderError) in
+                switch outcome {
+                case .names(let outcome): try recount.take(outcome)
+                case .table(let outcome): try recount.take(outcome)
+                }
+                return true
+            })
+        try stopIfAsked()
         if !isComplete {
             recount.report.add(
                 Finding(
                     .note, file: FileName.manifest(target.manifest.generation).text,
                     what: "the runs were not held against the rows: not all rows can be read"))
         }
+    }
+
+    private func namesComparisons(
+        _ target: VerifyTarget<Files>, _ recount: LogRecount
+    ) -> [NamesComparison] {
+        let hash = KeyedHash(key: target.manifest.hashKey)
+        let isLogWhole =
+            recount.report.corruptionCount == 0 && recount.report.evidenceLostCount == 0
+        return target.namesRuns.map { run in
+            NamesComparison(
+                file: run.header.entry.fileName.text,
+                read: { () throws(StorageError) in try run.readAll(hash: hash) },
+                names: recount.names, areNamesComplete: isLogWhole)
+        }
+    }
+}
+
+extension LogRecount {
+    /// Reports what came of a names run of the newest generation.
+    ///
+    /// **Errors** `io`.
+    fileprivate mutating func take(_ outcome: NamesComparison.Outcome) throws(ReaderError) {
+        report.append(outcome.report)
+        guard let error = outcome.failure else { return }
+        guard error.isOfData else { throw ReaderError(error) }
+        report.add(Finding(error, file: outcome.file, what: "run"))
+    }
+
+    /// Reports that a file that the newest manifest does not name cannot be read.
+    ///
+    /// **Errors** `io`.
+    fileprivate mutating func take(
+        _ error: StorageError, ofDroppable name: FileName
+    ) throws(ReaderError) {
+        if case .notFound = error {
+            // Dropped meanwhile by a daemon.
+            report.fileCount -= 1
+            return
+        }
+        guard error.isOfData else { throw ReaderError(error) }
+        report.add(Finding(error, file: name.text, what: "file"))
     }
 }
 

@@ -6,15 +6,12 @@ import IngestStorage
 /// What `verify` holds against the log: one generation with its files open, so that all of it stays readable
 /// while a daemon goes on.
 struct VerifyTarget<Files: FileSystem> {
-    struct NamesFile {
-        let entry: NamesRunEntry
-        let contents: NamesRun
-    }
-
     struct Segment: Sendable {
         let number: SegmentNumber
         /// What the manifest says of it; `nil` if that does not call it sealed.
         let entry: SealedSegment?
+        /// What the manifest says is lost of it.
+        let lost: [LostRange]
         /// How many of its blocks were durable when `verify` began.
         let durableBlockCount: UInt32
         /// Whether the log goes on behind it, so that nothing in it can be unfinished.
@@ -33,36 +30,37 @@ struct VerifyTarget<Files: FileSystem> {
     /// Everything before it was durable when `verify` began.
     let bound: LogPosition
     private(set) var runs: [RunReader<Files>] = []
-    private(set) var namesRuns: [NamesFile] = []
+    private(set) var namesRuns: [NamesRunReader<Files>] = []
+    /// By place among those that the manifest lists; `nil` for one that could not be opened.
+    private(set) var expired: [ExpiredFooterReader<Files>?] = []
     /// Tables of which a run could not be opened.
     private(set) var unreadableTables: Set<TableKind> = []
     private(set) var report = VerifyReport()
 
-    private static var attemptCount: Int { 8 }
+    /// Generations come by the second, and an attempt takes some milliseconds: as many mean something else.
+    private static var attemptCount: Int { 1_000 }
 
-    /// **Errors** those of `ManifestStore.readNewest`.
+    /// **Errors** those of `ManifestStore.readNewest`; `io` where new generations come all the time.
     init(_ files: Files) throws(StorageError) {
         let store = ManifestStore(files: files)
-        var attempt = 1
-        while true {
+        var failed: Generation?
+        for _ in 0..<Self.attemptCount {
             let manifest = try store.readNewest()
-            let target = try VerifyTarget(files, manifest, store)
-            if target.isComplete || attempt >= Self.attemptCount {
+            let target = try VerifyTarget(files, manifest)
+            // A file is missing: dropped by a newer generation, or lost.
+            if target.isComplete || failed == manifest.generation {
                 self = target
                 return
             }
-            // A file is missing: dropped by a newer generation, or lost.
-            attempt +=
-                try store.readNewest().generation == manifest.generation
-                ? Self.attemptCount : 1
+            failed = manifest.generation
         }
+        throw .io(
+            path: files.path, call: "a new generation at every attempt to read one", errno: 11)
     }
 
     private var isComplete: Bool { report.corruptionCount == 0 }
 
-    private init(
-        _ files: Files, _ manifest: Manifest, _ store: ManifestStore<Files>
-    ) throws(StorageError) {
+    private init(_ files: Files, _ manifest: Manifest) throws(StorageError) {
         self.files = files
         self.manifest = manifest
         let mark = try DurableMarkFile.read(in: files, directory: manifest.directory)
@@ -73,32 +71,75 @@ struct VerifyTarget<Files: FileSystem> {
             }
             if let run { runs.append(run) } else { unreadableTables.insert(entry.table) }
         }
+        for entry in manifest.expired {
+            expired.append(
+                try reporting(entry.fileName, "expired footers") { () throws(StorageError) in
+                    try ExpiredFooterReader(entry, directory: manifest.directory, in: files)
+                })
+        }
         for entry in manifest.namesRuns {
-            let contents = try reporting(entry.fileName) { () throws(StorageError) in
-                try store.readNames(
-                    entry, directory: manifest.directory, hash: KeyedHash(key: manifest.hashKey))
+            let run = try reporting(entry.fileName) { () throws(StorageError) in
+                try NamesRunReader(entry, directory: manifest.directory, in: files)
             }
-            if let contents { namesRuns.append(NamesFile(entry: entry, contents: contents)) }
+            if let run { namesRuns.append(run) }
         }
     }
 
     /// The value, or `nil` after a finding.
     private mutating func reporting<Value>(
-        _ name: FileName, _ body: () throws(StorageError) -> Value
+        _ name: FileName, _ what: String = "run", _ body: () throws(StorageError) -> Value
     ) throws(StorageError) -> Value? {
         do throws(StorageError) { return try body() } catch {
             switch error {
             case _ where error.isOfData:
-                report.add(Finding(error, file: name.text, what: "run"))
+                report.add(Finding(error, file: name.text, what: what))
             case .notFound:
                 report.add(
                     Finding(
                         .corruption, file: name.text,
-                        what: "the run is missing, and the manifest names it"))
+                        what: "\(what) missing, and the manifest names the file"))
             default: throw error
             }
             return nil
         }
+    }
+
+    /// The names and keys that blocks of expired segments introduced, as the names runs have them.
+    func readAttested() throws(StorageError) -> AttestedNames {
+        var attested = AttestedNames()
+        // Of a file that could not be opened it is not known what it attests.
+        for sums in expired.compactMap({ $0?.header.sums }) {
+            attested.nextName = max(attested.nextName, sums.nextName)
+            attested.nextKey = max(attested.nextKey, sums.nextKey)
+        }
+        for run in namesRuns where run.keys.lowerBound < attested.nextKey {
+            while attested.keys.count < Int(run.keys.lowerBound) {
+                attested.keys.append(RewardKey(reward: .none, business: .none))
+            }
+            do throws(StorageError) {
+                try run.readKeys(
+                    run.keys.lowerBound..<min(run.keys.upperBound, attested.nextKey),
+                    to: &attested.keys)
+            } catch {
+                // It is reported when the run is read whole.
+                guard error.isOfData else { throw error }
+            }
+        }
+        return attested
+    }
+
+    /// The names runs' word on names and keys, for want of their blocks.
+    var nameCopies: NameCopies {
+        let runs = namesRuns
+        return NameCopies(
+            name: { ordinal in
+                let run = runs.first { $0.names.contains(ordinal.rawValue) }
+                return (try? run?.name(ordinal)) ?? nil
+            },
+            key: { ordinal in
+                let run = runs.first { $0.keys.contains(ordinal.rawValue) }
+                return (try? run?.key(ordinal)) ?? nil
+            })
     }
 
     // MARK: Segments
@@ -115,15 +156,18 @@ struct VerifyTarget<Files: FileSystem> {
             manifest.sealed.map { ($0.number, $0) }, uniquingKeysWith: { first, _ in first })
         // What is not newer than the cut and not in the manifest is no part of the log.
         let sealedNumbers = Set(sealed.keys)
-        let live = sizes.keys.filter { $0 >= manifest.cut.segment && !sealedNumbers.contains($0) }
+        let live = sizes.keys.filter {
+            $0 >= manifest.cut.segment && $0 > manifest.lastExpired && !sealedNumbers.contains($0)
+        }
         let lastWithBlock = try lastSegmentWithBlock(live)
         var stops: [SegmentNumber: [UInt32]] = [:]
         for end in ends { stops[end.segment, default: []].append(end.blockCount) }
-        let needed = [bound.segment, manifest.cut.segment].filter { $0.rawValue > 0 }
+        let lost = Dictionary(grouping: manifest.lost, by: \.segment)
+        let needed = [bound.segment, manifest.cut.segment].filter { $0 > manifest.lastExpired }
         return sealedNumbers.union(live).union(needed).sorted().map { number in
             let entry = sealed[number]
             return Segment(
-                number: number, entry: entry,
+                number: number, entry: entry, lost: lost[number] ?? [],
                 durableBlockCount: entry?.blockCount ?? durableBlockCount(of: number),
                 isFollowed: lastWithBlock.map { number < $0 } ?? false,
                 isBeforeCut: entry != nil && number <= manifest.cut.segment,
@@ -140,6 +184,8 @@ struct VerifyTarget<Files: FileSystem> {
     private func size(of name: String) throws(StorageError) -> UInt64? {
         do throws(StorageError) { return try files.open(name, .read).byteCount() } catch {
             if case .notFound = error { return nil }
+            // What is no file that can be read is found to be so when it is checked.
+            if error.isOfData { return 0 }
             throw error
         }
     }

@@ -74,6 +74,17 @@ extension VerifyReport {
                 output.bytes.append(
                     contentsOf: (TerminalText.escaped(finding.description) + "\n").utf8)
             }
+            if unlistedCount > 0 {
+                output.bytes.append(contentsOf: "and \(unlistedCount) more findings\n".utf8)
+            }
+            if lastExpiredSegment > 0 {
+                output.bytes.append(
+                    contentsOf: """
+                        segments up to \(lastExpiredSegment) have expired: \(attestedRowCount) rows are \
+                        attested by their footers, the others are recounted
+
+                        """.utf8)
+            }
             output.bytes.append(
                 contentsOf: """
                     \(result): recounted \(rowCount) rows in \(blockCount) blocks of \
@@ -91,10 +102,13 @@ extension VerifyReport {
             Field("segments", .count(UInt64(segmentCount))),
             Field("blocks", .count(UInt64(blockCount))),
             Field("rows", .count(rowCount)),
+            Field("attestedRows", .count(attestedRowCount)),
+            Field("lastExpiredSegment", .count(UInt64(lastExpiredSegment))),
             Field("files", .count(UInt64(fileCount))),
             Field("differences", .count(UInt64(differenceCount))),
             Field("corruptions", .count(UInt64(corruptionCount))),
             Field("evidenceLost", .count(UInt64(evidenceLostCount))),
+            Field("unlisted", .count(UInt64(unlistedCount))),
             Field("findings", .list(findings.map { .fields($0.fields) })),
         ]
     }

@@ -43,6 +43,22 @@ package struct NamesRunReader<Files: FileSystem>: Sendable {
         self.file = file
     }
 
+    /// The whole run in memory, every page and every order of it checked.
+    ///
+    /// - Parameter hash: the directory's; `nil` = the stored hashes are not held against the names.
+    /// **Cost** Memory of the file, of its names, and 24 bytes a name or key.
+    package func readAll(hash: KeyedHash? = nil) throws(StorageError) -> NamesRun {
+        let bytes = try file.readAll(byteCountMax: Limits.runByteCountMax)
+        let contents = try StorageError.decoding(file.path) { () throws(FormatError) in
+            try NamesRun.decode(
+                bytes, directory: header.directory, fileNumber: header.fileNumber, hash: hash)
+        }
+        guard contents.header == header else {
+            throw .corrupt(path: file.path, offset: 0, detail: "not the run that was opened")
+        }
+        return contents
+    }
+
     // MARK: One name or key
 
     /// The ordinal of a name that is in this run.
