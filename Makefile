@@ -7,12 +7,12 @@ DESTDIR ?=
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap build demo test race lint format bench fuzz install clean bench-full
+.PHONY: help bootstrap build demo test race lint format docs bench fuzz install clean bench-full
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-bootstrap: ## install what a build needs and is missing (liblz4-dev), by apt-get
+bootstrap: ## install what a build needs and is missing (liblz4-dev, libsqlite3-dev), by apt-get
 	@scripts/bootstrap
 
 build: bootstrap ## build the programs, optimised
@@ -38,6 +38,10 @@ lint: bootstrap ## formatting and the rules of the house (tidy)
 format: ## rewrite all sources as .swift-format says
 	$(SWIFT) format --in-place --recursive --parallel Package.swift Sources Tests Benchmarks
 
+docs: bootstrap ## build the reference of the library IngestReader, into .build/docs
+	$(SWIFT) build --target IngestReader
+	scripts/docs
+
 bench: programs ## measure daemon and reader on this machine, some minutes
 	.build/release/ingest-bench throughput
 	.build/release/ingest-bench figures
@@ -58,7 +62,7 @@ fuzz: bootstrap ## fuzz every decoder with libFuzzer, FUZZ_SECONDS (60) each
 install: build ## install the programs below PREFIX (default /usr/local)
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/share/ingestd"
 	install -m 755 .build/release/ingestd .build/release/ingest-reader \
-	    .build/release/ingest-send "$(DESTDIR)$(PREFIX)/bin/"
+	    .build/release/ingest-reader-sqlite .build/release/ingest-send "$(DESTDIR)$(PREFIX)/bin/"
 	install -m 644 proto/ingest/v1/events.proto "$(DESTDIR)$(PREFIX)/share/ingestd/"
 
 clean: ## remove what the build made

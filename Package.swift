@@ -16,7 +16,8 @@ let package = Package(
     platforms: [.macOS(.v26)],
     products: [
         .executable(name: "ingestd", targets: ["Ingestd"]),
-        .executable(name: "ingest-reader", targets: ["IngestReaderTool"]),
+        .executable(name: "ingest-reader", targets: ["IngestReaderProgram"]),
+        .executable(name: "ingest-reader-sqlite", targets: ["IngestReaderSQLite"]),
         .executable(name: "ingest-send", targets: ["IngestSend"]),
         .executable(name: "ingest-bench", targets: ["IngestBench"]),
         .library(name: "IngestReader", targets: ["IngestReader"]),
@@ -27,6 +28,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
         .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
+        .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
     ],
     targets: [
         // MARK: C
@@ -72,12 +74,23 @@ let package = Package(
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: house),
-        .executableTarget(
+        // All of ingest-reader but its `main`: two programs have it.
+        .target(
             name: "IngestReaderTool",
             dependencies: [
                 "IngestReader", "IngestStorage", "IngestFormat",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "SystemPackage", package: "swift-system"),
+            ],
+            swiftSettings: house),
+        .executableTarget(
+            name: "IngestReaderProgram", dependencies: ["IngestReaderTool"],
+            swiftSettings: house),
+        .executableTarget(
+            name: "IngestReaderSQLite",
+            dependencies: [
+                "IngestReaderTool", "IngestReader",
+                .product(name: "GRDB", package: "GRDB.swift"),
             ],
             swiftSettings: house),
         .executableTarget(
@@ -145,7 +158,8 @@ let package = Package(
         .testTarget(
             name: "ProcessTests",
             dependencies: [
-                "Ingestd", "IngestReaderTool", "IngestSend", "IngestReader", "IngestFormat",
+                "Ingestd", "IngestReaderProgram", "IngestReaderSQLite", "IngestSend",
+                "IngestReader", "IngestFormat",
             ]),
         .testTarget(name: "TidyTests", dependencies: ["IngestFormat", "IngestRing"]),
     ]

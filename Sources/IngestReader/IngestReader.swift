@@ -13,7 +13,7 @@ import IngestStorage
 public struct IngestReader: Sendable {
     /// The place in the log up to which every answer counts.
     public let cut: Cut
-    private let snapshot: any SnapshotSource
+    let snapshot: any SnapshotSource
 
     /// Opens a directory that `ingestd` writes or wrote.
     ///
@@ -59,7 +59,9 @@ public struct IngestReader: Sendable {
     ///
     /// **Cost** By id: memory for the counters of a million rewards at a time and some bytes for each name and
     /// key of the directory, whatever there is to list. The greatest `top`: one pass over one counter.
-    /// - Parameter body: takes each row; `false` ends the listing.
+    /// - Parameters:
+    ///   - query: which of them, and of which days.
+    ///   - body: takes each row; `false` ends the listing.
     public func forEachReward(
         _ query: RewardsQuery = RewardsQuery(), _ body: (RewardRow) -> Bool
     ) throws(ReaderError) {
@@ -69,7 +71,9 @@ public struct IngestReader: Sendable {
     /// Gives business-days, bytewise by `{businessId}#{date}`.
     ///
     /// **Cost** Memory for the counters of a million rows at a time, and the names of all businesses.
-    /// - Parameter body: takes each row; `false` ends the listing.
+    /// - Parameters:
+    ///   - query: which of them, and of which days.
+    ///   - body: takes each row; `false` ends the listing.
     public func forEachDay(
         _ query: DaysQuery = DaysQuery(), _ body: (DayRow) -> Bool
     ) throws(ReaderError) {
@@ -79,7 +83,9 @@ public struct IngestReader: Sendable {
     /// Gives reward-days, bytewise by reward, then business, then date.
     ///
     /// **Cost** As `forEachReward`; of one reward, that of its rows alone.
-    /// - Parameter body: takes each row; `false` ends the listing.
+    /// - Parameters:
+    ///   - query: which of them, and of which days.
+    ///   - body: takes each row; `false` ends the listing.
     public func forEachRewardDay(
         _ query: RewardDaysQuery = RewardDaysQuery(), _ body: (RewardDayRow) -> Bool
     ) throws(ReaderError) {

@@ -6,17 +6,25 @@ import SystemPackage
 
 /// Runs one command and turns every way in which it can end into an exit code of docs/operations.md and, where
 /// something is wrong, one line on stderr: `ingest-reader: what, where, what to do`.
-enum ReaderProgram {
+package enum ReaderProgram {
     static let name = "ingest-reader"
 
-    static func run(_ arguments: [String]) -> Int32 {
+    /// - Parameter sqlite: what writes SQLite files, in the program that is linked with it.
+    package static func run(_ arguments: [String], sqlite: SQLiteWriter? = nil) -> Int32 {
         // A reader that went away (`| head`) shows as EPIPE at the write, and is no error.
         signal(SIGPIPE, SIG_IGN)
         do {
             let ordered = Self.subcommandFirst(arguments)
             try Self.requireCommand(ordered)
             var command = try ReaderCommand.parseAsRoot(ordered)
-            try command.run()
+            if let export = command as? ExportCommand {
+                if export.format == .sqlite, sqlite == nil {
+                    throw SiblingProgram.failureToBecome("\(name)-sqlite", arguments)
+                }
+                try export.run(sqlite: sqlite)
+            } else {
+                try command.run()
+            }
             return EXIT_SUCCESS
         } catch let ending as Ending {
             return report(ending)

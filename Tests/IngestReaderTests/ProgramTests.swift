@@ -74,17 +74,18 @@ import Testing
         let json = status.fields(isForPerson: false)
         #expect(
             json.map(\.name) == [
-                "cut", "durable", "compacted", "generation", "windows", "segments", "files",
+                "cut", "durable", "compacted", "generation", "windows", "segments", "expired",
+                "files",
                 "bytes",
                 "names", "keys", "rows", "packets", "events", "lostRanges", "uncleanStops",
             ])
-        guard case .fields(let packets) = json[11].cell, case .fields(let events) = json[12].cell
+        guard case .fields(let packets) = json[12].cell, case .fields(let events) = json[13].cell
         else {
             Issue.record("packets and events are not fields")
             return
         }
         #expect(packets.count == 15 && events.count == 13)
         let table = status.fields(isForPerson: true)
-        #expect(table[11].cell.plainText == "accepted 15, bad_crc 30")
+        #expect(table[12].cell.plainText == "accepted 15, bad_crc 30")
     }
 }

@@ -64,7 +64,7 @@ extension ProcessSuite {
                     let listed = try reader.run(table, "--format", format).output
                     let path = "\(reader.folder.path)/\(table).\(format)"
                     let ended = try reader.run("export", table, "--format", format, "--out", path)
-                    #expect(ended.code == 0 && ended.output.isEmpty, "\(ended.errors)")
+                    #expect(ended.code == 0 && ended.errors.isEmpty, "\(ended.errors)")
                     #expect(try String(contentsOfFile: path, encoding: .utf8) == listed)
                 }
             }
@@ -94,7 +94,8 @@ extension ProcessSuite {
             let text = try reader.run("status", "--format", "json").output
             #expect(text == (try reader.run("status", "--format", "ndjson").output))
             let fields = [
-                "cut", "durable", "compacted", "generation", "windows", "segments", "files",
+                "cut", "durable", "compacted", "generation", "windows", "segments", "expired",
+                "files",
                 "bytes", "names", "keys", "rows", "packets", "events", "lostRanges",
                 "uncleanStops",
             ]

@@ -23,6 +23,8 @@ enum ImportRules {
         "IngestReaderTool": system.union([
             "IngestReader", "IngestStorage", "IngestFormat", "ArgumentParser", "SystemPackage",
         ]),
+        "IngestReaderProgram": system.union(["IngestReaderTool"]),
+        "IngestReaderSQLite": system.union(["IngestReaderTool", "IngestReader", "GRDB"]),
         "IngestSend": system.union(["IngestClient", "IngestFormat", "ArgumentParser"]),
         "IngestBench": system.union([
             "IngestClient", "IngestReader", "IngestPipeline", "IngestRing", "IngestStorage",

@@ -1,3 +1,4 @@
+import Foundation
 import Testing
 
 /// What the pages and the sources say about each other.
@@ -33,6 +34,28 @@ struct PagesTests {
                 #expect(SourceTree.exists(target), "\(page) links to \(match.1)")
             }
         }
+    }
+
+    @Test func `every Swift example of a page is compiled by a test`() {
+        let sources = SourceTree.swiftFiles.filter { $0.path.hasPrefix("Tests/") }
+            .map { Self.statements($0.lines) }
+        var count = 0
+        for page in SourceTree.pages {
+            for match in page.text.matches(of: #/(?s)```swift\n(.*?)```/#) {
+                let example = Self.statements(match.1.split(separator: "\n"))
+                    .filter { !$0.hasPrefix("import ") }
+                #expect(sources.contains { $0.contains(example) }, "\(page): \(example)")
+                count += 1
+            }
+            // Elsewhere it would not be found.
+            #expect(!page.text.contains(#/\n {4}import \w/#), "\(page)")
+        }
+        #expect(count >= 8)
+    }
+
+    /// Lines without what makes no difference: indentation, and empty ones.
+    private static func statements(_ lines: [Substring]) -> [String] {
+        lines.map { $0.trimmingCharacters(in: .whitespaces) }.filter { !$0.isEmpty }
     }
 
     @Test func `decisions are numbered without gaps, and each says what was decided and why`() {

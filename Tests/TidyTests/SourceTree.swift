@@ -35,7 +35,7 @@ enum SourceTree {
 
     /// All pages.
     static let pages: [SourceFile] =
-        files(in: ["docs", "examples", "Tests/Fixtures"], withExtension: ["md"])
+        files(in: ["docs", "examples", "Sources", "Tests/Fixtures"], withExtension: ["md"])
         + ["README.md", "CONTRIBUTING.md", "STYLE.md", "CHANGELOG.md"].compactMap(file)
 
     static func exists(_ path: String) -> Bool {

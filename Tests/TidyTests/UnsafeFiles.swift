@@ -116,6 +116,7 @@ enum UnsafeFiles {
             "StageQueue": "names its thread",
         ],
         "IngestReader": [
+            "Events/EventListing": "reads the columns of a decoded block",
             "Names/NameOrder": "compares names where they lie in their arrays",
             "Names/NameTable": "hashes a name where it lies among the others",
             "Names/NameWalk": "compares names where they lie in their pages",
@@ -127,7 +128,11 @@ enum UnsafeFiles {
             "Verify/TallyMatch": "reads pages' columns, prefetches lines of counters",
         ],
         "IngestReaderTool": [
-            "Output/RowBytes": "owns the bytes of one row"
+            "Commands/SiblingProgram": "hands C strings to execv",
+            "Output/HeldSignals": "hands a set of signals to sigtimedwait",
+            "Output/RowBytes": "owns the bytes of one row",
+            "Output/WatchScreen": "asks the terminal, the clock and poll",
+            "Output/SharedMode": "hands a C string to chmod",
         ],
         "IngestClient": [
             "EventLineParser": "decodes a line where it lies",

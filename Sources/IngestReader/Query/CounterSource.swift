@@ -36,6 +36,14 @@ package protocol CounterSource: Sendable {
 package protocol SnapshotSource: CounterSource {
     var cut: Cut { get }
     func status() throws(ReaderError) -> DirectoryStatus
+    /// What the log adds up to.
+    var totals: LogTotals { get }
+    /// A bound of the rows of a table: its parts may have rows of the same keys.
+    func rowCountMax(of table: TableKind) -> UInt64
+    /// How many events `forEachEvent` gives where all are asked for.
+    var eventCount: UInt64 { get }
+    /// Gives the events of the cut in the order of the log.
+    func forEachEvent(_ query: EventsQuery, _ body: ListedEvent.Body) throws(ReaderError)
 }
 
 /// A row of a listing as bytes: who formats many of them makes no texts of them.

@@ -39,7 +39,7 @@ public struct RewardsQuery: Sendable {
     public var days: DayRange
     /// `nil`: bytewise by id.
     public var order: Order?
-    /// At most so many rows; `nil` for all. ≥ 0.
+    /// At most so many rows, the greatest by `order` or else the first by id; `nil` for all, below 0 none.
     public var top: Int?
 
     public init(

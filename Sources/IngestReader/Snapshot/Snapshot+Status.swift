@@ -18,8 +18,6 @@ extension Snapshot {
     private func readStatus(
         nameCount: Int, keyCount: Int
     ) throws(StorageError) -> DirectoryStatus {
-        var totals = manifest.shard.totals
-        totals.add(tail.totals)
         let mark = try DurableMarkFile.read(in: files, directory: manifest.directory)
         let present = try presentFiles()
         return DirectoryStatus(

@@ -10,7 +10,7 @@ public struct RewardRow: Sendable, Equatable {
     public let businessCount: Int
     public let counters: Counters
 
-    public init(id: String, businessID: String, businessCount: Int, counters: Counters) {
+    package init(id: String, businessID: String, businessCount: Int, counters: Counters) {
         self.id = id
         self.businessID = businessID
         self.businessCount = businessCount
@@ -27,7 +27,7 @@ public struct DayRow: Sendable, Equatable {
     /// `{businessId}#{YYYY-MM-DD}`.
     public var id: String { "\(businessID)#\(date)" }
 
-    public init(businessID: String, date: CivilDay, counters: Counters) {
+    package init(businessID: String, date: CivilDay, counters: Counters) {
         self.businessID = businessID
         self.date = date
         self.counters = counters
@@ -42,7 +42,7 @@ public struct RewardDayRow: Sendable, Equatable {
     public let date: CivilDay
     public let counters: Counters
 
-    public init(id: String, businessID: String, date: CivilDay, counters: Counters) {
+    package init(id: String, businessID: String, date: CivilDay, counters: Counters) {
         self.id = id
         self.businessID = businessID
         self.date = date

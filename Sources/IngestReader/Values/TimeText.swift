@@ -2,7 +2,7 @@
 
 /// Points in time as text.
 package enum TimeText {
-    private static let dayMicroseconds: Int64 = 86_400_000_000
+    package static let dayMicroseconds: Int64 = 86_400_000_000
 
     /// `2026-11-20T10:00:00.123456Z`. **Units** microseconds since 1970 UTC, any value.
     package static func utc(_ microseconds: Int64) -> String {

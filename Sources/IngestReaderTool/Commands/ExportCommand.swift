@@ -1,37 +1,26 @@
 // packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
 import ArgumentParser
-import Glibc
+import IngestFormat
 import IngestReader
 import IngestStorage
 
 struct ExportCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "export",
-        abstract: "A whole table into a file, in bytewise order of id.",
+        abstract: "A whole table, or all events, into a file.",
         discussion: """
             The file appears under its name when it is complete; one that is there is replaced then. \
-            Rows are those of rewards, days and reward-days. Events, and sqlite, are not there yet.
+            Rows are those of rewards, days and reward-days, in bytewise order of id. Events come in the \
+            order of the log, as far back as their rows are kept, with the verdict on each and the day that it \
+            counts for; their ids were never stored. sqlite is one table of the same columns, with indexes. \
+            At the end a line of JSON says how many rows and bytes they are, and of which cut.
             """)
 
-    enum Table: String, CaseIterable, ExpressibleByArgument {
-        case rewards, days
-        case rewardDays = "reward-days"
-    }
+    enum Format: String, CaseIterable, ExpressibleByArgument { case csv, ndjson, sqlite }
 
-    enum Format: String, CaseIterable, ExpressibleByArgument {
-        case csv, ndjson
-
-        var output: OutputFormat {
-            switch self {
-            case .csv: .csv
-            case .ndjson: .ndjson
-            }
-        }
-    }
-
-    @Argument(help: "rewards, days or reward-days.") var table: Table
+    @Argument(help: "rewards, days, reward-days or events.") var table: ExportJob.Table
     @Option(help: ArgumentHelp("The data directory.", valueName: "dir")) var data: String
-    @Option(help: ArgumentHelp("csv or ndjson.", valueName: "format")) var format: Format
+    @Option(help: ArgumentHelp("csv, ndjson or sqlite.", valueName: "format")) var format: Format
     @Option(help: ArgumentHelp("The file to write.", valueName: "path")) var out: String
     @Option(help: ArgumentHelp("Only this business.", valueName: "id")) var business: String?
     @OptionGroup var dates: DateOptions
@@ -42,52 +31,57 @@ struct ExportCommand: ParsableCommand {
         }
     }
 
-    func run() throws {
+    /// Writes the file, then a line about it.
+    /// - Parameter sqlite: `nil` in the program that does not write SQLite.
+    func run(sqlite: SQLiteWriter?) throws {
         let reader = try IngestReader.open(directory: data)
+        let job = ExportJob(table, business: business, days: dates.range, reader: reader)
+        var progress = ExportProgress(rowCountMax: job.rowCountMax)
+        defer { progress.end() }
         let (directory, name) = Self.split(out)
-        var progress = ExportProgress()
         do {
             let files = try LinuxFileSystem(path: directory, create: false)
+            try Self.checkTarget(name, in: files)
             let file = try ExportFile(name, in: files)
-            let output = OutputBuffer { piece in try file.write(piece) }
-            let formatter = RowFormatter(format: format.output, cut: nil, output: output)
+            SharedMode.set(of: file.temporaryPath)
+            if format == .sqlite, let sqlite {
+                try sqlite(job, file.temporaryPath) { progress.addRow() }
+            } else {
+                try write(job, to: file) { progress.addRow() }
+            }
+            let byteCount = try file.finish()
+            progress.end()
+            try Self.report(progress.rowCount, byteCount, of: reader.cut)
+        } catch let error as StorageError {
+            let error = ReaderError(error)
+            throw Self.cannotWrite(error.what, error.path)
+        } catch let error as SQLiteFailure {
+            throw Self.cannotWrite(error.what, out)
+        }
+    }
+
+    private func write(
+        _ job: ExportJob, to file: ExportFile<LinuxFileSystem>, _ onRow: () -> Void
+    ) throws {
+        let output = OutputBuffer { piece in try file.write(piece) }
+        let formatter = RowFormatter(
+            format: format == .csv ? .csv : .ndjson, cut: nil, output: output)
+        if let kind = job.table.kind {
             try formatter.list(kind) { (body) throws(ReaderError) in
-                try list(reader) { row in
-                    progress.addRow()
+                try job.list { row in
+                    onRow()
                     return body(row)
                 }
             }
-            try output.flush()
-            try file.finish()
-        } catch let error as StorageError {
-            progress.end()
-            throw Ending(
-                code: 74,
-                message: "cannot write: \(error.description), \(out), check where it goes")
+        } else {
+            try formatter.listEvents { (body) throws(ReaderError) in
+                try job.listEvents { event in
+                    onRow()
+                    return body(event)
+                }
+            }
         }
-        progress.end()
-    }
-
-    private var kind: ListingKind {
-        switch table {
-        case .rewards: .rewards
-        case .days: .days
-        case .rewardDays: .rewardDays
-        }
-    }
-
-    private func list(
-        _ reader: IngestReader, _ body: ListedRow.Body
-    ) throws(ReaderError) {
-        switch table {
-        case .rewards:
-            try reader.listRewards(RewardsQuery(business: business, days: dates.range), body)
-        case .days:
-            try reader.listDays(DaysQuery(business: business, days: dates.range), body)
-        case .rewardDays:
-            try reader.listRewardDays(
-                RewardDaysQuery(business: business, days: dates.range), body)
-        }
+        try output.flush()
     }
 
     /// Directory and last part of a path.
@@ -97,32 +91,41 @@ struct ExportCommand: ParsableCommand {
         let name = path[path.index(after: slash)...]
         return (directory.isEmpty ? "/" : String(directory), String(name))
     }
+
+    /// What a rename would replace: a file, or nothing. A device or a link would be gone, and the directory of a
+    /// daemon is not for others' files.
+    package static func checkTarget(_ name: String, in files: some FileSystem) throws {
+        func refused(_ what: String) -> Ending {
+            Ending(
+                code: 64,
+                message: "\(what), \(files.path)/\(name), export to a file of another name")
+        }
+        let holdsManifest = try files.names().contains { name in
+            if case .manifest = FileName(name) { true } else { false }
+        }
+        if holdsManifest { throw refused("a data directory is no place for exports") }
+        do { _ = try files.open(name, .read) } catch {
+            if case .corrupt = error { throw refused("--out is there and no regular file") }
+        }
+    }
+
+    private static func report(_ rowCount: UInt64, _ byteCount: UInt64, of cut: Cut) throws {
+        var line: [UInt8] = []
+        JSONText.append(
+            [
+                Field("rows", .count(rowCount)), Field("bytes", .count(byteCount)),
+                Field("cut", cut.cell),
+            ], to: &line)
+        try StandardOutput.write(line + [0x0A])
+    }
+
+    private static func cannotWrite(_ what: String, _ out: String) -> Ending {
+        Ending(code: 74, message: "cannot write: \(what), \(out), check where it goes")
+    }
 }
 
-/// The rows of an export so far, on stderr where that is a terminal.
-struct ExportProgress {
-    private static let stride = 1 << 14
-    private static let interval = Duration.milliseconds(200)
-
-    private let isShown = isatty(STDERR_FILENO) == 1
-    private let clock = ContinuousClock()
-    private let startedAt = ContinuousClock().now
-    private var shownAt: ContinuousClock.Instant?
-    private var rowCount = 0
-
-    mutating func addRow() {
-        rowCount += 1
-        guard isShown, rowCount % Self.stride == 0 else { return }
-        let now = clock.now
-        if let shownAt, now - shownAt < Self.interval { return }
-        shownAt = now
-        let milliseconds = (now - startedAt) / .milliseconds(1)
-        let rate = Int(Double(rowCount) * 1_000 / max(1, milliseconds))
-        ReaderProgram.standardError("\r\(rowCount) rows, \(rate) a second")
-    }
-
-    /// Takes the line away.
-    func end() {
-        if shownAt != nil { ReaderProgram.standardError("\r\u{1b}[K") }
-    }
+/// Why an SQLite file could not be written.
+package struct SQLiteFailure: Error {
+    package let what: String
+    package init(_ what: String) { self.what = what }
 }

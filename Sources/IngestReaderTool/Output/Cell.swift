@@ -9,6 +9,7 @@ package enum Cell: Sendable, Equatable {
     case number(String)
     /// A decimal that JSON shows as a string, so that no reader makes a binary fraction of it: money.
     case decimal(String)
+    case flag(Bool)
     /// Not known, not defined.
     case none
     /// A smaller table within a row, as in `status`.
@@ -20,6 +21,7 @@ package enum Cell: Sendable, Equatable {
         switch self {
         case .text(let text), .number(let text), .decimal(let text): text
         case .count(let count): String(count)
+        case .flag(let isSet): isSet ? "true" : "false"
         case .none: ""
         case .fields(let fields):
             fields.map { "\($0.name) \($0.cell.plainText)" }.joined(separator: ", ")
@@ -37,7 +39,7 @@ package enum Cell: Sendable, Equatable {
     package var isNumeric: Bool {
         switch self {
         case .count, .number, .decimal, .none: true
-        case .text, .fields, .list: false
+        case .text, .flag, .fields, .list: false
         }
     }
 }

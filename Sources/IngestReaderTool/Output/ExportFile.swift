@@ -8,7 +8,7 @@ package final class ExportFile<Files: FileSystem> {
     private let name: String
     private let temporary: String
     private let file: Files.File
-    package private(set) var byteCount: UInt64 = 0
+    private var writtenByteCount: UInt64 = 0
     private var isFinished = false
 
     /// Creates the temporary file.
@@ -22,21 +22,27 @@ package final class ExportFile<Files: FileSystem> {
         file = try files.create(temporary)
     }
 
+    /// Where the file is until it is finished, for who writes it by its path.
+    package var temporaryPath: String { file.path }
+
     /// Removes the temporary file of an export that was not finished.
     deinit {
         if !isFinished { try? files.unlink(temporary) }
     }
 
     package func write(_ bytes: [UInt8]) throws(StorageError) {
-        try file.write(bytes, at: byteCount)
-        byteCount += UInt64(bytes.count)
+        try file.write(bytes, at: writtenByteCount)
+        writtenByteCount += UInt64(bytes.count)
     }
 
     /// Makes the file durable, and gives it its name.
-    package func finish() throws(StorageError) {
+    /// - Returns: its byte count.
+    package func finish() throws(StorageError) -> UInt64 {
         try file.sync()
+        let byteCount = try file.byteCount()
         try files.rename(temporary, to: name)
         isFinished = true
         try files.syncDirectory()
+        return byteCount
     }
 }

@@ -29,6 +29,7 @@ package enum JSONText {
         case .text(let text), .decimal(let text): append(string: text, to: &bytes)
         case .count(let count): append(integer: count, to: &bytes)
         case .number(let text): bytes.append(contentsOf: text.utf8)
+        case .flag(let isSet): bytes.append(contentsOf: (isSet ? "true" : "false").utf8)
         case .none: bytes.append(contentsOf: "null".utf8)
         case .fields(let fields): append(fields, to: &bytes)
         case .list(let cells):

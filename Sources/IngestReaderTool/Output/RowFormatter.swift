@@ -78,13 +78,26 @@ package struct RowFormatter {
         try write(rows, RowTemplate(kind, isJSON: false, end: [0x0D, 0x0A]))
     }
 
+    /// Gives all events of a listing.
+    package typealias Events = (ListedEvent.Body) throws(ReaderError) -> Void
+
+    /// Events, written as they come: NDJSON or CSV.
+    ///
+    /// **Cost** `EventText` an event, in constant memory.
+    package func listEvents(_ events: Events) throws {
+        if format == .csv { CSVText.append(record: EventText.columns, to: &output.bytes) }
+        try write(events, EventText(isJSON: format != .csv))
+        try output.drain()
+    }
+
     /// Writes rows as they come; returns how many.
     /// - Parameters: what stands before the first row, and before each that follows.
     @discardableResult
-    private func write(
-        _ rows: Rows, _ template: RowTemplate, before: String = "", between: String = ""
+    private func write<Text: RowText>(
+        _ rows: ((Text.Row) -> Bool) throws(ReaderError) -> Void, _ text: Text,
+        before: String = "", between: String = ""
     ) throws -> Int {
-        var template = template
+        var text = text
         var separator = Array(before.utf8)
         let bytes = RowBytes()
         var count = 0
@@ -92,7 +105,7 @@ package struct RowFormatter {
         try rows { row in
             bytes.removeAll()
             bytes.put(separator)
-            template.put(row, to: bytes)
+            text.put(row, to: bytes)
             bytes.append(to: output)
             if count == 0 { separator = Array(between.utf8) }
             count += 1

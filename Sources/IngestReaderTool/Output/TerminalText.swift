@@ -33,6 +33,19 @@ package enum TerminalText {
         text.unicodeScalars.reduce(0) { $0 + width($1) }
     }
 
+    /// As much of the beginning as fits into so many columns.
+    package static func prefix(_ text: String, width limit: Int) -> String {
+        if text.utf8.count <= limit { return text }
+        var kept = String.UnicodeScalarView()
+        var taken = 0
+        for scalar in text.unicodeScalars {
+            taken += width(scalar)
+            if taken > limit { break }
+            kept.append(scalar)
+        }
+        return String(kept)
+    }
+
     private static func width(_ scalar: Unicode.Scalar) -> Int {
         if scalar.value < 0x300 { return 1 }
         switch scalar.properties.generalCategory {

@@ -133,7 +133,7 @@ enum SegmentFooterFile {
 
 extension BlockWalk.Step {
     /// What to say where a block was promised.
-    func error(path: String, offset: UInt64) -> StorageError {
+    package func error(path: String, offset: UInt64) -> StorageError {
         switch self {
         case .block:
             .corrupt(path: path, offset: offset, detail: "not the block that the index means")

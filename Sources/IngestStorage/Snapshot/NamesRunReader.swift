@@ -48,7 +48,7 @@ package struct NamesRunReader<Files: FileSystem>: Sendable {
     /// - Parameter hash: the directory's; `nil` = the stored hashes are not held against the names.
     /// **Cost** Memory of the file, of its names, and 24 bytes a name or key.
     package func readAll(hash: KeyedHash? = nil) throws(StorageError) -> NamesRun {
-        let bytes = try file.readAll(byteCountMax: Limits.runByteCountMax)
+        let bytes = try file.readAll(byteCountMax: Limits.namesRunByteCountMax)
         let contents = try StorageError.decoding(file.path) { () throws(FormatError) in
             try NamesRun.decode(
                 bytes, directory: header.directory, fileNumber: header.fileNumber, hash: hash)

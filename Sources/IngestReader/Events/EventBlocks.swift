@@ -1,0 +1,134 @@
+// packet → decode → ring → admit → block → [segment] → compaction → [snapshot] → [query]
+
+import IngestFormat
+import IngestStorage
+
+/// The blocks of one cut, in the order of the log, from the oldest segment that still has its rows. A segment is
+/// opened when it is its turn, so that their number is no matter.
+///
+/// **Errors** `corrupt` for a block that fails its check, as for a segment that is missing; `io` where retention
+/// removed a segment before it was its turn: what was given until then is not the whole.
+/// **Cost** One pass over the blocks that may hold a wanted day; the memory of one block and one footer.
+struct EventBlocks<Files: FileSystem> {
+    let files: Files
+    let manifest: Manifest
+    /// The cut.
+    let end: LogPosition
+    /// Blocks without a row of these days may be left out.
+    let days: DayRange
+    private let buffer = ReadBuffer()
+
+    /// Takes the header and the bytes of each block with rows; `false` ends the pass.
+    typealias Body = (BlockHeader, ReadBuffer) throws(ReaderError) -> Bool
+
+    init(files: Files, manifest: Manifest, end: LogPosition, days: DayRange) {
+        self.files = files
+        self.manifest = manifest
+        self.end = end
+        self.days = days
+    }
+
+    func forEach(_ body: Body) throws(ReaderError) {
+        for entry in manifest.sealed where entry.rowCount > 0 {
+            guard days.mayHold(timestamps: entry.minTimestamp, entry.maxTimestamp) else { continue }
+            let reader = try open(entry.number)
+            let footer = try ReaderError.reading { () throws(StorageError) in
+                try reader.readFooter(of: entry)
+            }
+            guard try give(footer.blocks, of: reader, body) else { return }
+        }
+        if let live = manifest.liveSegment {
+            guard try giveLive(try open(live), body) else { return }
+        }
+        try giveTail(body)
+    }
+
+    private func open(_ number: SegmentNumber) throws(ReaderError) -> SegmentReader<Files> {
+        do throws(StorageError) {
+            return try SegmentReader(number, directory: manifest.directory, in: files)
+        } catch {
+            guard case .notFound(let path) = error else { throw ReaderError(error) }
+            throw try isOutdated() ? .expired(path) : .missing(path)
+        }
+    }
+
+    /// Whether a newer generation may explain that a segment is gone.
+    private func isOutdated() throws(ReaderError) -> Bool {
+        try ReaderError.reading { () throws(StorageError) in
+            try ManifestStore(files: files).readNewest().generation > manifest.generation
+        }
+    }
+
+    // MARK: Segments
+
+    private func give(
+        _ blocks: some Sequence<BlockIndexEntry>, of reader: SegmentReader<Files>, _ body: Body
+    ) throws(ReaderError) -> Bool {
+        for block in blocks where isWanted(block.summary) {
+            let header = try ReaderError.reading { () throws(StorageError) in
+                try reader.read(block, into: buffer)
+            }
+            guard try body(header, buffer) else { return false }
+        }
+        return true
+    }
+
+    /// The blocks before the manifest's cut in the segment that it lies in: by walk, or by index if it was
+    /// sealed since.
+    private func giveLive(
+        _ reader: SegmentReader<Files>, _ body: Body
+    ) throws(ReaderError) -> Bool {
+        let footer = try ReaderError.reading { () throws(StorageError) in
+            try reader.readFooterIfSealed()
+        }
+        if let footer {
+            let covered = footer.blocks.prefix { $0.ordinal < manifest.cut.blockCount }
+            return try give(covered, of: reader, body)
+        }
+        var walk = reader.makeWalk()
+        while walk.offset < manifest.shard.cutOffset {
+            let header = try ReaderError.reading { () throws(StorageError) in
+                let offset = walk.offset
+                let step = try walk.next(into: buffer)
+                guard case .block(let header) = step else {
+                    throw step.error(path: reader.file.path, offset: offset)
+                }
+                return header
+            }
+            if isWanted(header.summary), try !body(header, buffer) { return false }
+        }
+        return true
+    }
+
+    /// The blocks that no run covers, up to the cut: all of them were durable when it was made.
+    private func giveTail(_ body: Body) throws(ReaderError) {
+        var position = manifest.cut
+        var tail = LogTail(after: manifest, mark: end, in: files)
+        while position < end {
+            let block = try ReaderError.reading { () throws(StorageError) in
+                guard let block = try tail.next(into: buffer) else {
+                    throw tail.damage
+                        ?? .corrupt(
+                            path: files.path, offset: 0,
+                            detail: "the log ends at \(position.text), the cut is \(end.text)")
+                }
+                return block
+            }
+            position = block.end
+            if isWanted(block.header.summary), try !body(block.header, buffer) { return }
+        }
+    }
+
+    private func isWanted(_ block: BlockSummary) -> Bool {
+        block.rowCount > 0 && days.mayHold(timestamps: block.minTimestamp, block.maxTimestamp)
+    }
+}
+
+extension ReaderError {
+    /// Retention was faster than who read the rows.
+    static func expired(_ path: String) -> ReaderError {
+        ReaderError(
+            kind: .io, what: "rows expired before they were read", path: path,
+            advice: "open the directory again")
+    }
+}

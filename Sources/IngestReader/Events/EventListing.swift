@@ -1,0 +1,145 @@
+// packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
+
+import IngestFormat
+import IngestStorage
+
+/// Rows of blocks → events with their names. Owned by one query.
+///
+/// **Cost** About 100 ns a row whose names were just used, some microseconds for one whose were not; the memory of a
+/// block's rows and of `EventNames`.
+struct EventListing {
+    /// All that an event shows; ids are checked with their block and decoded by nobody.
+    private static let wanted: BlockSections = [
+        .attributes, .key, .timestamp, .day, .attribution, .viewability, .money,
+    ]
+
+    private let days: DayRange
+    private var names: EventNames
+    private let decoder = BlockDecoder()
+    private let rows = BlockRows()
+    private var event = ListedEvent()
+
+    init(_ query: EventsQuery, _ source: any NameSource) {
+        days = query.days
+        names = EventNames(query, source)
+    }
+
+    /// Gives the events of one block that are asked for; `false` where `body` ended the listing.
+    /// - Parameter path: of the directory, for messages.
+    mutating func give(
+        _ header: BlockHeader, _ buffer: ReadBuffer, path: String, _ body: ListedEvent.Body
+    ) throws(ReaderError) -> Bool {
+        let segment = header.context.segment
+        do throws(FormatError) {
+            _ = try buffer.withBytes { (bytes) throws(FormatError) in
+                try decoder.decode(bytes, wanted: Self.wanted, into: rows)
+            }
+        } catch {
+            throw ReaderError(error, path: "\(path)/\(FileName.segment(segment).text)")
+        }
+        event.segment = segment.rawValue
+        event.block = header.context.blockOrdinal
+        var (measuredCount, moneyCount) = (0, 0)
+        for row in 0..<rows.rowCount {
+            let measured = measuredCount
+            let money = moneyCount
+            // SAFETY: the row is below rowCount, of which all columns were decoded.
+            event.attributes = RowAttributes(rawValue: unsafe rows.attributes[row])
+            if event.attributes.isMeasured { measuredCount += 1 }
+            if event.attributes.hasMoney { moneyCount += 1 }
+            guard try isWanted(row) else { continue }
+            event.row = row
+            try read(row, measured: measured, money: money)
+            guard body(event) else { return false }
+        }
+        return true
+    }
+
+    /// Also looks up the names of a row's key.
+    private mutating func isWanted(_ row: Int) throws(ReaderError) -> Bool {
+        // SAFETY: as in `give`.
+        event.day = unsafe rows.day[row]
+        guard try days.admits(event.day) else { return false }
+        return try names.read(key: unsafe rows.key[row], into: &event)
+    }
+
+    /// - Parameters: the row's places in the sparse columns, if it has values there.
+    private mutating func read(_ row: Int, measured: Int, money: Int) throws(ReaderError) {
+        // SAFETY: as in `give`; the sparse columns are as long as the attributes say, which the decoder held
+        // against the block's counts.
+        event.timestamp = unsafe rows.timestamp[row]
+        event.platform = try names.text(of: unsafe rows.platform[row])
+        event.campaign = try names.text(of: unsafe rows.campaign[row])
+        event.source = try names.text(of: unsafe rows.source[row])
+        if event.attributes.isMeasured {
+            event.visible = unsafe rows.visible[measured]
+            event.duration = unsafe rows.duration[measured]
+        }
+        if event.attributes.hasMoney {
+            // The decoder takes none below 0.
+            event.revenueMicros = UInt64(clamping: unsafe rows.revenue[money])
+            event.spendMicros = UInt64(clamping: unsafe rows.spend[money])
+        }
+    }
+}
+
+/// The names of the events that were listed last.
+///
+/// **Cost** Up to 131,072 keys with the names of their rewards: about 12 MB.
+private struct EventNames {
+    private struct Slot {
+        var key = UInt32.max
+        /// Whether events of the key are asked for.
+        var isWanted = false
+        var reward: [UInt8] = []
+        var business: [UInt8] = []
+    }
+
+    private static let slotCount = 1 << 17
+
+    private let source: any NameSource
+    private let nextName: UInt32
+    private let nextKey: UInt32
+    private let reward: [UInt8]?
+    private let business: [UInt8]?
+    private var slots = [Slot](repeating: Slot(), count: Self.slotCount)
+    private var shown: ShownNames
+
+    init(_ query: EventsQuery, _ source: any NameSource) {
+        self.source = source
+        nextName = source.nextName
+        nextKey = source.nextKey
+        reward = query.reward.map { Array($0.utf8) }
+        business = query.business.map { Array($0.utf8) }
+        shown = ShownNames(source)
+    }
+
+    /// Sets the names of a row's key; `false` if it is not asked for.
+    mutating func read(key: UInt32, into event: inout ListedEvent) throws(ReaderError) -> Bool {
+        let place = Int(key) % Self.slotCount
+        if slots[place].key != key { slots[place] = try slot(of: key) }
+        guard slots[place].isWanted else { return false }
+        event.reward = slots[place].reward
+        event.business = slots[place].business
+        return true
+    }
+
+    private mutating func slot(of key: UInt32) throws(ReaderError) -> Slot {
+        guard key < nextKey else { throw .impossibleRow }
+        let pair = try source.names(of: KeyOrdinal(rawValue: key))
+        let name =
+            pair.reward == .none ? LostText.bytes(key) : try source.shownBytes(of: pair.reward)
+        let business = try shown.bytes(of: pair.business.rawValue)
+        return Slot(
+            key: key,
+            isWanted: (self.reward ?? name) == name && (self.business ?? business) == business,
+            reward: name, business: business)
+    }
+
+    /// The text of an attribution; empty where there is none.
+    mutating func text(of ordinal: UInt32) throws(ReaderError) -> [UInt8] {
+        if ordinal == 0 { return [] }
+        guard ordinal < nextName else { throw .impossibleRow }
+        return try shown.bytes(of: ordinal)
+    }
+}

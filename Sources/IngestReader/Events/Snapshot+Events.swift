@@ -1,0 +1,66 @@
+// packet → decode → ring → admit → block → segment → compaction → [snapshot] → [query]
+
+import IngestFormat
+import IngestStorage
+
+extension Snapshot {
+    package func forEachEvent(
+        _ query: EventsQuery, _ body: ListedEvent.Body
+    ) throws(ReaderError) {
+        var listing = EventListing(query, makeNames())
+        let blocks = EventBlocks(
+            files: files, manifest: manifest, end: tail.position, days: query.days)
+        try blocks.forEach { (header, buffer) throws(ReaderError) in
+            try listing.give(header, buffer, path: files.path, body)
+        }
+    }
+
+    package var totals: LogTotals {
+        var totals = manifest.shard.totals
+        totals.add(tail.totals)
+        return totals
+    }
+
+    package var eventCount: UInt64 {
+        let counted = manifest.shard.liveTotals.rowCount.saturatingSum(tail.totals.rowCount)
+        return manifest.sealed.reduce(counted) { $0.saturatingSum($1.rowCount) }
+    }
+
+    package func rowCountMax(of table: TableKind) -> UInt64 {
+        var count = tail.tables.reduce(0) { $0 + UInt64($1.rowCount) }
+        for entry in manifest.runs where entry.table == table {
+            count = count.saturatingSum(entry.rowCount)
+        }
+        return table == .rewards ? min(count, UInt64(makeNames().nextKey)) : count
+    }
+}
+
+extension IngestReader {
+    /// Gives events in the order of the log, from the oldest that retention has left.
+    ///
+    /// **Errors** As all queries; `io` also where rows expired before it was their turn.
+    /// **Cost** One pass over the blocks that may hold a wanted day, about 200 ns an event, in constant memory.
+    /// - Parameters:
+    ///   - query: which of them, and of which days.
+    ///   - body: takes each event; `false` ends the listing.
+    public func forEachEvent(
+        _ query: EventsQuery = EventsQuery(), _ body: (EventRow) -> Bool
+    ) throws(ReaderError) {
+        try listEvents(query) { body(EventRow($0)) }
+    }
+
+    package func listEvents(
+        _ query: EventsQuery, _ body: ListedEvent.Body
+    ) throws(ReaderError) {
+        try snapshot.forEachEvent(query, body)
+    }
+
+    /// What the whole log of the cut adds up to, also what retention has removed since.
+    package var totals: LogTotals { snapshot.totals }
+
+    /// How many events there are to list.
+    package var eventCount: UInt64 { snapshot.eventCount }
+
+    /// At least as many rows as a listing of the whole table has.
+    package func rowCountMax(of table: TableKind) -> UInt64 { snapshot.rowCountMax(of: table) }
+}

@@ -1,0 +1,82 @@
+// packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
+import Glibc
+import SystemPackage
+
+/// Standard output as something that is drawn again and again: a terminal's second screen, line over line, so that
+/// nothing flickers; or, where it is no terminal, one text after the other.
+struct WatchScreen {
+    struct Extent: Equatable {
+        var columnCount: Int
+        var lineCount: Int
+    }
+
+    /// So much is written once there is room for anything: a pipe takes it whole then.
+    private static let pieceByteCount = Int(PIPE_BUF)
+    private static let lookMilliseconds: Int32 = 100
+
+    let isTerminal = StandardOutput.isTerminal
+    private let signals: HeldSignals
+
+    init(signals: HeldSignals) { self.signals = signals }
+
+    /// `nil` where there is no terminal.
+    var extent: Extent? {
+        guard isTerminal else { return nil }
+        var window = winsize()
+        // SAFETY: the structure is a local that the call fills.
+        guard unsafe ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &window) == 0, window.ws_col > 0,
+            window.ws_row > 0
+        else { return Extent(columnCount: 80, lineCount: 24) }
+        return Extent(columnCount: Int(window.ws_col), lineCount: Int(window.ws_row))
+    }
+
+    /// Second screen, no cursor.
+    func begin() throws {
+        if isTerminal { _ = try write("\u{1b}[?1049h\u{1b}[?25l") }
+    }
+
+    /// Draws over what was drawn before. Lines are no longer than the screen, and no more than it has.
+    /// - Returns: `false` if a signal asked to stop, with the rest not drawn.
+    func draw(_ lines: [String]) throws -> Bool {
+        guard isTerminal else { return try write(lines.map { $0 + "\n" }.joined() + "\n") }
+        // Between the two marks a terminal that knows them shows nothing half drawn; others pass them over.
+        let text = lines.joined(separator: "\u{1b}[K\r\n")
+        return try write("\u{1b}[?2026h\u{1b}[H\(text)\u{1b}[K\u{1b}[J\u{1b}[?2026l")
+    }
+
+    /// Gives the first screen back, and leaves the last drawing on it.
+    func end(_ lines: [String]) throws {
+        guard isTerminal else { return }
+        let text = lines.map { $0 + "\r\n" }.joined()
+        _ = try write("\u{1b}[?25h\u{1b}[?1049l\(text)")
+    }
+
+    /// Writes when there is room, so that a stop is seen also where nobody takes what is written.
+    private func write(_ text: String) throws -> Bool {
+        var rest = Array(text.utf8)[...]
+        while !rest.isEmpty {
+            var room = pollfd(fd: STDOUT_FILENO, events: Int16(POLLOUT), revents: 0)
+            // SAFETY: one structure, a local.
+            guard unsafe poll(&room, 1, Self.lookMilliseconds) > 0 else {
+                if signals.next(within: .zero) == .stop { return false }
+                continue
+            }
+            let piece = rest.prefix(Self.pieceByteCount)
+            do { try FileDescriptor.standardOutput.writeAll(piece) } catch {
+                // The terminal is gone, and with it who would have stopped this.
+                if isTerminal, error as? Errno == .ioError { return false }
+                throw error
+            }
+            rest = rest.dropFirst(piece.count)
+        }
+        return true
+    }
+
+    /// Microseconds since 1970 UTC.
+    static var wallMicroseconds: Int64 {
+        var now = timespec()
+        // SAFETY: the structure is a local that the call fills.
+        unsafe clock_gettime(CLOCK_REALTIME, &now)
+        return Int64(now.tv_sec) * 1_000_000 + Int64(now.tv_nsec) / 1_000
+    }
+}

@@ -1,0 +1,211 @@
+import Foundation
+import Glibc
+import Testing
+
+extension ProcessSuite {
+    /// What `ingest-reader export` writes, read by programs that are not ours.
+    struct ExportTests {
+        private static let python = "/usr/bin/env"
+
+        /// Names that need quotes, escapes and more than ASCII; amounts; a refused event.
+        private static let events = [
+            #"{"eventType":"impression","rewardId":"r,\"1\"","businessId":"b\n1","timestamp":"2026-11-19T08:00:00Z","eventId":"x","metadata":{"viewability":"0.75","duration":"1.5","platform":"iOS"}}"#,
+            #"{"eventType":"redemption","rewardId":"r,\"1\"","businessId":"b\n1","timestamp":"2026-11-20T08:00:00.25Z","consent":"optIn","metadata":{"revenue":"12.5","spend":"0.000001","campaign":"c ü"}}"#,
+            #"{"eventType":"click","rewardId":"ü-2","businessId":"b-2","timestamp":"2026-11-20T09:00:00Z","sessionId":"s"}"#,
+            #"{"eventType":"impression","rewardId":"ü-2","businessId":"b-2","timestamp":"2026-11-20T09:00:01Z","metadata":{"viewability":"0.1","duration":"9","format":"video","source":"mail"}}"#,
+        ]
+
+        private static func directory() throws -> Reader {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder, ["--time-zone", "UTC"])
+            let file = try folder.write("events.ndjson", events.joined(separator: "\n") + "\n")
+            #expect(try daemon.send(file).code == 0)
+            let reader = Reader(folder: folder)
+            #expect(try eventually { try reader.status().rows == 4 })
+            #expect(daemon.stop().code == 0)
+            return reader
+        }
+
+        /// The line that an export ends with, and the permissions of its file.
+        private static func expect(_ output: String, rows: Int, of path: String) throws {
+            let said = try #require(try Reader.rows(of: output).first)
+            let file = try FileManager.default.attributesOfItem(atPath: path)
+            #expect(said["rows"] as? Int == rows)
+            #expect(said["bytes"] as? Int == file[.size] as? Int)
+            #expect((said["cut"] as? [String: Int])?.keys.sorted() == ["block", "segment"])
+            let mask = umask(0)
+            umask(mask)
+            #expect(file[.posixPermissions] as? Int == 0o666 & ~Int(mask))
+        }
+
+        /// Reads one table in three formats and prints whether they say the same.
+        private static let check = """
+            import csv, json, sqlite3, sys
+            folder, table = sys.argv[1:]
+            rows = [json.loads(line) for line in open(f"{folder}/{table}.ndjson", encoding="utf-8")]
+            with open(f"{folder}/{table}.csv", encoding="utf-8", newline="") as file:
+                records = list(csv.DictReader(file, strict=True))
+            text = lambda v: "" if v is None else str(v).lower() if isinstance(v, bool) else str(v)
+            number = lambda v: float(v) if v else None
+            database = sqlite3.connect(f"file:{folder}/{table}.sqlite?mode=ro", uri=True)
+            database.row_factory = sqlite3.Row
+            assert database.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+            name = table.replace("-", "_")
+            stored = [dict(row) for row in database.execute(f"SELECT * FROM {name} ORDER BY rowid")]
+            assert len(rows) == len(records) == len(stored) > 0, (len(rows), len(records), len(stored))
+            for row, record, entry in zip(rows, records, stored):
+                assert list(row) == list(record) == list(entry)[:-2], (list(row), list(record))
+                for column, value in row.items():
+                    if column in ("ctr", "viewability", "duration"):
+                        assert number(record[column]) == value, (column, record[column], value)
+                    else:
+                        assert record[column] == text(value), (column, record[column], value)
+                    assert entry[column] == value, (column, entry[column], value)
+                for amount in ("revenue", "spend"):
+                    micros = entry[amount + "Micros"]
+                    assert (micros is None) == (row[amount] is None), entry
+                    assert micros is None or micros == round(float(row[amount]) * 1e6), entry
+            indexes = database.execute("SELECT count(*) FROM sqlite_master WHERE type = 'index'")
+            assert indexes.fetchone()[0] >= 2
+            plan = database.execute(
+                f"EXPLAIN QUERY PLAN SELECT * FROM {name} WHERE businessId = 'b-2'").fetchall()
+            assert "USING INDEX" in plan[0]["detail"], plan[0]["detail"]
+            print("ok", len(rows))
+            """
+
+        private static let hasPython =
+            FileManager.default.isExecutableFile(
+                atPath: "/usr/bin/python3")
+            || (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":").contains {
+                FileManager.default.isExecutableFile(atPath: "\($0)/python3")
+            }
+
+        @Test(.enabled(if: hasPython, "no python3 to read the files with"))
+        func `Python reads the same from CSV, NDJSON and SQLite`() throws {
+            let reader = try Self.directory()
+            let script = try reader.folder.write("check.py", Self.check)
+            for (table, count) in [("rewards", 2), ("days", 3), ("reward-days", 3), ("events", 4)] {
+                for format in ["csv", "ndjson", "sqlite"] {
+                    let path = "\(reader.folder.path)/\(table).\(format)"
+                    // The second time it is there already.
+                    for _ in 0..<2 {
+                        let ended = try reader.run(
+                            "export", table, "--format", format, "--out", path)
+                        #expect(ended.code == 0 && ended.errors.isEmpty, "\(ended.errors)")
+                        try Self.expect(ended.output, rows: count, of: path)
+                    }
+                }
+                let read = try run(
+                    Self.python, ["python3", script, reader.folder.path, table], in: reader.folder)
+                #expect(read.output == "ok \(count)\n", "\(table): \(read.errors)")
+            }
+            let left = try FileManager.default.contentsOfDirectory(atPath: reader.folder.path)
+            #expect(!left.contains { $0.hasSuffix(".tmp") || $0.contains("journal") }, "\(left)")
+        }
+
+        @Test func `events are exported by day and business, without any id of theirs`() throws {
+            let reader = try Self.directory()
+            let path = "\(reader.folder.path)/events.ndjson"
+            func exported(_ options: String...) throws -> [[String: Any]] {
+                let arguments = ["export", "events", "--format", "ndjson", "--out", path] + options
+                let ended = try run(
+                    "ingest-reader", arguments + ["--data", reader.folder.data], in: reader.folder)
+                #expect(ended.code == 0, "\(ended.errors)")
+                return try Reader.rows(of: String(contentsOfFile: path, encoding: .utf8))
+            }
+            let all = try exported()
+            #expect(all.count == 4)
+            #expect(
+                all[0]["viewability"] as? Double == 0.75 && all[0]["platform"] as? String == "iOS")
+            #expect(all[0]["hasEventId"] as? Bool == true && all[0]["duration"] as? Double == 1.5)
+            #expect(
+                all[1]["revenue"] as? String == "12.50" && all[1]["consent"] as? String == "optIn")
+            #expect(all[1]["timestamp"] as? String == "2026-11-20T08:00:00.250000Z")
+            #expect(all[3]["verdict"] as? String == "not_viewable")
+            #expect(
+                Set(all.flatMap(\.keys)).isDisjoint(with: ["eventId", "sessionId", "eventHash"]))
+            #expect(try exported("--from", "2026-11-20").count == 3)
+            #expect(try exported("--to", "2026-11-19").count == 1)
+            #expect(try exported("--business", "b-2", "--from", "2026-11-20").count == 2)
+            #expect(try exported("--business", "nobody").isEmpty)
+        }
+
+        @Test func `what cannot be written is one line and leaves nothing behind`() throws {
+            let reader = try Self.directory()
+            for format in ["csv", "sqlite"] {
+                let path = "\(reader.folder.path)/nowhere/x.\(format)"
+                let ended = try reader.run(
+                    "export", "events", "--format", format, "--out", path)
+                #expect(ended.code == 74 && ended.errorLines.count == 1, "\(ended.errors)")
+                #expect(ended.errors.hasPrefix("ingest-reader: cannot write"))
+            }
+            let absent = try run(
+                "ingest-reader",
+                ["export", "days", "--format", "sqlite", "--out", "x", "--data", "/nowhere"],
+                in: reader.folder)
+            #expect(absent.code == 66 && absent.errorLines.count == 1, "\(absent.errors)")
+        }
+
+        @Test(arguments: ["csv", "sqlite"])
+        func `no device, link or pipe is replaced, and no file of a data directory`(
+            format: String
+        ) throws {
+            let reader = try Self.directory()
+            let folder = reader.folder.path
+            #expect(mkfifo("\(folder)/pipe", 0o600) == 0)
+            try FileManager.default.createSymbolicLink(
+                atPath: "\(folder)/link", withDestinationPath: "\(folder)/elsewhere")
+            func names() throws -> [String] {
+                try FileManager.default.contentsOfDirectory(atPath: folder)
+                    .filter { !$0.hasPrefix("ingest-reader-") }.sorted()
+            }
+            let before = try names()
+            let manifest = try #require(reader.folder.files(ending: ".manifest").last)
+            let targets = ["pipe", "link", "data/\(manifest)", "data/new.csv"].map {
+                "\(folder)/\($0)"
+            }
+            for target in targets + ["/dev/null"] {
+                let ended = try reader.run("export", "days", "--format", format, "--out", target)
+                #expect(ended.code == 64 && ended.errorLines.count == 1, "\(ended.errors)")
+            }
+            #expect(try names() == before)
+            #expect(try reader.run("verify").code == 0)
+        }
+
+        @Test(arguments: ["csv", "sqlite"])
+        func `damage in the middle leaves the file of before, and names the damaged one`(
+            format: String
+        ) throws {
+            let reader = try Self.directory()
+            let path = try reader.folder.write("events.\(format)", "before")
+            let segment = URL(fileURLWithPath: "\(reader.folder.data)/0000000001.segment")
+            var bytes = try Data(contentsOf: segment)
+            bytes[500] ^= 1
+            try bytes.write(to: segment)
+            let ended = try reader.run("export", "events", "--format", format, "--out", path)
+            #expect(ended.code == 65 && ended.errorLines.count == 1, "\(ended.errors)")
+            #expect(ended.errors.contains("0000000001.segment"))
+            #expect(try String(contentsOfFile: path, encoding: .utf8) == "before")
+        }
+
+        @Test
+        func `without the program for SQLite the rest works, and SQLite says what is missing`()
+            throws
+        {
+            let reader = try Self.directory()
+            let alone = "\(reader.folder.path)/ingest-reader"
+            try FileManager.default.copyItem(
+                atPath: Programs.path("ingest-reader"), toPath: alone)
+            for (format, code) in [("csv", Int32(0)), ("sqlite", 69)] {
+                let path = "\(reader.folder.path)/days.\(format)"
+                let ended = try run(
+                    alone,
+                    ["export", "days", "--format", format, "--out", path]
+                        + ["--data", reader.folder.data], in: reader.folder)
+                #expect(ended.code == code, "\(ended.errors)")
+                #expect(FileManager.default.fileExists(atPath: path) == (code == 0))
+                #expect(ended.errors.contains("ingest-reader-sqlite") == (code == 69))
+            }
+        }
+    }
+}
