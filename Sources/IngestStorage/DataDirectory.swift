@@ -106,10 +106,10 @@ private struct Leftovers<Files: FileSystem> {
             case .expired where usedBefore.contains(name): retired.append(name)
             case .run, .expired:
                 if try isReplaced(name) { retired.append(name) } else { try moveAside(name) }
-            case .segment(let number) where newest.mayHoldTail(number): break
             // Its rows had expired, and the time to remove it had not come.
             case .segment(let number) where number <= newest.lastExpired: retired.append(name)
-            case .segment: try moveAside(name)
+            // What is not sealed is the end of the log: sealed segments have no gaps.
+            case .segment: break
             case .lock, .aside, .durableMark, .manifest: break
             }
         }

@@ -33,7 +33,7 @@ package enum FuzzRegistry {
     /// Every decoder. Add a new one here, and its file beside this.
     package static let targets: [FuzzTarget] = [
         .packetHeader, .events, .jsonEvents, .segmentRecovery, .segmentFooter, .run, .namesRun,
-        .manifest, .durableMark, .fileName,
+        .expiredFooters, .manifest, .durableMark, .fileName,
     ]
 
     /// A target with a planted failure: where it passes, the fuzzing itself is broken.

@@ -95,7 +95,10 @@ package struct ExpiredHeader: Hashable, Sendable {
         createdAt = reader.i64(Field.createdAt)
         sums = try ExpiredSums(reader)
         keyDayCount = try reader.count(Field.keyDayCount, max: Limits.runRowCountMax)
-        pageCount = try reader.count(Field.pageCount, max: keyDayCount)
+        // All pages but the last are full: the index is in proportion to the rows before memory is taken for it.
+        let capacity = Limits.runPageRowCountMax
+        pageCount = (keyDayCount + capacity - 1) / capacity
+        try reader.expect(Field.pageCount, pageCount)
         pageIndexOffset = try reader.load(
             Field.pageIndexOffset, in: UInt64(Self.byteCount)...UInt64(Limits.runByteCountMax))
         pageIndexChecksum = reader.u32(Field.pageIndexChecksum)

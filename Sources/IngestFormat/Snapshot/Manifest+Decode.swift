@@ -92,16 +92,15 @@ extension Manifest {
         typealias Field = ManifestLayout.Sealed
         var sealed: [SealedSegment] = []
         sealed.reserveCapacity(count)
-        var least = UInt64(last.rawValue) + 1
+        var next = UInt64(last.rawValue) + 1
         for _ in 0..<count {
             try reader.begin(Field.byteCount)
             try reader.expectZeros(Field.fields)
-            let number = try reader.load(Field.segment, in: least...max(least, UInt64(UInt32.max)))
-            guard let short = UInt32(exactly: number) else {
-                throw reader.corrupt(Field.segment, .atMost(UInt32.max))
-            }
-            sealed.append(try SealedSegment(reader, number: SegmentNumber(rawValue: short)))
-            least = number + 1
+            // At the end of all numbers there is none that it could be.
+            try reader.expect(Field.segment, next)
+            let number = SegmentNumber(rawValue: reader.u32(Field.segment))
+            sealed.append(try SealedSegment(reader, number: number))
+            next += 1
         }
         return sealed
     }
@@ -190,19 +189,27 @@ extension Manifest {
         return stops
     }
 
+    /// Where the last sealed segment ends.
+    private var sealedEnd: LogPosition {
+        guard let last = sealed.last else { return expired.last?.span.end ?? .start }
+        return LogPosition(segment: last.number, blockCount: last.blockCount)
+    }
+
     /// The cut is the end of the last sealed segment, or lies in the one that comes next: then the last run
     /// of each table is of that segment alone.
     /// - Parameter reader: at the shard.
     private func checkCut(_ reader: FieldReader) throws(FormatError) {
         typealias Field = ManifestLayout.Shard
-        guard lastSealed <= cut.segment else {
-            throw reader.corrupt(Field.cutSegment, .atLeast(lastSealed.rawValue))
-        }
-        guard cut != .start && lastSealed < cut.segment else {
+        guard lastSealed < cut.segment else {
+            try reader.expect(Field.cutSegment, lastSealed.rawValue)
+            try reader.expect(Field.cutBlockCount, sealedEnd.blockCount)
             try reader.expect(Field.cutOffset, 0)
+            // Another segment comes.
+            _ = try reader.load(Field.cutSegment, in: 0...UInt64(UInt32.max) - 1)
             if shard.liveTotals == LogTotals() { return }
             throw reader.corrupt(Field.cutOffset, .atLeast(SegmentHeader.byteCount))
         }
+        try reader.expect(Field.cutSegment, lastSealed.next.rawValue)
         let offsets = UInt64(SegmentHeader.byteCount)...UInt64(Limits.segmentFileByteCountMax)
         _ = try reader.load(Field.cutOffset, in: offsets)
         _ = try reader.load(Field.cutBlockCount, in: 1...UInt64(Limits.segmentBlockCountMax))

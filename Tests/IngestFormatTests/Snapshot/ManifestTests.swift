@@ -122,7 +122,7 @@ struct ManifestTests {
         ("expired footers that begin late", "corrupt first segment", { $0.expired.removeFirst() }),
         (
             "a gap between expired footers", "corrupt first segment",
-            { $0.expired[1] = ManifestExample.expired(13, 4...4) }
+            { $0.expired[1] = ManifestExample.expired(13, 4...5) }
         ),
         (
             "more segments missing than there are", "corrupt missing count",
@@ -135,7 +135,7 @@ struct ManifestTests {
         ("expired footers twice", "corrupt file number", { $0.expired[0].fileNumber = run }),
         (
             "a segment sealed and expired", "corrupt segment",
-            { $0.sealed[0] = ManifestExample.sealed(3) }
+            { $0.sealed[0] = ManifestExample.sealed(4) }
         ),
         (
             "segments expired behind the cut", "corrupt cut segment",
@@ -155,7 +155,25 @@ struct ManifestTests {
             "a segment after the last one that can be", "corrupt segment",
             { $0.sealed[0] = ManifestExample.sealed(.max) }
         ),
-        ("segments sealed behind the cut", "corrupt cut segment", { $0.sealed[2].number = eighth }),
+        (
+            "segments sealed behind the cut", "corrupt cut segment",
+            { $0.sealed.append(ManifestExample.sealed(8)) }
+        ),
+        ("a segment that is not named", "corrupt segment", { $0.sealed.remove(at: 1) }),
+        ("the first segment not named", "corrupt segment", { $0.sealed.remove(at: 0) }),
+        ("a cut behind the last segment", "corrupt cut segment", { $0.moveCut(to: beyond) }),
+        (
+            "a cut at another block of it", "corrupt cut block count",
+            { $0.moveCut(to: ManifestExample.position(7, 4)) }
+        ),
+        (
+            "the last segment that can be, and none to go on with", "corrupt cut segment",
+            {
+                $0.sealed = []
+                $0.expired[1] = ManifestExample.expired(13, 3...UInt32.max)
+                $0.moveCut(to: ManifestExample.position(.max, 5))
+            }
+        ),
         ("a cut at an end, with an offset", "corrupt cut offset", { $0.shard.cutOffset = 128 }),
         (
             "totals of a live segment, without one", "corrupt cut offset",
@@ -220,7 +238,7 @@ struct ManifestTests {
         ),
     ]
     private static let run = ManifestExample.manifest.runs[0].fileNumber
-    private static let eighth = SegmentNumber(rawValue: 8)
+    private static let beyond = ManifestExample.position(9, 5)
     private static let far = ManifestExample.position(7, 1 << 20)
     private static let none = ManifestExample.position(0, 1)
 
@@ -256,7 +274,11 @@ struct ManifestTests {
         ),
         ("a table that ends before the cut", "corrupt last segment", { $0.runs.remove(at: 2) }),
         (
-            "the segment sealed", "corrupt cut offset",
+            "a live segment that is not the next one", "corrupt cut segment",
+            { $0.moveCut(to: ManifestExample.position(9, 3)) }
+        ),
+        (
+            "the segment sealed", "corrupt cut block count",
             { $0.sealed.append(ManifestExample.sealed(8)) }
         ),
     ]
@@ -282,31 +304,6 @@ struct ManifestTests {
                 .sealed(bytes.count)
             #expect(Damage.error { try Self.read(damaged) }?.summary == "corrupt \(name)")
         }
-    }
-
-    @Test func `totals are sums, and stay at the largest value`() {
-        var entry = LedgerEntry(key: .plain)
-        entry.packets[2] = 5
-        entry.events[12] = .max
-        var totals = LogTotals()
-        totals.add([entry, entry])
-        totals.rowCount = .max
-        totals.add(totals)
-        #expect(totals.packets[2] == 20 && totals.packets[1] == 0)
-        #expect(totals.events[12] == .max && totals.rowCount == .max)
-    }
-
-    @Test func `what expires takes the place of segments, and of what was folded before`() throws {
-        var manifest = Example.manifest
-        #expect(manifest.lastExpired.rawValue == 3 && manifest.lastSealed.rawValue == 7)
-        manifest.expire(Example.expired(38, 3...5))
-        #expect(manifest.expired == [Example.expired(12, 1...2), Example.expired(38, 3...5)])
-        #expect(manifest.sealed == [Example.sealed(6), Example.sealed(7)])
-        #expect(try Manifest.decode(manifest.encode()) == manifest)
-        manifest.expire(Example.expired(39, 1...7))
-        #expect(manifest.expired == [Example.expired(39, 1...7)] && manifest.sealed.isEmpty)
-        #expect(manifest.lastExpired == manifest.lastSealed && manifest.lastSealed.rawValue == 7)
-        #expect(try Manifest.decode(manifest.encode()) == manifest)
     }
 
     @Test func `reserved bytes of every entry are checked`() {
@@ -353,34 +350,6 @@ struct ManifestTests {
             if Damage.error({ try Self.read(sealed) }) != nil { refused += 1 }
         }
         #expect(refused > 3_000)
-    }
-
-    @Test
-    func `lost ranges are noted in order and once, unclean stops keep the first and the newest`()
-        throws
-    {
-        var manifest = Example.manifest
-        let range = SegmentExample.lost(1, at: 640, names: 12..<13, keys: 4..<4, rows: nil)
-        var earlier = range
-        earlier.segment = SegmentNumber(rawValue: 6)
-        let noted = [range, earlier, range].map { manifest.note($0) }
-        #expect(noted == [true, true, true])
-        #expect(manifest.lost == [earlier, range] + Example.manifest.lost)
-        for i in 0..<Int64(Limits.manifestUncleanStopCountMax) {
-            manifest.note(UncleanStop(foundAt: i, position: Example.position(8, 0)))
-        }
-        #expect(manifest.uncleanStops.count == Limits.manifestUncleanStopCountMax)
-        #expect(manifest.uncleanStops.first == Example.manifest.uncleanStops.first)
-        #expect(
-            manifest.uncleanStops.last?.foundAt == Int64(Limits.manifestUncleanStopCountMax) - 1)
-        #expect(try Manifest.decode(manifest.encode()) == manifest)
-    }
-
-    @Test func `spans join where one ends and the next begins`() {
-        let first = Example.span(1, 4)
-        #expect(first.joined(with: Example.span(5, 9)) == Example.span(1, 9))
-        #expect(first.joined(with: Example.span(6, 9)) == nil)
-        #expect(first.joined(with: Example.span(4, 9)) == nil)
     }
 }
 

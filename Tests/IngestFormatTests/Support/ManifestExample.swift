@@ -50,7 +50,7 @@ enum ManifestExample {
         manifest.shard.lastBlockChecksum = 0xB10C_0003
         manifest.shard.sealedMoneyMicros = 9_000_000_001
         manifest.shard.sealedTotals = totals(rowCount: 1_234)
-        manifest.expired = [expired(12, 1...2), expired(13, 3...3)]
+        manifest.expired = [expired(12, 1...2), expired(13, 3...4)]
         manifest.sealed = [sealed(5), sealed(6), sealed(7)]
         manifest.runs = [
             entry(.rewards, 20, 1...4), entry(.rewards, 30, 5...7), entry(.days, 31, 1...7),

@@ -1,0 +1,60 @@
+import IngestFormat
+import Testing
+
+/// What a generation changes in a manifest.
+struct ManifestChangeTests {
+    private typealias Example = ManifestExample
+
+    @Test func `totals are sums, and stay at the largest value`() {
+        var entry = LedgerEntry(key: .plain)
+        entry.packets[2] = 5
+        entry.events[12] = .max
+        var totals = LogTotals()
+        totals.add([entry, entry])
+        totals.rowCount = .max
+        totals.add(totals)
+        #expect(totals.packets[2] == 20 && totals.packets[1] == 0)
+        #expect(totals.events[12] == .max && totals.rowCount == .max)
+    }
+
+    @Test func `what expires takes the place of segments, and of what was folded before`() throws {
+        var manifest = Example.manifest
+        #expect(manifest.lastExpired.rawValue == 4 && manifest.lastSealed.rawValue == 7)
+        manifest.expire(Example.expired(38, 3...5))
+        #expect(manifest.expired == [Example.expired(12, 1...2), Example.expired(38, 3...5)])
+        #expect(manifest.sealed == [Example.sealed(6), Example.sealed(7)])
+        #expect(try Manifest.decode(manifest.encode()) == manifest)
+        manifest.expire(Example.expired(39, 1...7))
+        #expect(manifest.expired == [Example.expired(39, 1...7)] && manifest.sealed.isEmpty)
+        #expect(manifest.lastExpired == manifest.lastSealed && manifest.lastSealed.rawValue == 7)
+        #expect(try Manifest.decode(manifest.encode()) == manifest)
+    }
+
+    @Test
+    func `lost ranges are noted in order and once, unclean stops keep the first and the newest`()
+        throws
+    {
+        var manifest = Example.manifest
+        let range = SegmentExample.lost(1, at: 640, names: 12..<13, keys: 4..<4, rows: nil)
+        var earlier = range
+        earlier.segment = SegmentNumber(rawValue: 6)
+        let noted = [range, earlier, range].map { manifest.note($0) }
+        #expect(noted == [true, true, true])
+        #expect(manifest.lost == [earlier, range] + Example.manifest.lost)
+        for i in 0..<Int64(Limits.manifestUncleanStopCountMax) {
+            manifest.note(UncleanStop(foundAt: i, position: Example.position(8, 0)))
+        }
+        #expect(manifest.uncleanStops.count == Limits.manifestUncleanStopCountMax)
+        #expect(manifest.uncleanStops.first == Example.manifest.uncleanStops.first)
+        #expect(
+            manifest.uncleanStops.last?.foundAt == Int64(Limits.manifestUncleanStopCountMax) - 1)
+        #expect(try Manifest.decode(manifest.encode()) == manifest)
+    }
+
+    @Test func `spans join where one ends and the next begins`() {
+        let first = Example.span(1, 4)
+        #expect(first.joined(with: Example.span(5, 9)) == Example.span(1, 9))
+        #expect(first.joined(with: Example.span(6, 9)) == nil)
+        #expect(first.joined(with: Example.span(4, 9)) == nil)
+    }
+}
