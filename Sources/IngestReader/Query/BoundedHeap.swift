@@ -44,3 +44,5 @@ struct BoundedHeap<Element: Comparable> {
         }
     }
 }
+
+extension BoundedHeap: Sendable where Element: Sendable {}

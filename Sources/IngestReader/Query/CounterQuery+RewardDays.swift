@@ -114,7 +114,7 @@ private struct RewardDayListing {
 
     mutating func give(_ body: ListedRow.Body) throws(ReaderError) {
         let isWanted = (0..<groups.groupCount).map { firstKeys[$0] < firstKeys[$0 + 1] }
-        var walk = try query.names.walk(lostKeys: groups.lostKeys, where: isWanted)
+        var walk = try query.names.walk(lostKeys: groups.lostKeys) { isWanted[$0] }
         while try walk.next() {
             guard isWanted[Int(walk.number)] else { continue }
             let start = texts.count

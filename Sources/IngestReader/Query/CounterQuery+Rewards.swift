@@ -22,7 +22,7 @@ extension CounterQuery {
         let groups = try KeyGroups(names, business: business)
         var left = countMax
         let isWanted = groups.areWanted()
-        var walk = try names.walk(lostKeys: groups.lostKeys, where: isWanted)
+        var walk = try names.walk(lostKeys: groups.lostKeys) { isWanted[$0] }
         var range = RewardRange(
             self, groups, query.days, countMax: isWanted.count { $0 })
         let counted: ListedRow.Body = { row in

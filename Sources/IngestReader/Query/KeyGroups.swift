@@ -107,9 +107,11 @@ extension RewardKey {
 extension NameSource {
     /// Names in bytewise order as they are shown: those of rewards under their ordinals, those of lost keys under
     /// `nextName` and the places in `lostKeys`.
-    /// - Parameter isWanted: by number; of others none but lost names are left out.
-    func walk(lostKeys: [UInt32], where isWanted: [Bool]) throws(ReaderError) -> NameWalk {
-        let lost = try lostNames().filter { Int($0) < isWanted.count && isWanted[Int($0)] }
+    /// - Parameter isWanted: which lost names are among them.
+    func walk(
+        lostKeys: [UInt32], where isWanted: (_ name: Int) -> Bool
+    ) throws(ReaderError) -> NameWalk {
+        let lost = try lostNames().filter { $0 < nextName && isWanted(Int($0)) }
         var cursors = try makeCursors()
         cursors.append(LostNames(names: lost, keys: lostKeys, firstNumber: nextName))
         return NameWalk(cursors)

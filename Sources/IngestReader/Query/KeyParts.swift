@@ -24,12 +24,11 @@ struct KeyParts: Sendable {
         parts = (0..<count).map { keyCount * $0 / count..<keyCount * ($0 + 1) / count }
     }
 
-    /// The keys of a part, the last with all beyond: rows of keys that there cannot be are among its own.
-    func keys(ofPart number: Int) -> ClosedRange<UInt32> {
-        let part = parts[number]
-        return UInt32(
-            part.lowerBound)...(number + 1 < parts.count
-            ? UInt32(part.upperBound - 1) : .max)
+    /// Keys as a source is asked for them, the last one with all beyond: rows of keys that there cannot be are
+    /// among its own.
+    func asked(_ keys: Range<Int>) -> ClosedRange<UInt32> {
+        let last = keys.upperBound < keyCount ? UInt32(keys.upperBound - 1) : .max
+        return UInt32(keys.lowerBound)...last
     }
 
     /// What `body` makes of each part, in their order. It is called on several threads at once.

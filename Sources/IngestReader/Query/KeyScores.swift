@@ -2,38 +2,56 @@
 
 import IngestFormat
 
-/// One or two counters of every key of a cut, dense, and whose they are: what the greatest rewards are found in.
-/// Owned by one query; threads of it work on different keys at once, or one on all.
+/// One or two counters of each key of a stretch, dense, and whose they are: what the greatest rewards are found in.
+/// Owned by one thread, which moves it from stretch to stretch; or of all keys, of which threads of one query fill
+/// different ranges at once.
 ///
 /// **Layout** By key: an *owner*, the ordinal of its reward in bits 0–30 (0 of a lost key, which is its own;
 /// `notAsked` of a key that does not count), bit 31 once it has a row; and a sum for each counter.
-/// **Cost** 12 bytes a key, 20 with divisors, in huge pages; 1 to 2 ns a row.
+/// **Cost** 12 bytes a key, 20 with divisors; 1 to 2 ns a row.
 @safe final class KeyScores: @unchecked Sendable {
     static let notAsked: UInt32 = 0x7FFF_FFFF
     private static let seenBit: UInt32 = 0x8000_0000
 
-    let keyCount: Int
+    private let capacity: Int
+    /// The stretch begins with this key.
+    private var firstKey = 0
     private let isQuotient: Bool
     private let owners: LineMemory<UInt32>
     private let values: LineMemory<UInt64>
     /// What the values are divided by, where they are.
     private let divisors: LineMemory<UInt64>
 
-    init(keyCount: Int, isQuotient: Bool) {
-        self.keyCount = keyCount
+    /// - Parameter capacity: keys of the longest stretch.
+    init(capacity: Int, isQuotient: Bool) {
+        self.capacity = capacity
         self.isQuotient = isQuotient
-        owners = LineMemory(capacity: keyCount)
-        values = LineMemory(capacity: keyCount)
-        divisors = LineMemory(capacity: isQuotient ? keyCount : 0)
+        owners = LineMemory(capacity: capacity)
+        values = LineMemory(capacity: capacity)
+        divisors = LineMemory(capacity: isQuotient ? capacity : 0)
+    }
+
+    /// Goes to the stretch that begins with a key; what was there is forgotten.
+    func move(to key: Int) { firstKey = key }
+
+    /// Where keys lie in the stretch.
+    private func places(_ keys: Range<Int>) -> Range<Int> {
+        precondition(keys.lowerBound >= firstKey && keys.upperBound - firstKey <= capacity)
+        return keys.lowerBound - firstKey..<keys.upperBound - firstKey
+    }
+
+    private func place(_ key: Int) -> Int {
+        precondition(key >= firstKey && key - firstKey < capacity)
+        return key - firstKey
     }
 
     /// Makes all sums of some keys 0, before owners are set.
     func begin(_ keys: Range<Int>) {
-        precondition(keys.lowerBound >= 0 && keys.upperBound <= keyCount)
-        // SAFETY: the keys are inside what was reserved.
-        unsafe (values.base + keys.lowerBound).initialize(repeating: 0, count: keys.count)
+        let places = places(keys)
+        // SAFETY: the places are inside what was reserved.
+        unsafe (values.base + places.lowerBound).initialize(repeating: 0, count: places.count)
         if isQuotient {
-            unsafe (divisors.base + keys.lowerBound).initialize(repeating: 0, count: keys.count)
+            unsafe (divisors.base + places.lowerBound).initialize(repeating: 0, count: places.count)
         }
     }
 
@@ -48,11 +66,11 @@ import IngestFormat
         from first: Int, _ pairs: Span<UInt64>, business: UInt32?, nextName: UInt32,
         ascent: inout UInt32
     ) -> Bool {
-        precondition(first >= 0 && pairs.count <= keyCount - first)
+        let places = places(first..<first + pairs.count)
         var last = ascent
         var isValid = true
-        // SAFETY: the keys are inside what was reserved.
-        let target = unsafe owners.base + first
+        // SAFETY: the places are inside what was reserved.
+        let target = unsafe owners.base + places.lowerBound
         for place in pairs.indices {
             let reward = UInt32(truncatingIfNeeded: pairs[place] >> 32)
             let its = UInt32(truncatingIfNeeded: pairs[place])
@@ -72,7 +90,7 @@ import IngestFormat
     func add(
         _ page: CounterPage, keys: Range<Int>, value: CounterColumn, divisor: CounterColumn?
     ) -> Bool {
-        precondition(keys.lowerBound >= 0 && keys.upperBound <= keyCount)
+        _ = places(keys)
         precondition(isQuotient == (divisor != nil))
         if page.rowCount == 0 { return true }
         return page.withOrders { orders in
@@ -80,7 +98,7 @@ import IngestFormat
             let last = RowOrder.ordinal(orders[orders.count - 1])
             precondition(keys.contains(first) && keys.contains(last))
             let isRun = last &- first == orders.count &- 1 && page.hasEachKeyOnce
-            let run = isRun ? first : nil
+            let run = isRun ? first &- firstKey : nil
             markSeen(orders, run)
             let fits = unsafe add(page, value, orders, run, to: values.base)
             guard let divisor else { return fits }
@@ -90,7 +108,7 @@ import IngestFormat
 
     /// - Parameters:
     ///   - orders: of a page's rows.
-    ///   - run: the first key, where the keys follow each other without gaps.
+    ///   - run: the first key's place, where the keys follow each other without gaps.
     private func markSeen(_ orders: Span<UInt64>, _ run: Int?) {
         if let run {
             // SAFETY: the caller found the first and the last of the keys to be inside.
@@ -99,10 +117,9 @@ import IngestFormat
             return
         }
         for row in orders.indices {
-            let key = RowOrder.ordinal(orders[row])
-            precondition(key < keyCount)
-            // SAFETY: as just found; an ordinal is not negative.
-            unsafe owners.base[key] |= Self.seenBit
+            let place = place(RowOrder.ordinal(orders[row]))
+            // SAFETY: the place is inside.
+            unsafe owners.base[place] |= Self.seenBit
         }
     }
 
@@ -126,11 +143,11 @@ import IngestFormat
             }
         } else {
             for row in orders.indices {
-                let key = RowOrder.ordinal(orders[row])
-                let (a, b) = unsafe (sums[key], source[row])
+                let place = RowOrder.ordinal(orders[row]) &- firstKey
+                let (a, b) = unsafe (sums[place], source[row])
                 let sum = a &+ b
                 carries |= a & b | (a | b) & ~sum
-                unsafe sums[key] = sum
+                unsafe sums[place] = sum
             }
         }
         return carries >> 63 == 0
@@ -144,17 +161,16 @@ import IngestFormat
 
     /// The name of a key's reward; `nil` of a lost key.
     func name(ofKey key: Int) -> NameOrdinal? {
-        precondition(key >= 0 && key < keyCount)
-        // SAFETY: the key is inside.
-        let owner = unsafe owners.base[key] & ~Self.seenBit
+        // SAFETY: the place is inside.
+        let owner = unsafe owners.base[place(key)] & ~Self.seenBit
         return owner == 0 ? nil : NameOrdinal(rawValue: owner)
     }
 
     func score(_ key: Int) -> Score {
-        precondition(key >= 0 && key < keyCount)
-        // SAFETY: the key is inside; divisors are there where they divide.
+        let place = place(key)
+        // SAFETY: the place is inside; divisors are there where they divide.
         return unsafe Score(
-            value: values.base[key], divisor: isQuotient ? divisors.base[key] : 1)
+            value: values.base[place], divisor: isQuotient ? divisors.base[place] : 1)
     }
 
     /// Which keys are looked for: all, or those with a score from `least` on, or only above it.
@@ -176,14 +192,13 @@ import IngestFormat
     func forEachKey(
         in keys: Range<Int>, _ bound: inout Bound, _ body: (Int, Score, inout Bound) -> Void
     ) {
-        precondition(keys.lowerBound >= 0 && keys.upperBound <= keyCount)
         // Of nearly all keys one number decides.
         var floor = floor(of: bound)
-        for key in keys {
-            // SAFETY: the keys are inside.
-            guard unsafe Self.counts(owners.base[key]), unsafe values.base[key] >= floor else {
-                continue
-            }
+        for place in places(keys) {
+            // SAFETY: the places are inside.
+            guard unsafe Self.counts(owners.base[place]), unsafe values.base[place] >= floor
+            else { continue }
+            let key = place &+ firstKey
             let score = score(key)
             if bound.leavesOut(score) { continue }
             body(key, score, &bound)
@@ -197,14 +212,16 @@ import IngestFormat
         return bound.isOpen ? least.value.saturatingSum(1) : least.value
     }
 
-    /// Joins the keys of one reward: the first of them gets all sums, the others count no more.
+    /// Joins the keys of one reward, where this is of all keys: the first of them gets all sums, the others count
+    /// no more.
     /// - Returns: `false` if a sum does not fit 64 bits.
     ///
     /// **Cost** 4 bytes a name; some ns a key.
     func join(nextName: UInt32) -> Bool {
         var firstKeys = [UInt32](repeating: .max, count: Int(nextName))
         var overflows = false
-        for key in 0..<keyCount {
+        precondition(firstKey == 0)
+        for key in 0..<capacity {
             // SAFETY: the key is inside; so is the first one of its reward.
             let owner = unsafe owners.base[key]
             guard Self.counts(owner), owner != Self.seenBit else { continue }

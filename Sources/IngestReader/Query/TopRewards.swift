@@ -5,29 +5,29 @@ import IngestFormat
 /// The rewards with the greatest counters, greatest first, equal ones bytewise by id: found without sorting
 /// all, and without asking for the names of those that are not among them.
 ///
-/// One pass over the table, by all cores, sums one counter (of `ctr` two) by key; where a reward has several
-/// keys, they are joined. Bounded heaps find the least sum that is still among the greatest; those above it
-/// are in, and of those that equal it the first by name.
+/// All cores sum one counter (of `ctr` two) by key, a stretch of keys after the other. Bounded heaps find the
+/// least sum that is still among the greatest; in a second pass those above it are taken, and of those that
+/// equal it the first by name. Where a reward has several keys, or many are asked for, the sums of all keys are
+/// held and joined instead.
 ///
-/// **Cost** That of `KeyScores`; 16 bytes and a name for each reward that is asked for; 5 bytes a name where many
-/// are asked for, or many are equal.
+/// **Cost** Two passes over a column; 2 MB a core, N scores a part, and 60 bytes and a name for each that is asked
+/// for; a bit a name where many are equal. With all keys that of `KeyScores`, and 5 bytes a name.
 struct TopRewards {
     /// Up to so many names are read one by one; for more, all are gone through in their order.
     static let pointCountMax = 4096
 
-    struct Reward {
-        /// The first of its keys.
-        let key: UInt32
+    struct Reward: Sendable {
         /// `nil` of a lost key.
         let name: NameOrdinal?
+        /// The first of its keys, where more than `pointCountMax` are asked for; or the lost one.
+        let key: UInt32
         fileprivate let score: Score
         /// Where its text is in `texts`.
-        fileprivate let textRange: Range<Int>
+        fileprivate var textRange = 0..<0
     }
 
     private let names: any NameSource
-    private let parts: KeyParts
-    private let scores: KeyScores
+    private var pass: ScorePass
     private var texts: [UInt8] = []
     /// In the order asked for.
     private(set) var rewards: [Reward] = []
@@ -41,44 +41,41 @@ struct TopRewards {
         by order: RewardsQuery.Order, countMax: Int
     ) throws(ReaderError) {
         names = query.names
-        parts = KeyParts(
+        let parts = KeyParts(
             keyCount: Int(names.nextKey), partKeyCountMin: query.partKeyCountMin)
-        scores = try ScorePass(query.source, parts, days, business, order).run(
-            nextName: names.nextName)
-        let least = try leastScore(countMax)
+        pass = ScorePass(query.source, names, parts, days, business, order)
         if countMax <= Self.pointCountMax {
-            try selectByPoints(least, countMax)
+            try selectByPoints(countMax)
         } else {
-            try selectByWalk(least, countMax)
+            try selectByWalk(countMax)
         }
+        pass.removeAll()
     }
 
     /// The least of the `countMax` greatest scores, and how many are greater; `nil` if all are among them.
-    private func leastScore(
+    private mutating func leastScore(
         _ countMax: Int
     ) throws(ReaderError) -> (score: Score, greaterCount: Int)? {
-        if countMax > scores.keyCount { return nil }
-        let (parts, scores) = (parts, scores)
-        let found = try parts.map { (number) throws(ReaderError) in
-            var heap = BoundedHeap<Score>(capacity: countMax)
+        if countMax > pass.parts.keyCount { return nil }
+        let found = try pass.gather(BoundedHeap<Score>(capacity: countMax)) { heap, scores, keys in
             var bound = KeyScores.Bound(isOpen: true)
-            scores.forEachKey(in: parts.parts[number], &bound) { _, score, bound in
+            if heap.count == countMax { bound.least = heap.least }
+            scores.forEachKey(in: keys, &bound) { _, score, bound in
                 heap.insert(score)
                 if heap.count == countMax { bound.least = heap.least }
             }
-            return heap.elements
         }
         var heap = BoundedHeap<Score>(capacity: countMax)
-        for part in found { for score in part { heap.insert(score) } }
+        for part in found { for score in part.elements { heap.insert(score) } }
         guard heap.count == countMax, let least = heap.least else { return nil }
         return (least, heap.elements.count { least < $0 })
     }
 
-    private mutating func selectByWalk(
-        _ least: (score: Score, greaterCount: Int)?, _ countMax: Int
-    ) throws(ReaderError) {
+    private mutating func selectByWalk(_ countMax: Int) throws(ReaderError) {
+        let scores = try pass.allKeys()
+        let least = try leastScore(countMax)
         var equalCount = least.map { countMax - $0.greaterCount } ?? .max
-        var walk = try KeyWalk(names, scores)
+        var walk = try KeyWalk(names, scores, pass.parts.keyCount)
         while let key = try walk.next() {
             let score = scores.score(key)
             if let least, score < least.score { continue }
@@ -86,7 +83,7 @@ struct TopRewards {
                 guard equalCount > 0 else { continue }
                 equalCount -= 1
             }
-            append(key) { walk.appendName(to: &$0) }
+            append(scores.reward(ofKey: key, score)) { walk.appendName(to: &$0) }
         }
         // In bytewise order by now: the place decides between equal ones.
         let order = rewards.indices.sorted { a, b in
@@ -96,87 +93,153 @@ struct TopRewards {
         rewards = order.map { rewards[$0] }
     }
 
-    private mutating func append(_ key: Int, _ appendName: (inout [UInt8]) -> Void) {
+    private mutating func append(_ reward: Reward, _ appendName: (inout [UInt8]) -> Void) {
+        var reward = reward
         let start = texts.count
         appendName(&texts)
-        rewards.append(
-            Reward(
-                key: UInt32(key), name: scores.name(ofKey: key), score: scores.score(key),
-                textRange: start..<texts.count))
+        reward.textRange = start..<texts.count
+        rewards.append(reward)
     }
 
-    private mutating func selectByPoints(
-        _ least: (score: Score, greaterCount: Int)?, _ countMax: Int
-    ) throws(ReaderError) {
-        let (parts, scores) = (parts, scores)
-        let found = try parts.map { (number) throws(ReaderError) in
-            Selection(scores, parts.parts[number], least?.score)
+    private mutating func selectByPoints(_ countMax: Int) throws(ReaderError) {
+        let least = try leastScore(countMax)
+        let found = try pass.gather(Selection(least: least?.score)) { selection, scores, keys in
+            selection.add(scores, keys)
         }
         var chosen = found.flatMap { $0.greater }
-        let equalCount = found.reduce(0) { $0 + $1.equalCount }
+        var equal = EqualRewards()
+        for part in found { equal.formUnion(part.equal) }
         let missing = countMax - chosen.count
-        if equalCount <= Self.pointCountMax {
-            chosen += try inOrder(found.flatMap { $0.equal }).prefix(missing)
-        } else if let least {
-            chosen += try firstByName(with: least.score, missing)
+        if let least, equal.areMany {
+            chosen += try firstByName(in: equal.names, least.score, missing)
+        } else {
+            chosen += try inOrder(equal.rewards).prefix(missing)
         }
-        for key in try inOrder(chosen) {
-            let text = try text(ofKey: key)
-            append(key) { $0 += text }
+        for reward in try inOrder(chosen) {
+            let text = try shownText(of: reward)
+            append(reward) { $0 += text }
         }
     }
 
-    /// The keys of a part with a score above the least, and those with the least.
+    /// The rewards of a part with a score above the least, and those with the least.
     private struct Selection: Sendable {
-        var greater: [Int] = []
-        /// The first of them: where there are more, they are looked for by name.
-        var equal: [Int] = []
-        var equalCount = 0
+        let least: Score?
+        var greater: [Reward] = []
+        var equal = EqualRewards()
 
-        init(_ scores: KeyScores, _ keys: Range<Int>, _ least: Score?) {
+        init(least: Score?) { self.least = least }
+
+        mutating func add(_ scores: KeyScores, _ keys: Range<Int>) {
             var bound = KeyScores.Bound(least: least)
             scores.forEachKey(in: keys, &bound) { key, score, _ in
+                let reward = scores.reward(ofKey: key, score)
                 if let least, !(least < score) {
-                    equalCount += 1
-                    if equalCount <= TopRewards.pointCountMax { equal.append(key) }
+                    equal.insert(reward)
                 } else {
-                    greater.append(key)
+                    greater.append(reward)
                 }
             }
         }
     }
 
-    /// The first so many by name of those with a score.
+    /// The first so many by name.
     private func firstByName(
-        with score: Score, _ count: Int
-    ) throws(ReaderError) -> [Int] {
-        var found: [Int] = []
-        var walk = try KeyWalk(names, scores)
-        while found.count < count, let key = try walk.next() {
-            let other = scores.score(key)
-            if !(other < score || score < other) { found.append(key) }
+        in set: NameSet, _ score: Score, _ count: Int
+    ) throws(ReaderError) -> [Reward] {
+        var rewards: [Reward] = []
+        var walk = try names.walk(lostKeys: set.lostKeys) { set.contains($0) }
+        while rewards.count < count, try walk.next() {
+            if walk.number >= names.nextName {
+                let key = set.lostKeys[Int(walk.number - names.nextName)]
+                rewards.append(Reward(name: nil, key: key, score: score))
+            } else if set.contains(Int(walk.number)) {
+                let name = NameOrdinal(rawValue: walk.number)
+                rewards.append(Reward(name: name, key: 0, score: score))
+            }
         }
-        return found
+        return rewards
     }
 
     /// Greatest first, equal ones by name; of equal names a reward before a lost key.
-    private func inOrder(_ keys: [Int]) throws(ReaderError) -> [Int] {
-        let keys =
-            keys.filter { scores.name(ofKey: $0) != nil }
-            + keys.filter { scores.name(ofKey: $0) == nil }
+    private func inOrder(_ unordered: [Reward]) throws(ReaderError) -> [Reward] {
+        let rewards = unordered.filter { $0.name != nil } + unordered.filter { $0.name == nil }
         var texts: [[UInt8]] = []
-        for key in keys { texts.append(try text(ofKey: key)) }
+        for reward in rewards { texts.append(try shownText(of: reward)) }
         let ranks = NameOrder.ranks(of: texts)
-        return keys.indices.sorted { a, b in
-            let (x, y) = (scores.score(keys[a]), scores.score(keys[b]))
+        return rewards.indices.sorted { a, b in
+            let (x, y) = (rewards[a].score, rewards[b].score)
             if y < x { return true }
             return x < y ? false : ranks[a] < ranks[b]
-        }.map { keys[$0] }
+        }.map { rewards[$0] }
     }
 
-    private func text(ofKey key: Int) throws(ReaderError) -> [UInt8] {
-        guard let name = scores.name(ofKey: key) else { return LostText.bytes(UInt32(key)) }
+    private func shownText(of reward: Reward) throws(ReaderError) -> [UInt8] {
+        guard let name = reward.name else { return LostText.bytes(reward.key) }
         return try names.shownBytes(of: name)
+    }
+}
+
+extension KeyScores {
+    fileprivate func reward(ofKey key: Int, _ score: Score) -> TopRewards.Reward {
+        TopRewards.Reward(name: name(ofKey: key), key: UInt32(key), score: score)
+    }
+}
+
+/// Rewards with the same score; where they are many, only their names are kept.
+private struct EqualRewards: Sendable {
+    private(set) var rewards: [TopRewards.Reward] = []
+    private(set) var names = NameSet()
+    private(set) var areMany = false
+
+    mutating func insert(_ reward: TopRewards.Reward) {
+        if areMany { return names.insert(reward) }
+        rewards.append(reward)
+        if rewards.count > TopRewards.pointCountMax { makeMany() }
+    }
+
+    private mutating func makeMany() {
+        for reward in rewards { names.insert(reward) }
+        rewards = []
+        areMany = true
+    }
+
+    mutating func formUnion(_ other: EqualRewards) {
+        for reward in other.rewards { insert(reward) }
+        guard other.areMany else { return }
+        makeMany()
+        names.formUnion(other.names)
+    }
+}
+
+/// The names of some rewards, and lost keys.
+///
+/// **Cost** A bit for each name up to the greatest.
+private struct NameSet: Sendable {
+    private var words: [UInt64] = []
+    private(set) var lostKeys: [UInt32] = []
+
+    mutating func insert(_ reward: TopRewards.Reward) {
+        guard let name = reward.name else { return lostKeys.append(reward.key) }
+        let place = Int(name.rawValue / 64)
+        reserve(place + 1)
+        words[place] |= 1 << UInt64(name.rawValue % 64)
+    }
+
+    private mutating func reserve(_ count: Int) {
+        guard count > words.count else { return }
+        // By a half more at least: names come nearly in their order.
+        let larger = max(count, words.count + words.count / 2)
+        words.append(contentsOf: repeatElement(0, count: larger - words.count))
+    }
+
+    func contains(_ name: Int) -> Bool {
+        name / 64 < words.count && words[name / 64] >> UInt64(name % 64) & 1 != 0
+    }
+
+    mutating func formUnion(_ other: NameSet) {
+        reserve(other.words.count)
+        for place in other.words.indices { words[place] |= other.words[place] }
+        lostKeys += other.lostKeys
     }
 }
 
@@ -190,11 +253,13 @@ private struct KeyWalk {
     private var keys: [UInt32]
     private var walk: NameWalk
 
-    init(_ names: any NameSource, _ scores: KeyScores) throws(ReaderError) {
+    init(
+        _ names: any NameSource, _ scores: KeyScores, _ keyCount: Int
+    ) throws(ReaderError) {
         var keys = [UInt32](repeating: Self.none, count: Int(names.nextName))
         var lostKeys: [UInt32] = []
         var all = KeyScores.Bound()
-        scores.forEachKey(in: 0..<scores.keyCount, &all) { key, _, _ in
+        scores.forEachKey(in: 0..<keyCount, &all) { key, _, _ in
             if let name = scores.name(ofKey: key) {
                 keys[Int(name.rawValue)] = UInt32(key)
             } else {
@@ -203,7 +268,7 @@ private struct KeyWalk {
         }
         keys += lostKeys
         self.keys = keys
-        walk = try names.walk(lostKeys: lostKeys, where: keys.map { $0 != Self.none })
+        walk = try names.walk(lostKeys: lostKeys) { keys[$0] != Self.none }
     }
 
     /// The next key.
@@ -233,102 +298,4 @@ struct Score: Comparable, Sendable {
     }
 
     static func == (a: Self, b: Self) -> Bool { !(a < b) && !(b < a) }
-}
-
-/// The pass over the keys and over one table that makes `KeyScores`. Shared by its threads.
-private struct ScorePass: Sendable {
-    private let source: any CounterSource
-    private let parts: KeyParts
-    private let days: DayRange
-    private let business: NameOrdinal?
-    private let value: CounterColumn
-    private let divisor: CounterColumn?
-
-    init(
-        _ source: any CounterSource, _ parts: KeyParts, _ days: DayRange,
-        _ business: NameOrdinal?, _ order: RewardsQuery.Order
-    ) {
-        self.source = source
-        self.parts = parts
-        self.days = days
-        self.business = business
-        switch order {
-        case .impressions: value = .impressions
-        case .clicks, .ctr: value = .clicks
-        case .redemptions: value = .redemptions
-        }
-        divisor = order == .ctr ? .impressions : nil
-    }
-
-    /// The rewards of a part's keys, as far as they ascend.
-    private struct Ascent: Sendable {
-        var first: UInt32 = 0
-        /// `UInt32.max` where they do not.
-        var last: UInt32 = 0
-    }
-
-    func run(nextName: UInt32) throws(ReaderError) -> KeyScores {
-        let scores = KeyScores(keyCount: parts.keyCount, isQuotient: divisor != nil)
-        let ascents = try parts.map { (number) throws(ReaderError) in
-            try run(part: number, nextName, scores)
-        }
-        // New keys nearly always come with new rewards; then no reward has two.
-        var last: UInt32 = 0
-        for ascent in ascents where ascent.last > 0 {
-            last = ascent.first > last ? ascent.last : .max
-        }
-        guard last != .max || scores.join(nextName: nextName) else { throw .overflow }
-        return scores
-    }
-
-    private func run(
-        part number: Int, _ nextName: UInt32, _ scores: KeyScores
-    ) throws(ReaderError) -> Ascent {
-        let names = source.makeNames()
-        let keys = parts.parts[number]
-        let ascent = try setOwners(of: keys, names, nextName, scores)
-        guard let wanted = days.dayNumbers else { return ascent }
-        let columns = CounterColumnSet([value] + (divisor.map { [$0] } ?? []))
-        try source.forEachPage(
-            of: days.isBounded ? .rewardDays : .rewards, columns, parts.keys(ofPart: number), names
-        ) { (page) throws(ReaderError) in
-            guard page.rowCount > 0 else { return }
-            guard Int(page.key(page.rowCount - 1)) < keys.upperBound else { throw .impossibleRow }
-            if days.isBounded {
-                try page.withOrders { (orders) throws(ReaderError) in
-                    for row in orders.indices { _ = try days.admits(RowOrder.day(orders[row])) }
-                }
-                page.keep(days: wanted)
-            }
-            guard scores.add(page, keys: keys, value: value, divisor: divisor) else {
-                throw .overflow
-            }
-        }
-        return ascent
-    }
-
-    private func setOwners(
-        of keys: Range<Int>, _ names: any NameSource, _ nextName: UInt32, _ scores: KeyScores
-    ) throws(ReaderError) -> Ascent {
-        scores.begin(keys)
-        var ascent = Ascent()
-        var next = keys.lowerBound
-        try names.forEachKeys(
-            in: UInt32(keys.lowerBound)..<UInt32(keys.upperBound)
-        ) { (first, pairs) throws(ReaderError) in
-            guard first == next, pairs.count <= keys.upperBound - next else { throw .impossibleRow }
-            if ascent.first == 0 {
-                let known = pairs.indices.first { pairs[$0] >> 32 != 0 }
-                ascent.first = known.map { UInt32(truncatingIfNeeded: pairs[$0] >> 32) } ?? 0
-            }
-            guard
-                scores.setOwners(
-                    from: next, pairs, business: business?.rawValue, nextName: nextName,
-                    ascent: &ascent.last)
-            else { throw .impossibleRow }
-            next += pairs.count
-        }
-        guard next == keys.upperBound else { throw .impossibleRow }
-        return ascent
-    }
 }
