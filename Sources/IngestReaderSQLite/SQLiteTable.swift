@@ -8,7 +8,7 @@ import IngestReaderTool
 /// The columns are those of CSV, and two more: money as text of its decimals is exact and what every other format
 /// has, and cannot be summed; `revenueMicros` and `spendMicros` can.
 ///
-/// **Cost** Some microseconds a row, and the sorting of the indexes; SQLite's page cache of 64 MiB.
+/// **Cost** A statement a row with an array of its values, and the sorting of the indexes; SQLite's page cache of 64 MiB.
 enum SQLiteTable {
     /// **Errors** `ReaderError` of the rows; `SQLiteFailure`.
     static func write(_ job: ExportJob, to path: String, _ onRow: () -> Void) throws {

@@ -5,7 +5,7 @@ import IngestReader
 /// How JSON and CSV write events. The names are those of JSON events (docs/format/json-event.md), where they have
 /// one.
 ///
-/// **Cost** About 200 ns an event.
+/// **Cost** With reading and writing, 1.3 µs of CPU an event whose names are at hand (blocks of a hundred rows).
 package struct EventText: RowText {
     package static let columns = [
         "segment", "block", "row", "timestamp", "date", "eventType", "rewardId", "businessId",
