@@ -242,6 +242,8 @@ import Testing
         Damage("a negative key") { $0.setBase(.key, -1) },
         Damage("times before the least") { $0.setBase(.timestamp, 0) },
         Damage("a day beyond 32 bits") { $0.setBase(.day, 1 << 31) },
+        Damage("a day later than any time") { $0.setBase(.day, 106_653) },
+        Damage("a day earlier than any time") { $0.setBase(.day, -2) },
         Damage("a platform to come") { $0.setBase(.platform, 4) },
         Damage("a visible share over 100 %") { $0.setBase(.visible, 1_000_001) },
         Damage("a duration over 32 bits") { $0.setBase(.duration, 1 << 32) },

@@ -206,7 +206,7 @@ extension BlockContent {
         let (campaign, source) = (column(below: nextName), column(below: nextName))
         let timestamp = ColumnShape.allCases[random.below(ColumnShape.allCases.count)]
             .values(count: rowCount, from: &random)
-        let (day, visible) = (column(below: 1 << 32), column(below: 1_000_001))
+        let (day, visible) = (column(below: 106_654), column(below: 1_000_001))
         let (duration, attributes) = (column(below: 1 << 32), column(below: 1 << 16))
         let revenue = column(below: Limits.moneyMicrosMax + 1)
         let spend = column(below: Limits.moneyMicrosMax + 1)
@@ -215,7 +215,7 @@ extension BlockContent {
             let bits = UInt16(attributes[i])
             return Row(
                 key: UInt32(key[i]), timestamp: timestamp[i],
-                day: Int32(truncatingIfNeeded: day[i]),
+                day: Int32(day[i]) - 1,
                 type: EventType(rawValue: UInt8(1 + bits % 3))!,
                 verdict: Verdict(rawValue: UInt8(bits >> 2 & 15) % 12)!,
                 consent: bits & 64 == 0 ? .notSet : .optIn,

@@ -39,8 +39,8 @@ import Testing
         var content = BlockContent.example
         content.rows[0].timestamp = .min
         content.rows[2].timestamp = .max
-        content.rows[1].day = .min
-        content.rows[3].day = .max
+        content.rows[1].day = Limits.businessDays.lowerBound
+        content.rows[3].day = Limits.businessDays.upperBound
         try expectRoundTrip(content)
     }
 

@@ -63,6 +63,8 @@ struct RetentionTests {
         }
         #expect(evidence.counters == counted.counters, "\(when)")
         #expect(evidence.totals == manifest.shard.sealedTotals, "\(when)")
+        let findings = try Verifier.run(files).findings.filter { $0.kind != .note }
+        #expect(findings.isEmpty, "\(when): \(findings.prefix(3))")
     }
 
     // MARK: By age

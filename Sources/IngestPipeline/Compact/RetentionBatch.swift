@@ -73,7 +73,7 @@ struct RetentionBatch<Files: FileSystem> {
             tableByteCount < Self.footerByteCountMax
         else { return false }
         let entry = manifest.sealed[segmentCount]
-        let isDue = goingByteCount < excessByteCount || isOldByEvents(entry)
+        let isDue = goingByteCount < excessByteCount
         guard isDue || mayBeOld(entry) else { return false }
         let found = try read(entry)
         if case .footer(let footer, _) = found, !isDue {
@@ -90,12 +90,8 @@ struct RetentionBatch<Files: FileSystem> {
         return true
     }
 
-    private mutating func isOldByEvents(_ entry: SealedSegment) -> Bool {
-        entry.rowCount > 0 && age?.isOld(entry.maxTimestamp) == true
-    }
-
-    /// Whether the segment's last commit is old, or not known: no event that is stored can be of a later day, but
-    /// of one that was refused as too early, and a segment without rows has no events.
+    /// Whether the segment's last commit is old, or not known. Events say of themselves when they were, and history may be
+    /// loaded: what counts is how long the rows have been here.
     private mutating func mayBeOld(_ entry: SealedSegment) -> Bool {
         guard age != nil else { return false }
         guard let newest, newest.segment == entry.number else { return true }

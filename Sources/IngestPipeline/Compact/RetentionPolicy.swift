@@ -27,7 +27,7 @@ package struct RetentionPolicy: Sendable, Hashable {
     }
 }
 
-/// Which event times are too old on one day.
+/// Which commits are too old on one day.
 struct RetentionAge: Sendable {
     private let today: Int32
     private let dayCountMax: Int

@@ -21,7 +21,7 @@ enum Settings {
         "compact-interval-seconds", "How often a new snapshot may be published.",
         in: 1...3_600, default: 1)
     static let retentionDays = Setting<Int>(
-        "retention-days", "How many days rows are kept, by event time; 0 keeps them for ever.",
+        "retention-days", "How many days rows are kept; 0 keeps them for ever.",
         in: 0...36_500, default: 400)
     static let retentionBytes = Setting<Int>(
         "retention-bytes",

@@ -20,12 +20,12 @@ final class DaemonProcess {
         let pid: Int32
     }
 
-    /// Starts a daemon that takes and keeps events of any age on a free port, and waits until it is ready.
+    /// Starts a daemon that takes events of any age on a free port, and waits until it is ready.
     init(in folder: TemporaryFolder, _ options: [String] = []) throws {
         self.folder = folder
         let arguments =
             ["--data", folder.data, "--udp", "127.0.0.1:0", "--http", "off"]
-            + ["--max-event-age-seconds", "0", "--retention-days", "0"] + options
+            + ["--max-event-age-seconds", "0"] + options
         let running = try Running("ingestd", arguments, in: folder)
         self.running = running
         _ = eventually { running.output.contains("\n") || !running.isRunning }
