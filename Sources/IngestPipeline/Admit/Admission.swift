@@ -71,10 +71,16 @@ import IngestFormat
     /// The instant whose day an event belongs to: its own, unless it is one that the clock refused from far away.
     @inline(__always)
     private static func timeOfDay(
-        _ event: borrowing EventDescriptor, _ verdict: Verdict, _ admissionTime: Int64
+        _ time: Int64, _ verdict: Verdict, _ admissionTime: Int64
     ) -> Int64 {
-        let time = event.timestampMicroseconds
-        guard verdict == .tooOld || verdict == .tooEarly else { return time }
+        switch verdict {
+        case .tooOld, .tooEarly: refusedTime(time, admissionTime)
+        default: time
+        }
+    }
+
+    @inline(never)
+    private static func refusedTime(_ time: Int64, _ admissionTime: Int64) -> Int64 {
         let distance = Limits.refusedDayDistanceMicrosecondsMax
         // Wrapping, as in the policy: the clock may be set to nonsense.
         guard time < admissionTime &- distance || time > admissionTime &+ distance else {
@@ -120,7 +126,8 @@ import IngestFormat
         unsafe rows.key[row] = key.rawValue
         unsafe rows.timestamp[row] = event.pointee.timestampMicroseconds
         unsafe rows.day[row] = calendar.day(
-            of: Self.timeOfDay(event.pointee, verdict, slot.admissionTime))
+            of: Self.timeOfDay(
+                event.pointee.timestampMicroseconds, verdict, slot.admissionTime))
         unsafe rows.platform[row] = platform
         unsafe rows.campaign[row] = campaign
         unsafe rows.source[row] = source

@@ -137,7 +137,12 @@ struct Tally: Sendable {
     /// its days are in `deep` from the first such look on.
     private mutating func deepSlot(_ item: UInt32, _ day: Int32, first: Int) -> Int {
         if deep[place(at: first).order] == nil {
-            forEachSlot(of: item) { deep[place(at: $0).order] = UInt32($0) }
+            // Not by `forEachSlot`: its body would share `deep` with it, and copy all of it.
+            var slot = first
+            repeat {
+                deep[place(at: slot).order] = UInt32(slot)
+                slot = Int(lines[slot][Lane.next])
+            } while slot != first
         }
         let order = Place(item: item, day: day).order
         if let found = deep[order] {
