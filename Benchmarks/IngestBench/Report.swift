@@ -4,7 +4,7 @@ import Foundation
 enum Report {
     static func heading(_ text: String) {
         print("\n\(text)")
-        // Into a file too as it goes on: a run takes minutes.
+        // Into a file too as it goes on, as each line does: a run takes minutes.
         fflush(nil)
     }
 
@@ -12,6 +12,7 @@ enum Report {
     static func line(_ name: String, _ value: String, goal: String? = nil) {
         let asked = goal.map { "   (goal: \($0))" } ?? ""
         print("  " + name.padding(toLength: 26, withPad: " ", startingAt: 0) + value + asked)
+        fflush(nil)
     }
 
     static func machine(directory: String) {

@@ -132,6 +132,32 @@ import Testing
         #expect(!range(1, nil).mayHold(timestamps: -day, -1))
         #expect(range(nil, nil).mayHold(timestamps: .min, .max))
         #expect(range(nil, -1).mayHold(timestamps: 0, .max))
+        #expect(range(500, 500).mayHoldRefused(timestamps: 99 * day, 500 * day))
+        #expect(range(500, 500).mayHoldRefused(timestamps: 500 * day, 901 * day))
+        #expect(!range(500, 500).mayHoldRefused(timestamps: 110 * day, 890 * day))
+    }
+
+    @Test("An event that was refused from far away is one of the day of its admission")
+    func refusedDays() throws {
+        let fixture = try LogFixture()
+        // Admitted on 1970-01-01, as all blocks of the fixture.
+        var far = FixtureEvent()
+        (far.verdict, far.day, far.time) = (.tooEarly, 0, 20_000 * 86_400_000_000)
+        for isSealed in [true, false] {
+            try fixture.beginSegment()
+            try fixture.append([far, far])
+            if isSealed {
+                try fixture.seal()
+                try fixture.publish()
+            }
+        }
+        let first = CivilDay(dayNumber: 0)
+        let query = EventsQuery(days: DayRange(from: first, to: first))
+        #expect(try Self.events(of: fixture.reader, query).count == 4)
+        #expect(try fixture.reader.rewardDays().map(\.date) == [first])
+        let other = CivilDay(dayNumber: 20_000)
+        let none = EventsQuery(days: DayRange(from: other, to: other))
+        #expect(try Self.events(of: fixture.reader, none).isEmpty)
     }
 
     @Test("A damaged block is an error with its file, whatever was given before it")

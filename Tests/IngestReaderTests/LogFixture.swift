@@ -8,6 +8,8 @@ struct FixtureEvent {
     var reward = "r"
     var business = "b"
     var day: Int32 = 20_000
+    /// Microseconds since 1970; `nil` = some instant of the day.
+    var time: Int64?
     var type = EventType.impression
     var verdict = Verdict.counted
     var consent = Consent.optIn
@@ -217,7 +219,8 @@ final class LogFixture {
         let row = rows.rowCount
         let attributes = event.attributes
         rows.key[row] = keys[key]!
-        rows.timestamp[row] = Int64(event.day) * 86_400_000_000 + Int64(eventCount)
+        rows.timestamp[row] =
+            event.time ?? Int64(event.day) * 86_400_000_000 + Int64(eventCount)
         rows.day[row] = event.day
         rows.attributes[row] = attributes.rawValue
         rows.platform[row] = 0

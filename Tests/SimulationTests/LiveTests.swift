@@ -25,18 +25,6 @@ struct LiveTests {
         try ManifestStore(files: files).readNewest()
     }
 
-    /// Takes packets and makes them durable; the compact stage has its turns, and time goes on.
-    private func take(
-        _ packets: Range<UInt64>, _ pipeline: inout SteppedPipeline
-    ) throws(PipelineError) {
-        var next = packets.lowerBound
-        while next < packets.upperBound {
-            if pipeline.offer(SimulatedPacket(sequence: next)) { next += 1 }
-            try pipeline.turn()
-        }
-        try pipeline.settle()
-    }
-
     private func model(_ packetCount: UInt64) -> ReferenceModel {
         ReferenceModel(packetCount: packetCount)
     }
@@ -49,7 +37,7 @@ struct LiveTests {
         var pipeline = try open(files)
         var generation: UInt64 = 0
         for round in 0..<6 as Range<UInt64> {
-            try take(round * 7..<(round + 1) * 7, &pipeline)
+            try pipeline.take(round * 7..<(round + 1) * 7)
             try pipeline.rest(turns: 2)
             let manifest = try newest(files)
             let mark = try DurableMarkFile.read(in: files, directory: manifest.directory)
@@ -77,7 +65,7 @@ struct LiveTests {
     func status() throws {
         let files = SimulatedFileSystem(seed: 2)
         var pipeline = try open(files)
-        try take(0..<9, &pipeline)
+        try pipeline.take(0..<9)
         func look() throws -> DirectoryStatus { try IngestReader.open(files).status() }
         let before = try look()
         try pipeline.rest(turns: 2)
@@ -102,7 +90,7 @@ struct LiveTests {
         var runsOfNames: Set<FileName> = []
         let store = ManifestStore(files: files)
         for round in 0..<12 as Range<UInt64> {
-            try take(round * 3..<(round + 1) * 3, &pipeline)
+            try pipeline.take(round * 3..<(round + 1) * 3)
             try pipeline.rest(turns: 2)
             let present = Set(try files.names().compactMap { FileName($0) })
             var kept: [Manifest] = []
@@ -184,9 +172,9 @@ struct LiveTests {
         for segmentByteCountMax in [1 << 20, SteppedPipeline.segmentByteCountMax] {
             let files = SimulatedFileSystem(seed: 6)
             var pipeline = try open(files, segmentByteCountMax: segmentByteCountMax)
-            try take(0..<40, &pipeline)
+            try pipeline.take(0..<40)
             try pipeline.rest(turns: 2)
-            try take(40..<60, &pipeline)
+            try pipeline.take(40..<60)
             let left = files.disk.kill()
             var identity = SeededRandom(seed: 1)
             let start = try PipelineStart.open(
@@ -200,7 +188,7 @@ struct LiveTests {
     func inPlace() throws {
         let files = SimulatedFileSystem(seed: 7)
         var pipeline = try open(files)
-        try take(0..<30, &pipeline)
+        try pipeline.take(0..<30)
         try pipeline.rest(turns: 2)
         let left = files.disk.kill()
         let manifest = try newest(left)
@@ -209,7 +197,7 @@ struct LiveTests {
             in: left, after: manifest, now: clock.wallMicroseconds())
         #expect(report.segments.map(\.isInPlace) == [true])
         var again = try open(left)
-        try take(30..<40, &again)
+        try again.take(30..<40)
         try again.stop()
         #expect(try DirectoryReading(left).counts == model(40).counts)
         #expect(try Verifier.run(left).findings.isEmpty)
@@ -219,11 +207,11 @@ struct LiveTests {
     func keptCounters(index: Int) throws {
         let files = SimulatedFileSystem(seed: 8)
         var pipeline = try open(files)
-        try take(0..<10, &pipeline)
+        try pipeline.take(0..<10)
         try pipeline.rest(turns: 2)
         let cut = try newest(files).shard
         // More that no generation has.
-        try take(10..<14, &pipeline)
+        try pipeline.take(10..<14)
         let shown = try DirectoryReading(files)
         let status = try IngestReader.open(files).status()
         #expect(shown.counts == model(14).counts)
@@ -246,7 +234,7 @@ struct LiveTests {
         #expect(after.rowCount == status.rowCount && after.events == status.events)
         #expect(after.nameCount == status.nameCount && after.keyCount == status.keyCount)
         #expect(after.lostRangeCount == 1)
-        try take(14..<20, &again)
+        try again.take(14..<20)
         try again.stop()
         #expect(try DirectoryReading(again.directory.files).counts == model(20).counts)
         // The evidence is gone, and verify goes on saying so.

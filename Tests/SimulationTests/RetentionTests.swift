@@ -27,18 +27,6 @@ struct RetentionTests {
         }
     }
 
-    /// Takes packets, with time for the stages between them.
-    private func take(
-        _ packets: Range<UInt64>, _ pipeline: inout SteppedPipeline
-    ) throws(PipelineError) {
-        var next = packets.lowerBound
-        while next < packets.upperBound {
-            if pipeline.offer(SimulatedPacket(sequence: next)) { next += 1 }
-            try pipeline.turn()
-        }
-        try pipeline.settle()
-    }
-
     /// What is attested and what has footers still are all that is counted.
     private func checkEvidence(_ files: SimulatedFileSystem, _ when: String = "") throws {
         let manifest = try newest(files)
@@ -165,7 +153,7 @@ struct RetentionTests {
         var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 2) {
             $0.retention = RetentionPolicy(dayCountMax: 30)
         }
-        try take(0..<40, &pipeline)
+        try pipeline.take(0..<40)
         try pipeline.rest(turns: 70)
         clock.jumpWall(milliseconds: 40 * Self.dayMilliseconds)
         try pipeline.rest(turns: 3_600)
@@ -230,7 +218,7 @@ struct RetentionTests {
     func unreadable() throws {
         let files = SimulatedFileSystem(seed: 4)
         var pipeline = try SteppedPipeline.open(files, clock: clock(), seed: 4)
-        try take(0..<160, &pipeline)
+        try pipeline.take(0..<160)
         try pipeline.stop()
         let count = try newest(files).sealed.count
         #expect(count >= 5)
@@ -252,7 +240,7 @@ struct RetentionTests {
         // Where the newest is missing, it waits for one that has a footer.
         let third = left.disk.kill()
         var last = try SteppedPipeline.open(third, clock: clock(), seed: 6)
-        try take(160..<200, &last)
+        try last.take(160..<200)
         try last.stop()
         let end = try newest(third).lastSealed
         try third.unlink(FileName.segment(end).text)
@@ -261,7 +249,7 @@ struct RetentionTests {
         }
         try waits.rest(turns: 200)
         #expect(try newest(waits.directory.files).sealed.map(\.number) == [end])
-        try take(200..<240, &waits)
+        try waits.take(200..<240)
         try waits.stop()
         #expect(
             try DirectoryReading(waits.directory.files).counts
@@ -284,7 +272,7 @@ struct RetentionTests {
                 files, clock: clock(), seed: seed, configure: Self.tight)
             var next = first
             for end in [40, 72] as [UInt64] where end > next {
-                try take(next..<end, &pipeline)
+                try pipeline.take(next..<end)
                 try pipeline.rest(turns: 65)
                 next = end
             }

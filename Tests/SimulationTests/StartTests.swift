@@ -145,12 +145,7 @@ struct StartTests {
                 $0.segmentByteCountMax = 1 << 20
             }
             for round in 0..<6 as Range<UInt64> {
-                for packet in round * 5..<(round + 1) * 5 {
-                    while !pipeline.offer(SimulatedPacket(sequence: packet)) {
-                        try pipeline.turn()
-                    }
-                }
-                try pipeline.settle()
+                try pipeline.take(round * 5..<(round + 1) * 5)
                 try pipeline.rest(turns: 2)
             }
             try pipeline.stop()
@@ -204,10 +199,7 @@ struct StartTests {
         var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 5) {
             $0.segmentByteCountMax = 1 << 20
         }
-        for packet in 0..<20 as Range<UInt64> {
-            while !pipeline.offer(SimulatedPacket(sequence: packet)) { try pipeline.turn() }
-        }
-        try pipeline.settle()
+        try pipeline.take(0..<20)
         try pipeline.rest(turns: 2)
         let left = files.disk.kill()
         let live = try ManifestStore(files: left).readNewest().liveRuns
@@ -228,12 +220,9 @@ struct StartTests {
             var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 5) {
                 $0.segmentByteCountMax = 1 << 20
             }
-            for packet in 0..<packets {
-                while !pipeline.offer(SimulatedPacket(sequence: packet)) { try pipeline.turn() }
-                if packet % 10 == 9 {
-                    try pipeline.settle()
-                    try pipeline.rest(turns: 2)
-                }
+            for first in stride(from: 0, to: packets, by: 10) {
+                try pipeline.take(first..<first + 10)
+                try pipeline.rest(turns: 2)
             }
             return files.disk.kill()
         }

@@ -46,6 +46,16 @@ struct SteppedPipeline: ~Copyable {
         return stages.offer(bytes, events, sender: 7, sequence: packet.sequence)
     }
 
+    /// Takes packets, with turns of the stages between them, and settles.
+    mutating func take(_ packets: Range<UInt64>) throws(PipelineError) {
+        var next = packets.lowerBound
+        while next < packets.upperBound {
+            if offer(SimulatedPacket(sequence: next)) { next += 1 }
+            try turn()
+        }
+        try settle()
+    }
+
     /// Puts a batch packet without events into the ring.
     mutating func offerEmpty(sender: UInt64) -> Bool {
         let bytes = [UInt8](repeating: 0, count: PacketHeader.byteCount)

@@ -62,13 +62,7 @@
         return place
     }
 
-    /// The finish of SplitMix64: every bit of the order reaches every bit of the place.
-    private func hash(_ order: UInt64) -> UInt64 {
-        var mixed = order ^ seed
-        mixed = (mixed ^ mixed >> 30) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ mixed >> 27) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ mixed >> 31
-    }
+    private func hash(_ order: UInt64) -> UInt64 { SplitMix.finish(order ^ seed) }
 
     private mutating func grow() {
         var larger = OrderTable(capacity: capacity * 2, seed: seed)

@@ -22,12 +22,9 @@ import IngestFormat
     private static let seed = UInt64.random(in: 0...UInt64.max)
 
     /// Senders choose which pairs come, and can work out the ordinals, so only a secret keeps them from choosing pairs
-    /// that all belong to one place. The finish of SplitMix64.
+    /// that all belong to one place.
     static func spread(_ reward: UInt32, _ business: UInt32) -> UInt64 {
-        var mixed = (UInt64(reward) << 32 | UInt64(business)) ^ seed
-        mixed = (mixed ^ mixed >> 30) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ mixed >> 27) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ mixed >> 31
+        SplitMix.finish((UInt64(reward) << 32 | UInt64(business)) ^ seed)
     }
 
     func find(_ pair: RewardKey) -> KeyOrdinal? {

@@ -30,7 +30,10 @@ struct EventBlocks<Files: FileSystem> {
 
     func forEach(_ body: Body) throws(ReaderError) {
         for entry in manifest.sealed where entry.rowCount > 0 {
-            guard days.mayHold(timestamps: entry.minTimestamp, entry.maxTimestamp) else { continue }
+            guard
+                days.mayHold(timestamps: entry.minTimestamp, entry.maxTimestamp)
+                    || days.mayHoldRefused(timestamps: entry.minTimestamp, entry.maxTimestamp)
+            else { continue }
             let reader = try open(entry.number)
             let footer = try ReaderError.reading { () throws(StorageError) in
                 try reader.readFooter(of: entry)
@@ -119,8 +122,11 @@ struct EventBlocks<Files: FileSystem> {
         }
     }
 
+    /// Events that were refused from far away have the day of their admission, all others that of their time.
     private func isWanted(_ block: BlockSummary) -> Bool {
-        block.rowCount > 0 && days.mayHold(timestamps: block.minTimestamp, block.maxTimestamp)
+        block.rowCount > 0
+            && (days.mayHold(timestamps: block.minTimestamp, block.maxTimestamp)
+                || days.mayHold(timestamps: block.admissionTime, block.admissionTime))
     }
 }
 

@@ -1,5 +1,7 @@
 // packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
 
+import IngestFormat
+
 /// Which events to list.
 public struct EventsQuery: Sendable {
     /// Only this reward's events; `nil` for all.
@@ -26,6 +28,15 @@ extension DayRange {
         let firstDay = Self.day(of: first) - 1
         let lastDay = Self.day(of: last) + 1
         return lastDay >= Int64(from?.dayNumber ?? .min) && firstDay <= Int64(to?.dayNumber ?? .max)
+    }
+
+    /// Whether rows of these event times may have been refused from so far away
+    /// (`Limits.refusedDayDistanceMicrosecondsMax`) that they belong to the day of their admission, which may be one of the
+    /// range: their times are then at least that far from it, but for a day on each side.
+    func mayHoldRefused(timestamps first: Int64, _ last: Int64) -> Bool {
+        let distance = Limits.refusedDayDistanceMicrosecondsMax / Self.dayMicroseconds - 2
+        return Self.day(of: first) <= Int64(to?.dayNumber ?? .max) - distance
+            || Self.day(of: last) >= Int64(from?.dayNumber ?? .min) + distance
     }
 
     private static func day(of timestamp: Int64) -> Int64 {

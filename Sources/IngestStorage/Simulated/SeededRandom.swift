@@ -1,5 +1,7 @@
 // packet → decode → ring → admit → block → [segment] → compaction → [snapshot] → [query]
 
+import IngestFormat
+
 /// SplitMix64: every run from the same seed is the same. For simulations only, never for secrets.
 ///
 /// **Source** Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014.
@@ -10,10 +12,7 @@ package struct SeededRandom: RandomNumberGenerator, Sendable {
 
     package mutating func next() -> UInt64 {
         state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = state
-        mixed = (mixed ^ mixed >> 30) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ mixed >> 27) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ mixed >> 31
+        return SplitMix.finish(state)
     }
 
     /// 0 ..< `bound`, 0 for a bound of 0.
