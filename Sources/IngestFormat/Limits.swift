@@ -11,6 +11,8 @@ package enum Limits {
     package static let payloadByteCountMax = packetByteCountMax - packetHeaderByteCount
     /// The smallest event on the wire is a tag and a length of zero.
     package static let packetEventCountMax = payloadByteCountMax / 2
+    /// Words of an ack behind its first 64 sequences.
+    package static let ackFurtherWordCountMax = 1_023
 
     // MARK: Events
     package static let nameByteCountMax = 128

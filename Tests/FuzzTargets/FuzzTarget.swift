@@ -32,7 +32,8 @@ package struct FuzzTarget: Sendable {
 package enum FuzzRegistry {
     /// Every decoder. Add a new one here, and its file beside this.
     package static let targets: [FuzzTarget] = [
-        .packetHeader, .events, .jsonEvents, .segmentRecovery, .segmentFooter, .run, .namesRun,
+        .packetHeader, .ack, .events, .jsonEvents, .segmentRecovery, .segmentFooter, .run,
+        .namesRun,
         .expiredFooters, .manifest, .durableMark, .fileName,
     ]
 

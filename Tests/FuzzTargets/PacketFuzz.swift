@@ -53,6 +53,62 @@ extension FuzzTarget {
         }
     }
 
+    // MARK: Ack
+
+    /// As a sender takes it; sealed again too, since few mutations have a right checksum.
+    static let ack = FuzzTarget(
+        name: "ack", seeds: { [ackSeed(words: 1), ackSeed(words: 5)] },
+        run: { bytes in
+            checkAck(Array(bytes))
+            checkAck(resealed(Array(bytes)))
+        })
+
+    private static func ackSeed(words: Int) -> [UInt8] {
+        let ack = AckPacket(
+            sender: SenderID(rawValue: 7), epoch: SenderEpoch(rawValue: 8),
+            floor: PacketSequence(rawValue: 9), credit: 10)
+        var packet = [UInt8](
+            repeating: 0, count: AckPacket.byteCount(furtherWordCount: words - 1, hasTag: false))
+        _ = packet.withUnsafeMutableBytes {
+            ack.encode(into: $0, furtherWordCount: words - 1) { 0x55 << UInt64($0) }
+        }
+        return packet
+    }
+
+    private static func checkAck(_ bytes: [UInt8]) {
+        bytes.withUnsafeBytes { bytes in
+            guard case .packet(let header) = PacketHeader.parse(bytes, for: .sender),
+                let view = AckView(header, of: bytes)
+            else { return }
+            let tagByteCount = header.hasTag ? Limits.packetTagByteCount : 0
+            fuzzExpect(
+                bytes.count - tagByteCount
+                    == AckPacket.byteCount(furtherWordCount: view.wordCount - 1, hasTag: false),
+                "the size formula")
+            for word in 0..<view.wordCount {
+                let (first, overflow) = view.floor.addingReportingOverflow(UInt64(64 * word))
+                if overflow { break }
+                fuzzExpect(view.isDone(first) == (view.word(word) & 1 == 1), "the first bit")
+            }
+            fuzzExpect(view.floor == 0 || view.isDone(view.floor - 1), "below the floor")
+            checkAckAgain(view, bytes)
+        }
+    }
+
+    /// Where the status is known, the ack encoded again is the same bytes.
+    private static func checkAckAgain(_ view: AckView, _ bytes: UnsafeRawBufferPointer) {
+        guard let status = view.status, !view.header.isAckWanted else { return }
+        let header = view.header
+        let ack = AckPacket(
+            sender: header.sender, epoch: header.epoch, floor: header.sequence,
+            keyID: header.keyID, hasTag: header.hasTag, credit: view.credit, status: status)
+        var again = [UInt8](repeating: 0, count: bytes.count)
+        let byteCount = again.withUnsafeMutableBytes {
+            ack.encode(into: $0, furtherWordCount: view.wordCount - 1, word: view.word)
+        }
+        fuzzExpect(again[..<byteCount].elementsEqual(bytes[..<byteCount]), "the ack encoded again")
+    }
+
     // MARK: Protobuf
 
     static let events = FuzzTarget(

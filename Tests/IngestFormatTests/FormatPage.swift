@@ -12,10 +12,14 @@ struct FormatPage {
             .split(separator: "\n", omittingEmptySubsequences: false)
     }
 
-    /// The rows of the first table under a heading, each a cell by the name of its column, without the
-    /// marks of code.
-    func table(under heading: String) -> [[String: String]] {
-        let rows = section(heading).drop { !$0.hasPrefix("|") }.prefix { $0.hasPrefix("|") }
+    /// The rows of a table under a heading, the first or a later one, each a cell by the name of its
+    /// column, without the marks of code.
+    func table(under heading: String, number: Int = 0) -> [[String: String]] {
+        var rest = section(heading).drop { !$0.hasPrefix("|") }
+        for _ in 0..<number {
+            rest = rest.drop { $0.hasPrefix("|") }.drop { !$0.hasPrefix("|") }
+        }
+        let rows = rest.prefix { $0.hasPrefix("|") }
         guard let head = rows.first else { return [] }
         let names = cells(head)
         return rows.dropFirst(2).map { row in

@@ -10,6 +10,9 @@ struct LimitsTests {
             Limits.packetHeaderByteCount + Limits.packetTagByteCount < Limits.packetByteCountMax)
         #expect(
             Limits.payloadByteCountMax + Limits.packetHeaderByteCount == Limits.packetByteCountMax)
+        // An ack covers a whole window, and is a packet.
+        #expect(64 * (1 + Limits.ackFurtherWordCountMax) == 65_536)
+        #expect(16 + 8 * Limits.ackFurtherWordCountMax <= Limits.payloadByteCountMax)
         #expect(Limits.nameByteCountMax <= Int(UInt8.max))
         #expect(Limits.attributionByteCountMax <= Limits.nameByteCountMax)
         #expect(Limits.eventIDByteCountMax <= Int(UInt8.max))

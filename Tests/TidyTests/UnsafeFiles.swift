@@ -18,6 +18,7 @@ enum UnsafeFiles {
             "UUIDText": "replaces a UUID in text by its bytes, in place",
         ],
         "IngestFormat/Packet": [
+            "AckPacket": "writes and reads an ack where it lies in a datagram",
             "DecimalText": "parses amounts where they lie in a packet",
             "EventBatchEncoder": "writes a batch into a packet's bytes",
             "EventCompletion": "hashes names where they lie in a packet",

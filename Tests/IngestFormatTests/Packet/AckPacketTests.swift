@@ -1,0 +1,173 @@
+import IngestFormat
+import Testing
+
+struct AckPacketTests {
+    /// The ack of docs/format/packet.md.
+    private static let example = AckPacket(
+        sender: SenderID(rawValue: 77), epoch: SenderEpoch(rawValue: 0x19AA_0B4E_1001_2345),
+        floor: PacketSequence(rawValue: 9), credit: 500)
+
+    private static func encode(
+        _ ack: AckPacket, words: [UInt64], room: Int = 1 << 14
+    ) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0xEE, count: room)
+        let byteCount = bytes.withUnsafeMutableBytes {
+            ack.encode(into: $0, furtherWordCount: words.count - 1) { words[$0] }
+        }
+        #expect(bytes[byteCount...].allSatisfy { $0 == 0xEE }, "written behind the ack")
+        return Array(bytes[..<byteCount])
+    }
+
+    /// What a sender makes of a datagram; `nil` if it is not an ack.
+    private static func view<Result>(
+        _ packet: [UInt8], _ body: (AckView) -> Result
+    ) -> Result? {
+        packet.withUnsafeBytes { bytes in
+            guard case .packet(let header) = PacketHeader.parse(bytes, for: .sender) else {
+                return nil
+            }
+            return AckView(header, of: bytes).map(body)
+        }
+    }
+
+    // MARK: Bytes
+
+    @Test func `The page's ack is the golden file, and is what is encoded`() throws {
+        let page = try FormatPage("packet")
+        let golden = try Repository.fixture("v1/ack.bin")
+        #expect(page.hex(under: "Ack, worked example") == golden)
+        #expect(Self.encode(Self.example, words: [0b1010, 1], room: golden.count) == golden)
+        let done = Self.view(golden) { view in
+            #expect(view.floor == 9)
+            #expect(view.credit == 500)
+            #expect(view.status == .ok)
+            #expect(view.wordCount == 2)
+            #expect(view.header.epoch == Self.example.epoch)
+            return (9..<200).filter { view.isDone($0) }
+        }
+        #expect(done == [10, 12, 73])
+    }
+
+    @Test func `The page's table and states are the code's`() throws {
+        let page = try FormatPage("packet")
+        #expect(
+            page.fields(under: "Ack").map { "\($0.name) \($0.offset)" } == [
+                "bitmap \(AckPacket.Offset.bitmap)", "credit \(AckPacket.Offset.credit)",
+                "status \(AckPacket.Offset.status)",
+            ])
+        #expect(AckPacket.Offset.furtherWords == 16)
+        let states = page.table(under: "Ack", number: 1)
+        #expect(states.map { $0["status"] } == AckStatus.allCases.map { "\($0.rawValue)" })
+    }
+
+    @Test func `Every field stands where the contract says`() {
+        let ack = AckPacket(
+            sender: SenderID(rawValue: 0x0807_0605_0403_0201),
+            epoch: SenderEpoch(rawValue: 0x1817_1615_1413_1211),
+            floor: PacketSequence(rawValue: 0x2827_2625_2423_2221), keyID: 0x3231, hasTag: true,
+            credit: 0x4443_4241, status: .beyondWindow)
+        let packet = Self.encode(ack, words: [0x5857_5655_5453_5251, 0x6867_6665_6463_6261])
+        #expect(Array(packet[..<8]) == Array("IGD1".utf8) + [129, 2, 0x31, 0x32])
+        #expect(Array(packet[8..<16]) == [UInt8](1...8))
+        #expect(Array(packet[16..<24]) == [UInt8](0x11...0x18))
+        #expect(Array(packet[24..<32]) == [UInt8](0x21...0x28))
+        #expect(Array(packet[32..<36]) == [24, 0, 0, 0])
+        #expect(Array(packet[40..<48]) == [UInt8](0x51...0x58))
+        #expect(Array(packet[48..<52]) == [UInt8](0x41...0x44))
+        #expect(Array(packet[52..<56]) == [4, 0, 0, 0])
+        #expect(Array(packet[56...]) == [UInt8](0x61...0x68))
+        // The tag is behind that: without it the packet is too short, with it whole.
+        #expect(Self.view(packet) { _ in } == nil)
+        let tagged = packet + [UInt8](repeating: 7, count: 16)
+        #expect(tagged.count == AckPacket.byteCount(furtherWordCount: 1, hasTag: true))
+        #expect(Self.view(tagged) { $0.header.keyID } == 0x3231)
+    }
+
+    // MARK: Sizes
+
+    @Test func `An ack is 56 bytes, 72 with tag, and 8 a word, up to a whole window`() {
+        #expect(AckPacket.byteCount(furtherWordCount: 0, hasTag: false) == 56)
+        #expect(AckPacket.byteCount(furtherWordCount: 0, hasTag: true) == 72)
+        let table: [(byteCount: Int, plain: Int?, tagged: Int?)] = [
+            (0, nil, nil), (55, nil, nil), (56, 0, nil), (63, 0, nil), (64, 1, nil), (71, 1, nil),
+            (72, 2, 0), (1_452, 174, 172), (56 + 8 * 1_023 - 1, 1_022, 1_020),
+            (56 + 8 * 1_023, 1_023, 1_021), (65_507, 1_023, 1_023),
+        ]
+        for row in table {
+            let plain = AckPacket.furtherWordCount(fitting: row.byteCount, hasTag: false)
+            let tagged = AckPacket.furtherWordCount(fitting: row.byteCount, hasTag: true)
+            #expect(plain == row.plain, "\(row.byteCount)")
+            #expect(tagged == row.tagged, "\(row.byteCount) with tag")
+            if let tagged {
+                let used = AckPacket.byteCount(furtherWordCount: tagged, hasTag: true)
+                #expect(used <= row.byteCount)
+            }
+        }
+    }
+
+    @Test func `Only 16 bytes and whole words, up to 1023, are an ack`() {
+        var header = PacketHeader(
+            kind: .ack, sender: SenderID(rawValue: 1), epoch: SenderEpoch(rawValue: 2),
+            sequence: PacketSequence(rawValue: 3))
+        let taken = (0...8_300).filter { payloadByteCount in
+            var packet = [UInt8](repeating: 0, count: 40 + payloadByteCount)
+            header.seal(&packet)
+            return Self.view(packet) { $0.wordCount } != nil
+        }
+        #expect(taken == (0...1_023).map { 16 + 8 * $0 })
+    }
+
+    // MARK: Bits
+
+    @Test func `Every bit of every word is its own sequence`() {
+        for floor in [0, 5, UInt64.max - 300, UInt64.max - 5, UInt64.max] {
+            var ack = Self.example
+            ack.floor = PacketSequence(rawValue: floor)
+            for bit in 0..<256 {
+                var words = [UInt64](repeating: 0, count: 4)
+                words[bit / 64] = 1 << UInt64(bit % 64)
+                let done = Self.view(Self.encode(ack, words: words)) { view in
+                    (0..<400 as Range<UInt64>).filter {
+                        let (sequence, overflow) = floor.addingReportingOverflow($0)
+                        return !overflow && view.isDone(sequence)
+                    }
+                }
+                let (_, isOutside) = floor.addingReportingOverflow(UInt64(bit))
+                #expect(done == (isOutside ? [] : [UInt64(bit)]), "\(floor) + \(bit)")
+            }
+        }
+    }
+
+    @Test func `All below the floor is done, nothing beyond the last word is`() {
+        let words = [UInt64](repeating: .max, count: 1_024)
+        let done = Self.view(Self.encode(Self.example, words: words)) { view in
+            #expect(view.isDone(0) && view.isDone(8))
+            #expect(view.isDone(9 + 65_535))
+            return view.isDone(9 + 65_536) || view.isDone(.max)
+        }
+        #expect(done == false)
+    }
+
+    @Test func `A status that is not known is given as it is`() {
+        var packet = Self.encode(Self.example, words: [0])
+        for (number, status) in [(3, AckStatus.refused), (5, nil), (255, nil)]
+            as [(UInt8, AckStatus?)]
+        {
+            packet[52] = number
+            let crc = Checksum.crc32c(packet[40...], seed: Checksum.crc32c(packet[..<36]))
+            for i in 0..<4 { packet[36 + i] = UInt8(truncatingIfNeeded: crc >> (8 * i)) }
+            let found = Self.view(packet) { ($0.status, $0.statusCode) }
+            #expect(found?.0 == status)
+            #expect(found?.1 == UInt32(number))
+        }
+    }
+
+    @Test func `Every flipped bit of an ack is refused`() {
+        let packet = Self.encode(Self.example, words: [0b1010, 1])
+        for bit in 0..<packet.count * 8 {
+            var flipped = packet
+            flipped[bit / 8] ^= 1 << UInt8(bit % 8)
+            #expect(Self.view(flipped) { _ in } == nil, "bit \(bit)")
+        }
+    }
+}
