@@ -25,6 +25,7 @@ let package = Package(
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-crypto", from: "4.5.2"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
         .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
@@ -41,6 +42,10 @@ let package = Package(
         // MARK: The data path, in its order
         .target(
             name: "IngestFormat", dependencies: ["CIngestLinux", "CLZ4"], swiftSettings: house),
+        .target(
+            name: "IngestKeys",
+            dependencies: ["IngestFormat", .product(name: "Crypto", package: "swift-crypto")],
+            swiftSettings: house),
         .target(name: "IngestRing", dependencies: ["CIngestLinux"], swiftSettings: house),
         .target(
             name: "IngestStorage",
@@ -124,6 +129,11 @@ let package = Package(
         .executableTarget(
             name: "IngestFuzz", dependencies: ["FuzzTargets"], path: "Tests/FuzzDriver"),
         .testTarget(name: "FuzzTests", dependencies: ["FuzzTargets"]),
+        .testTarget(
+            name: "IngestKeysTests",
+            dependencies: [
+                "IngestKeys", "IngestFormat", .product(name: "Crypto", package: "swift-crypto"),
+            ]),
         .testTarget(name: "IngestRingTests", dependencies: ["IngestRing"]),
         .testTarget(name: "IngestStorageTests", dependencies: ["IngestStorage", "IngestFormat"]),
         .testTarget(

@@ -32,6 +32,14 @@ package enum Limits {
     /// JSON objects and arrays nested deeper than this are malformed.
     package static let jsonDepthMax = 32
 
+    // MARK: Keys
+    package static let keyByteCountMin = 16
+    package static let keyByteCountMax = 64
+    /// Two, so that one can be replaced by the other while packets of both are on their way.
+    package static let senderKeyCountMax = 2
+    /// 65,535 of the longest lines.
+    package static let keysFileByteCountMax = 32 << 20
+
     // MARK: Ring
     package static let ringByteCount = 64 << 20
 

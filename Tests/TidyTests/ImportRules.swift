@@ -6,6 +6,8 @@ enum ImportRules {
 
     static let allowed: [String: Set<String>] = [
         "IngestFormat": ["CLZ4", "CIngestLinux"],
+        // swift-crypto brings FoundationEssentials, and nobody else of the data path shall see it.
+        "IngestKeys": system.union(["IngestFormat", "Crypto"]),
         "IngestRing": ["CIngestLinux", "Synchronization"],
         "IngestStorage": system.union(["IngestFormat", "CIngestLinux", "SystemPackage"]),
         "IngestPipeline": system.union([

@@ -13,6 +13,9 @@ struct LimitsTests {
         // An ack covers a whole window, and is a packet.
         #expect(64 * (1 + Limits.ackFurtherWordCountMax) == 65_536)
         #expect(16 + 8 * Limits.ackFurtherWordCountMax <= Limits.payloadByteCountMax)
+        // Id, key, sender and business with their names, blanks and line end.
+        let keyLine = 5 + 2 * Limits.keyByteCountMax + 7 + 20 + 9 + Limits.nameByteCountMax + 4
+        #expect(65_535 * keyLine <= Limits.keysFileByteCountMax)
         #expect(Limits.nameByteCountMax <= Int(UInt8.max))
         #expect(Limits.attributionByteCountMax <= Limits.nameByteCountMax)
         #expect(Limits.eventIDByteCountMax <= Int(UInt8.max))

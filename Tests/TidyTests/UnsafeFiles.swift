@@ -83,6 +83,11 @@ enum UnsafeFiles {
             "PairPage": "owns the pairs of one page, and decodes them where they lie",
             "SegmentCounters+Cursor": "walks the dense counters in order",
         ],
+        "IngestKeys": [
+            "KeysError": "asks for the system's word on an errno",
+            "KeysFile+Load": "hands a buffer to read",
+            "PacketTag": "hashes a packet where it lies, and writes its tag behind it",
+        ],
         "IngestRing": [
             "RingConsumer": "hands out records where they lie in the ring",
             "RingProducer": "hands out room where it lies in the ring",

@@ -67,6 +67,16 @@ struct PacketPageTests {
             ])
     }
 
+    @Test func `The heartbeat of the page is the golden one, and is what is encoded`() throws {
+        let golden = try Repository.fixture("v1/heartbeat.bin")
+        #expect(page.hex(under: "Heartbeat, worked example") == golden)
+        let header = PacketHeader(
+            kind: .heartbeat, flags: PacketHeader.Flags.isAckWanted, sender: SenderID(rawValue: 77),
+            epoch: SenderEpoch(rawValue: 0x19AA_0B4E_1001_2345),
+            sequence: PacketSequence(rawValue: 10))
+        #expect(Heartbeat.packet(header, base: PacketSequence(rawValue: 9)) == golden)
+    }
+
     @Test func `The worked example is the golden packet, and reads as the page says`() throws {
         let url = Repository.root.appending(path: "Tests/Fixtures/v1/packet.bin")
         var golden = [UInt8](try Data(contentsOf: url))
@@ -80,6 +90,8 @@ struct PacketPageTests {
         #expect(header.sender.rawValue == 77)
         #expect(header.sequence.rawValue == 0)
         #expect(header.payloadByteCount == 29)
+        #expect(
+            page.hex(under: "Tagged, worked example") == (try Repository.fixture("v1/tagged.bin")))
         golden[40] ^= 1
         #expect(golden.withUnsafeBytes { PacketHeader.parse($0) } == .refused(.badCRC))
     }

@@ -1,0 +1,130 @@
+// packet → [tag] → decode → …
+
+import IngestFormat
+
+/// The keys that a daemon takes packets under, or a sender's own: a text file, read whole.
+///
+/// **Layout** A line a key, fields apart by blanks: `KEY_ID HEX_KEY [sender=ID|*] [business=ID|*]`; empty
+/// lines, and what follows a `#` at the start of a field, mean nothing. The page is docs/format/keys.md.
+///
+/// **Cost** A look-up is one load from a table of 128 KiB and one of a list.
+package struct KeysFile: Sendable {
+    /// In the file's order.
+    package let keys: [SenderKey]
+    /// By key id: one more than the place in `keys`, 0 = none.
+    private let places: [UInt16]
+
+    /// The key with this id; `nil` if there is none, and for 0.
+    package subscript(id: UInt16) -> SenderKey? {
+        let place = places[Int(id)]
+        return place == 0 ? nil : keys[Int(place) - 1]
+    }
+
+    /// - Parameters:
+    ///   - bytes: what the file holds.
+    ///   - path: for messages only.
+    ///
+    /// **Errors** `KeysError.line` for the first line that breaks a rule, `.noKeys`.
+    package init(_ bytes: [UInt8], path: String) throws(KeysError) {
+        var keys: [SenderKey] = []
+        var places = [UInt16](repeating: 0, count: 1 << 16)
+        var keyCounts: [SenderID: Int] = [:]
+        var number = 0
+        for line in bytes.split(separator: 0x0A, omittingEmptySubsequences: false) {
+            number += 1
+            do throws(KeysError.Fault) {
+                guard let key = try KeyLine(line)?.key else { continue }
+                guard places[Int(key.id)] == 0 else { throw .repeatedID(key.id) }
+                if let sender = key.sender {
+                    keyCounts[sender, default: 0] += 1
+                    if keyCounts[sender, default: 0] > Limits.senderKeyCountMax {
+                        throw .tooManyKeys(sender)
+                    }
+                }
+                keys.append(key)
+                places[Int(key.id)] = UInt16(keys.count)
+            } catch {
+                throw .line(path: path, number: number, error)
+            }
+        }
+        if keys.isEmpty { throw .noKeys(path: path) }
+        self.keys = keys
+        self.places = places
+    }
+}
+
+/// One line, field by field.
+private struct KeyLine {
+    private var sender: SenderID?
+    private var business: [UInt8]?
+    private var named: Set<String> = []
+    private let id: UInt16
+    private let bytes: [UInt8]
+
+    var key: SenderKey { SenderKey(id: id, key: bytes, sender: sender, business: business) }
+
+    /// `nil` for a line without fields.
+    init?(_ line: ArraySlice<UInt8>) throws(KeysError.Fault) {
+        var fields = line.split { $0 == 0x20 || $0 == 0x09 || $0 == 0x0D }
+        if let comment = fields.firstIndex(where: { $0.first == UInt8(ascii: "#") }) {
+            fields.removeSubrange(comment...)
+        }
+        guard let first = fields.first else { return nil }
+        guard let id = decimal(first), (1...65_535).contains(id) else { throw .id }
+        guard fields.count >= 2 else { throw .noKey }
+        self.id = UInt16(id)
+        bytes = try Self.hex(fields[1])
+        for (place, field) in fields.enumerated().dropFirst(2) {
+            try take(field, place: place + 1)
+        }
+    }
+
+    private static func hex(_ field: ArraySlice<UInt8>) throws(KeysError.Fault) -> [UInt8] {
+        let digits = field.compactMap { digit($0) }
+        guard digits.count == field.count else { throw .notHex }
+        guard digits.count % 2 == 0 else { throw .halfByte }
+        let allowed = Limits.keyByteCountMin...Limits.keyByteCountMax
+        guard allowed.contains(digits.count / 2) else {
+            throw .keyByteCount(got: digits.count / 2, allowed: allowed)
+        }
+        return stride(from: 0, to: digits.count, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
+    }
+
+    private static func digit(_ byte: UInt8) -> UInt8? {
+        switch byte {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): byte - UInt8(ascii: "0")
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): byte - UInt8(ascii: "a") + 10
+        case UInt8(ascii: "A")...UInt8(ascii: "F"): byte - UInt8(ascii: "A") + 10
+        default: nil
+        }
+    }
+
+    private mutating func take(_ field: ArraySlice<UInt8>, place: Int) throws(KeysError.Fault) {
+        let parts = field.split(
+            separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)
+        let name = String(decoding: parts[0], as: UTF8.self)
+        guard parts.count == 2, name == "sender" || name == "business" else {
+            throw .unknownField(place: place)
+        }
+        guard named.insert(name).inserted else { throw .repeatedField(name) }
+        let value = parts[1]
+        if value.elementsEqual("*".utf8) { return }
+        if name == "sender" {
+            guard let id = decimal(value), id > 0 else { throw .sender }
+            sender = SenderID(rawValue: id)
+        } else {
+            guard (1...Limits.nameByteCountMax).contains(value.count),
+                String(validating: value, as: UTF8.self) != nil
+            else { throw .business }
+            business = Array(value)
+        }
+    }
+}
+
+/// A whole number of digits alone; `nil` beyond 64 bits.
+private func decimal(_ digits: ArraySlice<UInt8>) -> UInt64? {
+    guard digits.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }) else {
+        return nil
+    }
+    return UInt64(String(decoding: digits, as: UTF8.self))
+}
