@@ -67,15 +67,17 @@ private struct CounterMeasurement {
             best(inputCount) { drain(CounterMerge(halves.map { $0.makeCursor() })) }, "ns/row in")
         show(
             "decode and project to rewards",
-            best(rowCount) { drain(RewardsProjection(table.makeCursor())) }, "ns/row in")
+            best(rowCount) { drain(CounterMerge([table.makeCursor()], dropsDays: true)) },
+            "ns/row in")
         let keys = (0..<UInt32(keyCount)).map {
             RewardKey(
                 reward: NameOrdinal(rawValue: $0 + 1), business: NameOrdinal(rawValue: 1 + $0 % 997)
             )
         }
         show(
-            "decode and project to days",
-            best(rowCount) { drain(DaysProjection(table.makeCursor(), keys: keys)) }, "ns/row in")
+            "decode and sum by business",
+            best(rowCount) { drain(DaySumming(table.makeCursor(), into: DaySums(keys: keys))) },
+            "ns/row in")
     }
 
     private func drain<Source: CounterPageSource>(_ source: Source) {
@@ -91,7 +93,7 @@ private struct CounterMeasurement {
     private func rewardsTable(_ table: CounterTable) -> CounterTable {
         var encoder = CounterTableEncoder(hasDay: false)
         do {
-            try encoder.append(contentsOf: RewardsProjection(table.makeCursor()))
+            try encoder.append(contentsOf: CounterMerge([table.makeCursor()], dropsDays: true))
         } catch {
             preconditionFailure("a table did not decode: \(error)")
         }

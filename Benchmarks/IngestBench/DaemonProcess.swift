@@ -99,6 +99,21 @@ final class DaemonProcess {
         return String(line[start...])
     }
 
+    /// The numbers of one of the daemon's last lines, which is `title: name number, name number …`.
+    func lastNumbers(of title: String) -> [(name: String, value: UInt64)] {
+        let log = (try? String(contentsOfFile: logPath, encoding: .utf8)) ?? ""
+        let mark = "\(title): "
+        guard let line = log.split(separator: "\n").last(where: { $0.contains(mark) }),
+            let start = line.range(of: mark)?.upperBound
+        else { return [] }
+        return line[start...].components(separatedBy: ", ").compactMap { part in
+            guard let blank = part.lastIndex(of: " "),
+                let value = UInt64(part[part.index(after: blank)...])
+            else { return nil }
+            return (String(part[..<blank]), value)
+        }
+    }
+
     private static func tail(of path: String) -> String {
         let text = (try? String(contentsOfFile: path, encoding: .utf8)) ?? ""
         return text.split(separator: "\n").suffix(3).joined(separator: " / ")

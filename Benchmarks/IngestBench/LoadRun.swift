@@ -17,6 +17,10 @@ struct LoadRun {
         let stopSeconds: Double
         /// Of the daemon's log: what it said of its receive buffer.
         let receiveBuffer: String
+        /// Of its last lines: bytes written by kind of file, and what the compact and the merge queue spent on what.
+        let writtenByKind: [(name: String, value: UInt64)]
+        let compactNanoseconds: [(name: String, value: UInt64)]
+        let compactCounts: [(name: String, value: UInt64)]
 
         /// Events that were sent and are not durable; negative would be events that nobody sent.
         var lostEventCount: Int64 { Int64(sent.eventCount) - Int64(log.rowCount) }
@@ -70,6 +74,10 @@ struct LoadRun {
             residentByteCountMax: after.residentByteCountMax,
             writtenByteCount: after.writtenByteCount - before.writtenByteCount,
             kernelDropCount: drops, readySeconds: process.readySeconds, stopSeconds: stopSeconds,
-            receiveBuffer: process.receiveBuffer)
+            receiveBuffer: process.receiveBuffer,
+            writtenByKind: process.lastNumbers(of: "bytes written"),
+            compactNanoseconds: process.lastNumbers(of: "nanoseconds on a core"),
+            compactCounts: process.lastNumbers(of: "counted")
+                + process.lastNumbers(of: "rows by reward and day"))
     }
 }

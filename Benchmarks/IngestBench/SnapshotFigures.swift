@@ -10,9 +10,12 @@ struct SnapshotFigures {
         manifest = try ManifestStore(files: files).readNewest()
     }
 
-    /// Rows of the largest run of rewards: of a directory that was stopped, about all of them.
+    /// Rows of the largest run that holds rewards, of no more keys than there are: of a directory that was stopped,
+    /// about all of them.
     var rewardCountMax: UInt64 {
-        manifest.runs.filter { $0.table == .rewards }.map { UInt64($0.rowCount) }.max() ?? 0
+        min(
+            manifest.runs(of: .rewards).map { UInt64($0.rowCount) }.max() ?? 0,
+            UInt64(manifest.shard.nextKey))
     }
 
     func report() throws {

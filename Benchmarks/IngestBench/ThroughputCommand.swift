@@ -97,6 +97,18 @@ struct ThroughputCommand: ParsableCommand {
             "\(perEvent(result.log.segmentByteCount)) bytes/event in segments, "
                 + "\(perEvent(result.log.byteCount)) in all files, "
                 + "\(perEvent(result.writtenByteCount)) written")
+        // The last seal and what follows it come with the stop, and are not in the CPU above.
+        let events = Double(max(1, result.log.rowCount))
+        func line(_ title: String, _ values: [(name: String, value: UInt64)]) {
+            let parts = values.map { "\($0.name) \(fixed(Double($0.value) / events, 2))" }
+            Report.line(title, parts.joined(separator: ", "))
+        }
+        line("bytes written/event", result.writtenByKind)
+        line("behind the log, ns/event", result.compactNanoseconds)
+        Report.line(
+            "generations",
+            result.compactCounts.map { "\($0.name) \(grouped($0.value))" }
+                .joined(separator: ", "))
         let blocks = max(1, result.log.blockCount)
         Report.line(
             "log",

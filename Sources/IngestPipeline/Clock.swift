@@ -11,11 +11,14 @@ package protocol IngestClock: Sendable {
     func wallMicroseconds() -> Int64
     /// Nanoseconds since an arbitrary start.
     func monotonicNanoseconds() -> UInt64
+    /// Time that the calling thread has been on a core, since an arbitrary start: what is charged to one piece
+    /// of work, whatever else the machine does. **Cost** a system call.
+    func threadNanoseconds() -> UInt64
     /// Lets about so much time pass; not ended early by anything.
     func pause(nanoseconds: UInt64)
 }
 
-/// The machine's clocks. **Cost** about 25 ns a reading (no system call).
+/// The machine's clocks. **Cost** about 25 ns a reading of the first two (no system call).
 ///
 /// The corresponding C function is `clock_gettime`.
 package struct LinuxClock: IngestClock {
@@ -28,6 +31,11 @@ package struct LinuxClock: IngestClock {
 
     package func monotonicNanoseconds() -> UInt64 {
         let now = Self.read(CLOCK_MONOTONIC)
+        return UInt64(now.tv_sec) &* 1_000_000_000 &+ UInt64(now.tv_nsec)
+    }
+
+    package func threadNanoseconds() -> UInt64 {
+        let now = Self.read(CLOCK_THREAD_CPUTIME_ID)
         return UInt64(now.tv_sec) &* 1_000_000_000 &+ UInt64(now.tv_nsec)
     }
 
@@ -48,9 +56,11 @@ package struct LinuxClock: IngestClock {
 
 /// A clock that stands still until it is moved.
 package final class SimulatedClock: IngestClock {
-    // Relaxed, both: whoever moves the clock orders its readers by other means.
+    // Relaxed, all: whoever moves the clock orders its readers by other means.
     private let wall: Atomic<Int64>
     private let monotonic: Atomic<UInt64>
+    private let thread = Atomic<UInt64>(0)
+    private let threadStep = Atomic<UInt64>(0)
 
     package init(wallMicroseconds: Int64, monotonicNanoseconds: UInt64 = 1_000_000_000) {
         wall = Atomic(wallMicroseconds)
@@ -59,6 +69,15 @@ package final class SimulatedClock: IngestClock {
 
     package func wallMicroseconds() -> Int64 { wall.load(ordering: .relaxed) }
     package func monotonicNanoseconds() -> UInt64 { monotonic.load(ordering: .relaxed) }
+    /// Work takes as long as it was said to take, whatever it is: nothing at first.
+    package func threadNanoseconds() -> UInt64 {
+        thread.wrappingAdd(threadStep.load(ordering: .relaxed), ordering: .relaxed).newValue
+    }
+
+    /// Has all that is measured on a core take so long.
+    package func slowDown(milliseconds: Int) {
+        threadStep.store(UInt64(milliseconds) &* 1_000_000, ordering: .relaxed)
+    }
 
     package func pause(nanoseconds: UInt64) {
         wall.wrappingAdd(Int64(nanoseconds / 1000), ordering: .relaxed)

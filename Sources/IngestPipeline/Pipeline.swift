@@ -4,10 +4,10 @@ import IngestRing
 import IngestStorage
 import Logging
 
-/// A running pipeline: one socket, one log, four queues. What the daemon starts and stops.
+/// A running pipeline: one socket, one log, five queues. What the daemon starts and stops.
 ///
 /// Start order is the order of the data, from its end: the stages behind the ring run before the first
-/// datagram is received. Stop order is the order of the data: receive, commit, sync, compact, each
+/// datagram is received. Stop order is the order of the data: receive, commit, sync, compact, merge, each
 /// ending because the one before has.
 package final class Pipeline: Sendable {
     package let counters: PipelineCounters
@@ -18,6 +18,7 @@ package final class Pipeline: Sendable {
     private let commitQueue = StageQueue(name: "ingestd.commit")
     private let syncQueue = StageQueue(name: "ingestd.sync")
     private let compactQueue = StageQueue(name: "ingestd.compact")
+    private let mergeQueue = StageQueue(name: "ingestd.merge")
 
     /// Starts the stages over an opened directory.
     ///
@@ -48,6 +49,7 @@ package final class Pipeline: Sendable {
         let receiver = UDPReceiver(
             socket: socket, batch: batch, ring: producer, hash: hash, clock: clock,
             counters: counters, warn: { [logLines] in logLines.warn($0) })
+        mergeQueue.start(stages.merge, onFailure: onFailure)
         compactQueue.start(stages.compact, onFailure: onFailure)
         syncQueue.start(stages.sync, onFailure: onFailure)
         commitQueue.start(stages.commit) { (_: Never) in }
@@ -74,7 +76,9 @@ package final class Pipeline: Sendable {
     /// Stops receiving, then waits until everything received is durable, sealed and published.
     package func stop() {
         receiveQueue.stop()
-        for queue in [receiveQueue, commitQueue, syncQueue, compactQueue] { queue.join() }
+        for queue in [receiveQueue, commitQueue, syncQueue, compactQueue, mergeQueue] {
+            queue.join()
+        }
         logLines.flush()
     }
 }

@@ -52,25 +52,45 @@ package enum SyncCounter: Int, CounterName {
     case durableRows
 }
 
-/// Counters of the compact queue. Rows are those of reward-days runs: `mergedRows` over `freshRows` is how often
-/// a row is written while segments become runs.
+/// Counters of the compact queue. Nanoseconds are those of its thread on a core, rows those of reward-days.
 package enum CompactCounter: Int, CounterName {
+    case foldNanoseconds
     case segmentsSealed
-    /// Runs written, names runs among them, and their bytes.
-    case runs
-    case bytes
+    case footerBytes
+    case sealNanoseconds
     case manifests
-    /// Rows of the footers of sealed segments.
-    case freshRows
-    /// Rows written to runs that cover sealed segments.
-    case mergedRows
-    /// Rows written to live runs, and bytes of live runs of all tables.
+    case manifestBytes
+    /// All that a generation takes: the three kinds of runs below, and the manifest.
+    case publishNanoseconds
+    /// Runs of reward-days and days of sealed segments.
+    case sealedRows
+    case sealedBytes
+    case sealedNanoseconds
+    /// Live runs.
     case liveRows
     case liveBytes
+    case liveNanoseconds
     /// Segments whose rows have expired, those rows, and bytes written of expired footers.
     case segmentsExpired
     case rowsExpired
     case expiredBytes
+    /// Names runs of new names.
+    case namesBytes
+    case namesNanoseconds
+    /// Files that were to be removed and could not be.
+    case unlinkFailures
+}
+
+/// Counters of the merge queue; the compact queue's where it merges by itself, while the other has nothing to do.
+package enum MergeCounter: Int, CounterName {
+    case merges
+    /// Of the thread, on a core.
+    case nanoseconds
+    /// Rows of all tables.
+    case rowsRead
+    case rows
+    case bytes
+    case namesBytes
 }
 
 /// One group of 64-bit counters: written by one stage, read by anybody.
@@ -116,6 +136,7 @@ package struct PipelineCounters: Sendable {
     package let commit = CounterGroup<CommitCounter>()
     package let sync = CounterGroup<SyncCounter>()
     package let compact = CounterGroup<CompactCounter>()
+    package let merge = CounterGroup<MergeCounter>()
     /// Events by verdict; written by the commit queue.
     package let events = CounterGroup<Verdict>()
     /// Packets by what became of them, by the queue that decided it.

@@ -13,6 +13,7 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
     package var commit: CommitStage<Clock>
     package var sync: SyncStage<Files, Clock>
     package var compact: CompactStage<Files, Clock>
+    package var merge: MergeStage<Files, Clock>
 
     /// Says that nothing more will come: the stages finish what they have, one after the other.
     package mutating func closeInput() { producer = nil }
@@ -50,5 +51,6 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
         compact = CompactStage(
             publisher: start.publisher, files: files, clock: clock,
             configuration: configuration, links: links, counters: counters, say: say)
+        merge = MergeStage(files: files, clock: clock, links: links, counters: counters)
     }
 }

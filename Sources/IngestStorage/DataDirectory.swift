@@ -104,8 +104,9 @@ private struct Leftovers<Files: FileSystem> {
                 try store.unlink(name)
             case .run where usedBefore.contains(name): retired.append(name)
             case .expired where usedBefore.contains(name): retired.append(name)
+            // No manifest that is left names it: a reader that goes by an older one reads the newest instead.
             case .run, .expired:
-                if try isReplaced(name) { retired.append(name) } else { try moveAside(name) }
+                if try isReplaced(name) { try store.unlink(name) } else { try moveAside(name) }
             // Its rows had expired, and the time to remove it had not come.
             case .segment(let number) where number <= newest.lastExpired: retired.append(name)
             // What is not sealed is the end of the log: sealed segments have no gaps.

@@ -116,13 +116,7 @@ struct Daemon {
             \(counters.compact[.segmentsSealed]) segments sealed, \
             \(counters.compact[.segmentsExpired]) expired
             """)
-        logger.info(
-            """
-            \(counters.compact[.manifests]) generations in \(counters.compact[.bytes]) bytes of runs, \
-            \(counters.compact[.liveBytes]) of them live runs; rows by reward and day: \
-            \(counters.compact[.freshRows]) of sealed segments, written \
-            \(counters.compact[.mergedRows]) times in all, and \(counters.compact[.liveRows]) in live runs
-            """)
+        for line in CompactionSummary(counters).lines { logger.info("\(line)") }
         let refused = RefusalSummary(counters)
         if !refused.text.isEmpty { logger.warning("refused in this run: \(refused.text)") }
     }

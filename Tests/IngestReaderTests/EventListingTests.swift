@@ -81,6 +81,8 @@ import Testing
             let reader = try fixture.reader
             let count = fixture.models[reader.cut]?.facts.count
             #expect(try Self.events(of: reader).count == count)
+            // Of a live segment there are no runs of rewards.
+            #expect(try reader.rowCountMax(of: .rewards) >= UInt64(reader.rewards().count))
         }
         // Sealed since: the reader that was opened before gives the same.
         let before = try fixture.reader

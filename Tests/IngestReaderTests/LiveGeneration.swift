@@ -6,7 +6,7 @@ import IngestStorage
 /// Generations whose cut lies in the live segment, made from the reference model and not by the publisher,
 /// so that they can be made at any block and kept for as long as a test wants.
 extension LogFixture {
-    /// Publishes a generation that covers all blocks of the live segment: a run a table that ends there,
+    /// Publishes a generation that covers all blocks of the live segment: a run of days and of reward-days that ends there,
     /// in place of the live runs of the generation before. The names stay in the blocks.
     func publishLive() throws {
         var next = sealedManifest
@@ -20,7 +20,7 @@ extension LogFixture {
         next.shard.commitEpoch = commitEpoch
         next.shard.lastBlockChecksum = previousChecksum
         let store = ManifestStore(files: files)
-        for table in TableKind.counterTables {
+        for table in [TableKind.days, .rewardDays] {
             let counters = encoded(table)
             let header = RunHeader(
                 table: table, fileNumber: next.nextFileNumber, directory: next.directory,

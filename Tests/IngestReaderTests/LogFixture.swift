@@ -120,7 +120,8 @@ final class LogFixture {
         let store = ManifestStore(files: files)
         try store.publish(manifest)
         publisher = SnapshotPublisher(
-            store: store, manifest: manifest, keys: [], clock: clock, counters: PipelineCounters())
+            store: store, manifest: manifest, keys: [], clock: clock, counters: PipelineCounters(),
+            mergesAtOnce: true)
         mark = try DurableMarkFile(in: files, directory: directory, startingAt: .start)
     }
 
@@ -302,7 +303,7 @@ final class LogFixture {
         base.nextFileNumber = manifest.nextFileNumber
         publisher = SnapshotPublisher(
             store: ManifestStore(files: files), manifest: base, keys: publisher.keys, clock: clock,
-            counters: PipelineCounters())
+            counters: PipelineCounters(), mergesAtOnce: true)
         liveManifest = manifest
     }
 

@@ -34,7 +34,7 @@ import Testing
     @Test("Generations in the middle of a segment are good, and stay so when it is sealed")
     func good() throws {
         let fixture = try Self.fixture(seed: 51)
-        #expect(try Self.liveRuns(fixture).count == 9)
+        #expect(try Self.liveRuns(fixture).count == 6)
         #expect(fixture.manifest.cut.segment == fixture.position.segment)
         #expect(fixture.manifest.cut.blockCount == 4)
         func expectGood(_ stage: String) throws {
@@ -76,7 +76,9 @@ import Testing
                         try fixture.alterRun(name, change)
                     }
                     let report = try fixture.verify()
-                    #expect(report.exitCode == 1 && report.differenceCount == 1, "\(name.text)")
+                    // Of the newest generation, a run of reward-days stands for rewards as well.
+                    let tableCount = table == .rewardDays && current.contains(name) ? 2 : 1
+                    #expect(report.exitCode == 1 && report.differenceCount == tableCount)
                     #expect(report.findings.first?.file.hasSuffix(name.text) == true)
                     fixture.replace(name, good)
                     fixture.replace(newest, goodManifest)

@@ -150,12 +150,13 @@ import Testing
         #expect(Set(opened.retired).isSuperset(of: segments + [first]))
         #expect(!opened.retired.contains(newest) && opened.movedAside == [])
         #expect(opened.missingSegments == [])
-        // Also where no manifest names it any more.
+        // At once where no manifest names it any more.
         let left = fixture.files.disk.kill()
         for generation in 1...2 {
             try left.unlink(FileName.manifest(Generation(rawValue: UInt64(generation))).text)
         }
-        #expect(try open(left).retired.contains(first))
+        #expect(try !open(left).retired.contains(first))
+        #expect(try !left.names().contains(first.text))
         // One of a generation that never was, and one of another directory.
         let foreign = fixture.files.disk.kill()
         let next = FileName.expired(fixture.manifest.nextFileNumber).text

@@ -146,22 +146,24 @@ func publish(
     next.namesRuns.append(entry)
     let span = LogSpan(
         firstSegment: segments[0].footer.segment, end: next.shard.cut)
-    for table in TableKind.counterTables {
+    // Of a live segment there are no runs of rewards.
+    for table in TableKind.counterTables where table != .rewards || !isLive {
         // The rows of the first segment stand for all: the store does not look at them.
         let counters = segments[0].footer.counters
         let entry: RunEntry
         switch table {
         case .rewards:
             entry = try write(table, number(), span, next, in: files) {
-                RewardsProjection(counters.makeCursor())
+                CounterMerge([counters.makeCursor()], dropsDays: true)
             }
         case .days:
             let key = RewardKey(
                 reward: NameOrdinal(rawValue: 1), business: NameOrdinal(rawValue: 2))
             let keys = [RewardKey](repeating: key, count: Int(next.shard.nextKey))
-            entry = try write(table, number(), span, next, in: files) {
-                DaysProjection(counters.makeCursor(), keys: keys)
-            }
+            let sums = DaySums(keys: keys)
+            var rows = DaySumming(counters.makeCursor(), into: sums)
+            try rows.drain()
+            entry = try write(table, number(), span, next, in: files) { sums.makeCursor() }
         case .rewardDays, .names:
             entry = try write(table, number(), span, next, in: files) { counters.makeCursor() }
         }

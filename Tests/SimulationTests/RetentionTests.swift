@@ -87,7 +87,7 @@ struct RetentionTests {
             #expect(pipeline.directory.movedAside == [])
         }
         try pipeline.settle()
-        try pipeline.rest(turns: 140)
+        try pipeline.rest(turns: 200)
         let manifest = try newest(files)
         // The newest event of a segment is one to three days older than the clock was when it came.
         #expect((27...32).contains(manifest.sealed.count))

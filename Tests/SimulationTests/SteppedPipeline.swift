@@ -15,6 +15,8 @@ struct SteppedPipeline: ~Copyable {
     private var generator: SeededRandom
     let counters: PipelineCounters
     let hash: KeyedHash
+    /// Whether the merge stage has turns.
+    var merges = true
 
     /// Opens and recovers the directory.
     /// - Parameter configure: changes what the operator chose.
@@ -65,11 +67,13 @@ struct SteppedPipeline: ~Copyable {
     /// A few turns of stages picked at random; time goes on.
     mutating func turn() throws(PipelineError) {
         for _ in 0..<Int(generator.next() % 6) {
-            switch generator.next() % 4 {
+            let pick = generator.next()
+            switch pick % 4 {
             case 0, 1: _ = stages.commit.step(mayWait: false)
             case 2: _ = try stages.sync.step(mayWait: false)
             default: _ = try stages.compact.step(mayWait: false)
             }
+            if merges && pick >> 2 % 3 == 0 { _ = try stages.merge.step(mayWait: false) }
         }
         clock.advance(milliseconds: Int(generator.next() % 300))
     }
@@ -88,6 +92,7 @@ struct SteppedPipeline: ~Copyable {
     mutating func rest(turns: Int) throws(PipelineError) {
         for _ in 0..<turns {
             _ = try stages.compact.step(mayWait: false)
+            if merges { _ = try stages.merge.step(mayWait: false) }
             clock.advance(milliseconds: 1_000)
         }
     }
@@ -96,6 +101,8 @@ struct SteppedPipeline: ~Copyable {
     mutating func stop() throws(PipelineError) {
         stages.closeInput()
         var isFinished = (commit: false, sync: false, compact: false)
+        // Where no merge is to be done, the stage has its turn once the compact stage has said so.
+        var turnsBeforeMerge = merges ? 0 : 1_000
         while !isFinished.compact {
             if !isFinished.commit, case .finished = stages.commit.step(mayWait: false) {
                 isFinished.commit = true
@@ -106,6 +113,8 @@ struct SteppedPipeline: ~Copyable {
             if case .finished = try stages.compact.step(mayWait: false) {
                 isFinished.compact = true
             }
+            if isFinished.sync { turnsBeforeMerge -= 1 }
+            if turnsBeforeMerge <= 0 { _ = try stages.merge.step(mayWait: false) }
         }
     }
 }

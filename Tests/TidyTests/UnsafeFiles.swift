@@ -66,6 +66,8 @@ enum UnsafeFiles {
             "CounterPage+Codec": "packs and unpacks a page",
             "CounterPage+Copy": "copies rows between pages",
             "CounterPage+Probe": "picks single values from a coded page after its checksum",
+            "ColumnAddition": "the loop that adds a column of rows to one of sums",
+            "DaySums": "owns the dense sums of businesses by day",
             "CounterSlots": "owns the dense counters of a segment",
             "CounterSlots+Fold": "the loop over all rows that counts them",
             "CounterTable": "decodes pages where they lie in an array",

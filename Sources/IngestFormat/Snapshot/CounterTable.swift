@@ -21,39 +21,10 @@ package struct CounterTable: Hashable, Sendable {
     package func makeCursor(
         columns: CounterColumnSet = .all, keys: ClosedRange<UInt32> = 0...UInt32.max
     ) -> Cursor {
-        Cursor(table: self, columns: columns, keys: keys)
+        Cursor(self, columns: columns, keys: keys)
     }
 
-    /// Gives the pages of a table in order, each checked as it is decoded.
-    package struct Cursor: CounterPageSource {
-        private let table: CounterTable
-        private let columns: CounterColumnSet
-        private let keys: ClosedRange<UInt32>
-        private var pages: Range<Int>
-
-        fileprivate init(
-            table: CounterTable, columns: CounterColumnSet, keys: ClosedRange<UInt32>
-        ) {
-            self.table = table
-            self.columns = columns
-            self.keys = keys
-            pages = table.index.pages(ofKeys: keys)
-        }
-
-        /// **Errors** those of a page, with the offset from the first page's first byte.
-        package mutating func nextPage(into page: CounterPage) throws(FormatError) -> Bool {
-            while let number = pages.popFirst() {
-                try unsafe table.withPage(number) { (bytes, entry) throws(FormatError) in
-                    try unsafe page.decode(
-                        bytes, entry: entry, hasDay: table.hasDay, columns: columns)
-                }
-                page.keep(keys: keys)
-                if page.rowCount > 0 { return true }
-            }
-            page.removeAll()
-            return false
-        }
-    }
+    package typealias Cursor = CodedPageCursor<CounterTable>
 
     /// The rows of a point, by day.
     /// **Errors** those of a page, with the offset from the first page's first byte.
@@ -84,6 +55,17 @@ package struct CounterTable: Hashable, Sendable {
             }
         } catch {
             throw error.moved(by: range.lowerBound)
+        }
+    }
+}
+
+extension CounterTable: CodedPages {
+    /// **Errors** those of a page, with the offset from the first page's first byte.
+    package func decode(
+        _ number: Int, until end: Int, columns: CounterColumnSet, into page: CounterPage
+    ) throws(FormatError) {
+        try unsafe withPage(number) { (bytes, entry) throws(FormatError) in
+            try unsafe page.decode(bytes, entry: entry, hasDay: hasDay, columns: columns)
         }
     }
 }

@@ -1,57 +1,177 @@
 // packet → decode → ring → admit → block → segment → [compaction] → snapshot → [query]
 
-/// Sums of rows by (business, day): rows of a reward-days table in, rows of a days table out.
-final class DaySums {
+/// Sums of rows by (business, day): rows of a reward-days table in, rows of a days table out. Owned by one stage.
+///
+/// **Layout** column-major, a place for each (business, day) in the order in which they first came: with some
+/// thousand of them a column stays in the first-level cache while a page is added to it.
+/// **Cost** 5 ns a row for its place, 1 ns for each of its columns that is not all zeros; 170 bytes a
+/// (business, day).
+@safe package final class DaySums {
+    private let keys: [RewardKey]
+    private var places = OrderTable()
+    /// Of each place, as `CounterPage.order`.
+    private var orders: [UInt64] = []
+    private var capacity = 0
+    private var sums: UnsafeMutablePointer<UInt64>
+    /// The place of each row of the page at hand.
+    private let rowPlaces: UnsafeMutablePointer<UInt32>
+
+    /// - Parameter keys: the pair of names of each key, indexed by its ordinal.
+    package init(keys: [RewardKey]) {
+        self.keys = keys
+        unsafe sums = .allocate(capacity: 1)
+        unsafe rowPlaces = .allocate(capacity: CounterPage.capacity)
+    }
+
+    deinit {
+        unsafe sums.deallocate()
+        unsafe rowPlaces.deallocate()
+    }
+
+    /// Forgets all rows.
+    package func removeAll() {
+        places.removeAll()
+        orders.removeAll(keepingCapacity: true)
+        for column in 0..<CounterRow.columnCount {
+            // SAFETY: each column has room for capacity sums.
+            unsafe (sums + column * capacity).initialize(repeating: 0, count: capacity)
+        }
+    }
+
     enum Outcome {
         case added
         case unknownKey(UInt32)
         case overflow(business: UInt32, day: Int32)
     }
 
-    private let keys: [RewardKey]
-    private var rows: [(order: UInt64, counters: CounterRow)] = []
-    private var places = OrderTable()
-    /// Places in `rows` in order, once no more are added, and the next to be taken.
-    private var sorted: [Int] = []
-    private var nextRow: Int?
-
-    init(keys: [RewardKey]) { self.keys = keys }
-
-    /// Whether rows have been taken, so that no more can be added.
-    var isComplete: Bool { nextRow != nil }
-
-    /// Adds all rows of a page.
+    /// Adds all rows of a page. With another outcome than `added` the sums are of no use afterwards.
     func add(_ page: CounterPage) -> Outcome {
         for row in 0..<page.rowCount {
             let key = page.key(row)
             guard Int(key) < keys.count else { return .unknownKey(key) }
             let business = keys[Int(key)].business.rawValue
-            let order = CounterPage.order(key: business, day: page.day(row))
-            let place = Int(places.slot(of: order))
-            if place == 0 {
-                rows.append((order, page.counters(row)))
-                places.insert(order, slot: UInt32(truncatingIfNeeded: rows.count))
-            } else if !page.add(row, to: &rows[place - 1].counters) {
-                return .overflow(business: business, day: page.day(row))
+            // SAFETY: row < the page's capacity.
+            unsafe rowPlaces[row] = place(
+                of: CounterPage.order(key: business, day: page.day(row)))
+        }
+        var rest = page.nonzero
+        while let column = rest.popFirst() {
+            // SAFETY: a page's column has its rows; `place` gives places below capacity.
+            let source = unsafe page.values + column &* CounterPage.columnStride
+            let target = unsafe sums + column &* capacity
+            let fits = unsafe ColumnAddition.add(
+                source, count: page.rowCount, at: UnsafePointer(rowPlaces), to: target)
+            if fits { continue }
+            let row = unsafe ColumnAddition.undo(source, count: page.rowCount, from: target) {
+                unsafe Int(rowPlaces[$0])
             }
+            let order = unsafe orders[Int(rowPlaces[row])]
+            return .overflow(
+                business: UInt32(truncatingIfNeeded: order >> 32),
+                day: CounterPage.day(ofOrder: order))
         }
         return .added
     }
 
-    /// Fills `page` with the next sums in order; `false` at the end.
-    func takeRows(into page: CounterPage) -> Bool {
-        var next = nextRow ?? 0
-        // Rows are large and stay where they are.
-        if nextRow == nil { sorted = rows.indices.sorted { rows[$0].order < rows[$1].order } }
-        page.removeAll()
-        while next < sorted.count, page.rowCount < CounterPage.capacity {
-            let row = rows[sorted[next]]
-            _ = page.append(
-                key: UInt32(truncatingIfNeeded: row.order >> 32),
-                day: CounterPage.day(ofOrder: row.order), counters: row.counters)
-            next += 1
+    /// All revenue and spend, micros; at most 2^64 − 1.
+    package var moneyMicros: UInt64 {
+        var sum: UInt64 = 0
+        for column in [CounterColumn.revenueMicros, .spendMicros] {
+            for place in orders.indices {
+                let (whole, overflow) = sum.addingReportingOverflow(value(column.rawValue, place))
+                sum = overflow ? .max : whole
+            }
         }
-        nextRow = next
-        return page.rowCount > 0
+        return sum
+    }
+
+    /// The sums in order. Valid until the next `add` or `removeAll`.
+    package func makeCursor() -> Cursor { Cursor(self) }
+
+    package struct Cursor: CounterPageSource {
+        private let sums: DaySums
+        /// Places by their order.
+        private let sorted: [Int]
+        private var next = 0
+
+        fileprivate init(_ sums: DaySums) {
+            self.sums = sums
+            sorted = sums.orders.indices.sorted { sums.orders[$0] < sums.orders[$1] }
+        }
+
+        package mutating func nextPage(into page: CounterPage) throws(Never) -> Bool {
+            page.removeAll()
+            while next < sorted.count, page.rowCount < CounterPage.capacity {
+                let order = sums.orders[sorted[next]]
+                var counters = CounterRow()
+                for column in 0..<CounterRow.columnCount {
+                    counters.values[column] = sums.value(column, sorted[next])
+                }
+                _ = page.append(
+                    key: UInt32(truncatingIfNeeded: order >> 32),
+                    day: CounterPage.day(ofOrder: order), counters: counters)
+                next += 1
+            }
+            return page.rowCount > 0
+        }
+    }
+
+    private func value(_ column: Int, _ place: Int) -> UInt64 {
+        // SAFETY: places are below capacity.
+        unsafe sums[column &* capacity &+ place]
+    }
+
+    /// Where the sums of a (business, day) are, made if there are none.
+    private func place(of order: UInt64) -> UInt32 {
+        let found = places.slot(of: order)
+        if found != 0 { return found &- 1 }
+        if orders.count == capacity { grow() }
+        orders.append(order)
+        places.insert(order, slot: UInt32(truncatingIfNeeded: orders.count))
+        return UInt32(truncatingIfNeeded: orders.count &- 1)
+    }
+
+    private func grow() {
+        let larger = max(64, capacity * 2)
+        let old = unsafe sums
+        unsafe sums = .allocate(capacity: larger * CounterRow.columnCount)
+        unsafe sums.initialize(repeating: 0, count: larger * CounterRow.columnCount)
+        for column in 0..<CounterRow.columnCount {
+            // SAFETY: a column has room for capacity sums, and its successor for more.
+            unsafe (sums + column * larger).update(from: old + column * capacity, count: capacity)
+        }
+        capacity = larger
+        unsafe old.deallocate()
+    }
+}
+
+/// Passes the rows of a reward-days table on, and sums them by business on their way.
+package struct DaySumming<Source: CounterPageSource>: CounterPageSource {
+    private var source: Source
+    private let sums: DaySums
+
+    package init(_ source: Source, into sums: DaySums) {
+        self.source = source
+        self.sums = sums
+    }
+
+    /// **Errors** `source`, `overflow` (with the business as its key), `unknownKey`.
+    package mutating func nextPage(
+        into page: CounterPage
+    ) throws(CounterMergeError<Source.Failure>) -> Bool {
+        do { guard try source.nextPage(into: page) else { return false } } catch {
+            throw .source(error)
+        }
+        switch sums.add(page) {
+        case .added: return true
+        case .unknownKey(let key): throw .unknownKey(key)
+        case .overflow(let business, let day): throw .overflow(key: business, day: day)
+        }
+    }
+
+    /// Takes all rows.
+    package mutating func drain() throws(CounterMergeError<Source.Failure>) {
+        let page = CounterPage()
+        while try nextPage(into: page) {}
     }
 }

@@ -32,6 +32,7 @@ extension Manifest {
         manifest.uncleanStops = try decodeStops(&reader, count: counts.stops)
         try manifest.checkFileNumbers()
         try manifest.checkCut(shard)
+        try manifest.checkRewards(shard)
         return manifest
     }
 
@@ -105,7 +106,7 @@ extension Manifest {
         return sealed
     }
 
-    /// The runs: by table, and in each from segment 1 to the cut without a gap.
+    /// The runs: by table, and in each from segment 1 on without a gap.
     private func decodeRuns(
         _ reader: inout FieldReader, count: Int
     ) throws(FormatError) -> [RunEntry] {
@@ -120,8 +121,7 @@ extension Manifest {
             if let last, last.table == run.table {
                 try reader.expect(Field.firstSegment, last.span.end.segment.next.rawValue)
             } else {
-                let started = last.map { Int($0.table.rawValue) } ?? 0
-                try reader.expect(Field.table, started + 1)
+                try checkTable(run.table, after: last?.table, reader)
                 try reader.expect(Field.firstSegment, 1)
                 try checkEnd(of: last, reader)
             }
@@ -133,12 +133,33 @@ extension Manifest {
         return runs
     }
 
-    /// The last run of a table ends at the cut.
+    /// The tables come in their order; only rewards may have no runs.
+    private func checkTable(
+        _ table: TableKind, after last: TableKind?, _ reader: FieldReader
+    ) throws(FormatError) {
+        if last == nil && table == .days { return }
+        try reader.expect(ManifestLayout.Run.table, Int(last?.rawValue ?? 0) + 1)
+    }
+
+    /// The last run of a table ends at the cut, but for that of rewards.
     private func checkEnd(of run: RunEntry?, _ reader: FieldReader) throws(FormatError) {
-        guard let run, run.span.end != cut else { return }
+        guard let run, run.table != .rewards, run.span.end != cut else { return }
         throw .corrupt(
             "last segment", at: reader.start, got: run.span.end.segment.rawValue,
             expected: .exactly(cut.segment.rawValue))
+    }
+
+    /// Where the runs of rewards end, a run of reward-days does that is not live.
+    /// - Parameter reader: at the shard.
+    private func checkRewards(_ reader: FieldReader) throws(FormatError) {
+        guard let end = runs.last(where: { $0.table == .rewards })?.span.end else { return }
+        let ends = runs.filter { $0.table == .rewardDays && $0.span.lastSegment != liveSegment }
+            .map(\.span.end)
+        guard !ends.contains(end) else { return }
+        let next = ends.first { $0 > end } ?? ends.last
+        throw .corrupt(
+            "last segment", at: reader.start, got: end.segment.rawValue,
+            expected: .exactly(next?.segment.rawValue ?? 0))
     }
 
     /// The names runs: from the first name and key on without a gap, not beyond what was given.
@@ -196,7 +217,7 @@ extension Manifest {
     }
 
     /// The cut is the end of the last sealed segment, or lies in the one that comes next: then the last run
-    /// of each table is of that segment alone.
+    /// of days and of reward-days is of that segment alone, and rewards have none.
     /// - Parameter reader: at the shard.
     private func checkCut(_ reader: FieldReader) throws(FormatError) {
         typealias Field = ManifestLayout.Shard

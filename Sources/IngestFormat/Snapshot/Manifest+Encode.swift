@@ -37,7 +37,7 @@ extension Manifest {
     }
 
     /// Byte count of the whole file.
-    var fileByteCount: Int {
+    package var fileByteCount: Int {
         Head.byteCount + ManifestLayout.Shard.byteCount + 2 * ManifestLayout.Totals.byteCount
             + expired.count * ManifestLayout.Expired.byteCount
             + sealed.count * ManifestLayout.Sealed.byteCount

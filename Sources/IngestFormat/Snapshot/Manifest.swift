@@ -18,7 +18,8 @@ package struct Manifest: Hashable, Sendable {
     package var expired: [ExpiredEntry]
     /// By number; all behind those that have expired.
     package var sealed: [SealedSegment]
-    /// By table, then by span; the spans of a table are contiguous from segment 1 to the cut.
+    /// By table, then by span; the spans of a table are contiguous from segment 1 on: those of days and of
+    /// reward-days to the cut, those of rewards to the end of a run of reward-days that is not live, or none.
     package var runs: [RunEntry]
     /// By ordinal; contiguous from the first name and key.
     package var namesRuns: [NamesRunEntry]
@@ -55,8 +56,8 @@ package struct Manifest: Hashable, Sendable {
     /// The last sealed segment, expired or not; 0 if there is none.
     package var lastSealed: SegmentNumber { sealed.last?.number ?? lastExpired }
 
-    /// The segment that the cut lies in, if it was not sealed yet: the last run of each table is then a
-    /// *live run*, which covers the first blocks of this segment and nothing else.
+    /// The segment that the cut lies in, if it was not sealed yet: the last run of days and of reward-days is
+    /// then a *live run*, which covers the first blocks of this segment and nothing else.
     package var liveSegment: SegmentNumber? { shard.cutOffset == 0 ? nil : cut.segment }
 
     /// The runs that the next generation will replace.
@@ -72,6 +73,15 @@ package struct Manifest: Hashable, Sendable {
         expired.removeAll { $0.span.firstSegment >= entry.span.firstSegment }
         expired.append(entry)
         sealed.removeAll { $0.number <= entry.span.lastSegment }
+    }
+
+    /// The runs that hold the rows of a table: its own, and behind those of rewards the runs of reward-days that
+    /// go on there, of which the days are to be summed.
+    package func runs(of table: TableKind) -> [RunEntry] {
+        let own = runs.filter { $0.table == table }
+        guard table == .rewards else { return own }
+        let end = own.last?.span.end ?? .start
+        return own + runs.filter { $0.table == .rewardDays && $0.span.end > end }
     }
 
     /// Adds an unclean stop. Over `Limits.manifestUncleanStopCountMax` the oldest but one goes, so that

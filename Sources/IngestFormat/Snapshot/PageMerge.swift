@@ -282,54 +282,37 @@ extension PageMerge {
 }
 
 extension PageMerge.Input {
+    /// The first row placed, in a column.
+    private func source(_ column: Int) -> UnsafePointer<UInt64> {
+        unsafe values + column &* CounterPage.columnStride + start
+    }
+
     /// Adds a column of the rows placed, which are one after the other in `sums`.
     /// - Returns: whether all sums fit.
     @inline(__always)
     fileprivate func addRun(_ column: Int, to sums: UnsafeMutablePointer<UInt64>) -> Bool {
-        let source = unsafe values + column &* CounterPage.columnStride + start
-        let target = unsafe sums + Int(places[start])
-        var carries: UInt64 = 0
-        for i in unsafe 0..<(row &- start) {
-            // SAFETY: the rows are inside both pages.
-            let (a, b) = unsafe (target[i], source[i])
-            let sum = a &+ b
-            // The carry out of the top bit, in a form that vectors have.
-            carries |= a & b | (a | b) & ~sum
-            unsafe target[i] = sum
-        }
-        return carries >> 63 == 0
+        // SAFETY: the rows are inside both pages.
+        unsafe ColumnAddition.add(
+            source(column), count: row &- start, to: sums + Int(places[start]))
     }
 
     /// Adds a column of the rows placed.
     /// - Returns: whether all sums fit.
     @inline(__always)
     fileprivate func addRows(_ column: Int, to sums: UnsafeMutablePointer<UInt64>) -> Bool {
-        let source = unsafe values + column &* CounterPage.columnStride
-        var overflowCount = 0
-        for i in unsafe start..<row {
-            // SAFETY: places of placed rows are inside the target.
-            let place = unsafe Int(places[i])
-            let value = unsafe source[i]
-            let sum = unsafe sums[place] &+ value
-            // Without a branch: the loop is bound by how much it does a row.
-            overflowCount &+= sum < value ? 1 : 0
-            unsafe sums[place] = sum
-        }
-        return overflowCount == 0
+        // SAFETY: places of placed rows are inside the target.
+        unsafe ColumnAddition.add(
+            source(column), count: row &- start, at: UnsafePointer(places + start), to: sums)
     }
 
-    /// The first row whose addition did not fit: the additions are undone from the last one on.
+    /// The first row whose addition did not fit.
     fileprivate func overflow(
         _ column: Int, of sums: UnsafeMutablePointer<UInt64>
     ) -> UInt64 {
-        let source = unsafe values + column &* CounterPage.columnStride
-        var found = unsafe order[start]
-        for i in unsafe (start..<row).reversed() {
-            // SAFETY: as above.
-            let place = unsafe Int(places[i])
-            if unsafe sums[place] < source[i] { found = unsafe order[i] }
-            unsafe sums[place] &-= source[i]
+        // SAFETY: as above.
+        let first = unsafe ColumnAddition.undo(source(column), count: row &- start, from: sums) {
+            unsafe Int(places[start &+ $0])
         }
-        return found
+        return unsafe order[start &+ first]
     }
 }

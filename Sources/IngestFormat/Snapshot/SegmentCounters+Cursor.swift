@@ -50,9 +50,9 @@ extension CounterSlots {
         var target = RowTarget(page)
         while key <= last, target.hasRoom(1) {
             // SAFETY: keys up to `last` are inside heads, and heads lead to slots.
-            unsafe ingest_prefetch(slots + Int(heads[min(key &+ 24, last)]))
+            unsafe ingest_prefetch(slots + Int(heads[min(key &+ 32, last)]))
             // What was fetched by then leads to the slot of the other day.
-            let soon = unsafe slots + Int(heads[min(key &+ 10, last)])
+            let soon = unsafe slots + Int(heads[min(key &+ 16, last)])
             unsafe ingest_prefetch(slots + Int(soon.pointee.next))
             let slot = unsafe slots + Int(heads[key])
             let number = unsafe heads[key]

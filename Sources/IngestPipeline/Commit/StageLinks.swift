@@ -2,7 +2,8 @@
 import IngestFormat
 import Synchronization
 
-/// The way of the block slots, once round: free → commit → sync → compact → free.
+/// The way of the block slots, once round: free → commit → sync → compact → free; and that of an order to merge:
+/// compact → merge → compact.
 package struct StageLinks: Sendable {
     /// One block being filled, one encoded and waiting, one being synced, and room for a disk that stalls and
     /// for the compact stage to fall behind while it merges runs: a million events, half a second of
@@ -12,6 +13,9 @@ package struct StageLinks: Sendable {
     package let free = StageLink<BlockSlot>(newestFirst: true)
     package let toSync = StageLink<BlockSlot>()
     package let toCompact = StageLink<BlockSlot>()
+    package let toMerge = StageLink<MergeOrder>()
+    /// `nil` for an order that was stopped.
+    package let merged = StageLink<MergedRuns?>()
     package let state = SharedState()
 
     /// What the commit stage must know of the stages behind it: statements of fact, each written by one
@@ -19,6 +23,7 @@ package struct StageLinks: Sendable {
     package final class SharedState: Sendable {
         private let syncing = Atomic<Int>(0)
         private let keyDays = Atomic<Int>(0)
+        private let mergeStopped = Atomic(false)
 
         /// Blocks handed to the sync stage and not yet durable.
         package var syncingCount: Int { syncing.load(ordering: .relaxed) }
@@ -32,6 +37,11 @@ package struct StageLinks: Sendable {
             get { keyDays.load(ordering: .relaxed) }
             set { keyDays.store(newValue, ordering: .relaxed) }
         }
+
+        /// Whether what is being merged is no longer waited for.
+        package var isMergeStopped: Bool { mergeStopped.load(ordering: .relaxed) }
+        /// Said by the compact stage at a stop.
+        package func stopMerging() { mergeStopped.store(true, ordering: .relaxed) }
     }
 
     package init() {}

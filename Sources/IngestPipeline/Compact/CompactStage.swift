@@ -23,10 +23,19 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     /// Of the footers of `sealed`.
     private var sealedByteCount: UInt64 = 0
     private var nextPublishNanoseconds: UInt64
+    /// When the last generation of this stage was begun.
+    private var publishedNanoseconds: UInt64
+    /// Whether the sync stage is done and the last segment sealed.
+    private var isEnding = false
 
-    /// Publishing may take a tenth of the time: after one that took t, the next comes no earlier than 10 t
-    /// after it began.
+    /// A generation that took t is followed by the next no earlier than 10 t after it began; one whose live runs
+    /// and manifest took t on a core, no earlier than 100 t: they are written again and again, and are not to cost
+    /// more than that (docs/decisions/0032-share-of-publishing.md).
     private static var periodPerPublish: UInt64 { 10 }
+    private static var periodPerLiveRuns: UInt64 { 100 }
+    /// So many rows of live runs are written for a new row of the log, and more only once a minute.
+    private static var liveRowsPerNewRow: UInt64 { 32 }
+    private static var livePeriodMax: UInt64 { 60_000_000_000 }
 
     package init(
         publisher: consuming SnapshotPublisher<Files, Clock>, files: Files, clock: Clock,
@@ -41,27 +50,47 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         self.links = links
         self.counters = counters
         self.configuration = configuration
+        publishedNanoseconds = clock.monotonicNanoseconds()
         nextPublishNanoseconds =
-            clock.monotonicNanoseconds() &+ configuration.compactIntervalNanoseconds
+            publishedNanoseconds &+ configuration.compactIntervalNanoseconds
     }
 
-    /// One turn: folds the next block, publishes if it is time.
+    /// One turn: folds the next block, publishes if it is time, has runs merged if that is due.
     ///
     /// - Parameter mayWait: whether to wait for a block; a simulation never waits.
-    /// - Returns: `.finished` once the sync stage is done, the last segment sealed and published.
+    /// - Returns: `.finished` once the sync stage is done, the last segment sealed and published, and the merge
+    ///   stage done.
     package mutating func step(mayWait: Bool) throws(PipelineError) -> StageOutcome {
-        let wait = mayWait && !retention.isWorking ? 100_000_000 : 0
-        let slot = links.toCompact.pop(waitNanoseconds: UInt64(wait))
-        if let slot {
+        let wait: UInt64 = mayWait && !retention.isWorking ? 100_000_000 : 0
+        if isEnding { return try finish(waitNanoseconds: wait) }
+        var hasWorked = try takeMerged(waitNanoseconds: 0)
+        if mustPublish && !publisher.canPublish {
+            // No more is taken on before what waits for a generation can have one.
+            hasWorked = try takeMerged(waitNanoseconds: wait) || hasWorked
+        } else if let slot = links.toCompact.pop(waitNanoseconds: wait) {
             try take(slot)
             links.free.push(slot)
+            hasWorked = true
         } else if links.toCompact.isFinished {
-            try finish()
-            return .finished
+            retention.stop()
+            try sealLive()
+            isEnding = true
+            return .worked
         }
         try publishIfDue()
         try retention.step(&publisher)
-        return slot == nil && !retention.isWorking ? .idle : .worked
+        if let order = publisher.orderMerge() { links.toMerge.push(order) }
+        return hasWorked || retention.isWorking ? .worked : .idle
+    }
+
+    /// Publishes what a merge has written.
+    /// - Returns: whether there was any.
+    private mutating func takeMerged(waitNanoseconds: UInt64) throws(PipelineError) -> Bool {
+        guard publisher.isMerging,
+            let merged = links.merged.pop(waitNanoseconds: waitNanoseconds)
+        else { return false }
+        try publisher.take(merged)
+        return true
     }
 
     private mutating func take(_ slot: BlockSlot) throws(PipelineError) {
@@ -73,6 +102,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         // `live` is taken out and put back: a struct that cannot be copied is not reached through an
         // optional without it.
         guard var segment = live.take() else { throw .inconsistent("a block without a segment") }
+        let start = clock.threadNanoseconds()
         let outcome = segment.add(
             summary, ordinal: slot.context.blockOrdinal, offset: segment.endOffset, rows: slot.rows,
             names: slot.names, keys: slot.keys, ledger: slot.ledger)
@@ -80,11 +110,13 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         guard outcome == .folded else {
             throw .inconsistent("block \(slot.context.blockOrdinal) was not folded: \(outcome)")
         }
+        counters.compact.add(.foldNanoseconds, clock.threadNanoseconds() &- start)
         links.state.liveKeyDayCount = liveCounters.keyDayCount
     }
 
     private mutating func sealLive() throws(PipelineError) {
         guard let segment = live.take() else { return }
+        let start = clock.threadNanoseconds()
         let footer = segment.footer(sealedAt: clock.wallMicroseconds())
         do {
             // Another descriptor than the blocks' own will do: they are durable already.
@@ -94,25 +126,29 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
                 SealedSegmentFile(
                     footer: footer, entry: footer.entry(trailer: trailer), names: segment.names))
             sealedByteCount &+= UInt64(trailer.footerByteCount)
+            counters.compact.add(.footerBytes, UInt64(trailer.footerByteCount))
         } catch {
             throw .storage(error)
         }
         liveCounters.removeAll()
         links.state.liveKeyDayCount = 0
         counters.compact.add(.segmentsSealed)
+        counters.compact.add(.sealNanoseconds, clock.threadNanoseconds() &- start)
     }
 
     private mutating func publishIfDue() throws(PipelineError) {
         let start = clock.monotonicNanoseconds()
         let isDue = start >= nextPublishNanoseconds
-        guard isDue || mustPublish else { return }
-        try publisher.unlinkRetired(at: start)
+        guard isDue || mustPublish, publisher.canPublish else { return }
+        publisher.unlinkRetired(at: start)
         // Segments that only take too much memory are published without the live one.
-        try publish(isDue ? takeLiveCut() : nil)
+        try publish(isDue ? takeLiveCut(at: start) : nil)
         let spent = clock.monotonicNanoseconds() &- start
         nextPublishNanoseconds =
             start
-            &+ max(configuration.compactIntervalNanoseconds, spent &* Self.periodPerPublish)
+            &+ max(
+                configuration.compactIntervalNanoseconds, spent &* Self.periodPerPublish,
+                publisher.liveNanoseconds &* Self.periodPerLiveRuns)
     }
 
     /// Whether what waits for a generation takes too much memory to wait on.
@@ -121,29 +157,48 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
             || sealedByteCount >= configuration.unpublishedByteCountMax
     }
 
-    /// The live segment as far as it is folded; `nil` if the newest generation covers that already.
-    private mutating func takeLiveCut() -> LiveCut? {
+    /// The live segment as far as it is folded; `nil` if the newest generation covers that already, or so nearly
+    /// that a reader folds the rest in less than a hundredth of what its rows cost to write again. A minute later
+    /// it is taken all the same.
+    private mutating func takeLiveCut(at now: UInt64) -> LiveCut? {
         guard var segment = live.take() else { return nil }
-        let hasMore = segment.position > publisher.manifest.cut
-        let cut = hasMore ? LiveCut(of: &segment) : nil
+        let shard = publisher.manifest.shard
+        let hasMore = segment.position > shard.cut
+        let isCovered = publisher.manifest.liveSegment == segment.position.segment
+        let newRowCount =
+            segment.totals.rowCount &- (isCovered ? shard.liveTotals.rowCount : 0)
+        let isWorth =
+            newRowCount &* Self.liveRowsPerNewRow >= UInt64(liveCounters.keyDayCount)
+            || now &- publishedNanoseconds >= Self.livePeriodMax
+        let cut = hasMore && isWorth ? LiveCut(of: &segment) : nil
         live = consume segment
         return cut
     }
 
     /// Publishes what is new, if anything is.
-    private mutating func publish(_ cut: LiveCut? = nil) throws(PipelineError) {
+    private mutating func publish(
+        _ cut: LiveCut? = nil, isLast: Bool = false
+    ) throws(PipelineError) {
         if sealed.isEmpty && cut == nil { return }
-        try publisher.publish(sealed, live: cut)
+        publishedNanoseconds = clock.monotonicNanoseconds()
+        try publisher.publish(sealed, live: cut, isLast: isLast)
         sealed.removeAll()
         sealedByteCount = 0
-        counters.compact.add(.manifests)
     }
 
-    /// Seals what is open and publishes it, so that a clean stop leaves nothing to recover.
-    private mutating func finish() throws(PipelineError) {
-        retention.stop()
-        try sealLive()
-        try publish()
+    /// Publishes what was sealed last, so that a clean stop leaves nothing to recover; then ends the merge stage.
+    private mutating func finish(waitNanoseconds: UInt64) throws(PipelineError) -> StageOutcome {
+        if links.state.isMergeStopped {
+            _ = try takeMerged(waitNanoseconds: waitNanoseconds)
+            return publisher.isMerging ? .idle : .finished
+        }
+        guard publisher.manifest.hasRoomForLastRuns else {
+            return try takeMerged(waitNanoseconds: waitNanoseconds) ? .worked : .idle
+        }
+        try publish(isLast: true)
+        links.state.stopMerging()
+        links.toMerge.close()
+        return .worked
     }
 }
 

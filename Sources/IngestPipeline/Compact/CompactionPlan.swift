@@ -1,18 +1,20 @@
 // packet → decode → ring → admit → block → segment → [compaction] → snapshot → query
 import IngestFormat
 
-/// Decides which runs of one table are merged when counters of new segments arrive. Pure.
+/// Decides which runs of one table are merged. Pure.
 ///
-/// Runs are kept like the digits of a binary counter of segments: a new run swallows every older
-/// neighbour that does not span more segments than what has been gathered so far. A row is so rewritten
-/// about log2(segments) times over its life, and the number of runs is about log2 as well; where that
-/// is more than `Limits.runCountMax`, the newest are merged until it is not.
+/// Runs are kept like the digits of a binary counter: a merge takes in every older neighbour that is not larger
+/// than what has been gathered so far. A row is so rewritten about log2 of the log's length times over its life,
+/// and the number of runs is about log2 as well; where that is more than `Limits.runCountMax`, the newest are
+/// merged until it is not.
 package struct CompactionPlan: Equatable, Sendable {
     /// How many of the newest runs are merged with the new counters; the older ones stay as they are.
     package let mergedRunCount: Int
 
+    /// What is merged into a run of new counters.
+    ///
     /// - Parameters:
-    ///   - runs: the spans of the table's runs, oldest first, as segment counts (each ≥ 1).
+    ///   - runs: the sizes of the table's runs, oldest first, as segment counts (each ≥ 1) or likewise.
     ///   - newSegmentCount: segments whose counters arrive now, ≥ 1.
     package init(runs: [Int], newSegmentCount: Int, runCountMax: Int = Limits.runCountMax) {
         var gathered = newSegmentCount
@@ -25,5 +27,29 @@ package struct CompactionPlan: Equatable, Sendable {
             merged += 1
         }
         mergedRunCount = merged
+    }
+
+    /// What is merged into one of the runs that are there: nothing until `Limits.mergeRunCountMin` have gathered
+    /// that are not larger than the sum of those behind, so that each merge reads many runs and writes one. Of a
+    /// table with room for one more run alone, the newest of any size: there is always room for the run that comes
+    /// while a merge is on its way.
+    ///
+    /// - Parameters:
+    ///   - runs: as above.
+    ///   - runCountMin: how many gather.
+    package init(
+        ripe runs: [Int], runCountMin: Int = Limits.mergeRunCountMin,
+        runCountMax: Int = Limits.runCountMax
+    ) {
+        let isFull = runs.count >= runCountMax - 1
+        var gathered = runs.last ?? 0
+        var merged = min(1, runs.count)
+        while merged < runs.count {
+            let older = runs[runs.count - 1 - merged]
+            if older > gathered && !(isFull && merged < runCountMin) { break }
+            gathered += older
+            merged += 1
+        }
+        mergedRunCount = merged >= runCountMin ? merged : 0
     }
 }

@@ -170,7 +170,6 @@ package struct Retention<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     }
 
     private func tell(_ sums: ExpiredSums, _ entry: ExpiredEntry) {
-        counters.compact.add(.manifests)
         counters.compact.add(.segmentsExpired, sums.segmentCount)
         counters.compact.add(.rowsExpired, sums.rowCount)
         counters.compact.add(.expiredBytes, entry.byteCount)

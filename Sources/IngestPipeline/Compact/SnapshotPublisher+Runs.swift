@@ -2,11 +2,12 @@
 import IngestFormat
 import IngestStorage
 
-// The runs of a generation. Rows go from the sources to the file page by page: a run of any size is merged in
-// the memory of a page a source.
+// The runs of a generation. Rows go from the sources to the file page by page, and on their way into the sums of
+// their business and day: they are gone through once.
 
 extension SnapshotPublisher {
-    /// Writes the counters of sealed segments, together with the newest runs where those span no more.
+    /// Writes the counters of sealed segments: a run of reward-days, which is the footer's table as it lies where
+    /// there is one segment, and one of days.
     mutating func writeRuns(
         of segments: [SealedSegmentFile], into next: inout Manifest
     ) throws(PipelineError) {
@@ -14,60 +15,63 @@ extension SnapshotPublisher {
         if segments.contains(where: { $0.remainder != nil }) {
             for run in manifest.liveRuns where run.table == .rewardDays { liveRun = try open(run) }
         }
-        let fresh = try FreshCounters(
-            segments, adding: liveRun, keys: keys, path: store.files.path)
-        let money = next.shard.sealedMoneyMicros.addingReportingOverflow(try fresh.moneyMicros())
-        next.shard.sealedMoneyMicros = money.overflow ? .max : money.partialValue
-        for table in TableKind.counterTables {
-            let runs = next.runs.filter { $0.table == table }
-            let plan = CompactionPlan(
-                runs: runs.map { Self.segmentCount($0.span) },
-                newSegmentCount: Self.segmentCount(fresh.span))
-            let entry = try write(
-                table, of: fresh, merging: Array(runs.suffix(plan.mergedRunCount)), into: &next)
-            if table == .rewardDays { counters.compact.add(.mergedRows, entry.rowCount) }
+        let fresh = try FreshCounters(segments, adding: liveRun, path: store.files.path)
+        let sums = DaySums(keys: keys)
+        let entry: RunEntry
+        if let table = fresh.onlyTable {
+            var rows = DaySumming(fresh.rows(), into: sums)
+            do { try rows.drain() } catch { throw PipelineError(merging: error) }
+            let number = next.takeFileNumber()
+            entry = try storing { () throws(StorageError) in
+                try RunWriter.write(
+                    .rewardDays, copying: table, number: number, of: fresh.span, for: next,
+                    in: store.files)
+            }
+            next.insert(entry)
+        } else {
+            entry = try write(.rewardDays, of: fresh.span, into: &next) {
+                sums.removeAll()
+                return DaySumming(fresh.rows(), into: sums)
+            }
         }
-        counters.compact.add(.freshRows, segments.reduce(0) { $0 &+ $1.counterRowCount })
+        let days = try write(.days, of: fresh.span, into: &next) { sums.makeCursor() }
+        let money = next.shard.sealedMoneyMicros.addingReportingOverflow(sums.moneyMicros)
+        next.shard.sealedMoneyMicros = money.overflow ? .max : money.partialValue
+        counters.compact.add(.sealedRows, entry.rowCount)
+        counters.compact.add(.sealedBytes, entry.byteCount &+ days.byteCount)
     }
 
-    /// Writes the live run of each table.
+    /// Writes the live runs: of reward-days and of days.
     mutating func writeLiveRuns(
         of live: LiveCut, into next: inout Manifest
     ) throws(PipelineError) {
-        let fresh = FreshCounters<Files>(live, keys: keys)
-        for table in TableKind.counterTables {
-            let entry = try write(table, of: fresh, merging: [], into: &next)
-            if table == .rewardDays { counters.compact.add(.liveRows, entry.rowCount) }
-            counters.compact.add(.liveBytes, entry.byteCount)
+        let span = LogSpan(firstSegment: live.position.segment, end: live.position)
+        let sums = DaySums(keys: keys)
+        let entry = try write(.rewardDays, of: span, into: &next) {
+            sums.removeAll()
+            return DaySumming(live.counters.makeCursor(), into: sums)
         }
+        let days = try write(.days, of: span, into: &next) { sums.makeCursor() }
+        counters.compact.add(.liveRows, entry.rowCount)
+        counters.compact.add(.liveBytes, entry.byteCount &+ days.byteCount)
     }
 
-    /// Writes one run, which takes the place of those that are merged into it.
-    private mutating func write(
-        _ table: TableKind, of fresh: FreshCounters<Files>, merging merged: [RunEntry],
-        into next: inout Manifest
+    /// Writes one run.
+    private mutating func write<Source: CounterPageSource>(
+        _ table: TableKind, of span: LogSpan, into next: inout Manifest, rows: () -> Source
     ) throws(PipelineError) -> RunEntry {
-        var older: [RunReader<Files>] = []
-        for run in merged { older.append(try open(run)) }
-        let span = LogSpan(
-            firstSegment: merged.first?.span.firstSegment ?? fresh.span.firstSegment,
-            end: fresh.span.end)
+        let number = next.takeFileNumber()
         let entry: RunEntry
         do {
             entry = try RunWriter.write(
-                table, number: next.nextFileNumber, of: span, for: next, in: store.files
-            ) { CounterMerge([fresh.rows(of: table)] + older.map { .run($0.makeCursor()) }) }
+                table, number: number, of: span, for: next, in: store.files, rows: rows)
         } catch {
             switch error {
             case .storage(let error): throw .storage(error)
             case .source(let error): throw PipelineError(merging: error)
             }
         }
-        next.nextFileNumber = next.nextFileNumber.next
-        next.runs.removeAll { merged.contains($0) }
-        let place = next.runs.lastIndex { $0.table.rawValue <= table.rawValue }.map { $0 + 1 }
-        next.runs.insert(entry, at: place ?? 0)
-        countRun(Int(entry.byteCount))
+        next.insert(entry)
         return entry
     }
 
@@ -75,21 +79,5 @@ extension SnapshotPublisher {
         try storing { () throws(StorageError) in
             try RunReader(run, directory: manifest.directory, in: store.files)
         }
-    }
-
-    private static func segmentCount(_ span: LogSpan) -> Int {
-        Int(span.lastSegment.rawValue - span.firstSegment.rawValue) + 1
-    }
-
-    func countRun(_ byteCount: Int) {
-        counters.compact.add(.runs)
-        counters.compact.add(.bytes, UInt64(byteCount))
-    }
-}
-
-extension SealedSegmentFile {
-    /// Rows by (key, day) that came with it.
-    fileprivate var counterRowCount: UInt64 {
-        UInt64((remainder?.counters ?? footer.counters).rowCount)
     }
 }

@@ -6,25 +6,34 @@ import IngestStorage
 /// of the three tables, manifest, in the order of writes that leaves either the old generation or the new
 /// one. Owned by the compact queue.
 ///
-/// A sealed segment's counters are merged into the runs as `CompactionPlan` says. Those of the live segment
-/// are a run of their own in each table, the *live run*, which every generation replaces whole; once the
-/// segment is sealed, its footer takes their place.
+/// The counters of sealed segments are a run of reward-days and one of days, as they come; merges, which are not
+/// done here, make fewer runs of them, and runs of rewards. Those of the live segment are a run of each of the two
+/// as well, the *live run*, which every generation replaces whole; once the segment is sealed, its footer takes
+/// their place.
 ///
-/// **Cost** Distinct keys, not events: about 200 ns a row of the live segment and of what is merged, in the
+/// **Cost** Distinct keys, not events: about 50 ns a row of the live segment, 20 ns a row of a sealed one, in the
 /// memory of a page a source; and two syncs a file.
 package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     let store: ManifestStore<Files>
-    private let clock: Clock
+    let clock: Clock
     let counters: PipelineCounters
     package private(set) var manifest: Manifest
     /// The names of every key up to the manifest's cut, by ordinal; (none, none) for one that was lost.
-    package private(set) var keys: [RewardKey]
+    package internal(set) var keys: [RewardKey]
+    private let mergesAtOnce: Bool
     private var retired = RetiredFiles()
+    /// Whether an order has been given and not come back.
+    package private(set) var isMerging = false
+    /// What the live runs of the last generation and its manifest took on a core; 0 if it had none.
+    package private(set) var liveNanoseconds: UInt64 = 0
 
+    /// - Parameter mergesAtOnce: whether a generation merges what it appends, for a directory that is written without
+    ///   a merge queue.
     package init(
         store: ManifestStore<Files>, manifest: Manifest, keys: [RewardKey], clock: Clock,
-        counters: PipelineCounters
+        counters: PipelineCounters, mergesAtOnce: Bool = false
     ) {
+        self.mergesAtOnce = mergesAtOnce
         self.store = store
         self.manifest = manifest
         self.keys = keys
@@ -35,26 +44,59 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     /// Publishes a generation that covers `segments`, sealed one after the other since the last one, and then
     /// the live segment up to `live`.
     ///
-    /// - Parameter uncleanStop: noted in the manifest, with or without segments.
+    /// - Parameters:
+    ///   - uncleanStop: noted in the manifest, with or without segments.
+    ///   - isLast: whether the daemon ends with it. It merges nothing then, and may have a run more of each table.
     /// **Errors** `overLimit`, before anything is written, if the manifest would have more entries than one can
     /// have; `corrupt` with the path of a run that cannot be merged.
     package mutating func publish(
-        _ segments: [SealedSegmentFile], live: LiveCut? = nil, uncleanStop: UncleanStop? = nil
+        _ segments: [SealedSegmentFile], live: LiveCut? = nil, uncleanStop: UncleanStop? = nil,
+        isLast: Bool = false
     ) throws(PipelineError) {
+        let start = clock.threadNanoseconds()
         try checkCounts(adding: segments)
+        if !isLast { try makeRoom() }
         var next = makeNext()
         if let uncleanStop { next.note(uncleanStop) }
         if !segments.isEmpty || live != nil {
             next.add(segments)
             if let live { next.shard.move(to: live) }
             let blocks = segments.flatMap(\.names) + (live?.names ?? [])
-            try writeNames(of: manifest.uncovered(blocks), into: &next)
+            try measuring(.namesNanoseconds) { (publisher) throws(PipelineError) in
+                try publisher.writeNames(of: publisher.manifest.uncovered(blocks), into: &next)
+            }
             let replaced = manifest.liveRuns
             next.runs.removeAll { replaced.contains($0) }
-            if !segments.isEmpty { try writeRuns(of: segments, into: &next) }
-            if let live { try writeLiveRuns(of: live, into: &next) }
+            if !segments.isEmpty {
+                try measuring(.sealedNanoseconds) { (publisher) throws(PipelineError) in
+                    try publisher.writeRuns(of: segments, into: &next)
+                }
+            }
+            liveNanoseconds = 0
+            if let live {
+                liveNanoseconds = try measuring(.liveNanoseconds) {
+                    (publisher) throws(PipelineError) in
+                    try publisher.writeLiveRuns(of: live, into: &next)
+                }
+            }
         }
+        if mergesAtOnce && !segments.isEmpty { try merge(into: &next) }
+        let written = clock.threadNanoseconds()
         try publish(next)
+        if live != nil { liveNanoseconds &+= clock.threadNanoseconds() &- written }
+        counters.compact.add(.publishNanoseconds, clock.threadNanoseconds() &- start)
+    }
+
+    /// Counts the time that a part of the work takes on a core.
+    @discardableResult
+    private mutating func measuring(
+        _ counter: CompactCounter, _ body: (inout Self) throws(PipelineError) -> Void
+    ) throws(PipelineError) -> UInt64 {
+        let start = clock.threadNanoseconds()
+        try body(&self)
+        let spent = clock.threadNanoseconds() &- start
+        counters.compact.add(counter, spent)
+        return spent
     }
 
     /// The next generation, as yet with everything that the newest one has.
@@ -68,8 +110,10 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     /// Publishes a generation whose files are all written, and retires those that it no longer names.
     mutating func publish(_ next: Manifest) throws(PipelineError) {
         try storing { () throws(StorageError) in try store.publish(next) }
-        try retire(notIn: next)
+        retire(notIn: next)
         manifest = next
+        counters.compact.add(.manifests)
+        counters.compact.add(.manifestBytes, UInt64(next.fileByteCount))
     }
 
     private func checkCounts(adding segments: [SealedSegmentFile]) throws(PipelineError) {
@@ -93,6 +137,54 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         do { return try body() } catch { throw .storage(error) }
     }
 
+    // MARK: Merges
+
+    /// The merge that is due, if one is and none is on its way. It comes back by `take`.
+    package mutating func orderMerge() -> MergeOrder? {
+        if isMerging { return nil }
+        let order = manifest.orderMerge(at: clock.wallMicroseconds())
+        isMerging = order != nil
+        return order
+    }
+
+    /// Whether a generation can be published now: not while a table is full, and a merge of it on its way.
+    package var canPublish: Bool { !isMerging || manifest.hasRoomForRuns }
+
+    /// Takes an order back, and publishes what was merged as a generation of its own.
+    /// - Parameter merged: `nil` if it was stopped.
+    package mutating func take(_ merged: MergedRuns?) throws(PipelineError) {
+        isMerging = false
+        guard let merged else { return }
+        var next = makeNext()
+        next.replace(merged)
+        try publish(next)
+    }
+
+    /// Merges at once where a table is full: at a start, where nobody else does.
+    private mutating func makeRoom() throws(PipelineError) {
+        while !isMerging, !manifest.hasRoomForRuns, let order = orderMerge() {
+            try take(
+                RunMerge(files: store.files, order: order, counters: counters.merge) { false }
+                    .run())
+        }
+    }
+
+    /// Merges the runs of a generation that is not published yet.
+    private mutating func merge(into next: inout Manifest) throws(PipelineError) {
+        guard let order = next.orderMerge(at: next.createdAt, runCountMin: 1),
+            let merged = try RunMerge(
+                files: store.files, order: order, counters: counters.merge, isStopped: { false }
+            ).run()
+        else { return }
+        let before = next.derivedNames
+        next.replace(merged)
+        // Nobody has seen what this generation wrote and merged again.
+        let (known, kept) = (Set(manifest.derivedNames), Set(next.derivedNames))
+        for name in before where !known.contains(name) && !kept.contains(name) {
+            try storing { () throws(StorageError) in try store.unlink(name) }
+        }
+    }
+
     // MARK: Retired files
 
     /// Takes on files that only older generations name.
@@ -100,22 +192,32 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         retired.add(Array(names), at: clock.monotonicNanoseconds())
     }
 
-    /// Removes the files that no reader can be on any more.
-    package mutating func unlinkRetired(at now: UInt64) throws(PipelineError) {
+    /// Removes the files that no reader can be on any more. What cannot be removed is tried again a minute
+    /// later: nothing that is durable depends on it.
+    package mutating func unlinkRetired(at now: UInt64) {
         while let names = retired.takeDue(at: now) {
-            for name in names { try storing { () throws(StorageError) in try store.unlink(name) } }
+            var left: [FileName] = []
+            for name in names {
+                do { try store.unlink(name) } catch { left.append(name) }
+            }
+            if left.isEmpty { continue }
+            counters.compact.add(.unlinkFailures, UInt64(left.count))
+            retired.add(left, at: now)
         }
     }
 
-    private mutating func retire(notIn next: Manifest) throws(PipelineError) {
-        let kept = next.fileNames
+    private mutating func retire(notIn next: Manifest) {
+        let kept = Set(next.derivedNames)
         let live = Set(manifest.liveRuns.map(\.fileName))
-        let dropped = manifest.fileNames.filter { !$0.isManifest && !kept.contains($0) }
+        let dropped =
+            manifest.derivedNames.filter { !kept.contains($0) }
+            + manifest.sealed.prefix { $0.number <= next.lastExpired }
+            .map { .segment($0.number) }
         let now = clock.monotonicNanoseconds()
         retired.add(
             dropped.filter { !live.contains($0) }, live: dropped.filter { live.contains($0) },
             at: now)
-        try unlinkRetired(at: now)
+        unlinkRetired(at: now)
     }
 }
 
@@ -125,6 +227,11 @@ extension Manifest {
         blocks.filter {
             $0.firstName.rawValue >= shard.nextName && $0.firstKey.rawValue >= shard.nextKey
         }
+    }
+
+    /// The files made of the log: there are some dozens of them, however many segments there are.
+    fileprivate var derivedNames: [FileName] {
+        runs.map(\.fileName) + namesRuns.map(\.fileName) + expired.map(\.fileName)
     }
 
     /// Moves the cut behind segments that were sealed since, and keeps of them what is kept.
@@ -166,84 +273,4 @@ extension ShardState {
         lastBlockChecksum = live.next.previousChecksum
         liveTotals = live.totals
     }
-}
-
-// MARK: - Names
-
-extension SnapshotPublisher {
-    /// Writes the blocks' names and keys, together with the newest names runs where those are no
-    /// larger, so that there are about log2 of them.
-    private mutating func writeNames(
-        of blocks: [NamesOfBlock], into next: inout Manifest
-    ) throws(PipelineError) {
-        let names = manifest.shard.nextName..<next.shard.nextName
-        let newKeys = manifest.shard.nextKey..<next.shard.nextKey
-        appendKeys(of: blocks, upTo: next.shard.nextKey)
-        if names.isEmpty && newKeys.isEmpty { return }
-        let plan = CompactionPlan(
-            runs: next.namesRuns.map { max(1, $0.names.count + $0.keys.count) },
-            newSegmentCount: names.count + newKeys.count)
-        let merged = Array(next.namesRuns.suffix(plan.mergedRunCount))
-        guard let hash = KeyedHash(key: next.hashKey) else {
-            throw .inconsistent("hash key of \(next.hashKey.count) bytes")
-        }
-        var fresh = FreshNames(
-            firstName: NameOrdinal(rawValue: names.lowerBound),
-            firstKey: KeyOrdinal(rawValue: newKeys.lowerBound), hash: hash)
-        Self.appendNames(of: blocks, range: names, to: &fresh)
-        for key in keys[Int(newKeys.lowerBound)..<Int(newKeys.upperBound)] {
-            fresh.append(key: key.reward == .none ? nil : key)
-        }
-        fresh.sort()
-        let entry = try storing { () throws(StorageError) in
-            var runs: [NamesRunReader<Files>] = []
-            for run in merged {
-                runs.append(try NamesRunReader(run, directory: next.directory, in: store.files))
-            }
-            return try NamesRunWriter.write(
-                next.nextFileNumber, merging: runs, and: fresh, for: next, in: store.files)
-        }
-        next.namesRuns.removeLast(plan.mergedRunCount)
-        next.namesRuns.append(entry)
-        next.nextFileNumber = next.nextFileNumber.next
-        countRun(Int(entry.byteCount))
-    }
-
-    private mutating func appendKeys(of blocks: [NamesOfBlock], upTo nextKey: UInt32) {
-        let lost = RewardKey(reward: .none, business: .none)
-        for block in blocks {
-            for (index, key) in block.keys.enumerated() {
-                let ordinal = Int(block.firstKey.rawValue) + index
-                while keys.count < ordinal { keys.append(lost) }
-                if keys.count == ordinal { keys.append(key) }
-            }
-        }
-        while keys.count < Int(nextKey) { keys.append(lost) }
-    }
-
-    /// Appends the names with ordinals in `range`, and gaps for those whose block was lost.
-    private static func appendNames(
-        of blocks: [NamesOfBlock], range: Range<UInt32>, to fresh: inout FreshNames
-    ) {
-        var next = range.lowerBound
-        for block in blocks {
-            while next < block.firstName.rawValue {
-                fresh.append(name: [])
-                next += 1
-            }
-            for index in 0..<block.names.count {
-                fresh.append(name: block.names.name(index)[...])
-                next += 1
-            }
-        }
-        while next < range.upperBound {
-            fresh.append(name: [])
-            next += 1
-        }
-    }
-}
-
-extension FileName {
-    /// Whether it is a manifest: those are the store's to remove.
-    fileprivate var isManifest: Bool { if case .manifest = self { true } else { false } }
 }

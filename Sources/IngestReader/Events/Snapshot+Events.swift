@@ -28,7 +28,7 @@ extension Snapshot {
 
     package func rowCountMax(of table: TableKind) -> UInt64 {
         var count = tail.tables.reduce(0) { $0 + UInt64($1.rowCount) }
-        for entry in manifest.runs where entry.table == table {
+        for entry in manifest.runs(of: table) {
             count = count.saturatingSum(entry.rowCount)
         }
         return table == .rewards ? min(count, UInt64(makeNames().nextKey)) : count

@@ -8,7 +8,8 @@ import IngestStorage
 package struct Snapshot<Files: FileSystem>: SnapshotSource {
     let files: Files
     let manifest: Manifest
-    private let runs: [RunReader<Files>]
+    /// The runs that hold the rows of a table.
+    private let runs: [TableKind: [RunReader<Files>]]
     private let names: NameParts<Files>
     let tail: TailFold.Result
     private let tailDays: TailDays
@@ -21,7 +22,11 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
     ) {
         self.files = files
         self.manifest = manifest
-        self.runs = runs
+        self.runs = Dictionary(
+            uniqueKeysWithValues: TableKind.counterTables.map { table in
+                let numbers = Set(manifest.runs(of: table).map(\.fileNumber))
+                return (table, runs.filter { numbers.contains($0.header.fileNumber) })
+            })
         self.names = names
         self.tail = tail
         tailDays = TailDays(tail.tables, path: files.path)
@@ -34,7 +39,7 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
         _ names: any NameSource, _ body: (CounterPage) throws(ReaderError) -> Void
     ) throws(ReaderError) {
         let page = CounterPage()
-        for run in runs where run.header.table == table {
+        for run in runs[table] ?? [] {
             var cursor = run.makeCursor(columns: columns, keys: keys)
             while try Self.next(&cursor, into: page) { try body(page) }
         }
@@ -49,7 +54,7 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
         _ body: (Int32, CounterRow) throws(ReaderError) -> Void
     ) throws(ReaderError) {
         let buffer = ReadBuffer(capacity: 8 << 10)
-        for run in runs where run.header.table == table {
+        for run in runs[table] ?? [] {
             for row in try Self.rows(of: point, in: run, buffer) {
                 try body(row.day, row.counters)
             }

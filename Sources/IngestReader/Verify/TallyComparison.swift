@@ -102,11 +102,13 @@ struct TallyComparison<Source: CounterPageSource> {
         while let order = leastOrder() {
             let place = Tally.Place(order: order)
             var row = CheckedRow()
-            for index in inputs.indices where inputs[index].order == order && !inputs[index].isAtEnd
-            {
-                let input = inputs[index]
-                row.add(CheckedRow(counters: input.page.counters(input.row)))
-                advance(index)
+            for index in inputs.indices {
+                // More than once only where days are folded.
+                while inputs[index].order == order && !inputs[index].isAtEnd {
+                    let input = inputs[index]
+                    row.add(CheckedRow(counters: input.page.counters(input.row)))
+                    advance(index)
+                }
             }
             if compares { compare(row, at: place) }
         }
@@ -149,7 +151,8 @@ struct TallyComparison<Source: CounterPageSource> {
         }
         guard !inputs[index].isAtEnd else { return }
         let (page, row) = (inputs[index].page, inputs[index].row)
-        inputs[index].order = Tally.Place(item: page.key(row), day: page.day(row)).order
+        let day = expected.areDaysFolded ? 0 : page.day(row)
+        inputs[index].order = Tally.Place(item: page.key(row), day: day).order
     }
 
     // MARK: Expected rows

@@ -286,10 +286,12 @@ struct VerifyRun<Files: FileSystem> {
         let isComplete = recount.isTotalComplete
         let names = namesComparisons(target, recount)
         let tables = TableKind.counterTables.map { table in
-            TableComparison(
-                table: table, runs: target.runs.filter { $0.header.table == table },
-                total: isComplete && !target.unreadableTables.contains(table)
-                    ? recount.total : nil,
+            // Behind the runs of rewards, those of reward-days stand for them.
+            let numbers = Set(target.manifest.runs(of: table).map(\.fileNumber))
+            let runs = target.runs.filter { numbers.contains($0.header.fileNumber) }
+            return TableComparison(
+                table: table, runs: runs,
+                total: isComplete && runs.count == numbers.count ? recount.total : nil,
                 names: recount.names,
                 lostRowCount: recount.lostRowCount(
                     in: LogSpan(firstSegment: SegmentNumber(rawValue: 1), end: recount.cut)),

@@ -29,12 +29,11 @@ struct VerifyTarget<Files: FileSystem> {
     let manifest: Manifest
     /// Everything before it was durable when `verify` began.
     let bound: LogPosition
+    /// Those that could be opened.
     private(set) var runs: [RunReader<Files>] = []
     private(set) var namesRuns: [NamesRunReader<Files>] = []
     /// By place among those that the manifest lists; `nil` for one that could not be opened.
     private(set) var expired: [ExpiredFooterReader<Files>?] = []
-    /// Tables of which a run could not be opened.
-    private(set) var unreadableTables: Set<TableKind> = []
     private(set) var report = VerifyReport()
 
     /// Generations come by the second, and an attempt takes some milliseconds: as many mean something else.
@@ -69,7 +68,7 @@ struct VerifyTarget<Files: FileSystem> {
             let run = try reporting(entry.fileName) { () throws(StorageError) in
                 try RunReader(entry, directory: manifest.directory, in: files)
             }
-            if let run { runs.append(run) } else { unreadableTables.insert(entry.table) }
+            if let run { runs.append(run) }
         }
         for entry in manifest.expired {
             expired.append(

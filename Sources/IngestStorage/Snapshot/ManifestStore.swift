@@ -42,8 +42,9 @@ package struct ManifestStore<Files: FileSystem>: Sendable {
         try files.syncDirectory()
         let newest = manifest.generation.rawValue
         if newest > Self.olderManifestCount {
+            // It is published already: what stays now is removed by the next start.
             let old = Generation(rawValue: newest - Self.olderManifestCount - 1)
-            try unlink(.manifest(old))
+            try? unlink(.manifest(old))
         }
     }
 

@@ -117,34 +117,23 @@ package struct RunReader<Files: FileSystem>: Sendable {
     package func makeCursor(
         columns: CounterColumnSet = .all, keys: ClosedRange<UInt32> = 0...UInt32.max
     ) -> Cursor {
-        Cursor(run: self, columns: columns, keys: keys)
+        Cursor(Pages(self), columns: columns, keys: keys)
     }
 
-    package struct Cursor: CounterPageSource {
+    package typealias Cursor = CodedPageCursor<Pages>
+
+    /// The pages of the run as a cursor takes them.
+    package struct Pages: CodedPages {
         private let run: RunReader
-        private let columns: CounterColumnSet
-        private let keys: ClosedRange<UInt32>
         private let window = PageWindow()
-        private var pages: Range<Int>
+        package var index: CounterPageIndex { run.index }
 
-        fileprivate init(
-            run: RunReader, columns: CounterColumnSet, keys: ClosedRange<UInt32>
-        ) {
-            self.run = run
-            self.columns = columns
-            self.keys = keys
-            pages = run.index.pages(ofKeys: keys)
-        }
+        fileprivate init(_ run: RunReader) { self.run = run }
 
-        package mutating func nextPage(into page: CounterPage) throws(StorageError) -> Bool {
-            while let number = pages.first {
-                try window.decode(number, of: run, until: pages.upperBound, columns, into: page)
-                pages.removeFirst()
-                page.keep(keys: keys)
-                if page.rowCount > 0 { return true }
-            }
-            page.removeAll()
-            return false
+        package func decode(
+            _ number: Int, until end: Int, columns: CounterColumnSet, into page: CounterPage
+        ) throws(StorageError) {
+            try window.decode(number, of: run, until: end, columns, into: page)
         }
     }
 

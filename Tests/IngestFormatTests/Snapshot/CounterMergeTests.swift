@@ -53,6 +53,41 @@ struct CounterMergeTests {
         #expect(try merged([first, second]) == atOnce)
     }
 
+    /// Rows of one key, and whether anything but the merge has held on to what they are kept in.
+    private struct WatchedRows: CounterPageSource {
+        final class Box {
+            var left = 5
+            var wasShared = false
+        }
+        var box = Box()
+
+        mutating func nextPage(into page: CounterPage) throws(Never) -> Bool {
+            page.removeAll()
+            if !isKnownUniquelyReferenced(&box) { box.wasShared = true }
+            if box.left == 0 { return false }
+            box.left -= 1
+            var row = CounterRow()
+            row.values[0] = box.wasShared ? 1 : 0
+            return page.append(key: UInt32(5 - box.left), day: 0, counters: row)
+        }
+    }
+
+    @Test func `a merge goes on with its sources where they are, and copies none`() throws {
+        var merge = CounterMerge((0..<300).map { _ in WatchedRows() })
+        let page = CounterPage()
+        #expect(try merge.nextPage(into: page))
+        #expect(page.rowCount == 5)
+        #expect((0..<5).allSatisfy { page.counters($0).values[0] == 0 })
+    }
+
+    @Test func `rows without days are merged with those of tables that have them`() throws {
+        let models = Self.models(4, seed: 15)
+        let rewards = Self.sum(Array(models[0..<2])).rewards.table(hasDay: false)
+        let rest = models[2...].map { $0.table(hasDay: true).makeCursor() }
+        let merge = CounterMerge([rewards.makeCursor()] + rest, dropsDays: true)
+        #expect(try CounterModel(merge) == Self.sum(models).rewards)
+    }
+
     @Test func `the two projections of a merge are those of the model`() throws {
         var random = SeededRandom(seed: 12)
         let models = Self.models(4, seed: 12)
@@ -63,9 +98,20 @@ struct CounterMergeTests {
                 business: NameOrdinal(rawValue: UInt32.random(in: 1...40, using: &random)))
         }
         let cursors = models.map { $0.table(hasDay: true).makeCursor() }
-        #expect(try CounterModel(RewardsProjection(CounterMerge(cursors))) == sum.rewards)
-        #expect(
-            try CounterModel(DaysProjection(CounterMerge(cursors), keys: keys)) == sum.days(keys))
+        #expect(try CounterModel(CounterMerge(cursors, dropsDays: true)) == sum.rewards)
+        // Once with the rows of one source after the other, once with their sums.
+        let sums = DaySums(keys: keys)
+        for cursor in cursors {
+            var rows = DaySumming(cursor, into: sums)
+            try rows.drain()
+        }
+        #expect(try CounterModel(sums.makeCursor()) == sum.days(keys))
+        #expect(sums.moneyMicros == sum.money)
+        sums.removeAll()
+        #expect(try CounterModel(sums.makeCursor()) == CounterModel())
+        let passed = try CounterModel(DaySumming(CounterMerge(cursors), into: sums))
+        #expect(passed == sum)
+        #expect(try CounterModel(sums.makeCursor()) == sum.days(keys))
     }
 
     @Test func `projecting and merging may change places`() throws {
@@ -73,7 +119,8 @@ struct CounterMergeTests {
         let projected = models.map { model in
             var encoder = CounterTableEncoder(hasDay: false)
             try! encoder.append(
-                contentsOf: RewardsProjection(model.table(hasDay: true).makeCursor()))
+                contentsOf: CounterMerge(
+                    [model.table(hasDay: true).makeCursor()], dropsDays: true))
             return encoder.finish().makeCursor()
         }
         #expect(try CounterModel(CounterMerge(projected)) == Self.sum(models).rewards)
@@ -83,7 +130,7 @@ struct CounterMergeTests {
         var model = CounterModel()
         for day in Int32(0)..<2_500 { model.add(1, .clicks, Place(key: 4, day: day)) }
         model.add(1, .clicks, Place(key: 5, day: 0))
-        let rewards = RewardsProjection(model.table(hasDay: true).makeCursor())
+        let rewards = CounterMerge([model.table(hasDay: true).makeCursor()], dropsDays: true)
         #expect(try CounterModel(rewards) == model.rewards)
     }
 
@@ -106,7 +153,7 @@ struct CounterMergeTests {
         let table = model.table(hasDay: true)
         let cursors = (0..<count).map { _ in table.makeCursor() }
         #expect(try CounterModel(CounterMerge(cursors)) == sum)
-        #expect(try CounterModel(RewardsProjection(CounterMerge(cursors))) == sum.rewards)
+        #expect(try CounterModel(CounterMerge(cursors, dropsDays: true)) == sum.rewards)
     }
 
     @Test(arguments: [1, 2, 5])
@@ -170,7 +217,7 @@ struct CounterMergeTests {
         days.add(1, .clicks, Place(key: 1, day: 2))
         let table = days.table(hasDay: true)
         #expect(throws: CounterMergeError<FormatError>.overflow(key: 1, day: 2)) {
-            var rewards = RewardsProjection(table.makeCursor())
+            var rewards = CounterMerge([table.makeCursor()], dropsDays: true)
             _ = try rewards.nextPage(into: page)
         }
         var keys = CounterModel()
@@ -178,17 +225,17 @@ struct CounterMergeTests {
         keys.add(1, .clicks, Place(key: 1, day: 1))
         let same = RewardKey(reward: NameOrdinal(rawValue: 1), business: NameOrdinal(rawValue: 8))
         #expect(throws: CounterMergeError<FormatError>.overflow(key: 8, day: 1)) {
-            var projection = DaysProjection(
-                keys.table(hasDay: true).makeCursor(), keys: [same, same])
-            _ = try projection.nextPage(into: page)
+            var rows = DaySumming(
+                keys.table(hasDay: true).makeCursor(), into: DaySums(keys: [same, same]))
+            try rows.drain()
         }
     }
 
     @Test func `a key that the list does not have is an error`() {
         #expect(throws: CounterMergeError<FormatError>.unknownKey(1)) {
-            var days = DaysProjection(
-                Self.single(1), keys: [RewardKey(reward: .none, business: .none)])
-            _ = try days.nextPage(into: CounterPage())
+            let sums = DaySums(keys: [RewardKey(reward: .none, business: .none)])
+            var rows = DaySumming(Self.single(1), into: sums)
+            try rows.drain()
         }
     }
 

@@ -38,24 +38,6 @@ struct ManifestTests {
         #expect(try Manifest.decode(manifest.encode()) == manifest)
     }
 
-    @Test func `a manifest with a cut inside a segment comes back`() throws {
-        let found = try Manifest.decode(Example.live.encode())
-        #expect(found == Example.live)
-        #expect(found.liveSegment == SegmentNumber(rawValue: 8))
-        #expect(found.liveRuns == [4, 6, 9].map { found.runs[$0 - 2] })
-        #expect(Example.manifest.liveSegment == nil && Example.manifest.liveRuns == [])
-        var sum = found.shard.sealedTotals
-        sum.add(found.shard.liveTotals)
-        #expect(found.shard.totals == sum && sum.rowCount == 1_234 + 77)
-        // Without anything sealed, too.
-        var first = Example.live
-        first.expired = []
-        first.sealed = []
-        first.shard.cut = Example.position(1, 3)
-        first.runs = TableKind.counterTables.map { Example.entry($0, $0.number, 1...1, 3) }
-        #expect(try Manifest.decode(first.encode()) == first)
-    }
-
     @Test(arguments: [Example.manifest, Example.live])
     func `every flipped bit and every cut is seen`(manifest: Manifest) {
         let bytes = manifest.encode()
@@ -182,9 +164,17 @@ struct ManifestTests {
         ("too many blocks", "corrupt block count", { $0.sealed[0].blockCount = 1 << 20 }),
         ("too many rows", "corrupt row count", { $0.sealed[0].rowCount = 1 << 40 }),
         ("runs out of order", "corrupt first segment", { $0.runs.swapAt(0, 1) }),
-        ("tables out of order", "corrupt last segment", { $0.runs.swapAt(1, 2) }),
+        ("tables out of order", "corrupt table", { $0.runs.swapAt(1, 2) }),
         ("a table that begins late", "corrupt first segment", { $0.runs.remove(at: 0) }),
-        ("a table that ends early", "corrupt last segment", { $0.runs.remove(at: 1) }),
+        (
+            "rewards that end inside a run of reward-days", "corrupt last segment",
+            { $0.runs.remove(at: 1) }
+        ),
+        (
+            "days that end early", "corrupt last segment",
+            { $0.runs[2].span = ManifestExample.span(1, 6) }
+        ),
+        ("no days", "corrupt table", { $0.runs.removeSubrange(0...2) }),
         ("a table that is not there", "corrupt table", { $0.runs.remove(at: 2) }),
         ("the last table not there", "corrupt run count", { $0.runs.removeLast(2) }),
         ("a last run that ends early", "corrupt last segment", { $0.runs.removeLast() }),
@@ -266,13 +256,16 @@ struct ManifestTests {
         (
             "a run of more than the live segment", "corrupt first segment",
             {
-                $0.runs[4].span = ManifestExample.live.runs[4].span
                 $0.runs.remove(at: 3)
-                $0.runs[3].span = LogSpan(
+                $0.runs[2].span = LogSpan(
                     firstSegment: SegmentNumber(rawValue: 1), end: $0.cut)
             }
         ),
-        ("a table that ends before the cut", "corrupt last segment", { $0.runs.remove(at: 2) }),
+        ("a table that ends before the cut", "corrupt last segment", { $0.runs.remove(at: 3) }),
+        (
+            "a live run of rewards", "corrupt last segment",
+            { $0.runs.insert(ManifestExample.entry(.rewards, 34, 8...8, 3), at: 2) }
+        ),
         (
             "a live segment that is not the next one", "corrupt cut segment",
             { $0.moveCut(to: ManifestExample.position(9, 3)) }

@@ -51,6 +51,9 @@ struct CounterModel: Equatable {
         return sums
     }
 
+    /// All revenue and spend.
+    var money: UInt64 { rows.values.reduce(0) { $0 + $1[19] + $1[20] } }
+
     var sorted: [(place: Place, counters: [UInt64])] {
         rows.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }

@@ -73,7 +73,6 @@ enum ManifestExample {
         manifest.shard.liveTotals = totals(rowCount: 77)
         manifest.runs.insert(entry(.rewardDays, 36, 8...8, 3), at: 5)
         manifest.runs.insert(entry(.days, 35, 8...8, 3), at: 3)
-        manifest.runs.insert(entry(.rewards, 34, 8...8, 3), at: 2)
         return manifest
     }()
 

@@ -1,0 +1,225 @@
+import IngestFormat
+import IngestPipeline
+import IngestReader
+import IngestStorage
+import Testing
+
+/// Runs are merged beside everything else: that this happens, that nobody waits for it or sees it, and what
+/// becomes of the files.
+@Suite("Runs are merged")
+struct MergeTests {
+    private let clock = SimulatedClock(
+        wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+
+    private func open(
+        _ files: SimulatedFileSystem, configure: (inout PipelineConfiguration) -> Void = { _ in }
+    ) throws(PipelineError) -> SteppedPipeline {
+        try SteppedPipeline.open(files, clock: clock, seed: 9, configure: configure)
+    }
+
+    private func newest(_ files: SimulatedFileSystem) throws -> Manifest {
+        try ManifestStore(files: files).readNewest()
+    }
+
+    private func model(_ packetCount: UInt64) -> ReferenceModel {
+        ReferenceModel(packetCount: packetCount)
+    }
+
+    @Test("at most eight runs of a table, rewards up to where one of reward-days ends")
+    func tables() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        var pipeline = try open(files)
+        var next: UInt64 = 0
+        var seen: Set<String> = []
+        var last = Generation(rawValue: 0)
+        while next < 400 {
+            if pipeline.offer(SimulatedPacket(sequence: next)) { next += 1 }
+            try pipeline.turn()
+            // The manifest checks itself where the runs of a table begin and end.
+            let manifest = try newest(files)
+            if manifest.generation == last { continue }
+            last = manifest.generation
+            let live = manifest.liveRuns.count
+            #expect(live == 0 || live == 2)
+            for table in TableKind.counterTables {
+                let count = manifest.runs.count { $0.table == table }
+                #expect(count <= Limits.runCountMax + 1)
+            }
+            let rewards = manifest.runs.filter { $0.table == .rewards }
+            seen.insert(rewards.isEmpty ? "no rewards" : "rewards")
+            if rewards.count > 1 { seen.insert("several rewards") }
+            if manifest.runs(of: .rewards).count > rewards.count { seen.insert("behind them") }
+        }
+        #expect(seen == ["no rewards", "rewards", "several rewards", "behind them"])
+        try pipeline.stop()
+        #expect(pipeline.counters.merge[.merges] > 10)
+        #expect(try DirectoryReading(files).counts == model(400).counts)
+        #expect(try Verifier.run(files).findings.isEmpty)
+    }
+
+    @Test(
+        "a merge that takes its time holds up nothing before a table is full, and no reader then")
+    func slowMerge() throws {
+        let files = SimulatedFileSystem(seed: 2)
+        var pipeline = try open(files) { $0.unpublishedSegmentCountMax = 8 }
+        pipeline.merges = false
+        var next: UInt64 = 0
+        var turns = 0
+        // Until the compact stage takes no more blocks, and so the ring is full.
+        while turns < 4_000 {
+            turns += 1
+            if pipeline.offer(SimulatedPacket(sequence: next)) { next += 1 }
+            try pipeline.turn()
+        }
+        let full = try newest(files)
+        #expect(!full.hasRoomForRuns)
+        #expect(full.runs.allSatisfy { $0.table != .rewards })
+        #expect(pipeline.counters.compact[.segmentsSealed] >= UInt64(full.sealed.count) + 8)
+        #expect(pipeline.counters.compact[.segmentsSealed] <= UInt64(full.sealed.count) + 10)
+        let reading = try DirectoryReading(files)
+        let packets = reading.eventCount / UInt64(SimulatedPacket.eventCount)
+        #expect(reading.counts == model(packets).counts)
+        pipeline.merges = true
+        try pipeline.rest(turns: 20)
+        #expect(try newest(files).runs.contains { $0.table == .rewards })
+        try pipeline.stop()
+        #expect(try DirectoryReading(files).counts == model(next).counts)
+        #expect(try Verifier.run(files).findings.isEmpty)
+    }
+
+    @Test("a stop does not wait for a merge, and leaves nothing of it")
+    func stop() throws {
+        let files = SimulatedFileSystem(seed: 3)
+        var pipeline = try open(files)
+        pipeline.merges = false
+        var next: UInt64 = 0
+        while try newest(files).sealed.count < 6 {
+            if pipeline.offer(SimulatedPacket(sequence: next)) { next += 1 }
+            try pipeline.turn()
+        }
+        try pipeline.rest(turns: 2)
+        try pipeline.stop()
+        #expect(pipeline.counters.merge[.merges] == 0)
+        #expect(try DirectoryReading(files).counts == model(next).counts)
+        // The next daemon goes on with it.
+        var again = try open(files.disk.kill())
+        #expect(again.counters.merge[.merges] == 0, "a start merges nothing")
+        try again.rest(turns: 80)
+        #expect(again.counters.merge[.merges] > 0)
+        let end = try newest(again.directory.files)
+        let runs = Set(
+            try again.directory.files.names().filter { $0.hasSuffix(".run") })
+        #expect(runs == Set((end.runs.map(\.fileName) + end.namesRuns.map(\.fileName)).map(\.text)))
+        try again.stop()
+        #expect(try DirectoryReading(again.directory.files).counts == model(next).counts)
+    }
+
+    @Test("a file that cannot be removed ends nothing, and goes a minute later")
+    func unlinkFails() throws {
+        let files = SimulatedFileSystem(seed: 4)
+        var pipeline = try open(files)
+        files.disk.fail(.unlink, onCall: 1, forever: true)
+        for next in 0..<200 as Range<UInt64> {
+            while !pipeline.offer(SimulatedPacket(sequence: next)) { try pipeline.turn() }
+            try pipeline.turn()
+        }
+        try pipeline.rest(turns: 70)
+        #expect(pipeline.counters.compact[.unlinkFailures] > 0)
+        let before = try files.names().count { $0.hasSuffix(".run") }
+        files.disk.clearFailures()
+        try pipeline.rest(turns: 140)
+        let end = try newest(files)
+        let after = try files.names().count { $0.hasSuffix(".run") }
+        #expect(after == end.runs.count + end.namesRuns.count && after < before)
+        try pipeline.stop()
+        #expect(try DirectoryReading(files).counts == model(200).counts)
+    }
+
+    @Test("one ledger entry a second does not have the live runs written each second")
+    func fewRows() throws {
+        let files = SimulatedFileSystem(seed: 5)
+        var pipeline = try open(files) { $0.segmentByteCountMax = 1 << 20 }
+        var next: UInt64 = 0
+        while next < 20 {
+            if pipeline.offer(SimulatedPacket(sequence: next)) { next += 1 }
+            try pipeline.turn()
+        }
+        try pipeline.settle()
+        try pipeline.rest(turns: 5)
+        let start = try newest(files)
+        #expect(start.liveSegment != nil)
+        for _ in 0..<50 {
+            let isTaken = pipeline.offerEmpty(sender: 3)
+            #expect(isTaken)
+            try pipeline.settle()
+            try pipeline.rest(turns: 1)
+        }
+        #expect(try newest(files).generation.rawValue <= start.generation.rawValue + 1)
+        try pipeline.rest(turns: 70)
+        let end = try newest(files)
+        #expect(end.cut > start.cut && end.shard.totals.packets != start.shard.totals.packets)
+        try pipeline.stop()
+        #expect(try DirectoryReading(files).counts == model(20).counts)
+    }
+
+    @Test("live runs and their manifest take a hundredth of a core, however often blocks come")
+    func share() throws {
+        let files = SimulatedFileSystem(seed: 7)
+        var pipeline = try open(files) { $0.segmentByteCountMax = 1 << 20 }
+        // The live runs take 50 ms and the manifest as long: a generation every ten seconds, of two hundred.
+        clock.slowDown(milliseconds: 50)
+        for next in 0..<200 as Range<UInt64> {
+            while !pipeline.offer(SimulatedPacket(sequence: next)) { try pipeline.turn() }
+            try pipeline.settle()
+            clock.advance(milliseconds: 960)
+        }
+        let generationCount = pipeline.counters.compact[.liveNanoseconds] / 50_000_000
+        #expect(generationCount >= 15 && generationCount <= 21, "\(generationCount)")
+        try pipeline.stop()
+        #expect(try DirectoryReading(files).counts == model(200).counts)
+    }
+
+    @Test("what manifests take on disk is counted")
+    func manifestBytes() throws {
+        let files = SimulatedFileSystem(seed: 8)
+        var pipeline = try open(files)
+        for next in 0..<60 as Range<UInt64> {
+            while !pipeline.offer(SimulatedPacket(sequence: next)) { try pipeline.turn() }
+            try pipeline.turn()
+        }
+        try pipeline.stop()
+        let last = try newest(files).generation
+        var kept: UInt64 = 0
+        for name in try files.names() where name.hasSuffix(".manifest") {
+            kept += UInt64(try #require(files.disk.contents(name)).count)
+        }
+        #expect(pipeline.counters.compact[.manifests] == last.rawValue)
+        let byteCount = pipeline.counters.compact[.manifestBytes]
+        #expect(byteCount > kept && byteCount <= kept * last.rawValue)
+    }
+
+    @Test("daemons that live half a minute leave no runs behind")
+    func shortLives() throws {
+        var files = SimulatedFileSystem(seed: 6)
+        var most = 0
+        for life in 0..<10 as Range<UInt64> {
+            var pipeline = try open(files)
+            var next = life * 20
+            while next < (life + 1) * 20 {
+                if pipeline.offer(SimulatedPacket(sequence: next)) { next += 1 }
+                try pipeline.turn()
+            }
+            try pipeline.settle()
+            try pipeline.rest(turns: 30)
+            let manifest = try newest(files)
+            let extra =
+                try files.names().count { $0.hasSuffix(".run") } - manifest.runs.count
+                - manifest.namesRuns.count
+            most = max(most, extra)
+            files = files.disk.kill()
+        }
+        // Those of its own last minute and of the three manifests before.
+        #expect(most < 60)
+        #expect(try DirectoryReading(files).counts == model(200).counts)
+    }
+}
