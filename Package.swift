@@ -64,7 +64,7 @@ let package = Package(
             swiftSettings: house),
         .target(
             name: "IngestClient",
-            dependencies: ["IngestFormat", "CIngestLinux"],
+            dependencies: ["IngestFormat", "IngestKeys", "IngestStorage", "CIngestLinux"],
             swiftSettings: house),
         .target(
             name: "IngestReader", dependencies: ["IngestFormat", "IngestStorage", "CIngestLinux"],
@@ -145,7 +145,8 @@ let package = Package(
         .testTarget(
             name: "IngestClientTests",
             dependencies: [
-                "IngestClient", "IngestSend", "IngestFormat",
+                "IngestClient", "IngestSend", "IngestFormat", "IngestKeys", "IngestStorage",
+                "CIngestLinux",
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ]),
         .testTarget(

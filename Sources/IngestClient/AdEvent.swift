@@ -81,6 +81,8 @@ public enum EventRefusal: Error, Equatable, Sendable, CustomStringConvertible {
     case byteCount(field: String, got: Int, allowed: ClosedRange<Int>)
     /// A number of an `AdEvent` is outside its bounds.
     case number(field: String, got: Int64, allowed: ClosedRange<Int64>)
+    /// As much is unacked as may be; try again after an ack. Only where `EventSender.Options.waitsWhenFull` is off.
+    case full
 
     public var description: String {
         switch self {
@@ -88,6 +90,7 @@ public enum EventRefusal: Error, Equatable, Sendable, CustomStringConvertible {
         case .lineTooLong(let max): "longer than \(max) bytes"
         case .byteCount(let field, let got, let allowed):
             "\(field) has \(got) bytes, allowed are \(allowed.lowerBound) to \(allowed.upperBound)"
+        case .full: "as much is unacked as may be"
         case .number(let field, let got, let allowed):
             "\(field) is \(got), allowed is \(allowed.lowerBound) to \(allowed.upperBound)"
         }

@@ -13,6 +13,11 @@ struct EventLineParser: ~Copyable {
 
     init() { bytes.reserveCapacity(4096) }
 
+    /// Gives the last event an id if it has none.
+    mutating func complete(_ event: inout EventDescriptor, from ids: inout EventIDSource) {
+        ids.complete(&event, &bytes)
+    }
+
     /// The event of the last line that `parse` accepted; its offsets point into `bytes`.
     var event: EventDescriptor { scratch[0] }
 

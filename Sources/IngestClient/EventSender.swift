@@ -1,58 +1,32 @@
 // events → [send] → encode → packet → socket
 
-import Dispatch
 import IngestFormat
-import Synchronization
+import IngestKeys
+import IngestStorage
 
-/// Sends events to a daemon as framed packets: batches them, numbers the packets, and announces at the
-/// end how many there were, so that the daemon's ledger shows what was lost on the way.
+/// Sends events to a daemon as framed packets, and again until the daemon says that they are durable.
 ///
 /// Any thread may call; calls take turns under a lock. An event leaves when its packets fill a burst,
 /// when it has waited for `Options.batchMillisecondsMax`, or at `flush` and `close`, whichever is first.
 ///
-/// This version sends without asking for acks: what `send` took and `close` reported has *left*, which is
-/// not yet proof that it was counted.
+/// What `send` took is counted once `close` has returned, whatever the network loses and however often the daemon
+/// starts again meanwhile. What `flush` returned from is, with a spool, on disk: this process may end
+/// in any way, and the next sender that is opened on the spool sends it under the same sequences, so that
+/// nothing counts twice. Events without an id get one.
 ///
-/// **Cost** About 64 KiB, one socket and one timer; per event one copy of its bytes, no allocation.
+/// With `Options.Delivery.unacked` packets are sent once: what `close` reports has *left*.
+///
+/// **Cost** A thread and a socket; packets until they are acked. Per event two copies of its bytes, no allocation.
 public final class EventSender: Sendable {
-    public struct Options: Sendable {
-        /// The sender's own id, above 0; `nil` draws one at random. Two processes must never share one.
-        public var senderID: UInt64?
-        /// The size of full packets: 1,200 … 65,507 bytes. The default fits an Ethernet frame over IPv4
-        /// and IPv6.
-        public var packetByteCountMax = 1_452
-        /// How long an event may wait for its packet to fill: 1 … 1,000 ms.
-        public var batchMillisecondsMax = 20
-
-        public init() {}
-
-        fileprivate func check() throws(ClientError) {
-            if senderID == 0 {
-                throw .badOption(name: "senderID", got: 0, allowed: 1...UInt64.max)
-            }
-            let allowed = PacketBuilder.packetByteCountLimits
-            guard allowed.contains(packetByteCountMax) else {
-                throw .badOption(
-                    name: "packetByteCountMax", got: UInt64(clamping: packetByteCountMax),
-                    allowed: UInt64(allowed.lowerBound)...UInt64(allowed.upperBound))
-            }
-            guard (1...1_000).contains(batchMillisecondsMax) else {
-                throw .badOption(
-                    name: "batchMillisecondsMax", got: UInt64(clamping: batchMillisecondsMax),
-                    allowed: 1...1_000)
-            }
-        }
-    }
-
-    /// What left, at `close`.
+    /// What has become of the events so far, or at `close`.
     public struct Result: Equatable, Sendable {
         /// Events in packets that the socket took.
         public var sent: UInt64 = 0
-        /// Packets of these events; heartbeats are not among them.
+        /// Packets of these events; heartbeats and resends are not among them.
         public var packets: UInt64 = 0
-        /// Events that were confirmed as durable: 0, as no acks are asked for.
+        /// Events that the receiver has on disk. With a spool also those of an earlier start.
         public var acked: UInt64 = 0
-        /// Packets that were sent again: 0, as no acks are asked for.
+        /// Packets that were sent again, each time.
         public var resent: UInt64 = 0
         /// Events that were refused before they were sent.
         public var refused: UInt64 = 0
@@ -60,40 +34,102 @@ public final class EventSender: Sendable {
 
     /// This sender's id on the wire, as the ledger will show it.
     public let senderID: UInt64
-    private let stream: Mutex<PacketStream>
-    private let timerQueue = DispatchQueue(label: "ingest.sender.timer")
-    private let tickInterval: DispatchTimeInterval
+    /// How far an input was read that a spool holds the end of.
+    package let spoolNote: SpoolNote
+    private let engine: any SenderEngine
+    private let isWaiting: Bool
 
-    /// Opens a socket and takes a new epoch; nothing is sent before the first event.
+    /// Opens a socket, and a spool if there shall be one; without packets of an earlier start a new epoch begins.
     ///
     /// - Parameter address: HOST:PORT; an IPv6 address stands in brackets.
     ///
-    /// **Errors** `ClientError.badAddress`, `.badOption`, `.unresolved`, `.socket`.
+    /// **Errors** `ClientError.badAddress`, `.badOption`, `.unresolved`, `.socket`; `.spool`, `.otherSender`.
     public static func open(
         to address: String, options: Options = Options()
     ) throws(ClientError) -> EventSender {
         try options.check()
-        return EventSender(transport: try UDPTransport(address: address), options: options)
+        let transport = try UDPTransport(address: address)
+        guard options.delivery == .acked || options.spoolDirectory != nil else {
+            return EventSender(transport: transport, options: options)
+        }
+        let identity = newIdentity(options)
+        guard let directory = options.spoolDirectory else {
+            return try acked(
+                identity, to: address, transport, nil, left: [], from: 0, SpoolNote(), options)
+        }
+        let opened = try spool(directory, identity, options)
+        return try acked(
+            opened.spool.identity, to: address, transport, opened.spool, left: opened.packets,
+            from: opened.firstSequence, opened.note, options)
     }
 
-    package init(transport: any DatagramTransport, options: Options) {
-        let identity = Self.identity(options)
+    private static func spool(
+        _ directory: String, _ identity: SenderIdentity, _ options: Options
+    ) throws(ClientError) -> Spool<LinuxFileSystem>.Opened {
+        let files: LinuxFileSystem
+        do throws(StorageError) {
+            files = try LinuxFileSystem(path: directory, create: true)
+        } catch {
+            throw ClientError(spool: error)
+        }
+        return try Spool.open(
+            files, sender: options.senderID.map { SenderID(rawValue: $0) },
+            random: identity.sender, epoch: identity.epoch)
+    }
+
+    private static func acked(
+        _ identity: SenderIdentity, to address: String, _ transport: UDPTransport,
+        _ spool: (any PacketSpool)?, left: [SpooledPacket], from firstSequence: UInt64,
+        _ note: SpoolNote, _ options: Options
+    ) throws(ClientError) -> EventSender {
+        if let key = options.key, let sender = key.sender, sender != identity.sender.rawValue {
+            throw ClientError.keys(
+                message: "key \(key.key.id) is for sender \(sender) alone, send as that one")
+        }
+        var configuration = AckedStream.Configuration(identity: identity)
+        configuration.packetByteCountMax = options.packetByteCountMax
+        configuration.batchNanosecondsMax = UInt64(options.batchMillisecondsMax) * 1_000_000
+        configuration.unackedByteCountMax = options.unackedByteCountMax
+        configuration.silenceNanosecondsMax = UInt64(options.silenceSecondsMax) * 1_000_000_000
+        configuration.key = options.key?.key
+        configuration.address = address
+        let socket = try AckSocket(socket: transport.socket, address: address)
+        var random = SystemRandomNumberGenerator()
+        let stream = AckedStream(
+            configuration, transport: transport, spool: spool, left: left,
+            firstSequence: firstSequence, ids: EventIDSource(&random),
+            now: SenderClock.monotonicNanoseconds())
+        return EventSender(
+            identity, AckedSender(stream, socket: socket, transport: transport), note, options)
+    }
+
+    /// A sender without acks.
+    package convenience init(transport: any DatagramTransport, options: Options) {
+        let identity = Self.newIdentity(options)
+        self.init(
+            identity,
+            UnackedSender(identity: identity, options: options, transport: transport),
+            SpoolNote(), options)
+    }
+
+    private init(
+        _ identity: SenderIdentity, _ engine: any SenderEngine, _ note: SpoolNote,
+        _ options: Options
+    ) {
         senderID = identity.sender.rawValue
-        stream = Mutex(
-            PacketStream(
-                identity: identity, packetByteCountMax: options.packetByteCountMax,
-                transport: transport))
-        tickInterval = .milliseconds(max(1, options.batchMillisecondsMax))
-        scheduleTick()
+        spoolNote = note
+        self.engine = engine
+        isWaiting = options.waitsWhenFull
     }
 
     /// Takes one JSON event, without its line end.
     ///
-    /// - Returns: `nil` if it was taken, or why it was refused; a refusal costs only this event.
+    /// - Returns: `nil` if it was taken, or why it was refused; a refusal costs only this event. `.full`, where
+    ///   `Options.waitsWhenFull` is off: try again later.
     ///
-    /// **Errors** What the socket answered to earlier packets; the event was not taken then.
+    /// **Errors** What has ended the sender; the event was not taken then.
     public func send(jsonLine: Span<UInt8>) throws(ClientError) -> EventRefusal? {
-        try stream.withLock { stream throws(ClientError) in try stream.send(jsonLine: jsonLine) }
+        try engine.send(jsonLine: jsonLine, note: nil, isWaiting: isWaiting)
     }
 
     /// Takes one JSON event, without its line end. See `send(jsonLine:)` of bytes.
@@ -103,47 +139,34 @@ public final class EventSender: Sendable {
 
     /// Takes one event. See `send(jsonLine:)` of bytes.
     public func send(_ event: AdEvent) throws(ClientError) -> EventRefusal? {
-        try stream.withLock { stream throws(ClientError) in try stream.send(event) }
+        try engine.send(event, isWaiting: isWaiting)
     }
 
-    /// Sends what is waiting for its packet to fill.
-    public func flush() throws(ClientError) {
-        try stream.withLock { stream throws(ClientError) in try stream.flush() }
+    /// As `send(jsonLine:)`, with how far the input was read with this line.
+    package func send(
+        jsonLine: Span<UInt8>, note: SpoolNote
+    ) throws(ClientError) -> EventRefusal? {
+        try engine.send(jsonLine: jsonLine, note: note, isWaiting: isWaiting)
     }
 
-    /// Sends what is waiting, then a heartbeat that tells how many packets there were. Calls after this
-    /// throw `ClientError.closed`.
+    /// Sends what is waiting for its packet to fill. With a spool it is on disk then.
+    public func flush() throws(ClientError) { try engine.flush() }
+
+    /// Sends what is waiting, and waits until all is acked. Calls after this throw `ClientError.closed`.
     ///
-    /// **Errors** As `flush`; also if the machine has answered by now that nobody receives.
-    public func close() throws(ClientError) -> Result {
-        try stream.withLock { stream throws(ClientError) in try stream.close() }
+    /// - Parameter seconds: How long to wait at most; `nil` = as long as the receiver answers.
+    ///
+    /// **Errors** What has ended the sender, and `.deadline`: the sender goes on then, and can be closed again. Without
+    /// acks, as `flush`; also if the machine has answered by now that nobody receives.
+    public func close(within seconds: Double? = nil) throws(ClientError) -> Result {
+        try engine.close(within: seconds)
     }
 
-    /// What has left so far.
-    public var result: Result { stream.withLock { $0.result } }
+    /// How far it is.
+    public var result: Result { engine.result }
 
-    /// A tick follows another until the sender is closed, has failed, or is gone.
-    private func scheduleTick() {
-        timerQueue.asyncAfter(deadline: .now() + tickInterval) { [weak self] in
-            guard let self, self.tick() else { return }
-            self.scheduleTick()
-        }
-    }
-
-    /// Whether the stream goes on. An error stays in the stream and answers the next call.
-    private func tick() -> Bool {
-        stream.withLock { stream in
-            do throws(ClientError) {
-                try stream.tick(now: SenderClock.monotonicNanoseconds())
-                return true
-            } catch {
-                return false
-            }
-        }
-    }
-
-    private static func identity(_ options: Options) -> SenderIdentity {
-        let sender = options.senderID ?? UInt64.random(in: 1...UInt64.max)
+    private static func newIdentity(_ options: Options) -> SenderIdentity {
+        let sender = options.senderID ?? options.key?.sender ?? UInt64.random(in: 1...UInt64.max)
         precondition(sender != 0, "sender id 0 is refused by every receiver")
         return SenderIdentity(
             sender: SenderID(rawValue: sender),

@@ -1,6 +1,7 @@
 // event → encode → [packet] → socket
 
 import IngestFormat
+import IngestKeys
 
 /// Who sends: fixed for one start of a sender.
 package struct SenderIdentity: Equatable, Sendable {
@@ -45,16 +46,21 @@ package struct PacketBuilder: ~Copyable {
 
     private let burstByteCountMax: Int
     private var batch: EventBatchEncoder
+    private let key: PacketKey?
 
-    package init(identity: SenderIdentity, packetByteCountMax: Int) {
+    package init(identity: SenderIdentity, packetByteCountMax: Int, key: PacketKey? = nil) {
         precondition(Self.packetByteCountLimits.contains(packetByteCountMax))
         self.identity = identity
-        batch = EventBatchEncoder(packetByteCountMax: packetByteCountMax)
+        self.key = key
+        self.packetByteCountMax = packetByteCountMax
+        batch = EventBatchEncoder(
+            packetByteCountMax: packetByteCountMax - (key == nil ? 0 : PacketTag.byteCount))
         burstByteCountMax = UDPTransport.burstByteCount(segmentByteCount: packetByteCountMax)
         packets.reserveCapacity(burstByteCountMax)
     }
 
-    package var packetByteCountMax: Int { batch.packetByteCountMax }
+    /// Tag and all.
+    package let packetByteCountMax: Int
 
     /// Adds one event to the open packet, or to the next one if it does not fit.
     ///
@@ -89,7 +95,10 @@ package struct PacketBuilder: ~Copyable {
     ///
     /// - Parameter base: the lowest sequence that the sender still holds for a resend; 0 = not given.
     package func heartbeat(base: UInt64) -> [UInt8] {
-        Heartbeat.packet(header(.heartbeat), base: PacketSequence(rawValue: base))
+        var packet = Heartbeat.packet(
+            header(.heartbeat), base: PacketSequence(rawValue: base))
+        key?.tag.append(to: &packet)
+        return packet
     }
 
     /// Whether one more full packet fits the burst.
@@ -101,7 +110,9 @@ package struct PacketBuilder: ~Copyable {
     }
 
     private mutating func sealPacket(isPadded: Bool) {
-        packets += batch.seal(header(.batch), isPadded: isPadded)
+        var packet = batch.seal(header(.batch), isPadded: isPadded)
+        key?.tag.append(to: &packet)
+        packets += packet
         nextSequence += 1
         sealedPacketCount += 1
     }
@@ -109,7 +120,8 @@ package struct PacketBuilder: ~Copyable {
     /// Without acks asked for: flag bit 0 stays 0.
     private func header(_ kind: PacketKind) -> PacketHeader {
         PacketHeader(
-            kind: kind, sender: identity.sender, epoch: identity.epoch,
+            kind: kind, flags: key == nil ? 0 : PacketHeader.Flags.hasTag, keyID: key?.id ?? 0,
+            sender: identity.sender, epoch: identity.epoch,
             sequence: PacketSequence(rawValue: nextSequence))
     }
 }

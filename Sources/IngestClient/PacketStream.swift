@@ -1,6 +1,7 @@
 // events → [send] → encode → packet → socket
 
 import IngestFormat
+import IngestKeys
 
 /// One sender's packets in order: the state behind `EventSender`, without lock, clock or socket of its
 /// own. Whoever holds it brings the time; the transport is a seam.
@@ -18,9 +19,11 @@ package struct PacketStream: ~Copyable {
     private var heartbeatAt: UInt64?
 
     package init(
-        identity: SenderIdentity, packetByteCountMax: Int, transport: any DatagramTransport
+        identity: SenderIdentity, packetByteCountMax: Int, key: PacketKey? = nil,
+        transport: any DatagramTransport
     ) {
-        builder = PacketBuilder(identity: identity, packetByteCountMax: packetByteCountMax)
+        builder = PacketBuilder(
+            identity: identity, packetByteCountMax: packetByteCountMax, key: key)
         self.transport = transport
         texts.reserveCapacity(1024)
     }

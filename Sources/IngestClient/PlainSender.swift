@@ -63,7 +63,13 @@ package final class PlainSender {
         eventCount = 0
     }
 
-    package func close() throws(ClientError) -> EventSender.Result {
+    /// As `send(jsonLine:)`: plain datagrams are kept nowhere.
+    package func send(
+        jsonLine: Span<UInt8>, note: SpoolNote
+    ) throws(ClientError) -> EventRefusal? { try send(jsonLine: jsonLine) }
+
+    /// - Parameter seconds: nothing is waited for.
+    package func close(within seconds: Double? = nil) throws(ClientError) -> EventSender.Result {
         try flush()
         try transport.checkAnswers()
         return result

@@ -99,7 +99,7 @@ package final class UDPTransport: DatagramTransport {
         }
     }
 
-    private func failure(_ call: String, _ errno: Int32) -> ClientError {
+    func failure(_ call: String, _ errno: Int32) -> ClientError {
         errno == ECONNREFUSED
             ? .notListening(address: address)
             : .socket(call: call, address: address, errno: errno)

@@ -40,6 +40,14 @@ package enum Limits {
     /// 65,535 of the longest lines.
     package static let keysFileByteCountMax = 32 << 20
 
+    // MARK: Spool of a sender
+    /// What a sender may hold that is not acked, in memory and so in its spool.
+    package static let unackedByteCountMax = 1 << 30
+    /// A file is left for the next at 8 MiB; a burst of packets may go beyond.
+    package static let spoolFileByteCountMax = 16 << 20
+    /// All that is unacked, files of which some is acked, and what records add.
+    package static let spoolByteCountMax = 2 << 30
+
     // MARK: Ring
     package static let ringByteCount = 64 << 20
 

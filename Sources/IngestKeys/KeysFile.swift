@@ -10,12 +10,12 @@ import IngestFormat
 /// **Cost** A look-up is one load from a table of 128 KiB and one of a list.
 package struct KeysFile: Sendable {
     /// In the file's order.
-    package let keys: [SenderKey]
+    package let keys: [PacketKey]
     /// By key id: one more than the place in `keys`, 0 = none.
     private let places: [UInt16]
 
     /// The key with this id; `nil` if there is none, and for 0.
-    package subscript(id: UInt16) -> SenderKey? {
+    package subscript(id: UInt16) -> PacketKey? {
         let place = places[Int(id)]
         return place == 0 ? nil : keys[Int(place) - 1]
     }
@@ -26,7 +26,7 @@ package struct KeysFile: Sendable {
     ///
     /// **Errors** `KeysError.line` for the first line that breaks a rule, `.noKeys`.
     package init(_ bytes: [UInt8], path: String) throws(KeysError) {
-        var keys: [SenderKey] = []
+        var keys: [PacketKey] = []
         var places = [UInt16](repeating: 0, count: 1 << 16)
         var keyCounts: [SenderID: Int] = [:]
         var number = 0
@@ -61,7 +61,7 @@ private struct KeyLine {
     private let id: UInt16
     private let bytes: [UInt8]
 
-    var key: SenderKey { SenderKey(id: id, key: bytes, sender: sender, business: business) }
+    var key: PacketKey { PacketKey(id: id, key: bytes, sender: sender, business: business) }
 
     /// `nil` for a line without fields.
     init?(_ line: ArraySlice<UInt8>) throws(KeysError.Fault) {

@@ -12,11 +12,15 @@ struct IngestSend: ParsableCommand {
         commandName: "ingest-send",
         abstract: "Send ad events (JSON, one a line) to ingestd.",
         discussion: """
-            Prints a summary as JSON on stdout; refused lines and errors go to stderr. Delivery is not \
-            confirmed by this version: exit 0 means that every event has left.
+            Sends every packet again until ingestd has it on disk, through restarts of ingestd, and with \
+            --spool through its own: run it again with the same spool and input. Prints a summary as JSON \
+            on stdout; refused lines and errors go to stderr.
 
-            Exit codes: 0 sent · 1 lines were refused, the others were sent · 64 wrong usage · 66 FILE \
-            cannot be read · 69 nobody receives at HOST:PORT · 74 other I/O error.
+            Exit codes: 0 every event is durable (with --plain or --no-acks: has left) · 1 lines were \
+            refused, the others are durable · 64 wrong usage · 65 the spool is damaged · 66 FILE cannot be \
+            read, or is not the one of the spool · 69 nobody receives or answers at HOST:PORT, or refuses \
+            this sender · 71 acked events were lost, or the spool's disk fails · 74 other I/O error · \
+            78 keys file or sender id wrong.
             """,
         version: "ingest-send \(Release.version), packets \(Release.packetVersion)")
 
@@ -29,6 +33,37 @@ struct IngestSend: ParsableCommand {
             "The sender's own id, 1 … 18446744073709551615; never two processes with one id. "
                 + "(default: random)", valueName: "n"))
     var senderID: UInt64?
+
+    @Option(
+        help: ArgumentHelp(
+            "Keep packets on disk here until they are acked; one ingest-send at a time.",
+            valueName: "dir"))
+    var spool: String?
+
+    @Flag(help: "Send what the spool holds, and read no input.")
+    var spoolOnly = false
+
+    @Option(help: ArgumentHelp("Tag packets by this key of --key-file, 1 … 65535.", valueName: "n"))
+    var keyID: UInt16?
+
+    @Option(help: ArgumentHelp("A keys file, mode 0400 or 0600.", valueName: "file"))
+    var keyFile: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Give up after so long without an answer, 1 … 31536000; after ten where nobody ever listened.",
+            valueName: "seconds"))
+    var giveUpSeconds = 60
+
+    @Option(help: ArgumentHelp("Bytes in a packet, 1200 … 65507.", valueName: "bytes"))
+    var packetBytes = 1_452
+
+    @Flag(
+        inversion: .prefixedNo,
+        help:
+            "Send every packet until it is acked, or once. (default: once; with --spool until acked)"
+    )
+    var acks: Bool?
 
     @Flag(help: "Send plain JSON datagrams: without sequence, so that loss stays unknown.")
     var plain = false
@@ -50,6 +85,25 @@ struct IngestSend: ParsableCommand {
         if plain && senderID != nil {
             throw ValidationError("--plain datagrams carry no sender id, leave one of the two out")
         }
+        if plain && (spool != nil || keyID != nil || acks != nil) {
+            throw ValidationError("--plain has no acks, spool or key, leave these out")
+        }
+        if acks == false && spool != nil {
+            throw ValidationError("--spool keeps what is not acked, leave --no-acks out")
+        }
+        if spoolOnly && spool == nil {
+            throw ValidationError("--spool-only needs --spool")
+        }
+        if (keyID == nil) != (keyFile == nil) {
+            throw ValidationError("--key-id and --key-file go together")
+        }
+        if keyID == 0 { throw ValidationError("--key-id is from 1 to 65535, got 0") }
+        guard (1...31_536_000).contains(giveUpSeconds) else {
+            throw ValidationError("--give-up-seconds is from 1 to 31536000, got \(giveUpSeconds)")
+        }
+        guard (1_200...65_507).contains(packetBytes) else {
+            throw ValidationError("--packet-bytes is from 1200 to 65507, got \(packetBytes)")
+        }
         if let rate, !SendPace.eventsPerSecondLimits.contains(rate) {
             throw ValidationError("--rate is from 0.001 to 1000000000, got \(rate)")
         }
@@ -60,9 +114,11 @@ struct IngestSend: ParsableCommand {
         let sender: any LineSender
         var job: SendJob
         do {
-            let reader = try LineReader(path: file)
-            sender = try openSender()
-            job = SendJob(reader: reader, rate: rate)
+            let reader = try LineReader(path: spoolOnly ? "/dev/null" : file)
+            let opened = try openSender()
+            sender = opened.sender
+            job = SendJob(
+                reader: reader, rate: rate, from: spoolOnly ? SpoolNote() : opened.note)
         } catch let error as LineReader.Failure {
             throw fail(error.description, exitCode: error.exitCode)
         } catch let error as ClientError {
@@ -71,21 +127,35 @@ struct IngestSend: ParsableCommand {
         let failure = job.run(to: sender)
         printSummary(sender.result, nanoseconds: SenderClock.monotonicNanoseconds() - startedAt)
         if let failure { throw fail(failure.description, exitCode: failure.exitCode) }
-        printToStandardError(
-            "ingest-send: sent, not confirmed: no acks are asked for yet, "
-                + "ingest-reader shows what arrived")
+        if !isAcked {
+            printToStandardError(
+                "ingest-send: sent, not confirmed: no acks were asked for, "
+                    + "ingest-reader shows what arrived")
+        }
         if sender.result.refused > 0 { throw ExitCode(1) }
     }
 
-    private func openSender() throws(ClientError) -> any LineSender {
+    private var isAcked: Bool {
+        !plain && (acks ?? (spool != nil || EventSender.Options().delivery == .acked))
+    }
+
+    private func openSender() throws(ClientError) -> (sender: any LineSender, note: SpoolNote) {
         if plain {
-            return PlainSender(
-                transport: try UDPTransport(address: to),
-                datagramByteCountMax: EventSender.Options().packetByteCountMax)
+            let sender = PlainSender(
+                transport: try UDPTransport(address: to), datagramByteCountMax: packetBytes)
+            return (sender, SpoolNote())
         }
         var options = EventSender.Options()
         options.senderID = senderID
-        return try EventSender.open(to: to, options: options)
+        options.packetByteCountMax = packetBytes
+        options.delivery = isAcked ? .acked : .unacked
+        options.spoolDirectory = spool
+        options.silenceSecondsMax = giveUpSeconds
+        if let keyID, let keyFile {
+            options.key = try EventSender.Key(id: keyID, file: keyFile)
+        }
+        let sender = try EventSender.open(to: to, options: options)
+        return (sender, sender.spoolNote)
     }
 
     private func printSummary(_ result: EventSender.Result, nanoseconds: UInt64) {

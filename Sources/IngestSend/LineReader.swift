@@ -1,6 +1,8 @@
 // file → [lines] → send → packet → socket
 
 import Glibc
+import IngestClient
+import IngestFormat
 
 /// Cuts a file or pipe into lines, in a buffer of fixed size, whatever the input holds.
 ///
@@ -38,6 +40,8 @@ struct LineReader: ~Copyable {
     private var isAtEnd = false
     /// The rest of a line that was too long is being skipped.
     private var isSkipping = false
+    /// How far the input has been taken, with the checksum of all of it.
+    private(set) var note = SpoolNote()
 
     /// - Parameter path: `-` is stdin.
     init(path: String) throws(Failure) {
@@ -56,11 +60,32 @@ struct LineReader: ~Copyable {
     mutating func takeLine() -> (range: Range<Int>, number: Int) {
         let range = start..<lineEnd!
         lineNumber += 1
-        start = min(end, range.upperBound + 1)
+        let next = min(end, range.upperBound + 1)
+        take(upTo: next)
         searchedEnd = start
         lineEnd = nil
         if !isSkipping { findLineEnd() }
         return (range, lineNumber)
+    }
+
+    /// Passes the lines that an earlier run has taken.
+    ///
+    /// - Returns: `false` if the input does not begin with just these bytes.
+    mutating func skip(to wanted: SpoolNote) throws(Failure) -> Bool {
+        while note.position < wanted.position {
+            if !hasLine {
+                guard try fill() else { return false }
+            }
+            _ = takeLine()
+        }
+        return note == wanted
+    }
+
+    private mutating func take(upTo newStart: Int) {
+        note = SpoolNote(
+            position: note.position + UInt64(newStart - start),
+            checksum: Checksum.crc32c(bytes[start..<newStart], seed: note.checksum))
+        start = newStart
     }
 
     /// Reads on until there is a line. Call it when there is none left.
@@ -117,10 +142,10 @@ struct LineReader: ~Copyable {
 
     private mutating func skipRestOfLine() {
         if let newline = newline(from: start) {
-            start = newline + 1
+            take(upTo: newline + 1)
             isSkipping = false
         } else {
-            start = end
+            take(upTo: end)
         }
         searchedEnd = start
     }

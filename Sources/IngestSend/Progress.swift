@@ -58,7 +58,8 @@ struct Progress {
     private static func line(_ result: EventSender.Result, nanoseconds: UInt64) -> String {
         let seconds = Double(nanoseconds) / 1_000_000_000
         let rate = Int(Double(result.sent) / max(seconds, 0.001))
-        return "\r\u{1B}[K\(result.sent) events sent, \(rate)/s, \(result.refused) refused"
+        let acked = result.acked > 0 ? ", \(result.acked) acked" : ""
+        return "\r\u{1B}[K\(result.sent) events sent\(acked), \(rate)/s, \(result.refused) refused"
     }
 }
 

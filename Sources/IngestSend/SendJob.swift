@@ -11,11 +11,16 @@ struct SendJob: ~Copyable {
     enum Failure: Error, CustomStringConvertible {
         case input(LineReader.Failure)
         case send(ClientError)
+        /// The spool goes on behind the beginning of another input.
+        case otherInput
 
         var description: String {
             switch self {
             case .input(let failure): failure.description
             case .send(let error): error.description
+            case .otherInput:
+                "the spool holds a part of another input, give that one again, or send what the spool holds"
+                    + " with --spool-only"
             }
         }
 
@@ -23,6 +28,7 @@ struct SendJob: ~Copyable {
             switch self {
             case .input(let failure): failure.exitCode
             case .send(let error): error.exitCode
+            case .otherInput: 66
             }
         }
     }
@@ -32,8 +38,12 @@ struct SendJob: ~Copyable {
     private var progress = Progress()
     private var refusalCount = 0
 
-    init(reader: consuming LineReader, rate: Double?) {
+    /// Where an earlier run on the same spool has stopped.
+    private let note: SpoolNote
+
+    init(reader: consuming LineReader, rate: Double?, from note: SpoolNote = SpoolNote()) {
         self.reader = reader
+        self.note = note
         pace = rate.map {
             SendPace(eventsPerSecond: $0, now: SenderClock.monotonicNanoseconds())
         }
@@ -51,6 +61,7 @@ struct SendJob: ~Copyable {
     }
 
     private mutating func sendAll(to sender: any LineSender) throws(Failure) {
+        try skipWhatWasTaken()
         while true {
             while reader.hasLine { try sendLine(to: sender) }
             // What is waiting leaves before the input may make us wait.
@@ -62,11 +73,35 @@ struct SendJob: ~Copyable {
                 throw .input(error)
             }
         }
-        try sending { () throws(ClientError) in _ = try sender.close() }
+        try close(sender)
         progress.end(sender.result)
         if refusalCount > Self.namedRefusalCountMax {
             printToStandardError(
                 "ingest-send: \(refusalCount - Self.namedRefusalCountMax) more lines refused")
+        }
+    }
+
+    private mutating func skipWhatWasTaken() throws(Failure) {
+        guard note.position > 0 else { return }
+        do throws(LineReader.Failure) {
+            if try reader.skip(to: note) { return }
+        } catch {
+            throw .input(error)
+        }
+        throw .otherInput
+    }
+
+    /// Waits until all is acked, and shows how far it is.
+    private mutating func close(_ sender: any LineSender) throws(Failure) {
+        while true {
+            do throws(ClientError) {
+                _ = try sender.close(within: 0.2)
+                return
+            } catch .deadline {
+                progress.look(sender)
+            } catch {
+                throw .send(error)
+            }
         }
     }
 
@@ -77,7 +112,7 @@ struct SendJob: ~Copyable {
         do {
             let span = reader.bytes.span.extracting(line.range)
             if isBlank(span) { return }
-            refusal = try sender.send(jsonLine: span)
+            refusal = try sender.send(jsonLine: span, note: reader.note)
         } catch {
             throw .send(error)
         }

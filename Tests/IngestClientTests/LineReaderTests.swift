@@ -48,6 +48,57 @@ struct LineReaderTests {
         #expect(lines[2].text == "b")
     }
 
+    /// A reader of a file with these bytes; the file is gone when this returns.
+    private static func reader(of bytes: Data) throws -> LineReader {
+        let path = FileManager.default.temporaryDirectory
+            .appendingPathComponent("lines-\(UUID().uuidString)").path
+        try bytes.write(to: URL(fileURLWithPath: path))
+        defer { try? FileManager.default.removeItem(atPath: path) }
+        return try LineReader(path: path)
+    }
+
+    @Test func `A reader goes on behind every line that another has taken`() throws {
+        let long = String(repeating: "y", count: 5 << 19)
+        let bytes = Data("a\r\n\n\(long)\nbb\n\(long)\nccc".utf8)
+        var first = try Self.reader(of: bytes)
+        var notes = [first.note]
+        while try first.fill() {
+            while first.hasLine {
+                _ = first.takeLine()
+                notes.append(first.note)
+            }
+        }
+        #expect(notes.count == 7)
+        for (taken, note) in notes.enumerated() {
+            var reader = try Self.reader(of: bytes)
+            let isThere = try reader.skip(to: note)
+            #expect(isThere)
+            var rest = 0
+            while try reader.fill() {
+                while reader.hasLine {
+                    let line = reader.takeLine()
+                    rest += 1
+                    #expect(line.number == taken + rest)
+                }
+            }
+            #expect(taken + rest == 6)
+        }
+    }
+
+    @Test func `Another input, and one that is too short, is told`() throws {
+        var reader = try Self.reader(of: Data("one\ntwo\nthree\n".utf8))
+        _ = try reader.fill()
+        _ = reader.takeLine()
+        _ = reader.takeLine()
+        let note = reader.note
+        #expect(note.position == 8)
+        for other in ["one\ntwx\nthree\n", "one\n", "", "one\ntwo", "one\ntwothree\n"] {
+            var reader = try Self.reader(of: Data(other.utf8))
+            let isThere = try reader.skip(to: note)
+            #expect(!isThere, "\(other)")
+        }
+    }
+
     @Test func `A file that is not there is no input, and says so`() {
         do {
             _ = try LineReader(path: "/nowhere/at all")

@@ -3,15 +3,20 @@ import IngestClient
 /// The example of docs/sending.md, line by line (a tidy test holds it to the page).
 enum SendingExamples {
     static func send() throws {
-        let sender = try EventSender.open(to: "127.0.0.1:4810")
+        var options = EventSender.Options()
+        options.delivery = .acked
+        options.spoolDirectory = "/var/spool/shop"
+        let sender = try EventSender.open(to: "127.0.0.1:4810", options: options)
         var event = AdEvent(
             .impression, rewardID: "r-1", businessID: "b-1",
             timestampMicroseconds: 1_795_168_800_000_000)
         event.eventID = Array("7e1c…".utf8)
         // A refusal: the event breaks a bound, and nothing was sent of it.
         if let refusal = try sender.send(event) { print(refusal) }
-        // What has left.
+        // On disk here: whatever becomes of this process, it will be counted.
+        try sender.flush()
+        // On disk there.
         let result = try sender.close()
-        print(result.sent)
+        print(result.acked)
     }
 }

@@ -14,7 +14,9 @@ enum ImportRules {
             "IngestFormat", "IngestRing", "IngestStorage", "CIngestLinux", "Dispatch", "Logging",
             "SystemPackage",
         ]),
-        "IngestClient": system.union(["IngestFormat", "CIngestLinux", "Dispatch"]),
+        "IngestClient": system.union([
+            "IngestFormat", "IngestKeys", "IngestStorage", "CIngestLinux", "Dispatch",
+        ]),
         "IngestReader": system.union([
             "IngestFormat", "IngestStorage", "CIngestLinux", "Dispatch",
         ]),

@@ -16,6 +16,9 @@ struct LimitsTests {
         // Id, key, sender and business with their names, blanks and line end.
         let keyLine = 5 + 2 * Limits.keyByteCountMax + 7 + 20 + 9 + Limits.nameByteCountMax + 4
         #expect(65_535 * keyLine <= Limits.keysFileByteCountMax)
+        // A spool's file is left at 8 MiB, and one burst may go beyond.
+        #expect((8 << 20) + (128 << 10) < Limits.spoolFileByteCountMax)
+        #expect(Limits.unackedByteCountMax < Limits.spoolByteCountMax)
         #expect(Limits.nameByteCountMax <= Int(UInt8.max))
         #expect(Limits.attributionByteCountMax <= Limits.nameByteCountMax)
         #expect(Limits.eventIDByteCountMax <= Int(UInt8.max))

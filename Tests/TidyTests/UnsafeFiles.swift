@@ -143,6 +143,10 @@ enum UnsafeFiles {
             "Output/SharedMode": "hands a C string to chmod",
         ],
         "IngestClient": [
+            "Acked/AckedStream": "hands an event's texts to the encoder",
+            "Acked/AckedStream+Acks": "reads an ack where it lies in a datagram",
+            "Acked/AckSocket": "hands buffers to poll, read and recv",
+            "Spool/SpoolRecovery": "parses a packet where it lies in its array",
             "EventLineParser": "decodes a line where it lies",
             "PacketBuilder": "writes packets into reused bytes",
             "SenderClock": "clock_gettime",

@@ -54,12 +54,13 @@ struct FramedPacket {
     var sequence: UInt64 { number(24, 8) }
     var payloadByteCount: UInt64 { number(32, 4) }
     var checksum: UInt64 { number(36, 4) }
-    var payload: [UInt8] { Array(bytes[40...]) }
+    /// Without the tag, if there is one.
+    var payload: [UInt8] { Array(bytes[40..<40 + Int(payloadByteCount)]) }
 
     /// CRC-32C of bytes 0–35 and the payload, bit by bit from the polynomial.
     var computedChecksum: UInt64 {
         var remainder: UInt32 = .max
-        for byte in bytes[0..<36] + bytes[40...] {
+        for byte in bytes[0..<36] + payload {
             remainder ^= UInt32(byte)
             for _ in 0..<8 { remainder = remainder >> 1 ^ (remainder & 1) * 0x82F6_3B78 }
         }

@@ -5,7 +5,7 @@ import IngestFormat
 /// One key of a keys file: what it tags, and for whom it holds.
 ///
 /// A class, so that a look-up per packet retains once.
-package final class SenderKey: Sendable {
+package final class PacketKey: Sendable {
     /// 1 … 65,535, as in the packet's header.
     package let id: UInt16
     package let tag: TagKey

@@ -1,0 +1,168 @@
+// packet → socket → [ack] → window
+
+import IngestFormat
+import IngestKeys
+import IngestStorage
+
+/// What the acks so far allow and tell.
+struct AckState: Sendable {
+    /// The greatest floor that an ack had.
+    var floor: UInt64 = 0
+    /// No sequence from here on is sent.
+    var edge: UInt64 = 0
+    /// The receiver sheds: the credit is 0 until an ack is `ok` again.
+    var isShedding = false
+    /// Whether an ack has given a credit.
+    var hasCredit = false
+    /// What heartbeats announce: never less than before.
+    var announcedEnd: UInt64 = 0
+    /// Since when every ack tells of less than was acked before.
+    var lostSince: UInt64?
+
+    /// Whether the receiver has to be asked for credit.
+    var isBlocked: Bool { isShedding || !hasCredit || edge <= floor }
+}
+
+extension AckedStream {
+    /// So long every ack has to be below the base before acked data counts as lost: one late ack means nothing.
+    static let lostNanoseconds: UInt64 = 10_000_000_000
+
+    /// Takes a datagram that came to the sender's socket. What is no ack of this sender is ignored.
+    package mutating func receive(_ datagram: Span<UInt8>, now: UInt64) {
+        guard failure == nil else { return }
+        // SAFETY: the view lives inside the closure, in which the span's memory is pinned.
+        unsafe datagram.withUnsafeBufferPointer { buffer in
+            let bytes = UnsafeRawBufferPointer(buffer)
+            guard case .packet(let header) = unsafe PacketHeader.parse(bytes, for: .sender),
+                header.sender == configuration.identity.sender,
+                unsafe isAuthentic(header, bytes), let ack = unsafe AckView(header, of: bytes)
+            else { return }
+            take(ack, now: now)
+        }
+    }
+
+    private func isAuthentic(_ header: PacketHeader, _ bytes: UnsafeRawBufferPointer) -> Bool {
+        guard let key = configuration.key else { return true }
+        return unsafe header.hasTag && header.keyID == key.id && key.tag.isTag(of: bytes)
+    }
+
+    private mutating func take(_ ack: AckView, now: UInt64) {
+        if ack.status == .refused {
+            failure = .refused(
+                sender: configuration.identity.sender.rawValue,
+                epoch: configuration.identity.epoch.rawValue,
+                known: ack.header.epoch.rawValue)
+            return
+        }
+        guard ack.header.epoch == configuration.identity.epoch, let status = ack.status else {
+            return
+        }
+        timers.heard(now: now)
+        switch status {
+        case .ok: apply(ack, now: now)
+        case .busy, .diskFull:
+            if !acks.isShedding { timers.hurryHeartbeat(now: now) }
+            acks.isShedding = true
+        case .beyondWindow: timers.requestHeartbeat(now: now)
+        case .refused: break
+        }
+    }
+
+    private mutating func apply(_ ack: AckView, now: UInt64) {
+        guard ack.floor <= window.knownEnd else {
+            failure = .unknownPackets(
+                sender: configuration.identity.sender.rawValue, floor: ack.floor,
+                next: window.knownEnd)
+            return
+        }
+        guard !isLost(ack, now: now) else { return }
+        let wasBlocked = acks.isShedding
+        acks.isShedding = false
+        // Late: it was overtaken by a newer one.
+        guard ack.floor >= acks.floor else {
+            if wasBlocked { resume(now: now) }
+            return
+        }
+        let wasOpen = acks.edge > acks.floor
+        let edge = ack.floor.addingReportingOverflow(min(UInt64(ack.credit), Self.creditMax))
+        let hasGrown = edge.partialValue > acks.edge
+        acks.floor = ack.floor
+        acks.edge = edge.overflow ? .max : edge.partialValue
+        acks.hasCredit = true
+        if ack.credit == 0, wasOpen { timers.hurryHeartbeat(now: now) }
+        finishAcked(ack, now: now)
+        if wasBlocked || hasGrown { window.recheck() }
+        pump(now: now)
+    }
+
+    private mutating func resume(now: UInt64) {
+        window.recheck()
+        pump(now: now)
+    }
+
+    private mutating func finishAcked(_ ack: AckView, now: UInt64) {
+        let base = window.base
+        let change = window.apply(ack, now: now)
+        result.acked += change.ackedEvents
+        result.sent += change.unsentEvents
+        if window.isEmpty { timers.waitsSince = nil }
+        guard window.base > base, let spool else { return }
+        do throws(StorageError) {
+            try spool.retire(below: window.base)
+        } catch {
+            failure = ClientError(spool: error)
+        }
+    }
+
+    /// Whether acked data is gone: nothing but acks from before the base, for ten seconds. The sender holds
+    /// nothing of it any more, and must not go on as if it were counted.
+    private mutating func isLost(_ ack: AckView, now: UInt64) -> Bool {
+        guard ack.floor < window.base else {
+            acks.lostSince = nil
+            return false
+        }
+        let since = acks.lostSince ?? now
+        acks.lostSince = since
+        guard now - since >= Self.lostNanoseconds else { return false }
+        failure = .ackedDataLost(
+            sender: configuration.identity.sender.rawValue, floor: ack.floor, base: window.base)
+        return true
+    }
+
+    // MARK: Time
+
+    /// Does what is due: at `nextDeadline`, or earlier.
+    package mutating func tick(now: UInt64) {
+        guard failure == nil else { return }
+        if now >= timers.batchDueAt { flush(now: now) } else { pump(now: now) }
+        if failure == nil, now >= timers.heartbeatAt { sendHeartbeat(now: now) }
+        checkSilence(now: now)
+    }
+
+    private mutating func checkSilence(now: UInt64) {
+        guard failure == nil else { return }
+        let silence = timers.silence(now: now)
+        guard silence >= silenceMax else { return }
+        failure =
+            timers.networkError
+            ?? .noAnswer(address: configuration.address, seconds: silence / 1_000_000_000)
+    }
+
+    private var silenceMax: UInt64 {
+        let isNobodyThere = !timers.hasHeard && timers.networkError != nil
+        return isNobodyThere
+            ? min(configuration.absenceNanosecondsMax, configuration.silenceNanosecondsMax)
+            : configuration.silenceNanosecondsMax
+    }
+
+    /// When `tick` has something to do; `.max` for a sender that has ended.
+    package var nextDeadline: UInt64 {
+        guard failure == nil else { return .max }
+        var deadline = min(timers.batchDueAt, timers.heartbeatAt)
+        if !acks.isShedding, !window.isEmpty {
+            deadline = min(
+                deadline, timers.quietUntil > 0 ? timers.quietUntil : window.nextWaitEnd)
+        }
+        return deadline
+    }
+}

@@ -1,0 +1,145 @@
+// packet → [spool] → socket
+
+import IngestFormat
+
+/// The head of a spool file (docs/format/spool.md).
+struct SpoolHeader: Equatable, Sendable {
+    static let byteCount = 64
+    /// `IGS1` read as a little-endian u32. The version is in the magic.
+    static let magic: UInt32 = 0x3153_4749
+
+    enum Offset {
+        static let magic = 0
+        static let sender = 8
+        static let epoch = 16
+        static let file = 24
+        static let sequence = 32
+        static let position = 40
+        static let inputChecksum = 48
+        static let checksum = 60
+    }
+
+    var identity: SenderIdentity
+    /// From 1, +1 each.
+    var fileNumber: UInt64
+    /// Of the first packet.
+    var firstSequence: UInt64
+    /// Of the packet before the first.
+    var note: SpoolNote
+
+    func encode() -> [UInt8] {
+        var writer = ByteWriter(capacity: Self.byteCount)
+        writer.append(u32: Self.magic)
+        writer.append(zeroCount: 4)
+        writer.append(u64: identity.sender.rawValue)
+        writer.append(u64: identity.epoch.rawValue)
+        writer.append(u64: fileNumber)
+        writer.append(u64: firstSequence)
+        writer.append(u64: note.position)
+        writer.append(u32: note.checksum)
+        writer.append(zeroCount: 8)
+        writer.append(u32: Checksum.crc32c(writer.bytes))
+        return writer.bytes
+    }
+
+    /// `nil` if these are not the bytes of a header, to the last reserved one.
+    init?(_ file: [UInt8]) {
+        guard file.count >= Self.byteCount else { return nil }
+        let sender = number(file, Offset.sender, 8)
+        identity = SenderIdentity(
+            sender: SenderID(rawValue: sender),
+            epoch: SenderEpoch(rawValue: number(file, Offset.epoch, 8)))
+        fileNumber = number(file, Offset.file, 8)
+        firstSequence = number(file, Offset.sequence, 8)
+        note = SpoolNote(
+            position: number(file, Offset.position, 8),
+            checksum: UInt32(number(file, Offset.inputChecksum, 4)))
+        guard sender != 0, encode() == Array(file[..<Self.byteCount]) else { return nil }
+    }
+
+    init(
+        identity: SenderIdentity, fileNumber: UInt64, firstSequence: UInt64, note: SpoolNote
+    ) {
+        self.identity = identity
+        self.fileNumber = fileNumber
+        self.firstSequence = firstSequence
+        self.note = note
+    }
+}
+
+/// The head of a packet in a spool file.
+struct SpoolRecord: Equatable, Sendable {
+    static let headerByteCount = 40
+    /// `IGSR` read as a little-endian u32.
+    static let magic: UInt32 = 0x5253_4749
+
+    enum Offset {
+        static let magic = 0
+        static let packetByteCount = 4
+        static let sequence = 8
+        static let eventCount = 16
+        static let inputChecksum = 20
+        static let position = 24
+        static let durableEnd = 32
+        static let checksum = 36
+    }
+
+    var packet: SpooledPacket
+    var sequence: UInt64
+    /// All bytes of the file before this place were durable when the record was written.
+    var durableEnd: Int
+
+    var byteCount: Int { Self.headerByteCount + packet.bytes.count }
+
+    func encode(into writer: inout ByteWriter) {
+        var head = ByteWriter(capacity: Self.headerByteCount)
+        head.append(u32: Self.magic)
+        head.append(u32: UInt32(packet.bytes.count))
+        head.append(u64: sequence)
+        head.append(u32: UInt32(packet.eventCount))
+        head.append(u32: packet.note.checksum)
+        head.append(u64: packet.note.position)
+        head.append(u32: UInt32(durableEnd))
+        let checksum = Checksum.crc32c(packet.bytes, seed: Checksum.crc32c(head.bytes))
+        head.append(u32: checksum)
+        writer.append(bytes: head.bytes)
+        writer.append(bytes: packet.bytes)
+    }
+
+    /// The record at `offset`; `nil` if there is none whose checksum holds.
+    init?(_ file: [UInt8], at offset: Int) {
+        guard offset + Self.headerByteCount <= file.count,
+            number(file, offset + Offset.magic, 4) == UInt64(Self.magic)
+        else { return nil }
+        let packetByteCount = Int(number(file, offset + Offset.packetByteCount, 4))
+        let start = offset + Self.headerByteCount
+        guard packetByteCount <= Limits.packetByteCountMax, packetByteCount <= file.count - start
+        else { return nil }
+        let bytes = file[start..<start + packetByteCount]
+        let head = Checksum.crc32c(file[offset..<offset + Offset.checksum])
+        guard
+            UInt64(Checksum.crc32c(bytes, seed: head))
+                == number(file, offset + Offset.checksum, 4)
+        else { return nil }
+        sequence = number(file, offset + Offset.sequence, 8)
+        durableEnd = Int(number(file, offset + Offset.durableEnd, 4))
+        packet = SpooledPacket(
+            bytes: Array(bytes), eventCount: Int(number(file, offset + Offset.eventCount, 4)),
+            note: SpoolNote(
+                position: number(file, offset + Offset.position, 8),
+                checksum: UInt32(number(file, offset + Offset.inputChecksum, 4))))
+    }
+
+    init(packet: SpooledPacket, sequence: UInt64, durableEnd: Int) {
+        self.packet = packet
+        self.sequence = sequence
+        self.durableEnd = durableEnd
+    }
+}
+
+/// A little-endian number in bytes whose count was checked.
+private func number(_ bytes: [UInt8], _ offset: Int, _ byteCount: Int) -> UInt64 {
+    var value: UInt64 = 0
+    for i in 0..<byteCount { value |= UInt64(bytes[offset + i]) << UInt64(8 * i) }
+    return value
+}

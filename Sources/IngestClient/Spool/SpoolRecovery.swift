@@ -1,0 +1,136 @@
+// packet → [spool] → socket
+
+import IngestFormat
+import IngestStorage
+
+/// Reads what an earlier start has left of a spool.
+///
+/// The end of the last file may be torn: bytes that were being written when the machine stopped. Their packets were
+/// never sent, and are cut. Everything else that is not as it was written is damage: the packets may
+/// have been sent, and their sequences must not be given to others.
+///
+/// **Cost** All files once; the packets are in memory afterwards, as `Limits.spoolByteCountMax` allows.
+struct SpoolRecovery<Files: FileSystem> {
+    struct Found: Sendable {
+        /// In their order, without those that were removed.
+        var names: [SpoolFileName] = []
+        /// Of the last file.
+        var last: SenderIdentity?
+        var packets: [SpooledPacket] = []
+        var firstSequence: UInt64 = 0
+        var note = SpoolNote()
+    }
+
+    let files: Files
+
+    /// **Errors** `corrupt` with file and place, `overLimit`, and those of the disk.
+    func run() throws(StorageError) -> Found {
+        let names = try files.names().compactMap { SpoolFileName($0) }
+            .sorted { $0.number < $1.number }
+        var found = Found()
+        var byteCount = 0
+        for (index, name) in names.enumerated() {
+            let isLast = index == names.count - 1
+            let file = try files.open(name.text, isLast ? .readWrite : .read)
+            let bytes = try file.readAll(byteCountMax: Limits.spoolFileByteCountMax)
+            byteCount += bytes.count
+            guard byteCount <= Limits.spoolByteCountMax else {
+                throw .overLimit(
+                    path: files.path, detail: "a spool of over \(Limits.spoolByteCountMax) bytes")
+            }
+            guard let header = SpoolHeader(bytes) else {
+                try removeUnbegun(name, bytes, file, isLast: isLast)
+                continue
+            }
+            try follow(header, name, file, &found)
+            try read(bytes, file, isLast: isLast, &found)
+            found.names.append(SpoolFileName(name.number, endSequence: found.endSequence))
+        }
+        return found
+    }
+
+    /// A file whose head was never durable holds no packet: the crash was before.
+    private func removeUnbegun(
+        _ name: SpoolFileName, _ bytes: [UInt8], _ file: Files.File, isLast: Bool
+    ) throws(StorageError) {
+        guard isLast, !hasRecord(bytes, from: 0, durableFrom: 0) else {
+            throw .corrupt(path: file.path, offset: 0, detail: "the head of a spool file")
+        }
+        try files.unlink(name.text)
+        try files.syncDirectory()
+    }
+
+    /// Each file goes on where the one before ended; a new epoch begins only where no packet is left.
+    private func follow(
+        _ header: SpoolHeader, _ name: SpoolFileName, _ file: Files.File, _ found: inout Found
+    ) throws(StorageError) {
+        let isNumbered = header.fileNumber == name.number
+        let isNext = found.names.last.map { $0.number + 1 == name.number } ?? true
+        let continues =
+            found.packets.isEmpty
+            || (header.identity == found.last && header.firstSequence == found.endSequence)
+        guard isNumbered, isNext, continues else {
+            throw .corrupt(
+                path: file.path, offset: 0,
+                detail: isNumbered
+                    ? "this spool file does not go on where the one before ended"
+                    : "this spool file has another's name")
+        }
+        if found.packets.isEmpty { found.firstSequence = header.firstSequence }
+        found.last = header.identity
+        found.note = header.note
+    }
+
+    private func read(
+        _ bytes: [UInt8], _ file: Files.File, isLast: Bool, _ found: inout Found
+    ) throws(StorageError) {
+        var offset = SpoolHeader.byteCount
+        while offset < bytes.count {
+            guard let record = SpoolRecord(bytes, at: offset), record.durableEnd <= offset,
+                record.sequence == found.endSequence, isPacket(record, of: found.last)
+            else {
+                // What was durable before a later write began cannot be torn by it.
+                guard isLast, !hasRecord(bytes, from: offset, durableFrom: offset + 1) else {
+                    throw .corrupt(
+                        path: file.path, offset: UInt64(offset), detail: "a packet of the spool")
+                }
+                try file.truncate(to: UInt64(offset))
+                try file.sync()
+                return
+            }
+            found.packets.append(record.packet)
+            found.note = record.packet.note
+            offset += record.byteCount
+        }
+    }
+
+    /// Whether the record holds what it says it does: a packet of this sender with this sequence.
+    private func isPacket(_ record: SpoolRecord, of identity: SenderIdentity?) -> Bool {
+        // SAFETY: the buffer is valid inside the closure.
+        let parsed = unsafe record.packet.bytes.withUnsafeBytes { unsafe PacketHeader.parse($0) }
+        guard case .packet(let header) = parsed else { return false }
+        return header.kind == .batch && header.sequence.rawValue == record.sequence
+            && header.sender == identity?.sender && header.epoch == identity?.epoch
+    }
+
+    /// Whether a whole record lies anywhere from `start` on that was written when all before
+    /// `durableFrom` was durable.
+    private func hasRecord(_ bytes: [UInt8], from start: Int, durableFrom: Int) -> Bool {
+        let magic = UInt8(truncatingIfNeeded: SpoolRecord.magic)
+        var offset = start
+        while offset + SpoolRecord.headerByteCount <= bytes.count {
+            if bytes[offset] == magic, let record = SpoolRecord(bytes, at: offset),
+                record.durableEnd >= durableFrom
+            {
+                return true
+            }
+            offset += 1
+        }
+        return false
+    }
+}
+
+extension SpoolRecovery.Found {
+    /// Behind the last packet.
+    var endSequence: UInt64 { firstSequence &+ UInt64(packets.count) }
+}

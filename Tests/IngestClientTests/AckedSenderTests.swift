@@ -1,0 +1,158 @@
+import Foundation
+import Testing
+
+@testable import IngestClient
+@testable import IngestFormat
+
+/// `EventSender` over real sockets, against a receiver that acks.
+struct AckedSenderTests {
+    private static func options(
+        _ change: (inout EventSender.Options) -> Void = { _ in }
+    ) -> EventSender.Options {
+        var options = EventSender.Options()
+        options.delivery = .acked
+        options.batchMillisecondsMax = 5
+        change(&options)
+        return options
+    }
+
+    private static func check(_ receiver: ModelReceiver, count: Int) throws {
+        #expect(receiver.faults.isEmpty, "\(receiver.faults)")
+        let times = try receiver.durableEvents().map(\.timestampUs)
+        #expect(times.count == count)
+        #expect(Set(times) == Set((0..<count).map { 1_700_000_000_000_000 + Int64($0) }))
+    }
+
+    @Test func `Everything that was sent is acked when close returns`() throws {
+        let peer = UDPPeer()
+        let sender = try EventSender.open(to: peer.address, options: Self.options())
+        for number in 0..<3_000 { #expect(try sender.send(SampleEvents.event(number)) == nil) }
+        let result = try sender.close()
+        #expect(result.sent == 3_000)
+        #expect(result.acked == 3_000)
+        try Self.check(peer.kill(), count: 3_000)
+        #expect(throws: ClientError.closed) { try sender.flush() }
+    }
+
+    @Test func `Loss both ways is made good`() throws {
+        let peer = UDPPeer(lossPercent: 20)
+        let sender = try EventSender.open(to: peer.address, options: Self.options())
+        for number in 0..<2_000 { _ = try sender.send(SampleEvents.event(number)) }
+        let result = try sender.close()
+        #expect(result.acked == 2_000)
+        #expect(result.resent > 0)
+        try Self.check(peer.kill(), count: 2_000)
+    }
+
+    @Test func `A receiver that is killed and starts again gets the rest`() throws {
+        var peer = UDPPeer()
+        let sender = try EventSender.open(
+            to: peer.address, options: Self.options { $0.unackedByteCountMax = 1 << 20 })
+        for part in 0..<4 {
+            for number in 0..<500 { _ = try sender.send(SampleEvents.event(500 * part + number)) }
+            let state = peer.kill()
+            peer = UDPPeer(port: peer.port, receiver: state)
+        }
+        #expect(try sender.close().acked == 2_000)
+        try Self.check(peer.kill(), count: 2_000)
+    }
+
+    @Test func `A spool outlives its sender, and the next one goes on under the same epoch`() throws
+    {
+        let folder = FileManager.default.temporaryDirectory
+            .appending(path: "spool-\(UUID().uuidString)")
+        defer { try? FileManager.default.removeItem(at: folder) }
+        let options = Self.options { $0.spoolDirectory = folder.path }
+        let peer = UDPPeer(lossPercent: 30)
+        var senders: Set<UInt64> = []
+        for part in 0..<5 {
+            let sender = try EventSender.open(to: peer.address, options: options)
+            senders.insert(sender.senderID)
+            for number in 0..<200 { _ = try sender.send(SampleEvents.event(200 * part + number)) }
+            // Dropped without a close, as if the process had ended.
+            try sender.flush()
+        }
+        let last = try EventSender.open(to: peer.address, options: options)
+        _ = try last.close()
+        let receiver = peer.kill()
+        try Self.check(receiver, count: 1_000)
+        #expect(senders.count == 1)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path).count == 2)
+    }
+
+    @Test func `Where nobody waits for room, a full sender says so`() throws {
+        let peer = UDPPeer()
+        peer.change { $0.credit = 0 }
+        let sender = try EventSender.open(
+            to: peer.address,
+            options: Self.options {
+                $0.unackedByteCountMax = 1 << 20
+                $0.waitsWhenFull = false
+            })
+        var count = 0
+        while try sender.send(SampleEvents.event(count)) == nil { count += 1 }
+        #expect(try sender.send(SampleEvents.event(count)) == .full)
+        #expect(throws: ClientError.self) { try sender.close(within: 0.05) }
+        peer.change { $0.credit = 10_000 }
+        #expect(try sender.close().acked == UInt64(count))
+        try Self.check(peer.kill(), count: count)
+    }
+
+    @Test func `Many threads wait for room, and all of it arrives`() async throws {
+        let peer = UDPPeer(lossPercent: 5)
+        peer.change { $0.credit = 100 }
+        let sender = try EventSender.open(
+            to: peer.address, options: Self.options { $0.unackedByteCountMax = 1 << 20 })
+        await withThrowingTaskGroup(of: Void.self) { group in
+            for part in 0..<3 {
+                group.addTask {
+                    for number in 0..<3_000 {
+                        _ = try sender.send(SampleEvents.event(3_000 * part + number))
+                    }
+                }
+            }
+        }
+        #expect(try sender.close().acked == 9_000)
+        try Self.check(peer.kill(), count: 9_000)
+    }
+
+    @Test func `An address where nobody listens ends close with 69`() throws {
+        let port = UDPPeer().closedPort()
+        let sender = try EventSender.open(
+            to: "127.0.0.1:\(port)", options: Self.options { $0.silenceSecondsMax = 1 })
+        _ = try sender.send(SampleEvents.event(1))
+        let error = #expect(throws: ClientError.self) { try sender.close() }
+        #expect(error?.exitCode == 69)
+    }
+
+    @Test func `A key of another sender is refused before anything is sent`() throws {
+        let folder = FileManager.default.temporaryDirectory
+            .appending(path: "keys-\(UUID().uuidString)")
+        defer { try? FileManager.default.removeItem(at: folder) }
+        try "7 000102030405060708090a0b0c0d0e0f sender=5\n".write(
+            to: folder, atomically: false, encoding: .utf8)
+        chmod(folder.path, 0o600)
+        let key = try EventSender.Key(id: 7, file: folder.path)
+        let error = #expect(throws: ClientError.self) {
+            try EventSender.open(
+                to: "127.0.0.1:9",
+                options: Self.options {
+                    $0.key = key
+                    $0.senderID = 6
+                })
+        }
+        #expect(error?.exitCode == 78)
+        #expect(throws: ClientError.self) { try EventSender.Key(id: 8, file: folder.path) }
+        let sender = try EventSender.open(
+            to: "127.0.0.1:9", options: Self.options { $0.key = key })
+        #expect(sender.senderID == 5)
+    }
+}
+
+extension UDPPeer {
+    /// A port that was free a moment ago.
+    fileprivate func closedPort() -> UInt16 {
+        _ = kill()
+        return port
+    }
+}

@@ -1,0 +1,356 @@
+import Testing
+
+@testable import IngestClient
+@testable import IngestFormat
+@testable import IngestKeys
+@testable import IngestStorage
+
+/// The rules of docs/protocol.md that a sender keeps, one by one.
+struct AckedStreamTests {
+    private static let millisecond: UInt64 = 1_000_000
+    private static let second: UInt64 = 1_000_000_000
+
+    /// A stream, its network, and a clock that the test moves.
+    private final class Rig {
+        let network = SimulatedNetwork()
+        var stream: AckedStream
+        var now: UInt64 = 1_000_000_000_000
+
+        init(_ change: (inout AckedStream.Configuration) -> Void = { _ in }) {
+            var configuration = AckedStream.Configuration(identity: SampleEvents.identity())
+            configuration.packetByteCountMax = 1_200
+            change(&configuration)
+            var random = SeededRandom(seed: 1)
+            stream = AckedStream(
+                configuration, transport: network, spool: nil, ids: EventIDSource(&random), now: now
+            )
+        }
+
+        var failure: ClientError? { stream.failure }
+        var result: EventSender.Result { stream.result }
+        var isDrained: Bool { stream.isDrained }
+        var nextDeadline: UInt64 { stream.nextDeadline }
+        var unackedByteCount: Int { stream.window.byteCount }
+        var sentEnd: UInt64 { stream.window.sentEnd }
+
+        func send(_ event: AdEvent) -> AckedStream.Taken { stream.send(event, now: now) }
+
+        func sendPackets(_ count: Int) {
+            for number in 0..<count {
+                #expect(send(SampleEvents.event(number)) == .taken)
+                stream.flush(now: now)
+            }
+        }
+
+        func ack(
+            floor: UInt64, credit: UInt32 = 1_000, _ status: AckStatus = .ok,
+            words: [UInt64] = [0], sender: UInt64 = 7, epoch: UInt64 = 9
+        ) {
+            let header = PacketHeader(
+                kind: .batch, sender: SenderID(rawValue: sender),
+                epoch: SenderEpoch(rawValue: epoch), sequence: PacketSequence(rawValue: 0))
+            let bytes = ModelReceiver.ack(
+                header, floor: floor, credit: credit, status, words: words)
+            stream.receive(bytes.span, now: now)
+        }
+
+        /// Ticks until the time is over, at the stream's own deadlines.
+        func pass(_ nanoseconds: UInt64) {
+            let end = now + nanoseconds
+            while stream.nextDeadline <= end {
+                now = max(now, stream.nextDeadline)
+                stream.tick(now: now)
+            }
+            now = end
+        }
+    }
+
+    // MARK: Heartbeats
+
+    @Test func `A heartbeat leaves first, then one a second, with base and the next sequence`() {
+        let rig = Rig()
+        let first = rig.network.takePackets()
+        #expect(first.map(\.kind) == [2])
+        #expect(first[0].sequence == 0)
+        #expect(first[0].bytes.count == 104)
+        rig.ack(floor: 0)
+        rig.sendPackets(5)
+        rig.ack(floor: 3)
+        _ = rig.network.take()
+        rig.pass(3 * Self.second + 500 * Self.millisecond)
+        let heartbeats = rig.network.takePackets().filter { $0.kind == 2 }
+        #expect((3...5).contains(heartbeats.count))
+        #expect(heartbeats.allSatisfy { $0.sequence == 5 && $0.payload[0] == 3 })
+        #expect(heartbeats.allSatisfy { $0.flags == 1 && $0.computedChecksum == $0.checksum })
+    }
+
+    @Test func `Without credit it asks every 100 ms, then less and less often, up to a second`() {
+        let rig = Rig()
+        rig.ack(floor: 0)
+        rig.sendPackets(1)
+        rig.ack(floor: 1)
+        rig.pass(5 * Self.second)
+        _ = rig.network.take()
+        let start = rig.now
+        rig.ack(floor: 1, credit: 0)
+        var times: [UInt64] = []
+        while rig.now < start + 4 * Self.second {
+            rig.now = rig.nextDeadline
+            rig.stream.tick(now: rig.now)
+            times += rig.network.takePackets().map { _ in (rig.now - start) / Self.millisecond }
+        }
+        #expect(times.starts(with: [100, 300, 700, 1_500, 2_500, 3_500]))
+        rig.sendPackets(3)
+        #expect(rig.network.take().isEmpty, "packets without credit")
+        rig.ack(floor: 1, credit: 2)
+        #expect(rig.network.takePackets().map(\.sequence) == [1, 2])
+    }
+
+    @Test func `A heartbeat is large enough for an answer about everything on its way`() {
+        let rig = Rig()
+        rig.ack(floor: 0, credit: 5_000)
+        rig.sendPackets(3_000)
+        rig.pass(2 * Self.second)
+        let heartbeats = rig.network.takePackets().filter { $0.kind == 2 }
+        let words = AckPacket.furtherWordCount(
+            fitting: heartbeats.last?.bytes.count ?? 0, hasTag: false)
+        #expect((words ?? 0) * 64 + 64 >= 3_000)
+    }
+
+    // MARK: Credit
+
+    @Test func `Before the first ack 64 packets leave, and then as many as there is credit`() {
+        let rig = Rig()
+        rig.sendPackets(200)
+        #expect(rig.network.takePackets().filter { $0.kind == 1 }.map(\.sequence) == Array(0..<64))
+        rig.ack(floor: 10, credit: 70)
+        #expect(rig.network.takePackets().map(\.sequence) == Array(64..<80))
+        // Credit counts from the floor: less of it takes back.
+        rig.ack(floor: 20, credit: 60)
+        rig.ack(floor: 30, credit: 40)
+        #expect(rig.network.take().isEmpty)
+        rig.ack(floor: 80, credit: .max)
+        #expect(rig.network.takePackets().map(\.sequence) == Array(80..<200))
+    }
+
+    @Test func `An ack of a sender that has none is not believed`() {
+        let rig = Rig()
+        rig.sendPackets(3)
+        rig.ack(floor: 3, sender: 8)
+        rig.ack(floor: 3, epoch: 8)
+        for bytes in [[1, 2, 3], []] as [[UInt8]] {
+            rig.stream.receive(bytes.span, now: rig.now)
+        }
+        #expect(rig.result.acked == 0)
+        rig.ack(floor: 3)
+        #expect(rig.result.acked == 3)
+        #expect(rig.isDrained)
+    }
+
+    // MARK: Status
+
+    @Test(arguments: [AckStatus.busy, .diskFull])
+    func `A receiver that sheds gets nothing but heartbeats until it is ok again`(
+        status: AckStatus
+    ) {
+        let rig = Rig()
+        rig.ack(floor: 0)
+        rig.sendPackets(5)
+        rig.ack(floor: 2)
+        _ = rig.network.take()
+        // Sequence 0 and credit 0, for the status alone.
+        rig.ack(floor: 0, credit: 0, status)
+        rig.sendPackets(1)
+        rig.pass(30 * Self.second)
+        #expect(rig.failure == nil)
+        #expect(rig.network.takePackets().allSatisfy { $0.kind == 2 })
+        rig.ack(floor: 0, credit: 0, status)
+        rig.ack(floor: 2)
+        rig.pass(Self.millisecond)
+        #expect(rig.network.takePackets().filter { $0.kind == 1 }.map(\.sequence) == [2, 3, 4, 5])
+    }
+
+    @Test func `A refused epoch ends the sender, with both epochs`() {
+        let rig = Rig()
+        rig.sendPackets(1)
+        rig.ack(floor: 0, credit: 0, .refused, epoch: 55)
+        #expect(rig.failure == .refused(sender: 7, epoch: 9, known: 55))
+        #expect(rig.nextDeadline == .max)
+    }
+
+    @Test func `Beyond the window it tells its base at once`() {
+        let rig = Rig()
+        rig.ack(floor: 0)
+        rig.sendPackets(1)
+        rig.pass(200 * Self.millisecond)
+        _ = rig.network.take()
+        rig.ack(floor: 0, credit: 0, .beyondWindow)
+        rig.stream.tick(now: rig.now)
+        #expect(rig.network.takePackets().contains { $0.kind == 2 })
+        // But not for each of many.
+        rig.ack(floor: 0, credit: 0, .beyondWindow)
+        rig.stream.tick(now: rig.now)
+        #expect(!rig.network.takePackets().contains { $0.kind == 2 })
+    }
+
+    // MARK: What must not be silent
+
+    @Test func `Acks from before the base for ten seconds mean that acked data is lost`() {
+        let rig = Rig()
+        rig.sendPackets(20)
+        rig.ack(floor: 10)
+        for _ in 0..<9 {
+            rig.ack(floor: 4)
+            rig.pass(Self.second)
+        }
+        #expect(rig.failure == nil)
+        // One late ack means nothing.
+        rig.ack(floor: 10)
+        for _ in 0..<10 {
+            rig.pass(Self.second)
+            rig.ack(floor: 4)
+        }
+        #expect(rig.failure == nil)
+        rig.pass(Self.second)
+        rig.ack(floor: 4)
+        #expect(rig.failure == .ackedDataLost(sender: 7, floor: 4, base: 10))
+        #expect(rig.failure?.exitCode == 71)
+    }
+
+    @Test func `A receiver with packets that were never sent from here has another's`() {
+        let rig = Rig()
+        rig.sendPackets(5)
+        rig.ack(floor: 6)
+        #expect(rig.failure == .unknownPackets(sender: 7, floor: 6, next: 5))
+        // Nor does it have packets that wait for credit here.
+        let waiting = Rig()
+        waiting.sendPackets(100)
+        waiting.ack(floor: 0, credit: 64, words: [.max, .max])
+        #expect(waiting.result.acked == 64)
+        waiting.ack(floor: 65, credit: 64)
+        #expect(waiting.failure == .unknownPackets(sender: 7, floor: 65, next: 64))
+    }
+
+    @Test func `Silence ends the sender after its time, a wrong address sooner`() {
+        let rig = Rig { $0.silenceNanosecondsMax = 30 * Self.second }
+        rig.pass(100 * Self.second)
+        #expect(rig.failure == nil, "nothing waits for an answer")
+        rig.sendPackets(1)
+        rig.pass(29 * Self.second)
+        #expect(rig.failure == nil)
+        rig.pass(2 * Self.second)
+        #expect(rig.failure?.exitCode == 69)
+
+        let wrong = Rig { $0.silenceNanosecondsMax = 30 * Self.second }
+        wrong.network.fail(with: .notListening(address: "x:1"))
+        wrong.sendPackets(1)
+        wrong.pass(9 * Self.second)
+        #expect(wrong.failure == nil)
+        wrong.pass(2 * Self.second)
+        #expect(wrong.failure == .notListening(address: "x:1"))
+    }
+
+    @Test func `A receiver that starts again is waited for, and the rest goes on`() {
+        let rig = Rig()
+        rig.ack(floor: 0)
+        rig.sendPackets(3)
+        _ = rig.network.take()
+        rig.network.fail(with: .notListening(address: "x:1"))
+        rig.sendPackets(3)
+        rig.pass(20 * Self.second)
+        #expect(rig.failure == nil)
+        rig.network.fail(with: nil)
+        rig.pass(6 * Self.second)
+        #expect(
+            Set(rig.network.takePackets().filter { $0.kind == 1 }.map(\.sequence)) == Set(0..<6))
+        rig.ack(floor: 6)
+        #expect(rig.isDrained)
+    }
+
+    // MARK: Bounds, ids, tags
+
+    @Test func `As much is taken as may be unacked, and more after an ack`() {
+        let rig = Rig { $0.unackedByteCountMax = 100_000 }
+        var count = 0
+        while rig.send(SampleEvents.event(count)) == .taken { count += 1 }
+        #expect(count > 500)
+        #expect(rig.unackedByteCount <= 100_000)
+        rig.ack(floor: rig.sentEnd)
+        #expect(rig.send(SampleEvents.event(0)) == .taken)
+    }
+
+    @Test func `Events without an id get one of 16 bytes, each another`() throws {
+        let rig = Rig()
+        let line = Array(SampleEvents.line(1).utf8)
+        for number in 0..<200 {
+            var event = SampleEvents.event(number)
+            event.eventID = number % 2 == 0 ? [] : [7]
+            _ = rig.send(event)
+            _ = rig.stream.send(jsonLine: line.span, now: rig.now)
+        }
+        rig.stream.flush(now: rig.now)
+        let events = try decodedEvents(rig.network.takePackets().filter { $0.kind == 1 })
+        #expect(events.count == 400)
+        let ids = events.map { Array($0.eventID) }
+        #expect(ids.filter { $0 == [7] }.count == 100)
+        #expect(Set(ids.filter { $0.count == 16 }).count == 300)
+    }
+
+    @Test func `With a key every packet is tagged, and only tagged acks are believed`() {
+        let key = PacketKey(id: 3, key: [UInt8](0..<32))
+        let rig = Rig { $0.key = key }
+        for number in 0..<300 { _ = rig.send(SampleEvents.event(number)) }
+        rig.stream.flush(now: rig.now)
+        let packets = rig.network.takePackets()
+        #expect(packets.count > 10)
+        for packet in packets {
+            #expect(packet.keyID == 3 && packet.flags == 3)
+            #expect((72...1_200).contains(packet.bytes.count))
+            #expect(packet.bytes.withUnsafeBytes { key.tag.isTag(of: $0) })
+        }
+        #expect(packets[1...].dropLast().allSatisfy { $0.bytes.count == 1_200 })
+        rig.ack(floor: 1)
+        #expect(rig.result.acked == 0)
+        let header = PacketHeader(
+            kind: .batch, flags: 3, keyID: 3, sender: SenderID(rawValue: 7),
+            epoch: SenderEpoch(rawValue: 9), sequence: PacketSequence(rawValue: 0))
+        var ack = ModelReceiver.ack(header, floor: 1, credit: 9, .ok)
+        key.tag.append(to: &ack)
+        var forged = ack
+        forged[ack.count - 1] ^= 1
+        rig.stream.receive(forged.span, now: rig.now)
+        #expect(rig.result.acked == 0)
+        rig.stream.receive(ack.span, now: rig.now)
+        #expect(rig.result.acked > 0)
+    }
+
+    @Test func `Packets of a burst are of equal size, and a packet sent again is the same`() {
+        let rig = Rig()
+        rig.ack(floor: 0)
+        for number in 0..<500 { _ = rig.send(SampleEvents.event(number)) }
+        rig.stream.flush(now: rig.now)
+        let first = rig.network.takePackets().filter { $0.kind == 1 }
+        #expect(first.dropLast().allSatisfy { $0.bytes.count == 1_200 })
+        rig.pass(600 * Self.millisecond)
+        let again = rig.network.takePackets().filter { $0.kind == 1 }
+        #expect(again.map(\.bytes) == first.map(\.bytes))
+        #expect(rig.result.resent == UInt64(first.count))
+        #expect(rig.result.packets == UInt64(first.count))
+    }
+
+    @Test func `An idle sender has nothing to do but its heartbeats`() {
+        let rig = Rig()
+        rig.ack(floor: 0)
+        rig.sendPackets(3)
+        rig.ack(floor: 3)
+        rig.pass(2 * Self.second)
+        var steps = 0
+        let end = rig.now + 10 * Self.second
+        while rig.nextDeadline < end {
+            rig.now = rig.nextDeadline
+            rig.stream.tick(now: rig.now)
+            steps += 1
+        }
+        #expect(steps <= 11)
+    }
+}

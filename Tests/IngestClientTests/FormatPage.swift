@@ -1,0 +1,1 @@
+../IngestFormatTests/FormatPage.swift

@@ -1,0 +1,330 @@
+import Foundation
+import Testing
+
+@testable import IngestClient
+@testable import IngestFormat
+@testable import IngestStorage
+
+/// The directory of packets, on a disk that fails.
+struct SpoolTests {
+    typealias TestSpool = Spool<SimulatedFileSystem>
+
+    private static let identity = SenderIdentity(
+        sender: SenderID(rawValue: 77), epoch: SenderEpoch(rawValue: 0x19AA_0B4E_1001_2345))
+
+    /// A packet that is as large as `size` says, of the identity above.
+    static func packet(
+        _ sequence: UInt64, identity: SenderIdentity = identity, size: Int = 40
+    ) -> SpooledPacket {
+        var header = PacketHeader(
+            kind: .batch, flags: 1, sender: identity.sender, epoch: identity.epoch,
+            sequence: PacketSequence(rawValue: sequence))
+        var bytes =
+            [UInt8](repeating: 0, count: 40)
+            + (0..<size).map { UInt8(truncatingIfNeeded: Int(sequence) * 7 + $0) }
+        header.seal(&bytes)
+        return SpooledPacket(
+            bytes: bytes, eventCount: 3,
+            note: SpoolNote(position: 100 * (sequence + 1), checksum: UInt32(sequence)))
+    }
+
+    private static func open(
+        _ files: SimulatedFileSystem, sender: UInt64? = nil, epoch: UInt64 = 5,
+        fileByteCountMax: Int = 8 << 20
+    ) throws -> TestSpool.Opened {
+        try TestSpool.open(
+            files, sender: sender.map { SenderID(rawValue: $0) }, random: SenderID(rawValue: 9),
+            epoch: SenderEpoch(rawValue: epoch), fileByteCountMax: fileByteCountMax)
+    }
+
+    private static func names(_ files: SimulatedFileSystem) throws -> [String] {
+        try files.names().filter { $0 != "LOCK" }
+    }
+
+    // MARK: Bytes
+
+    /// The golden file: a head, two packets written at once and one after that.
+    private static func golden() throws -> [UInt8] {
+        try [UInt8](
+            Data(
+                contentsOf: URL(filePath: #filePath).deletingLastPathComponent()
+                    .deletingLastPathComponent().appending(path: "Fixtures/v1/0000000001.spool")))
+    }
+
+    @Test func `A spool file is the golden one`() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        let opened = try Self.open(files, sender: 77, epoch: Self.identity.epoch.rawValue)
+        try opened.spool.append([Self.packet(0), Self.packet(1, size: 16)])
+        try opened.spool.append([Self.packet(2, size: 20)])
+        let bytes = try #require(files.disk.contents("0000000001.spool"))
+        #expect(bytes == (try Self.golden()))
+    }
+
+    @Test func `The page has the code's fields, limits and golden file`() throws {
+        let page = try FormatPage("spool")
+        #expect(page.hex(under: "Worked example") == (try Self.golden()))
+        let head = page.fields(under: "Head")
+        #expect(
+            head.filter { $0.name != "reserved" }.map { "\($0.name) \($0.offset)" } == [
+                "magic \(SpoolHeader.Offset.magic)", "sender \(SpoolHeader.Offset.sender)",
+                "epoch \(SpoolHeader.Offset.epoch)", "file \(SpoolHeader.Offset.file)",
+                "sequence \(SpoolHeader.Offset.sequence)",
+                "position \(SpoolHeader.Offset.position)",
+                "input checksum \(SpoolHeader.Offset.inputChecksum)",
+                "checksum \(SpoolHeader.Offset.checksum)",
+            ])
+        let record = page.fields(under: "Record")
+        #expect(
+            record.map { "\($0.name) \($0.offset)" } == [
+                "magic \(SpoolRecord.Offset.magic)",
+                "packet byte count \(SpoolRecord.Offset.packetByteCount)",
+                "sequence \(SpoolRecord.Offset.sequence)",
+                "event count \(SpoolRecord.Offset.eventCount)",
+                "input checksum \(SpoolRecord.Offset.inputChecksum)",
+                "position \(SpoolRecord.Offset.position)",
+                "durable end \(SpoolRecord.Offset.durableEnd)",
+                "checksum \(SpoolRecord.Offset.checksum)",
+            ])
+        for (fields, byteCount) in [
+            (head, SpoolHeader.byteCount), (record, SpoolRecord.headerByteCount),
+        ] {
+            #expect(zip(fields, fields.dropFirst()).allSatisfy { $0.end == $1.offset })
+            #expect(fields.last?.end == byteCount)
+        }
+        #expect(
+            page.numbers(under: "Limits", column: "at most") == [
+                "all files": "\(Limits.spoolByteCountMax)",
+                "one file": "\(Limits.spoolFileByteCountMax)",
+            ])
+    }
+
+    // MARK: Starts
+
+    @Test func `A start finds what was appended, and goes on with the same epoch and sequence`()
+        throws
+    {
+        var files = SimulatedFileSystem(seed: 1)
+        var identities: [SenderIdentity] = []
+        for start in 0..<5 as Range<UInt64> {
+            let opened = try Self.open(files, epoch: 100 + start)
+            identities.append(opened.spool.identity)
+            #expect(opened.firstSequence == 0)
+            #expect(opened.packets.count == Int(3 * start))
+            for (sequence, packet) in opened.packets.enumerated() {
+                #expect(packet == Self.packet(UInt64(sequence), identity: identities[0]))
+            }
+            if start > 0 { #expect(opened.note.position == 100 * 3 * start) }
+            try opened.spool.append(
+                (0..<3).map { Self.packet(3 * start + $0, identity: identities[0]) })
+            files = files.disk.kill()
+        }
+        #expect(Set(identities.map(\.epoch)) == [SenderEpoch(rawValue: 100)])
+        #expect(Set(identities.map(\.sender)) == [SenderID(rawValue: 9)])
+    }
+
+    @Test func `Without packets a start takes a new epoch, always a greater one`() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        #expect(try Self.open(files, epoch: 100).spool.identity.epoch.rawValue == 100)
+        #expect(try Self.open(files, epoch: 100).spool.identity.epoch.rawValue == 101)
+        // The clock was set back.
+        #expect(try Self.open(files, epoch: 50).spool.identity.epoch.rawValue == 102)
+        #expect(try Self.open(files, epoch: 200).spool.identity.epoch.rawValue == 200)
+        #expect(try Self.names(files).count == 1)
+    }
+
+    @Test func `Files are removed when all of them is acked, in their order, and no file before`()
+        throws
+    {
+        let files = SimulatedFileSystem(seed: 1)
+        let opened = try Self.open(files, fileByteCountMax: 300)
+        let identity = opened.spool.identity
+        for sequence in 0..<20 as Range<UInt64> {
+            try opened.spool.append([Self.packet(sequence, identity: identity)])
+        }
+        let all = try Self.names(files)
+        #expect(all.count > 5)
+        var left = all.count
+        for base in 0...20 as ClosedRange<UInt64> {
+            try opened.spool.retire(below: base)
+            let names = try Self.names(files)
+            #expect(names.count <= left && names == Array(all.suffix(names.count)))
+            left = names.count
+        }
+        #expect(left == 1)
+        try opened.spool.finish()
+        #expect(try Self.names(files).count == 1)
+    }
+
+    @Test func `A finished spool leaves nothing to the next start`() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        do {
+            let opened = try Self.open(files, sender: 5, epoch: 100)
+            try opened.spool.append([Self.packet(0, identity: opened.spool.identity)])
+            try opened.spool.retire(below: 1)
+            try opened.spool.finish()
+        }
+        let next = try Self.open(files, sender: 6, epoch: 101)
+        #expect(next.packets.isEmpty)
+        #expect(next.firstSequence == 0)
+        #expect(next.note == SpoolNote())
+        #expect(next.spool.identity.sender.rawValue == 6)
+    }
+
+    @Test func `Packets of another sender are not sent as this one's`() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        do {
+            let opened = try Self.open(files, sender: 77)
+            try opened.spool.append([Self.packet(0, identity: opened.spool.identity)])
+        }
+        #expect(throws: ClientError.otherSender(path: "/sim", asked: 78, found: 77)) {
+            try Self.open(files, sender: 78)
+        }
+        #expect(try Self.open(files, sender: nil).packets.count == 1)
+    }
+
+    @Test func `One sender at a time`() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        let opened = try Self.open(files)
+        let error = #expect(throws: ClientError.self) { try Self.open(files) }
+        #expect(error?.exitCode == 69)
+        #expect("\(try #require(error))".contains("another sender"))
+        _ = opened
+    }
+
+    // MARK: Damage
+
+    /// A disk with one file in which packets 0 and 1 were written at once, and 2 to 4 each by itself.
+    private static func filled() throws -> (files: SimulatedFileSystem, packets: [SpooledPacket]) {
+        let files = SimulatedFileSystem(seed: 1)
+        let opened = try open(files, sender: 77, epoch: identity.epoch.rawValue)
+        let packets = (0..<5).map { packet($0) }
+        try opened.spool.append(Array(packets[..<2]))
+        for packet in packets[2...] { try opened.spool.append([packet]) }
+        return (files.disk.kill(), packets)
+    }
+
+    @Test func `A torn end is cut at every length, and nothing before it is lost`() throws {
+        let (whole, packets) = try Self.filled()
+        let byteCount = try #require(whole.disk.contents("0000000001.spool")).count
+        let record = 40 + packets[0].bytes.count
+        for length in 0..<byteCount {
+            let files = try Self.filled().files
+            files.disk.damage("0000000001.spool") { $0.removeLast($0.count - length) }
+            let opened = try Self.open(files, epoch: 9)
+            let kept = max(0, length - 64) / record
+            #expect(opened.packets == Array(packets[..<kept]), "\(length) bytes")
+            #expect(opened.spool.identity == Self.identity || kept == 0)
+        }
+    }
+
+    @Test func `Damage before the last write is an error that names the file, in the last a cut`()
+        throws
+    {
+        let (whole, packets) = try Self.filled()
+        let byteCount = try #require(whole.disk.contents("0000000001.spool")).count
+        let lastWrite = byteCount - 40 - packets[4].bytes.count
+        for place in 0..<byteCount {
+            let files = try Self.filled().files
+            files.disk.damage("0000000001.spool") { $0[place] ^= 0x10 }
+            let opened: TestSpool.Opened
+            do {
+                opened = try Self.open(files, epoch: 9)
+            } catch let error as ClientError {
+                #expect(error.exitCode == 65, "byte \(place)")
+                #expect("\(error)".contains("0000000001.spool"))
+                #expect(place < lastWrite, "byte \(place)")
+                continue
+            }
+            #expect(place >= lastWrite, "byte \(place) is damaged, and nobody says so")
+            #expect(opened.packets == Array(packets[..<4]))
+        }
+    }
+
+    @Test func `A file that is gone from the middle, or is another's, is an error`() throws {
+        func manyFiles() throws -> SimulatedFileSystem {
+            let files = SimulatedFileSystem(seed: 1)
+            let opened = try Self.open(files, sender: 77, fileByteCountMax: 200)
+            for sequence in 0..<9 as Range<UInt64> {
+                try opened.spool.append([Self.packet(sequence, identity: opened.spool.identity)])
+            }
+            return files.disk.kill()
+        }
+        let names = try Self.names(try manyFiles())
+        #expect(names.count == 5)
+        let first = try manyFiles()
+        try first.unlink(names[0])
+        #expect(try Self.open(first).packets.count < 9)
+        let middle = try manyFiles()
+        try middle.unlink(names[1])
+        #expect(throws: ClientError.self) { try Self.open(middle) }
+        let swapped = try manyFiles()
+        try swapped.rename(names[1], to: "x")
+        try swapped.rename(names[0], to: names[1])
+        try swapped.rename("x", to: names[0])
+        #expect(throws: ClientError.self) { try Self.open(swapped) }
+        let short = try manyFiles()
+        short.disk.damage(names[1]) { $0.removeLast() }
+        #expect(throws: ClientError.self) { try Self.open(short) }
+    }
+
+    @Test func `Files that are none of a spool's are left alone`() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        for name in ["1.spool", "0000000000.spool", "README", "00000000001.spool"] {
+            _ = try files.create(name)
+        }
+        let opened = try Self.open(files)
+        try opened.spool.append([Self.packet(0, identity: opened.spool.identity)])
+        #expect(try files.names().count == 6)
+    }
+
+    // MARK: Crashes
+
+    @Test(arguments: 0..<12 as Range<UInt64>)
+    func `A crash before any call leaves a spool with every packet that was appended`(
+        seed: UInt64
+    ) throws {
+        for crashAt in 0..<70 {
+            let files = SimulatedFileSystem(seed: seed)
+            files.disk.crash(beforeOperation: crashAt)
+            files.disk.shortenWrites(oneIn: 3)
+            var appended: [SpooledPacket] = []
+            var base: UInt64 = 0
+            var hasFinished = false
+            do {
+                let spool = try Self.open(files, sender: 77, epoch: 100, fileByteCountMax: 250)
+                    .spool
+                for round in 0..<6 as Range<UInt64> {
+                    let packets = (0..<2).map {
+                        Self.packet(2 * round + $0, identity: spool.identity)
+                    }
+                    try spool.append(packets)
+                    appended += packets
+                    if round % 2 == 1 {
+                        base = 2 * round - 1
+                        try spool.retire(below: base)
+                    }
+                }
+                hasFinished = true
+                base = .max
+                try spool.finish()
+            } catch let error as ClientError {
+                #expect(files.disk.isDown, "\(error)")
+            } catch let error as StorageError {
+                #expect(files.disk.isDown, "\(error)")
+            }
+            let after = seed % 2 == 0 ? files.disk.powerCut(seed: seed) : files.disk.kill()
+            let opened = try Self.open(after, epoch: 101)
+            // What was acked may be there or not.
+            if hasFinished { continue }
+            let first = opened.firstSequence
+            #expect(first <= base, "crash at \(crashAt)")
+            #expect(opened.packets.count >= appended.count - Int(first), "crash at \(crashAt)")
+            // What was being appended may be there too: whole, and the same.
+            for (place, packet) in opened.packets.enumerated() {
+                let expected = Self.packet(
+                    first + UInt64(place), identity: opened.spool.identity)
+                #expect(packet == expected, "crash at \(crashAt)")
+            }
+        }
+    }
+}

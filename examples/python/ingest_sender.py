@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""Sends ad events to ingestd over UDP, and again until ingestd says that they are on disk.
+
+The protocol of docs/protocol.md in one thread: packets, acks, credit, heartbeats, resends, tags. Events are messages
+of proto/ingest/v1/events.proto, made by the official protobuf package.
+"""
+
+import argparse
+import hashlib
+import hmac
+import importlib
+import pathlib
+import secrets
+import select
+import socket
+import struct
+import sys
+import tempfile
+import time
+
+PROTO = pathlib.Path(__file__).resolve().parents[2] / "proto"
+MAGIC, BATCH, HEARTBEAT, ACK, WANTS_ACK, TAGGED = b"IGD1", 1, 2, 129, 1, 2
+HEADER = struct.Struct("<4sBBHQQQI")  # magic, kind, flags, key id, sender, epoch, sequence, payload size; then the CRC
+OK, BUSY, DISK_FULL, REFUSED, BEYOND_WINDOW = range(5)
+CREDIT_FIRST, CREDIT_MAX = 64, 65_536
+
+
+def load_schema():
+    """The generated module of events.proto, made by the compiler that comes with grpcio-tools."""
+    from grpc_tools import protoc
+
+    with tempfile.TemporaryDirectory() as output:
+        assert protoc.main(["protoc", f"-I{PROTO}", f"--python_out={output}", "ingest/v1/events.proto"]) == 0
+        sys.path.insert(0, output)
+        return importlib.import_module("ingest.v1.events_pb2")
+
+
+CRC_TABLE = list(range(256))
+for _ in range(8):
+    CRC_TABLE = [value >> 1 ^ (0x82F63B78 if value & 1 else 0) for value in CRC_TABLE]
+
+
+def crc32c(data):
+    """CRC-32C (Castagnoli): of b"123456789" it is 0xE3069283."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = (crc >> 8) ^ CRC_TABLE[(crc ^ byte) & 0xFF]
+    return crc ^ 0xFFFFFFFF
+
+
+class Refused(Exception):
+    """The sender must stop: going on could count twice, or hide a loss."""
+
+
+class Sender:
+    def __init__(self, address, sender_id=None, key=None, key_id=0):
+        family, kind, protocol, _, target = socket.getaddrinfo(*address, type=socket.SOCK_DGRAM)[0]
+        self.socket = socket.socket(family, kind, protocol)
+        self.socket.connect(target)
+        self.sender, self.key, self.key_id = sender_id or secrets.randbits(63) + 1, key, key_id
+        self.epoch = time.time_ns() // 1_000_000 << 20 | secrets.randbits(20)
+        self.unacked = {}  # sequence: [packet, when it is due (first 0), seconds to wait after that]
+        self.next, self.floor, self.edge = 0, 0, CREDIT_FIRST  # of the next packet, of the last ack
+        self.sheds, self.lost_since, self.resent = False, None, 0
+        self.heartbeat_at, self.heartbeat_wait = 0.0, 0.1
+
+    def packet(self, kind, sequence, payload):
+        flags = WANTS_ACK | (TAGGED if self.key else 0)
+        head = HEADER.pack(MAGIC, kind, flags, self.key_id, self.sender, self.epoch, sequence, len(payload))
+        packet = head + struct.pack("<I", crc32c(head + payload)) + payload
+        return packet + self.tag(packet) if self.key else packet
+
+    def tag(self, packet):
+        return hmac.new(self.key, packet, hashlib.sha256).digest()[:16]
+
+    def send(self, batch):
+        """Takes an EventBatch. It is counted when close has returned."""
+        if batch.ByteSize() < 16:
+            batch.padding = bytes(16)  # smaller packets get no ack
+        self.unacked[self.next] = [self.packet(BATCH, self.next, batch.SerializeToString()), 0, 0.5]
+        self.next += 1
+        self.step(0)
+
+    def close(self, seconds=60):
+        """Waits until everything is durable at the receiver."""
+        deadline = time.monotonic() + seconds
+        while self.unacked:
+            self.step(0.02)
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{len(self.unacked)} packets are not acked")
+
+    def base(self):
+        return min(self.unacked, default=self.next)
+
+    def step(self, wait):
+        """Receives what has come, within `wait` seconds, and sends what is due."""
+        while select.select([self.socket], [], [], wait)[0]:
+            wait = 0
+            try:
+                self.receive(self.socket.recv(65_535, socket.MSG_DONTWAIT))
+            except (ConnectionError, BlockingIOError):
+                pass  # nobody listens now: ingestd may be starting again
+        now = time.monotonic()
+        if now >= self.heartbeat_at:
+            self.transmit(self.packet(HEARTBEAT, self.next, struct.pack("<Q56x", self.base())))
+            self.heartbeat_wait = min(1, 2 * self.heartbeat_wait) if self.sheds or self.edge <= self.floor else 1
+            self.heartbeat_at = now + self.heartbeat_wait
+        for sequence, entry in self.unacked.items():
+            if self.sheds or sequence >= self.edge:
+                break
+            packet, due_at, seconds = entry
+            if now >= due_at:
+                self.resent += due_at > 0
+                entry[1:] = now + seconds, min(5.0, 2 * seconds)
+                self.transmit(packet)
+
+    def transmit(self, packet):
+        try:
+            self.socket.send(packet, socket.MSG_DONTWAIT)
+        except (ConnectionError, BlockingIOError):
+            pass  # as if it had been lost: it is sent again
+
+    def receive(self, packet):
+        if (ack := self.parse(packet)) is None:
+            return
+        epoch, floor, credit, status, words = ack
+        if status == REFUSED:
+            raise Refused(f"the receiver knows epoch {epoch} of sender {self.sender}, this one is {self.epoch}")
+        if epoch != self.epoch or status > BEYOND_WINDOW:
+            return
+        if status != OK or credit == 0:  # ask again soon, then less and less often
+            self.heartbeat_wait = 0.1 if self.heartbeat_wait == 1 else self.heartbeat_wait
+            self.heartbeat_at = min(self.heartbeat_at, time.monotonic() + self.heartbeat_wait)
+        if status != OK:
+            self.sheds |= status in (BUSY, DISK_FULL)
+            return  # nothing else of this ack is to be believed
+        if floor > self.next:
+            raise Refused(f"the receiver has {floor} packets, only {self.next} were sent: the id is used twice")
+        self.sheds = False
+        if floor < self.floor:  # late, if only one; for ten seconds all of them: acked data is gone
+            self.lost_since = self.lost_since or time.monotonic()
+            if time.monotonic() - self.lost_since >= 10:
+                raise Refused(f"the receiver has lost packets from {floor} on, which it had acked")
+            return
+        self.lost_since = None
+        self.floor, self.edge = floor, floor + min(credit, CREDIT_MAX)
+        for sequence in list(self.unacked):
+            place = sequence - floor
+            if place < 0 or place < 64 * len(words) and words[place // 64] >> place % 64 & 1:
+                del self.unacked[sequence]
+
+    def parse(self, packet):
+        """(epoch, floor, credit, status, bitmap words) of an ack for this sender; None if it is none."""
+        if len(packet) < 56 or packet[:4] != MAGIC:
+            return None
+        _, kind, flags, key_id, sender, epoch, floor, size = HEADER.unpack_from(packet)
+        end = 40 + size
+        if kind != ACK or sender != self.sender or len(packet) != end + (16 if flags & TAGGED else 0):
+            return None
+        if size < 16 or size % 8 or struct.unpack_from("<I", packet, 36)[0] != crc32c(packet[:36] + packet[40:end]):
+            return None
+        if self.key and not (flags & TAGGED and key_id == self.key_id
+                             and hmac.compare_digest(packet[end:], self.tag(packet[:end]))):
+            return None
+        first, credit, status = struct.unpack_from("<QII", packet, 40)
+        return epoch, floor, credit, status, [first, *struct.unpack_from(f"<{size // 8 - 2}Q", packet, 56)]
+
+
+def add_event(batch, kind, reward, business):
+    event = batch.events.add(type=kind, reward_id=reward, business_id=business, platform="python")
+    event.timestamp_us = time.time_ns() // 1000
+    event.event_id = secrets.token_bytes(16)  # before the first send: what recognises a repeat
+    if kind == 1:  # 75 % of the ad's pixels for 1.2 seconds: viewable
+        event.viewability.visible_ppm, event.viewability.duration_ms = 750_000, 1200
+    elif kind == 3:
+        event.revenue_micros = 12_500_000
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Send events to ingestd, and again until they are durable.")
+    for name, value in (("to", "127.0.0.1:4810"), ("reward", "python-reward"), ("business", "python-business"),
+                        ("impressions", 8), ("clicks", 2), ("redemptions", 1), ("sender-id", 0), ("key-id", 0)):
+        parser.add_argument(f"--{name}", type=type(value), default=value)
+    parser.add_argument("--key", type=bytes.fromhex, help="in hexadecimal, with --key-id")
+    options = parser.parse_args()
+    schema = load_schema()
+    host, _, port = options.to.rpartition(":")
+    sender = Sender((host.strip("[]"), int(port)), options.sender_id, options.key, options.key_id)
+    kinds = [1] * options.impressions + [2] * options.clicks + [3] * options.redemptions
+    for start in range(0, len(kinds), 10):
+        batch = schema.EventBatch()
+        for kind in kinds[start:start + 10]:
+            add_event(batch, kind, options.reward, options.business)
+        sender.send(batch)
+    sender.close()
+    print(f"{len(kinds)} events of sender {sender.sender} are durable, {sender.resent} packets were sent again")
+
+
+if __name__ == "__main__":
+    main()
