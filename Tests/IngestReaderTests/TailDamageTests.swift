@@ -38,4 +38,29 @@ import Testing
         try fixture.files.unlink("durable-mark")
         try SnapshotTests.expectAnswers(of: fixture.reader, are: fixture.modelBeforeLastBlock)
     }
+
+    @Test("However many blocks of a segment are damaged, it is read a bounded number of times")
+    func manyDamaged() throws {
+        let fixture = try LogFixture(seed: 23)
+        try fixture.beginSegment()
+        var starts: [Int] = []
+        for _ in 0..<16 {
+            try fixture.append([FixtureEvent()])
+            starts.append(fixture.lastBlock.lowerBound)
+        }
+        try fixture.files.unlink(FileName.durableMark.text)
+        let name = FileName.segment(fixture.position.segment).text
+        var random = SeededRandom(seed: 23)
+        fixture.files.disk.damage(name) { bytes in
+            bytes += (0..<1 << 17).map { _ in UInt8(truncatingIfNeeded: random.next()) }
+        }
+        for index in stride(from: 1, to: 15, by: 2) {
+            fixture.flip(name, byte: starts[index] + 20)
+        }
+        let before = fixture.files.disk.readByteCount
+        let report = try fixture.verify()
+        #expect(report.exitCode == 65 && report.rowCount == 9)
+        let readByteCount = fixture.files.disk.readByteCount - before
+        #expect(readByteCount < 14 * fixture.byteCount(name), "\(readByteCount)")
+    }
 }

@@ -13,16 +13,27 @@ import Testing
 
     private static func rows(_ tally: Tally) -> [Key: CounterRow] {
         var rows: [Key: CounterRow] = [:]
-        for slot in tally.slots {
-            let row = tally.row(at: slot)
-            let place = tally.place(at: slot)
+        var last: Tally.Place?
+        for index in 0..<tally.placeCount {
+            let row = tally.row(at: index)
+            let place = tally.place(at: index)
             #expect(row.overflows == 0)
-            #expect(
-                rows.updateValue(row.counters, forKey: Key(item: place.item, day: place.day))
-                    == nil)
-            #expect(tally.find(place) == slot)
+            #expect(last.map { $0.order < place.order } ?? true)
+            last = place
+            rows[Key(item: place.item, day: place.day)] = row.counters
         }
         return rows
+    }
+
+    /// A gather that has counted these events.
+    private static func tally(
+        _ events: [(key: UInt32, event: FixtureEvent)], itemCount: Int = 90
+    ) -> Tally {
+        var recount = RowRecount()
+        let gather = RowGather(itemCount: itemCount)
+        let outcome = recount.count(block(events), admissionTime: 0, into: gather)
+        #expect(outcome.senselessCount == 0)
+        return gather.finish()
     }
 
     /// What the events add up to, by their own `row`.
@@ -42,6 +53,7 @@ import Testing
         for (key, event) in events {
             rows.key[rows.rowCount] = key
             rows.day[rows.rowCount] = event.day
+            rows.timestamp[rows.rowCount] = Int64(event.day) * 86_400_000_000
             rows.attributes[rows.rowCount] = event.attributes.rawValue
             if let money = event.money {
                 rows.revenue[rows.moneyCount] = money.revenue
@@ -59,7 +71,7 @@ import Testing
     func counts(dayCount: Int, keyCount: Int) {
         var random = SeededRandom(seed: UInt64(dayCount * 1_000 + keyCount))
         var recount = RowRecount()
-        var tally = Tally()
+        let gather = RowGather(itemCount: keyCount / 2)
         var verdicts = [UInt64](repeating: 0, count: Verdict.allCases.count)
         var all: [(key: UInt32, event: FixtureEvent)] = []
         for _ in 0..<6 {
@@ -68,23 +80,38 @@ import Testing
                 event.day = 20_000 + Int32(random.below(UInt64(dayCount)))
                 return (key: UInt32(random.below(UInt64(keyCount))), event: event)
             }
-            let outcome = recount.count(Self.block(events), keyCount: keyCount, into: &tally)
+            let outcome = recount.count(Self.block(events), admissionTime: 0, into: gather)
             #expect(outcome.senselessCount == 0 && outcome.optedOutCount == 0)
             for (index, count) in outcome.verdicts.enumerated() { verdicts[index] += count }
             all += events
         }
-        #expect(Self.rows(tally) == Self.sums(all))
+        #expect(Self.rows(gather.finish()) == Self.sums(all))
+        #expect(gather.finish().isEmpty)
         for verdict in Verdict.allCases {
             let count = all.count { $0.event.verdict == verdict }
             #expect(verdicts[Int(verdict.rawValue)] == UInt64(count))
         }
     }
 
-    @Test("Sums of tallies, and under other items, come to what a dictionary says")
+    @Test("Places far apart, first and last days, and every part, come to what a dictionary says")
+    func farApart() {
+        var random = SeededRandom(seed: 3)
+        let days = [Limits.businessDays.lowerBound, 0, 19_999, Limits.businessDays.upperBound]
+        let events = (0..<3_000).map { number in
+            var event = FixtureEvent(&random)
+            event.day = days[Int(random.below(4))]
+            let key = random.below(UInt64(Tally.itemCountMax) >> random.below(25))
+            return (key: UInt32(number == 0 ? UInt64(Tally.itemCountMax) - 1 : key), event: event)
+        }
+        for itemCount in [0, 1, 1_024, 1_025, Tally.itemCountMax] {
+            #expect(Self.rows(Self.tally(events, itemCount: itemCount)) == Self.sums(events))
+        }
+    }
+
+    @Test("Sums of tallies, under other items, and without days, come to what a dictionary says")
     func sums() {
         var random = SeededRandom(seed: 7)
-        var recount = RowRecount()
-        var total = Tally()
+        var stack = TallyStack()
         var all: [(key: UInt32, event: FixtureEvent)] = []
         for part in 0..<5 {
             let events = (0..<400).map { _ in
@@ -92,48 +119,82 @@ import Testing
                 event.day = 20_000 + Int32(part * 3) + Int32(random.below(12))
                 return (key: UInt32(random.below(90)), event: event)
             }
-            var tally = Tally()
-            _ = recount.count(Self.block(events), keyCount: 90, into: &tally)
-            total.add(tally)
+            stack.add(Self.tally(events))
             all += events
         }
+        let total = stack.sum
         #expect(Self.rows(total) == Self.sums(all))
         #expect(
             Self.rows(total.folded { $0 % 7 }) == Self.sums(all.map { ($0.key % 7, $0.event) }))
+        var rewards: [Key: CounterRow] = [:]
+        for (key, row) in Self.sums(all) {
+            let isSum = rewards[Key(item: key.item, day: 0), default: CounterRow()].add(row)
+            #expect(isSum)
+        }
+        #expect(Self.rows(total.withoutDays()) == rewards)
+        stack.join()
+        #expect(stack.sum.placeCount == total.placeCount && stack.moneyMicros == total.moneyMicros)
+        #expect(Tally.sum(of: []).isEmpty && Tally.sum(Tally(), total).placeCount > 0)
     }
 
-    @Test("Counters go on beyond 32 bits, by rows and by sums")
+    @Test("Sums over more places than are folded at a time come to what a dictionary says")
+    func manyFolded() {
+        var builder = TallyBuilder(capacity: 0)
+        var row = CounterRow()
+        row[.clicks] = 2
+        for item in 0..<UInt32(140_000) {
+            builder.append(CheckedRow(counters: row), at: Tally.Place(item: item, day: 5))
+        }
+        let folded = builder.finish().folded { $0 % 70_000 }
+        #expect(folded.placeCount == 70_000)
+        #expect((0..<70_000).allSatisfy { folded.row(at: $0).counters[.clicks] == 4 })
+    }
+
+    @Test("Counters go on beyond what a line has room for, by rows and by sums")
     func wide() {
-        var tally = Tally()
-        let slot = tally.slot(item: 3, day: 5)
-        for kind in Tally.Kind.allCases { tally.add(UInt32.max, of: kind, at: slot) }
-        var sum = tally
-        sum.add(tally)
-        sum.add(tally)
-        var expected = CounterRow()
-        for kind in Tally.Kind.allCases {
-            for column in kind.columns { expected[column] += 3 * UInt64(UInt32.max) }
+        let kinds: [(EventType, Bool, Bool)] = [
+            (.impression, true, true), (.impression, false, false), (.click, true, false),
+            (.redemption, true, false), (.redemption, false, false),
+        ]
+        let events = kinds.flatMap { type, hasEventID, isMeasured in
+            (0..<10_000).map { _ in
+                var event = FixtureEvent()
+                event.type = type
+                event.hasEventID = hasEventID
+                event.isMeasured = isMeasured
+                event.money = type == .redemption ? (3, 2) : nil
+                return (key: UInt32(3), event: event)
+            }
         }
-        #expect(Self.rows(sum) == [Key(item: 3, day: 5): expected])
-
-        // Half full counters are moved before rows could pass 32 bits.
-        var event = FixtureEvent()
-        event.isMeasured = true
-        let rows = Self.block([(key: 3, event: event)])
         var recount = RowRecount()
-        for _ in 0..<2 {
-            tally.prepare(itemCount: 4, rowCount: Int(UInt32.max / 2))
-            _ = recount.count(rows, keyCount: 4, into: &tally)
-        }
-        let counters = tally.row(at: tally.slot(item: 3, day: 5)).counters
-        #expect(counters[.impressions] == 4 * UInt64(UInt32.max))
-        #expect(tally.row(at: tally.slot(item: 3, day: 20_000)).counters[.impressions] == 2)
+        let gather = RowGather(itemCount: 10)
+        for _ in 0..<4 { _ = recount.count(Self.block(events), admissionTime: 0, into: gather) }
+        let tally = gather.finish()
+        let four = Array(repeating: events, count: 4).flatMap { $0 }
+        #expect(Self.rows(tally) == Self.sums(four))
+        let sum = Tally.sum(of: [tally, Self.tally(events), tally, Self.tally(events)])
+        #expect(Self.rows(sum) == Self.sums(four + events + four + events))
     }
 
-    @Test("Rows of the common kinds take no wide row, the first of a place included")
+    @Test("Counters of 32,768 rows are carried whether rows or sums reach them")
+    func carries() {
+        for count in [UInt64(32_767), 32_768, 65_535, 65_536] {
+            var event = FixtureEvent()
+            event.isMeasured = true
+            let rows = Self.block((0..<Int(min(count, 65_536))).map { _ in (key: 1, event: event) })
+            var recount = RowRecount()
+            let gather = RowGather(itemCount: 4)
+            _ = recount.count(rows, admissionTime: 0, into: gather)
+            let tally = gather.finish()
+            #expect(tally.row(at: 0).counters[.impressions] == count)
+            #expect(!tally.lines[0].isLarge && (tally.wideRowCount == 0) == (count < 32_768))
+            let sum = Tally.sum(tally, tally)
+            #expect(sum.row(at: 0).counters[.impressions] == 2 * count && !sum.lines[0].isLarge)
+        }
+    }
+
+    @Test("Rows of the common kinds take no wide row, from rows or from pages")
     func common() {
-        var recount = RowRecount()
-        var tally = Tally()
         let events = [EventType.impression, .click, .redemption].flatMap { type in
             [true, false].flatMap { hasEventID in
                 (0..<50).map { number in
@@ -145,30 +206,74 @@ import Testing
                 }
             }
         }
-        _ = recount.count(Self.block(events), keyCount: 50, into: &tally)
+        let tally = Self.tally(events)
         #expect(tally.wideRowCount == 0)
         #expect(Self.rows(tally) == Self.sums(events))
+        let checked = Self.tally(events.filter(\.event.hasEventID))
+        var builder = TallyBuilder(capacity: 0)
+        for index in 0..<checked.placeCount {
+            builder.append(checked.row(at: index), at: checked.place(at: index))
+        }
+        let copy = builder.finish()
+        #expect(copy.wideRowCount == 0 && Self.rows(copy) == Self.rows(checked))
     }
 
     @Test("Money that passes 64 bits is known not to fit")
     func overflow() {
-        var tally = Tally()
-        let slot = tally.slot(item: 0, day: 1)
-        tally.add(UInt64.max, to: CounterColumn.spendMicros.rawValue, at: slot)
-        #expect(tally.row(at: slot).overflows == 0)
-        var sum = tally
-        sum.add(tally)
-        #expect(sum.row(at: slot).overflows == 1 << UInt32(CounterColumn.spendMicros.rawValue))
-        #expect(sum.folded { $0 + 1 }.row(at: 1).overflows != 0)
+        var row = CounterRow()
+        row[.spendMicros] = UInt64.max
+        var builder = TallyBuilder(capacity: 1)
+        builder.append(CheckedRow(counters: row), at: Tally.Place(item: 0, day: 1))
+        let tally = builder.finish()
+        #expect(tally.row(at: 0).overflows == 0)
+        let sum = Tally.sum(tally, tally)
+        #expect(sum.row(at: 0).overflows == 1 << UInt32(CounterColumn.spendMicros.rawValue))
+        #expect(sum.folded { $0 + 1 }.row(at: 0).overflows != 0)
+        #expect(sum.withoutDays().row(at: 0).overflows != 0)
+        #expect(Tally.sum(sum, sum).row(at: 0).overflows != 0)
     }
 
-    @Test("A row beyond the keys of a directory is counted nowhere and named")
+    @Test("A row beyond the keys of a directory, or of no day, is counted nowhere and named")
     func senseless() {
-        let rows = Self.block([(key: UInt32(Tally.itemCountMax), event: FixtureEvent())])
+        var none = FixtureEvent()
+        none.day = Limits.businessDays.upperBound + 1
+        let rows = Self.block([
+            (key: UInt32(Tally.itemCountMax), event: FixtureEvent()), (key: 1, event: none),
+        ])
         var recount = RowRecount()
-        var tally = Tally()
-        let outcome = recount.count(rows, keyCount: Int(UInt32.max), into: &tally)
-        #expect(outcome.senselessCount == 1 && tally.slots.isEmpty)
+        let gather = RowGather(itemCount: 4)
+        let outcome = recount.count(rows, admissionTime: 0, into: gather)
+        #expect(outcome.senselessCount == 2 && gather.finish().isEmpty)
+    }
+
+    @Test("A row of a day that it was nowhere at its time is counted, and named")
+    func impossibleDay() {
+        let dayLength = Int64(86_400_000_000)
+        for (shift, isPossible) in [
+            (-dayLength - 1, false), (-dayLength, true), (0, true), (2 * dayLength - 1, true),
+            (2 * dayLength, false), (Int64.max / 2, false),
+        ] {
+            let rows = Self.block([(key: 1, event: FixtureEvent())])
+            rows.timestamp[0] += shift
+            var recount = RowRecount()
+            let gather = RowGather(itemCount: 4)
+            let outcome = recount.count(rows, admissionTime: 0, into: gather)
+            #expect((outcome.senselessCount == 0) == isPossible, "\(shift)")
+            #expect(gather.finish().placeCount == 1)
+        }
+        for (verdict, isPossible) in [
+            (Verdict.tooOld, true), (.tooEarly, true), (.noConsent, false),
+        ] {
+            var event = FixtureEvent()
+            event.verdict = verdict
+            let rows = Self.block([(key: 1, event: event)])
+            let time = rows.timestamp[0]
+            rows.timestamp[0] = 0
+            var recount = RowRecount()
+            let gather = RowGather(itemCount: 4)
+            let outcome = recount.count(rows, admissionTime: time, into: gather)
+            #expect((outcome.senselessCount == 0) == isPossible, "\(verdict)")
+        }
     }
 
     // MARK: Comparison
@@ -178,7 +283,7 @@ import Testing
         _ clicks: [UInt64], day: Int32 = 20_000, change: (inout CounterRow) -> Void = { _ in }
     ) -> (table: CounterTable, tally: Tally) {
         var encoder = CounterTableEncoder(hasDay: true)
-        var tally = Tally()
+        var builder = TallyBuilder(capacity: 0)
         for (key, count) in clicks.enumerated() {
             var row = CounterRow()
             row[.clicks] = count
@@ -186,9 +291,10 @@ import Testing
             row[.revenueMicros] = count * 7
             change(&row)
             encoder.append(key: UInt32(key), day: day, counters: row)
-            tally.add(CheckedRow(counters: row), item: UInt32(key), day: day)
+            builder.append(
+                CheckedRow(counters: row), at: Tally.Place(item: UInt32(key), day: day))
         }
-        return (encoder.finish(), tally)
+        return (encoder.finish(), builder.finish())
     }
 
     private static func compare(
@@ -202,9 +308,7 @@ import Testing
         var random = SeededRandom(seed: 71)
         let (first, one) = Self.table((0..<2_500).map { _ in random.below(100) })
         let (second, two) = Self.table((0..<1_300).map { _ in random.below(100) }, day: 20_001)
-        var total = one
-        total.add(two)
-        total.add(two)
+        let total = Tally.sum(of: [two, one, two])
         for (tables, tally, isEqual) in [
             ([first], one, true), ([first, second, second], total, true), ([second], one, false),
             ([first, second], total, false), ([first], total, false), ([], one, false),

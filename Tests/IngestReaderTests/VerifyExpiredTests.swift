@@ -129,4 +129,22 @@ import Testing
         #expect(
             report.exitCode == 65 && report.evidenceLostCount == 1 && report.differenceCount == 0)
     }
+
+    @Test("A name or a key that is given again after it has expired is found")
+    func givenAgain() throws {
+        let fixture = try Self.fixture(seed: 91)
+        var event = FixtureEvent()
+        event.reward = "again"
+        try fixture.append([event])
+        #expect(try fixture.verify().findings.isEmpty)
+        let again = try #require(fixture.names["again"])
+        // A names run is all that says what an expired name was.
+        try fixture.alterNames(name: { $0 == 1 ? Array("again".utf8)[...] : $1 })
+        let report = try fixture.verify()
+        #expect(report.exitCode == 1 && report.differenceCount == 1, "\(report.findings)")
+        #expect(report.findings.first?.what == "name again given twice")
+        #expect(report.findings.first?.got == "ordinal \(again)")
+        #expect(report.findings.first?.expected == "ordinal 1")
+        #expect(report.findings.first?.file == FileName.segment(fixture.position.segment).text)
+    }
 }

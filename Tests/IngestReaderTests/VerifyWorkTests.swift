@@ -38,33 +38,75 @@ import Testing
         #expect(try Verifier.run(fixture.files, workerCount: 3).corruptionCount >= 4)
     }
 
-    @Test("A name and a key that two segments introduce are found, wherever")
-    func givenTwice() throws {
-        let fixture = try LogFixture.random(seed: 66, segmentCount: 2)
-        let names = RecountNames()
-        var twice = names
-        #expect(twice.enter(name: 1, Array("a".utf8)[...]) == nil)
-        #expect(twice.enter(name: 2, Array("b".utf8)[...]) == nil)
-        #expect(twice.enter(name: 7, Array("a".utf8)[...]) == 1)
-        #expect(twice.enter(name: 2, Array("b".utf8)[...]) == nil)
-        let pair = RewardKey(reward: NameOrdinal(rawValue: 1), business: NameOrdinal(rawValue: 2))
-        #expect(twice.enter(key: 4, pair) == nil)
-        #expect(twice.enter(key: 9, pair) == 4)
-        #expect(twice.name(5) == nil && twice.key(5) == nil && twice.business(ofKey: 9) == 2)
-        #expect(twice.describe(key: 5).contains("(lost:5)"))
-        #expect(try fixture.verify().exitCode == 0)
+    /// Names and keys entered as blocks introduce them.
+    private static func enter(
+        _ names: inout RecountNames, first: UInt32, _ texts: [String], firstKey: UInt32 = 0,
+        _ keys: [RewardKey] = []
+    ) -> (names: [UInt32], keys: [UInt32]) {
+        var new = NewNames()
+        for text in texts { new.append(Array(text.utf8).span.bytes) }
+        let block = NewNamesOfBlock(
+            offset: UInt64(first), firstName: NameOrdinal(rawValue: first), names: new,
+            firstKey: KeyOrdinal(rawValue: firstKey), keys: keys, hash: names.hash)
+        return names.enter(block, of: "segment-\(first)")
     }
 
-    @Test("Many names are told apart, and each that comes again is found")
-    func manyNames() {
+    private static func repeats(
+        _ names: RecountNames, attested: [UInt64] = []
+    ) -> RepeatSearch.Outcome {
+        var all = RepeatSearch.Outcome()
+        for part in 0..<RepeatSearch.partCount {
+            let found = RepeatSearch(names: names, attestedNames: attested).run(part: part)
+            all.names += found.names
+            all.keys += found.keys
+        }
+        all.names.sort { $0.ordinal < $1.ordinal }
+        return all
+    }
+
+    @Test("Names and keys that are given twice are found, and ordinals that are")
+    func givenTwice() throws {
+        func pair(_ reward: UInt32, _ business: UInt32) -> RewardKey {
+            RewardKey(
+                reward: NameOrdinal(rawValue: reward), business: NameOrdinal(rawValue: business))
+        }
         var names = RecountNames()
-        for ordinal in 1...UInt32(5_000) {
-            #expect(names.enter(name: ordinal, Array("name-\(ordinal)".utf8)[...]) == nil)
-        }
-        for ordinal in stride(from: UInt32(1), through: 5_000, by: 97) {
-            let other = names.enter(name: ordinal + 5_000, Array("name-\(ordinal)".utf8)[...])
-            #expect(other == ordinal)
-        }
+        var changed = Self.enter(&names, first: 1, ["a", "b"], firstKey: 4, [pair(1, 2)])
+        #expect(changed.names.isEmpty && changed.keys.isEmpty)
+        changed = Self.enter(&names, first: 7, ["a"], firstKey: 9, [pair(1, 2), pair(2, 1)])
+        #expect(changed.names.isEmpty && changed.keys.isEmpty)
+        #expect(Self.repeats(names).names == [.init(ordinal: 7, other: 1)])
+        #expect(Self.repeats(names).keys == [.init(ordinal: 9, other: 4)])
+        #expect(names.name(5) == nil && names.key(5) == nil && names.business(ofKey: 9) == 2)
+        #expect(names.describe(key: 5).contains("(lost:5)"))
+        #expect(names.introduction(ofName: 7)?.offset == 7 && names.introduction(ofName: 3) == nil)
+        #expect(names.introduction(ofKey: 4)?.file == "segment-1")
+        changed = Self.enter(&names, first: 2, ["b"], firstKey: 10, [pair(2, 1)])
+        #expect(changed.names.isEmpty && changed.keys.isEmpty)
+        changed = Self.enter(&names, first: 2, ["c"], firstKey: 10, [pair(2, 2)])
+        #expect(changed.names == [2] && changed.keys == [10])
+        #expect(names.name(2) == Array("c".utf8))
+    }
+
+    @Test("Many names are told apart, and each that comes again is found, also of expired ones")
+    func manyNames() {
+        var names = RecountNames(
+            copies: NameCopies(name: { _ in Array("name-77".utf8) }),
+            attested: AttestedNames(
+                nextName: 1, nextKey: 1,
+                keys: [RewardKey(reward: NameOrdinal(rawValue: 9), business: .none)]))
+        _ = Self.enter(
+            &names, first: 1, (1...5_000).map { "name-\($0)" }, firstKey: 1,
+            [RewardKey(reward: NameOrdinal(rawValue: 9), business: .none)])
+        #expect(Self.repeats(names).names.isEmpty)
+        let again = Array(stride(from: 1, through: 5_000, by: 97))
+        _ = Self.enter(&names, first: 6_000, again.map { "name-\($0)" })
+        let expired =
+            UInt64(UInt32(truncatingIfNeeded: names.hash.name(Array("name-77".utf8)))) << 32
+        let found = Self.repeats(names, attested: [expired])
+        let known = RepeatSearch.Repeat(ordinal: 77, other: 0)
+        #expect(found.names.filter { $0 != known }.map { Int($0.other) } == again)
+        #expect(found.names.contains(known) && found.keys == [.init(ordinal: 1, other: 0)])
     }
 
     @Test(

@@ -6,6 +6,9 @@ extension CounterPage {
     package static let byteCountMax =
         (2 + CounterRow.columnCount) * CounterColumnCodec.byteCountMax(capacity)
 
+    /// The fewest: form and base of keys and counters. So an index is shorter than half of its pages.
+    static let byteCountMin = 2 * (1 + CounterRow.columnCount)
+
     /// Encodes the page's rows.
     ///
     /// **Layout** One column after the other, each as `CounterColumnCodec` writes it: the differences of

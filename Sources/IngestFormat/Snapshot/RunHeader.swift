@@ -105,7 +105,9 @@ package struct RunHeader: Hashable, Sendable {
         pageIndexOffset = try reader.load(
             Field.pageIndexOffset, in: UInt64(Self.byteCount)...UInt64(Limits.runByteCountMax))
         rowCount = try reader.load(Field.rowCount, in: 0...UInt64(Limits.runRowCountMax))
-        pageCount = Int(try reader.load(Field.pageCount, in: 0...rowCount))
+        let pagesByteCount = pageIndexOffset - UInt64(Self.byteCount)
+        let pageCountMax = min(rowCount, pagesByteCount / UInt64(CounterPage.byteCountMin))
+        pageCount = Int(try reader.load(Field.pageCount, in: 0...pageCountMax))
         pageIndexChecksum = reader.u32(Field.pageIndexChecksum)
     }
 

@@ -36,7 +36,7 @@ struct ExpiredCheck<Files: FileSystem>: Sendable {
     private func addCounters(_ outcome: inout Outcome) throws(StorageError) {
         let page = CounterPage()
         var cursor = reader.counters.makeCursor()
-        outcome.tally.reserve(placeCount: reader.header.keyDayCount)
+        var builder = TallyBuilder(capacity: 0)
         while !meter.isStopped, try cursor.nextPage(into: page) {
             for row in 0..<page.rowCount {
                 guard page.key(row) < outcome.sums.nextKey else {
@@ -44,18 +44,19 @@ struct ExpiredCheck<Files: FileSystem>: Sendable {
                         path: outcome.file, offset: UInt64(ExpiredHeader.byteCount),
                         detail: "a row of key \(page.key(row)), which was given later")
                 }
-                outcome.tally.add(
-                    CheckedRow(counters: page.counters(row)), item: page.key(row),
-                    day: page.day(row))
+                builder.append(
+                    CheckedRow(counters: page.counters(row)),
+                    at: Tally.Place(item: page.key(row), day: page.day(row)))
             }
         }
+        outcome.tally = builder.finish()
     }
 
     /// Holds counters, ledger and row count against each other: every row is of one verdict, and of one
     /// column of those that gross is the sum of.
     private func checkSums(_ outcome: inout Outcome) {
         var sums = CheckedRow()
-        for slot in outcome.tally.slots { sums.add(outcome.tally.row(at: slot)) }
+        for index in 0..<outcome.tally.placeCount { sums.add(outcome.tally.row(at: index)) }
         let events = outcome.totals.events
         func sum(_ columns: [CounterColumn]) -> UInt64 {
             columns.reduce(0) { $0.saturatingSum(sums.counters[$1]) }

@@ -9,6 +9,8 @@ import IngestStorage
 struct FileSetCheck<Files: FileSystem> {
     let files: Files
     let manifest: Manifest
+    /// A file of which everything has been said.
+    let reported: FileName?
 
     /// Files that the newest manifest does not name and that begin soundly, to be held against the log. They are
     /// opened again one by one then: there may be more of them than files that a process can have open.
@@ -29,6 +31,7 @@ struct FileSetCheck<Files: FileSystem> {
                 continue
             }
             report.fileCount += 1
+            if name == reported { continue }
             do throws(StorageError) {
                 try check(name, isListed: listed.contains(name), &unlisted, &report)
             } catch {

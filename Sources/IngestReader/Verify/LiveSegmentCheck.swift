@@ -25,6 +25,7 @@ struct LiveSegmentCheck<Files: FileSystem>: Sendable {
             walk.resume(at: end.offset, ordinal: end.blockCount)
         }
         var attempt = 1
+        var tail = Tail()
         while !segment.meter.isStopped {
             // The recount checks the chain, and goes on where it is broken: here only places count.
             walk.resume(at: walk.offset, ordinal: walk.ordinal)
@@ -37,7 +38,8 @@ struct LiveSegmentCheck<Files: FileSystem>: Sendable {
                 }
                 attempt = 1
             } else if try !goOn(
-                &walk, from: step, isLast: attempt >= Self.attemptCount, memory.buffer, &recount)
+                &walk, from: step, isLast: attempt >= Self.attemptCount, memory.buffer, &tail,
+                &recount)
             {
                 return ordinal
             } else if walk.offset == offset {
@@ -48,12 +50,29 @@ struct LiveSegmentCheck<Files: FileSystem>: Sendable {
         return walk.ordinal
     }
 
+    /// Where the bytes end that are not zeros: looked for once, however many places are no block.
+    private struct Tail {
+        private var end: UInt64 = 0
+
+        /// Behind the last byte from `start` on that is not zero; `nil` if there is none.
+        mutating func end(
+            in file: Files.File, from start: UInt64
+        ) throws(StorageError) -> UInt64? {
+            if start >= end {
+                let content = try TailContent(file, from: start)
+                guard content.firstNonzero != nil else { return nil }
+                end = content.end
+            }
+            return end
+        }
+    }
+
     /// Deals with what is no block at the walk's place.
     /// - Returns: whether to look again, at the walk's place, which may have been moved on; else the
     ///   segment ends here.
     private func goOn(
         _ walk: inout Walk, from step: Walk.Step, isLast: Bool, _ buffer: ReadBuffer,
-        _ recount: inout SegmentRecount
+        _ tail: inout Tail, _ recount: inout SegmentRecount
     ) throws(StorageError) -> Bool {
         let (offset, ordinal) = (walk.offset, walk.ordinal)
         if ordinal < segment.segment.durableBlockCount {
@@ -69,10 +88,13 @@ struct LiveSegmentCheck<Files: FileSystem>: Sendable {
         }
         // Behind a sealed segment's blocks is its footer, which was reported.
         if segment.entry != nil { return false }
-        if try wasSealedMeanwhile(blockCount: ordinal, &recount) { return false }
-        let (judgement, isFooter) = try judge(step, at: offset)
-        guard let end = judgement.end(from: offset) else { return false }
-        guard let found = try findBlock(behind: walk, before: end, buffer) else {
+        let found = try tail.end(in: file, from: offset).flatMap { (end) throws(StorageError) in
+            try findBlock(behind: walk, before: end, buffer)
+        }
+        guard let found else {
+            // Only where no block follows can it be a footer, or a write that did not finish.
+            if try wasSealedMeanwhile(blockCount: ordinal, &recount) { return false }
+            let (judgement, isFooter) = try judge(step, at: offset)
             return try !report(
                 judgement, isFooter: isFooter, at: offset, isLast: isLast, &recount)
         }
@@ -263,16 +285,5 @@ struct LiveSegmentCheck<Files: FileSystem>: Sendable {
         let bytes = try file.readArray(at: offset, byteCount: 4)
         return bytes.count == 4
             && bytes.reversed().reduce(0) { $0 << 8 | UInt32($1) } == SegmentFooter.magic
-    }
-}
-
-extension TailJudge.Judgement {
-    /// Behind the last byte that is not zero; `nil` if there is none.
-    fileprivate func end(from start: UInt64) -> UInt64? {
-        switch self {
-        case .empty: nil
-        case .torn(let byteCount): start + byteCount
-        case .damage(_, _, let end): end
-        }
     }
 }

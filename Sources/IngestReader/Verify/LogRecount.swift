@@ -21,7 +21,7 @@ struct LogRecount {
     var names: RecountNames
     var report: VerifyReport
     /// Counters of everything up to the cut.
-    private(set) var total = Tally()
+    private(set) var total = TallyStack()
     /// Whether `total` lacks rows because a block could not be read, or the cut was not found.
     var isTotalComplete: Bool { !lacksRows && claims[cut] == nil }
     private var lacksRows = false
@@ -30,7 +30,7 @@ struct LogRecount {
     /// Where the last segment ended.
     private(set) var end = LogPosition.start
     /// Counters of the segment at hand up to its last stop.
-    private var prefix = Tally()
+    private var prefix = TallyStack()
     /// Of how many events of a segment the rows are recorded as lost; 2^64 − 1 where that is not known.
     private var lostRowCounts: [SegmentNumber: UInt64] = [:]
     /// What the segments before the one at hand add up to; `nil` where not all their rows can be read, or some
@@ -95,9 +95,12 @@ struct LogRecount {
     // MARK: Segments
 
     /// Takes a segment that is not there and must be.
-    mutating func miss(_ segment: SegmentRecount) {
+    /// - Parameter isCorruption: else it may have expired since.
+    mutating func miss(_ segment: SegmentRecount, isCorruption: Bool) {
         report.add(
-            Finding(.corruption, file: segment.file, what: "the segment is missing"))
+            Finding(
+                isCorruption ? .corruption : .note, file: segment.file,
+                what: "the segment is missing"))
         chain = .unknown
         totals = nil
         if segment.number <= cut.segment { lacksRows = true }
@@ -105,7 +108,7 @@ struct LogRecount {
 
     /// Takes what a segment says of the log before it, what was found in it, and the names that it introduced.
     mutating func begin(_ segment: SegmentRecount) {
-        prefix = Tally()
+        prefix = TallyStack()
         if let opening = segment.header ?? segment.firstBlock {
             chain.check(opening, in: segment.file, &report)
         }
@@ -135,7 +138,7 @@ struct LogRecount {
         let position = LogPosition(segment: segment.number, blockCount: stop.blockCount)
         prefix.add(stop.part)
         if position == cut && !segment.isBeforeCut {
-            total.add(prefix)
+            total.add(prefix.sum)
             if !stop.isWhole { lacksRows = true }
         }
         guard let chain = stop.chain else { return }
@@ -149,12 +152,12 @@ struct LogRecount {
 
     /// The counters of a span that ends at a stop that was just passed; `nil` if they are not known.
     func tally(of span: LogSpan, at stop: SegmentRecount.Stop) -> Tally? {
-        stop.isWhole ? spans.tally(of: span, with: prefix) : nil
+        stop.isWhole ? spans.tally(of: span, with: prefix.sum) : nil
     }
 
     /// Ends the segment that was begun.
     mutating func finish(_ segment: SegmentRecount) {
-        prefix = Tally()
+        prefix = TallyStack()
         if segment.hasChain {
             chain = segment.isBroken ? segment.chain : segment.chain.inheriting(chain)
         }
@@ -257,25 +260,19 @@ struct LogRecount {
 
     // MARK: Names
 
-    private mutating func enter(_ block: SegmentRecount.NewNamesOfBlock, in file: String) {
-        let content = block.content
-        func given(_ what: String, _ ordinal: UInt32, _ other: UInt32) -> Finding {
-            Finding(
-                .difference, file: file, offset: block.offset, what: "\(what) given twice",
-                got: "ordinal \(ordinal)", expected: "ordinal \(other)")
+    private mutating func enter(_ block: NewNamesOfBlock, in file: String) {
+        let changed = names.enter(block, of: file)
+        for ordinal in changed.names {
+            report.add(
+                Finding(
+                    .difference, file: file, offset: block.offset, what: "name \(ordinal)",
+                    got: names.describe(name: ordinal), expected: "the one given before"))
         }
-        content.names.forEach(from: content.firstName) { name, range in
-            let ordinal = name.rawValue
-            if let other = names.enter(name: ordinal, content.names.bytes[range]) {
-                report.add(given("name \(names.describe(name: ordinal))", ordinal, other))
-            }
-        }
-        var key = content.firstKey.rawValue
-        for pair in content.keys {
-            if let other = names.enter(key: key, pair) {
-                report.add(given(names.describe(key: key), key, other))
-            }
-            key &+= 1
+        for ordinal in changed.keys {
+            report.add(
+                Finding(
+                    .difference, file: file, offset: block.offset, what: "key \(ordinal)",
+                    got: names.describe(key: ordinal), expected: "the one given before"))
         }
     }
 

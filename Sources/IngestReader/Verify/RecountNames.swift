@@ -1,17 +1,34 @@
 // packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
 // Part of `verify`: shares no code with what folds counters.
 
+import CIngestLinux
+import Glibc
 import IngestFormat
 
-/// The names and keys as the log itself introduced them, and a check that each was given once.
+/// The names and keys as the log itself introduced them, by ordinal.
 ///
-/// **Cost** The bytes of the names, 16 a name and 16 a key; about 50 ns for each that is entered.
+/// **Cost** The bytes of the names, 12 a name, 8 a key; about 5 ns for each that is
+/// entered.
 struct RecountNames: Sendable {
-    private var texts = NameTexts()
+    /// A block that introduced names or keys.
+    private struct Block: Sendable {
+        let file: String
+        let offset: UInt64
+        let names: Range<UInt32>
+        let keys: Range<UInt32>
+        /// What places lead to.
+        let bytes: NameBytes
+    }
+
+    private var blocks: [Block] = []
+    /// By ordinal: address of its bytes, which `blocks` hold, and in the lowest 8 bits how many; 0 = none.
+    private var places: [UInt64] = []
+    /// By ordinal, where there is a place.
+    private var hashes: [UInt32] = []
     /// By key ordinal; without names for what no block introduced.
     private var keys: [RewardKey] = []
-    private var nameSet = OrdinalSet()
-    private var keySet = OrdinalSet()
+    /// Of this process, so that no names can be made to collide.
+    let hash = KeyedHash(key: InlineArray { _ in UInt8.random(in: 0...255) })
     private let keySeed = UInt64.random(in: 0...UInt64.max)
     /// What names runs say, for ordinals that no block introduced because theirs cannot be read.
     private let copies: NameCopies
@@ -26,42 +43,121 @@ struct RecountNames: Sendable {
         self.attested = attested
     }
 
+    /// Makes room for the names and keys of a directory.
+    mutating func reserve(nameCount: Int, keyCount: Int) {
+        places.reserveCapacity(min(nameCount, Limits.nameCountMax + 1))
+        hashes.reserveCapacity(min(nameCount, Limits.nameCountMax + 1))
+        keys.reserveCapacity(min(keyCount, Limits.keyCountMax))
+    }
+
     // MARK: Entering
 
-    /// Enters a name that a block introduced.
-    /// - Returns: an ordinal that has the same name, if there is one: names are given once.
-    mutating func enter(name ordinal: UInt32, _ bytes: ArraySlice<UInt8>) -> UInt32? {
-        guard Int(ordinal) <= Limits.nameCountMax else { return nil }
-        texts.set(ordinal, bytes)
-        let texts = texts
-        return nameSet.insert(ordinal, hash: texts.hash(bytes)) { texts.text($0) == bytes }
+    /// Enters the names and keys that a block introduced.
+    /// - Returns: ordinals that had another name or key before.
+    mutating func enter(
+        _ new: NewNamesOfBlock, of file: String
+    ) -> (names: [UInt32], keys: [UInt32]) {
+        let (firstName, firstKey) = (new.firstName.rawValue, new.firstKey.rawValue)
+        let block = Block(
+            file: file, offset: new.offset,
+            names: firstName..<firstName.saturatingSum(UInt32(new.bytes.count)),
+            keys: firstKey..<firstKey.saturatingSum(UInt32(new.keys.count)), bytes: new.bytes)
+        var changed: (names: [UInt32], keys: [UInt32]) = ([], [])
+        blocks.append(block)
+        for (index, ordinal) in block.names.enumerated() where ordinal <= Limits.nameCountMax {
+            let name = unsafe new.bytes.pointer(index)
+            if unsafe isName(ordinal, name) == false { changed.names.append(ordinal) }
+            let place = UInt64(UInt(bitPattern: name.baseAddress)) << 8 | UInt64(name.count)
+            places.set(place, at: Int(ordinal), filling: 0)
+            hashes.set(new.hashes[index], at: Int(ordinal), filling: 0)
+        }
+        for (ordinal, pair) in zip(block.keys, new.keys) where ordinal < Limits.keyCountMax {
+            if let known = key(ordinal), known != pair { changed.keys.append(ordinal) }
+            keys.set(pair, at: Int(ordinal), filling: Self.noKey)
+        }
+        return changed
     }
 
-    /// Enters a key that a block introduced.
-    /// - Returns: an ordinal that has the same pair of names, if there is one: keys are given once.
-    mutating func enter(key ordinal: UInt32, _ pair: RewardKey) -> UInt32? {
-        guard Int(ordinal) < Limits.keyCountMax else { return nil }
-        keys.set(pair, at: Int(ordinal), filling: Self.noKey)
-        let keys = keys
-        return keySet.insert(ordinal, hash: hash(pair)) { keys[Int($0)] == pair }
+    /// The last block that introduced a name, and where it lies; `nil` if none did.
+    func introduction(ofName ordinal: UInt32) -> (file: String, offset: UInt64)? {
+        blocks.last { $0.names.contains(ordinal) }.map { ($0.file, $0.offset) }
     }
 
-    /// Both ordinals are of the log's own giving, so a product spreads them well enough; the seed is of this process.
-    private func hash(_ key: RewardKey) -> UInt32 {
-        let word = UInt64(key.reward.rawValue) << 32 | UInt64(key.business.rawValue)
-        let product = (word ^ keySeed).multipliedFullWidth(by: 0x9E37_79B9_7F4A_7C15)
-        return UInt32(truncatingIfNeeded: product.high ^ product.low)
+    func introduction(ofKey ordinal: UInt32) -> (file: String, offset: UInt64)? {
+        blocks.last { $0.keys.contains(ordinal) }.map { ($0.file, $0.offset) }
     }
 
     // MARK: What blocks introduced
 
+    /// The ordinals of names below which all are that a block introduced.
+    var nameEnd: UInt32 { UInt32(places.count) }
+    /// Those of keys, of expired ones too.
+    var keyEnd: UInt32 { UInt32(max(keys.count, attested.keys.count)) }
+
     /// The bytes of a name; `nil` if no block introduced it.
-    func name(_ ordinal: UInt32) -> ArraySlice<UInt8>? { texts.text(ordinal) }
+    func name(_ ordinal: UInt32) -> [UInt8]? {
+        unsafe pointer(ordinal).map { unsafe Array($0) }
+    }
+
+    /// Whether a name has these bytes; `nil` if no block introduced it.
+    @inline(__always)
+    func isName(_ ordinal: UInt32, _ bytes: UnsafeRawBufferPointer) -> Bool? {
+        guard let known = unsafe pointer(ordinal) else { return nil }
+        guard known.count == bytes.count, let other = bytes.baseAddress,
+            let base = known.baseAddress
+        else { return false }
+        // SAFETY: both have so many bytes.
+        return unsafe memcmp(base, other, bytes.count) == 0
+    }
+
+    /// Asks for where the bytes of a name are.
+    @inline(__always)
+    func prefetchPlace(_ ordinal: UInt32) {
+        unsafe places.withUnsafeBufferPointer { places in
+            guard Int(ordinal) < places.count, let base = places.baseAddress else { return }
+            // SAFETY: a prefetch reads nothing.
+            unsafe ingest_prefetch(base + Int(ordinal))
+        }
+    }
+
+    /// Asks for the bytes of a name.
+    @inline(__always)
+    func prefetchBytes(_ ordinal: UInt32) {
+        // SAFETY: a prefetch reads nothing.
+        if let base = unsafe pointer(ordinal)?.baseAddress { unsafe ingest_prefetch(base) }
+    }
+
+    @inline(__always)
+    private func pointer(_ ordinal: UInt32) -> UnsafeRawBufferPointer? {
+        guard Int(ordinal) < places.count, places[Int(ordinal)] != 0 else { return nil }
+        let place = places[Int(ordinal)]
+        // SAFETY: the bytes are of a block that is held as long as this.
+        return unsafe UnsafeRawBufferPointer(
+            start: UnsafeRawPointer(bitPattern: UInt(place >> 8)), count: Int(place & 255))
+    }
+
+    /// The hash of a name, by `hash`; `nil` if no block introduced it.
+    func hash(ofName ordinal: UInt32) -> UInt32? {
+        Int(ordinal) < places.count && places[Int(ordinal)] != 0 ? hashes[Int(ordinal)] : nil
+    }
 
     /// `nil` if no block introduced it.
     func key(_ ordinal: UInt32) -> RewardKey? {
         guard Int(ordinal) < keys.count, keys[Int(ordinal)] != Self.noKey else { return nil }
         return keys[Int(ordinal)]
+    }
+
+    /// A key of a block or of an expired one, with a hash.
+    func hashedKey(_ ordinal: UInt32) -> (key: RewardKey, hash: UInt32)? {
+        var found = key(ordinal)
+        if found == nil && Int(ordinal) < attested.keys.count {
+            found = attested.keys[Int(ordinal)]
+        }
+        guard let found, found != Self.noKey else { return nil }
+        // Both ordinals are of the log's own giving, so a product spreads them well enough; the seed is of this process.
+        let word = UInt64(found.reward.rawValue) << 32 | UInt64(found.business.rawValue)
+        let product = (word ^ keySeed).multipliedFullWidth(by: 0x9E37_79B9_7F4A_7C15)
+        return (found, UInt32(truncatingIfNeeded: product.high ^ product.low))
     }
 
     /// Whether the block that introduced a name has expired.
@@ -93,13 +189,74 @@ struct RecountNames: Sendable {
             + "business \(describe(name: pair.business.rawValue))"
     }
 
+    /// A name from its block or else from a names run; `nil` of one that is lost.
+    func known(name ordinal: UInt32) -> [UInt8]? {
+        name(ordinal) ?? copies.name(NameOrdinal(rawValue: ordinal))
+    }
+
     /// For messages.
     func describe(name ordinal: UInt32) -> String {
-        if let name = name(ordinal) { return String(decoding: name, as: UTF8.self) }
-        guard let copy = copies.name(NameOrdinal(rawValue: ordinal)) else {
-            return NamesRun.lostText(ordinal)
+        known(name: ordinal).map { String(decoding: $0, as: UTF8.self) }
+            ?? NamesRun.lostText(ordinal)
+    }
+}
+
+/// Names and keys that a block introduced.
+struct NewNamesOfBlock: Sendable {
+    /// Of the block in the file.
+    let offset: UInt64
+    let firstName: NameOrdinal
+    let bytes: NameBytes
+    /// Of the names, in their order.
+    let hashes: [UInt32]
+    let firstKey: KeyOrdinal
+    let keys: [RewardKey]
+
+    /// - Parameter hash: `RecountNames.hash`.
+    init(
+        offset: UInt64, firstName: NameOrdinal, names: NewNames, firstKey: KeyOrdinal,
+        keys: [RewardKey], hash: KeyedHash
+    ) {
+        self.offset = offset
+        self.firstName = firstName
+        self.firstKey = firstKey
+        self.keys = keys
+        let bytes = NameBytes(names)
+        self.bytes = bytes
+        hashes = (0..<bytes.count).map { index in
+            // SAFETY: a name has at most 128 bytes, which stay where they are.
+            let name = unsafe bytes.pointer(index)
+            guard let base = name.baseAddress else { return 0 }
+            return unsafe UInt32(truncatingIfNeeded: hash.name(base, name.count))
         }
-        return String(decoding: copy, as: UTF8.self)
+    }
+}
+
+/// The bytes of some names where they stay.
+///
+/// `@unchecked`: nothing is written once they are copied.
+@safe final class NameBytes: @unchecked Sendable {
+    private let base: UnsafeMutableRawPointer
+    private let ends: [UInt32]
+    var count: Int { ends.count }
+
+    init(_ names: NewNames) {
+        ends = names.ends
+        unsafe base = .allocate(byteCount: max(1, names.bytes.count), alignment: 1)
+        unsafe names.bytes.withUnsafeBytes { bytes in
+            guard let source = bytes.baseAddress else { return }
+            // SAFETY: as many bytes were allocated.
+            unsafe base.copyMemory(from: source, byteCount: bytes.count)
+        }
+    }
+
+    deinit { unsafe base.deallocate() }
+
+    /// A name's bytes, valid as long as this is held. - Parameter index: 0 ..< count.
+    @unsafe func pointer(_ index: Int) -> UnsafeRawBufferPointer {
+        let start = index == 0 ? 0 : Int(ends[index - 1])
+        // SAFETY: ends ascend, the last one is how many bytes there are.
+        return unsafe UnsafeRawBufferPointer(start: base + start, count: Int(ends[index]) - start)
     }
 }
 
@@ -119,38 +276,6 @@ struct NameCopies: Sendable {
     var key: @Sendable (KeyOrdinal) -> RewardKey? = { _ in nil }
 }
 
-/// The bytes of names, back to back, by ordinal.
-private struct NameTexts: Sendable {
-    private var bytes: [UInt8] = []
-    /// By ordinal: start in `bytes` × 256 + byte count; 0 = none.
-    private var places: [UInt64] = []
-    private let keyedHash = KeyedHash(key: InlineArray { _ in UInt8.random(in: 0...255) })
-
-    mutating func set(_ ordinal: UInt32, _ text: ArraySlice<UInt8>) {
-        places.set(
-            UInt64(bytes.count) << 8 | UInt64(text.count), at: Int(ordinal), filling: 0)
-        bytes.append(contentsOf: text)
-    }
-
-    func text(_ ordinal: UInt32) -> ArraySlice<UInt8>? {
-        guard Int(ordinal) < places.count, places[Int(ordinal)] != 0 else { return nil }
-        let place = places[Int(ordinal)]
-        let start = Int(place >> 8)
-        return bytes[start..<start + Int(place & 255)]
-    }
-
-    /// With a key of this process, so that no names can be made to collide.
-    func hash(_ text: ArraySlice<UInt8>) -> UInt32 {
-        // SAFETY: the bytes are valid inside the closure, and no more than a name has.
-        unsafe text.withUnsafeBytes { bytes in
-            guard let base = bytes.baseAddress, bytes.count <= Limits.nameByteCountMax else {
-                return 0
-            }
-            return unsafe UInt32(truncatingIfNeeded: keyedHash.name(base, bytes.count))
-        }
-    }
-}
-
 extension Array {
     /// Sets an element that may lie behind the end, and what lies before it too.
     fileprivate mutating func set(_ value: Element, at index: Int, filling filler: Element) {
@@ -161,42 +286,9 @@ extension Array {
     }
 }
 
-/// A set of ordinals by what they stand for, in an open table.
-///
-/// **Cost** 8 bytes a place, of which at most three of four are taken. A look compares what an ordinal stands for only
-/// where 32 bits of hash are the same.
-private struct OrdinalSet: Sendable {
-    /// Hash in the upper half, ordinal + 1 in the lower; 0 = free.
-    private var table: [UInt64] = []
-    private var count = 0
-
-    /// Adds an ordinal, unless one that stands for the same is there already.
-    /// - Parameter isSame: whether another ordinal stands for the same.
-    /// - Returns: the one that is there.
-    mutating func insert(
-        _ ordinal: UInt32, hash: UInt32, isSame: (UInt32) -> Bool
-    ) -> UInt32? {
-        if 4 * (count + 1) > 3 * table.count { grow() }
-        var place = Int(hash) & (table.count - 1)
-        while table[place] != 0 {
-            let other = UInt32(truncatingIfNeeded: table[place]) &- 1
-            if table[place] >> 32 == UInt64(hash), isSame(other) {
-                return other == ordinal ? nil : other
-            }
-            place = (place + 1) & (table.count - 1)
-        }
-        table[place] = UInt64(hash) << 32 | UInt64(ordinal) + 1
-        count += 1
-        return nil
-    }
-
-    private mutating func grow() {
-        let old = table
-        table = Array(repeating: 0, count: max(64, 2 * old.count))
-        for entry in old where entry != 0 {
-            var place = Int(entry >> 32) & (table.count - 1)
-            while table[place] != 0 { place = (place + 1) & (table.count - 1) }
-            table[place] = entry
-        }
+extension UInt32 {
+    fileprivate func saturatingSum(_ other: UInt32) -> UInt32 {
+        let (sum, overflow) = addingReportingOverflow(other)
+        return overflow ? .max : sum
     }
 }

@@ -2,36 +2,33 @@
 // Part of `verify`: shares no code with what folds counters. The rule of what counts where is written here
 // a second time, from docs/format/run.md, on purpose.
 
-import CIngestLinux
 import IngestFormat
 
-/// Counts rows, block after block. Owned by one worker of a `verify`.
+/// Says of each row what it counts for, block after block. Owned by one worker of a `verify`.
 ///
-/// **Cost** 128 KiB; about 3 ns a row while its place is in the caches. Nothing is allocated for a row but for
-/// the first of its place.
+/// **Cost** 128 KiB; about 3 ns a row, and what `RowGather` says. Nothing is allocated for a row.
 struct RowRecount {
     struct Outcome {
         /// Rows by verdict, by its raw value.
         var verdicts = [UInt64](repeating: 0, count: Verdict.allCases.count)
         /// Rows that must not be: of events that opted out.
         var optedOutCount = 0
-        /// Rows whose attributes name no type or no verdict, or money that is not there or below 0.
+        /// Rows whose attributes name no type or no verdict, of a day on which it was nowhere the row's time, or
+        /// money that is not there or below 0.
         var senselessCount = 0
     }
 
     /// What a row of some attributes does, in 16 bits.
     ///
-    /// **Layout** bits 0–3 kind; 4–7 verdict; 8 plain: it is of a kind that has a number of its own; 9 has money; 10 its
-    /// money counts; 15 known.
+    /// **Layout** bits 0–3 kind; 4–7 verdict; 8 of a kind; 11 plain: adds one to a number in the
+    /// line, and no more; 15 known.
     private struct Rule {
         var bits: UInt16 = 0
 
         var kind: Int { Int(bits & 15) }
         var verdict: Int { Int(bits >> 4 & 15) }
-        var isPlain: Bool { bits & 1 << 8 != 0 }
-        var hasMoney: Bool { bits & 1 << 9 != 0 }
-        var countsMoney: Bool { bits & 1 << 10 != 0 }
-        var isKnown: Bool { bits & 1 << 15 != 0 }
+        var isOfKind: Bool { bits & 1 << 8 != 0 }
+        var isPlain: Bool { bits & 1 << 11 != 0 }
     }
 
     /// Where the count stands in a block.
@@ -39,22 +36,8 @@ struct RowRecount {
         var row = 0
         /// Rows with money so far.
         var money = 0
-        /// The rows whose slots were looked for, from `start` on. A slot is 0 where the item had none then.
-        var ahead = InlineArray<256, UInt32>(repeating: 0)
-        var start = 0
-        var end = 0
-    }
-
-    /// What the loop over rows reads and writes; valid inside one call.
-    @unsafe private struct Hot {
-        /// Of the tally: by item, more than any row's key; by slot; by the place in a line.
-        let heads: UnsafePointer<UInt32>
-        let lines: UnsafeMutablePointer<Tally.Line>
-        let money: UnsafeMutableBufferPointer<Tally.Money>
-        /// By attributes.
-        let rules: UnsafePointer<Rule>
-        /// By verdict, four lanes.
-        let verdicts: UnsafeMutablePointer<UInt32>
+        /// Of the block.
+        var admissionTime: Int64 = 0
     }
 
     /// By attributes; found out for each when it comes up.
@@ -64,17 +47,19 @@ struct RowRecount {
 
     /// Counts all rows of a decoded block.
     /// - Parameters:
-    ///   - rows: the columns attributes, key, day, revenue and spend are read.
-    ///   - keyCount: keys are below it, or the rows are counted one by one.
-    mutating func count(_ rows: BlockRows, keyCount: Int, into tally: inout Tally) -> Outcome {
+    ///   - rows: the columns attributes, key, timestamp, day, revenue and spend are read.
+    ///   - admissionTime: of the block.
+    mutating func count(
+        _ rows: BlockRows, admissionTime: Int64, into gather: RowGather
+    ) -> Outcome {
         var outcome = Outcome()
         var place = Place()
-        tally.prepare(itemCount: keyCount, rowCount: rows.rowCount)
-        let isBounded = Self.keyBound(rows) <= tally.heads.count
+        place.admissionTime = min(max(admissionTime, 0), Limits.timestampMicrosecondsMax)
+        gather.prepare(rowCount: rows.rowCount)
         for index in verdicts.indices { verdicts[index] = 0 }
         while place.row < rows.rowCount {
-            if isBounded { countPlain(rows, from: &place, into: &tally) }
-            if place.row < rows.rowCount { countAny(rows, at: &place, into: &tally, &outcome) }
+            countPlain(rows, from: &place, into: gather)
+            if place.row < rows.rowCount { countAny(rows, at: &place, into: gather, &outcome) }
         }
         for index in verdicts.indices where index & 15 < outcome.verdicts.count {
             outcome.verdicts[index & 15] += UInt64(verdicts[index])
@@ -82,124 +67,77 @@ struct RowRecount {
         return outcome
     }
 
-    /// A power of two above all keys; more than any tally has heads where a row is of no day.
-    private static func keyBound(_ rows: BlockRows) -> Int {
-        var bits: UInt32 = 0
-        var hasNoDay = false
-        for row in 0..<rows.rowCount {
-            // SAFETY: a decoder filled rowCount elements of the dense columns.
-            unsafe bits |= rows.key[row]
-            let isNone = unsafe rows.day[row] == Tally.noDay
-            hasNoDay = hasNoDay || isNone
-        }
-        return hasNoDay ? .max : 1 << (UInt32.bitWidth - bits.leadingZeroBitCount)
-    }
-
     /// Counts rows up to the first that is not plain.
     private mutating func countPlain(
-        _ rows: BlockRows, from place: inout Place, into tally: inout Tally
+        _ rows: BlockRows, from place: inout Place, into gather: RowGather
     ) {
-        unsafe tally.withHotMemory { heads, lines, money in
-            unsafe rules.withUnsafeBufferPointer { rules in
-                unsafe verdicts.withUnsafeMutableBufferPointer { verdicts in
-                    // SAFETY: none of the arrays is empty; 2^16 rules, 64 verdicts.
-                    let hot = unsafe Hot(
-                        heads: heads, lines: lines, money: money, rules: rules.baseAddress!,
-                        verdicts: verdicts.baseAddress!)
-                    var isHalted = false
-                    while !isHalted, place.row < rows.rowCount {
-                        if place.row >= place.end { unsafe Self.lookAhead(rows, &place, hot) }
-                        isHalted = unsafe !Self.countPlain(rows, from: &place, hot)
-                    }
-                }
+        unsafe rules.withUnsafeBufferPointer { rules in
+            unsafe verdicts.withUnsafeMutableBufferPointer { verdicts in
+                // SAFETY: neither is empty; 2^16 rules, 64 verdicts.
+                unsafe place.row = Self.countPlain(
+                    rows, from: place.row, into: gather, rules.baseAddress!, verdicts.baseAddress!)
             }
         }
     }
 
-    /// Finds the slots of the next rows and asks for their lines: the loop is so short that the processor
-    /// waits for many of them at once.
-    private static func lookAhead(_ rows: BlockRows, _ place: inout Place, _ hot: Hot) {
-        let (first, last) = (place.row, rows.rowCount &- 1)
-        let count = min(rows.rowCount - first, place.ahead.count)
-        let (keys, heads, lines) = unsafe (UnsafePointer(rows.key), hot.heads, hot.lines)
-        var ahead = place.ahead.mutableSpan
-        for index in 0..<count {
-            // SAFETY: rows up to `last` are there, and `keyBound` held their keys against the heads.
-            unsafe ingest_prefetch(heads + Int(keys[min(first &+ index &+ 32, last)]))
-            let slot = unsafe heads[Int(keys[first &+ index])]
-            unsafe ahead[unchecked: index] = slot
-            unsafe ingest_prefetch(
-                UnsafeRawPointer(lines + Int(slot)) + Tally.Lane.day &* MemoryLayout<UInt32>.stride)
-        }
-        place.start = first
-        place.end = first + count
-    }
-
-    /// Counts the rows that were looked for.
-    /// - Returns: `false` at a row that is not plain, or whose place is not the one that was found.
+    /// - Returns: the first row that is not plain.
     private static func countPlain(
-        _ rows: BlockRows, from place: inout Place, _ hot: Hot
-    ) -> Bool {
-        let days = unsafe UnsafePointer(rows.day)
+        _ rows: BlockRows, from start: Int, into gather: RowGather,
+        _ rules: UnsafePointer<Rule>, _ verdicts: UnsafeMutablePointer<UInt32>
+    ) -> Int {
+        typealias Code = RowGather.Code
+        let (keys, days) = unsafe (UnsafePointer(rows.key), UnsafePointer(rows.day))
+        let times = unsafe UnsafePointer(rows.timestamp)
         let attributes = unsafe UnsafePointer(rows.attributes)
-        let (rules, verdicts) = unsafe (hot.rules, hot.verdicts)
-        let lines = unsafe UnsafeMutableRawPointer(hot.lines).assumingMemoryBound(to: UInt32.self)
-        let ahead = place.ahead.span
-        let (start, end) = (place.start, place.end)
-        var (row, money) = (place.row, place.money)
-        defer { (place.row, place.money) = (row, money) }
-        while row < end {
-            // SAFETY: row < end ≤ rowCount; slots lead to lines, that of no item to line 0, of which no
-            // row's day is; a rule's kind is a lane of the line, its verdict below 16.
-            let line = unsafe lines + Int(ahead[unchecked: row &- start]) &* 16
+        let (codes, ends) = unsafe (gather.codes.base, gather.ends.base)
+        let (shift, count) = (gather.itemShift, rows.rowCount)
+        var row = start
+        while row < count {
+            // SAFETY: a decoder filled rowCount elements of the dense columns; a part is below partCount; `prepare` made
+            // room for so many codes; verdicts are below 16.
             let rule = unsafe rules[Int(attributes[row])]
-            let isSame = unsafe line[Tally.Lane.day] == UInt32(bitPattern: days[row])
-            guard isSame, rule.isPlain else { return false }
-            if rule.hasMoney {
-                guard unsafe addMoney(rows, at: money, rule, line, hot) else { return false }
-                money &+= 1
-            }
-            unsafe line[Tally.Lane.kinds &+ rule.kind] &+= 1
+            let (key, day) = unsafe (keys[row], days[row])
+            guard rule.isPlain, key < Tally.itemCountMax,
+                unsafe Self.isPossible(day, at: times[row])
+            else { return row }
+            let part = min(Int(key &>> shift), RowGather.partCount &- 1)
+            var end = unsafe ends[part]
+            if RowGather.isChunkEnd(end) { end = gather.beginChunk(behind: end) }
+            unsafe codes[Int(end)] =
+                UInt64(key) &<< Code.itemShift
+                | UInt64(UInt32(bitPattern: day &+ 1)) &<< Code.dayShift
+                | UInt64(truncatingIfNeeded: rule.kind)
+            unsafe ends[part] = end &+ 1
             unsafe verdicts[(row & 3) << 4 | rule.verdict] &+= 1
             row &+= 1
         }
-        return true
+        return row
     }
 
-    /// - Returns: `false`, with nothing added, for money that is not there or below 0, the first of its place, or
-    ///   a sum that does not fit.
+    /// Whether it can have been the day at that time somewhere: offsets from UTC are below a day.
     @inline(__always)
-    private static func addMoney(
-        _ rows: BlockRows, at index: Int, _ rule: Rule, _ line: UnsafeMutablePointer<UInt32>,
-        _ hot: Hot
-    ) -> Bool {
-        guard index < rows.moneyCount else { return false }
-        // SAFETY: a decoder filled moneyCount elements of the money columns; a line's money is one of the tally's.
-        let (revenue, spend) = unsafe (rows.revenue[index], rows.spend[index])
-        guard revenue >= 0, spend >= 0 else { return false }
-        guard rule.countsMoney else { return true }
-        let place = unsafe Int(line[Tally.Lane.money]) &- 1
-        guard place >= 0 else { return false }
-        let sums = unsafe hot.money[place]
-        let (revenueSum, revenueOverflow) = sums.revenue.addingReportingOverflow(UInt64(revenue))
-        let (spendSum, spendOverflow) = sums.spend.addingReportingOverflow(UInt64(spend))
-        guard !revenueOverflow, !spendOverflow else { return false }
-        unsafe hot.money[place] = Tally.Money(revenue: revenueSum, spend: spendSum)
-        return true
+    private static func isPossible(_ day: Int32, at time: Int64) -> Bool {
+        let dayLength: Int64 = 86_400_000_000
+        let passed = time &- Int64(day) &* dayLength &+ dayLength
+        return UInt64(bitPattern: passed) < UInt64(3 * dayLength) && isDay(day)
+    }
+
+    @inline(__always)
+    private static func isDay(_ day: Int32) -> Bool {
+        day >= Limits.businessDays.lowerBound && day <= Limits.businessDays.upperBound
     }
 
     /// Counts one row, whatever it is.
     private mutating func countAny(
-        _ rows: BlockRows, at place: inout Place, into tally: inout Tally, _ outcome: inout Outcome
+        _ rows: BlockRows, at place: inout Place, into gather: RowGather, _ outcome: inout Outcome
     ) {
         let row = place.row
         place.row += 1
         // SAFETY: row < rowCount: a decoder filled so many elements of the dense columns.
         let attributes = unsafe RowAttributes(rawValue: rows.attributes[row])
-        let key = unsafe rows.key[row]
-        let day = unsafe rows.day[row]
+        let (key, day) = unsafe (rows.key[row], rows.day[row])
         guard let type = attributes.type, let verdict = attributes.verdict,
-            key < Tally.itemCountMax
+            key < Tally.itemCountMax, Self.isDay(day)
         else {
             outcome.senselessCount += 1
             return
@@ -207,27 +145,48 @@ struct RowRecount {
         learn(attributes, type, verdict)
         outcome.verdicts[Int(verdict.rawValue)] += 1
         if attributes.consent == .optOut { outcome.optedOutCount += 1 }
-        let slot = tally.slot(item: key, day: day)
-        let rule = rules[Int(attributes.rawValue)]
-        if rule.isPlain, let kind = Tally.Kind(rawValue: rule.kind) {
-            tally.add(1, of: kind, at: slot)
-        } else {
-            for column in Self.columns(type, verdict, attributes) {
-                tally.add(1, to: column.rawValue, at: slot)
-            }
+        let isPossible = unsafe Self.isPossible(day, at: rows.timestamp[row])
+        // What the clock refused from far away belongs to the day on which it came.
+        let isRefused = verdict == .tooOld || verdict == .tooEarly
+        if !isPossible && !(isRefused && Self.isPossible(day, at: place.admissionTime)) {
+            outcome.senselessCount += 1
         }
-        guard attributes.hasMoney else { return }
-        guard place.money < rows.moneyCount else {
+        var special = special(attributes, type, verdict)
+        if attributes.hasMoney {
+            addMoney(rows, at: &place.money, isCounted: verdict == .counted, &special, &outcome)
+        }
+        gather.add(special, item: key, day: day)
+    }
+
+    private func special(
+        _ attributes: RowAttributes, _ type: EventType, _ verdict: Verdict
+    ) -> RowGather.Special {
+        var special = RowGather.Special()
+        let rule = rules[Int(attributes.rawValue)]
+        if rule.isOfKind {
+            special.isUnlined = rule.kind == Tally.Kind.unlined.rawValue
+            if !special.isUnlined { special.kind = UInt8(rule.kind) }
+        } else {
+            special.columns = CounterColumnSet(Self.columns(type, verdict, attributes))
+        }
+        return special
+    }
+
+    private func addMoney(
+        _ rows: BlockRows, at index: inout Int, isCounted: Bool, _ special: inout RowGather.Special,
+        _ outcome: inout Outcome
+    ) {
+        guard index < rows.moneyCount else {
             outcome.senselessCount += 1
             return
         }
         // SAFETY: a decoder filled moneyCount elements of the money columns.
-        let (revenue, spend) = unsafe (rows.revenue[place.money], rows.spend[place.money])
-        place.money += 1
+        let (revenue, spend) = unsafe (rows.revenue[index], rows.spend[index])
+        index += 1
         if revenue < 0 || spend < 0 { outcome.senselessCount += 1 }
-        guard verdict == .counted else { return }
-        tally.add(UInt64(clamping: revenue), to: CounterColumn.revenueMicros.rawValue, at: slot)
-        tally.add(UInt64(clamping: spend), to: CounterColumn.spendMicros.rawValue, at: slot)
+        guard isCounted else { return }
+        special.revenue = UInt64(clamping: revenue)
+        special.spend = UInt64(clamping: spend)
     }
 
     // MARK: Rules
@@ -236,16 +195,15 @@ struct RowRecount {
     private mutating func learn(
         _ attributes: RowAttributes, _ type: EventType, _ verdict: Verdict
     ) {
-        guard !rules[Int(attributes.rawValue)].isKnown else { return }
+        guard rules[Int(attributes.rawValue)].bits == 0 else { return }
         let columns = Self.columns(type, verdict, attributes)
         var bits: UInt16 = 1 << 15 | UInt16(verdict.rawValue) << 4
-        if let kind = Tally.Kind.allCases.first(where: { $0.columns == columns }),
-            attributes.consent != .optOut
-        {
+        if let kind = Tally.Kind.allCases.first(where: { $0.columns == columns }) {
             bits |= 1 << 8 | UInt16(kind.rawValue)
+            if kind != .unlined && attributes.consent != .optOut && !attributes.hasMoney {
+                bits |= 1 << 11
+            }
         }
-        if attributes.hasMoney { bits |= 1 << 9 }
-        if attributes.hasMoney && verdict == .counted { bits |= 1 << 10 }
         rules[Int(attributes.rawValue)] = Rule(bits: bits)
     }
 
@@ -283,26 +241,5 @@ struct RowRecount {
             columns.append(.uncheckedEvents)
         }
         return columns
-    }
-}
-
-extension Tally {
-    /// The memory that rows are counted in, for the length of the call; none of it moves.
-    fileprivate mutating func withHotMemory(
-        _ body: (
-            UnsafePointer<UInt32>, UnsafeMutablePointer<Line>, UnsafeMutableBufferPointer<Money>
-        ) -> Void
-    ) {
-        let heads = heads
-        unsafe heads.withUnsafeBufferPointer { heads in
-            unsafe lines.withUnsafeMutableBufferPointer { lines in
-                unsafe money.withUnsafeMutableBufferPointer { money in
-                    guard let headBase = heads.baseAddress, let lineBase = lines.baseAddress else {
-                        return
-                    }
-                    unsafe body(headBase, lineBase, money)
-                }
-            }
-        }
     }
 }

@@ -144,7 +144,7 @@ struct SealedSegmentCheck<Files: FileSystem>: Sendable {
 
     /// The footer's counters, for want of blocks.
     private func table(_ recount: inout SegmentRecount) -> Tally? {
-        var tally = Tally()
+        var builder = TallyBuilder(capacity: 0)
         let page = CounterPage()
         var cursor = footer.counters.makeCursor()
         do throws(FormatError) {
@@ -155,12 +155,12 @@ struct SealedSegmentCheck<Files: FileSystem>: Sendable {
                             "key", at: 0, got: page.key(row),
                             expected: .atMost(Tally.itemCountMax - 1))
                     }
-                    tally.add(
-                        CheckedRow(counters: page.counters(row)), item: page.key(row),
-                        day: page.day(row))
+                    builder.append(
+                        CheckedRow(counters: page.counters(row)),
+                        at: Tally.Place(item: page.key(row), day: page.day(row)))
                 }
             }
-            return tally
+            return builder.finish()
         } catch {
             report(error, &recount)
             return nil

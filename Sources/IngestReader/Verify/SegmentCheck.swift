@@ -173,6 +173,14 @@ final class RecountMemory {
     let decoder = BlockDecoder()
     let buffer = ReadBuffer()
     var recount = RowRecount()
+    let gathers: GatherPool
+    /// Of names, in this process.
+    let hash: KeyedHash
+
+    init(_ gathers: GatherPool, hash: KeyedHash) {
+        self.gathers = gathers
+        self.hash = hash
+    }
 }
 
 /// The thread that counts a segment: its memory, and how it shares its work.

@@ -34,13 +34,6 @@ struct SegmentRecount: Sendable {
         let isWhole: Bool
     }
 
-    /// Names and keys that a block introduced.
-    struct NewNamesOfBlock: Sendable {
-        /// Of the block in the file.
-        let offset: UInt64
-        let content: NamesOfBlock
-    }
-
     /// The footer's counters held against those of the blocks.
     struct FooterComparison: Sendable {
         let offset: UInt64
@@ -78,7 +71,7 @@ struct SegmentRecount: Sendable {
     /// Where there is still to be one; ascending.
     private(set) var stopsToCome: ArraySlice<UInt32>
     /// Counters since the last stop.
-    private var part = Tally()
+    private var part = Part()
     /// Counters between the stops to come, where they are known beforehand.
     private var partsToCome: ArraySlice<Tally> = []
     /// Counters of all blocks; known after `close`.
@@ -137,26 +130,38 @@ struct SegmentRecount: Sendable {
         report.segmentCount += 1
         end = position
         closeStops(through: position.blockCount, isBlockEnd: false)
-        tally = takePart()
-        for stop in stops { tally.add(stop.part) }
+        tally = Tally.sum(of: [part.finish()] + stops.map(\.part))
     }
 
     // MARK: Stretches
 
-    /// Counts from now on into these counters.
-    mutating func lend(_ tally: Tally) { part = tally }
+    /// Counters that grow.
+    private struct Part {
+        var known = Tally()
+        /// Rows that are not in `known`.
+        var gather: RowGather?
 
-    /// The counters since the last stop, which are none from now on.
-    mutating func takePart() -> Tally {
-        var taken = Tally()
-        swap(&taken, &part)
-        return taken
+        mutating func finish() -> Tally {
+            let tally = gather.map { Tally.sum(known, $0.finish()) } ?? known
+            self = Part()
+            return tally
+        }
+    }
+
+    /// Counts from now on into this one.
+    mutating func lend(_ gather: RowGather) { part.gather = gather }
+
+    /// What the rows since the last stop were counted into, and nothing else was.
+    mutating func takeGather() -> RowGather? {
+        let gather = part.gather
+        part = Part()
+        return gather
     }
 
     /// Takes the counters of the stretches to come, up to each stop to come and behind the last.
     mutating func expect(_ parts: [Tally]) {
         partsToCome = parts[...]
-        part = partsToCome.popFirst() ?? Tally()
+        part.known = partsToCome.popFirst() ?? Tally()
     }
 
     /// Adds a stretch of blocks, before the next stop, of which the counters were expected.
@@ -190,14 +195,13 @@ struct SegmentRecount: Sendable {
         closeStops(through: block.header.context.blockOrdinal, isBlockEnd: false)
         check(block.header, at: offset)
         if block.names.count > 0 || !block.keys.isEmpty {
+            let context = block.header.context
             names.append(
                 NewNamesOfBlock(
-                    offset: offset,
-                    content: NamesOfBlock(
-                        firstName: block.header.context.firstName, names: block.names,
-                        firstKey: block.header.context.firstKey, keys: block.keys)))
+                    offset: offset, firstName: context.firstName, names: block.names,
+                    firstKey: context.firstKey, keys: block.keys, hash: memory.hash))
         }
-        count(block, memory.rows, by: &memory.recount, at: offset)
+        count(block, memory, at: offset)
         report.blockCount += 1
         let next = block.header.context.blockOrdinal &+ 1
         lastEnd = (offset &+ UInt64(block.header.byteCount), next)
@@ -214,10 +218,13 @@ struct SegmentRecount: Sendable {
     }
 
     private mutating func count(
-        _ block: DecodedBlock, _ rows: BlockRows, by recount: inout RowRecount, at offset: UInt64
+        _ block: DecodedBlock, _ memory: RecountMemory, at offset: UInt64
     ) {
-        let keyCount = Int(block.header.nextKey.rawValue)
-        let outcome = recount.count(rows, keyCount: keyCount, into: &part)
+        let rows = memory.rows
+        let gather = part.gather ?? memory.gathers.take()
+        part.gather = gather
+        let outcome = memory.recount.count(
+            rows, admissionTime: block.header.context.admissionTime, into: gather)
         ledger.add(block.ledger)
         totals.add(block.ledger, rowCount: UInt64(rows.rowCount))
         report.rowCount += UInt64(rows.rowCount)
@@ -255,8 +262,8 @@ struct SegmentRecount: Sendable {
                 Stop(
                     blockCount: next, chain: isEnd && hasChain ? chain : nil,
                     endOffset: lastEnd?.blockCount == next ? lastEnd?.offset : nil, totals: totals,
-                    part: part, isWhole: !isBroken && (isEnd || next == blockCount)))
-            part = partsToCome.popFirst() ?? Tally()
+                    part: part.finish(), isWhole: !isBroken && (isEnd || next == blockCount)))
+            part.known = partsToCome.popFirst() ?? Tally()
         }
     }
 }

@@ -11,7 +11,7 @@ import IngestFormat
 /// of them. Runs that lie in one segment alone cost nothing here.
 struct SpanTallies {
     private struct Sum {
-        var tally = Tally()
+        var tally = TallyStack()
         /// The segment that comes next.
         var next: SegmentNumber
         /// The last segment that a run needs.
@@ -63,7 +63,7 @@ struct SpanTallies {
     func tally(of span: LogSpan, at end: LogPosition) -> Tally? {
         guard span.end == end, let sum = sums[span.firstSegment], sum.next == end.segment.next
         else { return nil }
-        return sum.tally
+        return sum.tally.sum
     }
 
     /// The counters of a span that ends inside the segment at hand; `nil` if they are not known.
@@ -73,6 +73,6 @@ struct SpanTallies {
         guard let sum = sums[span.firstSegment], sum.next == span.lastSegment else { return nil }
         var tally = sum.tally
         tally.add(prefix)
-        return tally
+        return tally.sum
     }
 }

@@ -32,8 +32,8 @@ final class StretchWork: Sendable {
         var doneCount = 0
         var failure: StorageError?
         var recounts: [SegmentRecount?]
-        /// Counters of each part that no thread is at.
-        var tallies: [[Tally]]
+        /// What the rows of each part are counted into, where no thread is at it.
+        var gathers: [[RowGather]]
     }
 
     private let stretches: [Stretch]
@@ -55,7 +55,7 @@ final class StretchWork: Sendable {
         state = Mutex(
             State(
                 recounts: Array(repeating: nil, count: stretches.count),
-                tallies: Array(repeating: [], count: recount.stopsToCome.count + 1)))
+                gathers: Array(repeating: [], count: recount.stopsToCome.count + 1)))
     }
 
     private static func stretches(
@@ -86,14 +86,14 @@ final class StretchWork: Sendable {
         if stretches.count > 1 { thread.share { [self] in countNext($0) } }
         while countNext(thread.memory) {}
         if !stretches.isEmpty { finished.wait() }
-        var (recounts, parts): ([SegmentRecount?], [[Tally]]) = ([], [])
+        var (recounts, parts): ([SegmentRecount?], [[RowGather]]) = ([], [])
         let failure = state.withLock { state in
             swap(&recounts, &state.recounts)
-            swap(&parts, &state.tallies)
+            swap(&parts, &state.gathers)
             return state.failure
         }
         if let failure { throw failure }
-        recount.expect(parts.map { Self.sum($0) })
+        recount.expect(parts.map { gathers in Tally.sum(of: gathers.map { $0.finish() }) })
         for (stretch, counted) in zip(stretches, recounts) {
             if let counted { recount.append(counted, from: stretch.ordinal) }
         }
@@ -101,15 +101,15 @@ final class StretchWork: Sendable {
 
     /// Counts the next stretch on this thread; `false` if there is none.
     private func countNext(_ memory: RecountMemory) -> Bool {
-        let begun = state.withLock { state -> (Int, Tally)? in
+        let begun = state.withLock { state -> (Int, RowGather?)? in
             guard state.next < stretches.count else { return nil }
             state.next += 1
             let part = stretches[state.next - 1].part
-            return (state.next - 1, state.tallies[part].popLast() ?? Tally())
+            return (state.next - 1, state.gathers[part].popLast())
         }
-        guard let (index, tally) = begun else { return false }
+        guard let (index, gather) = begun else { return false }
         var recount = empty
-        recount.lend(tally)
+        recount.lend(gather ?? memory.gathers.take())
         var failure: StorageError?
         do throws(StorageError) { try count(stretches[index].blocks, memory, &recount) } catch {
             failure = error
@@ -119,21 +119,14 @@ final class StretchWork: Sendable {
     }
 
     private func finish(_ index: Int, _ recount: inout SegmentRecount, _ failure: StorageError?) {
-        let tally = recount.takePart()
+        let gather = recount.takeGather()
         let isLast = state.withLock { [recount] state in
-            state.tallies[stretches[index].part].append(tally)
+            if let gather { state.gathers[stretches[index].part].append(gather) }
             state.recounts[index] = recount
             state.failure = state.failure ?? failure
             state.doneCount += 1
             return state.doneCount == stretches.count
         }
         if isLast { finished.signal() }
-    }
-
-    private static func sum(_ tallies: [Tally]) -> Tally {
-        let sorted = tallies.sorted { $0.placeCount > $1.placeCount }
-        var sum = sorted.first ?? Tally()
-        for tally in sorted.dropFirst() { sum.add(tally) }
-        return sum
     }
 }

@@ -38,10 +38,15 @@ struct TableComparison<Files: FileSystem>: Sendable {
 
     private var expected: TallyComparison<RunReader<Files>.Cursor>.Expected? {
         guard let total else { return nil }
-        let tally = table == .days ? total.folded { names.business(ofKey: $0) } : total
+        let tally =
+            switch table {
+            case .days: total.folded { names.business(ofKey: $0) }
+            case .rewards: total.withoutDays()
+            default: total
+            }
         return .init(
-            tally: tally, areDaysFolded: table == .rewards, lostRowCount: lostRowCount, meter: meter
-        )
+            tally: tally, areDaysFolded: table == .rewards, lostRowCount: lostRowCount,
+            meter: meter)
     }
 }
 

@@ -11,6 +11,8 @@ enum CounterDifference: Sendable {
     /// A row of which there is no event.
     case surplus(Tally.Place)
     case missing(Tally.Place)
+    /// A row of a day that no event can have.
+    case impossible(Tally.Place)
 }
 
 /// The first differences, as many as are shown of one file, and how many there are.
@@ -39,7 +41,7 @@ struct TallyComparison<Source: CounterPageSource> {
     /// What the rows are held against.
     struct Expected {
         let tally: Tally
-        /// Whether the rows are sums over all days of an item.
+        /// Whether rows of an item are summed over all days: those of the tally are of day 0.
         var areDaysFolded = false
         /// Of how many events the rows may be lost that were counted when they were still there: by so many the
         /// counters may be more than expected.
@@ -67,10 +69,8 @@ struct TallyComparison<Source: CounterPageSource> {
     /// By place among the sources: what ended one of them early. Then the differences say nothing.
     private(set) var failures: [(source: Int, error: Source.Failure)] = []
 
-    /// The item at hand, its slots by day, and how many of these have been dealt with.
-    private var item: UInt32?
-    private var slots: [Int] = []
-    private var doneCount = 0
+    /// The first place that has not been dealt with.
+    private var next = 0
 
     /// - Parameter expected: `nil` reads and checks the sources, and compares nothing.
     init(_ sources: [Source], to expected: Expected?) {
@@ -110,9 +110,13 @@ struct TallyComparison<Source: CounterPageSource> {
                     advance(index)
                 }
             }
-            if compares { compare(row, at: place) }
+            if compares {
+                compare(row, at: place)
+            } else if !Limits.businessDays.contains(place.day) {
+                differences.add(.impossible(place))
+            }
         }
-        if compares { finish(before: expected.tally.heads.count) }
+        while compares && next < expected.tally.placeCount { miss() }
     }
 
     /// What is counted more than expected is a difference, unless it can be of events whose rows are lost.
@@ -158,36 +162,13 @@ struct TallyComparison<Source: CounterPageSource> {
     // MARK: Expected rows
 
     private mutating func compare(_ found: CheckedRow, at place: Tally.Place) {
-        if item != place.item {
-            finish(before: Int(place.item))
-            item = place.item
-            expected.tally.list(place.item, into: &slots)
-            doneCount = 0
-        }
-        if expected.areDaysFolded {
-            guard doneCount < slots.count, place.day == 0 else {
-                return add(more: .surplus(place), rowCount: found.grossRowCount)
-            }
-            doneCount = slots.count
-            compare(found, to: sumOfDays(), at: place)
-            return
-        }
-        while doneCount < slots.count, expected.tally.place(at: slots[doneCount]).day < place.day {
-            miss()
-        }
-        guard doneCount < slots.count, expected.tally.place(at: slots[doneCount]) == place
-        else {
+        let tally = expected.tally
+        while next < tally.placeCount, tally.lines[next].order < place.order { miss() }
+        guard next < tally.placeCount, tally.lines[next].order == place.order else {
             return add(more: .surplus(place), rowCount: found.grossRowCount)
         }
-        compare(found, to: expected.tally.row(at: slots[doneCount]), at: place)
-        doneCount += 1
-    }
-
-    /// The sum over the days of the item at hand.
-    private func sumOfDays() -> CheckedRow {
-        var sum = CheckedRow()
-        for slot in slots { sum.add(expected.tally.row(at: slot)) }
-        return sum
+        compare(found, to: tally.row(at: next), at: place)
+        next += 1
     }
 
     private mutating func compare(
@@ -216,26 +197,9 @@ struct TallyComparison<Source: CounterPageSource> {
         }
     }
 
-    /// Reports what is expected of the item at hand and of those up to `end`, and was not found.
-    private mutating func finish(before end: Int) {
-        while doneCount < slots.count { miss() }
-        var next = item.map { Int($0) + 1 } ?? 0
-        while next < min(end, expected.tally.heads.count) {
-            if expected.tally.hasPlaces(of: next) {
-                item = UInt32(next)
-                expected.tally.list(UInt32(next), into: &slots)
-                doneCount = 0
-                while doneCount < slots.count { miss() }
-            }
-            next += 1
-        }
-    }
-
     private mutating func miss() {
-        let place = expected.tally.place(at: slots[doneCount])
-        let day = expected.areDaysFolded ? 0 : place.day
-        differences.add(.missing(Tally.Place(item: place.item, day: day)))
-        doneCount = expected.areDaysFolded ? slots.count : doneCount + 1
+        differences.add(.missing(expected.tally.place(at: next)))
+        next += 1
     }
 }
 
@@ -292,6 +256,11 @@ extension Finding {
             self.init(
                 .difference, file: file, offset: offset, what: "\(text(place)) in the \(source)",
                 got: "no row", expected: "a row")
+        case .impossible(let place):
+            self.init(
+                .difference, file: file, offset: offset,
+                what: "\(describe(place.item)) in the \(source)", got: "a row of day \(place.day)",
+                expected: "a day that there is")
         }
     }
 }

@@ -1,7 +1,6 @@
 // packet → decode → ring → admit → block → segment → compaction → [snapshot] → query
 // Part of `verify`: shares no code with what folds and merges counters.
 
-import CIngestLinux
 import IngestFormat
 
 /// Whether sorted counters, the sums of several tables or runs, are exactly what a tally says: the answer for every
@@ -17,12 +16,13 @@ struct TallyMatch<Source: CounterPageSource> {
     private var inputs: [Input]
     /// What ended a source early, and which.
     private(set) var failure: (source: Int, error: Source.Failure)?
-    /// How many places, or items if days are folded, had a row.
-    private var foundCount = 0
+    /// The first place that had no row so far.
+    private var next = 0
 
     init(_ sources: [Source], _ expected: TallyComparison<Source>.Expected) {
         self.expected = expected
-        inputs = sources.enumerated().map { Input($1, number: $0) }
+        let dayMask: UInt64 = expected.areDaysFolded ? 0xFFFF_FFFF : 0
+        inputs = sources.enumerated().map { Input($1, number: $0, dayMask: dayMask) }
     }
 
     /// A source and where it stands.
@@ -32,16 +32,25 @@ struct TallyMatch<Source: CounterPageSource> {
         let page = CounterPage()
         var row = 0
 
-        init(_ source: Source, number: Int) {
+        /// The bits of the day, where days are folded.
+        private let dayMask: UInt64
+
+        init(_ source: Source, number: Int, dayMask: UInt64) {
             self.source = source
             self.number = number
+            self.dayMask = dayMask
         }
 
-        /// Of the row at hand.
+        /// Of the row at hand, as of day 0 where days are folded; above all orders behind the page.
         var order: UInt64 {
-            // SAFETY: the row at hand is one of the page.
-            unsafe page.order[row]
+            guard row < page.rowCount else { return .max }
+            // SAFETY: the row is one of the page.
+            let order = unsafe page.order[row]
+            return dayMask == 0 ? order : order & ~dayMask | 0x8000_0000
         }
+
+        /// Whether several rows may have one order.
+        var mayRepeat: Bool { dayMask != 0 && !page.hasEachKeyOnce }
 
         /// Goes on to the next page; `false` at the end.
         func advance() throws(Source.Failure) -> Bool {
@@ -59,7 +68,7 @@ struct TallyMatch<Source: CounterPageSource> {
             let isEqual = isShared ? checkSum(of: bound) : checkRows(of: inputs[first], to: bound)
             guard isEqual, dropFinished() else { return false }
         }
-        return foundCount == (expected.areDaysFolded ? tally.itemCount : tally.placeCount)
+        return next == tally.placeCount
     }
 
     private mutating func start() -> Bool {
@@ -90,7 +99,7 @@ struct TallyMatch<Source: CounterPageSource> {
         return true
     }
 
-    /// The input whose row is the least, and the next row of another; or the least row, if several have it.
+    /// The input whose row is the least, and the next row of another; or the least row, if several rows have it.
     private func least() -> (input: Int, bound: UInt64, isShared: Bool) {
         var (first, order, bound) = (0, UInt64.max, UInt64.max)
         for (index, input) in inputs.enumerated() {
@@ -102,61 +111,81 @@ struct TallyMatch<Source: CounterPageSource> {
                 bound = min(bound, other)
             }
         }
-        return (first, bound, inputs.count > 1 && bound == order)
+        let isShared = inputs.count > 1 && bound == order
+        return isShared || !inputs[first].mayRepeat
+            ? (first, bound, isShared) : (first, order, true)
     }
 
     // MARK: Rows
 
     /// Checks the sum of all rows at `order`.
     private mutating func checkSum(of order: UInt64) -> Bool {
-        var sum = CheckedRow()
-        for input in inputs where input.order == order {
-            sum.add(CheckedRow(counters: input.page.counters(input.row)))
-            input.row += 1
+        guard next < tally.placeCount, tally.lines[next].order == order else { return false }
+        next += 1
+        guard let plain = plainValues(at: next - 1) else { return checkRareSum(of: order) }
+        var sum = PlainValues()
+        var hasRare = false
+        for input in inputs {
+            while input.order == order {
+                let (page, row) = (input.page, input.row)
+                hasRare = hasRare || !Self.isZero(Self.rareColumns(of: page), page, row)
+                sum.add(page, row)
+                guard goOn(input) else { return false }
+            }
         }
-        guard let found = expectedRow(at: Tally.Place(order: order)) else { return false }
+        return !hasRare && sum == plain
+    }
+
+    /// As `checkSum`, of a place with other columns than the plain ones.
+    private mutating func checkRareSum(of order: UInt64) -> Bool {
+        var sum = CheckedRow()
+        for input in inputs {
+            while input.order == order {
+                sum.add(CheckedRow(counters: input.page.counters(input.row)))
+                guard goOn(input) else { return false }
+            }
+        }
+        let found = tally.row(at: next - 1)
         return sum.overflows == 0 && found.overflows == 0 && sum.counters == found.counters
     }
 
-    /// What the sums of a place must be, or of an item, if days are folded.
-    private mutating func expectedRow(at place: Tally.Place) -> CheckedRow? {
-        foundCount += 1
-        guard expected.areDaysFolded else { return tally.find(place).map { tally.row(at: $0) } }
-        guard place.day == 0, tally.hasPlaces(of: Int(place.item)) else { return nil }
-        return tally.sumOfDays(of: place.item)
+    /// Goes to the next row; of a source of which the next page may have the same order, to that page too.
+    private mutating func goOn(_ input: Input) -> Bool {
+        input.row += 1
+        guard input.row >= input.page.rowCount, input.mayRepeat else { return true }
+        return advance(input) != nil
     }
 
-    /// Checks the rows of an input before `bound`, on its page.
+    /// Checks the rows of an input before `bound`, on its page: each is that of the next place.
     private mutating func checkRows(of input: Input, to bound: UInt64) -> Bool {
         let page = input.page
-        let rare = page.nonzero.subtracting(Self.plainColumns)
-        while input.row < page.rowCount, input.order < bound || inputs.count == 1 {
-            prefetch(page, input.row &+ 16)
-            let place = Tally.Place(order: input.order)
-            let row = input.row
-            input.row += 1
-            if let slot = plainSlot(place), Self.isZero(rare, page, row) {
-                foundCount += 1
-                guard isPlainRow(tally.lines[slot], page, row) else { return false }
-                continue
-            }
-            guard let found = expectedRow(at: place), found.overflows == 0,
-                page.counters(row) == found.counters
-            else { return false }
+        let rare = Self.rareColumns(of: page)
+        let isAlone = inputs.count == 1
+        let lines = unsafe tally.lines.base
+        let (count, end) = (tally.placeCount, page.rowCount)
+        var (row, place) = (input.row, next)
+        defer { (input.row, next) = (row, place) }
+        while row < end {
+            // SAFETY: rows below rowCount, places below placeCount.
+            let order = unsafe page.order[row]
+            guard isAlone || order < bound else { break }
+            guard place < count else { return false }
+            let line = unsafe lines[place]
+            guard line.order == order else { return false }
+            let isSame =
+                Self.isZero(rare, page, row)
+                ? isPlainRow(line, page, row) ?? isRow(at: place, page, row)
+                : isRow(at: place, page, row)
+            guard isSame else { return false }
+            row &+= 1
+            place &+= 1
         }
         return true
     }
 
-    /// The slot of the place, if all that is expected of the row is in its line and its money.
-    private func plainSlot(_ place: Tally.Place) -> Int? {
-        guard Int(place.item) < tally.heads.count else { return nil }
-        let head = Int(tally.heads[Int(place.item)])
-        let line = tally.lines[head]
-        guard head != 0, tally.isPlain(line) else { return nil }
-        if expected.areDaysFolded {
-            return line[Tally.Lane.next] == UInt32(head) && place.day == 0 ? head : nil
-        }
-        return line[Tally.Lane.day] == UInt32(bitPattern: place.day) ? head : nil
+    private func isRow(at place: Int, _ page: CounterPage, _ row: Int) -> Bool {
+        let found = tally.row(at: place)
+        return found.overflows == 0 && page.counters(row) == found.counters
     }
 
     /// The columns that kinds of rows add to, and money.
@@ -168,6 +197,7 @@ struct TallyMatch<Source: CounterPageSource> {
         ])
     }
 
+    @inline(__always)
     private static func isZero(_ columns: CounterColumnSet, _ page: CounterPage, _ row: Int) -> Bool
     {
         if columns.isEmpty { return true }
@@ -182,55 +212,120 @@ struct TallyMatch<Source: CounterPageSource> {
         unsafe page.values[column.rawValue &* CounterPage.columnStride &+ row]
     }
 
-    private func isPlainRow(_ line: Tally.Line, _ page: CounterPage, _ row: Int) -> Bool {
-        @inline(__always) func rows(_ kind: Tally.Kind) -> UInt64 {
-            UInt64(line[Tally.Lane.kinds &+ kind.rawValue])
-        }
-        @inline(__always) func differs(_ column: CounterColumn, _ expected: UInt64) -> UInt64 {
-            Self.value(column, page, row) ^ expected
-        }
-        let viewable = rows(.viewable) &+ rows(.viewableUnchecked)
-        let undetermined = rows(.undetermined) &+ rows(.undeterminedUnchecked)
-        let unchecked =
-            rows(.viewableUnchecked) &+ rows(.undeterminedUnchecked) &+ rows(.clickUnchecked)
-            &+ rows(.redemptionUnchecked)
-        let money = tally.money(of: line)
-        var difference = differs(.impressions, viewable &+ undetermined)
-        difference |= differs(.viewableImpressions, viewable)
-        difference |= differs(.undeterminedImpressions, undetermined)
-        difference |= differs(.clicks, rows(.click) &+ rows(.clickUnchecked))
-        difference |= differs(.redemptions, rows(.redemption) &+ rows(.redemptionUnchecked))
-        difference |= differs(.notViewableImpressions, rows(.notViewable))
-        difference |= differs(.duplicateImpressions, rows(.duplicateImpression))
-        difference |= differs(.invalidImpressions, rows(.invalidImpression))
-        difference |= differs(.uncheckedEvents, unchecked)
-        difference |= differs(.revenueMicros, money.revenue)
-        difference |= differs(.spendMicros, money.spend)
-        return difference == 0
+    private static func rareColumns(of page: CounterPage) -> CounterColumnSet {
+        page.nonzero.subtracting(plainColumns)
     }
 
-    /// Asks for the line that a row further on will be held against.
-    private func prefetch(_ page: CounterPage, _ row: Int) {
-        guard row < page.rowCount, Int(page.key(row)) < tally.heads.count else { return }
-        let slot = Int(tally.heads[Int(page.key(row))])
-        unsafe tally.lines.withUnsafeBufferPointer { lines in
-            guard let base = lines.baseAddress else { return }
-            // SAFETY: a prefetch reads nothing.
-            unsafe ingest_prefetch(base + slot)
+    /// Whether the row is what the line says, and its extra; `nil` if that has a wide row.
+    @inline(__always)
+    private func isPlainRow(_ line: Tally.Line, _ page: CounterPage, _ row: Int) -> Bool? {
+        guard let plain = plainValues(of: line) else { return nil }
+        return PlainValues(page, row) == plain
+    }
+
+    private func plainValues(at place: Int) -> PlainValues? { plainValues(of: tally.lines[place]) }
+
+    /// What the line says, and its extra; `nil` if that has a wide row.
+    @inline(__always)
+    private func plainValues(of line: Tally.Line) -> PlainValues? {
+        var extra = Tally.Extra()
+        if line.extra != 0 {
+            extra = tally.extras[line.extra &- 1]
+            if extra.wide | extra.overflows != 0 { return nil }
         }
+        return PlainValues(line, extra)
     }
 }
 
-extension Tally {
-    /// The sum over the days of an item that has places.
-    func sumOfDays(of item: UInt32) -> CheckedRow {
-        var sum = CheckedRow()
-        let first = Int(heads[Int(item)])
-        var slot = first
-        repeat {
-            sum.add(row(at: slot))
-            slot = Int(lines[slot][Lane.next])
-        } while slot != first
-        return sum
+/// The counters that kinds of rows add to, and money, without a loop over columns.
+private struct PlainValues {
+    private var impressions: UInt64 = 0
+    private var viewable: UInt64 = 0
+    private var undetermined: UInt64 = 0
+    private var clicks: UInt64 = 0
+    private var redemptions: UInt64 = 0
+    private var notViewable: UInt64 = 0
+    private var duplicate: UInt64 = 0
+    private var invalid: UInt64 = 0
+    private var unchecked: UInt64 = 0
+    private var revenue: UInt64 = 0
+    private var spend: UInt64 = 0
+    /// Whether a sum did not fit.
+    private var overflows = false
+
+    init() {}
+
+    @inline(__always)
+    init(_ line: Tally.Line, _ extra: Tally.Extra) {
+        func rows(_ kind: Tally.Kind) -> UInt64 { line.rowCount(kind.rawValue) }
+        let unlined = UInt64(extra.unlinedRowCount)
+        viewable = rows(.viewable) &+ rows(.viewableUnchecked)
+        undetermined = rows(.undetermined) &+ rows(.undeterminedUnchecked)
+        impressions = viewable &+ undetermined
+        clicks = rows(.click) &+ rows(.clickUnchecked)
+        redemptions = rows(.redemption) &+ unlined
+        notViewable = rows(.notViewable)
+        duplicate = rows(.duplicateImpression)
+        invalid = rows(.invalidImpression)
+        unchecked =
+            rows(.viewableUnchecked) &+ rows(.undeterminedUnchecked) &+ rows(.clickUnchecked)
+            &+ unlined
+        revenue = extra.revenue
+        spend = extra.spend
+    }
+
+    @inline(__always)
+    init(_ page: CounterPage, _ row: Int) {
+        func value(_ column: CounterColumn) -> UInt64 {
+            // SAFETY: the row is one of the page, and each column is columnStride long.
+            unsafe page.values[column.rawValue &* CounterPage.columnStride &+ row]
+        }
+        impressions = value(.impressions)
+        viewable = value(.viewableImpressions)
+        undetermined = value(.undeterminedImpressions)
+        clicks = value(.clicks)
+        redemptions = value(.redemptions)
+        notViewable = value(.notViewableImpressions)
+        duplicate = value(.duplicateImpressions)
+        invalid = value(.invalidImpressions)
+        unchecked = value(.uncheckedEvents)
+        revenue = value(.revenueMicros)
+        spend = value(.spendMicros)
+    }
+
+    mutating func add(_ page: CounterPage, _ row: Int) {
+        let other = PlainValues(page, row)
+        var overflows = overflows
+        func add(_ amount: UInt64, to sum: inout UInt64) {
+            let (total, overflow) = sum.addingReportingOverflow(amount)
+            sum = total
+            overflows = overflows || overflow
+        }
+        add(other.impressions, to: &impressions)
+        add(other.viewable, to: &viewable)
+        add(other.undetermined, to: &undetermined)
+        add(other.clicks, to: &clicks)
+        add(other.redemptions, to: &redemptions)
+        add(other.notViewable, to: &notViewable)
+        add(other.duplicate, to: &duplicate)
+        add(other.invalid, to: &invalid)
+        add(other.unchecked, to: &unchecked)
+        add(other.revenue, to: &revenue)
+        add(other.spend, to: &spend)
+        self.overflows = overflows
+    }
+
+    @inline(__always)
+    static func == (a: PlainValues, b: PlainValues) -> Bool {
+        if a.overflows || b.overflows { return false }
+        let first =
+            (a.impressions ^ b.impressions) | (a.viewable ^ b.viewable)
+            | (a.undetermined ^ b.undetermined) | (a.clicks ^ b.clicks)
+        let second =
+            (a.redemptions ^ b.redemptions) | (a.notViewable ^ b.notViewable)
+            | (a.duplicate ^ b.duplicate) | (a.invalid ^ b.invalid)
+        let third =
+            (a.unchecked ^ b.unchecked) | (a.revenue ^ b.revenue) | (a.spend ^ b.spend)
+        return first | second | third == 0
     }
 }

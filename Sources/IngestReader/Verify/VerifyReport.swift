@@ -85,6 +85,14 @@ public struct VerifyReport: Sendable, Equatable {
         list(finding)
     }
 
+    /// Puts what comes first before the findings so far.
+    mutating func insert(_ first: Finding...) {
+        var report = VerifyReport()
+        for finding in first { report.add(finding) }
+        report.append(self)
+        self = report
+    }
+
     private mutating func list(_ finding: Finding) {
         let max = finding.kind == .note ? Self.noteCountMax : Self.findingCountMax
         // Short of the least of the two, no kind can be at its end.

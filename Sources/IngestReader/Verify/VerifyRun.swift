@@ -10,13 +10,7 @@ struct VerifyRun<Files: FileSystem> {
     /// Some milliseconds of work: threads end at nearly the same time, and look for work seldom.
     let stretchRowCount: Int
     let pause: @Sendable () -> Void
-    private let meter = WorkMeter()
-
-    /// What comes of holding a part of the newest generation against the log.
-    private enum Outcome: Sendable {
-        case names(NamesComparison.Outcome)
-        case table(TableComparison<Files>.Outcome)
-    }
+    let meter = WorkMeter()
 
     init(
         files: Files, workerCount: Int, stretchRowCount: Int,
@@ -39,7 +33,8 @@ struct VerifyRun<Files: FileSystem> {
         }
         var report = target.report
         report.generation = target.manifest.generation.rawValue
-        let fileSet = FileSetCheck(files: files, manifest: target.manifest)
+        let fileSet = FileSetCheck(
+            files: files, manifest: target.manifest, reported: target.badNewest)
         let unlisted: FileSetCheck<Files>.Unlisted
         do throws(StorageError) { unlisted = try fileSet.run(&report) } catch {
             throw ReaderError(error)
@@ -82,8 +77,10 @@ struct VerifyRun<Files: FileSystem> {
         let work = OrderedWork<RecountMemory, SegmentRecount>(
             count: log.count, workerCount: workerCount)
         let directory = target.manifest.directory
+        let gathers = GatherPool(
+            itemCount: Int(target.manifest.shard.nextKey), countMax: workerCount + 1)
         try work.run(
-            makeMemory: { RecountMemory() },
+            makeMemory: { [hash = recount.names.hash] in RecountMemory(gathers, hash: hash) },
             work: { [files, meter, pause, stretchRowCount] index, memory, share in
                 SegmentCheck(
                     files: files, directory: directory, segment: log[index],
@@ -92,7 +89,7 @@ struct VerifyRun<Files: FileSystem> {
             },
             wait: { goesOn(progress, min(meter.doneByteCount, total), of: total) }
         ) { (segment) throws(ReaderError) in
-            try join(segment, &runs, &recount) {
+            try join(segment, &runs, &recount, mayBeDropped: target.badNewest != nil) {
                 goesOn(progress, min(meter.doneByteCount, total), of: total)
             }
         }
@@ -113,7 +110,11 @@ struct VerifyRun<Files: FileSystem> {
 
     private func readNames(_ target: VerifyTarget<Files>) throws(ReaderError) -> RecountNames {
         try ReaderError.reading { () throws(StorageError) in
-            RecountNames(copies: target.nameCopies, attested: try target.readAttested())
+            var names = RecountNames(
+                copies: target.nameCopies, attested: try target.readAttested())
+            let shard = target.manifest.shard
+            names.reserve(nameCount: Int(shard.nextName), keyCount: Int(shard.nextKey))
+            return names
         }
     }
 
@@ -170,7 +171,7 @@ struct VerifyRun<Files: FileSystem> {
     }
 
     /// **Errors** `cancelled` if the caller has said so.
-    private func stopIfAsked() throws(ReaderError) {
+    func stopIfAsked() throws(ReaderError) {
         if meter.isStopped { throw .cancelled(files.path) }
     }
 
@@ -178,16 +179,17 @@ struct VerifyRun<Files: FileSystem> {
     /// - Parameters:
     ///   - runs: those that the newest manifest does not name; those whose span has ended are held against its
     ///     rows and taken out.
+    ///   - mayBeDropped: whether a segment that the manifest names may have expired since.
     ///   - wait: asks the caller whether to go on.
     /// - Returns: whether the log goes on.
     private func join(
         _ segment: SegmentRecount, _ runs: inout [RunHeader], _ recount: inout LogRecount,
-        _ wait: () -> Bool
+        mayBeDropped: Bool, _ wait: () -> Bool
     ) throws(ReaderError) -> Bool {
         switch segment.outcome {
         case .failed(let error): throw error
         case .absent: return false
-        case .missing: recount.miss(segment)
+        case .missing: recount.miss(segment, isCorruption: !mayBeDropped)
         case .counted:
             recount.begin(segment)
             for stop in segment.stops {
@@ -265,87 +267,20 @@ struct VerifyRun<Files: FileSystem> {
     private func check(
         _ header: NamesRun.Header, _ manifest: Manifest, _ recount: inout LogRecount
     ) throws(ReaderError) {
-        let outcome = NamesComparison(
-            file: header.entry.fileName.text,
-            read: { [files] () throws(StorageError) in
-                try NamesRunReader(header.entry, directory: manifest.directory, in: files)
-                    .readAll(hash: KeyedHash(key: manifest.hashKey))
-            }, names: recount.names, areNamesComplete: false
-        ).run()
-        recount.report.append(outcome.report)
-        if let error = outcome.failure {
-            try recount.take(error, ofDroppable: header.entry.fileName)
-        }
-    }
-
-    // MARK: The snapshot
-
-    private func compare(
-        _ target: VerifyTarget<Files>, _ recount: inout LogRecount, _ wait: () -> Bool
-    ) throws(ReaderError) {
-        let isComplete = recount.isTotalComplete
-        let names = namesComparisons(target, recount)
-        let tables = TableKind.counterTables.map { table in
-            // Behind the runs of rewards, those of reward-days stand for them.
-            let numbers = Set(target.manifest.runs(of: table).map(\.fileNumber))
-            let runs = target.runs.filter { numbers.contains($0.header.fileNumber) }
-            return TableComparison(
-                table: table, runs: runs,
-                total: isComplete && runs.count == numbers.count ? recount.total : nil,
-                names: recount.names,
-                lostRowCount: recount.lostRowCount(
-                    in: LogSpan(firstSegment: SegmentNumber(rawValue: 1), end: recount.cut)),
-                meter: meter)
-        }
-        let work = OrderedWork<Void, Outcome>(
-            count: names.count + tables.count, workerCount: workerCount)
-        try work.run(
-            work: { index in
-                index < names.count
-                    ? .names(names[index].run()) : .table(tables[index - names.count].run())
-            }, wait: wait,
-            take: { (outcome) throws(ReaderError) in
-                switch outcome {
-                case .names(let outcome): try recount.take(outcome)
-                case .table(let outcome): try recount.take(outcome)
-                }
-                return true
-            })
-        try stopIfAsked()
-        if !isComplete {
-            recount.report.add(
-                Finding(
-                    .note, file: FileName.manifest(target.manifest.generation).text,
-                    what: "the runs were not held against the rows: not all rows can be read"))
-        }
-    }
-
-    private func namesComparisons(
-        _ target: VerifyTarget<Files>, _ recount: LogRecount
-    ) -> [NamesComparison] {
-        let hash = KeyedHash(key: target.manifest.hashKey)
-        let isLogWhole =
-            recount.report.corruptionCount == 0 && recount.report.evidenceLostCount == 0
-        return target.namesRuns.map { run in
-            NamesComparison(
-                file: run.header.entry.fileName.text,
-                read: { () throws(StorageError) in try run.readAll(hash: hash) },
-                names: recount.names, areNamesComplete: isLogWhole)
-        }
+        do throws(StorageError) {
+            let run = try NamesRunReader(
+                header.entry, directory: manifest.directory, in: files)
+            let outcome = NamesComparison(
+                reader: run, hash: KeyedHash(key: manifest.hashKey), names: recount.names,
+                areNamesComplete: false, meter: meter
+            ).run()
+            recount.report.append(outcome.report)
+            if let failure = outcome.failure { throw failure }
+        } catch { try recount.take(error, ofDroppable: header.entry.fileName) }
     }
 }
 
 extension LogRecount {
-    /// Reports what came of a names run of the newest generation.
-    ///
-    /// **Errors** `io`.
-    fileprivate mutating func take(_ outcome: NamesComparison.Outcome) throws(ReaderError) {
-        report.append(outcome.report)
-        guard let error = outcome.failure else { return }
-        guard error.isOfData else { throw ReaderError(error) }
-        report.add(Finding(error, file: outcome.file, what: "run"))
-    }
-
     /// Reports that a file that the newest manifest does not name cannot be read.
     ///
     /// **Errors** `io`.

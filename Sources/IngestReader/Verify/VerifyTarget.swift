@@ -27,6 +27,9 @@ struct VerifyTarget<Files: FileSystem> {
 
     let files: Files
     let manifest: Manifest
+    /// The newest manifest, where that cannot be believed: an older one stands in for it, and files that it names may have
+    /// been dropped since.
+    let badNewest: FileName?
     /// Everything before it was durable when `verify` began.
     let bound: LogPosition
     /// Those that could be opened.
@@ -39,12 +42,23 @@ struct VerifyTarget<Files: FileSystem> {
     /// Generations come by the second, and an attempt takes some milliseconds: as many mean something else.
     private static var attemptCount: Int { 1_000 }
 
-    /// **Errors** those of `ManifestStore.readNewest`; `io` where new generations come all the time.
+    /// **Errors** those of `ManifestStore.readNewest`, where no older one can be believed either; `io` where new
+    /// generations come all the time.
     init(_ files: Files) throws(StorageError) {
         let store = ManifestStore(files: files)
         var failed: Generation?
         for _ in 0..<Self.attemptCount {
-            let manifest = try store.readNewest()
+            let manifest: Manifest
+            do throws(StorageError) { manifest = try store.readNewest() } catch {
+                guard error.isOfData, let older = try Self.newestSound(store) else { throw error }
+                self = try VerifyTarget(files, older.manifest, badNewest: older.bad)
+                report.insert(
+                    Finding(error, file: older.bad.text, what: "the newest manifest"),
+                    Finding(
+                        .note, file: FileName.manifest(older.manifest.generation).text,
+                        what: "checked by this manifest, for want of the newest"))
+                return
+            }
             let target = try VerifyTarget(files, manifest)
             // A file is missing: dropped by a newer generation, or lost.
             if target.isComplete || failed == manifest.generation {
@@ -57,11 +71,34 @@ struct VerifyTarget<Files: FileSystem> {
             path: files.path, call: "a new generation at every attempt to read one", errno: 11)
     }
 
+    /// The newest manifest that can be believed, and the newest that there is; `nil` if none can be.
+    private static func newestSound(
+        _ store: ManifestStore<Files>
+    ) throws(StorageError) -> (manifest: Manifest, bad: FileName)? {
+        var generations: [Generation] = []
+        for case .manifest(let generation)? in try store.files.names().map(FileName.init) {
+            generations.append(generation)
+        }
+        generations.sort(by: >)
+        for generation in generations.dropFirst() {
+            do throws(StorageError) {
+                return (try store.read(generation), .manifest(generations[0]))
+            } catch {
+                if case .notFound = error { continue }
+                guard error.isOfData else { throw error }
+            }
+        }
+        return nil
+    }
+
     private var isComplete: Bool { report.corruptionCount == 0 }
 
-    private init(_ files: Files, _ manifest: Manifest) throws(StorageError) {
+    private init(
+        _ files: Files, _ manifest: Manifest, badNewest: FileName? = nil
+    ) throws(StorageError) {
         self.files = files
         self.manifest = manifest
+        self.badNewest = badNewest
         let mark = try DurableMarkFile.read(in: files, directory: manifest.directory)
         bound = max(mark ?? .start, manifest.cut)
         for entry in manifest.runs {
@@ -95,7 +132,7 @@ struct VerifyTarget<Files: FileSystem> {
             case .notFound:
                 report.add(
                     Finding(
-                        .corruption, file: name.text,
+                        badNewest == nil ? .corruption : .note, file: name.text,
                         what: "\(what) missing, and the manifest names the file"))
             default: throw error
             }

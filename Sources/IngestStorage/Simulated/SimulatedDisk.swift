@@ -83,6 +83,9 @@ package final class SimulatedDisk: Sendable {
         state.withLock { $0.callCounts[kind, default: 0] }
     }
 
+    /// How many bytes reads have given since the last power cut.
+    package var readByteCount: Int { state.withLock { $0.readByteCount } }
+
     /// The bytes that a reader sees under a path relative to the data directory.
     package func contents(_ path: String) -> [UInt8]? {
         state.withLock { state in state.inode(path).map { state.inodes[$0].current } }
@@ -164,6 +167,7 @@ package final class SimulatedDisk: Sendable {
             let bytes = state.inodes[inode].current
             guard let start = Int(exactly: offset), start < bytes.count else { return .success([]) }
             let end = min(bytes.count - start, byteCountMax) + start
+            state.readByteCount += end - start
             return .success(Array(bytes[start..<end]))
         }
     }

@@ -36,6 +36,7 @@ extension SimulatedDiskState {
         failures = []
         isDown = false
         operationCount = 0
+        readByteCount = 0
         callCounts = [:]
     }
 

@@ -36,6 +36,7 @@ struct SimulatedDiskState: Sendable {
 
     var random: SeededRandom
     var operationCount = 0
+    var readByteCount = 0
     var callCounts: [SimulatedDisk.Kind: Int] = [:]
     var crashPoint = Int.max
     var isDown = false

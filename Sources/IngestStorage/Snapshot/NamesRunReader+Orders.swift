@@ -42,6 +42,16 @@ extension NamesRunReader {
         }
     }
 
+    /// Appends the places of names in the bytewise order, by ordinal. - Parameter number: 0 ..< `header.pageCount(.ranks)`.
+    package func readRanks(page number: Int, to ranks: inout [UInt32]) throws(StorageError) {
+        let page = try page(.ranks, number)
+        try decoding(.ranks, number) { () throws(FormatError) in
+            try RankPage.decode(
+                page, count: header.itemCount(.ranks, page: number), nameCount: names.count,
+                to: &ranks)
+        }
+    }
+
     /// All pairs of a kind (keys, hashes, rewards) in its order.
     package func makePairCursor(_ kind: NamesPageKind) -> PairCursor {
         PairCursor(run: self, kind: kind)

@@ -30,6 +30,7 @@ package struct RunReader<Files: FileSystem>: Sendable {
             throw .corrupt(
                 path: file.path, offset: 0, detail: "not the run that the manifest means")
         }
+        try file.checkIndex(of: header)
         let bytes = try file.readArray(
             at: header.pageIndexOffset, byteCount: header.pageIndexByteCount)
         index = try StorageError.decoding(file.path, at: header.pageIndexOffset) {
@@ -184,6 +185,30 @@ package struct RunReader<Files: FileSystem>: Sendable {
                 run.file, at: run.pagesOffset + UInt64(start),
                 byteCount: last.offset + last.byteCount - start)
             pages = wanted.lowerBound..<end
+        }
+    }
+}
+
+extension StorageFile {
+    private static var windowByteCount: Int { 64 << 10 }
+
+    /// Checks the page index a window at a time, before memory is taken for all of it.
+    fileprivate func checkIndex(of header: RunHeader) throws(StorageError) {
+        var checksum = Checksum.crc32c([UInt8]())
+        var done = 0
+        while done < header.pageIndexByteCount {
+            let count = min(Self.windowByteCount, header.pageIndexByteCount - done)
+            let bytes = try readArray(
+                at: header.pageIndexOffset + UInt64(done), byteCount: count)
+            guard bytes.count == count else { break }
+            checksum = Checksum.crc32c(bytes, seed: checksum)
+            done += count
+        }
+        guard checksum == header.pageIndexChecksum else {
+            throw .corrupt(
+                path: path, offset: header.pageIndexOffset,
+                detail: "page index checksum: got \(checksum), expected \(header.pageIndexChecksum)"
+            )
         }
     }
 }
