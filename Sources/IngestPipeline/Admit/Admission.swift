@@ -53,6 +53,11 @@ import IngestFormat
         var cursor = slot.rows.mark
         let moneyRoomBefore = moneyRoomMicros
         let admissionTime = slot.admissionTime
+        // The places of names were fetched while the packet before was admitted; now their records, all together.
+        for index in 0..<eventCount {
+            // SAFETY: `events` holds `eventCount` descriptors.
+            dictionary.prefetchRecord(hash: unsafe events[index].rewardHash)
+        }
         for index in 0..<eventCount {
             let event = unsafe events + index
             let verdict = unsafe judge(event, admissionTime)
@@ -170,7 +175,7 @@ import IngestFormat
     private mutating func key(
         of event: UnsafePointer<EventDescriptor>, _ bytes: UnsafeRawPointer, _ slot: BlockSlot
     ) -> KeyOrdinal? {
-        // The business first: inserting a name may move the slots of others.
+        // The business first: ordinals are given in this order.
         guard
             let business = unsafe nameSlot(
                 event.pointee.businessHash, bytes + Int(event.pointee.businessOffset),

@@ -85,6 +85,9 @@ struct LoadedNames: ~Copyable {
                 dictionary.prefetch(hash: rewardHash(keys[place].reward))
             }
             for place in first..<end {
+                dictionary.prefetchRecord(hash: rewardHash(keys[place].reward))
+            }
+            for place in first..<end {
                 restore(KeyOrdinal(rawValue: UInt32(place)), keys[place])
             }
         }

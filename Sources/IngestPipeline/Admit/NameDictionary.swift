@@ -5,17 +5,17 @@ import IngestFormat
 /// The directory's one dictionary of names in memory: bytes → ordinal, and (reward, business) → key.
 /// Owned by the commit queue; rebuilt at start from the `names` runs.
 ///
-/// **Layout** A `GrowingTable` of entries of one cache line (64 bytes): keyed hash u64, ordinal u32, byte count
-/// u32, first business u32 and its key u32, then 40 bytes that hold the name itself or, where it is longer, its
-/// offset in the arena. An event whose reward comes with its first business, which is nearly every event, costs
-/// one miss for reward and key together; the keys of other businesses are in the `KeyTable`.
+/// **Layout** A `GrowingTable` of 8 bytes a name: the upper half of its keyed hash, and where its record is; the
+/// `NameRecords`, which hold ordinal, first business and its key, and the bytes. An event whose reward comes with its
+/// first business, which is nearly every event, costs one miss in the table and one in the records, for reward and key
+/// together; the keys of other businesses are in the `KeyTable`.
 /// Names are compared byte by byte: equal hashes alone never make two names one.
 ///
-/// **Units** 85–107 bytes of table a name, keys included; 128–256 while there are less than two million. The number
-/// of names is bounded by `Limits.nameCountMax`.
+/// **Units** 11–13 bytes of table a name (16–32 while there are less than two million) and 14 and its own bytes of
+/// records, keys included. The number of names is bounded by `Limits.nameCountMax`.
 ///
-/// **Cost** 5–40 ns a lookup by where the entry is cached; `prefetch` ahead hides most of it. Growing moves some
-/// entries with each new name and never all at once.
+/// **Cost** 5–40 ns a lookup by where table and record are cached; `prefetch` and `prefetchRecord` ahead hide most of it.
+/// Growing moves some entries of the table with each new name and never all at once; records are never moved.
 @safe package struct NameDictionary: ~Copyable {
     /// The ordinal that the next new name will get.
     package private(set) var nextName: UInt32
@@ -23,7 +23,7 @@ import IngestFormat
     package private(set) var nextKey: UInt32
 
     private var table: GrowingTable<NameEntry>
-    private var arena = NameArena()
+    private var records = NameRecords()
     private var keys = KeyTable()
     private var keyCount = 0
 
@@ -45,15 +45,31 @@ import IngestFormat
 
     /// Bytes of memory of the names' table once it is full.
     package var tableByteCount: Int { table.byteCount }
+    /// Bytes of memory of the names themselves, of which the last chunk is not full.
+    package var recordByteCount: Int { records.byteCount }
 
     /// Starts the load of the cache line in which a name with this hash is or would be.
     @inline(__always)
-    package borrowing func prefetch(hash: UInt64) { table.prefetch(hash) }
+    package borrowing func prefetch(hash: UInt64) {
+        table.prefetch(NameEntry(hash).spread)
+    }
+
+    /// Starts the load of the record of the name with this hash; its place in the table was prefetched.
+    @inline(__always)
+    package borrowing func prefetchRecord(hash: UInt64) {
+        let wanted = NameEntry(hash)
+        let found = unsafe table.find(wanted.spread) { unsafe $0.pointee.tag == wanted.tag }
+        guard let entry = unsafe found else { return }
+        let record = unsafe UnsafeRawPointer(records.pointer(at: entry.pointee.place))
+        // SAFETY: a prefetch reads nothing. Most names end before the second line.
+        unsafe ingest_prefetch(record)
+        unsafe ingest_prefetch(record + NameRecord.nameOffset + 24)
+    }
 
     /// Whether entries are still to be moved to a larger table.
     package var isGrowing: Bool { table.isGrowing }
 
-    /// Does some of what growing is left to do; to be called now and then. Slots are of no use afterwards.
+    /// Does some of what growing is left to do; to be called now and then.
     package mutating func goOnGrowing() {
         table.goOnGrowing()
         keys.goOnGrowing()
@@ -61,44 +77,46 @@ import IngestFormat
 
     // MARK: Names
 
-    /// The slot of a known name, or `nil`. A slot is valid until the next `insert`.
+    /// The slot of a known name, or `nil`.
     ///
     /// SAFETY (caller): `bytes` holds `byteCount` readable bytes.
     @inline(__always)
     package borrowing func slot(
         hash: UInt64, bytes: UnsafeRawPointer, byteCount: Int
     ) -> NameSlot? {
-        let found = unsafe table.find(hash) { entry in
-            unsafe entry.pointee.hash == hash && entry.pointee.byteCount == UInt32(byteCount)
-                && holds(entry, bytes, byteCount)
+        let wanted = NameEntry(hash)
+        let found = unsafe table.find(wanted.spread) { entry in
+            unsafe entry.pointee.tag == wanted.tag && holds(entry.pointee.place, bytes, byteCount)
         }
-        return unsafe found.map { unsafe NameSlot(entry: $0) }
+        return unsafe found.map { unsafe NameSlot(record: records.pointer(at: $0.pointee.place)) }
     }
 
     @inline(__always)
     private borrowing func holds(
-        _ entry: UnsafeMutablePointer<NameEntry>, _ bytes: UnsafeRawPointer, _ byteCount: Int
+        _ place: UInt32, _ bytes: UnsafeRawPointer, _ byteCount: Int
     ) -> Bool {
-        // SAFETY: the entry's byte count equals `byteCount`, and says which of the two places is used.
-        let inline = unsafe UnsafeRawPointer(entry) + NameEntry.nameOffset
-        if byteCount <= NameEntry.inlineByteCount {
-            return unsafe ingest_equal(inline, bytes, byteCount)
-        }
-        let place = unsafe arena.pointer(at: entry.pointee.name.0)
-        return unsafe ingest_equal(place, bytes, byteCount)
+        let record = unsafe records.pointer(at: place)
+        guard unsafe Int(record.pointee.byteCount) == byteCount else { return false }
+        // SAFETY: a record's bytes follow it, as many as it says.
+        return unsafe ingest_equal(
+            UnsafeRawPointer(record) + NameRecord.nameOffset, bytes, byteCount)
     }
 
     /// The slot of a name that was restored under this ordinal; used while loading.
     borrowing func slot(of ordinal: NameOrdinal, hash: UInt64) -> NameSlot? {
-        let found = unsafe table.find(hash) { unsafe $0.pointee.ordinal == ordinal.rawValue }
-        return unsafe found.map { unsafe NameSlot(entry: $0) }
+        let wanted = NameEntry(hash)
+        let found = unsafe table.find(wanted.spread) { entry in
+            unsafe entry.pointee.tag == wanted.tag
+                && records.pointer(at: entry.pointee.place).pointee.ordinal == ordinal.rawValue
+        }
+        return unsafe found.map { unsafe NameSlot(record: records.pointer(at: $0.pointee.place)) }
     }
 
     /// The ordinal of the name in `slot`.
     @inline(__always)
     package borrowing func ordinal(of slot: NameSlot) -> NameOrdinal {
-        // SAFETY: a slot's entry is in this table, and nothing was inserted since.
-        NameOrdinal(rawValue: unsafe slot.entry.pointee.ordinal)
+        // SAFETY: a slot's record lives as long as this dictionary.
+        NameOrdinal(rawValue: unsafe slot.record.pointee.ordinal)
     }
 
     /// Gives a new name the next ordinal. The caller has looked it up and puts it in the block.
@@ -130,19 +148,10 @@ import IngestFormat
         _ ordinal: UInt32, hash: UInt64, bytes: UnsafeRawPointer, byteCount: Int
     ) -> NameSlot? {
         if table.count >= Limits.nameCountMax { return nil }
-        var entry = NameEntry()
-        entry.hash = hash
-        entry.ordinal = ordinal
-        entry.byteCount = UInt32(byteCount)
-        if byteCount <= NameEntry.inlineByteCount {
-            // SAFETY: at most 40 bytes into the 40 of `name`.
-            unsafe withUnsafeMutableBytes(of: &entry.name) {
-                unsafe $0.baseAddress!.copyMemory(from: bytes, byteCount: byteCount)
-            }
-        } else {
-            entry.name.0 = unsafe arena.append(bytes, byteCount)
-        }
-        return unsafe NameSlot(entry: table.insert(entry))
+        let place = unsafe records.append(
+            NameRecord(ordinal: ordinal, byteCount: UInt8(byteCount)), bytes, byteCount)
+        _ = unsafe table.insert(NameEntry(hash, place: place))
+        return unsafe NameSlot(record: records.pointer(at: place))
     }
 
     // MARK: Keys
@@ -150,15 +159,15 @@ import IngestFormat
     /// The key of (name in `reward`, `business`), if it was given one. `business` is not `.none`.
     @inline(__always)
     package borrowing func key(reward: NameSlot, business: NameOrdinal) -> KeyOrdinal? {
-        // SAFETY: a slot's entry is in this table, and nothing was inserted since.
-        let entry = unsafe reward.entry
-        if unsafe entry.pointee.firstBusiness == business.rawValue {
-            return KeyOrdinal(rawValue: unsafe entry.pointee.firstKey)
+        // SAFETY: a slot's record lives as long as this dictionary.
+        let record = unsafe reward.record
+        if unsafe record.pointee.firstBusiness == business.rawValue {
+            return KeyOrdinal(rawValue: unsafe record.pointee.firstKey)
         }
-        if unsafe entry.pointee.firstBusiness == 0 { return nil }
+        if unsafe record.pointee.firstBusiness == 0 { return nil }
         return keys.find(
             RewardKey(
-                reward: NameOrdinal(rawValue: unsafe entry.pointee.ordinal), business: business))
+                reward: NameOrdinal(rawValue: unsafe record.pointee.ordinal), business: business))
     }
 
     /// Gives a new pair the next key, or `nil` at `Limits.keyCountMax` (the packet is shed).
@@ -174,13 +183,13 @@ import IngestFormat
         _ key: KeyOrdinal, reward: NameSlot, business: NameOrdinal
     ) -> Bool {
         if keyCount >= Limits.keyCountMax || key.rawValue == UInt32.max { return false }
-        // SAFETY: a slot's entry is in this table, and nothing was inserted since.
-        let entry = unsafe reward.entry
-        if unsafe entry.pointee.firstBusiness == 0 {
-            unsafe entry.pointee.firstBusiness = business.rawValue
-            unsafe entry.pointee.firstKey = key.rawValue
+        // SAFETY: a slot's record lives as long as this dictionary.
+        let record = unsafe reward.record
+        if unsafe record.pointee.firstBusiness == 0 {
+            unsafe record.pointee.firstBusiness = business.rawValue
+            unsafe record.pointee.firstKey = key.rawValue
         } else {
-            let name = NameOrdinal(rawValue: unsafe entry.pointee.ordinal)
+            let name = NameOrdinal(rawValue: unsafe record.pointee.ordinal)
             keys.insert(RewardKey(reward: name, business: business), key)
         }
         keyCount += 1
@@ -195,27 +204,28 @@ import IngestFormat
     }
 }
 
-/// A name's cache line. (Not private: compiler 6.3.1 then emits the table's generic code without its metadata.)
+/// Where a name's record is. (Not private: compiler 6.3.1 then emits the table's generic code without its metadata.)
 struct NameEntry: TableEntry {
-    var hash: UInt64 = 0
+    /// The upper half of the hash. Names near each other in the table differ in its lower bits, so that nearly every
+    /// record that is looked at is the right one.
+    let tag: UInt32
     /// 0 = this entry is free.
-    var ordinal: UInt32 = 0
-    var byteCount: UInt32 = 0
-    /// 0 = it is no reward yet.
-    var firstBusiness: UInt32 = 0
-    var firstKey: UInt32 = 0
-    var name: (UInt64, UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0, 0)
+    let place: UInt32
 
-    static let inlineByteCount = 40
-    static let nameOffset = 24
+    @inline(__always) init(_ hash: UInt64, place: UInt32 = 0) {
+        tag = UInt32(truncatingIfNeeded: hash >> 32)
+        self.place = place
+    }
 
-    @inline(__always) var spread: UInt64 { hash }
-    @inline(__always) var isFree: Bool { ordinal == 0 }
+    /// Without the bits of the hash that the entry does not have: an entry that is moved must be looked for where it
+    /// was put.
+    @inline(__always) var spread: UInt64 { UInt64(tag) << 32 }
+    @inline(__always) var isFree: Bool { place == 0 }
 }
 
-/// Where a name lies in the dictionary's table. Valid until the next name is inserted.
+/// Where the record of a name is, for as long as there is the dictionary.
 @safe package struct NameSlot: BitwiseCopyable {
-    fileprivate let entry: UnsafeMutablePointer<NameEntry>
+    fileprivate let record: UnsafeMutablePointer<NameRecord>
 
-    fileprivate init(entry: UnsafeMutablePointer<NameEntry>) { unsafe self.entry = entry }
+    fileprivate init(record: UnsafeMutablePointer<NameRecord>) { unsafe self.record = record }
 }
