@@ -36,6 +36,16 @@ void ingest_pages_unmap(void *pages, size_t byte_count) {
     if (pages != NULL) munmap(pages, rounded_up(byte_count));
 }
 
+void *ingest_pages_grow(void *pages, size_t old_byte_count, size_t byte_count) {
+    size_t kept = rounded_up(old_byte_count);
+    if (pages == NULL || byte_count < kept) return NULL;
+    void *larger = ingest_pages_map(byte_count);
+    if (larger == NULL) return NULL;
+    if (mremap(pages, kept, kept, MREMAP_MAYMOVE | MREMAP_FIXED, larger) != MAP_FAILED) return larger;
+    ingest_pages_unmap(larger, byte_count);
+    return NULL;
+}
+
 void ingest_pages_forget(void *pages, size_t first, size_t end) {
     size_t from = rounded_up(first), to = end & ~(huge_page_byte_count - 1);
     if (from < to) (void)madvise((char *)pages + from, to - from, MADV_DONTNEED);

@@ -20,6 +20,8 @@ package struct PipelineConfiguration: Sendable {
     /// many bytes of footers, one is published before its time.
     package var unpublishedSegmentCountMax = 256
     package var unpublishedByteCountMax: UInt64 = 64 << 20
+    /// New names that wait for a generation are kept in memory; at so many bytes they are written before it.
+    package var waitingNameByteCountMax = 32 << 20
 
     package init() {}
 

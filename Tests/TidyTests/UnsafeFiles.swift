@@ -83,6 +83,7 @@ enum UnsafeFiles {
             "PackedColumn": "packs and unpacks the columns of a page",
             "PageMerge": "stands in several pages at once",
             "PairPage": "owns the pairs of one page, and decodes them where they lie",
+            "RadixSort": "moves items between two buffers",
             "SegmentCounters+Cursor": "walks the dense counters in order",
         ],
         "IngestKeys": [

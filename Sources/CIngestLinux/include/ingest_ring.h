@@ -11,6 +11,10 @@ void *ingest_pages_map(size_t byte_count);
 // Gives back what ingest_pages_map returned, with the same byte count.
 void ingest_pages_unmap(void *pages, size_t byte_count);
 
+// Moves what ingest_pages_map returned into a larger mapping: page tables are moved, no bytes, and at no time are there
+// two copies. NULL, with nothing changed, where that cannot be had. (mremap is variadic, which Swift does not import.)
+void *ingest_pages_grow(void *pages, size_t old_byte_count, size_t byte_count);
+
 // Gives back the memory of the whole huge pages in [first, end) of what ingest_pages_map returned; they read as zeros.
 void ingest_pages_forget(void *pages, size_t first, size_t end);
 

@@ -22,6 +22,17 @@ package struct NewNames: Sendable, Equatable {
 
     package var count: Int { ends.count }
 
+    /// Of memory, but for room that is not used.
+    package var byteCount: Int { bytes.count + ends.count * MemoryLayout<UInt32>.stride }
+
+    /// The same in memory of its own, with no room for more: what is kept for long.
+    package func copy() -> NewNames {
+        var copy = NewNames()
+        copy.bytes = unsafe bytes.withUnsafeBufferPointer { unsafe Array($0) }
+        copy.ends = unsafe ends.withUnsafeBufferPointer { unsafe Array($0) }
+        return copy
+    }
+
     /// Adds one name.
     /// - Parameter name: 1 … `Limits.nameByteCountMax` bytes; the caller has checked.
     package mutating func append(_ name: RawSpan) {

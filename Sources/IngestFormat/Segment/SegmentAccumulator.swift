@@ -16,6 +16,8 @@ package struct SegmentAccumulator: ~Copyable {
     /// The names and keys that the segment introduced and nobody took, block by block; blocks without any
     /// have none.
     package private(set) var names: [NamesOfBlock] = []
+    /// Of `names`.
+    package private(set) var nameByteCount = 0
     /// The end of the last block: where the next one, or the footer, begins.
     package private(set) var endOffset = UInt64(SegmentHeader.byteCount)
     /// The ordinals that the next block gives first.
@@ -57,10 +59,12 @@ package struct SegmentAccumulator: ~Copyable {
         totals.add(ledger)
         totals.rowCount = counters.rowCount
         if names.count > 0 || !keys.isEmpty {
+            nameByteCount += names.byteCount + keys.count * MemoryLayout<RewardKey>.stride
+            // Copies: what the block's own arrays have room for is more, and they are used again.
             self.names.append(
                 NamesOfBlock(
-                    firstName: summary.firstName, names: names, firstKey: summary.firstKey,
-                    keys: keys))
+                    firstName: summary.firstName, names: names.copy(), firstKey: summary.firstKey,
+                    keys: keys.map { $0 }))
         }
         endOffset = offset + UInt64(summary.byteCount)
         nextName = summary.firstName.rawValue + UInt32(summary.nameCount)
@@ -101,6 +105,7 @@ package struct SegmentAccumulator: ~Copyable {
     package mutating func takeNames() -> [NamesOfBlock] {
         let taken = names
         names = []
+        nameByteCount = 0
         return taken
     }
 

@@ -1,4 +1,5 @@
 // packet → decode → ring → admit → block → segment → [compaction] → [snapshot] → query
+import CIngestLinux
 
 /// Names and keys that are in no run yet, taken by ordinal and given back in the orders of a names run. Owned by one
 /// stage.
@@ -25,6 +26,15 @@ package struct FreshNames {
         self.firstName = firstName.rawValue
         self.firstKey = firstKey.rawValue
         self.hash = hash
+    }
+
+    /// Makes room for what will be taken, so that nothing is moved while it is.
+    package mutating func reserve(nameCount: Int, nameByteCount: Int, keyCount: Int) {
+        bytes.reserveCapacity(nameByteCount)
+        ends.reserveCapacity(nameCount)
+        hashes.reserveCapacity(nameCount)
+        keys.reserveCapacity(keyCount)
+        rewards.reserveCapacity(keyCount)
     }
 
     /// The ordinals taken so far.
@@ -62,8 +72,17 @@ package struct FreshNames {
     /// Sorts what was taken; nothing is appended afterwards.
     package mutating func sort() {
         order = NameSort.order(bytes: bytes, ends: ends)
-        hashes.sort()
-        rewards.sort()
+        Self.sort(&hashes)
+        Self.sort(&rewards)
+    }
+
+    /// Sorts by the first values of pairs; they were taken in the order of the second, and equal ones stay in it.
+    private static func sort(_ words: inout [UInt64]) {
+        let scratch = UnsafeMutableBufferPointer<UInt64>.allocate(capacity: words.count)
+        defer { unsafe scratch.deallocate() }
+        unsafe words.withUnsafeMutableBufferPointer { words in
+            unsafe RadixSort.sort(words, scratch) { $0 >> 32 }
+        }
     }
 
     /// The next names in order, as many as fit. `false` at the end.
@@ -75,6 +94,7 @@ package struct FreshNames {
         // SAFETY: the buffer is used inside the closure only; ends are within the bytes.
         unsafe bytes.withUnsafeBytes { bytes in
             for place in first..<taken[kind] {
+                unsafe prefetch(place, bytes)
                 let name = Int(order[place])
                 let start = name == 0 ? 0 : Int(ends[name - 1])
                 unsafe batch.append(
@@ -83,6 +103,20 @@ package struct FreshNames {
             }
         }
         return batch.count > 0
+    }
+
+    /// Starts the loads of names that come soon: they lie in another order.
+    @inline(__always)
+    private func prefetch(_ place: Int, _ bytes: UnsafeRawBufferPointer) {
+        unsafe ends.withUnsafeBufferPointer { ends in
+            // SAFETY: places and names are inside; a name ends within the bytes, or where they do. A prefetch reads
+            // nothing.
+            unsafe ingest_prefetch(ends.baseAddress! + Int(order[min(place + 32, order.count - 1)]))
+            let soon = Int(order[min(place + 16, order.count - 1)])
+            let start = unsafe soon == 0 ? 0 : Int(ends[soon - 1])
+            unsafe ingest_prefetch(bytes.baseAddress! + start)
+            unsafe ingest_prefetch(bytes.baseAddress! + Int(ends[soon]))
+        }
     }
 
     /// The next pairs of a kind (keys, hashes, rewards), as many as fit. `false` at the end.
@@ -109,70 +143,105 @@ package struct FreshNames {
 
 /// Sorts names bytewise, eight bytes at a time: names that begin alike are told apart by the eight that follow.
 enum NameSort {
-    private struct Item {
+    private struct Item: BitwiseCopyable {
         var word: UInt64
         var name: UInt32
     }
 
     /// The places of the names in the order of their bytes, then of their places.
     static func order(bytes: [UInt8], ends: [UInt32]) -> [UInt32] {
-        var items = (0..<UInt32(ends.count)).map { Item(word: 0, name: $0) }
-        // Ranges of names that are alike up to a depth; their items are in the order of their places.
-        var waiting = [(range: 0..<items.count, depth: 0)]
-        while let (range, depth) = waiting.popLast() {
-            guard range.count > 1 else { continue }
-            for place in range {
-                items[place].word = word(Int(items[place].name), depth, bytes, ends)
+        let items = UnsafeMutableBufferPointer<Item>.allocate(capacity: ends.count)
+        let scratch = UnsafeMutableBufferPointer<Item>.allocate(capacity: ends.count)
+        defer {
+            unsafe items.deallocate()
+            unsafe scratch.deallocate()
+        }
+        for place in 0..<ends.count {
+            unsafe items[place] = Item(word: 0, name: UInt32(truncatingIfNeeded: place))
+        }
+        // SAFETY: the buffers are used inside the closures only.
+        unsafe bytes.withUnsafeBytes { bytes in
+            unsafe ends.withUnsafeBufferPointer { ends in
+                unsafe sort(items, scratch, bytes, ends)
             }
-            sort(&items, range) { a, b in a.word == b.word ? a.name < b.name : a.word < b.word }
-            var start = range.lowerBound
-            for place in range
-            where place + 1 == range.upperBound
-                || items[place + 1].word != items[place].word
-            {
-                let alike = start..<place + 1
+        }
+        return unsafe items.map(\.name)
+    }
+
+    private static func sort(
+        _ items: UnsafeMutableBufferPointer<Item>, _ scratch: UnsafeMutableBufferPointer<Item>,
+        _ bytes: UnsafeRawBufferPointer, _ ends: UnsafeBufferPointer<UInt32>
+    ) {
+        // Ranges of names that are alike up to a depth; their items are in the order of their places.
+        var waiting = [(first: 0, count: items.count, depth: 0)]
+        while let (first, count, depth) = waiting.popLast() {
+            guard count > 1 else { continue }
+            // SAFETY: ranges are inside the items.
+            let part = unsafe UnsafeMutableBufferPointer(rebasing: items[first..<first + count])
+            for place in 0..<count {
+                unsafe part[place].word = unsafe word(Int(part[place].name), depth, bytes, ends)
+            }
+            unsafe RadixSort.sort(part, scratch) { $0.word }
+            var start = 0
+            for place in 0..<count
+            where unsafe place + 1 == count || part[place + 1].word != part[place].word {
+                let alike = unsafe UnsafeMutableBufferPointer(rebasing: part[start..<place + 1])
+                let next = first + start
                 start = place + 1
                 guard alike.count > 1 else { continue }
-                if depth + 8 < Limits.nameByteCountMax,
-                    alike.contains(where: { byteCount(Int(items[$0].name), ends) > depth + 8 })
-                {
-                    waiting.append((alike, depth + 8))
+                if unsafe goesOn(alike, depth, ends) {
+                    waiting.append((next, alike.count, depth + 8))
                 } else {
-                    // Alike but for zero bytes at the end, where the shorter comes first.
-                    sort(&items, alike) { a, b in
-                        let left = byteCount(Int(a.name), ends)
-                        let right = byteCount(Int(b.name), ends)
-                        return left == right ? a.name < b.name : left < right
-                    }
+                    unsafe sortByLength(alike, ends)
                 }
             }
         }
-        return items.map(\.name)
     }
 
-    /// Sorts a part in place, which a slice of an array does not.
-    private static func sort(
-        _ items: inout [Item], _ range: Range<Int>, by isBefore: (Item, Item) -> Bool
+    /// Whether one of the names has bytes behind those that are alike.
+    private static func goesOn(
+        _ alike: UnsafeMutableBufferPointer<Item>, _ depth: Int,
+        _ ends: UnsafeBufferPointer<UInt32>
+    ) -> Bool {
+        depth + 8 < Limits.nameByteCountMax
+            && (unsafe alike.contains { unsafe byteCount(Int($0.name), ends) > depth + 8 })
+    }
+
+    /// Names that are alike but for zero bytes at the end, where the shorter comes first.
+    private static func sortByLength(
+        _ alike: UnsafeMutableBufferPointer<Item>, _ ends: UnsafeBufferPointer<UInt32>
     ) {
-        unsafe items.withUnsafeMutableBufferPointer { items in
-            // SAFETY: the range is within the array.
-            var part = unsafe UnsafeMutableBufferPointer(rebasing: items[range])
-            unsafe part.sort(by: isBefore)
+        var alike = unsafe alike
+        unsafe alike.sort { a, b in
+            let left = unsafe byteCount(Int(a.name), ends)
+            let right = unsafe byteCount(Int(b.name), ends)
+            return left == right ? a.name < b.name : left < right
         }
     }
 
-    private static func byteCount(_ name: Int, _ ends: [UInt32]) -> Int {
-        Int(ends[name]) - (name == 0 ? 0 : Int(ends[name - 1]))
+    @inline(__always)
+    private static func byteCount(_ name: Int, _ ends: UnsafeBufferPointer<UInt32>) -> Int {
+        // SAFETY: the name is inside the ends.
+        unsafe Int(ends[name]) - (name == 0 ? 0 : Int(ends[name - 1]))
     }
 
     /// Eight bytes of a name from `depth` on, the first of them uppermost, zeros behind its end.
+    @inline(__always)
     private static func word(
-        _ name: Int, _ depth: Int, _ bytes: [UInt8], _ ends: [UInt32]
+        _ name: Int, _ depth: Int, _ bytes: UnsafeRawBufferPointer,
+        _ ends: UnsafeBufferPointer<UInt32>
     ) -> UInt64 {
-        let start = (name == 0 ? 0 : Int(ends[name - 1])) + depth
-        let end = min(Int(ends[name]), start + 8)
+        // SAFETY: the name is inside the ends, and those within the bytes.
+        let start = (name == 0 ? 0 : unsafe Int(ends[name - 1])) + depth
+        let end = unsafe Int(ends[name])
+        if start + 8 <= bytes.count {
+            let word = unsafe UInt64(
+                bigEndian: bytes.loadUnaligned(fromByteOffset: start, as: UInt64.self))
+            if start + 8 <= end { return word }
+            return start >= end ? 0 : word & ~(UInt64.max >> UInt64(8 * (end - start)))
+        }
         var word: UInt64 = 0
-        for place in start..<max(start, end) { word = word << 8 | UInt64(bytes[place]) }
+        for place in start..<max(start, end) { word = unsafe word << 8 | UInt64(bytes[place]) }
         return end > start ? word << UInt64(8 * (8 - (end - start))) : 0
     }
 }

@@ -2,7 +2,8 @@
 import CIngestLinux
 
 /// An array that grows by moving, begins on a cache line, and is asked for as huge pages once it is large:
-/// with pages of 4 KiB the look-ups in millions of slots wait for page tables as long as for memory.
+/// with pages of 4 KiB the look-ups in millions of slots wait for page tables as long as for memory. Once it is,
+/// growing moves pages and copies nothing.
 ///
 /// **Cost** Address space up to the capacity; only what was touched is resident, in steps of a page.
 @safe package struct LineMemory<Value: BitwiseCopyable>: ~Copyable {
@@ -32,6 +33,13 @@ import CIngestLinux
         let (old, oldCapacity, wasMapped) = unsafe (base, capacity, isMapped)
         capacity = 1 << larger
         let byteCount = capacity * MemoryLayout<Value>.stride
+        if wasMapped,
+            let grown = unsafe ingest_pages_grow(
+                old, oldCapacity * MemoryLayout<Value>.stride, byteCount)
+        {
+            unsafe base = grown.bindMemory(to: Value.self, capacity: capacity)
+            return
+        }
         let mapped =
             byteCount >= Self.hugeByteCountMin ? unsafe ingest_pages_map(byteCount) : nil
         isMapped = unsafe mapped != nil

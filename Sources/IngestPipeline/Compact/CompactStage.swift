@@ -20,8 +20,9 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     private let liveCounters = SegmentCounters()
     private var live: SegmentAccumulator?
     private var sealed: [SealedSegmentFile] = []
-    /// Of the footers of `sealed`.
+    /// Of the footers of `sealed`, and of the names that these have in memory.
     private var sealedByteCount: UInt64 = 0
+    private var sealedNameByteCount = 0
     private var nextPublishNanoseconds: UInt64
     /// When the last generation of this stage was begun.
     private var publishedNanoseconds: UInt64
@@ -106,12 +107,28 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         let outcome = segment.add(
             summary, ordinal: slot.context.blockOrdinal, offset: segment.endOffset, rows: slot.rows,
             names: slot.names, keys: slot.keys, ledger: slot.ledger)
-        live = consume segment
+        counters.compact.add(.foldNanoseconds, clock.threadNanoseconds() &- start)
         guard outcome == .folded else {
             throw .inconsistent("block \(slot.context.blockOrdinal) was not folded: \(outcome)")
         }
-        counters.compact.add(.foldNanoseconds, clock.threadNanoseconds() &- start)
+        if sealedNameByteCount + segment.nameByteCount >= configuration.waitingNameByteCountMax {
+            try writeNamesAhead(&segment)
+        }
+        live = consume segment
         links.state.liveKeyDayCount = liveCounters.keyDayCount
+    }
+
+    /// Writes the names that wait for a generation. A run has those of one segment, as a generation may cover the sealed
+    /// ones alone.
+    private mutating func writeNamesAhead(
+        _ segment: inout SegmentAccumulator
+    ) throws(PipelineError) {
+        for place in sealed.indices {
+            try publisher.writeNamesAhead(of: sealed[place].names)
+            sealed[place].names = []
+        }
+        sealedNameByteCount = 0
+        try publisher.writeNamesAhead(of: segment.takeNames())
     }
 
     private mutating func sealLive() throws(PipelineError) {
@@ -126,6 +143,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
                 SealedSegmentFile(
                     footer: footer, entry: footer.entry(trailer: trailer), names: segment.names))
             sealedByteCount &+= UInt64(trailer.footerByteCount)
+            sealedNameByteCount += segment.nameByteCount
             counters.compact.add(.footerBytes, UInt64(trailer.footerByteCount))
         } catch {
             throw .storage(error)
@@ -184,6 +202,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         try publisher.publish(sealed, live: cut, isLast: isLast)
         sealed.removeAll()
         sealedByteCount = 0
+        sealedNameByteCount = 0
     }
 
     /// Publishes what was sealed last, so that a clean stop leaves nothing to recover; then ends the merge stage.

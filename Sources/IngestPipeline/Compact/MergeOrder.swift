@@ -55,7 +55,8 @@ extension Manifest {
     ) -> MergeOrder? {
         var parts: [MergeOrder.Part] = []
         let ripeNames = CompactionPlan(
-            ripe: namesRuns.map(\.itemCount), runCountMin: runCountMin
+            ripe: namesRuns.map(\.itemCount), runCountMin: runCountMin,
+            runCountMax: Self.namesRunCountMax
         ).mergedRunCount
         if ripeNames > 0 {
             parts.append(.names(inputs: namesRuns.suffix(ripeNames), takeFileNumber()))

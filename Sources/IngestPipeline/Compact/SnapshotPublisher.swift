@@ -17,9 +17,12 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     let store: ManifestStore<Files>
     let clock: Clock
     let counters: PipelineCounters
-    package private(set) var manifest: Manifest
+    package internal(set) var manifest: Manifest
     /// The names of every key up to the manifest's cut, by ordinal; (none, none) for one that was lost.
     package internal(set) var keys: [RewardKey]
+    /// Runs of names that were written before a generation covers them: under temporary names, each of blocks of one
+    /// segment, and following those of the newest generation.
+    var namesAhead: [NamesRunEntry] = []
     private let mergesAtOnce: Bool
     private var retired = RetiredFiles()
     /// Whether an order has been given and not come back.
@@ -63,7 +66,7 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
             if let live { next.shard.move(to: live) }
             let blocks = segments.flatMap(\.names) + (live?.names ?? [])
             try measuring(.namesNanoseconds) { (publisher) throws(PipelineError) in
-                try publisher.writeNames(of: publisher.manifest.uncovered(blocks), into: &next)
+                try publisher.writeNames(of: blocks, into: &next)
             }
             let replaced = manifest.liveRuns
             next.runs.removeAll { replaced.contains($0) }
@@ -89,7 +92,7 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
 
     /// Counts the time that a part of the work takes on a core.
     @discardableResult
-    private mutating func measuring(
+    mutating func measuring(
         _ counter: CompactCounter, _ body: (inout Self) throws(PipelineError) -> Void
     ) throws(PipelineError) -> UInt64 {
         let start = clock.threadNanoseconds()

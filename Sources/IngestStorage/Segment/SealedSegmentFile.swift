@@ -8,7 +8,7 @@ package struct SealedSegmentFile: Sendable {
     /// What the manifest keeps of it.
     package let entry: SealedSegment
     /// The names and keys that it introduced, by block; those that a generation has already may be missing.
-    package let names: [NamesOfBlock]
+    package var names: [NamesOfBlock]
     /// What is added to the live runs in place of the footer's counters, where blocks that those runs cover
     /// were lost: events that were shown stay counted (docs/durability.md). `nil` everywhere else.
     package let remainder: SegmentRemainder?

@@ -8,13 +8,15 @@ import IngestFormat
 package enum DurableFile {
     /// Writes a file under a temporary name and renames it.
     ///
-    /// - Parameter write: writes everything through the recorder; called a second time, on a new file, if the
+    /// - Parameters:
+    ///   - write: writes everything through the recorder; called a second time, on a new file, if the
     ///   first could not be synced or read back. What the second failure says is final.
+    ///   - isNamed: whether it gets its name now, or later by `name`.
     /// - Returns: what `write` returned.
     /// **Errors** `diskFull` leaves nothing behind and can be tried again later.
     @discardableResult
     package static func write<Files: FileSystem, Result>(
-        _ name: FileName, in files: Files,
+        _ name: FileName, in files: Files, isNamed: Bool = true,
         _ write: (inout WriteRecorder<Files.File>) throws(StorageError) -> Result
     ) throws(StorageError) -> Result {
         let temporary = FileName.temporary(name).text
@@ -33,8 +35,15 @@ package enum DurableFile {
                 throw error
             }
         }
-        try files.rename(temporary, to: name.text)
+        if isNamed { try files.rename(temporary, to: name.text) }
         return result
+    }
+
+    /// Gives a file that was written without it its name. Until then it is one that a start removes.
+    package static func name<Files: FileSystem>(
+        _ name: FileName, in files: Files
+    ) throws(StorageError) {
+        try files.rename(FileName.temporary(name).text, to: name.text)
     }
 
     private static func attempt<Files: FileSystem, Result>(

@@ -17,10 +17,11 @@ package enum NamesRunWriter {
     ///   - runs: each goes on where the one before ends.
     ///   - fresh: sorted; goes on where the last run ends.
     ///   - manifest: the generation that the run is made for.
+    ///   - isNamed: as in `DurableFile.write`.
     /// **Errors** `corrupt` with the path of a run that cannot be merged; those of writing.
     package static func write<Files: FileSystem>(
         _ number: FileNumber, merging runs: [NamesRunReader<Files>], and fresh: FreshNames,
-        for manifest: Manifest, in files: Files
+        for manifest: Manifest, in files: Files, isNamed: Bool = true
     ) throws(StorageError) -> NamesRunEntry {
         for (run, next) in zip(runs, runs.dropFirst()) {
             precondition(run.names.upperBound == next.names.lowerBound)
@@ -28,7 +29,7 @@ package enum NamesRunWriter {
         }
         precondition(runs.last.map { $0.names.upperBound == fresh.firstName } ?? true)
         precondition(runs.last.map { $0.keys.upperBound == fresh.firstKey } ?? true)
-        return try DurableFile.write(.run(.names, number), in: files) {
+        return try DurableFile.write(.run(.names, number), in: files, isNamed: isNamed) {
             (recorder) throws(StorageError) in
             let builder = NamesRunBuilder(
                 fileNumber: number, directory: manifest.directory,
@@ -62,9 +63,16 @@ package enum NamesRunWriter {
         mutating func writeNames(
             to recorder: inout WriteRecorder<Files.File>
         ) throws(StorageError) {
+            let target = NameBatch()
+            if runs.isEmpty {
+                while fresh.nextNames(into: target) {
+                    try append(target, to: recorder)
+                    try write(to: &recorder)
+                }
+                return
+            }
             let merge = NameMerge(inputCount: inputCount)
             var cursors = runs.map { $0.makeNameCursor() }
-            let target = NameBatch()
             var waiting = Array(0..<inputCount)
             while true {
                 while let input = waiting.popLast() {
@@ -79,15 +87,20 @@ package enum NamesRunWriter {
                     waiting.append(input)
                     continue
                 }
-                if target.count > 0, !builder.appendNames(target) {
-                    throw .corrupt(
-                        path: recorder.file.path, offset: 0,
-                        detail: "a name twice, or of another run, in the runs that were merged")
-                }
+                try append(target, to: recorder)
                 target.removeAll()
                 try write(to: &recorder)
                 if step == .isAtEnd { return }
             }
+        }
+
+        private mutating func append(
+            _ names: NameBatch, to recorder: borrowing WriteRecorder<Files.File>
+        ) throws(StorageError) {
+            guard names.count > 0, !builder.appendNames(names) else { return }
+            throw .corrupt(
+                path: recorder.file.path, offset: 0,
+                detail: "a name twice, or of another run, in the runs that were merged")
         }
 
         /// Keys follow each other as the runs do.
@@ -95,6 +108,7 @@ package enum NamesRunWriter {
             to recorder: inout WriteRecorder<Files.File>
         ) throws(StorageError) {
             let target = PairBatch()
+            if runs.isEmpty { return try writeFresh(.keys, target, to: &recorder) }
             let batch = PairBatch()
             for input in 0..<inputCount {
                 var cursor = input < runs.count ? runs[input].makePairCursor(.keys) : nil
@@ -114,9 +128,10 @@ package enum NamesRunWriter {
         mutating func writePairs(
             _ kind: NamesPageKind, to recorder: inout WriteRecorder<Files.File>
         ) throws(StorageError) {
+            let target = PairBatch(capacity: kind.capacity)
+            if runs.isEmpty { return try writeFresh(kind, target, to: &recorder) }
             let merge = PairMerge(inputCount: inputCount)
             var cursors = runs.map { $0.makePairCursor(kind) }
-            let target = PairBatch(capacity: kind.capacity)
             var waiting = Array(0..<inputCount)
             while true {
                 while let input = waiting.popLast() {
@@ -136,6 +151,16 @@ package enum NamesRunWriter {
                 target.removeAll()
                 try write(to: &recorder)
                 if step == .isAtEnd { return }
+            }
+        }
+
+        /// Pairs that nothing has to be merged with.
+        private mutating func writeFresh(
+            _ kind: NamesPageKind, _ target: PairBatch, to recorder: inout WriteRecorder<Files.File>
+        ) throws(StorageError) {
+            while fresh.nextPairs(kind, into: target) {
+                builder.appendPairs(target)
+                try write(to: &recorder)
             }
         }
 
