@@ -89,7 +89,8 @@ struct NameDictionaryTests {
         }
         #expect(Set(places.map(\.place)).count == places.count)
         #expect(
-            records.byteCount >= expected && records.byteCount < expected + expected / 100 + (4 << 20))
+            records.byteCount >= expected
+                && records.byteCount < expected + expected / 100 + (4 << 20))
     }
 
     @Test("names of equal hash are told apart, short and long", arguments: [1, 39, 40, 41, 128])
