@@ -36,6 +36,8 @@ public final class EventSender: Sendable {
     public let senderID: UInt64
     /// How far an input was read that a spool holds the end of.
     package let spoolNote: SpoolNote
+    /// Whether that was all of the input, and all of it was acked.
+    package let hasSpoolEnded: Bool
     private let engine: any SenderEngine
     private let isWaiting: Bool
 
@@ -55,12 +57,11 @@ public final class EventSender: Sendable {
         let identity = newIdentity(options)
         guard let directory = options.spoolDirectory else {
             return try acked(
-                identity, to: address, transport, nil, left: [], from: 0, SpoolNote(), options)
+                identity, to: address, transport, nil, options)
         }
         let opened = try spool(directory, identity, options)
         return try acked(
-            opened.spool.identity, to: address, transport, opened.spool, left: opened.packets,
-            from: opened.firstSequence, opened.note, options)
+            opened.spool.identity, to: address, transport, opened, options)
     }
 
     private static func spool(
@@ -79,8 +80,7 @@ public final class EventSender: Sendable {
 
     private static func acked(
         _ identity: SenderIdentity, to address: String, _ transport: UDPTransport,
-        _ spool: (any PacketSpool)?, left: [SpooledPacket], from firstSequence: UInt64,
-        _ note: SpoolNote, _ options: Options
+        _ opened: Spool<LinuxFileSystem>.Opened?, _ options: Options
     ) throws(ClientError) -> EventSender {
         if let key = options.key, let sender = key.sender, sender != identity.sender.rawValue {
             throw ClientError.keys(
@@ -96,11 +96,12 @@ public final class EventSender: Sendable {
         let socket = try AckSocket(socket: transport.socket, address: address)
         var random = SystemRandomNumberGenerator()
         let stream = AckedStream(
-            configuration, transport: transport, spool: spool, left: left,
-            firstSequence: firstSequence, ids: EventIDSource(&random),
+            configuration, transport: transport, spool: opened?.spool, left: opened?.packets ?? [],
+            firstSequence: opened?.firstSequence ?? 0, ids: EventIDSource(&random),
             now: SenderClock.monotonicNanoseconds())
         return EventSender(
-            identity, AckedSender(stream, socket: socket, transport: transport), note, options)
+            identity, AckedSender(stream, socket: socket, transport: transport), options,
+            note: opened?.note ?? SpoolNote(), hasEnded: opened?.hasEnded ?? false)
     }
 
     /// A sender without acks.
@@ -108,16 +109,16 @@ public final class EventSender: Sendable {
         let identity = Self.newIdentity(options)
         self.init(
             identity,
-            UnackedSender(identity: identity, options: options, transport: transport),
-            SpoolNote(), options)
+            UnackedSender(identity: identity, options: options, transport: transport), options)
     }
 
     private init(
-        _ identity: SenderIdentity, _ engine: any SenderEngine, _ note: SpoolNote,
-        _ options: Options
+        _ identity: SenderIdentity, _ engine: any SenderEngine, _ options: Options,
+        note: SpoolNote = SpoolNote(), hasEnded: Bool = false
     ) {
         senderID = identity.sender.rawValue
         spoolNote = note
+        hasSpoolEnded = hasEnded
         self.engine = engine
         isWaiting = options.waitsWhenFull
     }
@@ -159,7 +160,14 @@ public final class EventSender: Sendable {
     /// **Errors** What has ended the sender, and `.deadline`: the sender goes on then, and can be closed again. Without
     /// acks, as `flush`; also if the machine has answered by now that nobody receives.
     public func close(within seconds: Double? = nil) throws(ClientError) -> Result {
-        try engine.close(within: seconds)
+        try engine.close(within: seconds, note: SpoolNote())
+    }
+
+    /// As `close(within:)`; the spool keeps `note`, of the whole input.
+    package func close(
+        within seconds: Double?, note: SpoolNote
+    ) throws(ClientError) -> Result {
+        try engine.close(within: seconds, note: note)
     }
 
     /// How far it is.

@@ -9,7 +9,9 @@ package protocol LineSender: AnyObject {
     /// Sends what is waiting.
     func flush() throws(ClientError)
     /// Sends what is waiting and ends, with acks when all is acked.
-    func close(within seconds: Double?) throws(ClientError) -> EventSender.Result
+    ///
+    /// - Parameter note: of the whole input, for a spool.
+    func close(within seconds: Double?, note: SpoolNote) throws(ClientError) -> EventSender.Result
     /// What has left so far.
     var result: EventSender.Result { get }
 }

@@ -69,7 +69,9 @@ package final class PlainSender {
     ) throws(ClientError) -> EventRefusal? { try send(jsonLine: jsonLine) }
 
     /// - Parameter seconds: nothing is waited for.
-    package func close(within seconds: Double? = nil) throws(ClientError) -> EventSender.Result {
+    package func close(
+        within seconds: Double? = nil, note: SpoolNote = SpoolNote()
+    ) throws(ClientError) -> EventSender.Result {
         try flush()
         try transport.checkAnswers()
         return result

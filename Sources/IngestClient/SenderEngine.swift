@@ -12,7 +12,10 @@ protocol SenderEngine: AnyObject, Sendable {
     ) throws(ClientError) -> EventRefusal?
     func send(_ event: AdEvent, isWaiting: Bool) throws(ClientError) -> EventRefusal?
     func flush() throws(ClientError)
-    func close(within seconds: Double?) throws(ClientError) -> EventSender.Result
+    /// - Parameter note: of the whole input, for the spool.
+    func close(
+        within seconds: Double?, note: SpoolNote
+    ) throws(ClientError) -> EventSender.Result
     var result: EventSender.Result { get }
 }
 
@@ -47,7 +50,9 @@ final class UnackedSender: SenderEngine {
         try stream.withLock { stream throws(ClientError) in try stream.flush() }
     }
 
-    func close(within seconds: Double?) throws(ClientError) -> EventSender.Result {
+    func close(
+        within seconds: Double?, note: SpoolNote
+    ) throws(ClientError) -> EventSender.Result {
         try stream.withLock { stream throws(ClientError) in try stream.close() }
     }
 

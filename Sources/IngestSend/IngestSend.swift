@@ -118,7 +118,8 @@ struct IngestSend: ParsableCommand {
             let opened = try openSender()
             sender = opened.sender
             job = SendJob(
-                reader: reader, rate: rate, from: spoolOnly ? SpoolNote() : opened.note)
+                reader: reader, rate: rate, from: spoolOnly ? SpoolNote() : opened.note,
+                hasEnded: opened.hasEnded)
         } catch let error as LineReader.Failure {
             throw fail(error.description, exitCode: error.exitCode)
         } catch let error as ClientError {
@@ -139,11 +140,13 @@ struct IngestSend: ParsableCommand {
         !plain && (acks ?? (spool != nil || EventSender.Options().delivery == .acked))
     }
 
-    private func openSender() throws(ClientError) -> (sender: any LineSender, note: SpoolNote) {
+    private func openSender() throws(ClientError) -> (
+        sender: any LineSender, note: SpoolNote, hasEnded: Bool
+    ) {
         if plain {
             let sender = PlainSender(
                 transport: try UDPTransport(address: to), datagramByteCountMax: packetBytes)
-            return (sender, SpoolNote())
+            return (sender, SpoolNote(), false)
         }
         var options = EventSender.Options()
         options.senderID = senderID
@@ -155,7 +158,7 @@ struct IngestSend: ParsableCommand {
             options.key = try EventSender.Key(id: keyID, file: keyFile)
         }
         let sender = try EventSender.open(to: to, options: options)
-        return (sender, sender.spoolNote)
+        return (sender, sender.spoolNote, sender.hasSpoolEnded)
     }
 
     private func printSummary(_ result: EventSender.Result, nanoseconds: UInt64) {

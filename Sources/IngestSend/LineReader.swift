@@ -68,6 +68,16 @@ struct LineReader: ~Copyable {
         return (range, lineNumber)
     }
 
+    /// Whether the input is a file, which can be read again.
+    var canRewind: Bool { lseek(descriptor, 0, SEEK_CUR) >= 0 }
+
+    /// Goes back to the beginning.
+    mutating func rewind() throws(Failure) {
+        if lseek(descriptor, 0, SEEK_SET) < 0 { throw Failure(path: path, errno: errno) }
+        (start, end, searchedEnd, lineNumber) = (0, 0, 0, 0)
+        (isAtEnd, isSkipping, lineEnd, note) = (false, false, nil, SpoolNote())
+    }
+
     /// Passes the lines that an earlier run has taken.
     ///
     /// - Returns: `false` if the input does not begin with just these bytes.

@@ -38,12 +38,17 @@ struct SendJob: ~Copyable {
     private var progress = Progress()
     private var refusalCount = 0
 
-    /// Where an earlier run on the same spool has stopped.
+    /// Where an earlier run on the same spool has stopped, and whether that was its end.
     private let note: SpoolNote
+    private let hasEnded: Bool
 
-    init(reader: consuming LineReader, rate: Double?, from note: SpoolNote = SpoolNote()) {
+    init(
+        reader: consuming LineReader, rate: Double?, from note: SpoolNote = SpoolNote(),
+        hasEnded: Bool = false
+    ) {
         self.reader = reader
         self.note = note
+        self.hasEnded = hasEnded
         pace = rate.map {
             SendPace(eventsPerSecond: $0, now: SenderClock.monotonicNanoseconds())
         }
@@ -81,21 +86,32 @@ struct SendJob: ~Copyable {
         }
     }
 
+    /// A run that did not end has to be ended with its own input. One that did sends nothing twice either: a
+    /// file that begins with what was sent goes on behind that; any other input is a new one.
     private mutating func skipWhatWasTaken() throws(Failure) {
-        guard note.position > 0 else { return }
+        guard note.position > 0, !hasEnded || reader.canRewind else { return }
+        let isSame: Bool
         do throws(LineReader.Failure) {
-            if try reader.skip(to: note) { return }
+            isSame = try reader.skip(to: note)
+            if !isSame, hasEnded { try reader.rewind() }
         } catch {
             throw .input(error)
         }
-        throw .otherInput
+        if isSame {
+            printToStandardError(
+                "ingest-send: \(note.position) bytes of the input were taken before, going on behind them"
+            )
+        } else if !hasEnded {
+            throw .otherInput
+        }
     }
 
     /// Waits until all is acked, and shows how far it is.
     private mutating func close(_ sender: any LineSender) throws(Failure) {
         while true {
             do throws(ClientError) {
-                _ = try sender.close(within: 0.2)
+                _ = try sender.close(
+                    within: 0.2, note: reader.canRewind ? reader.note : SpoolNote())
                 return
             } catch .deadline {
                 progress.look(sender)

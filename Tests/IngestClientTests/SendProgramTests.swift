@@ -127,12 +127,23 @@ struct SendProgramTests {
         }
         #expect(killCount > 3)
         try Self.check(peer.kill(), lines: 0..<4_000)
-        // A finished spool begins a new job.
-        let next = UDPPeer()
-        var again = arguments
-        again[1] = next.address
-        #expect(try Self.run(again).code == 0)
-        try Self.check(next.kill(), lines: 0..<4_000)
+    }
+
+    @Test func `A run that has ended is not sent again, what was added to its file is`() throws {
+        let folder = try Folder()
+        let lines = (0..<100).map { SampleEvents.line($0) }
+        let peer = UDPPeer()
+        let arguments = ["--to", peer.address, "--spool", folder.path + "/spool"]
+        #expect(try Self.run(arguments + [try folder.file(lines)]).summary["acked"] == 100)
+        let again = try Self.run(arguments + [try folder.file(lines)])
+        #expect(again.code == 0)
+        #expect(again.summary["sent"] == 0)
+        let more = lines + (100..<150).map { SampleEvents.line($0) }
+        #expect(try Self.run(arguments + [try folder.file(more)]).summary["sent"] == 50)
+        // Another input is a new one.
+        let other = (150..<200).map { SampleEvents.line($0) }
+        #expect(try Self.run(arguments + [try folder.file(other)]).summary["sent"] == 50)
+        try Self.check(peer.kill(), lines: 0..<200)
     }
 
     @Test func `A spool goes on with its own input alone, or is sent without any`() throws {

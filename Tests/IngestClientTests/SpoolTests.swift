@@ -71,6 +71,7 @@ struct SpoolTests {
                 "sequence \(SpoolHeader.Offset.sequence)",
                 "position \(SpoolHeader.Offset.position)",
                 "input checksum \(SpoolHeader.Offset.inputChecksum)",
+                "ended \(SpoolHeader.Offset.hasEnded)",
                 "checksum \(SpoolHeader.Offset.checksum)",
             ])
         let record = page.fields(under: "Record")
@@ -114,6 +115,7 @@ struct SpoolTests {
                 #expect(packet == Self.packet(UInt64(sequence), identity: identities[0]))
             }
             if start > 0 { #expect(opened.note.position == 100 * 3 * start) }
+            #expect(!opened.hasEnded)
             try opened.spool.append(
                 (0..<3).map { Self.packet(3 * start + $0, identity: identities[0]) })
             files = files.disk.kill()
@@ -151,7 +153,7 @@ struct SpoolTests {
             left = names.count
         }
         #expect(left == 1)
-        try opened.spool.finish()
+        try opened.spool.finish(SpoolNote(position: 7, checksum: 8))
         #expect(try Self.names(files).count == 1)
     }
 
@@ -161,12 +163,13 @@ struct SpoolTests {
             let opened = try Self.open(files, sender: 5, epoch: 100)
             try opened.spool.append([Self.packet(0, identity: opened.spool.identity)])
             try opened.spool.retire(below: 1)
-            try opened.spool.finish()
+            try opened.spool.finish(SpoolNote(position: 7, checksum: 8))
         }
         let next = try Self.open(files, sender: 6, epoch: 101)
         #expect(next.packets.isEmpty)
         #expect(next.firstSequence == 0)
-        #expect(next.note == SpoolNote())
+        #expect(next.note == SpoolNote(position: 7, checksum: 8))
+        #expect(next.hasEnded)
         #expect(next.spool.identity.sender.rawValue == 6)
     }
 
@@ -306,7 +309,7 @@ struct SpoolTests {
                 }
                 hasFinished = true
                 base = .max
-                try spool.finish()
+                try spool.finish(SpoolNote(position: 7, checksum: 8))
             } catch let error as ClientError {
                 #expect(files.disk.isDown, "\(error)")
             } catch let error as StorageError {

@@ -95,13 +95,15 @@ final class AckedSender: SenderEngine {
         try locked { stream, now throws(ClientError) in stream.flush(now: now) }
     }
 
-    func close(within seconds: Double?) throws(ClientError) -> EventSender.Result {
+    func close(
+        within seconds: Double?, note: SpoolNote
+    ) throws(ClientError) -> EventSender.Result {
         let deadline = seconds.map { DispatchTime.now() + max(0, $0) } ?? .distantFuture
         try flush()
         while true {
             let end = try locked { stream, now throws(ClientError) -> EventSender.Result? in
                 guard stream.isDrained else { return nil }
-                stream.finish(now: now)
+                stream.finish(note, now: now)
                 if let failure = stream.failure, failure != .closed { throw failure }
                 return stream.result
             }

@@ -205,11 +205,13 @@ package struct AckedStream: ~Copyable {
     }
 
     /// Ends a sender that is drained: tells the receiver how many packets there were, and clears the spool.
-    package mutating func finish(now: UInt64) {
+    ///
+    /// - Parameter note: of the whole input, which the spool keeps.
+    package mutating func finish(_ note: SpoolNote = SpoolNote(), now: UInt64) {
         guard failure == nil else { return }
         sendHeartbeat(now: now)
         do throws(StorageError) {
-            try spool?.finish()
+            try spool?.finish(note)
             abandon()
         } catch {
             failure = ClientError(spool: error)

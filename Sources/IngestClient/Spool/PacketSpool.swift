@@ -31,6 +31,8 @@ protocol PacketSpool: AnyObject, Sendable {
     func append(_ packets: [SpooledPacket]) throws(StorageError)
     /// Forgets what lies below this sequence, file by file.
     func retire(below base: UInt64) throws(StorageError)
-    /// All is acked, and the input has ended: nothing is left for a next start.
-    func finish() throws(StorageError)
+    /// All is acked, and the input has ended: no packet is left for a next start.
+    ///
+    /// - Parameter note: of the whole input, for who asks whether it was sent before.
+    func finish(_ note: SpoolNote) throws(StorageError)
 }

@@ -36,6 +36,8 @@ final class Spool<Files: FileSystem>: PacketSpool {
         var firstSequence: UInt64
         /// How far the input was read that these, or the last ones, came from.
         var note: SpoolNote
+        /// All of that input was acked.
+        var hasEnded: Bool
     }
 
     /// Opens a spool and begins a file of its own behind what is there.
@@ -70,7 +72,8 @@ final class Spool<Files: FileSystem>: PacketSpool {
                 files, lock, found, identity, fileByteCountMax: fileByteCountMax)
             return Opened(
                 spool: spool, packets: found.packets,
-                firstSequence: found.packets.isEmpty ? 0 : found.firstSequence, note: found.note)
+                firstSequence: found.packets.isEmpty ? 0 : found.firstSequence, note: found.note,
+                hasEnded: found.hasEnded)
         } catch {
             throw ClientError(spool: error)
         }
@@ -95,7 +98,8 @@ final class Spool<Files: FileSystem>: PacketSpool {
     ) throws(StorageError) {
         let header = SpoolHeader(
             identity: identity, fileNumber: (found.names.last?.number ?? 0) + 1,
-            firstSequence: found.packets.isEmpty ? 0 : found.endSequence, note: found.note)
+            firstSequence: found.packets.isEmpty ? 0 : found.endSequence, note: found.note,
+            hasEnded: found.hasEnded)
         let file = try Self.create(header, in: files)
         let own = SpoolFileName(header.fileNumber, endSequence: header.firstSequence)
         self.identity = identity
@@ -140,10 +144,10 @@ final class Spool<Files: FileSystem>: PacketSpool {
         }
     }
 
-    private func roll(_ state: inout State) throws(StorageError) {
+    private func roll(_ state: inout State, hasEnded: Bool = false) throws(StorageError) {
         let header = SpoolHeader(
             identity: identity, fileNumber: (state.names.last?.number ?? 0) + 1,
-            firstSequence: state.nextSequence, note: state.note)
+            firstSequence: state.nextSequence, note: state.note, hasEnded: hasEnded)
         state.file = try Self.create(header, in: files)
         state.names.append(SpoolFileName(header.fileNumber, endSequence: state.nextSequence))
         state.end = SpoolHeader.byteCount
@@ -161,10 +165,10 @@ final class Spool<Files: FileSystem>: PacketSpool {
         }
     }
 
-    func finish() throws(StorageError) {
+    func finish(_ note: SpoolNote) throws(StorageError) {
         try state.withLock { state throws(StorageError) in
-            state.note = SpoolNote()
-            try roll(&state)
+            state.note = note
+            try roll(&state, hasEnded: true)
             try retire(&state, below: .max)
         }
     }

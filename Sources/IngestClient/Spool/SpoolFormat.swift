@@ -16,6 +16,7 @@ struct SpoolHeader: Equatable, Sendable {
         static let sequence = 32
         static let position = 40
         static let inputChecksum = 48
+        static let hasEnded = 52
         static let checksum = 60
     }
 
@@ -26,6 +27,8 @@ struct SpoolHeader: Equatable, Sendable {
     var firstSequence: UInt64
     /// Of the packet before the first.
     var note: SpoolNote
+    /// The input that the note is of was read to its end, and all of it was acked.
+    var hasEnded = false
 
     func encode() -> [UInt8] {
         var writer = ByteWriter(capacity: Self.byteCount)
@@ -37,7 +40,8 @@ struct SpoolHeader: Equatable, Sendable {
         writer.append(u64: firstSequence)
         writer.append(u64: note.position)
         writer.append(u32: note.checksum)
-        writer.append(zeroCount: 8)
+        writer.append(u32: hasEnded ? 1 : 0)
+        writer.append(zeroCount: 4)
         writer.append(u32: Checksum.crc32c(writer.bytes))
         return writer.bytes
     }
@@ -54,16 +58,19 @@ struct SpoolHeader: Equatable, Sendable {
         note = SpoolNote(
             position: number(file, Offset.position, 8),
             checksum: UInt32(number(file, Offset.inputChecksum, 4)))
+        hasEnded = number(file, Offset.hasEnded, 4) == 1
         guard sender != 0, encode() == Array(file[..<Self.byteCount]) else { return nil }
     }
 
     init(
-        identity: SenderIdentity, fileNumber: UInt64, firstSequence: UInt64, note: SpoolNote
+        identity: SenderIdentity, fileNumber: UInt64, firstSequence: UInt64, note: SpoolNote,
+        hasEnded: Bool = false
     ) {
         self.identity = identity
         self.fileNumber = fileNumber
         self.firstSequence = firstSequence
         self.note = note
+        self.hasEnded = hasEnded
     }
 }
 

@@ -19,6 +19,8 @@ struct SpoolRecovery<Files: FileSystem> {
         var packets: [SpooledPacket] = []
         var firstSequence: UInt64 = 0
         var note = SpoolNote()
+        /// Of the last file: no packet came after.
+        var hasEnded = false
     }
 
     let files: Files
@@ -79,6 +81,7 @@ struct SpoolRecovery<Files: FileSystem> {
         if found.packets.isEmpty { found.firstSequence = header.firstSequence }
         found.last = header.identity
         found.note = header.note
+        found.hasEnded = header.hasEnded
     }
 
     private func read(
@@ -100,6 +103,7 @@ struct SpoolRecovery<Files: FileSystem> {
             }
             found.packets.append(record.packet)
             found.note = record.packet.note
+            found.hasEnded = false
             offset += record.byteCount
         }
     }
