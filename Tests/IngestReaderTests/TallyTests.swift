@@ -137,6 +137,30 @@ import Testing
         #expect(Tally.sum(of: []).isEmpty && Tally.sum(Tally(), total).placeCount > 0)
     }
 
+    @Test("A total is the sum of what was added, and what others have stays as it is")
+    func total() {
+        var random = SeededRandom(seed: 17)
+        var total = TallyTotal()
+        var all: [(key: UInt32, event: FixtureEvent)] = []
+        var kept: [(tally: Tally, rows: [Key: CounterRow])] = []
+        for part in 0..<14 {
+            let events = (0..<(part % 4 == 0 ? 600 : 90)).map { _ in
+                var event = FixtureEvent(&random)
+                event.day = 20_000 + Int32(random.below(9))
+                return (key: UInt32(random.below(40)) + UInt32(part * 9), event: event)
+            }
+            let tally = Self.tally(events)
+            if part % 3 == 0 { kept.append((tally, Self.rows(tally))) }
+            total.add(tally)
+            all += events
+            if part % 5 == 0 { #expect(Self.rows(total.sum) == Self.sums(all)) }
+        }
+        #expect(Self.rows(total.sum) == Self.sums(all))
+        for (tally, rows) in kept { #expect(Self.rows(tally) == rows) }
+        total.add(Tally())
+        #expect(TallyTotal().sum.isEmpty && Self.rows(total.sum) == Self.sums(all))
+    }
+
     @Test("Sums over more places than are folded at a time come to what a dictionary says")
     func manyFolded() {
         var builder = TallyBuilder(capacity: 0)

@@ -136,6 +136,7 @@ enum UnsafeFiles {
                 "owns the bytes of names, hashes and compares them where they lie",
             "Verify/RowRecount": "reads the columns of a decoded block, by code of its own",
             "Verify/RowGather": "owns the codes of rows and sorts them",
+            "Verify/SequentialMemory": "owns memory that is written from front to back",
             "Verify/Tally+Sum": "one pass over the lines of two tallies",
             "Verify/TallyBuilder": "writes the lines of a tally",
             "Verify/TallyLines": "owns the lines of a tally",

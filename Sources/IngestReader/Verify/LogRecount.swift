@@ -21,7 +21,7 @@ struct LogRecount {
     var names: RecountNames
     var report: VerifyReport
     /// Counters of everything up to the cut.
-    private(set) var total = TallyStack()
+    private(set) var total = TallyTotal()
     /// Whether `total` lacks rows because a block could not be read, or the cut was not found.
     var isTotalComplete: Bool { !lacksRows && claims[cut] == nil }
     private var lacksRows = false

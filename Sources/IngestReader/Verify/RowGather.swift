@@ -35,15 +35,17 @@ import Synchronization
     }
 
     /// Rows that are sorted at a time.
-    static let rowCountMax = 1 << 23
+    static let rowCountMax = 1 << 24
     static let partCount = 1 << 10
     private static let chunk = 1 << 7
+    /// With chunks that are not full, of each part.
+    private static let codeCountMax = rowCountMax + (2 * partCount + 2) * chunk
 
-    private(set) var codes = LineMemory<UInt64>()
+    private(set) var codes = SequentialMemory<UInt64>()
     /// By part: behind its last code; a multiple of `chunk` if another chunk is to be begun.
-    private(set) var ends = LineMemory<UInt32>(capacity: partCount)
+    private(set) var ends = SequentialMemory<UInt32>(capacity: partCount)
     /// By chunk: the last code of the one before of the same part, or 0.
-    private var chunksBefore = LineMemory<UInt32>()
+    private var chunksBefore = SequentialMemory<UInt32>()
     /// Behind the last chunk. The first one is not used.
     private var nextChunk = chunk
     private var rowCount = 0
@@ -67,9 +69,15 @@ import Synchronization
     /// Makes sure that so many rows can be added without a look at the memory's end.
     func prepare(rowCount: Int) {
         precondition(rowCount <= Self.rowCountMax)
-        if self.rowCount + rowCount > Self.rowCountMax { sort() }
+        if self.rowCount + rowCount > Self.rowCountMax
+            || specials.count + rowCount > Int(Code.special)
+        {
+            sort()
+        }
         let needed = nextChunk + rowCount + (Self.partCount + 1) * Self.chunk
         if needed > codes.capacity {
+            // Where there are many rows more will come: what is not touched costs nothing, to move codes does.
+            let needed = needed > 1 << 20 ? Self.codeCountMax : 2 * needed
             codes.reserve(needed, keeping: min(nextChunk, codes.capacity))
             let kept = min(nextChunk / Self.chunk, chunksBefore.capacity)
             chunksBefore.reserve(codes.capacity / Self.chunk, keeping: kept)
@@ -214,7 +222,7 @@ extension TallyBuilder {
         _ specials: [RowGather.Special]
     ) {
         typealias Code = RowGather.Code
-        let lines = unsafe memory.base
+        let lines = unsafe self.base
         let lanes = unsafe UnsafeMutableRawPointer(lines).assumingMemoryBound(to: UInt16.self)
         for index in rows {
             // SAFETY: codes up to the sorter's count are there; each makes one line at most, for which there is

@@ -90,6 +90,54 @@ struct TallyStack: Sendable {
     var moneyMicros: UInt64 { tallies.reduce(0) { $0.saturatingSum($1.moneyMicros) } }
 }
 
+/// The counters of a log, to which those of segment after segment are added: where they are, as long as their place is
+/// there already, since memory that is new has to be cleared first.
+///
+/// **Cost** Of what is added, and of a pass over what is there where both are of one size.
+struct TallyTotal: Sendable {
+    /// Each place is in one of them; each is larger than the next.
+    private var tallies: [Tally] = []
+
+    mutating func add(_ tally: Tally) {
+        var rest = tally
+        for index in tallies.indices where !rest.isEmpty {
+            rest = tallies[index].absorb(rest)
+        }
+        while let last = tallies.last, last.placeCount <= rest.placeCount {
+            tallies.removeLast()
+            rest = Tally.sum(last, rest)
+        }
+        if !rest.isEmpty { tallies.append(rest) }
+    }
+
+    /// All of it. **Cost** A pass, and as much memory once more.
+    var sum: Tally { Tally.sum(of: tallies) }
+}
+
+extension Tally {
+    /// Adds the counters of places that are here.
+    /// - Returns: the others.
+    mutating func absorb(_ other: Tally) -> Tally {
+        let isOwn = isKnownUniquelyReferenced(&lines)
+        var edited = TallyBuilder(editing: self, isOwn: isOwn)
+        self = Tally()
+        var rest = TallyBuilder(capacity: other.placeCount)
+        var place = 0
+        for index in 0..<other.placeCount {
+            let line = other.lines[index]
+            place = edited.seek(line.order, from: place)
+            if place < edited.count, edited.line(at: place).order == line.order {
+                edited.add(line, of: other, at: place)
+            } else {
+                rest.append(Line(order: line.order))
+                rest.add(line, of: other, at: rest.count - 1)
+            }
+        }
+        self = edited.finish()
+        return rest.finish()
+    }
+}
+
 /// Sums by place in any order, a few at a time: in groups of 16 days, since an item's places lie together.
 private struct PlaceSums {
     private static let groupCountMax = 1 << 12
@@ -172,13 +220,50 @@ private struct PlaceSums {
 }
 
 extension TallyBuilder {
+    /// What is in a tally. - Parameter isOwn: whether nobody else has its lines; else they are copied.
+    init(editing tally: Tally, isOwn: Bool) {
+        memory = isOwn ? tally.lines.box : LineMemoryBox(capacity: tally.placeCount)
+        unsafe base = memory.base
+        (count, extras, wide) = (tally.placeCount, tally.extras, tally.wide)
+        // SAFETY: there is room for so many lines.
+        if !isOwn { unsafe base.update(from: tally.lines.base, count: count) }
+    }
+
+    /// The first place from `start` on that is not before `order`.
+    func seek(_ order: UInt64, from start: Int) -> Int {
+        var (low, step) = (start, 1)
+        guard low < count, line(at: low).order < order else { return low }
+        while low + step < count, line(at: low + step).order < order {
+            low += step
+            step *= 2
+        }
+        // Line `low` is before the order, `high` is not, or is the end.
+        var high = min(low + step, count)
+        while high - low > 1 {
+            let middle = (low + high) / 2
+            if line(at: middle).order < order { low = middle } else { high = middle }
+        }
+        return high
+    }
+
+    /// Adds what a line of another tally says to a place.
+    mutating func add(_ other: Tally.Line, of tally: Tally, at index: Int) {
+        var line = line(at: index)
+        line.first &+= other.first & ~0xFFFF_FFFF
+        line.second &+= other.second
+        line.third &+= other.third
+        set(line, at: index)
+        if line.isLarge { carry(at: index) }
+        if other.extra != 0 { add(tally.extras[other.extra - 1], tally.wide, at: index) }
+    }
+
     /// Adds the sums of two tallies; there is room for all of their places.
     mutating func merge(_ first: Tally, _ second: Tally) {
         let (firstCount, secondCount) = (first.placeCount, second.placeCount)
         precondition(count + firstCount + secondCount <= memory.capacity)
         // SAFETY, of all below: places are below the counts, and there is room for every one of them.
         let (a, b) = unsafe (first.lines.base, second.lines.base)
-        let target = unsafe memory.base
+        let target = unsafe base
         var (i, j) = (0, 0)
         while i < firstCount, j < secondCount {
             let (left, right) = unsafe (a[i], b[j])

@@ -85,7 +85,7 @@ struct Tally: Sendable {
     /// Items are ordinals of keys or of names.
     static let itemCountMax = max(Limits.keyCountMax, Limits.nameCountMax + 1)
 
-    let lines: TallyLines
+    var lines: TallyLines
     let extras: [Extra]
     /// Rows of `columnCount` counters.
     let wide: [UInt64]

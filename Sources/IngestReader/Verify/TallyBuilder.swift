@@ -8,18 +8,20 @@ import IngestFormat
 /// **Cost** The memory of the tally; of the address space, as many lines as there may be.
 @safe struct TallyBuilder: ~Copyable {
     let memory: LineMemoryBox
+    /// Of the memory: that every access to an object's own property is checked costs more than the access.
+    var base: UnsafeMutablePointer<Tally.Line>
     var count = 0
     var extras: [Tally.Extra] = []
     var wide: [UInt64] = []
 
     /// - Parameter capacity: how many places there are at most; `append` of a row goes beyond it.
-    init(capacity: Int) { memory = LineMemoryPool.shared.take(capacity: capacity) }
+    init(capacity: Int) {
+        memory = LineMemoryBox(capacity: capacity)
+        unsafe base = memory.base
+    }
 
     consuming func finish() -> Tally {
-        guard count > 0 else {
-            LineMemoryPool.shared.give(memory)
-            return Tally()
-        }
+        guard count > 0 else { return Tally() }
         return Tally(lines: TallyLines(memory, count: count), extras: extras, wide: wide)
     }
 
@@ -27,7 +29,10 @@ import IngestFormat
 
     /// Adds a place behind the others.
     mutating func append(_ row: CheckedRow, at place: Tally.Place) {
-        if count == memory.capacity { memory.reserve(2 * count, keeping: count) }
+        if count == memory.capacity {
+            memory.reserve(2 * count, keeping: count)
+            unsafe base = memory.base
+        }
         precondition(count == 0 || place.order > line(at: count - 1).order)
         append(Tally.Line(order: place.order))
         let index = count - 1
@@ -52,20 +57,20 @@ import IngestFormat
     mutating func append(_ line: Tally.Line) {
         precondition(count < memory.capacity)
         // SAFETY: below the capacity.
-        unsafe memory.base[count] = line
+        unsafe base[count] = line
         count += 1
     }
 
     func line(at index: Int) -> Tally.Line {
         precondition(index >= 0 && index < count)
         // SAFETY: below count.
-        return unsafe memory.base[index]
+        return unsafe base[index]
     }
 
     mutating func set(_ line: Tally.Line, at index: Int) {
         precondition(index >= 0 && index < count)
         // SAFETY: below count.
-        unsafe memory.base[index] = line
+        unsafe base[index] = line
     }
 
     // MARK: Parts of a place

@@ -50,12 +50,9 @@ public struct Verifier {
         stretchRowCount: Int = 1 << 18, _ progress: Progress = { _ in true },
         pause: @escaping @Sendable () -> Void = {}
     ) throws(ReaderError) -> VerifyReport {
-        try LineMemoryPool.shared.use { () throws(ReaderError) in
-            try VerifyRun(
-                files: files, workerCount: workerCount, stretchRowCount: stretchRowCount,
-                pause: pause
-            ).run(progress)
-        }
+        try VerifyRun(
+            files: files, workerCount: workerCount, stretchRowCount: stretchRowCount, pause: pause
+        ).run(progress)
     }
 
     /// *The corresponding C function is sysconf(3).*

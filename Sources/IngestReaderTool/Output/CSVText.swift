@@ -18,7 +18,10 @@ package enum CSVText {
 
     /// Puts one field, with quotes where it needs them.
     package static func put(_ text: [UInt8], to bytes: RowBytes) {
-        guard text.contains(where: needsQuotes) else { return bytes.put(text) }
+        // All bytes and not up to the first: so several are looked at in one step.
+        var found: UInt8 = 0
+        for byte in text { found |= needsQuotes(byte) ? 1 : 0 }
+        guard found != 0 else { return bytes.put(text) }
         bytes.put(UInt8(ascii: "\""))
         for byte in text {
             if byte == UInt8(ascii: "\"") { bytes.put(byte) }

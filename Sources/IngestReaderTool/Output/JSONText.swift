@@ -52,7 +52,7 @@ package enum JSONText {
     /// Puts a string as `append(string:)` does.
     package static func put(_ text: [UInt8], to bytes: RowBytes) {
         bytes.put(UInt8(ascii: "\""))
-        if text.contains(where: { $0 < 0x20 || isEscaped($0) }) {
+        if needsEscapes(text) {
             var escaped: [UInt8] = []
             append(content: text, to: &escaped)
             bytes.put(escaped)
@@ -60,6 +60,17 @@ package enum JSONText {
             bytes.put(text)
         }
         bytes.put(UInt8(ascii: "\""))
+    }
+
+    /// Looks at all bytes and not for the first: so several are looked at in one step.
+    private static func needsEscapes(_ text: [UInt8]) -> Bool {
+        var found: UInt8 = 0
+        for byte in text {
+            found |= byte < 0x20 ? 1 : 0
+            found |= byte == UInt8(ascii: "\"") ? 1 : 0
+            found |= byte == UInt8(ascii: "\\") ? 1 : 0
+        }
+        return found != 0
     }
 
     private static func isEscaped(_ byte: UInt8) -> Bool {
