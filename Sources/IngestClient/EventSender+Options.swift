@@ -25,6 +25,9 @@ extension EventSender {
         /// A directory, made if it is not there, in which packets are on disk before they are first sent. A
         /// sender that is opened on it again goes on with what is not acked. One sender at a time, and acked.
         public var spoolDirectory: String?
+        /// Whether an event is on disk in the spool when `send` has returned, and not only after `flush`: each
+        /// then costs a packet and an fdatasync of its own.
+        public var isDurableAtSend = false
         /// Tags every packet; acks must be tagged too.
         public var key: Key?
         /// What may be taken and not be acked, 1 MiB … 1 GiB: beyond that `send` waits, or says `.full`.

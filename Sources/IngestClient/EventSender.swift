@@ -30,6 +30,8 @@ public final class EventSender: Sendable {
         public var resent: UInt64 = 0
         /// Events that were refused before they were sent.
         public var refused: UInt64 = 0
+        /// Since the sender was opened.
+        public var seconds = 0.0
     }
 
     /// This sender's id on the wire, as the ledger will show it.
@@ -40,6 +42,8 @@ public final class EventSender: Sendable {
     package let hasSpoolEnded: Bool
     private let engine: any SenderEngine
     private let isWaiting: Bool
+    private let isDurableAtSend: Bool
+    private let openedAt = SenderClock.monotonicNanoseconds()
 
     /// Opens a socket, and a spool if there shall be one; without packets of an earlier start a new epoch begins.
     ///
@@ -121,6 +125,7 @@ public final class EventSender: Sendable {
         hasSpoolEnded = hasEnded
         self.engine = engine
         isWaiting = options.waitsWhenFull
+        isDurableAtSend = options.isDurableAtSend
     }
 
     /// Takes one JSON event, without its line end.
@@ -130,7 +135,7 @@ public final class EventSender: Sendable {
     ///
     /// **Errors** What has ended the sender; the event was not taken then.
     public func send(jsonLine: Span<UInt8>) throws(ClientError) -> EventRefusal? {
-        try engine.send(jsonLine: jsonLine, note: nil, isWaiting: isWaiting)
+        try kept(engine.send(jsonLine: jsonLine, note: nil, isWaiting: isWaiting))
     }
 
     /// Takes one JSON event, without its line end. See `send(jsonLine:)` of bytes.
@@ -140,7 +145,7 @@ public final class EventSender: Sendable {
 
     /// Takes one event. See `send(jsonLine:)` of bytes.
     public func send(_ event: AdEvent) throws(ClientError) -> EventRefusal? {
-        try engine.send(event, isWaiting: isWaiting)
+        try kept(engine.send(event, isWaiting: isWaiting))
     }
 
     /// As `send(jsonLine:)`, with how far the input was read with this line.
@@ -160,7 +165,7 @@ public final class EventSender: Sendable {
     /// **Errors** What has ended the sender, and `.deadline`: the sender goes on then, and can be closed again. Without
     /// acks, as `flush`; also if the machine has answered by now that nobody receives.
     public func close(within seconds: Double? = nil) throws(ClientError) -> Result {
-        try engine.close(within: seconds, note: SpoolNote())
+        try timed(engine.close(within: seconds, note: SpoolNote()))
     }
 
     /// As `close(within:)`; the spool keeps `note`, of the whole input.
@@ -171,7 +176,19 @@ public final class EventSender: Sendable {
     }
 
     /// How far it is.
-    public var result: Result { engine.result }
+    public var result: Result { timed(engine.result) }
+
+    private func timed(_ result: Result) -> Result {
+        var result = result
+        result.seconds = Double(SenderClock.monotonicNanoseconds() - openedAt) / 1_000_000_000
+        return result
+    }
+
+    /// Makes an event that was taken durable in the spool, where each shall be.
+    private func kept(_ refusal: EventRefusal?) throws(ClientError) -> EventRefusal? {
+        if refusal == nil, isDurableAtSend { try engine.flush() }
+        return refusal
+    }
 
     private static func newIdentity(_ options: Options) -> SenderIdentity {
         let sender = options.senderID ?? options.key?.sender ?? UInt64.random(in: 1...UInt64.max)

@@ -80,6 +80,28 @@ struct AckedSenderTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path).count == 2)
     }
 
+    @Test func `An event is on disk when send has returned, where each shall be`() throws {
+        let folder = FileManager.default.temporaryDirectory
+            .appending(path: "spool-\(UUID().uuidString)")
+        defer { try? FileManager.default.removeItem(at: folder) }
+        let deaf = UDPPeer(lossPercent: 100)
+        let options = Self.options {
+            $0.spoolDirectory = folder.path
+            $0.isDurableAtSend = true
+            $0.batchMillisecondsMax = 1_000
+        }
+        do {
+            let sender = try EventSender.open(to: deaf.address, options: options)
+            for number in 0..<20 { #expect(try sender.send(SampleEvents.event(number)) == nil) }
+        }
+        let peer = UDPPeer(receiver: deaf.kill())
+        let next = try EventSender.open(to: peer.address, options: options)
+        let result = try next.close()
+        #expect(result.acked == 20)
+        #expect(result.seconds > 0)
+        try Self.check(peer.kill(), count: 20)
+    }
+
     @Test func `Where nobody waits for room, a full sender says so`() throws {
         let peer = UDPPeer()
         peer.change { $0.credit = 0 }
