@@ -57,7 +57,7 @@ let package = Package(
         .target(
             name: "IngestPipeline",
             dependencies: [
-                "IngestFormat", "IngestRing", "IngestStorage", "CIngestLinux",
+                "IngestFormat", "IngestKeys", "IngestRing", "IngestStorage", "CIngestLinux",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SystemPackage", package: "swift-system"),
             ],
@@ -74,7 +74,7 @@ let package = Package(
         .executableTarget(
             name: "Ingestd",
             dependencies: [
-                "IngestPipeline", "IngestStorage", "IngestFormat",
+                "IngestPipeline", "IngestKeys", "IngestStorage", "IngestFormat",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
             ],
@@ -170,7 +170,7 @@ let package = Package(
             name: "ProcessTests",
             dependencies: [
                 "Ingestd", "IngestReaderProgram", "IngestReaderSQLite", "IngestSend",
-                "IngestReader", "IngestFormat",
+                "IngestReader", "IngestKeys", "IngestFormat",
             ]),
         .testTarget(name: "TidyTests", dependencies: ["IngestFormat", "IngestRing"]),
     ]

@@ -45,10 +45,8 @@ private struct CommitBenchmark: ~Copyable {
             moneyCountedMicros: 0)
         producer = ends.producer
         stage = CommitStage(
-            consumer: ends.consumer, dictionary: NameDictionary(), policy: AdmissionPolicy(),
-            calendar: .utc, clock: clock, start: start,
-            segmentByteCountMax: Limits.segmentByteCountDefault,
-            commitIntervalNanoseconds: 5_000_000, links: links, counters: PipelineCounters())
+            consumer: ends.consumer, dictionary: NameDictionary(), clock: clock, start: start,
+            configuration: PipelineConfiguration(), links: links, counters: PipelineCounters())
         for _ in 0..<StageLinks.slotCount { links.free.push(BlockSlot(log: start)) }
         makePackets(rewardCount: rewardCount)
     }
@@ -128,8 +126,8 @@ private struct CommitBenchmark: ~Copyable {
         header.sender = 7
         header.epoch = 1
         header.sequence = sequence
-        header.packetByteCount = UInt32(packets[index].bytes.count)
-        header.eventCount = UInt32(packets[index].events.count)
+        header.packetByteCount = UInt16(packets[index].bytes.count)
+        header.eventCount = UInt16(packets[index].events.count)
         sequence += 1
         let place = RingLayout.descriptorOffset(packetByteCount: packets[index].bytes.count)
         let byteCount = place + MemoryLayout<EventDescriptor>.stride * Self.eventsPerPacket

@@ -62,8 +62,8 @@ private func ringBenchmark(packetCount: Int) {
     let descriptors = [EventDescriptor](
         repeating: EventDescriptor(), count: PacketPool.packetEventCount)
     var header = RingRecordHeader(kind: RingRecordKind.framed)
-    header.packetByteCount = UInt32(packet.count)
-    header.eventCount = UInt32(descriptors.count)
+    header.packetByteCount = UInt16(packet.count)
+    header.eventCount = UInt16(descriptors.count)
     let descriptorOffset = RingLayout.descriptorOffset(packetByteCount: packet.count)
     let descriptorByteCount = descriptors.count * MemoryLayout<EventDescriptor>.stride
     let startedAt = threadNanoseconds()

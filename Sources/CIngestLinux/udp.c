@@ -41,6 +41,40 @@ static void keep(struct ingest_address *address, const void *bytes, socklen_t by
     address->byte_count = byte_count;
 }
 
+// MARK: Peers
+
+struct ingest_peer ingest_peer_of(const struct ingest_address *address) {
+    struct ingest_peer peer = {.family = 0};
+    if (address->byte_count == 0) return peer;
+    if (generic(address)->sa_family == AF_INET) {
+        memcpy(peer.host, &v4(address)->sin_addr, sizeof(struct in_addr));
+        peer.port = v4(address)->sin_port;
+        peer.family = AF_INET;
+    } else if (generic(address)->sa_family == AF_INET6) {
+        memcpy(peer.host, &v6(address)->sin6_addr, sizeof peer.host);
+        peer.scope = v6(address)->sin6_scope_id;
+        peer.port = v6(address)->sin6_port;
+        peer.family = AF_INET6;
+    }
+    return peer;
+}
+
+static socklen_t peer_address(const struct ingest_peer *peer, struct sockaddr_in6 *storage) {
+    memset(storage, 0, sizeof *storage);
+    if (peer->family == AF_INET) {
+        struct sockaddr_in *address = (struct sockaddr_in *)storage;
+        address->sin_family = AF_INET;
+        address->sin_port = peer->port;
+        memcpy(&address->sin_addr, peer->host, sizeof address->sin_addr);
+        return sizeof *address;
+    }
+    storage->sin6_family = AF_INET6;
+    storage->sin6_port = peer->port;
+    storage->sin6_scope_id = peer->scope;
+    memcpy(&storage->sin6_addr, peer->host, sizeof storage->sin6_addr);
+    return sizeof *storage;
+}
+
 // MARK: Addresses
 
 int ingest_address_resolve(const char *host, uint16_t port, struct ingest_address *address) {
@@ -252,5 +286,23 @@ int ingest_send(int descriptor, const struct ingest_outgoing *messages, uint32_t
         memcpy(CMSG_DATA(c), &size, sizeof size);
     }
     int sent = sendmmsg(descriptor, headers, count, 0);
+    return sent < 0 ? -errno : sent;
+}
+
+int ingest_send_answers(int descriptor, const struct ingest_answer *answers, uint32_t count) {
+    struct mmsghdr headers[INGEST_SEND_COUNT_MAX];
+    struct iovec buffers[INGEST_SEND_COUNT_MAX];
+    struct sockaddr_in6 addresses[INGEST_SEND_COUNT_MAX];
+    if (count > INGEST_SEND_COUNT_MAX) count = INGEST_SEND_COUNT_MAX;
+    for (uint32_t i = 0; i < count; i++) {
+        buffers[i].iov_base = (void *)answers[i].bytes;
+        buffers[i].iov_len = answers[i].byte_count;
+        socklen_t address_byte_count = peer_address(&answers[i].to, &addresses[i]);
+        headers[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &buffers[i],
+                                                  .msg_iovlen = 1,
+                                                  .msg_name = &addresses[i],
+                                                  .msg_namelen = address_byte_count}};
+    }
+    int sent = sendmmsg(descriptor, headers, count, MSG_DONTWAIT);
     return sent < 0 ? -errno : sent;
 }

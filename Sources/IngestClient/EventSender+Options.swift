@@ -21,7 +21,7 @@ extension EventSender {
         public var packetByteCountMax = 1_452
         /// How long an event may wait for its packet to fill: 1 … 1,000 ms.
         public var batchMillisecondsMax = 20
-        public var delivery = Delivery.unacked
+        public var delivery = Delivery.acked
         /// A directory, made if it is not there, in which packets are on disk before they are first sent. A
         /// sender that is opened on it again goes on with what is not acked. One sender at a time, and acked.
         public var spoolDirectory: String?

@@ -63,6 +63,17 @@ package enum Limits {
     package static let blockNameCountMax = 1 << 15
     package static let blockKeyCountMax = 1 << 16
     package static let blockSectionCountMax = 64
+    /// Sequences of a sender's window, from its floor on.
+    package static let windowSequenceCountMax = 1 << 16
+    /// Missing ranges of a window that are known one by one.
+    package static let windowMissingRangeCountMax = 1 << 10
+    /// The highest sequence of a packet.
+    package static let sequenceMax: UInt64 = 1 << 62
+    /// Open windows, and their memory, together.
+    package static let windowCountMax = 1 << 16
+    package static let windowByteCountMax = 256 << 20
+    /// Senders of which the newest expired epoch is known one by one.
+    package static let expiredEpochCountMax = 1 << 16
     /// Ledger entries of a block, and sequence ranges of all of them together.
     package static let blockSenderCountMax = 1 << 14
     package static let blockSequenceRangeCountMax = 1 << 16

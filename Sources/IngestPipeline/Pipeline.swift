@@ -1,5 +1,6 @@
 // [packet → decode → ring → admit → block → segment → compaction → snapshot] → query
 import IngestFormat
+import IngestKeys
 import IngestRing
 import IngestStorage
 import Logging
@@ -12,6 +13,7 @@ import Logging
 package final class Pipeline: Sendable {
     package let counters: PipelineCounters
     private let logLines: LogLines
+    private let keyRing: KeyRing?
     /// Kept for its lock: another daemon must not find the directory free while this one writes to it.
     private let directory: DataDirectory<LinuxFileSystem>
     private let receiveQueue = StageQueue(name: "ingestd.receive")
@@ -25,30 +27,37 @@ package final class Pipeline: Sendable {
     /// - Parameters:
     ///   - start: the directory; held, and locked, until the pipeline has stopped.
     ///   - socket: bound; nothing was received from it yet.
+    ///   - keys: what packets must be tagged by; `nil` takes all.
     ///   - onFailure: called once for each stage that cannot go on, on that stage's queue. The process
     ///     is expected to end: the durable log is whole, and the next start goes on from there.
     package init(
         _ start: consuming PipelineStart<LinuxFileSystem, LinuxClock>,
-        socket: consuming LinuxDatagramSocket, configuration: PipelineConfiguration,
+        socket: consuming LinuxDatagramSocket, keys: KeysFile?,
+        configuration: PipelineConfiguration,
         counters: PipelineCounters, logger: Logger,
         onFailure: @escaping @Sendable (PipelineError) -> Void
     ) throws(PipelineError) {
         self.counters = counters
         logLines = LogLines(logger)
         directory = start.directory
-        let configuration = try Self.limited(configuration, in: directory, logger)
+        var configuration = try Self.limited(configuration, in: directory, logger)
+        configuration.receiveBufferByteCount = socket.receiveBufferByteCount
         let clock = LinuxClock()
         let hash = start.hash
+        keyRing = keys.map { KeyRing($0, hash: hash) }
         guard let batch = PacketBatch() else {
             throw .inconsistent("no memory for \(PacketBatch.defaultCapacity) receive buffers")
         }
         var stages = try PipelineStages(
-            start, configuration: configuration, clock: clock, counters: counters,
+            start, configuration: configuration, clock: clock, answers: socket.answers,
+            keyRing: keyRing, counters: counters,
             say: { [logLines] in logLines.inform($0) })
         guard let producer = stages.producer.take() else { throw .inconsistent("no ring") }
+        let answers = socket.answers
         let receiver = UDPReceiver(
-            socket: socket, batch: batch, ring: producer, hash: hash, clock: clock,
-            counters: counters, warn: { [logLines] in logLines.warn($0) })
+            socket: socket, batch: batch, ring: producer, hash: hash, answers: answers,
+            keyRing: keyRing, clock: clock, counters: counters,
+            warn: { [logLines] in logLines.warn($0) })
         mergeQueue.start(stages.merge, onFailure: onFailure)
         compactQueue.start(stages.compact, onFailure: onFailure)
         syncQueue.start(stages.sync, onFailure: onFailure)
@@ -72,6 +81,9 @@ package final class Pipeline: Sendable {
         }
         return configuration
     }
+
+    /// Takes packets under these keys from now on.
+    package func replaceKeys(by keys: KeysFile) { keyRing?.replace(by: keys) }
 
     /// Stops receiving, then waits until everything received is durable, sealed and published.
     package func stop() {

@@ -23,7 +23,13 @@ package struct PipelineConfiguration: Sendable {
     /// New names that wait for a generation are kept in memory; at so many bytes they are written before it.
     package var waitingNameByteCountMax = 32 << 20
 
+    /// Of the socket: how much the kernel holds for the daemon.
+    package var receiveBufferByteCount = 0
+
     package init() {}
+
+    /// What all senders together may have on its way here.
+    package var creditByteCount: Int { receiveBufferByteCount + ringByteCount / 2 }
 
     /// Segments of at most an eighth of the file system, as far as they may be so small: a start copies what a
     /// crash left unsealed, and must find room for that.

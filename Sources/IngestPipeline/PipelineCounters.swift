@@ -31,6 +31,8 @@ package enum ReceiveCounter: Int, CounterName {
     case events
     /// Datagrams that the kernel dropped at the socket.
     case kernelDrops
+    /// Senders that were told that their packets are shed.
+    case busyAnswers
 }
 
 /// Counters of the commit queue.
@@ -50,6 +52,9 @@ package enum SyncCounter: Int, CounterName {
     /// Time spent in `fdatasync`.
     case syncNanoseconds
     case durableRows
+    /// Acks sent, and those that the socket did not take.
+    case acks
+    case acksLost
 }
 
 /// Counters of the compact queue. Nanoseconds are those of its thread on a core, rows those of reward-days.

@@ -22,11 +22,14 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
     ///
     /// - Parameters:
     ///   - start: of a directory that this process has locked; its recovery is done.
+    ///   - answers: where acks leave.
+    ///   - keyRing: what tagged answers are tagged by.
     ///   - say: takes a line for the log from the compact stage, and never blocks.
     /// **Errors** `inconsistent` if the memory of the ring cannot be had.
     package init(
         _ start: consuming PipelineStart<Files, Clock>, configuration: PipelineConfiguration,
-        clock: Clock, counters: PipelineCounters,
+        clock: Clock, answers: any AnswerSocket, keyRing: KeyRing? = nil,
+        counters: PipelineCounters,
         say: @escaping @Sendable (String) -> Void = { _ in }
     ) throws(PipelineError) {
         guard let ends = EventRing.make(byteCount: configuration.ringByteCount) else {
@@ -39,17 +42,15 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
         let input = ends.producer
         producer = consume input
         commit = CommitStage(
-            consumer: ends.consumer, dictionary: start.dictionary, policy: configuration.policy,
-            calendar: configuration.calendar, clock: clock, start: start.log,
-            segmentByteCountMax: configuration.segmentByteCountMax,
-            commitIntervalNanoseconds: configuration.commitIntervalNanoseconds, links: links,
-            counters: counters)
+            consumer: ends.consumer, dictionary: start.dictionary, clock: clock, start: start.log,
+            configuration: configuration, links: links, counters: counters)
         sync = SyncStage(
             files: files, mark: start.mark,
             segmentByteCountMax: configuration.segmentByteCountMax, clock: clock, waker: waker,
-            links: links, counters: counters)
+            answers: AnswerSender(socket: answers, keyRing: keyRing), links: links,
+            counters: counters)
         compact = CompactStage(
-            publisher: start.publisher, files: files, clock: clock,
+            publisher: start.publisher, windows: start.log.windows, files: files, clock: clock,
             configuration: configuration, links: links, counters: counters, say: say)
         merge = MergeStage(files: files, clock: clock, links: links, counters: counters)
     }

@@ -64,7 +64,8 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
             directory: manifest.directory, shard: manifest.shard.shard,
             lastSegment: recovery.lastSegment, commitEpoch: recovery.next.commitEpoch,
             previousChecksum: recovery.next.previousChecksum,
-            moneyCountedMicros: Int64(clamping: manifest.shard.sealedMoneyMicros))
+            moneyCountedMicros: Int64(clamping: manifest.shard.sealedMoneyMicros),
+            windows: recovery.windows)
         return PipelineStart(
             directory: directory, recovery: recovery, hash: hash, log: log,
             dictionary: names.takeDictionary(), mark: mark, publisher: publisher)

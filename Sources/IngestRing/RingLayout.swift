@@ -1,6 +1,7 @@
 // packet → decode → [ring] → admit → block → segment → compaction → snapshot → query
 // Where everything in the ring's memory lies. The algorithm (RingProducer, RingConsumer) uses these
 // names and knows no number.
+import CIngestLinux
 
 /// The memory of one ring: a page of control words, then the arena.
 ///
@@ -78,13 +79,14 @@ package struct RingRecordHeader: BitwiseCopyable, Sendable {
     package var sender: UInt64 = 0
     package var epoch: UInt64 = 0
     package var sequence: UInt64 = 0
-    package var packetByteCount: UInt32 = 0
-    package var eventCount: UInt32 = 0
+    package var packetByteCount: UInt16 = 0
+    package var eventCount: UInt16 = 0
     /// Events of the packet that were refused as malformed, each by itself; they have no descriptor.
-    package var malformedCount: UInt32 = 0
-    private var unused0: UInt32 = 0
-    private var unused1: UInt64 = 0
-    private var unused2: UInt64 = 0
+    package var malformedCount: UInt16 = 0
+    /// Of a framed packet, 16 bits of all of its bytes; never 0.
+    package var check: UInt16 = 0
+    /// Where a framed packet came from.
+    package var source = ingest_peer()
 
     package init(kind: UInt8) { self.kind = kind }
 
@@ -94,5 +96,7 @@ package struct RingRecordHeader: BitwiseCopyable, Sendable {
         /// The packet passed its identity checks, but its payload could not be decoded: it is refused
         /// as a whole, yet its sequence is consumed. It has no events.
         package static let isMalformed: UInt8 = 2
+        /// The packet has a tag, and so has its answer.
+        package static let hasTag: UInt8 = 4
     }
 }

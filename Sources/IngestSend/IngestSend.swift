@@ -60,8 +60,7 @@ struct IngestSend: ParsableCommand {
 
     @Flag(
         inversion: .prefixedNo,
-        help:
-            "Send every packet until it is acked, or once. (default: once; with --spool until acked)"
+        help: "Send every packet until it is acked, or only once. (default: --acks)"
     )
     var acks: Bool?
 

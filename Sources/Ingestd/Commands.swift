@@ -1,5 +1,6 @@
 import ArgumentParser
 import Foundation
+import IngestKeys
 
 /// The command line of `ingestd`.
 struct IngestdCommand: ParsableCommand {
@@ -62,7 +63,12 @@ struct CheckConfigCommand: ParsableCommand {
         var layer = try ConfigFile.read(path: config)
         // The directory may come from the command line later; everything else has to be whole.
         layer.texts[Settings.data.name] = layer.texts[Settings.data.name] ?? "."
-        _ = try DaemonSettings([layer])
+        let settings = try DaemonSettings([layer])
+        do {
+            if let keys = settings.keysPath { _ = try KeysFile(path: keys) }
+        } catch {
+            throw Fault(.configuration, "\(error)")
+        }
         print("\(config): ok")
     }
 }

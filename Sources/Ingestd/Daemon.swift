@@ -1,6 +1,7 @@
 import Dispatch
 import Glibc
 import IngestFormat
+import IngestKeys
 import IngestPipeline
 import IngestStorage
 import Logging
@@ -25,19 +26,21 @@ struct Daemon {
         // Bound twice: an address that cannot be had is found before a directory is made for it, and while
         // the log is recovered senders are answered that nobody receives.
         do { _ = try bind() }
+        let keys = try readKeys()
         let start = try openDirectory(counters)
         let socket = try bind()
         let address = socket.address
         logger.info(
             "receiving on udp \(address), receive buffer \(socket.receiveBufferByteCount) bytes")
-        let pipeline = try startPipeline(start, socket, counters)
+        let pipeline = try startPipeline(start, socket, keys, counters)
         let stopRequest = DispatchSemaphore(value: 0)
         let signals = StopSignals { _ in stopRequest.signal() }
+        let reload = ReloadSignal { reloadKeys(of: pipeline) }
         ReadyLine(udp: "\(address)", http: nil, processID: getpid()).print()
         stopRequest.wait()
         logger.info("stopping: no more is received, what was is made durable")
         pipeline.stop()
-        withExtendedLifetime(signals) {}
+        withExtendedLifetime((signals, reload)) {}
         logSummary(counters)
     }
 
@@ -62,6 +65,25 @@ struct Daemon {
         }
     }
 
+    private func readKeys() throws(Fault) -> KeysFile? {
+        guard let path = settings.keysPath else { return nil }
+        do { return try KeysFile(path: path) } catch {
+            throw Fault(.configuration, "\(error)")
+        }
+    }
+
+    /// Takes the keys file as it is now; one that is not in order changes nothing.
+    private func reloadKeys(of pipeline: Pipeline) {
+        guard let path = settings.keysPath else { return }
+        do {
+            let keys = try KeysFile(path: path)
+            pipeline.replaceKeys(by: keys)
+            logger.info("the keys file was read again: \(keys.keys.count) keys")
+        } catch {
+            logger.error("\(error); the keys from before hold on")
+        }
+    }
+
     private func bind() throws(Fault) -> LinuxDatagramSocket {
         do {
             return try LinuxDatagramSocket(
@@ -73,11 +95,11 @@ struct Daemon {
 
     private func startPipeline(
         _ start: consuming PipelineStart<LinuxFileSystem, LinuxClock>,
-        _ socket: consuming LinuxDatagramSocket, _ counters: PipelineCounters
+        _ socket: consuming LinuxDatagramSocket, _ keys: KeysFile?, _ counters: PipelineCounters
     ) throws(Fault) -> Pipeline {
         do {
             return try Pipeline(
-                start, socket: socket, configuration: settings.pipelineConfiguration,
+                start, socket: socket, keys: keys, configuration: settings.pipelineConfiguration,
                 counters: counters,
                 logger: logger, onFailure: { Fault($0).exit() })
         } catch {

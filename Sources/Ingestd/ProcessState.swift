@@ -3,12 +3,9 @@ import Glibc
 /// What the process needs of its surroundings before anything is opened.
 enum ProcessState {
     /// Makes a closed pipe show as EPIPE of a write, instead of ending a daemon whose log reader went
-    /// away; ignores SIGHUP; holds stop signals back; opens what of the standard descriptors is closed.
+    /// away; holds the signals back that are asked for later; opens what of the standard descriptors is closed.
     static func prepare() {
         _ = signal(SIGPIPE, SIG_IGN)
-        // The end of the terminal that started the daemon is not its end, nor is a `kill -HUP` that asks
-        // for what it does not have: nothing is loaded again while it runs.
-        _ = signal(SIGHUP, SIG_IGN)
         StopSignals.holdBack()
         openStandardDescriptors()
     }

@@ -28,6 +28,7 @@ struct RunOptions: ParsableArguments {
     var countConsentNotSet: String?
     @Option(name: Settings.timeZone.option, help: Settings.timeZone.help)
     var timeZone: String?
+    @Option(help: Settings.keys.help) var keys: String?
     @Option(name: Settings.receiveBufferBytes.option, help: Settings.receiveBufferBytes.help)
     var receiveBufferBytes: String?
     @Flag(
@@ -51,6 +52,7 @@ struct RunOptions: ParsableArguments {
         texts[Settings.countUndetermined.name] = countUndetermined
         texts[Settings.countConsentNotSet.name] = countConsentNotSet
         texts[Settings.timeZone.name] = timeZone
+        texts[Settings.keys.name] = keys
         texts[Settings.receiveBufferBytes.name] = receiveBufferBytes
         texts[Settings.acceptUnauthenticated.name] = acceptUnauthenticated ? "yes" : nil
         return SettingLayer(.commandLine, texts)

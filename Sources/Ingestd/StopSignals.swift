@@ -10,14 +10,15 @@ final class StopSignals {
     private static let numbers = [SIGTERM, SIGINT]
     private let sources: [any DispatchSourceSignal]
 
-    /// Holds both signals back from now on, until there is somebody to tell; to be called before the
+    /// Holds both signals back from now on, and SIGHUP, until there is somebody to tell; to be called before the
     /// first thread is made. A signal that comes during recovery is so neither lost nor deadly: the
     /// daemon stops cleanly as soon as it is ready.
     static func holdBack() {
         var set = sigset_t()
         // SAFETY: each call reads or writes the one set, which outlives it.
         unsafe sigemptyset(&set)
-        for number in numbers { unsafe sigaddset(&set, number) }
+        // The end of the terminal that started the daemon is not its end.
+        for number in numbers + [SIGHUP] { unsafe sigaddset(&set, number) }
         unsafe pthread_sigmask(SIG_BLOCK, &set, nil)
     }
 

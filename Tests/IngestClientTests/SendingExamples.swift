@@ -4,7 +4,6 @@ import IngestClient
 enum SendingExamples {
     static func send() throws {
         var options = EventSender.Options()
-        options.delivery = .acked
         options.spoolDirectory = "/var/spool/shop"
         let sender = try EventSender.open(to: "127.0.0.1:4810", options: options)
         var event = AdEvent(

@@ -170,6 +170,8 @@ extension BlockContent {
         entry.packets[Int(PacketResult.accepted.rawValue)] = 2
         entry.events[Int(Verdict.counted.rawValue)] = 4
         entry.sequences = [0...1]
+        entry.window.start = 0
+        entry.window.asksForAcks = true
         content.ledger = [entry]
         content.context.previousChecksum = 0
         content.context.admissionTime = noon + 5000
@@ -245,13 +247,21 @@ extension LedgerEntry {
             entry.sequences = ranges
             return entry
         }
+        var moved = framed(1, 7, [4...4])
+        moved.window.start = 3
+        moved.window.floor = 1 << 40
+        moved.window.announced = Limits.sequenceMax + 1
+        moved.window.missingCount = .max
+        moved.window.asksForAcks = false
+        moved.window.isExpired = true
         var plain = LedgerEntry(key: .plain)
+        plain.seen = Int64.min...(.max)
         plain.events = plain.events.indices.map { 1 << UInt64(5 * $0) }
         var unidentified = LedgerEntry(key: .unidentified)
         unidentified.packets = unidentified.packets.indices.map { UInt64.max >> UInt64($0) }
         return [
             framed(1, 5, [0...0]), framed(1, 6, [3...9, 11...11, 1_000_000...(1 << 40)]),
-            framed(.max, .max, [(.max - 2)...(.max)]), plain, unidentified,
+            moved, framed(.max, .max, [(.max - 2)...(.max)]), plain, unidentified,
         ]
     }
 
@@ -264,6 +274,11 @@ extension LedgerEntry {
                     epoch: SenderEpoch(rawValue: .max)))
             entry.packets = entry.packets.map { _ in .max }
             entry.events = entry.events.map { _ in .max }
+            entry.seen = Int64.min...(.max)
+            entry.window.start = Limits.sequenceMax + 1
+            entry.window.floor = Limits.sequenceMax + 1
+            entry.window.announced = Limits.sequenceMax + 1
+            entry.window.missingCount = .max
             let perEntry = Limits.blockSequenceRangeCountMax / Limits.blockSenderCountMax
             entry.sequences = (0..<UInt64(perEntry)).map { ($0 << 61)...($0 << 61) }
             return entry

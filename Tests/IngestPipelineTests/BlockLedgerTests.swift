@@ -50,7 +50,7 @@ struct BlockLedgerTests {
     func room() {
         var ledger = BlockLedger()
         var roomy = 0
-        for sender in 0..<UInt64(Limits.blockSenderCountMax - 1) {
+        for sender in 0..<UInt64(Limits.blockSenderCountMax - 2) {
             if ledger.hasRoom { roomy += 1 }
             ledger.addPackets(1, .accepted, from: key(sender))
         }
@@ -63,7 +63,7 @@ struct BlockLedgerTests {
         let isFullOfRanges = !ledger.hasRoom
         _ = ledger.take()
         let hasRoomAgain = ledger.hasRoom
-        #expect(roomy == Limits.blockSenderCountMax - 1 + Limits.blockSequenceRangeCountMax)
+        #expect(roomy == Limits.blockSenderCountMax - 2 + Limits.blockSequenceRangeCountMax)
         #expect(isFullOfSenders && isFullOfRanges && hasRoomAgain)
     }
 

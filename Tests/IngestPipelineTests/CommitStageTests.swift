@@ -185,12 +185,11 @@ private final class CommitBench {
             lastSegment: SegmentNumber(rawValue: 0), commitEpoch: 1, previousChecksum: 0,
             moneyCountedMicros: moneyCountedMicros)
         for _ in 0..<StageLinks.slotCount { links.free.push(BlockSlot(log: start)) }
+        var configuration = PipelineConfiguration()
+        configuration.commitIntervalNanoseconds = UInt64(Self.intervalMilliseconds) * 1_000_000
         stage = CommitStage(
-            consumer: ends.consumer, dictionary: NameDictionary(), policy: AdmissionPolicy(),
-            calendar: .utc, clock: clock, start: start,
-            segmentByteCountMax: Limits.segmentByteCountDefault,
-            commitIntervalNanoseconds: UInt64(Self.intervalMilliseconds) * 1_000_000,
-            links: links, counters: counters)
+            consumer: ends.consumer, dictionary: NameDictionary(), clock: clock, start: start,
+            configuration: configuration, links: links, counters: counters)
     }
 
     func unmeasured() -> EventDescriptor {
@@ -220,8 +219,8 @@ private final class CommitBench {
         header.sender = 7
         header.epoch = 1
         header.sequence = sequence
-        header.packetByteCount = UInt32(Self.name.count)
-        header.eventCount = UInt32(events.count)
+        header.packetByteCount = UInt16(Self.name.count)
+        header.eventCount = UInt16(events.count)
         let place = RingLayout.descriptorOffset(packetByteCount: Self.name.count)
         let record = producer.claim(
             header, byteCount: place + MemoryLayout<EventDescriptor>.stride * events.count)!

@@ -157,7 +157,8 @@ final class LogFixture {
             previousChecksum: previousChecksum, firstName: NameOrdinal(rawValue: nextName),
             firstKey: KeyOrdinal(rawValue: nextKey), commitEpoch: commitEpoch + 1)
         writer = try SegmentWriter.create(header, byteCountMax: 8 << 10, in: files)
-        live = SegmentAccumulator(header: header, counters: SegmentCounters())
+        live = SegmentAccumulator(
+            header: header, counters: SegmentCounters(), windows: SenderWindows())
         position = LogPosition(segment: header.segment, blockCount: 0)
         models[position.cut] = model
         factCountAtSegment = model.facts.count

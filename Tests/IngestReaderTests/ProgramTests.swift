@@ -28,7 +28,7 @@ import Testing
         for words in [["rewards"], ["--help"], ["help", "day"], ["inspect", "x"]] {
             try ReaderProgram.requireCommand(words)
         }
-        for (words, named) in [(["ledger", "--data", "d"], "'ledger'"), ([], "no command")] {
+        for (words, named) in [(["explain", "--data", "d"], "'explain'"), ([], "no command")] {
             #expect { try ReaderProgram.requireCommand(words) } throws: {
                 let ending = $0 as? Ending
                 return ending?.code == 64 && ending?.message?.contains(named) == true

@@ -184,7 +184,8 @@ private func + (steps: StrideThrough<Int>, more: [Int]) -> [Int] { Array(steps) 
         #expect(MemoryLayout<RingRecordHeader>.stride == RingLayout.recordAlignment)
         #expect(MemoryLayout<RingRecordHeader>.offset(of: \.kind) == 4)
         #expect(MemoryLayout<RingRecordHeader>.offset(of: \.sender) == 8)
-        #expect(MemoryLayout<RingRecordHeader>.offset(of: \.malformedCount) == 40)
+        #expect(MemoryLayout<RingRecordHeader>.offset(of: \.malformedCount) == 36)
+        #expect(MemoryLayout<RingRecordHeader>.offset(of: \.source) == 40)
     }
 
     @Test func wordsOfDifferentWritersAre128BytesApart() {

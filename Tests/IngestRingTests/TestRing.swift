@@ -19,7 +19,7 @@ struct Message: Equatable {
     var header: RingRecordHeader {
         var header = RingRecordHeader(kind: RingRecordKind.framed)
         header.sequence = sequence
-        header.packetByteCount = UInt32(packet.count)
+        header.packetByteCount = UInt16(packet.count)
         return header
     }
 

@@ -70,7 +70,8 @@ struct LogScript {
     private func accumulated(
         _ index: Int, blockCount: Int? = nil
     ) throws -> SegmentAccumulator {
-        var segment = SegmentAccumulator(header: headers[index], counters: SegmentCounters())
+        var segment = SegmentAccumulator(
+            header: headers[index], counters: SegmentCounters(), windows: SenderWindows())
         let rows = BlockRows()
         let decoder = BlockDecoder()
         for block in segments[index].prefix(blockCount ?? segments[index].count) {

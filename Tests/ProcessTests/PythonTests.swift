@@ -13,14 +13,15 @@ extension ProcessSuite {
             .enabled(
                 if: FileManager.default.isExecutableFile(atPath: python),
                 "no .build/python: run scripts/python-env, which needs python3"))
-        func `a batch sent by the Python example is counted`() throws {
+        func `what the Python example sends is counted`() throws {
             let folder = try TemporaryFolder()
             let daemon = try DaemonProcess(in: folder)
-            let script = Programs.root.appendingPathComponent("examples/python/send_batch.py").path
+            let script = Programs.root.appendingPathComponent("examples/python/ingest_sender.py")
+                .path
             let sent = try run(Self.python, [script, "--to", daemon.address], in: folder)
             #expect(sent.code == 0, "\(sent.errors)")
             let reader = Reader(folder: folder)
-            #expect(try eventually { try reader.status().packets["accepted"] == 1 })
+            #expect(try eventually { try reader.status().packets["accepted"] == 2 })
             let row = try #require(
                 try Reader.rows(of: reader.run("reward", "python-reward").output).first)
             #expect(row["businessId"] as? String == "python-business")

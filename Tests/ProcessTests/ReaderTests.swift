@@ -46,7 +46,7 @@ extension ProcessSuite {
         @Test func `no command ends with 64, and a word that is none is named`() throws {
             let folder = try TemporaryFolder()
             for (arguments, named) in [
-                ([], "no command"), (["ledger", "--data", "d"], "'ledger'"),
+                ([], "no command"), (["explain", "--data", "d"], "'explain'"),
                 (["--data", "d", "bogus"], "'bogus'"),
             ] {
                 let ended = try run("ingest-reader", arguments, in: folder)

@@ -6,7 +6,7 @@ import Testing
 
 /// Senders are whoever writes a number into a packet, and a footer holds a bounded number of them.
 struct ManySendersTests {
-    private static let senderCount: UInt64 = 80_000
+    private static let senderCount: UInt64 = 60_000
 
     @Test
     func `more senders than a segment holds go into two, and every footer is one that is read`()

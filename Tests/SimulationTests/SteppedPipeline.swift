@@ -17,6 +17,8 @@ struct SteppedPipeline: ~Copyable {
     let hash: KeyedHash
     /// Whether the merge stage has turns.
     var merges = true
+    /// What was answered to its senders.
+    let answers: SimulatedAnswerSocket
 
     /// Opens and recovers the directory.
     /// - Parameter configure: changes what the operator chose.
@@ -35,11 +37,13 @@ struct SteppedPipeline: ~Copyable {
         configuration.ringByteCount = ringByteCount
         configuration.segmentByteCountMax = segmentByteCountMax
         configure(&configuration)
+        let answers = SimulatedAnswerSocket()
         let stages = try PipelineStages(
-            start, configuration: configuration, clock: clock, counters: counters)
+            start, configuration: configuration, clock: clock, answers: answers,
+            counters: counters)
         return SteppedPipeline(
             stages: stages, clock: clock, directory: directory,
-            generator: SeededRandom(seed: seed), counters: counters, hash: hash)
+            generator: SeededRandom(seed: seed), counters: counters, hash: hash, answers: answers)
     }
 
     /// Puts a packet into the ring, as the receive stage does.
@@ -127,8 +131,8 @@ extension PipelineStages where Files == SimulatedFileSystem, Clock == SimulatedC
         header.sender = sender
         header.epoch = 1
         header.sequence = sequence
-        header.packetByteCount = UInt32(bytes.count)
-        header.eventCount = UInt32(events.count)
+        header.packetByteCount = UInt16(bytes.count)
+        header.eventCount = UInt16(events.count)
         let place = RingLayout.descriptorOffset(packetByteCount: bytes.count)
         let byteCount = place + MemoryLayout<EventDescriptor>.stride * events.count
         guard let record = unsafe producer?.claim(header, byteCount: byteCount) else {

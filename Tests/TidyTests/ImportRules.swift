@@ -11,8 +11,8 @@ enum ImportRules {
         "IngestRing": ["CIngestLinux", "Synchronization"],
         "IngestStorage": system.union(["IngestFormat", "CIngestLinux", "SystemPackage"]),
         "IngestPipeline": system.union([
-            "IngestFormat", "IngestRing", "IngestStorage", "CIngestLinux", "Dispatch", "Logging",
-            "SystemPackage",
+            "IngestFormat", "IngestKeys", "IngestRing", "IngestStorage", "CIngestLinux", "Dispatch",
+            "Logging", "SystemPackage",
         ]),
         "IngestClient": system.union([
             "IngestFormat", "IngestKeys", "IngestStorage", "CIngestLinux", "Dispatch",
@@ -21,8 +21,8 @@ enum ImportRules {
             "IngestFormat", "IngestStorage", "CIngestLinux", "Dispatch",
         ]),
         "Ingestd": system.union([
-            "IngestPipeline", "IngestStorage", "IngestFormat", "ArgumentParser", "Dispatch",
-            "Foundation", "Logging",
+            "IngestPipeline", "IngestKeys", "IngestStorage", "IngestFormat", "ArgumentParser",
+            "Dispatch", "Foundation", "Logging",
         ]),
         "IngestReaderTool": system.union([
             "IngestReader", "IngestStorage", "IngestFormat", "ArgumentParser", "SystemPackage",

@@ -22,6 +22,17 @@ void ingest_address_text(const struct ingest_address *address, char *text, size_
 uint16_t ingest_address_port(const struct ingest_address *address);
 bool ingest_address_is_loopback(const struct ingest_address *address);
 
+// An address and port of either family in three words: what is kept of a packet's source on its way to an
+// answer. Family 0 = none.
+struct ingest_peer {
+    uint64_t host[2];
+    uint32_t scope;
+    uint16_t port;
+    uint16_t family;
+};
+// sockaddr casts. An address of another family gives none.
+struct ingest_peer ingest_peer_of(const struct ingest_address *address);
+
 // SOCK_DGRAM is an enum of another type in Swift, and bind takes a cast sockaddr. A bound socket that
 // coalesces what it receives (UDP_GRO), reports drops (SO_RXQ_OVFL) and waits at most so long for a
 // datagram (SO_RCVTIMEO). Not inherited by other programs. The descriptor, or -errno.
@@ -80,3 +91,13 @@ struct ingest_outgoing {
 // connected to. The number of messages taken (> 0), or -errno.
 int ingest_send(int descriptor, const struct ingest_outgoing *messages, uint32_t count,
                 const struct ingest_address *to);
+
+// One datagram to answer with.
+struct ingest_answer {
+    const uint8_t *bytes;
+    uint32_t byte_count;
+    struct ingest_peer to;
+};
+// sendmmsg of at most INGEST_SEND_COUNT_MAX datagrams, each to its own address, without waiting for room. The
+// number taken (> 0), or -errno of the first.
+int ingest_send_answers(int descriptor, const struct ingest_answer *answers, uint32_t count);

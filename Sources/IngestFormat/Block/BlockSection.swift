@@ -7,7 +7,6 @@ package enum BlockSectionKind: UInt16, Sendable, CaseIterable {
     case keyBusinesses = 3
     case ledger = 4
     /// Reserved: open sender windows. Not in version 1.
-    case senderWindows = 5
 
     case attributes = 16
     case key = 17
@@ -31,7 +30,6 @@ package enum BlockSectionKind: UInt16, Sendable, CaseIterable {
         case .keyRewards: "key rewards"
         case .keyBusinesses: "key businesses"
         case .ledger: "ledger"
-        case .senderWindows: "sender windows"
         case .attributes: "attributes"
         case .key: "key"
         case .timestamp: "timestamp"
@@ -49,7 +47,7 @@ package enum BlockSectionKind: UInt16, Sendable, CaseIterable {
     }
 
     /// Whether a block of version 1 may have it.
-    package var isDefined: Bool { self != .senderWindows && self != .session }
+    package var isDefined: Bool { self != .session }
 
     /// The part of `BlockSections` that asks for it.
     var part: BlockSections {
@@ -64,7 +62,7 @@ package enum BlockSectionKind: UInt16, Sendable, CaseIterable {
         case .eventHash: .eventHash
         case .visible, .duration: .viewability
         case .revenue, .spend: .money
-        case .senderWindows, .session: []
+        case .session: []
         }
     }
 }

@@ -125,7 +125,7 @@ struct BlockSectionTable {
         case .eventHash: (8 * header.eventHashCount, 8 * header.eventHashCount)
         case .visible, .duration: column(header.measuredCount, valueByteCount: 4)
         case .revenue, .spend: column(header.moneyCount, valueByteCount: 8)
-        case .senderWindows, .session: (0, 0)
+        case .session: (0, 0)
         }
     }
 
@@ -147,7 +147,7 @@ struct BlockSectionTable {
                 case .eventHash: header.eventHashCount
                 case .visible, .duration: header.measuredCount
                 case .revenue, .spend: header.moneyCount
-                case .senderWindows, .session: 0
+                case .session: 0
                 }
             let isThere = entry(kind) != nil
             let mayBeAbsent = count == 0 || kind.part == .attribution

@@ -63,5 +63,7 @@ public struct EventDescriptor: BitwiseCopyable, Sendable {
         public static let hasEventID: UInt8 = 2
         /// The sender's own filter marked the event as invalid traffic.
         public static let isInvalidTraffic: UInt8 = 4
+        /// The packet's key may not send for this business.
+        public static let isWrongBusiness: UInt8 = 8
     }
 }

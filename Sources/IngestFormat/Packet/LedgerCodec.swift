@@ -3,15 +3,30 @@
 /// A list of ledger entries as bytes, the same in blocks, in footers and in expired footers.
 ///
 /// **Layout** Entries in ascending order of their key, each: kind u8; for framed senders sender u64 and
-/// epoch u64; packet counts; event counts; for framed senders the sequence ranges. *Counts*: a varint
-/// whose bit `i` says that count `i` is not zero, then those counts as varints. *Ranges*: a varint of how
-/// many, then for each two varints: its start less the smallest that it could be (0 for the first, the
-/// end of the one before + 2 for the others), and its length less 1. Varints have their shortest form.
+/// epoch u64; packet counts; event counts; flags u8 and what they say is there; for framed senders the
+/// sequence ranges. *Counts*: a varint whose bit `i` says that count `i` is not zero, then those counts as
+/// varints. *Flags* (`Flags`): first and last time seen (u64, then a varint of their distance); for framed
+/// senders start, floor, announced, missing count of the `WindowDelta` as varints, and three without a value.
+/// *Ranges*: a varint of how many, then for each two varints: its start less the smallest that it could be
+/// (0 for the first, the end of the one before + 2 for the others), and its length less 1. Varints have their
+/// shortest form.
 package enum LedgerCodec {
     /// The most bytes of an entry without its ranges, and of one range.
     package static let entryByteCountMax =
-        1 + 16 + 3 + 10 * PacketResult.allCases.count + 2 + 10 * Verdict.allCases.count + 3
+        1 + 16 + 3 + 10 * PacketResult.allCases.count + 2 + 10 * Verdict.allCases.count
+        + 1 + 18 + 4 * 10 + 3
     package static let rangeByteCountMax = 20
+
+    enum Flags {
+        static let seen: UInt8 = 1
+        static let start: UInt8 = 2
+        static let floor: UInt8 = 4
+        static let announced: UInt8 = 8
+        static let missing: UInt8 = 16
+        static let asksForAcks: UInt8 = 32
+        static let asksForNone: UInt8 = 64
+        static let expired: UInt8 = 128
+    }
 
     /// Appends `entries`, sorted if they are not. Their keys are distinct; ranges are as `LedgerEntry`
     /// says.
@@ -25,6 +40,7 @@ package enum LedgerCodec {
             }
             encode(counts: entry.packets, into: &writer)
             encode(counts: entry.events, into: &writer)
+            encode(entry.seen, entry.window, into: &writer)
             if entry.key.kind == .framed { encode(ranges: entry.sequences, into: &writer) }
         }
     }
@@ -46,6 +62,7 @@ package enum LedgerCodec {
             }
             try source.counts("packet counts", into: &entry.packets)
             try source.counts("event counts", into: &entry.events)
+            try source.window(into: &entry)
             if entry.key.kind == .framed {
                 entry.sequences = try source.ranges(countMax: rangesLeft)
                 rangesLeft -= entry.sequences.count
@@ -78,6 +95,27 @@ package enum LedgerCodec {
         for (index, count) in counts.enumerated() where count != 0 { mask |= 1 << UInt64(index) }
         writer.append(varint: mask)
         for count in counts where count != 0 { writer.append(varint: count) }
+    }
+
+    private static func encode(
+        _ seen: ClosedRange<Int64>?, _ window: WindowDelta, into writer: inout ByteWriter
+    ) {
+        var flags: UInt8 = seen == nil ? 0 : Flags.seen
+        if window.start != nil { flags |= Flags.start }
+        if window.floor != nil { flags |= Flags.floor }
+        if window.announced != nil { flags |= Flags.announced }
+        if window.missingCount != 0 { flags |= Flags.missing }
+        if let asks = window.asksForAcks { flags |= asks ? Flags.asksForAcks : Flags.asksForNone }
+        if window.isExpired { flags |= Flags.expired }
+        writer.append(u8: flags)
+        if let seen {
+            writer.append(u64: UInt64(bitPattern: seen.lowerBound))
+            writer.append(varint: UInt64(bitPattern: seen.upperBound &- seen.lowerBound))
+        }
+        for value in [window.start, window.floor, window.announced] {
+            if let value { writer.append(varint: value) }
+        }
+        if window.missingCount != 0 { writer.append(varint: window.missingCount) }
     }
 
     private static func encode(ranges: [ClosedRange<UInt64>], into writer: inout ByteWriter) {
@@ -134,6 +172,49 @@ private struct LedgerSource {
             counts[index] = try varint(part)
             guard counts[index] != 0 else { throw fault("\(part): zero", got: 0, expected: 1) }
         }
+    }
+
+    mutating func window(into entry: inout LedgerEntry) throws(FormatError) {
+        typealias Flags = LedgerCodec.Flags
+        guard let flags = reader.readU8() else { throw fault("end of bytes", got: 0, expected: 1) }
+        let both = Flags.asksForAcks | Flags.asksForNone
+        guard entry.key.kind == .framed || flags & ~Flags.seen == 0, flags & both != both else {
+            throw fault("flags", got: UInt64(flags))
+        }
+        if flags & Flags.seen != 0 { entry.seen = try seen() }
+        if flags & Flags.start != 0 { entry.window.start = try sequence("start") }
+        if flags & Flags.floor != 0 { entry.window.floor = try sequence("floor") }
+        if flags & Flags.announced != 0 { entry.window.announced = try sequence("announced") }
+        if flags & Flags.missing != 0 {
+            entry.window.missingCount = try varint("missing count")
+            guard entry.window.missingCount != 0 else {
+                throw fault("missing count: zero", got: 0, expected: 1)
+            }
+        }
+        if flags & both != 0 { entry.window.asksForAcks = flags & Flags.asksForAcks != 0 }
+        entry.window.isExpired = flags & Flags.expired != 0
+    }
+
+    private mutating func seen() throws(FormatError) -> ClosedRange<Int64> {
+        guard let first = reader.readU64() else {
+            throw fault("end of bytes", got: UInt64(reader.remainingByteCount), expected: 8)
+        }
+        let distance = try varint("time seen")
+        let start = Int64(bitPattern: first)
+        let end = start &+ Int64(bitPattern: distance)
+        guard end >= start else { throw fault("time seen", got: distance) }
+        return start...end
+    }
+
+    /// One that is at most the end of what a window can hold.
+    private mutating func sequence(_ part: String) throws(FormatError) -> UInt64 {
+        let value = try varint(part)
+        guard value <= Limits.sequenceMax + 1 else {
+            throw .corrupt(
+                "ledger: \(part)", at: offset + reader.offset, got: value,
+                expected: .atMost(Limits.sequenceMax + 1))
+        }
+        return value
     }
 
     mutating func ranges(countMax: Int) throws(FormatError) -> [ClosedRange<UInt64>] {

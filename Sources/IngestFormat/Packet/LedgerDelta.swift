@@ -47,11 +47,63 @@ package struct LedgerEntry: Hashable, Sendable {
     package var events: [UInt64]
     /// Sequences newly admitted: ascending, disjoint, not adjacent, each not empty. Framed senders only.
     package var sequences: [ClosedRange<UInt64>]
+    /// What else happened to the sender's window. Framed senders only.
+    package var window = WindowDelta()
+    /// Admission times of the first and the last block with an entry of this sender, µs since 1970. Only in
+    /// sums: a block's own entries are as old as the block.
+    package var seen: ClosedRange<Int64>?
 
     package init(key: SenderKey) {
         self.key = key
         packets = Array(repeating: 0, count: PacketResult.allCases.count)
         events = Array(repeating: 0, count: Verdict.allCases.count)
         sequences = []
+    }
+
+    /// Widens `seen`.
+    package mutating func see(_ time: ClosedRange<Int64>?) {
+        guard let time else { return }
+        let first = min(time.lowerBound, seen?.lowerBound ?? time.lowerBound)
+        seen = first...max(time.upperBound, seen?.upperBound ?? time.upperBound)
+    }
+}
+
+/// What a block, or the blocks of a segment, did to the window of a sender epoch beside the sequences that
+/// arrived. Together they make the window again: `SenderWindow.apply`.
+package struct WindowDelta: Hashable, Sendable {
+    /// Where a window that was opened begins: sequences below it belong to nobody.
+    package var start: UInt64?
+    /// How far the floor was taken up over sequences that had not arrived.
+    package var floor: UInt64?
+    /// One more than the highest sequence that a heartbeat told of, where none that arrived was as high.
+    package var announced: UInt64?
+    /// Sequences that the floor passed before they came.
+    package var missingCount: UInt64 = 0
+    /// Whether the sender's packets ask for acks, where its first batch came and decided that.
+    package var asksForAcks: Bool?
+    /// Whether the window was closed for good: none of its packets is taken any more.
+    package var isExpired = false
+
+    package init() {}
+
+    package var isEmpty: Bool { self == WindowDelta() }
+
+    /// Whether it says anything that must be durable before an ack says it.
+    package var movesFloor: Bool { start != nil || floor != nil }
+
+    /// Adds what happened later.
+    package mutating func add(_ later: WindowDelta) {
+        start = start ?? later.start
+        floor = Self.greater(floor, later.floor)
+        announced = Self.greater(announced, later.announced)
+        let (sum, overflow) = missingCount.addingReportingOverflow(later.missingCount)
+        missingCount = overflow ? .max : sum
+        asksForAcks = asksForAcks ?? later.asksForAcks
+        isExpired = isExpired || later.isExpired
+    }
+
+    private static func greater(_ a: UInt64?, _ b: UInt64?) -> UInt64? {
+        guard let a, let b else { return a ?? b }
+        return max(a, b)
     }
 }

@@ -100,8 +100,13 @@ extension PacketHeader {
     ) -> Parsed {
         if let refusal = unsafe frameRefusal(bytes) { return .refused(refusal) }
         if let refusal = unsafe kindRefusal(bytes, for: receiver) { return .refused(refusal) }
+        return unsafe .packet(header(bytes))
+    }
+
+    /// The header of a packet that has passed `frameRefusal` and `kindRefusal`.
+    @unsafe package static func header(_ bytes: UnsafeRawBufferPointer) -> PacketHeader {
         // SAFETY: `frameRefusal` has checked that the header is there.
-        return unsafe .packet(load(bytes.baseAddress!))
+        unsafe load(bytes.baseAddress!)
     }
 
     /// Steps 1 to 3: is this a whole, undamaged packet?

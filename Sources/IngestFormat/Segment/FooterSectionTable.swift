@@ -71,7 +71,7 @@ extension SegmentFooter {
             guard Section(rawValue: kind) != nil || kind >= Section.firstOptionalKind else {
                 throw .newerFormat(
                     Field.kind.name, at: reader.start, got: kind,
-                    expected: .atMost(Section.lost.rawValue))
+                    expected: .atMost(Section.windows.rawValue))
             }
             guard
                 let encoding = StoredSection.Encoding(

@@ -14,11 +14,15 @@ package struct LedgerSum: Sendable {
     package init() {}
 
     /// Adds entries; a sum that would not fit 64 bits stays at the largest value.
-    package mutating func add(_ entries: [LedgerEntry]) {
+    ///
+    /// - Parameter time: of the block whose entries they are; `nil` for sums, which say it themselves.
+    package mutating func add(_ entries: [LedgerEntry], at time: Int64? = nil) {
         for entry in entries {
             let place = place(of: entry.key)
             Self.add(entry.packets, to: &sums[place].packets)
             Self.add(entry.events, to: &sums[place].events)
+            sums[place].window.add(entry.window)
+            sums[place].see(time.map { $0...$0 } ?? entry.seen)
             for range in entry.sequences { sequences[place].insert(range) }
             rangeCountBound += entry.sequences.count
         }
@@ -67,6 +71,8 @@ package struct LedgerSum: Sendable {
                 var other = LedgerEntry(key: .others)
                 other.packets = entry.packets
                 other.events = entry.events
+                other.window.missingCount = entry.window.missingCount
+                other.seen = entry.seen
                 return other
             })
         return sum.entries

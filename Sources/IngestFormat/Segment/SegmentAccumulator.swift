@@ -12,6 +12,8 @@ package struct SegmentAccumulator: ~Copyable {
     package let counters: SegmentCounters
     private var blocks: [BlockIndexEntry] = []
     private var ledger = LedgerSum()
+    /// Of all senders, behind the last block that was added.
+    package private(set) var windows: SenderWindows
     private var lost: [LostRange] = []
     /// The names and keys that the segment introduced and nobody took, block by block; blocks without any
     /// have none.
@@ -31,9 +33,12 @@ package struct SegmentAccumulator: ~Copyable {
     private var maxTimestamp = Int64.min
     private var blockCount: UInt32 = 0
 
-    /// - Parameter counters: empty; given so that its memory can serve one segment after the other.
-    package init(header: SegmentHeader, counters: SegmentCounters) {
+    /// - Parameters:
+    ///   - counters: empty; given so that its memory can serve one segment after the other.
+    ///   - windows: as the segment before left them.
+    package init(header: SegmentHeader, counters: SegmentCounters, windows: SenderWindows) {
         self.header = header
+        self.windows = windows
         headerChecksum = header.encode().suffix(4).reversed().reduce(0) { $0 << 8 | UInt32($1) }
         self.counters = counters
         nextName = header.firstName.rawValue
@@ -55,7 +60,8 @@ package struct SegmentAccumulator: ~Copyable {
         let outcome = counters.fold(rows)
         guard outcome == .folded else { return outcome }
         blocks.append(BlockIndexEntry(ordinal: ordinal, offset: offset, summary: summary))
-        self.ledger.add(ledger)
+        self.ledger.add(ledger, at: summary.admissionTime)
+        windows.apply(ledger, at: summary.admissionTime)
         totals.add(ledger)
         totals.rowCount = counters.rowCount
         if names.count > 0 || !keys.isEmpty {
@@ -98,6 +104,7 @@ package struct SegmentAccumulator: ~Copyable {
         footer.counters = counters.encodeTable()
         footer.ledger = ledger.entries
         footer.lost = lost
+        footer.windows = windows
         return footer
     }
 

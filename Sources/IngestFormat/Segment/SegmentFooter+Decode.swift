@@ -26,6 +26,7 @@ extension SegmentFooter {
         footer.counters = try decodeCounters(reader, sections)
         footer.ledger = try decodeLedger(reader, sections)
         footer.lost = try decodeLost(reader, sections)
+        footer.windows = try SenderWindows.decode(sections.raw(.windows))
         try footer.checkSums(reader)
         return footer
     }

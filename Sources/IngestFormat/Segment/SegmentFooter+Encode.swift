@@ -49,6 +49,7 @@ extension SegmentFooter {
             ("ledger entry count", ledger.count, Limits.segmentSenderCountMax),
             ("sequence range count", ranges, Limits.segmentSequenceRangeCountMax),
             ("lost range count", lost.count, Limits.segmentLostRangeCountMax),
+            ("window count", windows.open.count, Limits.windowCountMax),
         ]
         return counts.first { $0.1 > $0.2 }.map { (name: $0.0, count: $0.1, max: $0.2) }
     }
@@ -89,12 +90,19 @@ extension SegmentFooter {
         case .counterPageIndex: counters.index.encode()
         case .ledger: encodedLedger()
         case .lost: LostRange.encode(lost)
+        case .windows: encodedWindows()
         }
     }
 
     private func encodedLedger() -> [UInt8] {
         var writer = ByteWriter()
         LedgerCodec.encode(ledger, into: &writer)
+        return writer.bytes
+    }
+
+    private func encodedWindows() -> [UInt8] {
+        var writer = ByteWriter()
+        windows.encode(into: &writer)
         return writer.bytes
     }
 

@@ -49,6 +49,8 @@ package struct SegmentFooter: Hashable, Sendable {
     package var ledger: [LedgerEntry] = []
     /// By block ordinal.
     package var lost: [LostRange] = []
+    /// The windows of all senders behind its last block.
+    package var windows = SenderWindows()
 
     /// The footer of a segment without blocks; the caller adds to it what the segment holds.
     /// - Parameter headerChecksum: the last four bytes of the header.
@@ -93,6 +95,7 @@ package struct SegmentFooter: Hashable, Sendable {
         case counterPageIndex = 3
         case ledger = 4
         case lost = 5
+        case windows = 6
 
         package static let firstOptionalKind: UInt16 = 0x8000
     }

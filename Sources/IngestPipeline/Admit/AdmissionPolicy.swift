@@ -3,8 +3,8 @@ import IngestFormat
 
 /// The counting rules: a pure function of (event, policy, clock) → verdict.
 ///
-/// The rules apply in a fixed order and the first match wins: consent, clock, invalid traffic,
-/// viewability, counted. Rules that need an index of what came before (repeats) take their place
+/// The rules apply in a fixed order and the first match wins: consent, the key's business, clock, invalid
+/// traffic, viewability, counted. Rules that need an index of what came before (repeats) take their place
 /// between viewability and counted, as a further argument; nothing here keeps state.
 ///
 /// **Cost** About 2 ns an event; no memory beyond the value itself.
@@ -48,6 +48,7 @@ package struct AdmissionPolicy: Sendable, Equatable {
                 return .noConsent
             }
         }
+        if event.flags & EventDescriptor.Flags.isWrongBusiness != 0 { return .wrongBusiness }
         // Event times are within Limits.timestampMicrosecondsMax of 1970, so the difference fits;
         // wrapping operators keep a clock that is set to nonsense from trapping.
         let age = admissionTime &- event.timestampMicroseconds

@@ -13,11 +13,15 @@ struct BlockLedger: ~Copyable {
     /// Of all entries together, before ranges that meet are merged.
     private var rangeCount = 0
 
+    /// Whether it has sequences or floors: an ack of these must wait for it to be durable.
+    private(set) var movesWindows = false
+
     var isEmpty: Bool { entries.isEmpty }
 
-    /// Whether one more record, with an entry of its own and one for refusals, fits the block.
+    /// Whether one more record fits the block, with an entry of its own, one for refusals, and one of a window that is
+    /// closed for it.
     var hasRoom: Bool {
-        entries.count + 2 <= Limits.blockSenderCountMax
+        entries.count + 3 <= Limits.blockSenderCountMax
             && rangeCount < Limits.blockSequenceRangeCountMax
     }
 
@@ -53,7 +57,14 @@ struct BlockLedger: ~Copyable {
         if let sequence { add(sequence.rawValue, at: index) }
     }
 
+    /// Notes what happened to a window beside a sequence that arrived.
+    mutating func add(_ delta: WindowDelta, to key: SenderKey) {
+        entries[index(of: key)].window.add(delta)
+        movesWindows = movesWindows || delta.movesFloor
+    }
+
     private mutating func add(_ value: UInt64, at index: Int) {
+        movesWindows = true
         if let last = entries[index].sequences.last, last.upperBound < UInt64.max,
             last.upperBound + 1 == value
         {
@@ -72,6 +83,7 @@ struct BlockLedger: ~Copyable {
         indexes.removeAll(keepingCapacity: true)
         lastIndex = 0
         rangeCount = 0
+        movesWindows = false
         taken.sort { $0.key < $1.key }
         for index in taken.indices {
             taken[index].sequences = SequenceRanges.merged(taken[index].sequences)

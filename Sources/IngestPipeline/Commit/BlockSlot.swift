@@ -16,6 +16,10 @@ package final class BlockSlot: @unchecked Sendable {
     /// The encoded block; empty until it is closed.
     package let buffer = BlockBuffer()
     package var summary: BlockSummary?
+    /// What may be said to senders once the block is durable.
+    package var answers = AnswerList()
+    /// Whether it is no block of the log: it only takes answers past all blocks before it.
+    package var isAnswersOnly = false
     package var context: BlockContext
     /// Whether this is the first block of its segment.
     package var startsSegment = false
@@ -41,6 +45,8 @@ package final class BlockSlot: @unchecked Sendable {
         keys.removeAll(keepingCapacity: true)
         ledger.removeAll(keepingCapacity: true)
         summary = nil
+        answers.removeAll()
+        isAnswersOnly = false
         self.context = context
         self.startsSegment = startsSegment
     }

@@ -17,7 +17,10 @@ import IngestRing
 package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     private var consumer: RingConsumer
     private var admission: Admission
+    private var windows: AdmittedWindows
     private var ledger = BlockLedger()
+    /// When the oldest entry of the ledger came.
+    private var ledgerNanoseconds: UInt64 = 0
     private var cursor: LogCursor
     private let encoder = BlockEncoder()
     private let clock: Clock
@@ -44,19 +47,21 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
 
     package init(
         consumer: consuming RingConsumer, dictionary: consuming NameDictionary,
-        policy: AdmissionPolicy, calendar: BusinessCalendar, clock: Clock, start: LogStart,
-        segmentByteCountMax: Int, commitIntervalNanoseconds: UInt64, links: StageLinks,
+        clock: Clock, start: LogStart, configuration: PipelineConfiguration, links: StageLinks,
         counters: PipelineCounters
     ) {
         self.consumer = consumer
         admission = Admission(
-            dictionary: dictionary, policy: policy, calendar: calendar,
-            moneyCountedMicros: start.moneyCountedMicros)
-        cursor = LogCursor(start: start, bounds: .init(byteCountMax: segmentByteCountMax))
+            dictionary: dictionary, policy: configuration.policy,
+            calendar: configuration.calendar, moneyCountedMicros: start.moneyCountedMicros)
+        windows = AdmittedWindows(
+            start.windows, creditByteCount: configuration.creditByteCount, now: StageTime(clock))
+        cursor = LogCursor(
+            start: start, bounds: .init(byteCountMax: configuration.segmentByteCountMax))
         self.clock = clock
         self.links = links
         self.counters = counters
-        self.commitIntervalNanoseconds = commitIntervalNanoseconds
+        commitIntervalNanoseconds = configuration.commitIntervalNanoseconds
     }
 
     /// One turn: takes what the ring holds, closes the block if it is due.
@@ -65,16 +70,20 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     /// - Returns: `.finished` once the ring is closed, empty, and its last block handed over.
     package mutating func step(mayWait: Bool) -> StageOutcome {
         let taken = takeRecords(mayWait: mayWait)
-        if isDue(ringIsEmpty: taken == 0) { closeBlock() }
+        let isDue = isDue(ringIsEmpty: taken == 0)
+        if isDue && (slot != nil || openBlock(mayWait: mayWait)) { closeBlock() }
         if taken > 0 { return .worked }
-        let gathers = mayWait && (slot?.rows.rowCount ?? 0) > 0
+        let gathers = mayWait && isGathering
         switch consumer.wait(timeoutNanoseconds: mayWait && !gathers ? waitNanoseconds() : 0) {
         case .records, .woken: return .worked
         case .timedOut:
             if gathers { clock.pause(nanoseconds: gatherNanoseconds()) }
             return gathers ? .worked : .idle
         case .closed:
-            closeBlock()
+            while slot == nil && !ledger.isEmpty && !openBlock(mayWait: mayWait) {
+                if !mayWait { return .idle }
+            }
+            closeBlock(isLast: true)
             links.toSync.close()
             return .finished
         }
@@ -85,13 +94,15 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     private mutating func takeRecords(mayWait: Bool) -> Int {
         var taken = 0
         var next = consumer.peek()
+        if next == nil { return 0 }
+        let now = StageTime(clock)
         while taken < Self.recordCountMax, let record = next {
             guard makeRoom(for: record, mayWait: mayWait), let slot else { break }
             // The record's bytes stay until `release`.
             consumer.advance(past: record)
             next = consumer.peek()
             if let next { prefetch(next) }
-            take(record, into: slot)
+            take(record, into: slot, now)
             taken += 1
         }
         if taken > 0 {
@@ -126,31 +137,61 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         return openBlock(mayWait: mayWait)
     }
 
-    private mutating func take(_ record: RingRecord, into slot: BlockSlot) {
+    private mutating func take(_ record: RingRecord, into slot: BlockSlot, _ now: StageTime) {
+        if ledger.isEmpty { ledgerNanoseconds = now.monotonicNanoseconds }
         switch record.header.kind {
-        case RingRecordKind.framed: takeFramed(record, into: slot)
-        case RingRecordKind.plain: takeEvents(of: record, sequence: nil, from: .plain, into: slot)
+        case RingRecordKind.framed: takeFramed(record, into: slot, now)
+        case RingRecordKind.plain:
+            _ = takeEvents(of: record, sequence: nil, from: .plain, into: slot)
         case RingRecordKind.refusals: takeRefusals(record)
-        // A heartbeat brings no events and is no packet of the ledger: sequences are announced, not used.
+        case RingRecordKind.heartbeat: takeHeartbeat(record, now)
         default: break
         }
     }
 
-    /// A packet that passed identity is consumed, even if nothing of its payload could be used.
-    private mutating func takeFramed(_ record: RingRecord, into slot: BlockSlot) {
-        let key = senderKey(of: record)
-        let sequence = PacketSequence(rawValue: record.header.sequence)
-        if record.header.flags & RingRecordHeader.Flags.isMalformed != 0 {
-            ledger.addPacket(.malformed, events: VerdictTally(), sequence: sequence, from: key)
-        } else {
-            takeEvents(of: record, sequence: sequence, from: key, into: slot)
+    /// A new packet is consumed, even if nothing of its payload could be used.
+    private mutating func takeFramed(_ record: RingRecord, into slot: BlockSlot, _ now: StageTime) {
+        let packet = SequencedPacket(record.header)
+        let place: AdmittedWindows.Place
+        switch windows.consider(batch: packet, now, &ledger) {
+        case .new(let found): place = found
+        case .refused(let result, let place):
+            ledger.addPackets(1, result, from: place == nil ? .unidentified : packet.key)
+            return counters.packetsOfCommit.add(result)
         }
+        let sequence = PacketSequence(rawValue: packet.sequence)
+        if record.header.flags & RingRecordHeader.Flags.isMalformed != 0 {
+            ledger.addPacket(
+                .malformed, events: VerdictTally(), sequence: sequence, from: packet.key)
+            counters.packetsOfCommit.add(.malformed)
+        } else {
+            guard takeEvents(of: record, sequence: sequence, from: packet.key, into: slot) else {
+                return windows.shed(packet, at: place)
+            }
+        }
+        windows.accept(packet, at: place)
     }
 
-    /// A packet that is shed is not consumed: its sequence stays open.
+    /// A heartbeat brings no events and is no packet of the ledger, but if it is refused.
+    private mutating func takeHeartbeat(_ record: RingRecord, _ now: StageTime) {
+        let end = PacketHeader.byteCount + MemoryLayout<UInt64>.size
+        guard Int(record.header.packetByteCount) >= end else { return }
+        // SAFETY: the record holds the packet's bytes, of which there are enough.
+        let base = unsafe UInt64(
+            littleEndian: record.packet.loadUnaligned(
+                fromByteOffset: PacketHeader.byteCount, as: UInt64.self))
+        let packet = SequencedPacket(record.header)
+        guard let refusal = windows.consider(heartbeat: packet, base: base, now, &ledger) else {
+            return
+        }
+        ledger.addPackets(1, refusal, from: .unidentified)
+        counters.packetsOfCommit.add(refusal)
+    }
+
+    /// - Returns: `false` for a packet that is shed: it is not consumed, its sequence stays open.
     private mutating func takeEvents(
         of record: RingRecord, sequence: PacketSequence?, from key: SenderKey, into slot: BlockSlot
-    ) {
+    ) -> Bool {
         // "Now" of a block's rows is when the first of them comes, however long ledger entries waited before.
         let isFirst = slot.rows.rowCount == 0
         if isFirst { slot.context.admissionTime = clock.wallMicroseconds() }
@@ -164,7 +205,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         guard isAdmitted else {
             ledger.addPackets(1, .shed, from: .unidentified)
             counters.packetsOfCommit.add(.shed)
-            return
+            return false
         }
         if isFirst && slot.rows.rowCount > 0 {
             openedAtNanoseconds = clock.monotonicNanoseconds()
@@ -174,9 +215,11 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         if moneyRefusalCount > 0 {
             counters.commit.add(.moneyRefusals, UInt64(moneyRefusalCount))
         }
-        tally.counts[Int(Verdict.malformed.rawValue)] &+= record.header.malformedCount
+        tally.counts[Int(Verdict.malformed.rawValue)] &+= UInt32(record.header.malformedCount)
         ledger.addPacket(.accepted, events: tally, sequence: sequence, from: key)
+        counters.packetsOfCommit.add(.accepted)
         self.tally.add(tally)
+        return true
     }
 
     private mutating func flushTally() {
@@ -198,12 +241,6 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         }
     }
 
-    private func senderKey(of record: RingRecord) -> SenderKey {
-        SenderKey(
-            kind: .framed, sender: SenderID(rawValue: record.header.sender),
-            epoch: SenderEpoch(rawValue: record.header.epoch))
-    }
-
     // MARK: Blocks
 
     private mutating func openBlock(mayWait: Bool) -> Bool {
@@ -219,11 +256,41 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         rowCountMax = min(
             Limits.blockEventCountMax, max(1, room / Self.rowByteCountEstimate))
         slot = free
+        let now = StageTime(clock)
+        if ledger.isEmpty { ledgerNanoseconds = now.monotonicNanoseconds }
+        windows.expire(now, &ledger)
         return true
     }
 
-    private mutating func closeBlock() {
+    private mutating func closeBlock(isLast: Bool = false) {
         guard let slot else { return }
+        let now = StageTime(clock)
+        windows.takeAnswers(into: &slot.answers, now)
+        if slot.rows.rowCount == 0 { slot.context.admissionTime = now.wallMicroseconds }
+        if hasNews(slot, now, isLast: isLast) {
+            encode(slot)
+        } else {
+            slot.isAnswersOnly = true
+        }
+        links.state.willSync()
+        links.toSync.push(slot)
+        closedAtNanoseconds = now.monotonicNanoseconds
+        self.slot = nil
+    }
+
+    /// Whether there is anything to write. Counts of what was refused can wait for rows, but no longer than their
+    /// interval; what moved a window must be durable before it is acked.
+    private func hasNews(_ slot: BlockSlot, _ now: StageTime, isLast: Bool) -> Bool {
+        if slot.rows.rowCount > 0 || slot.names.count > 0 || !slot.keys.isEmpty { return true }
+        return ledger.movesWindows
+            || !ledger.isEmpty && (isLast || isLedgerDue(now.monotonicNanoseconds))
+    }
+
+    private func isLedgerDue(_ now: UInt64) -> Bool {
+        !ledger.isEmpty && now &- ledgerNanoseconds >= Self.ledgerIntervalNanoseconds
+    }
+
+    private mutating func encode(_ slot: BlockSlot) {
         slot.ledger = ledger.take()
         let summary = encoder.encode(
             rows: slot.rows, names: slot.names, keys: slot.keys, ledger: slot.ledger,
@@ -234,18 +301,19 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         counters.commit.add(.names, UInt64(summary.nameCount))
         counters.commit.add(.keys, UInt64(summary.keyCount))
         cursor.advance(past: slot, summary)
-        links.state.willSync()
-        links.toSync.push(slot)
-        closedAtNanoseconds = clock.monotonicNanoseconds()
-        self.slot = nil
+    }
+
+    /// Whether the open block holds something that its senders wait for.
+    private var isGathering: Bool {
+        guard let slot else { return false }
+        return slot.rows.rowCount > 0 || windows.owesAnswers
     }
 
     private func isDue(ringIsEmpty: Bool) -> Bool {
-        guard let slot else { return false }
-        if slot.rows.rowCount >= rowCountMax { return true }
         let now = clock.monotonicNanoseconds()
+        guard let slot, isGathering else { return isLedgerDue(now) }
+        if slot.rows.rowCount >= rowCountMax { return true }
         let age = now &- openedAtNanoseconds
-        if slot.rows.rowCount == 0 { return age >= Self.ledgerIntervalNanoseconds }
         let waiting = links.state.syncingCount
         let wasIdle = now &- closedAtNanoseconds >= commitIntervalNanoseconds
         if ringIsEmpty && waiting == 0 && wasIdle { return true }
@@ -255,8 +323,8 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     /// How long the stage may sleep without rows: until the open block is due, and at most 100 ms.
     private func waitNanoseconds() -> UInt64 {
         let longest: UInt64 = 100_000_000
-        guard slot != nil else { return longest }
-        let age = clock.monotonicNanoseconds() &- openedAtNanoseconds
+        guard !ledger.isEmpty else { return longest }
+        let age = clock.monotonicNanoseconds() &- ledgerNanoseconds
         let interval = Self.ledgerIntervalNanoseconds
         return age >= interval ? 1 : min(interval - age, longest)
     }

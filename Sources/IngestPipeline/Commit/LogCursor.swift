@@ -103,10 +103,13 @@ package struct LogStart: Sendable {
     package var previousChecksum: UInt32
     /// All revenue and spend that the log has counted.
     package var moneyCountedMicros: Int64
+    /// Of all senders.
+    package var windows: SenderWindows
 
     package init(
         directory: DirectoryID, shard: UInt16, lastSegment: SegmentNumber, commitEpoch: UInt64,
-        previousChecksum: UInt32, moneyCountedMicros: Int64
+        previousChecksum: UInt32, moneyCountedMicros: Int64,
+        windows: SenderWindows = SenderWindows()
     ) {
         self.directory = directory
         self.shard = shard
@@ -114,5 +117,6 @@ package struct LogStart: Sendable {
         self.commitEpoch = commitEpoch
         self.previousChecksum = previousChecksum
         self.moneyCountedMicros = moneyCountedMicros
+        self.windows = windows
     }
 }

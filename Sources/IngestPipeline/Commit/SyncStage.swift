@@ -3,7 +3,7 @@ import IngestFormat
 import IngestRing
 import IngestStorage
 
-/// Writes each block with one write, makes it durable with one `fdatasync`, then moves the durable mark.
+/// Writes each block with one write, makes it durable with one `fdatasync`, then moves the durable mark and acks.
 /// Owned by the sync queue; `step` is one turn of its loop.
 ///
 /// Blocks are written strictly in order, and the next one only after the one before is durable, so that
@@ -18,17 +18,20 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     private let segmentByteCountMax: Int
     private var mark: DurableMarkFile<Files>
     private var writer: SegmentWriter<Files>?
+    private var answers: AnswerSender
 
-    package init(
+    init(
         files: Files, mark: consuming DurableMarkFile<Files>, segmentByteCountMax: Int,
         clock: Clock,
-        waker: RingWaker, links: StageLinks, counters: PipelineCounters
+        waker: RingWaker, answers: consuming AnswerSender, links: StageLinks,
+        counters: PipelineCounters
     ) {
         self.files = files
         self.mark = mark
         self.segmentByteCountMax = segmentByteCountMax
         self.clock = clock
         self.waker = waker
+        self.answers = answers
         self.links = links
         self.counters = counters
     }
@@ -43,7 +46,11 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
             links.toCompact.close()
             return .finished
         }
-        try write(slot)
+        if !slot.isAnswersOnly { try write(slot) }
+        // Everything that they say is durable now.
+        let sent = answers.send(slot.answers)
+        counters.sync.add(.acks, UInt64(sent))
+        counters.sync.add(.acksLost, UInt64(slot.answers.answers.count - sent))
         links.toCompact.push(slot)
         links.state.didSync()
         waker.wake()

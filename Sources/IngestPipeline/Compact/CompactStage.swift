@@ -19,6 +19,8 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     private let configuration: PipelineConfiguration
     private let liveCounters = SegmentCounters()
     private var live: SegmentAccumulator?
+    /// Of all senders, behind the last sealed segment.
+    private var windows: SenderWindows
     private var sealed: [SealedSegmentFile] = []
     /// Of the footers of `sealed`, and of the names that these have in memory.
     private var sealedByteCount: UInt64 = 0
@@ -39,11 +41,13 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     private static var livePeriodMax: UInt64 { 60_000_000_000 }
 
     package init(
-        publisher: consuming SnapshotPublisher<Files, Clock>, files: Files, clock: Clock,
+        publisher: consuming SnapshotPublisher<Files, Clock>, windows: SenderWindows,
+        files: Files, clock: Clock,
         configuration: PipelineConfiguration, links: StageLinks, counters: PipelineCounters,
         say: @escaping @Sendable (String) -> Void
     ) {
         self.publisher = publisher
+        self.windows = windows
         retention = Retention(
             configuration, files: files, clock: clock, counters: counters, say: say)
         self.files = files
@@ -95,10 +99,13 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     }
 
     private mutating func take(_ slot: BlockSlot) throws(PipelineError) {
+        if slot.isAnswersOnly { return }
         guard let summary = slot.summary else { throw .inconsistent("a block without a summary") }
         if slot.startsSegment {
             try sealLive()
-            live = SegmentAccumulator(header: slot.segmentHeader, counters: liveCounters)
+            live = SegmentAccumulator(
+                header: slot.segmentHeader, counters: liveCounters, windows: windows)
+            windows = SenderWindows()
         }
         // `live` is taken out and put back: a struct that cannot be copied is not reached through an
         // optional without it.
@@ -148,6 +155,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         } catch {
             throw .storage(error)
         }
+        windows = footer.windows
         liveCounters.removeAll()
         links.state.liveKeyDayCount = 0
         counters.compact.add(.segmentsSealed)

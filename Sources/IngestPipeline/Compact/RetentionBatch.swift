@@ -62,13 +62,14 @@ struct RetentionBatch<Files: FileSystem> {
         self.age = age
     }
 
-    /// Takes the next segment, if there is one that has to go and there is room for it.
+    /// Takes the next segment, if there is one that has to go and there is room for it. The last sealed segment stays,
+    /// whatever its age: its footer has the windows of the senders.
     ///
     /// - Parameter manifest: a generation with the same segments, and perhaps more.
     /// - Returns: whether there may be another one.
     /// **Errors** `newerFormat`, `io`; what is missing or damaged is none.
     mutating func takeNext(of manifest: Manifest) throws(StorageError) -> Bool {
-        guard !isClosed, segmentCount < manifest.sealed.count,
+        guard !isClosed, segmentCount + 1 < manifest.sealed.count,
             (sums?.footerCount ?? 0) < Self.footerCountMax,
             tableByteCount < Self.footerByteCountMax
         else { return false }

@@ -58,6 +58,9 @@ package protocol DatagramSocket: ~Copyable, SendableMetatype {
 
     deinit { unsafe ingest_receiver_free(receiver) }
 
+    /// Where answers leave: the same socket, so that they come from the address that was sent to.
+    package var answers: any AnswerSocket { LinuxAnswerSocket(bound: bound) }
+
     /// The address that the socket has: with the port that was found where 0 was asked for.
     package var address: SocketAddress { bound.address }
     package var receiveBufferByteCount: Int { bound.receiveBufferByteCount }
@@ -98,8 +101,41 @@ package protocol DatagramSocket: ~Copyable, SendableMetatype {
     }
 }
 
+/// Where acks leave, one datagram each. A seam, as the `DatagramSocket` that it belongs to.
+package protocol AnswerSocket: Sendable {
+    /// Sends as many as there is room for, from the first on; never waits.
+    ///
+    /// - Returns: how many were sent. What was not is lost, as it might be on the way.
+    func send(_ answers: UnsafeBufferPointer<ingest_answer>) -> Int
+}
+
+struct LinuxAnswerSocket: AnswerSocket {
+    fileprivate let bound: BoundSocket
+
+    func send(_ answers: UnsafeBufferPointer<ingest_answer>) -> Int {
+        var sent = 0
+        var skipped = 0
+        while sent + skipped < answers.count {
+            let start = sent + skipped
+            let count = min(answers.count - start, Int(INGEST_SEND_COUNT_MAX))
+            // SAFETY: start + count ≤ answers.count; bytes and addresses live through the call.
+            let taken = unsafe ingest_send_answers(
+                bound.descriptor, answers.baseAddress! + start, UInt32(count))
+            if taken > 0 {
+                sent += Int(taken)
+            } else if Errno(rawValue: -taken) == .resourceTemporarilyUnavailable {
+                return sent
+            } else {
+                // This address cannot be reached, or an earlier answer's failure is told now.
+                skipped += 1
+            }
+        }
+        return sent
+    }
+}
+
 /// A bound descriptor and what the kernel made of the wishes for it; closed with its owner.
-private struct BoundSocket: ~Copyable {
+private final class BoundSocket: Sendable {
     let descriptor: Int32
     let address: SocketAddress
     let receiveBufferByteCount: Int

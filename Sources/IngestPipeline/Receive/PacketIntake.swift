@@ -17,15 +17,26 @@ struct PacketIntake: ~Copyable {
     private let eventDecoder: EventDecoder
     private let jsonDecoder: JSONEventDecoder
     private let counters: PipelineCounters
+    /// `nil`: every sender is believed.
+    private let keyRing: KeyRing?
+    private var keys: KeyRing.Keys?
     private var tally = IntakeTally()
     private(set) var refusals = RefusalSamples()
+    /// To senders whose packets of this batch were shed, that they are to wait.
+    private(set) var busyAnswers = AnswerList()
 
     /// Kept free in the ring, so that the last refusals record finds room however full it is: the record
     /// is 184 bytes and needs up to as much padding before it.
     private static var reserveByteCount: Int { 512 }
+    /// Of one batch.
+    private static var busyAnswerCountMax: Int { 32 }
 
-    init(ring: consuming RingProducer, hash: KeyedHash, counters: PipelineCounters) {
+    init(
+        ring: consuming RingProducer, hash: KeyedHash, keyRing: KeyRing?, counters: PipelineCounters
+    ) {
         self.ring = ring
+        self.keyRing = keyRing
+        keys = keyRing?.current
         eventDecoder = EventDecoder(hash: hash)
         jsonDecoder = JSONEventDecoder(hash: hash)
         self.counters = counters
@@ -33,6 +44,11 @@ struct PacketIntake: ~Copyable {
 
     /// Takes every datagram of the batch and shows the consumer what came of them.
     mutating func take(_ batch: borrowing PacketBatch) {
+        if let keyRing, var current = keys.take() {
+            keyRing.refresh(&current)
+            keys = current
+        }
+        busyAnswers.removeAll()
         for index in 0..<batch.count {
             // SAFETY: `count` datagrams have been filled, and their bytes stay until the next receive.
             unsafe take(batch.datagrams + index)
@@ -47,7 +63,7 @@ struct PacketIntake: ~Copyable {
         guard tally.hasUnrecorded else { return }
         var header = RingRecordHeader(kind: RingRecordKind.refusals)
         let byteCount = IntakeTally.resultCount * MemoryLayout<UInt64>.size
-        header.packetByteCount = UInt32(truncatingIfNeeded: byteCount)
+        header.packetByteCount = UInt16(truncatingIfNeeded: byteCount)
         // SAFETY: the claim is for the header and `byteCount` bytes from the 8-aligned place after it.
         guard
             let record = unsafe ring.claim(
@@ -105,18 +121,28 @@ extension PacketIntake {
     ) -> PacketResult? {
         guard packet.count <= Limits.packetByteCountMax else { return .badLength }
         let bytes = UnsafeRawBufferPointer(packet)
-        if unsafe PacketHeader.isPlain(bytes) { return unsafe takePlain(packet, from: buffer) }
-        let parsed = unsafe PacketHeader.parse(bytes)
-        switch parsed {
-        case .refused(let result): return result
-        case .packet(let header) where header.kind == .heartbeat:
-            return unsafe takeHeartbeat(header, bytes)
-        case .packet(let header): return unsafe takeBatch(header, bytes, from: buffer)
+        if unsafe PacketHeader.isPlain(bytes) {
+            return keys == nil ? unsafe takePlain(packet, from: buffer) : .unauthenticated
         }
+        if let refusal = unsafe PacketHeader.frameRefusal(bytes) { return refusal }
+        var businessHash: UInt64?
+        if let keys {
+            // Before anything of the packet but its length and checksum is believed.
+            switch unsafe keys.check(bytes) {
+            case .failure(let refusal): return refusal.result
+            case .success(let key): businessHash = keys.businessHash(of: key)
+            }
+        }
+        if let refusal = unsafe PacketHeader.kindRefusal(bytes, for: .daemon) { return refusal }
+        let header = unsafe PacketHeader.header(bytes)
+        return header.kind == .heartbeat
+            ? unsafe takeHeartbeat(header, bytes, from: buffer)
+            : unsafe takeBatch(header, bytes, onlyOf: businessHash, from: buffer)
     }
 
+    /// - Parameter businessHash: the only business whose events the key may send; `nil` = any.
     @unsafe private mutating func takeBatch(
-        _ header: PacketHeader, _ packet: UnsafeRawBufferPointer,
+        _ header: PacketHeader, _ packet: UnsafeRawBufferPointer, onlyOf businessHash: UInt64?,
         from buffer: UnsafeMutablePointer<ingest_datagram>
     ) -> PacketResult? {
         // SAFETY: `parse` has checked that the payload lies inside the packet; the scratch has room for
@@ -124,9 +150,12 @@ extension PacketIntake {
         let outcome = unsafe eventDecoder.decode(
             packet: packet.baseAddress!, payloadOffset: PacketHeader.byteCount,
             payloadByteCount: header.payloadByteCount, into: scratch.descriptors)
-        var record = RingRecordHeader(header, kind: RingRecordKind.framed)
+        var record = unsafe RingRecordHeader(
+            header, kind: RingRecordKind.framed, answersTagged: keys != nil,
+            from: buffer.pointee.source)
         switch outcome {
         case .events(let count, let malformed):
+            if let businessHash { unsafe mark(count, notOf: businessHash) }
             record.setCounts(events: count, malformed: malformed)
             let refusal = unsafe append(record, packet)
             if malformed > 0, refusal == nil {
@@ -135,26 +164,37 @@ extension PacketIntake {
             }
             return refusal
         case .malformed:
-            // The sequence is consumed all the same, so the record must go down; its bytes need not.
+            // The sequence is consumed all the same, so the record must go down.
             record.flags |= RingRecordHeader.Flags.isMalformed
-            let nothing = unsafe UnsafeRawBufferPointer(start: packet.baseAddress, count: 0)
-            let refusal = unsafe append(record, nothing)
+            let refusal = unsafe append(record, packet)
             if refusal == nil {
-                tally.results[Int(PacketResult.malformed.rawValue)] &+= 1
                 unsafe refusals.note(.malformed, packet, from: buffer.pointee.source)
             }
             return refusal
         }
     }
 
+    /// Marks those of the decoded events that are of another business.
+    @unsafe private func mark(_ eventCount: Int, notOf businessHash: UInt64) {
+        for index in 0..<eventCount
+        where unsafe scratch.descriptors[index].businessHash != businessHash {
+            // SAFETY: the decoder has set so many of the scratch's descriptors.
+            unsafe scratch.descriptors[index].flags |= EventDescriptor.Flags.isWrongBusiness
+        }
+    }
+
     @unsafe private mutating func takeHeartbeat(
-        _ header: PacketHeader, _ packet: UnsafeRawBufferPointer
+        _ header: PacketHeader, _ packet: UnsafeRawBufferPointer,
+        from buffer: UnsafeMutablePointer<ingest_datagram>
     ) -> PacketResult? {
         // SAFETY: `parse` has checked that the payload follows the header.
         let payload = unsafe UnsafeRawBufferPointer(
             start: packet.baseAddress! + PacketHeader.byteCount, count: header.payloadByteCount)
         guard unsafe Heartbeat.base(payload) != nil else { return .malformed }
-        return unsafe append(RingRecordHeader(header, kind: RingRecordKind.heartbeat), packet)
+        return unsafe append(
+            RingRecordHeader(
+                header, kind: RingRecordKind.heartbeat, answersTagged: keys != nil,
+                from: buffer.pointee.source), packet)
     }
 
     @unsafe private mutating func takePlain(
@@ -179,7 +219,7 @@ extension PacketIntake {
         _ record: RingRecordHeader, _ packet: UnsafeRawBufferPointer
     ) -> PacketResult? {
         var record = record
-        record.packetByteCount = UInt32(truncatingIfNeeded: packet.count)
+        record.packetByteCount = UInt16(truncatingIfNeeded: packet.count)
         let descriptorOffset = RingLayout.descriptorOffset(packetByteCount: packet.count)
         let descriptorByteCount = Int(record.eventCount) &* MemoryLayout<EventDescriptor>.stride
         // SAFETY: the claim is for the header, the packet's bytes after it, and the descriptors at their
@@ -188,7 +228,10 @@ extension PacketIntake {
             let place = unsafe ring.claim(
                 record, byteCount: descriptorOffset &+ descriptorByteCount,
                 leaving: Self.reserveByteCount)
-        else { return .shed }
+        else {
+            noteShed(record)
+            return .shed
+        }
         unsafe (place + RingLayout.recordHeaderByteCount).copyMemory(
             from: packet.baseAddress!, byteCount: packet.count)
         unsafe (place + descriptorOffset).copyMemory(
@@ -196,6 +239,21 @@ extension PacketIntake {
         ring.commit()
         tally.eventCount &+= UInt64(record.eventCount)
         return nil
+    }
+
+    /// What of its sequences is known is for the windows to say: this has none of them, and no credit.
+    private mutating func noteShed(_ record: RingRecordHeader) {
+        guard record.flags & RingRecordHeader.Flags.wantsAck != 0,
+            busyAnswers.answers.count < Self.busyAnswerCountMax
+        else { return }
+        let (sender, epoch) = (
+            SenderID(rawValue: record.sender), SenderEpoch(rawValue: record.epoch)
+        )
+        if let last = busyAnswers.answers.last, last.ack.sender == sender { return }
+        let ack = AckPacket(
+            sender: sender, epoch: epoch, floor: PacketSequence(rawValue: 0), credit: 0,
+            status: .busy)
+        if let answer = Answer(ack, to: PacketSource(record)) { busyAnswers.append(answer) }
     }
 
     @unsafe private mutating func refuse(
@@ -212,9 +270,16 @@ extension PacketIntake {
 
 extension RingRecordHeader {
     /// A record of a framed packet.
-    fileprivate init(_ header: PacketHeader, kind: UInt8) {
+    fileprivate init(
+        _ header: PacketHeader, kind: UInt8, answersTagged: Bool, from source: ingest_address
+    ) {
         self.init(kind: kind)
         if header.isAckWanted { flags = Flags.wantsAck }
+        if header.hasTag && answersTagged { flags |= Flags.hasTag }
+        // The CRC covers all bytes; 0 is for "not known".
+        check = max(1, UInt16(truncatingIfNeeded: header.checksum ^ header.checksum >> 16))
+        // SAFETY: the call reads one address, which lives through it.
+        self.source = unsafe withUnsafePointer(to: source) { unsafe ingest_peer_of($0) }
         keyID = header.keyID
         sender = header.sender.rawValue
         epoch = header.epoch.rawValue
@@ -222,7 +287,7 @@ extension RingRecordHeader {
     }
 
     fileprivate mutating func setCounts(events: Int, malformed: Int) {
-        eventCount = UInt32(truncatingIfNeeded: events)
-        malformedCount = UInt32(truncatingIfNeeded: malformed)
+        eventCount = UInt16(truncatingIfNeeded: events)
+        malformedCount = UInt16(truncatingIfNeeded: malformed)
     }
 }

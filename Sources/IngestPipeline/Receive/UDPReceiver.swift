@@ -11,6 +11,8 @@ package struct UDPReceiver<Socket: DatagramSocket & ~Copyable, Clock: IngestCloc
     private var socket: Socket
     private var batch: PacketBatch
     private var intake: PacketIntake
+    /// `nil`: nobody is told that it is shed.
+    private var answers: AnswerSender?
     private var log: RefusalLog
     private let clock: Clock
     private let counters: PipelineCounters
@@ -32,13 +34,15 @@ package struct UDPReceiver<Socket: DatagramSocket & ~Copyable, Clock: IngestCloc
     /// `warn` gets log lines, a few a second at most, on the receive queue; it must not block.
     package init(
         socket: consuming Socket, batch: consuming PacketBatch, ring: consuming RingProducer,
-        hash: KeyedHash, clock: Clock, counters: PipelineCounters,
+        hash: KeyedHash, answers: (any AnswerSocket)? = nil, keyRing: KeyRing? = nil, clock: Clock,
+        counters: PipelineCounters,
         warn: @escaping @Sendable (String) -> Void
     ) {
         mayGather = socket.receiveBufferByteCount >= Self.gatherReceiveBufferByteCount
         self.socket = socket
         self.batch = batch
-        intake = PacketIntake(ring: ring, hash: hash, counters: counters)
+        intake = PacketIntake(ring: ring, hash: hash, keyRing: keyRing, counters: counters)
+        self.answers = answers.map { AnswerSender(socket: $0, keyRing: keyRing) }
         log = RefusalLog(write: warn)
         self.clock = clock
         self.counters = counters
@@ -50,7 +54,7 @@ package struct UDPReceiver<Socket: DatagramSocket & ~Copyable, Clock: IngestCloc
     /// - Parameter mayWait: whether to sleep (at most 100 ms) when nothing is there.
     package mutating func step(mayWait: Bool) throws(SocketError) -> StageOutcome {
         try socket.receive(into: &batch, waits: mayWait)
-        if batch.count > 0 { intake.take(batch) }
+        if batch.count > 0 { takeBatch() }
         let now = clock.monotonicNanoseconds()
         if now >= tickNanoseconds {
             tickNanoseconds = now &+ Self.tickIntervalNanoseconds
@@ -59,6 +63,13 @@ package struct UDPReceiver<Socket: DatagramSocket & ~Copyable, Clock: IngestCloc
         guard batch.count > 0 else { return .idle }
         if mayWait && mayGather { gather(now) }
         return .worked
+    }
+
+    private mutating func takeBatch() {
+        intake.take(batch)
+        if intake.busyAnswers.isEmpty { return }
+        let sent = answers?.send(intake.busyAnswers) ?? 0
+        counters.receive.add(.busyAnswers, UInt64(sent))
     }
 
     /// Lets datagrams gather in the socket while they come one upon the other; a lone one never waits.

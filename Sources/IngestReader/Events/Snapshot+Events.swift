@@ -8,9 +8,19 @@ extension Snapshot {
         _ query: EventsQuery, _ body: ListedEvent.Body
     ) throws(ReaderError) {
         var listing = EventListing(query, makeNames())
-        let blocks = EventBlocks(
-            files: files, manifest: manifest, end: tail.position, days: query.days)
-        try blocks.forEach { (header, buffer) throws(ReaderError) in
+        let days = query.days
+        // Events that were refused from far away have the day of their admission, all others that of their time.
+        let blocks = CutBlocks(files: files, manifest: manifest, end: tail.position) { block in
+            block.rowCount > 0
+                && (days.mayHold(timestamps: block.minTimestamp, block.maxTimestamp)
+                    || days.mayHold(timestamps: block.admissionTime, block.admissionTime))
+        }
+        let mayHold = { (entry: SealedSegment) in
+            entry.rowCount > 0
+                && (days.mayHold(timestamps: entry.minTimestamp, entry.maxTimestamp)
+                    || days.mayHoldRefused(timestamps: entry.minTimestamp, entry.maxTimestamp))
+        }
+        try blocks.forEach(whereSealed: mayHold) { (header, buffer) throws(ReaderError) in
             try listing.give(header, buffer, path: files.path, body)
         }
     }

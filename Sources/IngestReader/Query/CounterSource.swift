@@ -44,6 +44,8 @@ package protocol SnapshotSource: CounterSource {
     var eventCount: UInt64 { get }
     /// Gives the events of the cut in the order of the log.
     func forEachEvent(_ query: EventsQuery, _ body: ListedEvent.Body) throws(ReaderError)
+    /// What every sender added, by sender.
+    func ledger() throws(ReaderError) -> [LedgerRow]
 }
 
 /// A row of a listing as bytes: who formats many of them makes no texts of them.

@@ -22,7 +22,8 @@ struct ReaderCommand: ParsableCommand {
         version: ReaderVersion.text,
         subcommands: [
             RewardCommand.self, RewardsCommand.self, DayCommand.self, DaysCommand.self,
-            RewardDaysCommand.self, ExportCommand.self, WatchCommand.self, StatusCommand.self,
+            RewardDaysCommand.self, ExportCommand.self, WatchCommand.self, LedgerCommand.self,
+            StatusCommand.self,
             VerifyCommand.self,
             InspectCommand.self,
         ])

@@ -37,6 +37,31 @@ package struct RowFormatter {
         try output.drain()
     }
 
+    /// A short listing whose rows are in memory.
+    package func list(_ columns: [String], _ rows: [[Cell]]) throws {
+        switch format {
+        case .json:
+            let rows = rows.map { Cell.fields(zip(columns, $0).map { Field($0, $1) } + cutFields) }
+            JSONText.append(.list(rows), to: &output.bytes)
+            output.bytes.append(0x0A)
+        case .ndjson:
+            for row in rows {
+                JSONText.append(
+                    zip(columns, row).map { Field($0, $1) } + cutFields, to: &output.bytes)
+                output.bytes.append(0x0A)
+            }
+        case .csv:
+            CSVText.append(record: columns, to: &output.bytes)
+            for row in rows { CSVText.append(record: row.map(\.plainText), to: &output.bytes) }
+        case .table:
+            var table = TableText(columns: columns)
+            for row in rows { table.measure(row) }
+            table.appendHeader(Array(columns.indices), to: &output.bytes)
+            for row in rows { table.append(row, Array(columns.indices), to: &output.bytes) }
+        }
+        try output.drain()
+    }
+
     /// Gives all rows of a listing; the same ones at each call.
     package typealias Rows = (ListedRow.Body) throws(ReaderError) -> Void
 

@@ -35,6 +35,8 @@ package struct RecoveryReport: Sendable {
     package internal(set) var next: LogAnchor
     /// The durable mark that was found, if one could be believed.
     package internal(set) var mark: LogPosition?
+    /// Of all senders, behind the last block.
+    package internal(set) var windows: SenderWindows
     /// Admission time of the last block that was recovered; 0 if there is none.
     package internal(set) var lastAdmissionTime: Int64 = 0
 

@@ -35,12 +35,15 @@ struct SegmentRebuild<Files: FileSystem> {
     }
 
     /// Seals a segment by copy under its own number.
-    func seal(_ plan: SegmentPlan<Files>) throws(StorageError) -> RecoveredSegment {
+    /// - Parameter windows: as the segment before left them.
+    func seal(
+        _ plan: SegmentPlan<Files>, windows: SenderWindows
+    ) throws(StorageError) -> RecoveredSegment {
         let contents: Contents
         if let intact = plan.intact {
             contents = try gather(intact.footer, at: intact.offset, of: plan.survey)
         } else {
-            contents = try gather(plan)
+            contents = try gather(plan, windows)
         }
         if let over = contents.footer.countOverLimit {
             throw .corrupt(
@@ -126,9 +129,12 @@ struct SegmentRebuild<Files: FileSystem> {
     }
 
     /// Everything that can be counted, and a footer that says so.
-    private func gather(_ plan: SegmentPlan<Files>) throws(StorageError) -> Contents {
+    private func gather(
+        _ plan: SegmentPlan<Files>, _ windows: SenderWindows
+    ) throws(StorageError) -> Contents {
         counters.removeAll()
-        var segment = SegmentAccumulator(header: plan.header, counters: counters)
+        var segment = SegmentAccumulator(
+            header: plan.header, counters: counters, windows: windows)
         var kept: [(offset: UInt64, header: BlockHeader)] = []
         var aside = plan.aside
         for step in plan.steps {
@@ -159,7 +165,9 @@ struct SegmentRebuild<Files: FileSystem> {
         let covered = plan.coveredBlockCount
         guard contents.footer.lost.contains(where: { $0.firstBlock < covered }) else { return nil }
         counters.removeAll()
-        var segment = SegmentAccumulator(header: plan.header, counters: counters)
+        // Only its counters and totals are asked for.
+        var segment = SegmentAccumulator(
+            header: plan.header, counters: counters, windows: SenderWindows())
         for (offset, header) in contents.kept where header.context.blockOrdinal >= covered {
             _ = try add(offset, header, of: plan.survey, to: &segment)
         }

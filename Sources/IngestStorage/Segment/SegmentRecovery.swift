@@ -31,12 +31,14 @@ package enum SegmentRecovery {
         try checkContinuity(surveys, manifest, path: files.path)
         var report = RecoveryReport(
             lastSegment: manifest.lastSealed,
-            next: LogAnchor(cutOf: manifest), mark: mark)
+            next: LogAnchor(cutOf: manifest), mark: mark,
+            windows: try WindowHistory.read(of: manifest, in: files))
         let plans = try plan(surveys, manifest, in: files, bound: bound, now: now)
         let rebuild = SegmentRebuild(files: files, directory: manifest.directory, now: now)
         let end = plans.lastIndex { !$0.isEmpty }.map { $0 + 1 } ?? 0
         for plan in plans[..<end] {
-            let segment = try rebuild.seal(plan)
+            let segment = try rebuild.seal(plan, windows: report.windows)
+            report.windows = segment.file.footer.windows
             report.segments.append(segment)
             report.lastSegment = plan.survey.number
             // As the next start will find it, also where a block turned out not to be countable.

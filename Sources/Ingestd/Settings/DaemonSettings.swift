@@ -19,6 +19,8 @@ struct DaemonSettings {
     let countsUndetermined: Bool
     let countsConsentNotSet: Bool
     let zone: BusinessZone
+    /// `nil`: senders are not authenticated.
+    let keysPath: String?
     let receiveBufferByteCount: Int
     let acceptsUnauthenticated: Bool
 
@@ -42,26 +44,35 @@ struct DaemonSettings {
         countsUndetermined = try chosen.value(Settings.countUndetermined)
         countsConsentNotSet = try chosen.value(Settings.countConsentNotSet)
         zone = try chosen.value(Settings.timeZone)
+        keysPath = try chosen.optional(Settings.keys)
         receiveBufferByteCount = try chosen.value(Settings.receiveBufferBytes)
         acceptsUnauthenticated = try chosen.value(Settings.acceptUnauthenticated)
         try refuseOpenAddresses()
     }
 
     /// Without keys whoever reaches the port is counted, so an address that others reach has to be asked
-    /// for in so many words.
+    /// for in so many words. HTTP is not served yet, and has no keys.
     private func refuseOpenAddresses() throws(Fault) {
         if acceptsUnauthenticated { return }
         for (name, address) in [("udp", udp), ("http", http)] {
-            guard let address, !address.isLoopback else { continue }
+            guard let address, !address.isLoopback, name == "http" || keysPath == nil else {
+                continue
+            }
             throw Fault(
                 .configuration,
-                "--\(name) \(address) can be reached by strangers and senders are not authenticated yet, "
-                    + "use a loopback address or add --insecure-accept-unauthenticated")
+                "--\(name) \(address) can be reached by strangers and senders are not authenticated, "
+                    + "use a loopback address\(name == "udp" ? ", --keys FILE" : "") "
+                    + "or add --insecure-accept-unauthenticated")
         }
     }
 
     private struct Choice {
         let layers: [SettingLayer]
+
+        /// `nil` where no layer has it.
+        func optional<Value>(_ setting: Setting<Value?>) throws(Fault) -> Value? {
+            layers.contains { $0.texts[setting.name] != nil } ? try value(setting) : nil
+        }
 
         func value<Value>(_ setting: Setting<Value>) throws(Fault) -> Value {
             for layer in layers {

@@ -113,6 +113,18 @@ extension Setting where Value == String {
     }
 }
 
+extension Setting where Value == String? {
+    /// A file; nobody has to give one.
+    init(_ name: String, _ purpose: String) {
+        self.name = name
+        self.purpose = purpose
+        wanted = "the path of a file"
+        valueName = "file"
+        defaultText = nil
+        parse = { $0.isEmpty || $0.utf8.contains(0) ? nil : .some($0) }
+    }
+}
+
 extension Setting where Value == BusinessZone {
     init(_ name: String, _ purpose: String, default identifier: String) {
         self.name = name

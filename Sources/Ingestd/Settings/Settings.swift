@@ -39,6 +39,10 @@ enum Settings {
         "count-consent-not-set", "Whether events whose consent is not set count.", default: true)
     static let timeZone = Setting<BusinessZone>(
         "time-zone", "The zone whose midnight begins a business day.", default: "UTC")
+    static let keys = Setting<String?>(
+        "keys",
+        "Keys of senders, a line each: KEY_ID HEX_KEY [sender=ID|*] [business=ID|*]. With it only packets "
+            + "that are tagged by one of them are taken; SIGHUP reads it again.")
     static let receiveBufferBytes = Setting<Int>(
         "receive-buffer-bytes", "The socket's receive buffer, as asked of the kernel.",
         in: 65_536...1_073_741_823, default: 64 << 20)
@@ -50,6 +54,6 @@ enum Settings {
     static let all: [any AnySetting] = [
         data, udp, http, commitInterval, segmentBytesMax, compactInterval, retentionDays,
         retentionBytes, maxEventAge, maxEventLead, countUndetermined, countConsentNotSet, timeZone,
-        receiveBufferBytes, acceptUnauthenticated,
+        keys, receiveBufferBytes, acceptUnauthenticated,
     ]
 }

@@ -220,11 +220,13 @@ struct SegmentFooterTests {
         #expect(footer.countOverLimit?.name == Self.overLimits[index].name)
     }
 
+    private static let sectionCount = SegmentFooter.Section.allCases.count
+
     private static func error(
         afterPutting field: FormatField, _ value: UInt64, at start: Int
     ) -> String? {
         var (bytes, trailer) = encode(example)
-        let covered = Field.byteCount + 5 * SegmentLayout.Section.byteCount
+        let covered = Field.byteCount + sectionCount * SegmentLayout.Section.byteCount
         bytes = bytes.with(field, value, at: start).withChecksum(of: 0..<covered, at: covered)
         trailer.footerChecksum = Checksum.crc32c(bytes[0..<covered])
         return Damage.error { _ = try SegmentFooter.decode(bytes, trailer: trailer) }?.summary
@@ -232,10 +234,12 @@ struct SegmentFooterTests {
 
     @Test func `a section that a later release may add is passed over`() throws {
         let (bytes, old) = Self.encode(Self.example)
-        let table = Field.byteCount + 5 * SegmentLayout.Section.byteCount
+        let table = Field.byteCount + Self.sectionCount * SegmentLayout.Section.byteCount
         let more: [UInt8] = [1, 2, 3]
         var head = Array(bytes[..<table])
-        head = head.with(Field.sectionCount, 6) + [UInt8](repeating: 0, count: 16)
+        head =
+            head.with(Field.sectionCount, UInt64(Self.sectionCount + 1))
+            + [UInt8](repeating: 0, count: 16)
         head = head.with(SegmentLayout.Section.kind, 0x8001, at: table)
             .with(SegmentLayout.Section.rawByteCount, 3, at: table)
             .with(SegmentLayout.Section.storedByteCount, 3, at: table)

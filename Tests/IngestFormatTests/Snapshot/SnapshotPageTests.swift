@@ -102,12 +102,12 @@ struct SnapshotPageTests {
         #expect(try GoldenFiles.segmentFile(block) == golden)
         let page = try FormatPage("segment")
         #expect(page.hex(under: "Worked example: header") == Array(golden[..<128]))
-        #expect(page.hex(under: "Worked example: footer and trailer") == Array(golden[1_152...]))
+        #expect(page.hex(under: "Worked example: footer and trailer") == Array(golden[1_160...]))
         let trailer = try SegmentTrailer.decode(
             Array(golden.suffix(64)), fileByteCount: UInt64(golden.count),
             directory: GoldenFiles.directory, segment: GoldenFiles.segment)
         #expect(
-            try SegmentFooter.decode(Array(golden[1_152..<golden.count - 64]), trailer: trailer)
+            try SegmentFooter.decode(Array(golden[1_160..<golden.count - 64]), trailer: trailer)
                 == GoldenFiles.footer(block))
         #expect(try SegmentHeader.decode(golden) == GoldenFiles.header)
     }

@@ -22,7 +22,8 @@ enum GoldenFiles {
     static func footer(_ block: [UInt8]) throws -> SegmentFooter {
         let rows = BlockRows()
         let decoded = try BlockDecoder().decode(block.span.bytes, into: rows)
-        var segment = SegmentAccumulator(header: header, counters: SegmentCounters())
+        var segment = SegmentAccumulator(
+            header: header, counters: SegmentCounters(), windows: SenderWindows())
         segment.add(
             LostRange(
                 segment: self.segment, firstBlock: 0, blockCount: 3, offset: 128, byteCount: 512,

@@ -54,6 +54,8 @@ final class ReceiveRig<Socket: DatagramSocket & ~Copyable> {
     let counters = PipelineCounters()
     let clock = SimulatedClock(wallMicroseconds: 1_763_600_000_000_000)
     let log = LineRecorder()
+    /// What was sent back.
+    let answers = SimulatedAnswerSocket()
 
     init(
         _ socket: consuming Socket, ringByteCount: Int = 1 << 20,
@@ -63,7 +65,8 @@ final class ReceiveRig<Socket: DatagramSocket & ~Copyable> {
         consumer = ends.consumer
         receiver = UDPReceiver(
             socket: socket, batch: PacketBatch(byteCountMax: byteCountMax)!, ring: ends.producer,
-            hash: TestPackets.hash, clock: clock, counters: counters, warn: log.write)
+            hash: TestPackets.hash, answers: answers, clock: clock, counters: counters,
+            warn: log.write)
     }
 
     /// Takes turns until so many datagrams have been received.

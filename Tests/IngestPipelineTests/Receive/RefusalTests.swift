@@ -223,6 +223,33 @@ import Testing
         #expect(rig.log.lines.count == 2, "\(what): nothing is told twice")
     }
 
+    @Test func aSenderThatAsksForAcksIsToldThatItIsShed() throws {
+        let (rig, sender) = try ReceiveRig<LinuxDatagramSocket>.loopback(ringByteCount: 1 << 14)
+        var header = TestPackets.header(0)
+        header.flags = PacketHeader.Flags.isAckWanted
+        let payload = Array(TestPackets.batch(0)[PacketHeader.byteCount...])
+        for sequence in 0..<100 as Range<UInt64> {
+            header.sequence = PacketSequence(rawValue: sequence)
+            sender.send(TestPackets.sealed(header, payload: payload))
+        }
+        try rig.receive(100)
+        let answers = rig.answers.take()
+        #expect(rig.counters.packets(.shed) > 0 && !answers.isEmpty)
+        for answer in answers {
+            #expect(answer.count <= PacketHeader.byteCount + payload.count)
+            try answer.withUnsafeBytes { bytes in
+                guard case .packet(let header) = PacketHeader.parse(bytes, for: .sender) else {
+                    Issue.record("no ack")
+                    return
+                }
+                let ack = try #require(AckView(header, of: bytes))
+                #expect(ack.status == .busy && ack.credit == 0 && ack.floor == 0)
+                #expect(ack.wordCount == 1 && ack.word(0) == 0)
+            }
+        }
+        #expect(rig.counters.receive[.busyAnswers] == UInt64(answers.count))
+    }
+
     @Test func whatTheCommitStageRefusesIsToldByItsGrowth() throws {
         let (rig, _) = rig()
         rig.counters.events.add(.tooOld, 3)

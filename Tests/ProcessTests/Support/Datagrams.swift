@@ -29,6 +29,15 @@ struct Datagrams {
     }
 
     func send(_ text: String) { send(Array(text.utf8)) }
+
+    /// The next datagram that came back; `nil` if none came within a while.
+    func receive(withinMilliseconds limit: Int32 = 200) -> [UInt8]? {
+        var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+        guard poll(&waiting, 1, limit) == 1 else { return nil }
+        var bytes = [UInt8](repeating: 0, count: 1 << 16)
+        let count = recv(descriptor, &bytes, bytes.count, 0)
+        return count < 0 ? nil : Array(bytes.prefix(count))
+    }
 }
 
 /// A framed packet as a sender in another language would write it.
@@ -36,6 +45,7 @@ struct FramedPacket {
     var magic = Array("IGD1".utf8)
     var kind: UInt8 = 1
     var flags: UInt8 = 0
+    var keyID: UInt16 = 0
     var sender: UInt64 = 77
     var epoch: UInt64 = 1 << 60
     var sequence: UInt64 = 0
@@ -45,7 +55,8 @@ struct FramedPacket {
     var isChecksumDamaged = false
 
     var bytes: [UInt8] {
-        var header = magic + [kind, flags, 0, 0]
+        var header =
+            magic + [kind, flags, UInt8(truncatingIfNeeded: keyID), UInt8(keyID >> 8)]
         for value in [sender, epoch, sequence] { header += Self.littleEndian(value, 8) }
         header += Self.littleEndian(UInt64(claimedByteCount ?? UInt32(payload.count)), 4)
         let checksum = Checksum.crc32c(header + payload) ^ (isChecksumDamaged ? 1 : 0)

@@ -32,9 +32,12 @@ enum SampleEvents {
 
 extension DaemonProcess {
     /// Sends a file of events; the pace keeps a small receive buffer from overflowing.
-    func send(_ file: String, plain: Bool = false, rate: Int = 40_000) throws -> Ended {
+    func send(
+        _ file: String, plain: Bool = false, acks: Bool = true, rate: Int = 40_000
+    ) throws -> Ended {
         var arguments = ["--to", address, "--rate", String(rate)]
         if plain { arguments.append("--plain") }
+        if !acks { arguments.append("--no-acks") }
         return try run("ingest-send", arguments + [file], in: folder)
     }
 }

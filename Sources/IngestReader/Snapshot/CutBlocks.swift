@@ -8,38 +8,56 @@ import IngestStorage
 ///
 /// **Errors** `corrupt` for a block that fails its check, as for a segment that is missing; `io` where retention
 /// removed a segment before it was its turn: what was given until then is not the whole.
-/// **Cost** One pass over the blocks that may hold a wanted day; the memory of one block and one footer.
-struct EventBlocks<Files: FileSystem> {
-    let files: Files
-    let manifest: Manifest
+/// **Cost** One pass over the blocks that are wanted; the memory of one block and one footer.
+struct CutBlocks<Files: FileSystem> {
+    private let files: Files
+    private let manifest: Manifest
     /// The cut.
-    let end: LogPosition
-    /// Blocks without a row of these days may be left out.
-    let days: DayRange
+    private let end: LogPosition
+    private let isWanted: (BlockSummary) -> Bool
     private let buffer = ReadBuffer()
 
-    /// Takes the header and the bytes of each block with rows; `false` ends the pass.
+    /// Takes the header and the bytes of each wanted block; `false` ends the pass.
     typealias Body = (BlockHeader, ReadBuffer) throws(ReaderError) -> Bool
 
-    init(files: Files, manifest: Manifest, end: LogPosition, days: DayRange) {
+    init(
+        files: Files, manifest: Manifest, end: LogPosition,
+        isWanted: @escaping (BlockSummary) -> Bool
+    ) {
         self.files = files
         self.manifest = manifest
         self.end = end
-        self.days = days
+        self.isWanted = isWanted
     }
 
-    func forEach(_ body: Body) throws(ReaderError) {
-        for entry in manifest.sealed where entry.rowCount > 0 {
-            guard
-                days.mayHold(timestamps: entry.minTimestamp, entry.maxTimestamp)
-                    || days.mayHoldRefused(timestamps: entry.minTimestamp, entry.maxTimestamp)
-            else { continue }
-            let reader = try open(entry.number)
-            let footer = try ReaderError.reading { () throws(StorageError) in
-                try reader.readFooter(of: entry)
-            }
+    /// - Parameter mayHold: whether a sealed segment has wanted blocks; others are not opened.
+    func forEach(
+        whereSealed mayHold: (SealedSegment) -> Bool, _ body: Body
+    ) throws(ReaderError) {
+        for entry in manifest.sealed where mayHold(entry) {
+            let (reader, footer) = try openSealed(entry)
             guard try give(footer.blocks, of: reader, body) else { return }
         }
+        try forEachBehindSealed(body)
+    }
+
+    /// The footers of the sealed segments, one at a time.
+    func forEachFooter(_ body: (SegmentFooter) -> Void) throws(ReaderError) {
+        for entry in manifest.sealed { body(try openSealed(entry).footer) }
+    }
+
+    private func openSealed(
+        _ entry: SealedSegment
+    ) throws(ReaderError) -> (reader: SegmentReader<Files>, footer: SegmentFooter) {
+        let reader = try open(entry.number)
+        let footer = try ReaderError.reading { () throws(StorageError) in
+            try reader.readFooter(of: entry)
+        }
+        return (reader, footer)
+    }
+
+    /// The blocks behind the manifest's sealed segments.
+    func forEachBehindSealed(_ body: Body) throws(ReaderError) {
         if let live = manifest.liveSegment {
             guard try giveLive(try open(live), body) else { return }
         }
@@ -120,13 +138,6 @@ struct EventBlocks<Files: FileSystem> {
             position = block.end
             if isWanted(block.header.summary), try !body(block.header, buffer) { return }
         }
-    }
-
-    /// Events that were refused from far away have the day of their admission, all others that of their time.
-    private func isWanted(_ block: BlockSummary) -> Bool {
-        block.rowCount > 0
-            && (days.mayHold(timestamps: block.minTimestamp, block.maxTimestamp)
-                || days.mayHold(timestamps: block.admissionTime, block.admissionTime))
     }
 }
 

@@ -1,0 +1,315 @@
+// packet → decode → ring → [admit] → block → [segment] → compaction → snapshot → [query]
+
+/// The window of one sender epoch as the log has it.
+package struct SenderWindow: Hashable, Sendable {
+    /// Sequences below belong to nobody: the window was opened here.
+    package let start: UInt64
+    package var sequences: SequenceWindow
+    /// Whether the sender's packets ask for acks; `nil` until its first batch came.
+    package var asksForAcks: Bool?
+    /// Admission time of the last block with an entry of this sender, µs since 1970.
+    package var lastSeen: Int64
+    private var told: UInt64 = 0
+
+    package init(start: UInt64, lastSeen: Int64) {
+        self.start = start
+        sequences = SequenceWindow(floor: start)
+        self.lastSeen = lastSeen
+    }
+
+    /// One more than the highest sequence known of, from a packet or from a heartbeat.
+    package var announced: UInt64 { max(told, sequences.end) }
+
+    /// Notes that a heartbeat told of all sequences below `end`.
+    package mutating func announce(_ end: UInt64) {
+        told = max(told, min(end, Limits.sequenceMax + 1))
+    }
+
+    /// Sequences announced that are not final: they may still come.
+    package var openCount: UInt64 { announced - sequences.floor - sequences.arrivedAboveFloorCount }
+
+    /// The law of packets of one sender epoch: announced = received + missing + open.
+    /// - Returns: both sides, where they differ.
+    package var imbalance: (announced: UInt64, sum: UInt64)? {
+        let (announced, sum) = (
+            announced - start, sequences.arrivedCount &+ sequences.missingCount &+ openCount
+        )
+        return announced == sum ? nil : (announced, sum)
+    }
+
+    /// Whether both say the same, whoever told them of the last sequences.
+    package static func == (a: Self, b: Self) -> Bool {
+        a.start == b.start && a.announced == b.announced && a.asksForAcks == b.asksForAcks
+            && a.lastSeen == b.lastSeen && a.sequences == b.sequences
+    }
+
+    package func hash(into hasher: inout Hasher) {
+        hasher.combine(start)
+        hasher.combine(announced)
+        hasher.combine(sequences)
+    }
+
+    /// Adds what a block, or a segment, says of this sender epoch.
+    mutating func apply(_ entry: LedgerEntry, at time: Int64) {
+        sequences.replay(entry.sequences, floor: entry.window.floor ?? 0)
+        announce(entry.window.announced ?? 0)
+        asksForAcks = asksForAcks ?? entry.window.asksForAcks
+        lastSeen = max(lastSeen, time)
+    }
+}
+
+/// The windows of all sender epochs, as the log up to some block has them: a footer holds them, the
+/// ledger entries of the blocks behind it take them on.
+package struct SenderWindows: Hashable, Sendable {
+    /// Open windows, by framed sender key.
+    package private(set) var open: [SenderKey: SenderWindow] = [:]
+    package private(set) var expired = ExpiredEpochs()
+
+    package init() {}
+
+    /// Takes the windows on by the entries of one block, or by the sums of one segment.
+    ///
+    /// - Parameter time: the block's admission time; of sums `nil`, they have their own.
+    package mutating func apply(_ entries: [LedgerEntry], at time: Int64? = nil) {
+        for entry in entries where entry.key.kind == .framed && entry.key != .others {
+            apply(entry, at: time ?? entry.seen?.upperBound ?? 0)
+        }
+    }
+
+    private mutating func apply(_ entry: LedgerEntry, at time: Int64) {
+        if entry.window.isExpired {
+            open[entry.key] = nil
+            return expired.add(entry.key)
+        }
+        if open[entry.key] == nil {
+            // Without its start the block that opened the window was lost.
+            guard let start = entry.window.start ?? entry.sequences.first?.lowerBound else {
+                return
+            }
+            open[entry.key] = SenderWindow(start: start, lastSeen: time)
+        }
+        open[entry.key]?.apply(entry, at: time)
+    }
+}
+
+/// Up to which epoch each sender is done with: packets of these never count again.
+///
+/// Of the newest `Limits.expiredEpochCountMax` senders one by one; older ones are folded into one epoch for
+/// all senders that are not known.
+package struct ExpiredEpochs: Hashable, Sendable {
+    /// For senders that are not in `epochs`.
+    package private(set) var watermark: UInt64 = 0
+    package private(set) var epochs: [UInt64: UInt64] = [:]
+
+    package init() {}
+
+    /// Whether no packet of this sender epoch may open a window.
+    package func contains(_ key: SenderKey) -> Bool {
+        key.epoch.rawValue <= epochs[key.sender.rawValue] ?? watermark
+    }
+
+    package mutating func add(_ key: SenderKey) {
+        let (sender, epoch) = (key.sender.rawValue, key.epoch.rawValue)
+        if epochs[sender] == nil && epoch <= watermark { return }
+        epochs[sender] = max(epochs[sender] ?? 0, epoch)
+        if epochs.count > Limits.expiredEpochCountMax { fold() }
+    }
+
+    /// Folds the eighth with the oldest epochs.
+    private mutating func fold() {
+        let oldest = epochs.sorted { ($0.value, $0.key) < ($1.value, $1.key) }
+            .prefix(epochs.count / 8)
+        for (sender, epoch) in oldest {
+            watermark = max(watermark, epoch)
+            epochs[sender] = nil
+        }
+    }
+}
+
+// MARK: Bytes
+
+extension SenderWindows {
+    /// The section of a footer: docs/format/segment.md.
+    ///
+    /// **Layout** Watermark u64; a varint of how many expired epochs, each sender u64 and epoch u64, ascending by
+    /// sender; a varint of how many windows, each as `SenderWindow.encode`, ascending by (sender, epoch).
+    package func encode(into writer: inout ByteWriter) {
+        writer.append(u64: expired.watermark)
+        writer.append(varint: UInt64(expired.epochs.count))
+        for (sender, epoch) in expired.epochs.sorted(by: { $0.key < $1.key }) {
+            writer.append(u64: sender)
+            writer.append(u64: epoch)
+        }
+        writer.append(varint: UInt64(open.count))
+        for (key, window) in open.sorted(by: { $0.key < $1.key }) {
+            writer.append(u64: key.sender.rawValue)
+            writer.append(u64: key.epoch.rawValue)
+            window.encode(into: &writer)
+        }
+    }
+
+    /// Reads a section that fills `bytes`.
+    /// **Errors** `corrupt`.
+    package static func decode(_ bytes: [UInt8]) throws(FormatError) -> SenderWindows {
+        try ByteReader.reading(bytes) { (reader) throws(FormatError) in
+            var source = WindowSource(reader: reader)
+            var windows = SenderWindows()
+            windows.expired = try ExpiredEpochs(&source)
+            let count = try source.count(
+                "window count", max: Limits.windowCountMax, leastByteCount: 30)
+            windows.open.reserveCapacity(count)
+            var last: SenderKey?
+            for _ in 0..<count {
+                let key = SenderKey(
+                    kind: .framed, sender: SenderID(rawValue: try source.u64("sender")),
+                    epoch: SenderEpoch(rawValue: try source.u64("epoch")))
+                if let last, last >= key { throw source.fault("order", got: key.sender.rawValue) }
+                windows.open[key] = try SenderWindow(&source)
+                last = key
+            }
+            guard source.reader.isAtEnd else {
+                throw source.fault(
+                    "bytes behind the last", got: UInt64(source.reader.remainingByteCount))
+            }
+            return windows
+        }
+    }
+}
+
+extension SenderWindow {
+    private static let asks: UInt8 = 1
+    private static let decided: UInt8 = 2
+
+    /// **Layout** Flags u8 (bit 0 asks for acks, bit 1 decided); last seen u64; start, floor − start, announced − floor,
+    /// missing count, as varints; a varint of how many missing ranges are known, each two varints, what lies
+    /// between it and the floor or the range behind it, less 1 between ranges, and its length less 1, from the
+    /// highest range down; a varint of how many words, then these, u64: bit i of word w says that sequence
+    /// floor + 64 w + i arrived. The last word is not 0.
+    fileprivate func encode(into writer: inout ByteWriter) {
+        writer.append(
+            u8: (asksForAcks == true ? Self.asks : 0) | (asksForAcks == nil ? 0 : Self.decided))
+        writer.append(u64: UInt64(bitPattern: lastSeen))
+        let floor = sequences.floor
+        writer.append(varint: start)
+        writer.append(varint: floor - start)
+        writer.append(varint: announced - floor)
+        writer.append(varint: sequences.missingCount)
+        writer.append(varint: UInt64(sequences.missing.count))
+        var above = floor
+        for range in sequences.missing.reversed() {
+            writer.append(varint: above - 1 - range.upperBound)
+            writer.append(varint: range.upperBound - range.lowerBound)
+            above = range.lowerBound - (range.lowerBound > 0 ? 1 : 0)
+        }
+        var words: [UInt64] = []
+        var next = floor
+        while next < sequences.end {
+            words.append(sequences.word(from: next))
+            next += 64
+        }
+        while words.last == 0 { words.removeLast() }
+        writer.append(varint: UInt64(words.count))
+        for word in words { writer.append(u64: word) }
+    }
+
+    fileprivate init(_ source: inout WindowSource) throws(FormatError) {
+        let flags = try source.u8("flags")
+        guard flags & ~(Self.asks | Self.decided) == 0, flags != Self.asks else {
+            throw source.fault("flags", got: UInt64(flags))
+        }
+        lastSeen = Int64(bitPattern: try source.u64("last seen"))
+        asksForAcks = flags & Self.decided == 0 ? nil : flags & Self.asks != 0
+        start = try source.varint("start", max: Limits.sequenceMax + 1)
+        let floor = start + (try source.varint("floor", max: Limits.sequenceMax + 1 - start))
+        told = floor + (try source.varint("announced", max: Limits.sequenceMax + 1 - floor))
+        let missingCount = try source.varint("missing count", max: floor - start)
+        let missing = try Self.missing(&source, start: start, floor: floor)
+        let known = missing.reduce(UInt64(0)) { $0 + ($1.upperBound - $1.lowerBound + 1) }
+        guard known <= missingCount else { throw source.fault("missing ranges", got: known) }
+        let wordCount = try source.count(
+            "word count", max: Limits.windowSequenceCountMax / 64, leastByteCount: 8)
+        var words: [UInt64] = []
+        for _ in 0..<wordCount { words.append(try source.u64("word")) }
+        let top = UInt64(max(0, wordCount * 64 - (words.last?.leadingZeroBitCount ?? 0)))
+        guard words.last != 0, words.first.map({ $0 & 1 }) != 1, top <= told - floor else {
+            throw source.fault("words", got: words.last ?? 0)
+        }
+        sequences = SequenceWindow(
+            floor: floor, arrivedBelowCount: floor - start - missingCount, missing: missing,
+            missingCount: missingCount, words: words)
+    }
+
+    /// From the highest down in the bytes, ascending in memory.
+    private static func missing(
+        _ source: inout WindowSource, start: UInt64, floor: UInt64
+    ) throws(FormatError) -> [ClosedRange<UInt64>] {
+        let count = try source.count(
+            "missing range count", max: Limits.windowMissingRangeCountMax, leastByteCount: 2)
+        var ranges: [ClosedRange<UInt64>] = []
+        var above = floor
+        for _ in 0..<count {
+            guard above > start else { throw source.fault("missing range", got: above) }
+            let upper = above - 1 - (try source.varint("missing range", max: above - 1 - start))
+            let lower = upper - (try source.varint("missing range length", max: upper - start))
+            ranges.append(lower...upper)
+            above = lower > 0 ? lower - 1 : 0
+        }
+        return ranges.reversed()
+    }
+}
+
+extension ExpiredEpochs {
+    fileprivate init(_ source: inout WindowSource) throws(FormatError) {
+        watermark = try source.u64("watermark")
+        let count = try source.count(
+            "expired epoch count", max: Limits.expiredEpochCountMax, leastByteCount: 16)
+        var last: UInt64?
+        for _ in 0..<count {
+            let sender = try source.u64("sender")
+            if let last, last >= sender {
+                throw source.fault("order of expired senders", got: sender)
+            }
+            epochs[sender] = try source.u64("expired epoch")
+            last = sender
+        }
+    }
+}
+
+/// Reads the parts of the section and says what is wrong with one.
+private struct WindowSource {
+    var reader: ByteReader
+
+    func fault(_ part: String, got: UInt64) -> FormatError {
+        .corrupt("windows: \(part)", at: reader.offset, got: got, expected: .exactly(0))
+    }
+
+    mutating func u8(_ part: String) throws(FormatError) -> UInt8 {
+        guard let value = reader.readU8() else { throw fault(part, got: 0) }
+        return value
+    }
+
+    mutating func u64(_ part: String) throws(FormatError) -> UInt64 {
+        guard let value = reader.readU64() else { throw fault(part, got: 0) }
+        return value
+    }
+
+    mutating func varint(_ part: String, max: UInt64) throws(FormatError) -> UInt64 {
+        let offset = reader.offset
+        guard let value = reader.readVarint() else { throw fault(part, got: 0) }
+        guard value <= max else {
+            throw .corrupt("windows: \(part)", at: offset, got: value, expected: .atMost(max))
+        }
+        return value
+    }
+
+    /// How many things follow that have at least so many bytes each.
+    mutating func count(
+        _ part: String, max: Int, leastByteCount: Int
+    ) throws(FormatError) -> Int {
+        let value = try varint(part, max: UInt64(max))
+        guard value <= UInt64(reader.remainingByteCount / leastByteCount) else {
+            throw fault(part, got: value)
+        }
+        return Int(value)
+    }
+}

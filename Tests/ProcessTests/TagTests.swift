@@ -1,0 +1,96 @@
+import Foundation
+import Glibc
+import Testing
+
+extension ProcessSuite {
+    /// The keys file of the real daemon: who is taken under it, and who vanishes.
+    struct TagTests {
+        private static let first: [UInt8] = Array(0..<32)
+        private static let second: [UInt8] = Array(100..<116)
+
+        private func hex(_ key: [UInt8]) -> String {
+            key.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
+        }
+
+        private func write(_ text: String, in folder: TemporaryFolder, mode: Int = 0o600) throws
+            -> String
+        {
+            let path = "\(folder.path)/keys"
+            try text.write(toFile: path, atomically: false, encoding: .utf8)
+            try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: path)
+            return path
+        }
+
+        private func packets(_ reader: Reader) throws -> [String: Int] {
+            try reader.status().packets
+        }
+
+        @Test func `with keys only tagged packets count, and nobody else is answered`() throws {
+            let folder = try TemporaryFolder()
+            let keys = try write(
+                "1 \(hex(Self.first)) sender=5\n2 \(hex(Self.second)) business=business-0\n",
+                in: folder)
+            let daemon = try DaemonProcess(in: folder, ["--keys", keys])
+            let good = HandSender(to: daemon.port, sender: 5, key: (1, Self.first))
+            #expect(good.delivers(0..<30))
+            let strangers = [
+                HandSender(to: daemon.port, sender: 6),
+                HandSender(to: daemon.port, sender: 6, key: (1, Self.first)),
+                HandSender(to: daemon.port, sender: 5, key: (1, Self.second)),
+                HandSender(to: daemon.port, sender: 5, key: (9, Self.first)),
+            ]
+            for stranger in strangers { stranger.send(40) }
+            let plain = Datagrams(to: daemon.port)
+            plain.send("{}")
+            plain.close()
+            for stranger in strangers { #expect(!stranger.listen(withinMilliseconds: 100)) }
+            // One bound to a business sends for another: stored as refused.
+            let bound = HandSender(to: daemon.port, sender: 8, key: (2, Self.second))
+            #expect(bound.delivers(0..<6))
+            #expect(daemon.stop().code == 0)
+            let reader = Reader(folder: folder)
+            let status = try reader.status()
+            #expect(status.events["counted"] == 32)
+            #expect(status.events["wrong_business"] == 4)
+            #expect(status.packets["bad_tag"] == 3)
+            #expect(status.packets["unauthenticated"] == 2)
+            #expect(try reader.run("verify").code == 0)
+        }
+
+        @Test func `SIGHUP reads the keys again, and a file that is not in order changes nothing`()
+            throws
+        {
+            let folder = try TemporaryFolder()
+            let keys = try write("1 \(hex(Self.first))\n", in: folder)
+            let daemon = try DaemonProcess(in: folder, ["--keys", keys])
+            let old = HandSender(to: daemon.port, sender: 5, key: (1, Self.first))
+            #expect(old.delivers(0..<3))
+            _ = try write("1 nonsense\n", in: folder)
+            daemon.signal(SIGHUP)
+            let isRefused = eventually { daemon.log.contains("line 1") }
+            #expect(isRefused)
+            #expect(old.delivers(3..<6))
+            _ = try write("2 \(hex(Self.second))\n", in: folder)
+            daemon.signal(SIGHUP)
+            let isRead = eventually { daemon.log.contains("read again: 1 key") }
+            #expect(isRead)
+            let new = HandSender(to: daemon.port, sender: 6, key: (2, Self.second))
+            #expect(new.delivers(0..<3))
+            old.send(6)
+            #expect(!old.listen(withinMilliseconds: 200))
+            #expect(daemon.stop().code == 0)
+        }
+
+        @Test func `a keys file that others may read is 78, and keys open the address`() throws {
+            let folder = try TemporaryFolder()
+            let keys = try write("1 \(hex(Self.first))\n", in: folder, mode: 0o644)
+            let arguments = ["--data", folder.data, "--http", "off", "--keys", keys]
+            let ended = try ProcessTests.run("ingestd", arguments, in: folder)
+            #expect(ended.code == 78 && ended.errors.contains("0644"))
+            _ = try write("1 \(hex(Self.first))\n", in: folder)
+            let daemon = try DaemonProcess(
+                in: folder, ["--keys", keys, "--udp", "0.0.0.0:0"])
+            #expect(daemon.stop().code == 0)
+        }
+    }
+}
