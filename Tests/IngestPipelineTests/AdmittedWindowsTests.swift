@@ -177,6 +177,18 @@ struct AdmittedWindowsTests {
         #expect(bench.send(2) == .accepted)
     }
 
+    @Test("a sender whose new batch could not be taken is told to wait, and may send it again")
+    func shed() {
+        var bench = WindowBench()
+        #expect(bench.send(0) == .accepted)
+        _ = bench.answers()
+        bench.shed(1)
+        let answer = bench.answers().first
+        #expect(answer?.status == .busy && answer?.credit == 0 && answer?.floor == 1)
+        #expect(bench.send(1) == .accepted)
+        #expect(bench.answers().first?.credit ?? 0 > 0)
+    }
+
     @Test("the sum of all credit fits the pool; a silent sender's goes to the others")
     func credit() {
         var bench = WindowBench(creditByteCount: 100 * (1_000 + 768))
@@ -312,6 +324,16 @@ private struct WindowBench: ~Copyable {
             windows.accept(packet, at: place)
             return .accepted
         }
+    }
+
+    /// A new batch that the commit stage cannot take.
+    mutating func shed(_ sequence: UInt64) {
+        let packet = packet(sequence, check: 1, acks: true, byteCount: 1_400)
+        guard case .new(let place) = windows.consider(batch: packet, now, &ledger) else {
+            Issue.record("not new")
+            return
+        }
+        windows.shed(packet, at: place)
     }
 
     mutating func heartbeat(next: UInt64, base: UInt64, acks: Bool = true) -> PacketResult? {

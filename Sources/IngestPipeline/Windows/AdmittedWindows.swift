@@ -362,7 +362,8 @@ struct AdmittedWindows: ~Copyable {
                 let ack = AckPacket(
                     sender: entries[index].key.sender, epoch: entries[index].key.epoch,
                     floor: PacketSequence(rawValue: entries[index].window.sequences.floor),
-                    credit: UInt32(min(granted + arrived, Limits.windowSequenceCountMax)),
+                    credit: status == .busy
+                        ? 0 : UInt32(min(granted + arrived, Limits.windowSequenceCountMax)),
                     status: status)
                 list.append(
                     ack, entries[index].window.sequences,
