@@ -17,8 +17,6 @@ struct SteppedPipeline: ~Copyable {
     let hash: KeyedHash
     /// Whether the merge stage has turns.
     var merges = true
-    /// What was answered to its senders.
-    let answers: SimulatedAnswerSocket
 
     /// Opens and recovers the directory.
     /// - Parameter configure: changes what the operator chose.
@@ -37,13 +35,12 @@ struct SteppedPipeline: ~Copyable {
         configuration.ringByteCount = ringByteCount
         configuration.segmentByteCountMax = segmentByteCountMax
         configure(&configuration)
-        let answers = SimulatedAnswerSocket()
         let stages = try PipelineStages(
-            start, configuration: configuration, clock: clock, answers: answers,
+            start, configuration: configuration, clock: clock, answers: SimulatedAnswerSocket(),
             counters: counters)
         return SteppedPipeline(
             stages: stages, clock: clock, directory: directory,
-            generator: SeededRandom(seed: seed), counters: counters, hash: hash, answers: answers)
+            generator: SeededRandom(seed: seed), counters: counters, hash: hash)
     }
 
     /// Puts a packet into the ring, as the receive stage does.
