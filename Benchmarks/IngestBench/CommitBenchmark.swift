@@ -45,7 +45,8 @@ private struct CommitBenchmark: ~Copyable {
             moneyCountedMicros: 0)
         producer = ends.producer
         stage = CommitStage(
-            consumer: ends.consumer, dictionary: NameDictionary(), clock: clock, start: start,
+            consumer: ends.consumer, dictionary: NameDictionary(), repeats: .empty(), clock: clock,
+            start: start,
             configuration: PipelineConfiguration(), links: links, counters: PipelineCounters())
         for _ in 0..<StageLinks.slotCount { links.free.push(BlockSlot(log: start)) }
         makePackets(rewardCount: rewardCount)

@@ -8,7 +8,7 @@ struct MicroCommand: ParsableCommand {
 
     /// A part of the path that has a benchmark of its own.
     enum Part: String, CaseIterable, ExpressibleByArgument {
-        case receive, commit, block, counter, names
+        case receive, commit, block, counter, names, dedup
     }
 
     @Argument(help: "The parts to time; all by default.")
@@ -24,6 +24,7 @@ struct MicroCommand: ParsableCommand {
             case .block: blockBenchmark()
             case .counter: counterBenchmark()
             case .names: namesBenchmark()
+            case .dedup: dedupBenchmark()
             }
         }
     }

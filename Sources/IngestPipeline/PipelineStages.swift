@@ -42,7 +42,8 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
         let input = ends.producer
         producer = consume input
         commit = CommitStage(
-            consumer: ends.consumer, dictionary: start.dictionary, clock: clock, start: start.log,
+            consumer: ends.consumer, dictionary: start.dictionary, repeats: start.repeats,
+            clock: clock, start: start.log,
             configuration: configuration, links: links, counters: counters)
         sync = SyncStage(
             files: files, mark: start.mark,

@@ -5,7 +5,7 @@ import IngestStorage
 /// A directory that is ready to be written to: locked, recovered, everything in it sealed and published,
 /// its names in memory. Made before the socket is bound: nothing is received, counted or served earlier.
 ///
-/// **Cost** The unsealed tail is read and written once; about 100 ns a name.
+/// **Cost** The unsealed tail is read and written once; about 100 ns a name, 50 ns an id in the window.
 package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     package let directory: DataDirectory<Files>
     package let recovery: RecoveryReport
@@ -13,6 +13,7 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     package let hash: KeyedHash
     package let log: LogStart
     var dictionary: NameDictionary
+    var repeats: RepeatRule
     var mark: DurableMarkFile<Files>
     var publisher: SnapshotPublisher<Files, Clock>
 
@@ -20,12 +21,14 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
 
     /// Opens, recovers and loads a directory (docs/durability.md).
     ///
-    /// - Parameter random: identity and hash key of a new directory come from it.
+    /// - Parameters:
+    ///   - policy: how far back repeats are looked for.
+    ///   - random: identity and hash key of a new directory come from it.
     /// **Errors** As `DataDirectory.open` and `SegmentRecovery.run`. A crash anywhere leaves a directory
     /// for which all of this can be done again.
     package static func open(
-        _ files: Files, clock: Clock, counters: PipelineCounters,
-        random: inout some RandomNumberGenerator
+        _ files: Files, clock: Clock, repeats policy: RepeatPolicy = RepeatPolicy(),
+        counters: PipelineCounters, random: inout some RandomNumberGenerator
     ) throws(PipelineError) -> PipelineStart {
         let now = clock.wallMicroseconds()
         let fresh = makeManifest(at: now, random: &random)
@@ -60,6 +63,8 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         names.reserve(upTo: recovery.next)
         let manifest = publisher.manifest
         let mark = try openMark(in: files, manifest)
+        var ids = LoadedIDs(policy, of: manifest.directory, in: files)
+        try ids.load(manifest)
         let log = LogStart(
             directory: manifest.directory, shard: manifest.shard.shard,
             lastSegment: recovery.lastSegment, commitEpoch: recovery.next.commitEpoch,
@@ -68,7 +73,8 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
             windows: recovery.windows)
         return PipelineStart(
             directory: directory, recovery: recovery, hash: hash, log: log,
-            dictionary: names.takeDictionary(), mark: mark, publisher: publisher)
+            dictionary: names.takeDictionary(), repeats: ids.finish(), mark: mark,
+            publisher: publisher)
     }
 
     private static func openMark(

@@ -29,6 +29,9 @@ public struct DirectoryStatus: Sendable, Equatable {
     public let uncleanStops: [UncleanStopRecord]
     /// Pieces of the log that could not be read when their segment was sealed.
     public let lostRangeCount: Int
+    /// Of event ids that were counted later than this, all repeats had been found when the generation was made. `nil` if
+    /// the daemon had forgotten none. Microseconds since 1970 UTC.
+    public let idsCompleteSinceMicroseconds: Int64?
 
     public struct NamedCount: Sendable, Equatable {
         public let name: String

@@ -53,7 +53,8 @@ struct Daemon {
             let files = try LinuxFileSystem(path: settings.dataDirectory, create: true)
             var random = SystemRandomNumberGenerator()
             let start = try PipelineStart.open(
-                files, clock: LinuxClock(), counters: counters, random: &random)
+                files, clock: LinuxClock(), repeats: settings.repeatPolicy, counters: counters,
+                random: &random)
             log(start.directory, start.recovery)
             return start
         } catch let error as StorageError {

@@ -1,6 +1,13 @@
 import IngestPipeline
 
 extension DaemonSettings {
+    var repeatPolicy: RepeatPolicy {
+        RepeatPolicy(
+            windowMicroseconds: Int64(dedupWindowSeconds) * 1_000_000,
+            keyCountMax: dedupKeyCountMax, refusesOutsideWindow: outsideDedupWindow == .refuse,
+            leadMicroseconds: Int64(eventLeadSecondsMax) * 1_000_000)
+    }
+
     /// The part of the settings that the pipeline is made with, in its units.
     var pipelineConfiguration: PipelineConfiguration {
         var configuration = PipelineConfiguration()

@@ -26,6 +26,12 @@ struct RunOptions: ParsableArguments {
     var countUndetermined: String?
     @Option(name: Settings.countConsentNotSet.option, help: Settings.countConsentNotSet.help)
     var countConsentNotSet: String?
+    @Option(name: Settings.dedupWindow.option, help: Settings.dedupWindow.help)
+    var dedupWindow: String?
+    @Option(name: Settings.dedupKeysMax.option, help: Settings.dedupKeysMax.help)
+    var dedupKeysMax: String?
+    @Option(name: Settings.outsideDedupWindow.option, help: Settings.outsideDedupWindow.help)
+    var outsideDedupWindow: String?
     @Option(name: Settings.timeZone.option, help: Settings.timeZone.help)
     var timeZone: String?
     @Option(help: Settings.keys.help) var keys: String?
@@ -51,6 +57,9 @@ struct RunOptions: ParsableArguments {
         texts[Settings.maxEventLead.name] = maxEventLead
         texts[Settings.countUndetermined.name] = countUndetermined
         texts[Settings.countConsentNotSet.name] = countConsentNotSet
+        texts[Settings.dedupWindow.name] = dedupWindow
+        texts[Settings.dedupKeysMax.name] = dedupKeysMax
+        texts[Settings.outsideDedupWindow.name] = outsideDedupWindow
         texts[Settings.timeZone.name] = timeZone
         texts[Settings.keys.name] = keys
         texts[Settings.receiveBufferBytes.name] = receiveBufferBytes

@@ -76,6 +76,29 @@ struct CommitStageTests {
         #expect(block.ledger.first?.packets[Int(PacketResult.malformed.rawValue)] == 1)
     }
 
+    @Test("an id counts once: the same event again is a duplicate, another one under it a conflict")
+    func repeats() throws {
+        let bench = CommitBench()
+        var event = bench.click()
+        (event.flags, event.eventHash) = (EventDescriptor.Flags.hasEventID, 77)
+        var other = event
+        other.type = EventType.redemption.rawValue
+        other.revenueMicros = 5
+        bench.offerBatch(sequence: 0, [event, event, other, bench.click()])
+        let block = try #require(bench.turn())
+        let verdicts = (0..<4).map { RowAttributes(rawValue: block.rows.attributes[$0]).verdict }
+        #expect(verdicts == [.counted, .duplicate, .conflict, .counted])
+        let entry = try #require(block.ledger.first)
+        #expect(entry.events[Int(Verdict.counted.rawValue)] == 2)
+        #expect(entry.events[Int(Verdict.duplicate.rawValue)] == 1)
+        #expect(entry.events[Int(Verdict.conflict.rawValue)] == 1)
+        bench.clock.advance(milliseconds: CommitBench.intervalMilliseconds)
+        bench.offerBatch(sequence: 1, [event])
+        bench.clock.advance(milliseconds: CommitBench.intervalMilliseconds)
+        let next = try #require(bench.turn())
+        #expect(RowAttributes(rawValue: next.rows.attributes[0]).verdict == .duplicate)
+    }
+
     @Test("a ledger entry waits 700 ms at most, and rows have the time at which the first came")
     func ledgerAlone() throws {
         let bench = CommitBench()
@@ -188,7 +211,8 @@ private final class CommitBench {
         var configuration = PipelineConfiguration()
         configuration.commitIntervalNanoseconds = UInt64(Self.intervalMilliseconds) * 1_000_000
         stage = CommitStage(
-            consumer: ends.consumer, dictionary: NameDictionary(), clock: clock, start: start,
+            consumer: ends.consumer, dictionary: NameDictionary(), repeats: .empty(), clock: clock,
+            start: start,
             configuration: configuration, links: links, counters: counters)
     }
 

@@ -19,6 +19,8 @@ struct SimulatedPacket {
     let sequence: UInt64
     /// How many days after `start` the first of the three days is on which its events fall.
     var day = 0
+    /// Whether its events have ids, which follow from the sequence too.
+    var hasIDs = false
 
     var events: [Event] {
         var generator = SeededRandom(seed: sequence &+ 99)
@@ -47,15 +49,19 @@ struct SimulatedPacket {
             bytes += name
             return (UInt16(bytes.count - name.count), UInt8(name.count), hash.name(name))
         }
-        let descriptors = events.map { event in
+        let descriptors = events.enumerated().map { index, event in
             var one = EventDescriptor()
+            if hasIDs {
+                one.flags = EventDescriptor.Flags.hasEventID
+                one.eventHash = SplitMix.finish(sequence * 64 + UInt64(index) + 1)
+            }
             (one.rewardOffset, one.rewardByteCount, one.rewardHash) = put(event.reward)
             (one.businessOffset, one.businessByteCount, one.businessHash) = put(event.business)
             one.type = event.type.rawValue
             one.timestampMicroseconds = event.timestamp
             one.revenueMicros = event.revenueMicros
             if let isViewable = event.isViewable {
-                one.flags = EventDescriptor.Flags.isMeasured
+                one.flags |= EventDescriptor.Flags.isMeasured
                 one.visiblePartsPerMillion = isViewable ? 600_000 : 100_000
                 one.durationMilliseconds = 1_000
             }

@@ -22,13 +22,14 @@ struct SteppedPipeline: ~Copyable {
     /// - Parameter configure: changes what the operator chose.
     static func open(
         _ files: SimulatedFileSystem, clock: SimulatedClock, seed: UInt64,
+        repeats: RepeatPolicy = RepeatPolicy(),
         configure: (inout PipelineConfiguration) -> Void = { _ in }
     ) throws(PipelineError) -> SteppedPipeline {
         let counters = PipelineCounters()
         // The identity is always the same, so that equal input gives equal files.
         var identity = SeededRandom(seed: 1)
         let start = try PipelineStart.open(
-            files, clock: clock, counters: counters, random: &identity)
+            files, clock: clock, repeats: repeats, counters: counters, random: &identity)
         let directory = start.directory
         let hash = start.hash
         var configuration = PipelineConfiguration()
@@ -44,9 +45,10 @@ struct SteppedPipeline: ~Copyable {
     }
 
     /// Puts a packet into the ring, as the receive stage does.
-    mutating func offer(_ packet: SimulatedPacket) -> Bool {
+    /// - Parameter sequence: under which it comes; its own, if not told.
+    mutating func offer(_ packet: SimulatedPacket, as sequence: UInt64? = nil) -> Bool {
         let (bytes, events) = packet.encoded(hash: hash)
-        return stages.offer(bytes, events, sender: 7, sequence: packet.sequence)
+        return stages.offer(bytes, events, sender: 7, sequence: sequence ?? packet.sequence)
     }
 
     /// Takes packets, with turns of the stages between them, and settles.

@@ -68,6 +68,7 @@ extension Manifest {
         createdAt = reader.i64(Head.createdAt)
         nextFileNumber = FileNumber(
             rawValue: try reader.load(Head.nextFileNumber, in: 1...UInt64.max))
+        idsCompleteSince = reader.i64(Head.idsCompleteSince)
     }
 
     /// The expired stretches: from segment 1 on without a gap.

@@ -23,6 +23,7 @@ extension Manifest {
         writer.put(lost.count, Head.lostRangeCount)
         writer.put(uncleanStops.count, Head.uncleanStopCount)
         writer.put(expired.count, Head.expiredCount)
+        writer.put(idsCompleteSince, Head.idsCompleteSince)
         put(shard, to: &writer)
         put(shard.sealedTotals, to: &writer)
         put(shard.liveTotals, to: &writer)

@@ -13,6 +13,9 @@ package struct Manifest: Hashable, Sendable {
     /// 32 bytes.
     package var hashKey: [UInt8]
     package var nextFileNumber: FileNumber
+    /// The newest commit time of a claim of an event id that the writer had forgotten, µs since 1970: of ids that were
+    /// counted later, all repeats were found. 0 if it had forgotten none.
+    package var idsCompleteSince: Int64 = 0
     package var shard: ShardState
     /// By span; contiguous from segment 1 to the last that has expired.
     package var expired: [ExpiredEntry]

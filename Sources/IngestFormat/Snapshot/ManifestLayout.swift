@@ -26,13 +26,14 @@ package enum ManifestLayout {
         package static let lostRangeCount = FormatField("lost range count", 104, 4)
         package static let uncleanStopCount = FormatField("unclean stop count", 108, 4)
         package static let expiredCount = FormatField("expired count", 112, 4)
-        package static let reservedEnd = FormatField("reserved end", 116, 12)
+        package static let reservedEnd = FormatField("reserved end", 116, 4)
+        package static let idsCompleteSince = FormatField("ids complete since", 120, 8)
 
         package static let fields = [
             magic, version, hashAlgorithm, reserved, fileByteCount, directory, generation,
             directoryCreatedAt, createdAt, hashKey, nextFileNumber, shardCount, sealedCount,
             runCount, namesRunCount, lostRangeCount, uncleanStopCount,
-            expiredCount, reservedEnd,
+            expiredCount, reservedEnd, idsCompleteSince,
         ]
     }
 

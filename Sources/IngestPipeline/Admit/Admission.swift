@@ -1,14 +1,15 @@
 // packet → decode → ring → [admit] → [block] → segment → compaction → snapshot → query
 import IngestFormat
 
-/// Turns the decoded events of one packet into rows of the open block: names to ordinals, the verdict,
-/// the business day, the columns. Owned by the commit queue.
+/// Turns the decoded events of one packet into rows of the open block: names to ordinals, the verdict (repeats
+/// among it), the business day, the columns. Owned by the commit queue.
 ///
 /// **Cost** 40–80 ns an event by cache; allocates only while the dictionary grows. The dictionary
 /// entries of the next packet are prefetched while one is admitted, so that their misses overlap.
 @safe struct Admission: ~Copyable {
     private var dictionary: NameDictionary
     private let policy: AdmissionPolicy
+    private var repeats: RepeatRule
     private var calendar: BusinessCalendar
     /// What may still be counted before a sum of all money could pass `Limits.moneySumMicrosMax`.
     private var moneyRoomMicros: Int64
@@ -17,10 +18,11 @@ import IngestFormat
     var nextKey: UInt32 { dictionary.nextKey }
 
     init(
-        dictionary: consuming NameDictionary, policy: AdmissionPolicy, calendar: BusinessCalendar,
-        moneyCountedMicros: Int64
+        dictionary: consuming NameDictionary, repeats: consuming RepeatRule,
+        policy: AdmissionPolicy, calendar: BusinessCalendar, moneyCountedMicros: Int64
     ) {
         self.dictionary = dictionary
+        self.repeats = repeats
         self.policy = policy
         self.calendar = calendar
         moneyRoomMicros = max(0, Limits.moneySumMicrosMax - max(0, moneyCountedMicros))
@@ -33,11 +35,23 @@ import IngestFormat
             // SAFETY: `events` holds `eventCount` descriptors.
             dictionary.prefetch(hash: unsafe events[index].rewardHash)
             dictionary.prefetch(hash: unsafe events[index].businessHash)
+            if unsafe events[index].flags & EventDescriptor.Flags.hasEventID != 0 {
+                repeats.prefetch(unsafe events[index].eventHash)
+            }
         }
     }
 
     /// To be called between packets, now and then.
-    mutating func goOnGrowing() { dictionary.goOnGrowing() }
+    mutating func goOnGrowing() {
+        dictionary.goOnGrowing()
+        repeats.goOn()
+    }
+
+    /// To be called for each block, before its first row.
+    mutating func open(admissionTime: Int64) { repeats.open(admissionTime: admissionTime) }
+
+    /// The newest commit time of an id that is no longer known, µs since 1970; `Int64.min` if all are.
+    var completeSinceMicroseconds: Int64 { repeats.completeSinceMicroseconds }
 
     /// Admits `eventCount` events into `slot`, which has room for them.
     ///
@@ -58,14 +72,23 @@ import IngestFormat
             // SAFETY: `events` holds `eventCount` descriptors.
             dictionary.prefetchRecord(hash: unsafe events[index].rewardHash)
         }
+        repeats.beginPacket()
         for index in 0..<eventCount {
             let event = unsafe events + index
             let verdict = unsafe judge(event, admissionTime)
-            tally.add(verdict)
-            if unsafe event.pointee.consent == Consent.optOut.rawValue { continue }
-            if case .malformed = verdict { continue }
-            guard unsafe append(event, verdict, bytes, slot, &cursor) else {
+            let isStored: Bool
+            if case .malformed = verdict {
+                isStored = false
+            } else {
+                isStored = unsafe event.pointee.consent != Consent.optOut.rawValue
+            }
+            guard isStored else {
+                tally.add(verdict)
+                continue
+            }
+            guard unsafe append(event, verdict, bytes, slot, &cursor, &tally) else {
                 moneyRoomMicros = moneyRoomBefore
+                repeats.takeBack()
                 return false
             }
         }
@@ -108,10 +131,28 @@ import IngestFormat
         return verdict
     }
 
+    /// The last rule: whether an event that would count has been counted before.
+    @inline(__always)
+    private mutating func judgeRepeat(
+        _ event: UnsafePointer<EventDescriptor>, _ key: KeyOrdinal
+    ) -> RepeatRule.Answer {
+        let check = unsafe RepeatRule.check(
+            type: event.pointee.type, key: key.rawValue, revenue: event.pointee.revenueMicros,
+            spend: event.pointee.spendMicros)
+        let answer = unsafe repeats.judge(
+            event.pointee.eventHash, check: check, timestamp: event.pointee.timestampMicroseconds)
+        if case .counted = answer.verdict { return answer }
+        // `judge` had set the amounts aside.
+        unsafe moneyRoomMicros += event.pointee.revenueMicros &+ event.pointee.spendMicros
+        return answer
+    }
+
+    /// Adds the row of an event that is stored, and its verdict to the tally.
     @inline(__always)
     private mutating func append(
-        _ event: UnsafePointer<EventDescriptor>, _ verdict: Verdict, _ bytes: UnsafeRawPointer,
-        _ slot: BlockSlot, _ cursor: inout BlockRows.Mark
+        _ event: UnsafePointer<EventDescriptor>, _ firstVerdict: Verdict,
+        _ bytes: UnsafeRawPointer, _ slot: BlockSlot, _ cursor: inout BlockRows.Mark,
+        _ tally: inout VerdictTally
     ) -> Bool {
         guard let key = unsafe key(of: event, bytes, slot),
             let platform = unsafe ordinal(
@@ -124,6 +165,14 @@ import IngestFormat
                 event.pointee.sourceHash, bytes, event.pointee.sourceOffset,
                 event.pointee.sourceByteCount, slot)
         else { return false }
+        var answer = RepeatRule.Answer(verdict: firstVerdict, isOutsideWindow: false)
+        if unsafe event.pointee.flags & EventDescriptor.Flags.hasEventID != 0,
+            case .counted = firstVerdict
+        {
+            answer = unsafe judgeRepeat(event, key)
+        }
+        let verdict = answer.verdict
+        tally.add(verdict)
         let rows = slot.rows
         let row = cursor.row
         // SAFETY: the caller has checked that the block has room for a row for each event, and a sparse
@@ -136,8 +185,27 @@ import IngestFormat
         unsafe rows.platform[row] = platform
         unsafe rows.campaign[row] = campaign
         unsafe rows.source[row] = source
+        var bits = unsafe appendSparse(event, verdict, rows, &cursor)
+        if answer.isOutsideWindow { bits |= RowAttributes.outsideWindow }
+        unsafe rows.attributes[row] =
+            RowAttributes(
+                type: event.pointee.type, verdict: verdict, consent: event.pointee.consent,
+                format: event.pointee.format, bits: bits
+            ).rawValue
+        cursor.row = row + 1
+        return true
+    }
+
+    /// Fills in the sparse columns of an event's row.
+    /// - Returns: which of them it has, as bits of its attributes.
+    @inline(__always)
+    private func appendSparse(
+        _ event: UnsafePointer<EventDescriptor>, _ verdict: Verdict, _ rows: BlockRows,
+        _ cursor: inout BlockRows.Mark
+    ) -> UInt16 {
         var bits: UInt16 = 0
         let flags = unsafe event.pointee.flags
+        // SAFETY: as in `append`.
         // Without consent to be counted, nothing that identifies the event is kept.
         if flags & EventDescriptor.Flags.hasEventID != 0
             && verdict.rawValue != Verdict.noConsent.rawValue
@@ -161,13 +229,7 @@ import IngestFormat
         if flags & EventDescriptor.Flags.isInvalidTraffic != 0 {
             bits |= RowAttributes.markedInvalid
         }
-        unsafe rows.attributes[row] =
-            RowAttributes(
-                type: event.pointee.type, verdict: verdict, consent: event.pointee.consent,
-                format: event.pointee.format, bits: bits
-            ).rawValue
-        cursor.row = row + 1
-        return true
+        return bits
     }
 
     /// The key of the event's (reward, business); new names and keys go into the block.

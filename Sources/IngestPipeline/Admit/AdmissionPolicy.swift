@@ -4,8 +4,8 @@ import IngestFormat
 /// The counting rules: a pure function of (event, policy, clock) → verdict.
 ///
 /// The rules apply in a fixed order and the first match wins: consent, the key's business, clock, invalid
-/// traffic, viewability, counted. Rules that need an index of what came before (repeats) take their place
-/// between viewability and counted, as a further argument; nothing here keeps state.
+/// traffic, viewability, counted. The rule of repeats, which needs an index of what came before, is asked of events
+/// that these count (`RepeatRule`); nothing here keeps state.
 ///
 /// **Cost** About 2 ns an event; no memory beyond the value itself.
 /// **Source** MRC Viewable Ad Impression Measurement Guidelines (50 % for 1 s; video 2 s; large display
@@ -13,7 +13,7 @@ import IngestFormat
 package struct AdmissionPolicy: Sendable, Equatable {
     /// Stands in each block header. Raised with every change of a rule, so that old rows can be judged
     /// again by the rules of their time.
-    package static let version: UInt16 = 1
+    package static let version: UInt16 = 2
 
     /// Oldest accepted event: admission time minus this; `nil` accepts any age. Microseconds, > 0.
     package var ageMicrosecondsMax: Int64?

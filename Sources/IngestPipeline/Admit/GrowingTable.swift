@@ -25,9 +25,9 @@ protocol TableEntry: BitwiseCopyable {
 /// 4 KiB, most of it for the kernel to clear them. Growing takes address space at once, memory as it is filled.
 @safe struct GrowingTable<Entry: TableEntry>: ~Copyable {
     private(set) var count = 0
-    private var table: Memory
+    private var table: ZeroedTable<Entry>
     /// Where entries are moved from; empty while the table does not grow.
-    private var old = Memory()
+    private var old = ZeroedTable<Entry>()
     /// Places of `old` from the first on that were moved.
     private var movedEnd = 0
 
@@ -45,7 +45,7 @@ protocol TableEntry: BitwiseCopyable {
     init(expectedCount: Int = 0, doublingCountMax: Int = 1 << 22) {
         self.doublingCountMax = doublingCountMax
         let isSmall = expectedCount * 2 < doublingCountMax
-        table = Memory(
+        table = ZeroedTable(
             capacity: max(1 << 12, isSmall ? expectedCount * 2 : expectedCount * 3 / 2))
     }
 
@@ -55,7 +55,7 @@ protocol TableEntry: BitwiseCopyable {
     }
 
     /// Bytes of address space.
-    var byteCount: Int { (table.capacity + old.capacity) * MemoryLayout<Entry>.stride }
+    var byteCount: Int { table.byteCount + old.byteCount }
     var capacity: Int { table.capacity }
     var isGrowing: Bool { old.capacity > 0 }
 
@@ -133,7 +133,7 @@ protocol TableEntry: BitwiseCopyable {
         old = table
         movedEnd = 0
         let isSmall = old.capacity < doublingCountMax
-        table = Memory(capacity: isSmall ? old.capacity * 2 : old.capacity + old.capacity / 4)
+        table = ZeroedTable(capacity: isSmall ? old.capacity * 2 : old.capacity + old.capacity / 4)
     }
 
     /// Moves the next places, and on to the next free one, so that no walk that begins behind them needs them.
@@ -150,68 +150,30 @@ protocol TableEntry: BitwiseCopyable {
         }
         guard movedEnd < old.capacity else {
             old.free()
-            old = Memory()
+            old = ZeroedTable()
             movedEnd = 0
             return
         }
         old.forget(from: first, to: movedEnd, inSteps: Self.forgetByteCount)
     }
 
-    /// Places for entries, all free at first. In huge pages where they can be had, since nearly every look-up is of
-    /// another page.
-    @safe private struct Memory {
-        private(set) var base: UnsafeMutablePointer<Entry>
-        private(set) var capacity = 0
-        private var isMapped = false
+}
 
-        /// None.
-        init() { unsafe base = UnsafeMutablePointer(bitPattern: MemoryLayout<Entry>.alignment)! }
+/// Entries of all zeros are free.
+extension ZeroedTable where Element: TableEntry {
+    @inline(__always)
+    fileprivate func home(_ spread: UInt64) -> Int {
+        Int(truncatingIfNeeded: spread.multipliedFullWidth(by: UInt64(capacity)).high)
+    }
 
-        init(capacity: Int) {
-            self.capacity = capacity
-            let byteCount = capacity * MemoryLayout<Entry>.stride
-            let pages = unsafe ingest_pages_map(byteCount)
-            isMapped = unsafe pages != nil
-            let raw = unsafe pages ?? .allocate(byteCount: byteCount, alignment: 64)
-            // Pages come zeroed, which is what a free entry is.
-            if !isMapped {
-                unsafe raw.initializeMemory(as: UInt8.self, repeating: 0, count: byteCount)
-            }
-            unsafe base = raw.bindMemory(to: Entry.self, capacity: capacity)
-        }
+    @inline(__always)
+    fileprivate func next(_ place: Int) -> Int { place &+ 1 == capacity ? 0 : place &+ 1 }
 
-        func free() {
-            if capacity == 0 { return }
-            if isMapped {
-                unsafe ingest_pages_unmap(base, capacity * MemoryLayout<Entry>.stride)
-            } else {
-                unsafe base.deallocate()
-            }
-        }
-
-        @inline(__always)
-        func home(_ spread: UInt64) -> Int {
-            Int(truncatingIfNeeded: spread.multipliedFullWidth(by: UInt64(capacity)).high)
-        }
-
-        @inline(__always)
-        func next(_ place: Int) -> Int { place &+ 1 == capacity ? 0 : place &+ 1 }
-
-        func put(_ entry: Entry) -> UnsafeMutablePointer<Entry> {
-            var place = home(entry.spread)
-            // SAFETY: the place is inside; a quarter of the entries is free, so the walk ends.
-            while unsafe !base[place].isFree { place = next(place) }
-            unsafe base[place] = entry
-            return unsafe base + place
-        }
-
-        /// Gives back the memory of places before `end`, each time that a step is complete.
-        func forget(from first: Int, to end: Int, inSteps step: Int) {
-            let stride = MemoryLayout<Entry>.stride
-            guard isMapped, first * stride / step != end * stride / step else { return }
-            // SAFETY: the bytes are inside the mapping, and nothing reads entries before `end` again.
-            unsafe ingest_pages_forget(
-                base, first * stride / step * step, end * stride / step * step)
-        }
+    fileprivate func put(_ entry: Element) -> UnsafeMutablePointer<Element> {
+        var place = home(entry.spread)
+        // SAFETY: the place is inside; a quarter of the entries is free, so the walk ends.
+        while unsafe !base[place].isFree { place = next(place) }
+        unsafe base[place] = entry
+        return unsafe base + place
     }
 }

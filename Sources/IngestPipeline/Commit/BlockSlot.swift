@@ -21,6 +21,8 @@ package final class BlockSlot: @unchecked Sendable {
     /// Whether it is no block of the log: it only takes answers past all blocks before it.
     package var isAnswersOnly = false
     package var context: BlockContext
+    /// As in `Manifest`, when the block was closed.
+    package var idsCompleteSince: Int64 = 0
     /// Whether this is the first block of its segment.
     package var startsSegment = false
 

@@ -47,12 +47,13 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
 
     package init(
         consumer: consuming RingConsumer, dictionary: consuming NameDictionary,
+        repeats: consuming RepeatRule,
         clock: Clock, start: LogStart, configuration: PipelineConfiguration, links: StageLinks,
         counters: PipelineCounters
     ) {
         self.consumer = consumer
         admission = Admission(
-            dictionary: dictionary, policy: configuration.policy,
+            dictionary: dictionary, repeats: repeats, policy: configuration.policy,
             calendar: configuration.calendar, moneyCountedMicros: start.moneyCountedMicros)
         windows = AdmittedWindows(
             start.windows, creditByteCount: configuration.creditByteCount, now: StageTime(clock))
@@ -194,7 +195,10 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     ) -> Bool {
         // "Now" of a block's rows is when the first of them comes, however long ledger entries waited before.
         let isFirst = slot.rows.rowCount == 0
-        if isFirst { slot.context.admissionTime = clock.wallMicroseconds() }
+        if isFirst {
+            slot.context.admissionTime = clock.wallMicroseconds()
+            admission.open(admissionTime: slot.admissionTime)
+        }
         var tally = VerdictTally()
         // SAFETY: the receive stage wrote `eventCount` descriptors whose places lie in the record's
         // packet bytes; `hasRoom` made room for as many rows.
@@ -292,6 +296,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
 
     private mutating func encode(_ slot: BlockSlot) {
         slot.ledger = ledger.take()
+        slot.idsCompleteSince = max(0, admission.completeSinceMicroseconds)
         let summary = encoder.encode(
             rows: slot.rows, names: slot.names, keys: slot.keys, ledger: slot.ledger,
             context: slot.context, into: slot.buffer)

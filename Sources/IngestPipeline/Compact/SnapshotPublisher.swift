@@ -23,6 +23,8 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     /// Runs of names that were written before a generation covers them: under temporary names, each of blocks of one
     /// segment, and following those of the newest generation.
     var namesAhead: [NamesRunEntry] = []
+    /// Of the generations to come, as in `Manifest`.
+    var idsCompleteSince: Int64
     private let mergesAtOnce: Bool
     private var retired = RetiredFiles()
     /// Whether an order has been given and not come back.
@@ -39,6 +41,7 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         self.mergesAtOnce = mergesAtOnce
         self.store = store
         self.manifest = manifest
+        idsCompleteSince = manifest.idsCompleteSince
         self.keys = keys
         self.clock = clock
         self.counters = counters
@@ -107,6 +110,7 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         var next = manifest
         next.generation = manifest.generation.next
         next.createdAt = clock.wallMicroseconds()
+        next.idsCompleteSince = idsCompleteSince
         return next
     }
 

@@ -42,7 +42,9 @@ extension Snapshot {
             uncleanStops: manifest.uncleanStops.map {
                 .init(foundAtMicroseconds: $0.foundAt, position: $0.position.cut)
             },
-            lostRangeCount: manifest.lost.count)
+            lostRangeCount: manifest.lost.count,
+            idsCompleteSinceMicroseconds: manifest.idsCompleteSince == 0
+                ? nil : manifest.idsCompleteSince)
     }
 
     /// The files of ours and their sizes; one that is dropped meanwhile is left out.

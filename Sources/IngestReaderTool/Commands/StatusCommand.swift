@@ -31,8 +31,13 @@ extension DirectoryStatus {
             Field("durable", durable.cell),
             Field("compacted", compacted.cell),
             Field("generation", .count(generation)),
-            // Until events are compared for duplicates there are none.
-            Field("windows", .none),
+            Field(
+                "windows",
+                .fields([
+                    Field(
+                        "idsCompleteSince",
+                        idsCompleteSinceMicroseconds.map { .text(TimeText.utc($0)) } ?? .none)
+                ])),
             Field(
                 "segments",
                 .fields([

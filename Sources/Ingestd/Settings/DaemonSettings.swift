@@ -18,6 +18,9 @@ struct DaemonSettings {
     let eventLeadSecondsMax: Int
     let countsUndetermined: Bool
     let countsConsentNotSet: Bool
+    let dedupWindowSeconds: Int
+    let dedupKeyCountMax: Int
+    let outsideDedupWindow: OutsideWindow
     let zone: BusinessZone
     /// `nil`: senders are not authenticated.
     let keysPath: String?
@@ -43,6 +46,9 @@ struct DaemonSettings {
         eventLeadSecondsMax = try chosen.value(Settings.maxEventLead)
         countsUndetermined = try chosen.value(Settings.countUndetermined)
         countsConsentNotSet = try chosen.value(Settings.countConsentNotSet)
+        dedupWindowSeconds = try chosen.value(Settings.dedupWindow)
+        dedupKeyCountMax = try chosen.value(Settings.dedupKeysMax)
+        outsideDedupWindow = try chosen.value(Settings.outsideDedupWindow)
         zone = try chosen.value(Settings.timeZone)
         keysPath = try chosen.optional(Settings.keys)
         receiveBufferByteCount = try chosen.value(Settings.receiveBufferBytes)

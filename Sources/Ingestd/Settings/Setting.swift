@@ -135,3 +135,20 @@ extension Setting where Value == BusinessZone {
         parse = { BusinessZone(identifier: $0) }
     }
 }
+
+/// What becomes of events that are too old to be compared.
+enum OutsideWindow: String, Sendable, CaseIterable {
+    case count
+    case refuse
+}
+
+extension Setting where Value == OutsideWindow {
+    init(_ name: String, _ purpose: String, default value: OutsideWindow) {
+        self.name = name
+        self.purpose = purpose
+        wanted = "count or refuse"
+        valueName = "count|refuse"
+        defaultText = value.rawValue
+        parse = { OutsideWindow(rawValue: $0) }
+    }
+}

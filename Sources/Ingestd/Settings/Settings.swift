@@ -37,6 +37,16 @@ enum Settings {
         "count-undetermined", "Whether impressions without viewability count.", default: true)
     static let countConsentNotSet = Setting<Bool>(
         "count-consent-not-set", "Whether events whose consent is not set count.", default: true)
+    static let dedupWindow = Setting<Int>(
+        "dedup-window-seconds", "For how long an event id is known, from its commit on.",
+        in: 1...316_224_000, default: 605_100)
+    static let dedupKeysMax = Setting<Int>(
+        "dedup-keys-max", "How many event ids are known at most: the newest; 16 bytes each.",
+        in: 1...1 << 30, default: 1 << 26)
+    static let outsideDedupWindow = Setting<OutsideWindow>(
+        "outside-dedup-window",
+        "What becomes of events with an id that are too old to be compared with all before them.",
+        default: .count)
     static let timeZone = Setting<BusinessZone>(
         "time-zone", "The zone whose midnight begins a business day.", default: "UTC")
     static let keys = Setting<String?>(
@@ -53,7 +63,8 @@ enum Settings {
 
     static let all: [any AnySetting] = [
         data, udp, http, commitInterval, segmentBytesMax, compactInterval, retentionDays,
-        retentionBytes, maxEventAge, maxEventLead, countUndetermined, countConsentNotSet, timeZone,
-        keys, receiveBufferBytes, acceptUnauthenticated,
+        retentionBytes, maxEventAge, maxEventLead, countUndetermined, countConsentNotSet,
+        dedupWindow, dedupKeysMax, outsideDedupWindow, timeZone, keys, receiveBufferBytes,
+        acceptUnauthenticated,
     ]
 }

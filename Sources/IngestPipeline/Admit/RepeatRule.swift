@@ -1,0 +1,112 @@
+// packet → decode → ring → [admit] → block → segment → compaction → snapshot → query
+import IngestFormat
+
+/// How far back repeats are looked for. Options of the daemon.
+package struct RepeatPolicy: Sendable, Equatable {
+    /// Claims are kept for so long after their commit, µs, > 0.
+    package var windowMicroseconds: Int64
+    /// Claims kept at most, ≥ 1.
+    package var keyCountMax: Int
+    /// Whether an event with an id that is too old to be compared is refused; else it is counted, and shown.
+    package var refusesOutsideWindow: Bool
+    /// How far ahead of its admission an event's time may be, µs.
+    package var leadMicroseconds: Int64
+
+    package init(
+        windowMicroseconds: Int64 = 605_100_000_000, keyCountMax: Int = 1 << 26,
+        refusesOutsideWindow: Bool = false, leadMicroseconds: Int64 = 300_000_000
+    ) {
+        self.windowMicroseconds = windowMicroseconds
+        self.keyCountMax = keyCountMax
+        self.refusesOutsideWindow = refusesOutsideWindow
+        self.leadMicroseconds = leadMicroseconds
+    }
+}
+
+/// The rule of repeats: the same (business, event id) counts once, as far back as the index reaches. Owned by the
+/// commit queue; made at start from the rows of the log.
+///
+/// Only events that would count are asked about, and only they claim their id. What was claimed for a packet that
+/// is shed in the end is given back.
+package struct RepeatRule: ~Copyable {
+    struct Answer {
+        let verdict: Verdict
+        /// Counted or refused although an older event with its id may have been forgotten.
+        let isOutsideWindow: Bool
+    }
+
+    private var index: DedupIndex
+    private let policy: RepeatPolicy
+    /// Of the packet that is being admitted.
+    private var claimed: [UInt64] = []
+    /// What was forgotten before the index was made, as `completeSince`.
+    private var completeSinceStart: Int64
+
+    /// - Parameter completeSince: the newest commit time of rows with ids that `index` was not told of.
+    package init(_ index: consuming DedupIndex, _ policy: RepeatPolicy, completeSince: Int64) {
+        self.index = index
+        self.policy = policy
+        completeSinceStart = completeSince
+    }
+
+    /// Of a new directory.
+    package static func empty(_ policy: RepeatPolicy = RepeatPolicy()) -> RepeatRule {
+        RepeatRule(
+            DedupIndex(
+                keyCountMax: policy.keyCountMax, windowMicroseconds: policy.windowMicroseconds),
+            policy, completeSince: .min)
+    }
+
+    /// The newest commit time of a claim that is no longer known, µs since 1970; `Int64.min` if all are.
+    var completeSinceMicroseconds: Int64 {
+        max(completeSinceStart, index.completeSinceMicroseconds)
+    }
+
+    /// To be called for each block, before its first row.
+    mutating func open(admissionTime: Int64) { index.open(admissionTime: admissionTime) }
+
+    /// Starts the load that `judge` of the same hash will wait for.
+    @inline(__always)
+    func prefetch(_ hash: UInt64) { index.prefetch(hash) }
+
+    /// To be called between packets, now and then.
+    mutating func goOn() { index.goOn() }
+
+    /// To be called for each packet.
+    mutating func beginPacket() { claimed.removeAll(keepingCapacity: true) }
+
+    /// Judges an event that would count.
+    ///
+    /// - Parameters:
+    ///   - hash: the keyed hash of (business, event id).
+    ///   - check: of what a duplicate has in common with it.
+    @inline(__always)
+    mutating func judge(_ hash: UInt64, check: UInt16, timestamp: Int64) -> Answer {
+        // No event is committed before its own time less the lead.
+        let isOutside = timestamp &- policy.leadMicroseconds < completeSinceMicroseconds
+        if isOutside && policy.refusesOutsideWindow {
+            return Answer(verdict: .outsideWindow, isOutsideWindow: true)
+        }
+        switch index.claim(hash, check: check) {
+        case .first:
+            claimed.append(hash)
+            return Answer(verdict: .counted, isOutsideWindow: isOutside)
+        case .duplicate: return Answer(verdict: .duplicate, isOutsideWindow: false)
+        case .conflict: return Answer(verdict: .conflict, isOutsideWindow: false)
+        }
+    }
+
+    /// The packet is shed: none of its events counted.
+    mutating func takeBack() {
+        for hash in claimed { index.release(hash) }
+        claimed.removeAll(keepingCapacity: true)
+    }
+
+    /// 16 bits of what a repeat must have in common with the first to be a duplicate: type, reward and business, amounts.
+    @inline(__always)
+    static func check(type: UInt8, key: UInt32, revenue: Int64, spend: Int64) -> UInt16 {
+        let bits = UInt64(key) << 8 | UInt64(type)
+        let money = UInt64(bitPattern: revenue) &* 3 &+ UInt64(bitPattern: spend)
+        return UInt16(truncatingIfNeeded: SplitMix.finish(bits ^ SplitMix.finish(money)) >> 48)
+    }
+}

@@ -1,0 +1,133 @@
+import IngestStorage
+import Testing
+
+@testable import IngestPipeline
+
+/// The index of repeats against a dictionary of what was claimed when.
+@Suite struct DedupIndexTests {
+    private static let second: Int64 = 1_000_000
+
+    /// A small table that grows a dozen times, with keys that were never dropped: exact answers.
+    @Test(arguments: [1, 2, 3] as [UInt64])
+    func answersAsADictionaryDoesWhileItGrows(seed: UInt64) {
+        var index = DedupIndex(
+            keyCountMax: 1 << 20, windowMicroseconds: 1_000 * Self.second, leastBitCount: 4)
+        var model: [UInt64: UInt16] = [:]
+        var random = SeededRandom(seed: seed)
+        for step in 0..<60_000 {
+            if step % 500 == 0 { index.open(admissionTime: Int64(step)) }
+            if step % 700 == 0 { index.goOn() }
+            let hash = step % 4 == 3 ? model.keys.first! : spread(random.next(upperBound: 40_000))
+            let check = UInt16(truncatingIfNeeded: hash ^ (random.next(upperBound: 2)))
+            #expect(index.claim(hash, check: check) == Self.answer(model[hash], check))
+            if model[hash] == nil { model[hash] = check }
+        }
+        #expect(index.keyCount == model.count)
+        #expect(index.completeSinceMicroseconds == .min)
+        for (hash, check) in model {
+            #expect(index.claim(hash, check: check) == .duplicate)
+        }
+    }
+
+    private static func answer(_ known: UInt16?, _ check: UInt16) -> DedupIndex.Answer {
+        known.map { $0 == check ? .duplicate : .conflict } ?? .first
+    }
+
+    private func spread(_ value: UInt64) -> UInt64 {
+        var generator = SeededRandom(seed: value)
+        return generator.next()
+    }
+
+    /// 56 bits of a hash are known, also once the table has doubled.
+    @Test func tellsHashesApartThatDifferInTheirLastKnownBit() {
+        var index = DedupIndex(
+            keyCountMax: 1 << 16, windowMicroseconds: 1_000 * Self.second, leastBitCount: 4)
+        index.open(admissionTime: 0)
+        let lastKnownBit: UInt64 = 1 << 24
+        let hashes = (0..<5_000).map { spread(UInt64($0)) }
+        for hash in hashes { #expect(index.claim(hash, check: 1) == .first) }
+        for hash in hashes { #expect(index.claim(hash ^ lastKnownBit, check: 1) == .first) }
+        for hash in hashes {
+            #expect(index.claim(hash ^ lastKnownBit >> 1, check: 1) == .duplicate)
+        }
+    }
+
+    /// Ids that all belong to the last line go on at the first; with no room in eight lines the oldest goes.
+    @Test func keepsSixtyFourKeysOfOneLineAndDropsTheOldestForMore() {
+        var index = DedupIndex(
+            keyCountMax: 96, windowMicroseconds: 1_000 * Self.second, leastBitCount: 4)
+        let hashes = (0..<66).map { UInt64.max << 60 | UInt64($0) << 40 }
+        for (place, hash) in hashes.prefix(64).enumerated() {
+            index.open(admissionTime: Int64(place) + 100)
+            #expect(index.claim(hash, check: 7) == .first)
+        }
+        for hash in hashes.prefix(64) { #expect(index.claim(hash, check: 7) == .duplicate) }
+        #expect(index.completeSinceMicroseconds == .min)
+        #expect(index.claim(hashes[64], check: 7) == .first)
+        #expect(index.keyCount == 64)
+        #expect(index.completeSinceMicroseconds == 100)
+        #expect(index.claim(hashes[0], check: 7) == .first)
+        #expect(index.claim(hashes[63], check: 7) == .duplicate)
+    }
+
+    @Test func forgetsAfterTheWindowAndSaysSo() {
+        let window = 128 * Self.second
+        var index = DedupIndex(
+            keyCountMax: 1 << 16, windowMicroseconds: window, leastBitCount: 4)
+        let hashes = (0..<1_000).map { spread(UInt64($0)) }
+        for (second, hash) in hashes.enumerated() {
+            let now = Int64(second) * Self.second
+            index.open(admissionTime: now)
+            #expect(index.claim(hash, check: 1) == .first)
+            #expect(index.completeSinceMicroseconds < max(1, now - window))
+            // What was claimed inside the window is caught, what is older by a slice and more is not.
+            if second >= 128 { #expect(index.claim(hashes[second - 128], check: 1) == .duplicate) }
+            #expect(index.keyCount <= 131)
+        }
+        index.open(admissionTime: 2_000 * Self.second)
+        #expect(index.keyCount <= 1)
+        #expect(index.claim(hashes[900], check: 1) == .first)
+    }
+
+    /// The 256th generation gets the byte of the first one, whose slots must be gone by then.
+    @Test func aByteThatIsGivenAgainRevivesNothing() {
+        var index = DedupIndex(
+            keyCountMax: 1 << 16, windowMicroseconds: 128 * Self.second, leastBitCount: 10)
+        let old = (0..<600).map { spread(UInt64($0)) }
+        index.open(admissionTime: 0)
+        for hash in old { #expect(index.claim(hash, check: 1) == .first) }
+        for second in 1...254 { index.open(admissionTime: Int64(second) * Self.second) }
+        index.open(admissionTime: 255 * Self.second)
+        for hash in old { #expect(index.claim(hash, check: 2) == .first) }
+    }
+
+    @Test func keepsAtMostTheKeysThatItMay() {
+        var index = DedupIndex(
+            keyCountMax: 6_400, windowMicroseconds: 1_000 * Self.second, leastBitCount: 6)
+        for block in 0..<400 {
+            index.open(admissionTime: Int64(block))
+            #expect(index.keyCount <= 6_400)
+            for i in 0..<100 {
+                #expect(index.claim(spread(UInt64(block * 100 + i)), check: 1) == .first)
+            }
+        }
+        // All that was claimed after `completeSince` is there.
+        #expect(index.completeSinceMicroseconds < 400 - 60)
+        for block in (Int(index.completeSinceMicroseconds) + 1)..<400 {
+            for i in 0..<100 {
+                #expect(index.claim(spread(UInt64(block * 100 + i)), check: 1) == .duplicate)
+            }
+        }
+    }
+
+    @Test func aReleasedClaimIsAsIfItNeverWas() {
+        var index = DedupIndex(
+            keyCountMax: 1 << 16, windowMicroseconds: 1_000 * Self.second, leastBitCount: 4)
+        index.open(admissionTime: 0)
+        let hashes = (0..<300).map { spread(UInt64($0)) }
+        for hash in hashes { _ = index.claim(hash, check: 1) }
+        for hash in hashes { index.release(hash) }
+        #expect(index.keyCount == 0)
+        for hash in hashes { #expect(index.claim(hash, check: 2) == .first) }
+    }
+}

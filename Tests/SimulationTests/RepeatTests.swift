@@ -1,0 +1,126 @@
+import IngestFormat
+import IngestPipeline
+import IngestReader
+import IngestStorage
+import Testing
+
+/// Event ids that come again: under another sequence, over restarts and crashes, and after they were forgotten.
+@Suite("Repeated ids")
+struct RepeatTests {
+    private func clock() -> SimulatedClock {
+        SimulatedClock(wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+    }
+
+    /// Offers packets whose events have ids, under sequences from `first` on.
+    private func send(
+        _ packets: Range<UInt64>, from first: UInt64, to pipeline: inout SteppedPipeline
+    ) throws {
+        for (place, packet) in packets.enumerated() {
+            var isTaken = false
+            while !isTaken {
+                isTaken = pipeline.offer(
+                    SimulatedPacket(sequence: packet, hasIDs: true), as: first + UInt64(place))
+                try pipeline.turn()
+            }
+        }
+        try pipeline.settle()
+        try pipeline.settle()
+    }
+
+    private func events(_ files: SimulatedFileSystem) throws -> [String: UInt64] {
+        let status = try IngestReader.open(files).status()
+        return Dictionary(uniqueKeysWithValues: status.events.map { ($0.name, $0.count) })
+    }
+
+    private func counted(_ files: SimulatedFileSystem) throws -> UInt64 {
+        try events(files)["counted", default: 0]
+    }
+
+    private func unchecked(_ files: SimulatedFileSystem) throws -> UInt64 {
+        try IngestReader.open(files).rewards().reduce(0) { $0 + $1.counters.uncheckedEvents }
+    }
+
+    @Test(
+        "the same events under new sequences count once, before and after a crash", arguments: 1...4
+    )
+    func overCrashes(seed: Int) throws {
+        let clock = clock()
+        var files = SimulatedFileSystem(seed: UInt64(seed))
+        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: UInt64(seed))
+        try send(0..<30, from: 0, to: &pipeline)
+        let first = try events(files)
+        try send(0..<30, from: 1_000, to: &pipeline)
+        let again = try events(files)
+        #expect(again["counted"] == first["counted"])
+        #expect(again["duplicate"] == first["counted"])
+        // Not viewable ones never claimed their ids, and are what they were.
+        #expect(again["not_viewable"] == 2 * first["not_viewable", default: 0])
+        for round in 2...3 as ClosedRange<UInt64> {
+            files = seed % 2 == 0 ? files.disk.kill() : files.disk.powerCut(seed: UInt64(seed))
+            pipeline = try SteppedPipeline.open(files, clock: clock, seed: round)
+            try send(0..<30, from: round * 1_000, to: &pipeline)
+            #expect(try counted(files) == first["counted"])
+        }
+        try pipeline.stop()
+        #expect(try Verifier.run(files).findings.filter { $0.kind != .note }.isEmpty)
+    }
+
+    @Test("what was forgotten counts again, and is shown as outside the window")
+    func forgotten() throws {
+        let clock = clock()
+        var files = SimulatedFileSystem(seed: 5)
+        let policy = RepeatPolicy(windowMicroseconds: 3_600_000_000)
+        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 5, repeats: policy)
+        try send(0..<10, from: 0, to: &pipeline)
+        let first = try counted(files)
+        clock.advance(milliseconds: 8_000_000)
+        // The generation of the first ids ends with a block that comes after their window.
+        try send(100..<101, from: 500, to: &pipeline)
+        clock.advance(milliseconds: 8_000_000)
+        try send(101..<102, from: 501, to: &pipeline)
+        let between = (try counted(files), try unchecked(files))
+        try send(0..<10, from: 1_000, to: &pipeline)
+        #expect(try counted(files) == between.0 + first)
+        #expect(try unchecked(files) == between.1 + first)
+        let status = try IngestReader.open(files).status()
+        #expect(try #require(status.idsCompleteSinceMicroseconds) > SimulatedPacket.start)
+        try pipeline.stop()
+        files = files.disk.kill()
+        var refusing = policy
+        refusing.refusesOutsideWindow = true
+        var again = try SteppedPipeline.open(files, clock: clock, seed: 6, repeats: refusing)
+        clock.advance(milliseconds: 8_000_000)
+        try send(200..<201, from: 2_000, to: &again)
+        clock.advance(milliseconds: 8_000_000)
+        try send(201..<202, from: 2_001, to: &again)
+        let before = try events(files)
+        try send(0..<10, from: 3_000, to: &again)
+        let after = try events(files)
+        #expect(after["counted"] == before["counted"])
+        #expect(after["outside_window"] == before["outside_window", default: 0] + first)
+    }
+
+    @Test(
+        "a start that knows only the newest ids counts none again without showing it",
+        arguments: 1...4)
+    func newestOnly(seed: UInt64) throws {
+        let clock = clock()
+        var files = SimulatedFileSystem(seed: seed)
+        let policy = RepeatPolicy(keyCountMax: 64 * Int(seed))
+        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: seed, repeats: policy)
+        try send(0..<200, from: 0, to: &pipeline)
+        let first = try counted(files)
+        try pipeline.stop()
+        let before = try unchecked(files)
+        files = files.disk.kill()
+        var again = try SteppedPipeline.open(files, clock: clock, seed: seed, repeats: policy)
+        // The newest are known, whatever came before them.
+        try send(190..<200, from: 1_000, to: &again)
+        #expect(try counted(files) == first)
+        try send(0..<200, from: 2_000, to: &again)
+        let countedAgain = try unchecked(files) - before
+        #expect(countedAgain > 0)
+        #expect(try counted(files) == first + countedAgain)
+        try again.stop()
+    }
+}
