@@ -39,7 +39,7 @@ struct AdmittedWindowsTests {
         let window = bench.windows.window(of: bench.key)!
         #expect(window.sequences.missingCount == 1)
         #expect(window.sequences.missing == [0...0])
-        #expect(window.imbalance == nil)
+        #expect(PacketBalance(window).isKept)
         #expect(bench.send(0, acks: false) == .belowFloor)
         #expect(bench.send(50, acks: false) == .resend)
     }
@@ -81,7 +81,7 @@ struct AdmittedWindowsTests {
         #expect(bench.send(far + 16, acks: false) == .accepted)
         let window = bench.windows.window(of: bench.key)!
         #expect(window.sequences.floor == far + 1)
-        #expect(window.imbalance == nil)
+        #expect(PacketBalance(window).isKept)
     }
 
     @Test("16 far packets over more than a second, or far from each other, do not agree")
@@ -257,7 +257,7 @@ struct AdmittedWindowsTests {
         fromLog.apply(bench.takeLedger(), at: bench.now.wallMicroseconds)
         for (key, sequences) in model {
             let window = bench.windows.window(of: key)!
-            #expect(window.imbalance == nil)
+            #expect(PacketBalance(window).isKept)
             #expect(window.sequences.arrivedCount == UInt64(sequences.count))
             #expect(fromLog.open[key]?.sequences == window.sequences)
             #expect(fromLog.open[key]?.announced == window.announced)

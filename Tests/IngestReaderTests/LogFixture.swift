@@ -16,6 +16,8 @@ struct FixtureEvent {
     var isMeasured = false
     var money: (revenue: Int64, spend: Int64)?
     var hasEventID = true
+    /// Of its id; `nil` = one that no other has.
+    var eventHash: UInt64?
     var hasSession = false
     var isOutsideWindow = false
 
@@ -92,11 +94,17 @@ final class LogFixture {
     private(set) var modelBeforeLastBlock = ReferenceModel()
     /// Changes the ledger of the blocks that follow.
     var alterLedger: (inout LedgerEntry) -> Void = { _ in }
+    /// Further entries of each block that follows.
+    var otherSenders: () -> [LedgerEntry] = { [] }
+    /// Behind the last sealed segment.
+    private var windows = SenderWindows()
     private(set) var position = LogPosition.start
     private let directory = DirectoryID(rawValue: 0x1122_3344_5566_7788)
     private let encoder = BlockEncoder()
     private let buffer = BlockBuffer()
     private let rows = BlockRows()
+    /// Of the blocks that follow.
+    var admissionTime: Int64 = 7
     private(set) var names: [String: UInt32] = [:]
     private(set) var keys: [RewardKey: UInt32] = [:]
     private(set) var previousChecksum: UInt32 = 0
@@ -158,7 +166,7 @@ final class LogFixture {
             firstKey: KeyOrdinal(rawValue: nextKey), commitEpoch: commitEpoch + 1)
         writer = try SegmentWriter.create(header, byteCountMax: 8 << 10, in: files)
         live = SegmentAccumulator(
-            header: header, counters: SegmentCounters(), windows: SenderWindows())
+            header: header, counters: SegmentCounters(), windows: windows)
         position = LogPosition(segment: header.segment, blockCount: 0)
         models[position.cut] = model
         factCountAtSegment = model.facts.count
@@ -173,7 +181,8 @@ final class LogFixture {
         commitEpoch += 1
         let context = BlockContext(
             directory: directory, segment: position.segment, blockOrdinal: position.blockCount,
-            commitEpoch: commitEpoch, previousChecksum: previousChecksum, admissionTime: 7,
+            commitEpoch: commitEpoch, previousChecksum: previousChecksum,
+            admissionTime: admissionTime,
             policyVersion: 1, firstName: NameOrdinal(rawValue: nextName),
             firstKey: KeyOrdinal(rawValue: nextKey))
         var newNames = NewNames()
@@ -183,6 +192,7 @@ final class LogFixture {
         for event in events { append(event, &newNames, &newKeys) }
         var ledger = [Self.ledger(of: events, sequence: commitEpoch)]
         alterLedger(&ledger[0])
+        ledger += otherSenders()
         let summary = encoder.encode(
             rows: rows, names: newNames, keys: newKeys, ledger: ledger, context: context,
             into: buffer)
@@ -229,7 +239,8 @@ final class LogFixture {
         rows.campaign[row] = 0
         rows.source[row] = 0
         if attributes.hasEventID {
-            rows.eventHash[rows.eventHashCount] = eventCount &* 0x9E37_79B9_7F4A_7C15
+            rows.eventHash[rows.eventHashCount] =
+                event.eventHash ?? eventCount &* 0x9E37_79B9_7F4A_7C15
             rows.eventHashCount += 1
         }
         if attributes.isMeasured {
@@ -259,6 +270,7 @@ final class LogFixture {
         entry.events[Int(Verdict.malformed.rawValue)] += 2
         entry.events[Int(Verdict.noConsent.rawValue)] += 1
         entry.sequences = [sequence...sequence]
+        if sequence == 1 { entry.window.start = 1 }
         return entry
     }
 
@@ -270,6 +282,7 @@ final class LogFixture {
         let segment = live.take()!
         let file = writer.take()!
         let footer = segment.footer(sealedAt: 8)
+        windows = footer.windows
         let trailer = try SegmentSealer.seal(file.file, footer: footer, at: segment.endOffset)
         sealed.append(
             SealedSegmentFile(

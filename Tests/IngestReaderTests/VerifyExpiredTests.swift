@@ -72,8 +72,10 @@ import Testing
         try fixture.alterExpired(ledger: { $0[0].packets[0] += 1 })
         #expect(
             Set(try fixture.verify().findings.map(\.what))
-                == ["packets accepted of all sealed segments"]
-        )
+                == [
+                    "packets accepted of all sealed segments",
+                    "packets of sender 9 epoch 4 do not add up",
+                ])
     }
 
     @Test("Every byte of expired footers is covered, and a missing file is corruption")

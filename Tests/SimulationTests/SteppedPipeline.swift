@@ -18,6 +18,9 @@ struct SteppedPipeline: ~Copyable {
     /// Whether the merge stage has turns.
     var merges = true
 
+    /// Every life of a daemon ends here, and none without a look at what it left.
+    deinit { Laws.expectKept(in: directory.files) }
+
     /// Opens and recovers the directory.
     /// - Parameter configure: changes what the operator chose.
     static func open(

@@ -17,6 +17,15 @@ package struct SenderWindow: Hashable, Sendable {
         self.lastSeen = lastSeen
     }
 
+    /// `nil` if the entry does not say where the window begins.
+    fileprivate init?(openedBy entry: LedgerEntry, at time: Int64) {
+        // Without its start the block that opened the window was lost.
+        guard let start = entry.window.start ?? entry.sequences.first?.lowerBound else {
+            return nil
+        }
+        self.init(start: start, lastSeen: time)
+    }
+
     /// One more than the highest sequence known of, from a packet or from a heartbeat.
     package var announced: UInt64 { max(told, sequences.end) }
 
@@ -28,14 +37,8 @@ package struct SenderWindow: Hashable, Sendable {
     /// Sequences announced that are not final: they may still come.
     package var openCount: UInt64 { announced - sequences.floor - sequences.arrivedAboveFloorCount }
 
-    /// The law of packets of one sender epoch: announced = received + missing + open.
-    /// - Returns: both sides, where they differ.
-    package var imbalance: (announced: UInt64, sum: UInt64)? {
-        let (announced, sum) = (
-            announced - start, sequences.arrivedCount &+ sequences.missingCount &+ openCount
-        )
-        return announced == sum ? nil : (announced, sum)
-    }
+    /// Sequences that were announced since it was opened.
+    package var announcedCount: UInt64 { announced - start }
 
     /// Whether both say the same, whoever told them of the last sequences.
     package static func == (a: Self, b: Self) -> Bool {
@@ -50,7 +53,7 @@ package struct SenderWindow: Hashable, Sendable {
     }
 
     /// Adds what a block, or a segment, says of this sender epoch.
-    mutating func apply(_ entry: LedgerEntry, at time: Int64) {
+    fileprivate mutating func apply(_ entry: LedgerEntry, at time: Int64) {
         sequences.replay(entry.sequences, floor: entry.window.floor ?? 0)
         announce(entry.window.announced ?? 0)
         asksForAcks = asksForAcks ?? entry.window.asksForAcks
@@ -81,14 +84,17 @@ package struct SenderWindows: Hashable, Sendable {
             open[entry.key] = nil
             return expired.add(entry.key)
         }
-        if open[entry.key] == nil {
-            // Without its start the block that opened the window was lost.
-            guard let start = entry.window.start ?? entry.sequences.first?.lowerBound else {
-                return
-            }
-            open[entry.key] = SenderWindow(start: start, lastSeen: time)
-        }
+        if open[entry.key] == nil { open[entry.key] = SenderWindow(openedBy: entry, at: time) }
         open[entry.key]?.apply(entry, at: time)
+    }
+
+    /// The window of the entry's sender as `apply` leaves it, also where that closes it; `nil` where nothing says
+    /// where it begins.
+    package func window(after entry: LedgerEntry, at time: Int64? = nil) -> SenderWindow? {
+        let time = time ?? entry.seen?.upperBound ?? 0
+        var window = open[entry.key] ?? SenderWindow(openedBy: entry, at: time)
+        window?.apply(entry, at: time)
+        return window
     }
 }
 

@@ -55,25 +55,21 @@ extension LedgerRow {
         sender = Sender(entry.key)
         func packets(_ result: PacketResult) -> UInt64 { entry.packets[Int(result.rawValue)] }
         func events(_ verdict: Verdict) -> UInt64 { entry.events[Int(verdict.rawValue)] }
-        let received = packets(.accepted).saturatingSum(
-            entry.key.kind == .framed ? packets(.malformed) : 0)
-        packetsReceived = received
+        packetsReceived = entry.consumedCount
         if entry.key.kind == .framed {
-            // A window that is closed has nothing open.
-            let missing = entry.window.missingCount
-            let open = window?.openCount ?? 0
-            packetsMissing = missing
-            packetsOpen = open
-            packetsAnnounced =
-                window.map { $0.announced - $0.start }
-                ?? received.saturatingSum(missing)
+            let balance =
+                window.map { PacketBalance(entry, before: nil, after: $0) }
+                ?? PacketBalance(closed: entry)
+            packetsMissing = balance.missing
+            packetsOpen = balance.open
+            packetsAnnounced = balance.announced
         } else {
             (packetsMissing, packetsOpen, packetsAnnounced) = (nil, nil, nil)
         }
         packetsResent = packets(.resend)
         packetsRefused = PacketResult.allCases.filter { $0 != .accepted && $0 != .resend }
             .map { NamedCount(name: $0.name, count: packets($0)) }.filter { $0.count > 0 }
-        eventsDecoded = entry.events.reduce(0) { $0.saturatingSum($1) }
+        eventsDecoded = entry.decodedCount
         eventsCounted = events(.counted)
         let repeats: [Verdict] = [.duplicate, .conflict, .sessionRepeat]
         eventsRepeated = repeats.map { NamedCount(name: $0.name, count: events($0)) }
@@ -88,7 +84,7 @@ extension LedgerRow {
 }
 
 extension LedgerRow.Sender {
-    fileprivate init(_ key: SenderKey) {
+    init(_ key: SenderKey) {
         switch key.kind {
         case .framed:
             self =

@@ -22,6 +22,7 @@ extension Snapshot {
                     .readLedger()
             }
             sum.add(ledger)
+            windows.apply(ledger)
         }
         let blocks = CutBlocks(files: files, manifest: manifest, end: tail.position) {
             $0.ledgerEntryCount > 0

@@ -17,6 +17,7 @@ struct ExpiredCheck<Files: FileSystem>: Sendable {
         var report = VerifyReport()
         var tally = Tally()
         var totals = TotalsRecount()
+        var ledger = LedgerRecount()
         /// Why it could not be read.
         var failure: StorageError?
     }
@@ -27,7 +28,9 @@ struct ExpiredCheck<Files: FileSystem>: Sendable {
             sums: reader.header.sums, file: FileName.expired(reader.header.fileNumber).text)
         do throws(StorageError) {
             try addCounters(&outcome)
-            outcome.totals.add(try reader.readLedger(), rowCount: outcome.sums.rowCount)
+            let ledger = try reader.readLedger()
+            outcome.totals.add(ledger, rowCount: outcome.sums.rowCount)
+            outcome.ledger.add(ledger, at: nil)
             checkSums(&outcome)
         } catch { outcome.failure = error }
         return outcome
@@ -116,6 +119,9 @@ extension LogRecount {
                     what: "\(entry.missingCount) segments without a footer, missing when they "
                         + "expired: what was counted of them is attested by nothing"))
         }
+        windows.add(
+            attested: outcome.ledger, hasLosses: hasLosses(in: outcome.sums.span),
+            in: outcome.file, &report)
         add(attested: outcome.tally, outcome.totals, of: outcome.sums)
     }
 

@@ -36,6 +36,7 @@ struct LogRecount {
     /// What the segments before the one at hand add up to; `nil` where not all their rows can be read, or some
     /// are recorded as lost: then a manifest may have counted more.
     private var totals: TotalsRecount? = TotalsRecount()
+    var windows = WindowRecount()
     /// Revenue and spend that these segments counted; at most 2^64 − 1.
     private var moneyMicros: UInt64 = 0
 
@@ -73,6 +74,7 @@ struct LogRecount {
     mutating func missExpired(_ entry: ExpiredEntry) {
         chain = .unknown
         totals = nil
+        windows.forget()
         lacksRows = true
         go(to: entry.span.end)
     }
@@ -103,6 +105,7 @@ struct LogRecount {
                 what: "the segment is missing"))
         chain = .unknown
         totals = nil
+        windows.forget()
         if segment.number <= cut.segment { lacksRows = true }
     }
 
@@ -133,6 +136,11 @@ struct LogRecount {
         }
     }
 
+    /// Whether parts of a stretch are recorded as lost.
+    func hasLosses(in span: LogSpan) -> Bool {
+        lostRowCounts.keys.contains { $0 >= span.firstSegment && $0 <= span.lastSegment }
+    }
+
     /// Goes on to a stop in the segment that was begun.
     mutating func pass(_ stop: SegmentRecount.Stop, of segment: SegmentRecount) {
         let position = LogPosition(segment: segment.number, blockCount: stop.blockCount)
@@ -161,6 +169,7 @@ struct LogRecount {
         if segment.hasChain {
             chain = segment.isBroken ? segment.chain : segment.chain.inheriting(chain)
         }
+        windows.add(segment, &report)
         let counters = segment.counters
         if segment.isBeforeCut && (segment.lacksRows || counters == nil) { lacksRows = true }
         guard let end = segment.end else { return }

@@ -18,6 +18,7 @@ struct SealedSegmentCheck<Files: FileSystem>: Sendable {
         if let entry = segment.entry { compare(entry, &recount) }
         try countBlocks(thread, &recount)
         let isWhole = recount.isWhole
+        recount.footerWindows = .init(windows: footer.windows, offset: footerOffset)
         reportLost(&recount)
         try checkGaps(&recount)
         endChain(&recount, isWhole: isWhole)

@@ -79,6 +79,8 @@ struct SegmentRecount: Sendable {
     /// The footer's counters, in place of those of blocks that could not all be read.
     var footerTally: Tally?
     var footerComparison: FooterComparison?
+    /// The windows that the footer hands on; `nil` without a sound footer.
+    var footerWindows: WindowRecount.Stored?
     /// Whether all its blocks could be read.
     var isWhole = true
     /// Whether rows of it are in no counters that are known here.
@@ -225,18 +227,18 @@ struct SegmentRecount: Sendable {
         part.gather = gather
         let outcome = memory.recount.count(
             rows, admissionTime: block.header.context.admissionTime, into: gather)
-        ledger.add(block.ledger)
+        ledger.add(block.ledger, at: block.header.context.admissionTime)
         totals.add(block.ledger, rowCount: UInt64(rows.rowCount))
         report.rowCount += UInt64(rows.rowCount)
         if rows.rowCount > 0 {
             minTimestamp = min(minTimestamp, block.header.minTimestamp)
             maxTimestamp = max(maxTimestamp, block.header.maxTimestamp)
         }
-        for found in LedgerRecount.differences(between: block.ledger, and: outcome.verdicts) {
+        for found in EventBalance.differences(between: block.ledger, and: outcome.verdicts) {
             report.add(
                 Finding(
                     .difference, file: file, offset: offset,
-                    what: "events \(found.what) in the block's ledger", got: "\(found.got)",
+                    what: "\(found.what) in the block's ledger", got: "\(found.got)",
                     expected: "\(found.expected)"))
         }
         for (count, what) in [

@@ -74,6 +74,13 @@ package final class SimulatedDisk: Sendable {
         return SimulatedFileSystem(disk: SimulatedDisk(next), prefix: "")
     }
 
+    /// What another process sees now, as a disk of its own; this one goes on.
+    package func copy() -> SimulatedFileSystem {
+        var next = state.withLock { $0 }
+        next.startProcess()
+        return SimulatedFileSystem(disk: SimulatedDisk(next), prefix: "")
+    }
+
     // MARK: What tests look at
 
     package var operationCount: Int { state.withLock { $0.operationCount } }

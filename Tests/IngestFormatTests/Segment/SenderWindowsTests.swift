@@ -60,7 +60,7 @@ struct SenderWindowsTests {
         let windows = Self.example(seed: seed)
         let bytes = Self.encoded(windows)
         #expect(try SenderWindows.decode(bytes) == windows)
-        #expect(windows.open.values.allSatisfy { $0.imbalance == nil })
+        #expect(windows.open.values.allSatisfy { PacketBalance($0).isKept })
         #expect(try Self.encoded(SenderWindows.decode(bytes)) == bytes)
     }
 
@@ -75,7 +75,7 @@ struct SenderWindowsTests {
             }
             if random.below(4) == 0 { damaged.removeLast(random.below(damaged.count)) }
             guard let windows = try? SenderWindows.decode(damaged) else { continue }
-            #expect(windows.open.values.allSatisfy { $0.imbalance == nil })
+            #expect(windows.open.values.allSatisfy { PacketBalance($0).isKept })
         }
         for count in 0..<bytes.count {
             #expect(throws: FormatError.self) {

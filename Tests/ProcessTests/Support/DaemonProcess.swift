@@ -1,7 +1,10 @@
 import Foundation
 import Glibc
+import IngestReader
+import Testing
 
-/// A real `ingestd` on a directory of the test, from its ready line to its end.
+/// A real `ingestd` on a directory of the test, from its ready line to its end. However it ends, what it leaves is
+/// held against the laws.
 final class DaemonProcess {
     let folder: TemporaryFolder
     private let running: Running
@@ -37,7 +40,7 @@ final class DaemonProcess {
     }
 
     deinit {
-        if running.isRunning { running.send(SIGKILL) }
+        if running.isRunning { kill() }
     }
 
     var port: UInt16 { UInt16(address.split(separator: ":").last ?? "") ?? 0 }
@@ -49,18 +52,33 @@ final class DaemonProcess {
     @discardableResult
     func stop() -> Ended {
         running.send(SIGTERM)
-        return running.end()
+        return end()
     }
 
     /// `kill -9`.
     func kill() {
         running.send(SIGKILL)
-        _ = running.end()
+        _ = end()
     }
 
     var pid: Int32 { running.pid }
 
     func signal(_ number: Int32) { running.send(number) }
 
-    func end() -> Ended { running.end() }
+    func end() -> Ended {
+        let ended = running.end()
+        expectLawsKept()
+        return ended
+    }
+
+    /// The laws of packets and of events, and all else that `verify` holds against the rows.
+    private func expectLawsKept() {
+        do {
+            let report = try Verifier(directory: folder.data).run()
+            let differences = report.findings.filter { $0.kind == .difference }
+            #expect(differences.isEmpty, "\(differences)")
+        } catch {
+            Issue.record("verify after the daemon's end: \(error)")
+        }
+    }
 }
