@@ -50,6 +50,15 @@ package struct KeyedHash: Sendable {
         return unsafe withSubkeys { unsafe Self.event($0, businessHash, id, byteCount) }
     }
 
+    /// Hash of an event id of 1 to 64 bytes within its business.
+    package func event(business: [UInt8], id: [UInt8]) -> UInt64 {
+        let businessHash = name(business)
+        // SAFETY: the buffer is valid inside the closure, and not empty.
+        return unsafe id.withUnsafeBytes {
+            unsafe event(businessHash: businessHash, id: $0.baseAddress!, $0.count)
+        }
+    }
+
     package func name(_ bytes: [UInt8]) -> UInt64 {
         // SAFETY: the buffer is valid inside the closure; an empty one is replaced by a stand-in base.
         unsafe bytes.withUnsafeBytes { buffer in

@@ -81,6 +81,11 @@ enum ReadingExamples {
             return true
         }
 
+        // Was this event counted? Its rows, with the verdict on each.
+        for found in try reader.find(eventID: "order-4711", business: "shop") {
+            print(found.row.verdict, found.committedMicroseconds, found.differences ?? [])
+        }
+
         // Every row recounted; the closure sees how far it is, and `false` ends it.
         let report = try Verifier(directory: directory).run { progress in
             print("\(progress.doneByteCount) of \(progress.totalByteCount) bytes")

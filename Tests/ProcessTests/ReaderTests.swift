@@ -34,6 +34,39 @@ extension ProcessSuite {
             #expect(daemon.stop().code == 0)
         }
 
+        @Test func `find says of an id whether it was counted`() throws {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            let reader = Reader(folder: folder)
+            let event =
+                #"{"eventType":"click","rewardId":"r","businessId":"shop","#
+                + #""timestamp":"2026-11-20T10:00:00Z","eventId":"order 4711"}"#
+            let file = try folder.write("event.ndjson", event + "\n")
+            let sent = try daemon.send(file)
+            #expect(sent.code == 0, "\(sent.errors)")
+            let found = try reader.run("find", "order 4711", "--business", "shop")
+            #expect(found.code == 0, "\(found.errors)")
+            let rows = try Reader.rows(of: found.output)
+            #expect(rows.count == 1 && rows[0]["verdict"] as? String == "counted")
+            #expect(rows[0]["firstSequence"] as? Int == 0)
+            let hex = "6f726465722034373131"
+            #expect(
+                try reader.run("find", hex, "--hex", "--business", "shop").output == found.output)
+            let table = try reader.run(
+                "find", "order 4711", "--business", "shop", "--format", "table")
+            #expect(table.output.hasPrefix("verdict"))
+            for format in ["table", "json", "ndjson", "csv"] {
+                let none = try reader.run(
+                    "find", "order 4711", "--business", "other", "--format", format)
+                #expect(none.code == 66 && none.output.isEmpty)
+                #expect(none.errorLines.count == 1, "\(none.errors)")
+            }
+            #expect(try reader.run("find", "order 4711").code == 64)
+            #expect(try reader.run("find", "", "--business", "shop").code == 64)
+            #expect(try reader.run("find", "6g", "--hex", "--business", "shop").code == 64)
+            daemon.stop()
+        }
+
         @Test func `wrong usage ends with 64`() throws {
             let reader = Reader(folder: try TemporaryFolder())
             #expect(try reader.run("rewards", "--by", "luck").code == 64)

@@ -134,6 +134,7 @@ enum UnsafeFiles {
         ],
         "IngestReader": [
             "Events/EventListing": "reads the columns of a decoded block",
+            "Find/EventSearch": "reads the hashes of a decoded block",
             "Names/NameOrder": "compares names where they lie in their arrays",
             "Names/NameTable": "hashes a name where it lies among the others",
             "Names/NameWalk": "compares names where they lie in their pages",

@@ -31,6 +31,8 @@ extension Snapshot {
         return totals
     }
 
+    package var hasExpiredRows: Bool { !manifest.expired.isEmpty }
+
     package var eventCount: UInt64 {
         let counted = manifest.shard.liveTotals.rowCount.saturatingSum(tail.totals.rowCount)
         return manifest.sealed.reduce(counted) { $0.saturatingSum($1.rowCount) }
@@ -68,6 +70,9 @@ extension IngestReader {
 
     /// What the whole log of the cut adds up to, also what retention has removed since.
     package var totals: LogTotals { snapshot.totals }
+
+    /// Whether retention has removed rows.
+    package var hasExpiredRows: Bool { snapshot.hasExpiredRows }
 
     /// How many events there are to list.
     package var eventCount: UInt64 { snapshot.eventCount }

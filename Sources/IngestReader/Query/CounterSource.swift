@@ -44,6 +44,12 @@ package protocol SnapshotSource: CounterSource {
     var eventCount: UInt64 { get }
     /// Gives the events of the cut in the order of the log.
     func forEachEvent(_ query: EventsQuery, _ body: ListedEvent.Body) throws(ReaderError)
+    /// Gives the rows of an event id of a business.
+    func forEachFound(
+        eventID: [UInt8], business: [UInt8], _ body: (FoundEvent) -> Bool
+    ) throws(ReaderError)
+    /// Whether rows have expired.
+    var hasExpiredRows: Bool { get }
     /// What every sender added, by sender.
     func ledger() throws(ReaderError) -> [LedgerRow]
 }

@@ -32,6 +32,9 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
         tailDays = TailDays(tail.tables, path: files.path)
     }
 
+    /// The directory's.
+    var hash: KeyedHash { names.hash }
+
     package func makeNames() -> any NameSource { SnapshotNames(names) }
 
     package func forEachPage(

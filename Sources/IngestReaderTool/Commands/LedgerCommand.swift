@@ -18,7 +18,9 @@ struct LedgerCommand: ParsableCommand {
         try output.answer { reader, formatter in
             let rows = try reader.ledger().filter { sender == nil || $0.sender.name == sender }
             if let sender, rows.isEmpty { throw Ending.unseen("sender \(sender)", in: output.data) }
-            try formatter.list(LedgerRow.columns, rows.map(\.cells))
+            try formatter.list(LedgerRow.columns) { body in
+                for row in rows where !body(row.cells) { return }
+            }
         }
     }
 }
@@ -35,7 +37,8 @@ extension LedgerRow.Sender {
         }
     }
 
-    fileprivate var epoch: Cell {
+    /// In decimal digits, as the id.
+    var epoch: Cell {
         if case .framed(_, let epoch) = self { return .decimal(String(epoch)) }
         return .none
     }

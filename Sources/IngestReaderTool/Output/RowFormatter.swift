@@ -37,29 +37,46 @@ package struct RowFormatter {
         try output.drain()
     }
 
-    /// A short listing whose rows are in memory.
-    package func list(_ columns: [String], _ rows: [[Cell]]) throws {
-        switch format {
-        case .json:
-            let rows = rows.map { Cell.fields(zip(columns, $0).map { Field($0, $1) } + cutFields) }
-            JSONText.append(.list(rows), to: &output.bytes)
-            output.bytes.append(0x0A)
-        case .ndjson:
-            for row in rows {
-                JSONText.append(
-                    zip(columns, row).map { Field($0, $1) } + cutFields, to: &output.bytes)
-                output.bytes.append(0x0A)
+    /// Gives the cells of all rows; the same ones at each call.
+    package typealias CellRows = (([Cell]) -> Bool) throws(ReaderError) -> Void
+
+    /// A listing of any columns, written as its rows come; returns how many there were.
+    ///
+    /// **Cost** Constant memory, some microseconds a row. A table goes through the rows twice, for its widths first.
+    @discardableResult
+    package func list(_ columns: [String], _ rows: CellRows) throws -> Int {
+        var table = TableText(columns: columns)
+        let shown = Array(columns.indices)
+        if format == .table {
+            try rows { cells in
+                table.measure(cells)
+                return true
             }
-        case .csv:
+            table.appendHeader(shown, to: &output.bytes)
+        } else if format == .csv {
             CSVText.append(record: columns, to: &output.bytes)
-            for row in rows { CSVText.append(record: row.map(\.plainText), to: &output.bytes) }
-        case .table:
-            var table = TableText(columns: columns)
-            for row in rows { table.measure(row) }
-            table.appendHeader(Array(columns.indices), to: &output.bytes)
-            for row in rows { table.append(row, Array(columns.indices), to: &output.bytes) }
         }
+        var count = 0
+        var failure: (any Error)?
+        try rows { cells in
+            switch format {
+            case .json, .ndjson:
+                let fields = zip(columns, cells).map { Field($0, $1) } + cutFields
+                let separator = count == 0 ? "[" : ","
+                if format == .json { output.bytes.append(contentsOf: separator.utf8) }
+                JSONText.append(fields, to: &output.bytes)
+                if format == .ndjson { output.bytes.append(0x0A) }
+            case .csv: CSVText.append(record: cells.map(\.plainText), to: &output.bytes)
+            case .table: table.append(cells, shown, to: &output.bytes)
+            }
+            count += 1
+            do { try output.drain() } catch { failure = error }
+            return failure == nil
+        }
+        if let failure { throw failure }
+        if format == .json { output.bytes.append(contentsOf: (count == 0 ? "[]\n" : "]\n").utf8) }
         try output.drain()
+        return count
     }
 
     /// Gives all rows of a listing; the same ones at each call.

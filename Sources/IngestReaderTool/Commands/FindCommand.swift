@@ -1,0 +1,92 @@
+// packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
+import ArgumentParser
+import IngestFormat
+import IngestReader
+
+struct FindCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "find",
+        abstract: "Was this event counted? Its rows in the log, with the verdict on each.",
+        discussion: """
+            The log has no ids, but a keyed hash of each with its business, and that is what is compared. \
+            A table has the columns that tell rows of one id apart, the other formats all. Of senders the \
+            log knows what each block has of them: sender and sequences are those of the block, where only \
+            one can have sent the row.
+            """)
+
+    @Argument(help: "The event's id; a UUID is the same id as its 16 bytes.") var eventID: String
+    @Option(help: ArgumentHelp("The business whose event it is.", valueName: "id"))
+    var business: String
+    @Flag(help: "The id is given in hexadecimal digits.") var hex = false
+    @OptionGroup var output: OutputOptions
+
+    func validate() throws {
+        guard let bytes, (1...Limits.eventIDByteCountMax).contains(bytes.count) else {
+            throw ValidationError(
+                "an event id has 1 to \(Limits.eventIDByteCountMax) bytes"
+                    + (hex ? ", two hexadecimal digits each" : ""))
+        }
+    }
+
+    /// `nil` for what are no hexadecimal digits.
+    private var bytes: [UInt8]? {
+        guard hex else { return Array(eventID.utf8) }
+        let digits = eventID.utf8.map { Character(UnicodeScalar($0)).hexDigitValue }
+        guard digits.count % 2 == 0 else { return nil }
+        return stride(from: 0, to: digits.count, by: 2).reduce([]) { bytes, place in
+            guard let bytes, let high = digits[place], let low = digits[place + 1] else {
+                return nil
+            }
+            return bytes + [UInt8(high << 4 | low)]
+        }
+    }
+
+    func run() throws {
+        let bytes = bytes ?? []
+        try output.answer { reader, formatter in
+            let isTable = formatter.format == .table
+            let columns = isTable ? FoundEvent.mainColumns : FoundEvent.columns
+            let count = try formatter.list(columns) { (body) throws(ReaderError) in
+                try reader.forEachFound(eventID: bytes, business: business) {
+                    body(isTable ? $0.mainCells : $0.cells)
+                }
+            }
+            if count == 0 {
+                throw Ending(
+                    code: 66,
+                    message: "no row of event \(eventID) at business \(business), \(output.data), "
+                        + (reader.hasExpiredRows
+                            ? "check both ids, or it has expired" : "check both ids"))
+            }
+        }
+    }
+}
+
+extension FoundEvent {
+    private static let findColumns = [
+        "committedAt", "sender", "epoch", "firstSequence", "lastSequence", "differs",
+    ]
+    package static let columns = EventText.columns + findColumns
+    /// What tells rows of one id apart.
+    static let mainColumns =
+        ["verdict"] + findColumns
+        + ["segment", "block", "row", "eventType", "rewardId", "revenue", "spend"]
+
+    /// The values of `columns`, in their order.
+    package var cells: [Cell] {
+        func count(_ count: UInt64?) -> Cell { count.map { .count($0) } ?? .none }
+        return row.cells + [
+            .text(TimeText.utc(committedMicroseconds)),
+            sender.map { .text($0.name) } ?? .none, sender?.epoch ?? .none,
+            count(sequences?.lowerBound), count(sequences?.upperBound),
+            differences.map { .list($0.map { .text($0.rawValue) }) } ?? .none,
+        ]
+    }
+
+    fileprivate var mainCells: [Cell] {
+        let cells = cells
+        return Self.mainColumns.compactMap { name in
+            Self.columns.firstIndex(of: name).map { cells[$0] }
+        }
+    }
+}
