@@ -143,6 +143,12 @@ int ingest_udp_connect(const struct ingest_address *address) {
     return descriptor;
 }
 
+int ingest_udp_reconnect(int descriptor, const struct ingest_address *address) {
+    const struct sockaddr none = {.sa_family = AF_UNSPEC};
+    if (connect(descriptor, &none, sizeof none) < 0) return -errno;
+    return connect(descriptor, generic(address), address->byte_count) < 0 ? -errno : 0;
+}
+
 int ingest_udp_address(int descriptor, struct ingest_address *address) {
     struct sockaddr_in6 found;
     socklen_t byte_count = sizeof found;

@@ -52,7 +52,8 @@ public struct AdEvent: Equatable, Sendable {
     public var sessionID = ""
     public var consent = Consent.notSet
     public var viewability: Viewability?
-    /// Up to 64 bytes of UTF-8 each, for this and the two below; empty = none.
+    /// Up to 64 bytes of UTF-8 without `@` (it might be a person's address) each, for this and the two below; empty =
+    /// none. Any other value is dropped, and the event stays.
     public var platform = ""
     public var campaign = ""
     public var source = ""
@@ -81,8 +82,6 @@ public enum EventRefusal: Error, Equatable, Sendable, CustomStringConvertible {
     case byteCount(field: String, got: Int, allowed: ClosedRange<Int>)
     /// A number of an `AdEvent` is outside its bounds.
     case number(field: String, got: Int64, allowed: ClosedRange<Int64>)
-    /// As much is unacked as may be; try again after an ack. Only where `EventSender.Options.waitsWhenFull` is off.
-    case full
 
     public var description: String {
         switch self {
@@ -90,7 +89,6 @@ public enum EventRefusal: Error, Equatable, Sendable, CustomStringConvertible {
         case .lineTooLong(let max): "longer than \(max) bytes"
         case .byteCount(let field, let got, let allowed):
             "\(field) has \(got) bytes, allowed are \(allowed.lowerBound) to \(allowed.upperBound)"
-        case .full: "as much is unacked as may be"
         case .number(let field, let got, let allowed):
             "\(field) is \(got), allowed is \(allowed.lowerBound) to \(allowed.upperBound)"
         }
@@ -113,13 +111,9 @@ extension AdEvent {
             try place(eventID, "eventID", 0...Limits.eventIDByteCountMax, &bytes)
         (event.sessionOffset, event.sessionByteCount) =
             try place(sessionID.utf8, "sessionID", 0...Limits.sessionIDByteCountMax, &bytes)
-        let attribution = 0...Limits.attributionByteCountMax
-        (event.platformOffset, event.platformByteCount) =
-            try place(platform.utf8, "platform", attribution, &bytes)
-        (event.campaignOffset, event.campaignByteCount) =
-            try place(campaign.utf8, "campaign", attribution, &bytes)
-        (event.sourceOffset, event.sourceByteCount) =
-            try place(source.utf8, "source", attribution, &bytes)
+        (event.platformOffset, event.platformByteCount) = placeDecoration(platform, &bytes)
+        (event.campaignOffset, event.campaignByteCount) = placeDecoration(campaign, &bytes)
+        (event.sourceOffset, event.sourceByteCount) = placeDecoration(source, &bytes)
         event.timestampMicroseconds = try checked(
             timestampMicroseconds, "timestampMicroseconds", Limits.timestampMicrosecondsMax)
         event.revenueMicros = try checked(revenueMicros, "revenueMicros", Limits.moneyMicrosMax)
@@ -150,6 +144,17 @@ private func place(
     let offset = UInt16(bytes.count)
     bytes.append(contentsOf: text)
     return (offset, UInt8(byteCount))
+}
+
+/// A text that the receiver would drop need not leave this machine.
+private func placeDecoration(
+    _ text: String, _ bytes: inout [UInt8]
+) -> (offset: UInt16, byteCount: UInt8) {
+    let isKept =
+        text.utf8.count <= Limits.attributionByteCountMax && !text.utf8.contains(UInt8(ascii: "@"))
+    let offset = UInt16(bytes.count)
+    if isKept { bytes.append(contentsOf: text.utf8) }
+    return (offset, isKept ? UInt8(text.utf8.count) : 0)
 }
 
 private func checked(

@@ -1,6 +1,7 @@
 // sender → [socket] → packet → decode → …
 
 import Glibc
+import IngestFormat
 import IngestKeys
 import IngestStorage
 
@@ -12,122 +13,156 @@ public enum ClientError: Error, Equatable, Sendable {
     case unresolved(address: String, reason: String)
     /// The machine answered that no process receives on that port. Start the daemon, then send again.
     case notListening(address: String)
-    /// Another refusal of the kernel.
+    /// Another refusal of the kernel, or of the network.
     case socket(call: String, address: String, errno: Int32)
     /// An option is outside its bounds. Nothing was opened.
-    case badOption(name: String, got: UInt64, allowed: ClosedRange<UInt64>)
-    /// The receiver refuses this sender's epoch or sequences for good (status 3): another sender has the same id,
-    /// or the epoch is forgotten. `known` is the epoch that the receiver knows.
-    case refused(sender: UInt64, epoch: UInt64, known: UInt64)
-    /// The receiver has packets of this sender and epoch that were never sent from here: its spool was copied.
-    case unknownPackets(sender: UInt64, floor: UInt64, next: UInt64)
+    case badOption(name: String, got: String, allowed: String)
+    /// The receiver refuses this sender's epoch or sequences for good (status 3).
+    case refused(sender: UInt64, epoch: UInt64, cause: RefusalCause)
+    /// The receiver has a packet of this sender and epoch that was never sent from here: its spool was copied.
+    case unknownPackets(sender: UInt64, sequence: UInt64, next: UInt64)
     /// The receiver has lost what it had acked: it stands at `floor`, all below `base` was acked. Nobody holds these
     /// events any more.
     case ackedDataLost(sender: UInt64, floor: UInt64, base: UInt64)
     /// Nothing was heard while packets waited for an answer.
     case noAnswer(address: String, seconds: UInt64)
+    /// Answers come, but this packet, sent again and again, is not acked, nor is any other.
+    case noProgress(address: String, sequence: UInt64, byteCount: Int)
     /// `close` had to end before everything was acked.
     case deadline(unackedPackets: UInt64)
     /// The spool holds packets of another sender than the one that is asked for.
     case otherSender(path: String, asked: UInt64, found: UInt64)
-    /// The spool cannot be used, or not any longer. Packets that it holds are sent by the next start.
-    case spool(message: String, exitCode: Int32)
-    /// The keys file or its key cannot be used.
-    case keys(message: String)
+    /// The spool cannot be used, or not now. Packets that it holds are sent by the next start.
+    case spool(path: String, SpoolFailure)
+    /// The keys file, if there is one, or its key cannot be used.
+    case keys(path: String?, KeysFailure)
+    /// The task that waited was cancelled. The event was not taken; the sender goes on.
+    case cancelled
     /// The sender was closed before.
     case closed
+
+    /// Why a receiver refuses an epoch or its sequences.
+    public enum RefusalCause: Equatable, Sendable {
+        /// It knows this later epoch of the sender: another process has the same id, or has started since.
+        case newerEpoch(UInt64)
+        /// The epoch is more than a day ahead of this machine's clock: that was wrong when the spool was begun, or is now.
+        case clock
+        /// The sender was away for longer than the receiver remembers, or a sequence came with other bytes: two processes
+        /// have one id, or a spool was copied.
+        case reused
+    }
+
+    public enum SpoolFailure: Equatable, Sendable {
+        /// Another sender uses it; its process id if it could be read.
+        case inUse(pid: Int32?)
+        /// The bytes at `offset` of the file are not what was written there.
+        case damaged(offset: UInt64, detail: String)
+        /// No room for more packets. The sender goes on with those it has, and tries again.
+        case diskFull
+        /// A sync failed: what was written last may be on disk, or not.
+        case durabilityLost(call: String, errno: Int32)
+        /// More than a start can read.
+        case tooLarge(byteCountMax: Int)
+        /// The directory is not there and cannot be made.
+        case missing
+        case io(call: String, errno: Int32)
+    }
+
+    public enum KeysFailure: Equatable, Sendable {
+        case unreadable(errno: Int32)
+        case notAFile
+        /// Others than its owner can read it.
+        case mode(UInt32)
+        case tooLarge(byteCountMax: Int)
+        case noKeys
+        case line(number: Int, fault: String)
+        case noSuchKey(id: UInt16)
+        /// The key is for another sender alone.
+        case otherSender(id: UInt16, sender: UInt64)
+        /// The spool holds packets that are tagged by another key, or (`nil`) by none, or by other bytes of this one.
+        case spooledUnder(id: UInt16?)
+    }
 }
 
 extension ClientError {
     /// The same in the words of a sender.
     package init(spool error: StorageError) {
-        let message =
+        self =
             switch error {
-            case .locked(let path, let holder):
-                "another sender\(holder.map { " (pid \($0))" } ?? "") uses this spool, \(path), wait for its"
-                    + " end or use another directory"
+            case .locked(let path, let holder): .spool(path: path, .inUse(pid: holder))
+            case .corrupt(let path, let offset, let detail):
+                .spool(path: path, .damaged(offset: offset, detail: detail))
+            case .newerFormat(let path, let version):
+                .spool(path: path, .damaged(offset: 0, detail: "format \(version)"))
+            case .diskFull(let path, _, _): .spool(path: path, .diskFull)
             case .durabilityLost(let path, let call, let errno):
-                "durability lost: \(call): \(systemMessage(errno)), \(path), check the disk, then send again"
-            case .overLimit(let path, let detail):
-                "\(detail), \(path), use another directory"
-            default: "\(error)"
+                .spool(path: path, .durabilityLost(call: call, errno: errno))
+            case .overLimit(let path, _):
+                .spool(path: path, .tooLarge(byteCountMax: Limits.spoolByteCountMax))
+            case .notFound(let path), .missingDirectory(let path), .missingManifest(let path, _):
+                .spool(path: path, .missing)
+            case .alreadyExists(let path): .spool(path: path, .io(call: "open", errno: EEXIST))
+            case .io(let path, let call, let errno):
+                .spool(path: path, .io(call: call, errno: errno))
             }
-        self = .spool(message: message, exitCode: error.exitCode)
     }
 
-    package init(keys error: KeysError) { self = .keys(message: "\(error)") }
+    package init(keys error: KeysError) {
+        self =
+            switch error {
+            case .unreadable(let path, let errno): .keys(path: path, .unreadable(errno: errno))
+            case .notAFile(let path): .keys(path: path, .notAFile)
+            case .mode(let path, let mode): .keys(path: path, .mode(mode))
+            case .tooLarge(let path, let max): .keys(path: path, .tooLarge(byteCountMax: max))
+            case .noKeys(let path): .keys(path: path, .noKeys)
+            case .line(let path, let number, let fault):
+                .keys(path: path, .line(number: number, fault: "\(fault)"))
+            case .unknownKey(let path, let id): .keys(path: path, .noSuchKey(id: id))
+            case .otherSender(let path, let id, let sender):
+                .keys(path: path, .otherSender(id: id, sender: sender.rawValue))
+            }
+    }
 
-    /// Whether the same bytes may be taken later: the receiver starts again, a cable is plugged in again.
+    /// Whether the same bytes may be taken later: the receiver starts again, a cable is plugged in again, a firewall or a
+    /// route is being changed. What the network answers to one packet ends no sender.
     var isTemporary: Bool {
         switch self {
         case .notListening: true
-        case .socket(_, _, let errno):
-            isUnreachable(errno) || errno == ENOBUFS || errno == ENOMEM || errno == EAGAIN
+        case .socket(_, _, let errno): ![EBADF, ENOTSOCK, EFAULT].contains(errno)
         default: false
         }
     }
-}
 
-extension ClientError: CustomStringConvertible {
-    /// What, where, what to do, in one line.
-    public var description: String {
-        switch self {
-        case .badAddress(let text):
-            "\(quoted(text)) is not HOST:PORT, write 127.0.0.1:4810 or [::1]:4810"
-        case .unresolved(let address, let reason):
-            "no address for \(quoted(address)): \(reason), check the host name"
-        case .notListening(let address):
-            "nobody receives on \(address), start ingestd there or correct the address"
-        case .socket(let call, let address, let errno):
-            "\(call) to \(address) failed: \(systemMessage(errno)), \(advice(errno))"
-        case .badOption(let name, let got, let allowed):
-            "\(name) is \(got), give \(allowed.lowerBound) to \(allowed.upperBound)"
-        case .refused(let sender, let epoch, let known):
-            "the receiver refuses sender \(sender) with epoch \(epoch) (it knows \(known)), give every"
-                + " sender an id and a spool of its own; what is not acked is not counted"
-        case .unknownPackets(let sender, let floor, let next):
-            "the receiver has \(floor) packets of sender \(sender), of which only \(next) were sent from"
-                + " here, never copy a spool: remove it and send again what is missing"
-        case .ackedDataLost(let sender, let floor, let base):
-            "the receiver has lost packets \(floor) to \(base - 1) of sender \(sender), which it had acked,"
-                + " check its disk and send these events again"
-        case .noAnswer(let address, let seconds):
-            "no answer from \(address) for \(seconds) s, check that ingestd runs there, its keys and the"
-                + " network"
-        case .deadline(let unackedPackets):
-            "\(unackedPackets) packets are not acked in the time given, send them again"
-        case .otherSender(let path, let asked, let found):
-            "the spool holds packets of sender \(found), not \(asked), \(path), send as that one first"
-        case .spool(let message, _), .keys(let message):
-            message
-        case .closed:
-            "the sender is closed, open another one"
-        }
+    /// Whether the kernel knows no way to the address, or has lost its own.
+    var isUnreachable: Bool {
+        guard case .socket(_, _, let errno) = self else { return false }
+        return IngestClient.isUnreachable(errno)
     }
 
     /// The program's exit code for this error (the table is in docs/sending.md).
     package var exitCode: Int32 {
         switch self {
         case .badAddress, .badOption: 64
-        case .unresolved, .notListening, .noAnswer, .deadline, .refused, .unknownPackets: 69
+        case .unresolved, .notListening, .noAnswer, .noProgress, .deadline, .refused,
+            .unknownPackets:
+            69
         case .ackedDataLost: 71
         case .otherSender, .keys: 78
-        case .spool(_, let exitCode): exitCode
-        case .socket(_, _, let errno): isUnreachable(errno) ? 69 : 74
-        case .closed: 74
+        case .spool(_, let failure): failure.exitCode
+        case .socket(_, _, let errno): IngestClient.isUnreachable(errno) ? 69 : 74
+        case .closed, .cancelled: 74
         }
     }
 }
 
-/// What to do about a refusal of the kernel.
-private func advice(_ errno: Int32) -> String {
-    if isUnreachable(errno) { return "check the network and the route to that address" }
-    switch errno {
-    case EMSGSIZE: return "send smaller packets"
-    case EACCES, EPERM: return "check this machine's firewall"
-    default: return "send again what was not reported as sent"
+extension ClientError.SpoolFailure {
+    fileprivate var exitCode: Int32 {
+        switch self {
+        case .inUse: 69
+        case .damaged: 65
+        case .missing: 66
+        case .durabilityLost: 71
+        case .diskFull, .tooLarge, .io: 74
+        }
     }
 }
-
-/// The text with everything that a terminal could act on escaped.
-private func quoted(_ text: String) -> String { text.debugDescription }

@@ -5,10 +5,17 @@
 package protocol DatagramTransport: AnyObject, Sendable {
     /// Sends `bytes` as datagrams of `segmentByteCount` bytes each, the last possibly shorter.
     ///
-    /// **Errors** `ClientError.notListening` if an earlier datagram was answered "port unreachable";
-    /// none of these bytes was sent then.
+    /// **Errors** `ClientError.notListening` if an earlier datagram was answered "port unreachable", and others of the
+    /// network. Some of the datagrams, from the first one on, may have left then.
     func send(_ bytes: Span<UInt8>, segmentByteCount: Int) throws(ClientError)
 
     /// Throws what the network has answered to earlier datagrams, if it has answered anything.
     func checkAnswers() throws(ClientError)
+
+    /// Chooses route and own address anew: those of the socket may be gone.
+    func reconnect()
+}
+
+extension DatagramTransport {
+    package func reconnect() {}
 }

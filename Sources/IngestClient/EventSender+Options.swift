@@ -5,66 +5,82 @@ import IngestKeys
 
 extension EventSender {
     public struct Options: Sendable {
-        /// Whether the receiver acks.
-        public enum Delivery: Sendable {
-            /// Every packet is sent again until it is durable at the receiver.
-            case acked
+        /// Whether the receiver acks, and where packets are until it has.
+        public enum Delivery: Equatable, Sendable {
             /// Every packet is sent once; the ledger tells what was lost.
             case unacked
+            /// Every packet is sent again until it is durable at the receiver. What is not is lost with this process.
+            case acked
+            /// As `acked`; and packets are on disk here before they are first sent. A sender that is opened on the
+            /// directory again, which is made if it is not there, goes on with what is not acked. One sender at a time.
+            ///
+            /// `durableAtSend`: an event is on disk when `send` has returned, and not only after `flush`; each then costs a
+            /// packet and an fdatasync of its own.
+            case spooled(directory: String, durableAtSend: Bool = false)
         }
 
-        /// The sender's own id, above 0; `nil` draws one at random, or takes that of the spool. Two processes
+        /// The sender's own id, above 0; `nil` is that of the key, or of the spool, or one at random. Two processes
         /// must never share one.
         public var senderID: UInt64?
         /// The size of full packets: 1,200 … 65,507 bytes. The default fits an Ethernet frame over IPv4
         /// and IPv6; 8,952 is for jumbo frames.
         public var packetByteCountMax = 1_452
-        /// How long an event may wait for its packet to fill: 1 … 1,000 ms.
-        public var batchMillisecondsMax = 20
+        /// How long an event may wait for its packet to fill: 1 ms … 1 s.
+        public var batchDelay = Duration.milliseconds(20)
         public var delivery = Delivery.acked
-        /// A directory, made if it is not there, in which packets are on disk before they are first sent. A
-        /// sender that is opened on it again goes on with what is not acked. One sender at a time, and acked.
-        public var spoolDirectory: String?
-        /// Whether an event is on disk in the spool when `send` has returned, and not only after `flush`: each
-        /// then costs a packet and an fdatasync of its own.
-        public var isDurableAtSend = false
         /// Tags every packet; acks must be tagged too.
         public var key: Key?
-        /// What may be taken and not be acked, 1 MiB … 1 GiB: beyond that `send` waits, or says `.full`.
+        /// What may be taken and not be acked, 1 MiB … 1 GiB: beyond that `send` says `.full`.
         public var unackedByteCountMax = 64 << 20
-        /// Whether `send` waits where as much is unacked as may be.
-        public var waitsWhenFull = true
-        /// Without any answer for so long while packets wait for one, the sender gives up: 1 … 31,536,000 s. A
-        /// receiver that starts again is waited for. Where nobody ever listened, ten seconds are enough.
-        public var silenceSecondsMax = 60
+        /// Ends the sender when packets have waited in vain for so long, 1 s … a year; where nobody ever listened, ten
+        /// seconds are enough. `nil`: it never ends by itself, whatever `state` says.
+        public var givesUpAfter: Duration?
 
         public init() {}
 
         func check() throws(ClientError) {
             if senderID == 0 {
-                throw .badOption(name: "senderID", got: 0, allowed: 1...UInt64.max)
+                throw .badOption(name: "senderID", got: "0", allowed: "1 to \(UInt64.max)")
             }
-            try check("packetByteCountMax", packetByteCountMax, PacketBuilder.packetByteCountLimits)
-            try check("batchMillisecondsMax", batchMillisecondsMax, 1...1_000)
+            try check(
+                "packetByteCountMax", packetByteCountMax, PacketBuilder.packetByteCountLimits)
+            try check("batchDelay", batchDelay, .milliseconds(1)...(.seconds(1)))
             try check(
                 "unackedByteCountMax", unackedByteCountMax, 1 << 20...Limits.unackedByteCountMax)
-            try check("silenceSecondsMax", silenceSecondsMax, 1...31_536_000)
+            if let givesUpAfter {
+                try check("givesUpAfter", givesUpAfter, .seconds(1)...(.seconds(31_536_000)))
+            }
+            if let key, let senderID, let bound = key.sender, bound != senderID {
+                throw .keys(path: key.path, .otherSender(id: key.key.id, sender: bound))
+            }
         }
 
-        private func check(
-            _ name: String, _ got: Int, _ allowed: ClosedRange<Int>
+        private func check<Value>(
+            _ name: String, _ got: Value, _ allowed: ClosedRange<Value>
         ) throws(ClientError) {
             guard allowed.contains(got) else {
                 throw .badOption(
-                    name: name, got: UInt64(clamping: got),
-                    allowed: UInt64(allowed.lowerBound)...UInt64(allowed.upperBound))
+                    name: name, got: "\(got)",
+                    allowed: "\(allowed.lowerBound) to \(allowed.upperBound)")
             }
+        }
+
+        var spoolDirectory: String? {
+            guard case .spooled(let directory, _) = delivery else { return nil }
+            return directory
+        }
+
+        var isDurableAtSend: Bool {
+            guard case .spooled(_, let isDurable) = delivery else { return false }
+            return isDurable
         }
     }
 
     /// A key that tags packets, from a keys file (docs/format/keys.md) or from elsewhere.
     public struct Key: Sendable {
         let key: PacketKey
+        /// Of its file.
+        let path: String?
 
         /// - Parameters:
         ///   - id: 1 … 65,535, as the receiver's keys file has it.
@@ -72,13 +88,15 @@ extension EventSender {
         ///
         /// **Errors** `ClientError.badOption`.
         public init(id: UInt16, bytes: [UInt8]) throws(ClientError) {
-            if id == 0 { throw .badOption(name: "key id", got: 0, allowed: 1...65_535) }
+            if id == 0 { throw .badOption(name: "key id", got: "0", allowed: "1 to 65535") }
             let allowed = Limits.keyByteCountMin...Limits.keyByteCountMax
             guard allowed.contains(bytes.count) else {
                 throw .badOption(
-                    name: "the key's byte count", got: UInt64(bytes.count), allowed: 16...64)
+                    name: "the key's byte count", got: "\(bytes.count)",
+                    allowed: "\(allowed.lowerBound) to \(allowed.upperBound)")
             }
             key = PacketKey(id: id, key: bytes)
+            path = nil
         }
 
         /// The key of a keys file.
@@ -90,6 +108,7 @@ extension EventSender {
                     throw .unknownKey(path: path, id: id)
                 }
                 self.key = key
+                self.path = path
             } catch {
                 throw ClientError(keys: error)
             }
@@ -97,5 +116,16 @@ extension EventSender {
 
         /// The only sender that may use the key, if there is one.
         package var sender: UInt64? { key.sender?.rawValue }
+    }
+}
+
+extension Duration {
+    /// Cut to nanoseconds, from 0 on, as far as they fit.
+    var nanoseconds: UInt64 {
+        guard self > .zero else { return 0 }
+        let (seconds, attoseconds) = components
+        let (whole, isOver) = UInt64(seconds).multipliedReportingOverflow(by: 1_000_000_000)
+        let (sum, isOverToo) = whole.addingReportingOverflow(UInt64(attoseconds / 1_000_000_000))
+        return isOver || isOverToo ? .max : sum
     }
 }

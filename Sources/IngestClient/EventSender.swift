@@ -7,7 +7,7 @@ import IngestStorage
 /// Sends events to a daemon as framed packets, and again until the daemon says that they are durable.
 ///
 /// Any thread may call; calls take turns under a lock. An event leaves when its packets fill a burst,
-/// when it has waited for `Options.batchMillisecondsMax`, or at `flush` and `close`, whichever is first.
+/// when it has waited for `Options.batchDelay`, or at `flush` and `close`, whichever is first.
 ///
 /// What `send` took is counted once `close` has returned, whatever the network loses and however often the daemon
 /// starts again meanwhile. What `flush` returned from is, with a spool, on disk: this process may end
@@ -18,30 +18,15 @@ import IngestStorage
 ///
 /// **Cost** A thread and a socket; packets until they are acked. Per event two copies of its bytes, no allocation.
 public final class EventSender: Sendable {
-    /// What has become of the events so far, or at `close`.
-    public struct Result: Equatable, Sendable {
-        /// Events in packets that the socket took.
-        public var sent: UInt64 = 0
-        /// Packets of these events; heartbeats and resends are not among them.
-        public var packets: UInt64 = 0
-        /// Events that the receiver has on disk. With a spool also those of an earlier start.
-        public var acked: UInt64 = 0
-        /// Packets that were sent again, each time.
-        public var resent: UInt64 = 0
-        /// Events that were refused before they were sent.
-        public var refused: UInt64 = 0
-        /// Since the sender was opened.
-        public var seconds = 0.0
-    }
-
     /// This sender's id on the wire, as the ledger will show it.
     public let senderID: UInt64
+    /// The epoch of its packets: with the id, what finds its row in the ledger.
+    public let epoch: UInt64
     /// How far an input was read that a spool holds the end of.
     package let spoolNote: SpoolNote
     /// Whether that was all of the input, and all of it was acked.
     package let hasSpoolEnded: Bool
     private let engine: any SenderEngine
-    private let isWaiting: Bool
     private let isDurableAtSend: Bool
     private let openedAt = SenderClock.monotonicNanoseconds()
 
@@ -49,23 +34,21 @@ public final class EventSender: Sendable {
     ///
     /// - Parameter address: HOST:PORT; an IPv6 address stands in brackets.
     ///
-    /// **Errors** `ClientError.badAddress`, `.badOption`, `.unresolved`, `.socket`; `.spool`, `.otherSender`.
+    /// **Errors** `ClientError.badAddress`, `.badOption`, `.unresolved`, `.socket`; `.spool`, `.otherSender`, `.keys`.
     public static func open(
         to address: String, options: Options = Options()
     ) throws(ClientError) -> EventSender {
         try options.check()
         let transport = try UDPTransport(address: address)
-        guard options.delivery == .acked || options.spoolDirectory != nil else {
+        if options.delivery == .unacked {
             return EventSender(transport: transport, options: options)
         }
         let identity = newIdentity(options)
         guard let directory = options.spoolDirectory else {
-            return try acked(
-                identity, to: address, transport, nil, options)
+            return try acked(identity, to: address, transport, nil, options)
         }
         let opened = try spool(directory, identity, options)
-        return try acked(
-            opened.spool.identity, to: address, transport, opened, options)
+        return try acked(opened.spool.identity, to: address, transport, opened, options)
     }
 
     private static func spool(
@@ -77,26 +60,27 @@ public final class EventSender: Sendable {
         } catch {
             throw ClientError(spool: error)
         }
-        return try Spool.open(
-            files, sender: options.senderID.map { SenderID(rawValue: $0) },
-            random: identity.sender, epoch: identity.epoch)
+        let asked = options.senderID ?? options.key?.sender
+        let opened = try Spool.open(
+            files, sender: asked.map { SenderID(rawValue: $0) }, random: identity.sender,
+            epoch: identity.epoch)
+        try SpooledPacket.check(opened.packets, under: options.key?.key, path: directory)
+        return opened
     }
 
     private static func acked(
         _ identity: SenderIdentity, to address: String, _ transport: UDPTransport,
         _ opened: Spool<LinuxFileSystem>.Opened?, _ options: Options
     ) throws(ClientError) -> EventSender {
-        if let key = options.key, let sender = key.sender, sender != identity.sender.rawValue {
-            throw ClientError.keys(
-                message: "key \(key.key.id) is for sender \(sender) alone, send as that one")
-        }
         var configuration = AckedStream.Configuration(identity: identity)
         configuration.packetByteCountMax = options.packetByteCountMax
-        configuration.batchNanosecondsMax = UInt64(options.batchMillisecondsMax) * 1_000_000
+        configuration.batchNanosecondsMax = options.batchDelay.nanoseconds
         configuration.unackedByteCountMax = options.unackedByteCountMax
-        configuration.silenceNanosecondsMax = UInt64(options.silenceSecondsMax) * 1_000_000_000
+        configuration.silenceNanosecondsMax = options.givesUpAfter?.nanoseconds
         configuration.key = options.key?.key
         configuration.address = address
+        configuration.unixMilliseconds = SenderClock.unixNanoseconds() / 1_000_000
+        configuration.clock = { max($0, SenderClock.monotonicNanoseconds()) }
         let socket = try AckSocket(socket: transport.socket, address: address)
         var random = SystemRandomNumberGenerator()
         let stream = AckedStream(
@@ -121,73 +105,147 @@ public final class EventSender: Sendable {
         note: SpoolNote = SpoolNote(), hasEnded: Bool = false
     ) {
         senderID = identity.sender.rawValue
+        epoch = identity.epoch.rawValue
         spoolNote = note
         hasSpoolEnded = hasEnded
         self.engine = engine
-        isWaiting = options.waitsWhenFull
         isDurableAtSend = options.isDurableAtSend
     }
 
-    /// Takes one JSON event, without its line end.
+    /// Takes one event, and never waits for room.
     ///
-    /// - Returns: `nil` if it was taken, or why it was refused; a refusal costs only this event. `.full`, where
-    ///   `Options.waitsWhenFull` is off: try again later.
-    ///
-    /// **Errors** What has ended the sender; the event was not taken then.
-    public func send(jsonLine: Span<UInt8>) throws(ClientError) -> EventRefusal? {
-        try kept(engine.send(jsonLine: jsonLine, note: nil, isWaiting: isWaiting))
+    /// **Errors** What has ended the sender, and `.spool(_, .diskFull)` where each event shall be durable at once. It is
+    /// not known then whether the event was taken: with a spool it may be on disk, and be sent by the next start.
+    public func send(_ event: AdEvent) throws(ClientError) -> Outcome {
+        try kept(engine.send(event))
     }
 
-    /// Takes one JSON event, without its line end. See `send(jsonLine:)` of bytes.
-    public func send(jsonLine: String) throws(ClientError) -> EventRefusal? {
+    /// Takes one JSON event, without its line end. See `send` of an event.
+    public func send(jsonLine: Span<UInt8>) throws(ClientError) -> Outcome {
+        try kept(engine.send(jsonLine: jsonLine, note: nil))
+    }
+
+    /// Takes one JSON event, without its line end. See `send` of an event.
+    public func send(jsonLine: String) throws(ClientError) -> Outcome {
         try send(jsonLine: jsonLine.utf8Span.span)
     }
 
-    /// Takes one event. See `send(jsonLine:)` of bytes.
-    public func send(_ event: AdEvent) throws(ClientError) -> EventRefusal? {
-        try kept(engine.send(event, isWaiting: isWaiting))
+    /// Takes one event, and suspends the task while there is no room.
+    ///
+    /// - Returns: `nil` if it was taken, or why it was refused.
+    ///
+    /// **Errors** As `send`, and `.cancelled`.
+    public func sendWhenRoom(_ event: AdEvent) async throws(ClientError) -> EventRefusal? {
+        while true {
+            switch try send(event) {
+            case .taken: return nil
+            case .refused(let refusal): return refusal
+            case .full: try await pause(until: .max)
+            }
+        }
     }
 
-    /// As `send(jsonLine:)`, with how far the input was read with this line.
+    /// As `send(jsonLine:)`, with how far the input was read with this line; waits for room.
     package func send(
         jsonLine: Span<UInt8>, note: SpoolNote
     ) throws(ClientError) -> EventRefusal? {
-        try engine.send(jsonLine: jsonLine, note: note, isWaiting: isWaiting)
+        while true {
+            switch try engine.send(jsonLine: jsonLine, note: note) {
+            case .taken: return nil
+            case .refused(let refusal): return refusal
+            case .full: engine.waitForProgress(nanosecondsMax: .max)
+            }
+        }
     }
 
     /// Sends what is waiting for its packet to fill. With a spool it is on disk then.
+    ///
+    /// **Errors** What has ended the sender; `.spool(_, .diskFull)`: what was taken stays in memory, and is written when
+    /// there is room.
     public func flush() throws(ClientError) { try engine.flush() }
 
     /// Sends what is waiting, and waits until all is acked. Calls after this throw `ClientError.closed`.
     ///
-    /// - Parameter seconds: How long to wait at most; `nil` = as long as the receiver answers.
+    /// - Parameter limit: How long to wait at most; `nil` = until it is done, or `Options.givesUpAfter`.
     ///
-    /// **Errors** What has ended the sender, and `.deadline`: the sender goes on then, and can be closed again. Without
+    /// **Errors** What has ended the sender. When the time is up, what the packets wait for, as `state` has it, or
+    /// `.deadline`; and `.spool(_, .diskFull)`: the sender goes on then, and can be closed again. Without
     /// acks, as `flush`; also if the machine has answered by now that nobody receives.
-    public func close(within seconds: Double? = nil) throws(ClientError) -> Result {
-        try timed(engine.close(within: seconds, note: SpoolNote()))
+    public func close(within limit: Duration? = nil) throws(ClientError) -> Totals {
+        do throws(ClientError) {
+            return try close(within: limit, note: SpoolNote())
+        } catch {
+            throw explained(error)
+        }
+    }
+
+    /// As `close`, for tasks: it suspends where that one blocks its thread.
+    ///
+    /// **Errors** Also `.cancelled`: the sender goes on, and can be closed again.
+    public func close(within limit: Duration? = nil) async throws(ClientError) -> Totals {
+        let deadline = Self.deadline(limit)
+        try engine.flush()
+        while true {
+            if let totals = try engine.end(SpoolNote()) { return timed(totals) }
+            if SenderClock.monotonicNanoseconds() >= deadline { throw explained(engine.overdue) }
+            try await pause(until: deadline)
+        }
     }
 
     /// As `close(within:)`; the spool keeps `note`, of the whole input.
+    ///
+    /// **Errors** When the time is up, always `.deadline`.
     package func close(
-        within seconds: Double?, note: SpoolNote
-    ) throws(ClientError) -> Result {
-        try engine.close(within: seconds, note: note)
+        within limit: Duration?, note: SpoolNote
+    ) throws(ClientError) -> Totals {
+        let deadline = Self.deadline(limit)
+        try engine.flush()
+        while true {
+            if let totals = try engine.end(note) { return timed(totals) }
+            let now = SenderClock.monotonicNanoseconds()
+            if now >= deadline { throw engine.overdue }
+            engine.waitForProgress(nanosecondsMax: deadline - now)
+        }
     }
 
     /// How far it is.
-    public var result: Result { timed(engine.result) }
+    public var totals: Totals { timed(engine.totals) }
 
-    private func timed(_ result: Result) -> Result {
-        var result = result
-        result.seconds = Double(SenderClock.monotonicNanoseconds() - openedAt) / 1_000_000_000
-        return result
+    /// Whether it works, waits or has ended, at this moment.
+    public var state: State { engine.state }
+
+    private static func deadline(_ limit: Duration?) -> UInt64 {
+        guard let limit else { return .max }
+        let sum = SenderClock.monotonicNanoseconds().addingReportingOverflow(limit.nanoseconds)
+        return sum.overflow ? .max : sum.partialValue
+    }
+
+    /// Suspends until acks may have come. They come every few milliseconds while there is a receiver.
+    private func pause(until deadline: UInt64) async throws(ClientError) {
+        let now = SenderClock.monotonicNanoseconds()
+        let nanoseconds = min(deadline - min(deadline, now), 10_000_000)
+        do {
+            try await Task.sleep(nanoseconds: nanoseconds)
+        } catch {
+            throw .cancelled
+        }
+    }
+
+    private func explained(_ error: ClientError) -> ClientError {
+        guard case .deadline = error, case .waiting(let cause) = state else { return error }
+        return cause
+    }
+
+    private func timed(_ totals: Totals) -> Totals {
+        var totals = totals
+        totals.elapsed = .nanoseconds(SenderClock.monotonicNanoseconds() - openedAt)
+        return totals
     }
 
     /// Makes an event that was taken durable in the spool, where each shall be.
-    private func kept(_ refusal: EventRefusal?) throws(ClientError) -> EventRefusal? {
-        if refusal == nil, isDurableAtSend { try engine.flush() }
-        return refusal
+    private func kept(_ outcome: Outcome) throws(ClientError) -> Outcome {
+        if outcome == .taken, isDurableAtSend { try engine.flush() }
+        return outcome
     }
 
     private static func newIdentity(_ options: Options) -> SenderIdentity {

@@ -2,7 +2,7 @@
 
 /// What `ingest-send` needs of a sender, framed or plain.
 package protocol LineSender: AnyObject {
-    /// Takes one JSON event; `nil`, or why this one was refused.
+    /// Takes one JSON event, and waits for room; `nil`, or why this one was refused.
     ///
     /// - Parameter note: how far the input was read with it, for a spool.
     func send(jsonLine: Span<UInt8>, note: SpoolNote) throws(ClientError) -> EventRefusal?
@@ -11,10 +11,19 @@ package protocol LineSender: AnyObject {
     /// Sends what is waiting and ends, with acks when all is acked.
     ///
     /// - Parameter note: of the whole input, for a spool.
-    func close(within seconds: Double?, note: SpoolNote) throws(ClientError) -> EventSender.Result
+    func close(within limit: Duration?, note: SpoolNote) throws(ClientError) -> EventSender.Totals
     /// What has left so far.
-    var result: EventSender.Result { get }
+    var totals: EventSender.Totals { get }
+    /// Whether it throws its last error for ever.
+    var hasEnded: Bool { get }
 }
 
-extension EventSender: LineSender {}
-extension PlainSender: LineSender {}
+extension EventSender: LineSender {
+    package var hasEnded: Bool {
+        if case .ended = state { true } else { false }
+    }
+}
+
+extension PlainSender: LineSender {
+    package var hasEnded: Bool { false }
+}

@@ -8,14 +8,14 @@ import IngestKeys
 package struct PacketStream: ~Copyable {
     private static let heartbeatNanoseconds: UInt64 = 1_000_000_000
 
-    package private(set) var result = EventSender.Result()
+    package private(set) var totals = EventSender.Totals()
     private var builder: PacketBuilder
     private var parser = EventLineParser()
     private var texts: [UInt8] = []
     private let transport: any DatagramTransport
     /// The first error of the transport. Events in the burst that it hit are not known to have left, so
     /// the stream does not go on behind it.
-    private var failure: ClientError?
+    private(set) var failure: ClientError?
     private var heartbeatAt: UInt64?
 
     package init(
@@ -28,31 +28,31 @@ package struct PacketStream: ~Copyable {
         texts.reserveCapacity(1024)
     }
 
-    package mutating func send(jsonLine: Span<UInt8>) throws(ClientError) -> EventRefusal? {
+    package mutating func send(jsonLine: Span<UInt8>) throws(ClientError) -> EventSender.Outcome {
         try checkOpen()
         if let refusal = parser.parse(jsonLine) {
-            result.refused += 1
-            return refusal
+            totals.eventsRefused += 1
+            return .refused(refusal)
         }
-        if builder.append(parser.event, from: parser.bytes) { return nil }
+        if builder.append(parser.event, from: parser.bytes) { return .taken }
         try sendBurst()
         _ = builder.append(parser.event, from: parser.bytes)
-        return nil
+        return .taken
     }
 
-    package mutating func send(_ event: AdEvent) throws(ClientError) -> EventRefusal? {
+    package mutating func send(_ event: AdEvent) throws(ClientError) -> EventSender.Outcome {
         try checkOpen()
         let descriptor: EventDescriptor
         do {
             descriptor = try event.describe(into: &texts)
         } catch {
-            result.refused += 1
-            return error
+            totals.eventsRefused += 1
+            return .refused(error)
         }
-        if builder.append(descriptor, from: texts) { return nil }
+        if builder.append(descriptor, from: texts) { return .taken }
         try sendBurst()
         _ = builder.append(descriptor, from: texts)
-        return nil
+        return .taken
     }
 
     package mutating func flush() throws(ClientError) {
@@ -64,7 +64,7 @@ package struct PacketStream: ~Copyable {
     /// packet to tell of.
     package mutating func tick(now: UInt64) throws(ClientError) {
         try flush()
-        guard result.packets > 0 else { return }
+        guard totals.packetsSent > 0 else { return }
         let dueAt = heartbeatAt ?? now + Self.heartbeatNanoseconds
         heartbeatAt = dueAt
         guard now >= dueAt else { return }
@@ -72,12 +72,12 @@ package struct PacketStream: ~Copyable {
         try sendHeartbeat()
     }
 
-    package mutating func close() throws(ClientError) -> EventSender.Result {
+    package mutating func close() throws(ClientError) -> EventSender.Totals {
         try flush()
-        if result.packets > 0 { try sendHeartbeat() }
+        if totals.packetsSent > 0 { try sendHeartbeat() }
         try guarded { transport throws(ClientError) in try transport.checkAnswers() }
         failure = .closed
-        return result
+        return totals
     }
 
     private func checkOpen() throws(ClientError) {
@@ -94,8 +94,8 @@ package struct PacketStream: ~Copyable {
             failure = error
             throw error
         }
-        result.sent += UInt64(builder.eventCount)
-        result.packets += UInt64(builder.sealedPacketCount)
+        totals.eventsSent += UInt64(builder.eventCount)
+        totals.packetsSent += UInt64(builder.sealedPacketCount)
         builder.removeAll()
     }
 

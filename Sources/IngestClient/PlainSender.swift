@@ -16,7 +16,7 @@ import IngestFormat
 ///
 /// **Cost** One datagram and the parser's copy of a line; one system call a datagram.
 package final class PlainSender {
-    package private(set) var result = EventSender.Result()
+    package private(set) var totals = EventSender.Totals()
     private let datagramByteCountMax: Int
     private let transport: any DatagramTransport
     private var parser = EventLineParser()
@@ -35,7 +35,7 @@ package final class PlainSender {
     /// - Returns: `nil` if it was taken, or why it was refused; a refusal costs only this event.
     package func send(jsonLine line: Span<UInt8>) throws(ClientError) -> EventRefusal? {
         if let refusal = parser.parse(line) {
-            result.refused += 1
+            totals.eventsRefused += 1
             return refusal
         }
         // The first byte of a datagram tells a JSON one: leading white space goes.
@@ -57,8 +57,8 @@ package final class PlainSender {
             let datagram = datagram
             try transport.send(datagram.span, segmentByteCount: datagram.count)
         }
-        result.sent += eventCount
-        result.packets += 1
+        totals.eventsSent += eventCount
+        totals.packetsSent += 1
         datagram.removeAll(keepingCapacity: true)
         eventCount = 0
     }
@@ -68,13 +68,13 @@ package final class PlainSender {
         jsonLine: Span<UInt8>, note: SpoolNote
     ) throws(ClientError) -> EventRefusal? { try send(jsonLine: jsonLine) }
 
-    /// - Parameter seconds: nothing is waited for.
+    /// - Parameter limit: nothing is waited for.
     package func close(
-        within seconds: Double? = nil, note: SpoolNote = SpoolNote()
-    ) throws(ClientError) -> EventSender.Result {
+        within limit: Duration? = nil, note: SpoolNote = SpoolNote()
+    ) throws(ClientError) -> EventSender.Totals {
         try flush()
         try transport.checkAnswers()
-        return result
+        return totals
     }
 }
 

@@ -6,17 +6,22 @@ import Synchronization
 
 /// What is behind an `EventSender`: with acks, or without.
 protocol SenderEngine: AnyObject, Sendable {
-    /// - Parameter isWaiting: for room, where as much is unacked as may be; else the answer is `.full`.
+    /// - Parameter note: how far the input was read with it, for the spool.
     func send(
-        jsonLine: Span<UInt8>, note: SpoolNote?, isWaiting: Bool
-    ) throws(ClientError) -> EventRefusal?
-    func send(_ event: AdEvent, isWaiting: Bool) throws(ClientError) -> EventRefusal?
+        jsonLine: Span<UInt8>, note: SpoolNote?
+    ) throws(ClientError) -> EventSender.Outcome
+    func send(_ event: AdEvent) throws(ClientError) -> EventSender.Outcome
     func flush() throws(ClientError)
+    /// Ends where all is acked; `nil` where not.
+    ///
     /// - Parameter note: of the whole input, for the spool.
-    func close(
-        within seconds: Double?, note: SpoolNote
-    ) throws(ClientError) -> EventSender.Result
-    var result: EventSender.Result { get }
+    func end(_ note: SpoolNote) throws(ClientError) -> EventSender.Totals?
+    /// Blocks the thread until acks have come, not long and at most for so long.
+    func waitForProgress(nanosecondsMax: UInt64)
+    /// `.deadline` with what is not acked.
+    var overdue: ClientError { get }
+    var totals: EventSender.Totals { get }
+    var state: EventSender.State { get }
 }
 
 /// A `PacketStream` with a lock and a timer: what is sent is gone.
@@ -32,17 +37,17 @@ final class UnackedSender: SenderEngine {
             PacketStream(
                 identity: identity, packetByteCountMax: options.packetByteCountMax,
                 key: options.key?.key, transport: transport))
-        tickInterval = .milliseconds(max(1, options.batchMillisecondsMax))
+        tickInterval = .nanoseconds(max(1_000_000, Int(options.batchDelay.nanoseconds)))
         scheduleTick()
     }
 
     func send(
-        jsonLine: Span<UInt8>, note: SpoolNote?, isWaiting: Bool
-    ) throws(ClientError) -> EventRefusal? {
+        jsonLine: Span<UInt8>, note: SpoolNote?
+    ) throws(ClientError) -> EventSender.Outcome {
         try stream.withLock { stream throws(ClientError) in try stream.send(jsonLine: jsonLine) }
     }
 
-    func send(_ event: AdEvent, isWaiting: Bool) throws(ClientError) -> EventRefusal? {
+    func send(_ event: AdEvent) throws(ClientError) -> EventSender.Outcome {
         try stream.withLock { stream throws(ClientError) in try stream.send(event) }
     }
 
@@ -50,13 +55,19 @@ final class UnackedSender: SenderEngine {
         try stream.withLock { stream throws(ClientError) in try stream.flush() }
     }
 
-    func close(
-        within seconds: Double?, note: SpoolNote
-    ) throws(ClientError) -> EventSender.Result {
+    func end(_ note: SpoolNote) throws(ClientError) -> EventSender.Totals? {
         try stream.withLock { stream throws(ClientError) in try stream.close() }
     }
 
-    var result: EventSender.Result { stream.withLock { $0.result } }
+    func waitForProgress(nanosecondsMax: UInt64) {}
+
+    var overdue: ClientError { .deadline(unackedPackets: 0) }
+
+    var totals: EventSender.Totals { stream.withLock { $0.totals } }
+
+    var state: EventSender.State {
+        stream.withLock { $0.failure.map { .ended($0) } ?? .working }
+    }
 
     /// A tick follows another until the sender is closed, has failed, or is gone.
     private func scheduleTick() {

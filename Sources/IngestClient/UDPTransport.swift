@@ -20,6 +20,7 @@ package final class UDPTransport: DatagramTransport {
     /// path does not learn it, and a call that fails before each burst would cost more than it could save.
     private let usesSegments = Atomic(true)
     private let address: String
+    private let resolved: ingest_address
 
     /// Resolves and connects; nothing is sent.
     ///
@@ -27,7 +28,7 @@ package final class UDPTransport: DatagramTransport {
     package init(address: String) throws(ClientError) {
         let parts = try SocketAddressText(address)
         self.address = address
-        socket = try Self.connected(parts, address)
+        (socket, resolved) = try Self.connected(parts, address)
     }
 
     deinit { _ = close(socket) }
@@ -48,6 +49,19 @@ package final class UDPTransport: DatagramTransport {
         // SAFETY: the kernel writes at most `byteCount` bytes, the size of `answer`.
         let result = unsafe getsockopt(socket, SOL_SOCKET, SO_ERROR, &answer, &byteCount)
         if result == 0, answer != 0 { throw failure("send", answer) }
+    }
+
+    package func reconnect() {
+        var resolved = resolved
+        // SAFETY: the address is read only. Where there still is no way, the next send says so.
+        _ = unsafe ingest_udp_reconnect(socket, &resolved)
+    }
+
+    /// What the network has answered to an earlier datagram: as an error that may pass. EMSGSIZE: a router on the
+    /// way takes less than this device, so segments of this size would be refused from now on.
+    func answered(_ errno: Int32) -> ClientError {
+        if errno == EMSGSIZE { usesSegments.store(false, ordering: .relaxed) }
+        return failure("receive", errno)
     }
 
     /// The most whole segments of this size that the kernel takes in one message.
@@ -82,7 +96,10 @@ package final class UDPTransport: DatagramTransport {
         var start = 0
         while start < bytes.count {
             let end = min(bytes.count, start + segmentByteCount)
-            let result = sendMessage(bytes.extracting(start..<end), 0)
+            let datagram = bytes.extracting(start..<end)
+            var result = sendMessage(datagram, 0)
+            // The first time it may be a router's answer to an earlier one; the kernel then cuts this one into fragments.
+            if result == -EMSGSIZE { result = sendMessage(datagram, 0) }
             if result < 0 { throw failure("send", -result) }
             start = end
         }
@@ -99,7 +116,7 @@ package final class UDPTransport: DatagramTransport {
         }
     }
 
-    func failure(_ call: String, _ errno: Int32) -> ClientError {
+    private func failure(_ call: String, _ errno: Int32) -> ClientError {
         errno == ECONNREFUSED
             ? .notListening(address: address)
             : .socket(call: call, address: address, errno: errno)
@@ -109,7 +126,7 @@ package final class UDPTransport: DatagramTransport {
 extension UDPTransport {
     private static func connected(
         _ parts: SocketAddressText, _ address: String
-    ) throws(ClientError) -> Int32 {
+    ) throws(ClientError) -> (Int32, ingest_address) {
         var resolved = ingest_address()
         let status = unsafe ingest_address_resolve(parts.host, parts.port, &resolved)
         guard status == 0 else {
@@ -119,7 +136,7 @@ extension UDPTransport {
         }
         let socket = unsafe ingest_udp_connect(&resolved)
         if socket < 0 { throw .socket(call: "connect", address: address, errno: -socket) }
-        return socket
+        return (socket, resolved)
     }
 }
 

@@ -18,8 +18,8 @@ struct IngestSend: ParsableCommand {
 
             Exit codes: 0 every event is durable (with --plain or --no-acks: has left) · 1 lines were \
             refused, the others are durable · 64 wrong usage · 65 the spool is damaged · 66 FILE cannot be \
-            read, or is not the one of the spool · 69 nobody receives or answers at HOST:PORT, or refuses \
-            this sender · 71 acked events were lost, or the spool's disk fails · 74 other I/O error · \
+            read, or is not the one of the spool · 69 nobody receives or answers at HOST:PORT, or what answers \
+            acks nothing or refuses this sender · 71 acked events were lost, or the spool's disk fails · 74 other I/O error · \
             78 keys file or sender id wrong.
             """,
         version: "ingest-send \(Release.version), packets \(Release.packetVersion)")
@@ -51,7 +51,8 @@ struct IngestSend: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Give up after so long without an answer, 1 … 31536000; after ten where nobody ever listened.",
+            "Give up after so long without an answer, or with answers that ack nothing, 1 … 31536000; after ten "
+                + "where nobody ever listened.",
             valueName: "seconds"))
     var giveUpSeconds = 60
 
@@ -117,26 +118,26 @@ struct IngestSend: ParsableCommand {
             let opened = try openSender()
             sender = opened.sender
             job = SendJob(
-                reader: reader, rate: rate, from: spoolOnly ? SpoolNote() : opened.note,
-                hasEnded: opened.hasEnded)
+                reader: reader, rate: rate, from: opened.note, hasEnded: opened.hasEnded,
+                readsInput: !spoolOnly)
         } catch let error as LineReader.Failure {
             throw fail(error.description, exitCode: error.exitCode)
         } catch let error as ClientError {
             throw fail(error.description, exitCode: error.exitCode)
         }
         let failure = job.run(to: sender)
-        printSummary(sender.result, nanoseconds: SenderClock.monotonicNanoseconds() - startedAt)
+        printSummary(sender.totals, nanoseconds: SenderClock.monotonicNanoseconds() - startedAt)
         if let failure { throw fail(failure.description, exitCode: failure.exitCode) }
         if !isAcked {
             printToStandardError(
                 "ingest-send: sent, not confirmed: no acks were asked for, "
                     + "ingest-reader shows what arrived")
         }
-        if sender.result.refused > 0 { throw ExitCode(1) }
+        if sender.totals.eventsRefused > 0 { throw ExitCode(1) }
     }
 
     private var isAcked: Bool {
-        !plain && (acks ?? (spool != nil || EventSender.Options().delivery == .acked))
+        !plain && (acks ?? true)
     }
 
     private func openSender() throws(ClientError) -> (
@@ -150,9 +151,9 @@ struct IngestSend: ParsableCommand {
         var options = EventSender.Options()
         options.senderID = senderID
         options.packetByteCountMax = packetBytes
-        options.delivery = isAcked ? .acked : .unacked
-        options.spoolDirectory = spool
-        options.silenceSecondsMax = giveUpSeconds
+        options.delivery =
+            spool.map { .spooled(directory: $0) } ?? (isAcked ? .acked : .unacked)
+        options.givesUpAfter = .seconds(giveUpSeconds)
         if let keyID, let keyFile {
             options.key = try EventSender.Key(id: keyID, file: keyFile)
         }
@@ -160,11 +161,11 @@ struct IngestSend: ParsableCommand {
         return (sender, sender.spoolNote, sender.hasSpoolEnded)
     }
 
-    private func printSummary(_ result: EventSender.Result, nanoseconds: UInt64) {
+    private func printSummary(_ totals: EventSender.Totals, nanoseconds: UInt64) {
         let fraction = String(nanoseconds / 1_000_000 % 1000 + 1000).dropFirst()
         print(
-            "{\"sent\":\(result.sent),\"acked\":\(result.acked),\"resent\":\(result.resent)"
-                + ",\"refused\":\(result.refused)"
+            "{\"sent\":\(totals.eventsSent),\"acked\":\(totals.eventsAcked)"
+                + ",\"resent\":\(totals.packetsResent),\"refused\":\(totals.eventsRefused)"
                 + ",\"seconds\":\(nanoseconds / 1_000_000_000).\(fraction)}")
     }
 }

@@ -33,15 +33,15 @@ struct Progress {
 
     /// Before whatever may take long: the pace, the input. Shows the state unless it was shown just now.
     mutating func look(_ sender: any LineSender) {
-        if isShown { show(sender.result, now: SenderClock.monotonicNanoseconds()) }
+        if isShown { show(sender.totals, now: SenderClock.monotonicNanoseconds()) }
     }
 
     /// As `look`, at a time of the caller's.
-    mutating func show(_ result: EventSender.Result, now: UInt64) {
+    mutating func show(_ totals: EventSender.Totals, now: UInt64) {
         guard isShown else { return }
         if let shownAt, now < shownAt + Self.intervalNanoseconds { return }
         shownAt = now
-        write(Self.line(result, nanoseconds: now - startedAt))
+        write(Self.line(totals, nanoseconds: now - startedAt))
     }
 
     /// Takes the line away, so that another can be printed in its place.
@@ -50,16 +50,17 @@ struct Progress {
     }
 
     /// Leaves the last state standing and goes to a new line.
-    func end(_ result: EventSender.Result) {
+    func end(_ totals: EventSender.Totals) {
         guard isShown, shownAt != nil else { return }
-        write(Self.line(result, nanoseconds: SenderClock.monotonicNanoseconds() - startedAt) + "\n")
+        write(Self.line(totals, nanoseconds: SenderClock.monotonicNanoseconds() - startedAt) + "\n")
     }
 
-    private static func line(_ result: EventSender.Result, nanoseconds: UInt64) -> String {
+    private static func line(_ totals: EventSender.Totals, nanoseconds: UInt64) -> String {
         let seconds = Double(nanoseconds) / 1_000_000_000
-        let rate = Int(Double(result.sent) / max(seconds, 0.001))
-        let acked = result.acked > 0 ? ", \(result.acked) acked" : ""
-        return "\r\u{1B}[K\(result.sent) events sent\(acked), \(rate)/s, \(result.refused) refused"
+        let rate = Int(Double(totals.eventsSent) / max(seconds, 0.001))
+        let acked = totals.eventsAcked > 0 ? ", \(totals.eventsAcked) acked" : ""
+        return
+            "\r\u{1B}[K\(totals.eventsSent) events sent\(acked), \(rate)/s, \(totals.eventsRefused) refused"
     }
 }
 

@@ -41,11 +41,14 @@ struct SendJob: ~Copyable {
     /// Where an earlier run on the same spool has stopped, and whether that was its end.
     private let note: SpoolNote
     private let hasEnded: Bool
+    /// Else only what the spool holds is sent, and its note stays what it is.
+    private let readsInput: Bool
 
     init(
         reader: consuming LineReader, rate: Double?, from note: SpoolNote = SpoolNote(),
-        hasEnded: Bool = false
+        hasEnded: Bool = false, readsInput: Bool = true
     ) {
+        self.readsInput = readsInput
         self.reader = reader
         self.note = note
         self.hasEnded = hasEnded
@@ -60,7 +63,7 @@ struct SendJob: ~Copyable {
             try sendAll(to: sender)
             return nil
         } catch {
-            progress.end(sender.result)
+            progress.end(sender.totals)
             return error
         }
     }
@@ -70,7 +73,7 @@ struct SendJob: ~Copyable {
         while true {
             while reader.hasLine { try sendLine(to: sender) }
             // What is waiting leaves before the input may make us wait.
-            try sending { () throws(ClientError) in try sender.flush() }
+            try flush(sender)
             progress.look(sender)
             do throws(LineReader.Failure) {
                 guard try reader.fill() else { break }
@@ -79,7 +82,7 @@ struct SendJob: ~Copyable {
             }
         }
         try close(sender)
-        progress.end(sender.result)
+        progress.end(sender.totals)
         if refusalCount > Self.namedRefusalCountMax {
             printToStandardError(
                 "ingest-send: \(refusalCount - Self.namedRefusalCountMax) more lines refused")
@@ -89,7 +92,7 @@ struct SendJob: ~Copyable {
     /// A run that did not end has to be ended with its own input. One that did sends nothing twice either: a
     /// file that begins with what was sent goes on behind that; any other input is a new one.
     private mutating func skipWhatWasTaken() throws(Failure) {
-        guard note.position > 0, !hasEnded || reader.canRewind else { return }
+        guard readsInput, note.position > 0, !hasEnded || reader.canRewind else { return }
         let isSame: Bool
         do throws(LineReader.Failure) {
             isSame = try reader.skip(to: note)
@@ -108,13 +111,18 @@ struct SendJob: ~Copyable {
 
     /// Waits until all is acked, and shows how far it is.
     private mutating func close(_ sender: any LineSender) throws(Failure) {
+        // Without this a file that was sent in part would be taken for a new one, and its beginning be sent again.
+        let end = !readsInput ? note : reader.canRewind ? reader.note : SpoolNote()
         while true {
             do throws(ClientError) {
-                _ = try sender.close(
-                    within: 0.2, note: reader.canRewind ? reader.note : SpoolNote())
+                _ = try sender.close(within: .milliseconds(200), note: end)
                 return
             } catch .deadline {
                 progress.look(sender)
+            } catch .spool(_, .diskFull) where !sender.hasEnded {
+                progress.look(sender)
+                let now = SenderClock.monotonicNanoseconds()
+                SenderClock.sleep(untilMonotonicNanoseconds: now + 200_000_000)
             } catch {
                 throw .send(error)
             }
@@ -142,7 +150,7 @@ struct SendJob: ~Copyable {
             let now = SenderClock.monotonicNanoseconds()
             let wait = pace?.take(now: now) ?? 0
             if wait == 0 { return }
-            try sending { () throws(ClientError) in try sender.flush() }
+            try flush(sender)
             progress.look(sender)
             SenderClock.sleep(untilMonotonicNanoseconds: now + wait)
         }
@@ -156,10 +164,14 @@ struct SendJob: ~Copyable {
         }
     }
 
-    private func sending<Value>(
-        _ body: () throws(ClientError) -> Value
-    ) throws(Failure) -> Value {
-        do { return try body() } catch { throw .send(error) }
+    /// Where the spool's disk is full, acks may make room, or somebody does.
+    private func flush(_ sender: any LineSender) throws(Failure) {
+        do throws(ClientError) {
+            try sender.flush()
+        } catch .spool(_, .diskFull) where !sender.hasEnded {
+        } catch {
+            throw .send(error)
+        }
     }
 }
 

@@ -11,7 +11,7 @@ struct AckedSenderTests {
     ) -> EventSender.Options {
         var options = EventSender.Options()
         options.delivery = .acked
-        options.batchMillisecondsMax = 5
+        options.batchDelay = .milliseconds(5)
         change(&options)
         return options
     }
@@ -26,10 +26,10 @@ struct AckedSenderTests {
     @Test func `Everything that was sent is acked when close returns`() throws {
         let peer = UDPPeer()
         let sender = try EventSender.open(to: peer.address, options: Self.options())
-        for number in 0..<3_000 { #expect(try sender.send(SampleEvents.event(number)) == nil) }
+        for number in 0..<3_000 { #expect(try sender.send(SampleEvents.event(number)) == .taken) }
         let result = try sender.close()
-        #expect(result.sent == 3_000)
-        #expect(result.acked == 3_000)
+        #expect(result.eventsSent == 3_000)
+        #expect(result.eventsAcked == 3_000)
         try Self.check(peer.kill(), count: 3_000)
         #expect(throws: ClientError.closed) { try sender.flush() }
     }
@@ -39,8 +39,8 @@ struct AckedSenderTests {
         let sender = try EventSender.open(to: peer.address, options: Self.options())
         for number in 0..<2_000 { _ = try sender.send(SampleEvents.event(number)) }
         let result = try sender.close()
-        #expect(result.acked == 2_000)
-        #expect(result.resent > 0)
+        #expect(result.eventsAcked == 2_000)
+        #expect(result.packetsResent > 0)
         try Self.check(peer.kill(), count: 2_000)
     }
 
@@ -49,11 +49,13 @@ struct AckedSenderTests {
         let sender = try EventSender.open(
             to: peer.address, options: Self.options { $0.unackedByteCountMax = 1 << 20 })
         for part in 0..<4 {
-            for number in 0..<500 { _ = try sender.send(SampleEvents.event(500 * part + number)) }
+            for number in 0..<500 {
+                #expect(try sender.send(SampleEvents.event(500 * part + number)) == .taken)
+            }
             let state = peer.kill()
             peer = UDPPeer(port: peer.port, receiver: state)
         }
-        #expect(try sender.close().acked == 2_000)
+        #expect(try sender.close().eventsAcked == 2_000)
         try Self.check(peer.kill(), count: 2_000)
     }
 
@@ -62,7 +64,7 @@ struct AckedSenderTests {
         let folder = FileManager.default.temporaryDirectory
             .appending(path: "spool-\(UUID().uuidString)")
         defer { try? FileManager.default.removeItem(at: folder) }
-        let options = Self.options { $0.spoolDirectory = folder.path }
+        let options = Self.options { $0.delivery = .spooled(directory: folder.path) }
         let peer = UDPPeer(lossPercent: 30)
         var senders: Set<UInt64> = []
         for part in 0..<5 {
@@ -80,68 +82,107 @@ struct AckedSenderTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path).count == 2)
     }
 
+    @Test func `An empty spool of a random sender is gone on with by a key's own sender`() throws {
+        let folder = FileManager.default.temporaryDirectory
+            .appending(path: "spool-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: false)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        let keys = folder.path + "/keys"
+        try "7 000102030405060708090a0b0c0d0e0f sender=5\n".write(
+            toFile: keys, atomically: false, encoding: .utf8)
+        chmod(keys, 0o600)
+        var options = Self.options {
+            $0.delivery = .spooled(directory: folder.path + "/spool")
+        }
+        do {
+            let sender = try EventSender.open(to: "127.0.0.1:9", options: options)
+            #expect(sender.senderID != 5)
+        }
+        options.key = try EventSender.Key(id: 7, file: keys)
+        do {
+            let sender = try EventSender.open(to: "127.0.0.1:9", options: options)
+            #expect(sender.senderID == 5)
+            _ = try sender.send(SampleEvents.event(1))
+            try sender.flush()
+        }
+        // Now it holds a tagged packet, which nobody would take without its key.
+        options.key = nil
+        #expect(
+            throws: ClientError.keys(path: folder.path + "/spool", .spooledUnder(id: 7))
+        ) { try EventSender.open(to: "127.0.0.1:9", options: options) }
+    }
+
     @Test func `An event is on disk when send has returned, where each shall be`() throws {
         let folder = FileManager.default.temporaryDirectory
             .appending(path: "spool-\(UUID().uuidString)")
         defer { try? FileManager.default.removeItem(at: folder) }
         let deaf = UDPPeer(lossPercent: 100)
         let options = Self.options {
-            $0.spoolDirectory = folder.path
-            $0.isDurableAtSend = true
-            $0.batchMillisecondsMax = 1_000
+            $0.delivery = .spooled(directory: folder.path, durableAtSend: true)
+            $0.batchDelay = .seconds(1)
         }
         do {
             let sender = try EventSender.open(to: deaf.address, options: options)
-            for number in 0..<20 { #expect(try sender.send(SampleEvents.event(number)) == nil) }
+            for number in 0..<20 { #expect(try sender.send(SampleEvents.event(number)) == .taken) }
         }
         let peer = UDPPeer(receiver: deaf.kill())
         let next = try EventSender.open(to: peer.address, options: options)
         let result = try next.close()
-        #expect(result.acked == 20)
-        #expect(result.seconds > 0)
+        #expect(result.eventsAcked == 20)
+        #expect(result.elapsed > .zero)
         try Self.check(peer.kill(), count: 20)
     }
 
-    @Test func `Where nobody waits for room, a full sender says so`() throws {
+    @Test func `A full sender says so and takes nothing`() throws {
         let peer = UDPPeer()
         peer.change { $0.credit = 0 }
         let sender = try EventSender.open(
             to: peer.address,
-            options: Self.options {
-                $0.unackedByteCountMax = 1 << 20
-                $0.waitsWhenFull = false
-            })
+            options: Self.options { $0.unackedByteCountMax = 1 << 20 })
         var count = 0
-        while try sender.send(SampleEvents.event(count)) == nil { count += 1 }
+        while try sender.send(SampleEvents.event(count)) == .taken { count += 1 }
         #expect(try sender.send(SampleEvents.event(count)) == .full)
-        #expect(throws: ClientError.self) { try sender.close(within: 0.05) }
+        let error = #expect(throws: ClientError.self) {
+            try sender.close(within: .milliseconds(50))
+        }
+        guard case .deadline(let unackedPackets)? = error else {
+            Issue.record("\(String(describing: error))")
+            return
+        }
+        #expect(unackedPackets > 0)
+        #expect(sender.state == .working)
         peer.change { $0.credit = 10_000 }
-        #expect(try sender.close().acked == UInt64(count))
+        #expect(try sender.close().eventsAcked == UInt64(count))
+        #expect(sender.state == .ended(.closed))
         try Self.check(peer.kill(), count: count)
     }
 
-    @Test func `Many threads wait for room, and all of it arrives`() async throws {
+    @Test func `Many tasks wait for room, and all of it arrives`() async throws {
         let peer = UDPPeer(lossPercent: 5)
         peer.change { $0.credit = 100 }
         let sender = try EventSender.open(
             to: peer.address, options: Self.options { $0.unackedByteCountMax = 1 << 20 })
-        await withThrowingTaskGroup(of: Void.self) { group in
+        try await withThrowingTaskGroup(of: Void.self) { group in
             for part in 0..<3 {
                 group.addTask {
                     for number in 0..<3_000 {
-                        _ = try sender.send(SampleEvents.event(3_000 * part + number))
+                        let event = SampleEvents.event(3_000 * part + number)
+                        let refusal = try await sender.sendWhenRoom(event)
+                        #expect(refusal == nil)
                     }
                 }
             }
+            try await group.waitForAll()
         }
-        #expect(try sender.close().acked == 9_000)
+        let totals = try await sender.close()
+        #expect(totals.eventsAcked == 9_000)
         try Self.check(peer.kill(), count: 9_000)
     }
 
     @Test func `An address where nobody listens ends close with 69`() throws {
         let port = UDPPeer().closedPort()
         let sender = try EventSender.open(
-            to: "127.0.0.1:\(port)", options: Self.options { $0.silenceSecondsMax = 1 })
+            to: "127.0.0.1:\(port)", options: Self.options { $0.givesUpAfter = .seconds(1) })
         _ = try sender.send(SampleEvents.event(1))
         let error = #expect(throws: ClientError.self) { try sender.close() }
         #expect(error?.exitCode == 69)
@@ -164,6 +205,19 @@ struct AckedSenderTests {
                 })
         }
         #expect(error?.exitCode == 78)
+        for delivery in [.unacked, .spooled(directory: folder.path + "-spool")]
+            as [EventSender.Options.Delivery]
+        {
+            #expect(throws: ClientError.keys(path: folder.path, .otherSender(id: 7, sender: 5))) {
+                try EventSender.open(
+                    to: "127.0.0.1:9",
+                    options: Self.options {
+                        $0.delivery = delivery
+                        $0.key = key
+                        $0.senderID = 6
+                    })
+            }
+        }
         #expect(throws: ClientError.self) { try EventSender.Key(id: 8, file: folder.path) }
         let sender = try EventSender.open(
             to: "127.0.0.1:9", options: Self.options { $0.key = key })

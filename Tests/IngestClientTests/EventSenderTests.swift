@@ -34,8 +34,9 @@ struct EventSenderTests {
             ("packetByteCountMax", { $0.packetByteCountMax = 1_199 }),
             ("packetByteCountMax", { $0.packetByteCountMax = 65_508 }),
             ("packetByteCountMax", { $0.packetByteCountMax = -1 }),
-            ("batchMillisecondsMax", { $0.batchMillisecondsMax = 0 }),
-            ("batchMillisecondsMax", { $0.batchMillisecondsMax = .max }),
+            ("batchDelay", { $0.batchDelay = .zero }),
+            ("batchDelay", { $0.batchDelay = .seconds(2) }),
+            ("givesUpAfter", { $0.givesUpAfter = .milliseconds(999) }),
         ]
         for (name, breakIt) in table {
             var options = EventSender.Options()
@@ -57,18 +58,18 @@ struct EventSenderTests {
                     for number in 0..<500 {
                         var event = SampleEvents.event(number)
                         event.timestampMicroseconds = Int64(part * 500 + number)
-                        let refusal = try sender.send(event)
-                        #expect(refusal == nil)
+                        let outcome = try sender.send(event)
+                        #expect(outcome == .taken)
                     }
                 }
             }
             try await group.waitForAll()
         }
-        let result = try sender.close()
-        #expect(result.sent == 2_000)
+        let result = try await sender.close()
+        #expect(result.eventsSent == 2_000)
         let packets = transport.packets(ofKind: 1)
         #expect(Set(try decodedEvents(packets).map(\.timestampUs)) == Set(0..<2_000))
-        #expect(packets.map(\.sequence) == (0..<result.packets).map { $0 })
+        #expect(packets.map(\.sequence) == (0..<result.packetsSent).map { $0 })
         #expect(Set(packets.map(\.epoch)).count == 1)
     }
 
@@ -83,9 +84,6 @@ struct EventSenderTests {
             ("businessID", { $0.businessID = long }),
             ("eventID", { $0.eventID = [UInt8](repeating: 0, count: 65) }),
             ("sessionID", { $0.sessionID = long }),
-            ("platform", { $0.platform = long }),
-            ("campaign", { $0.campaign = long }),
-            ("source", { $0.source = long }),
             ("timestampMicroseconds", { $0.timestampMicroseconds = -1 }),
             ("revenueMicros", { $0.revenueMicros = -1 }),
             ("spendMicros", { $0.spendMicros = .max }),
@@ -100,12 +98,33 @@ struct EventSenderTests {
         for (field, breakIt) in table {
             var event = SampleEvents.event(1)
             breakIt(&event)
-            let refusal = try #require(try sender.send(event))
+            guard case .refused(let refusal) = try sender.send(event) else {
+                Issue.record("\(field) passes")
+                continue
+            }
             #expect("\(refusal)".hasPrefix(field + " "), "\(refusal)")
         }
         let result = try sender.close()
-        #expect(result.refused == UInt64(table.count))
-        #expect(result.sent == 0)
+        #expect(result.eventsRefused == UInt64(table.count))
+        #expect(result.eventsSent == 0)
+    }
+
+    @Test func `Decoration that the receiver would drop does not leave, and costs no event`() throws
+    {
+        let transport = RecordingTransport()
+        let sender = EventSender(transport: transport, options: EventSender.Options())
+        var event = SampleEvents.event(1)
+        event.platform = "tvOS"
+        event.campaign = String(repeating: "x", count: 65)
+        event.source = "someone@example.org"
+        #expect(try sender.send(event) == .taken)
+        event.campaign = String(repeating: "x", count: 64)
+        #expect(try sender.send(event) == .taken)
+        #expect(try sender.close().eventsRefused == 0)
+        let events = try decodedEvents(transport.packets(ofKind: 1))
+        #expect(events.map(\.platform) == ["tvOS", "tvOS"])
+        #expect(events.map(\.campaign.utf8.count) == [0, 64])
+        #expect(events.map(\.source) == ["", ""])
     }
 
     /// What the client lets pass the daemon's decoder takes too.
@@ -128,7 +147,7 @@ struct EventSenderTests {
             visiblePartsPerMillion: 1_000_000, durationMilliseconds: .max, format: .video)
         event.isInvalidTraffic = true
         event.consent = .optIn
-        for _ in 0..<3 { #expect(try sender.send(event) == nil) }
+        for _ in 0..<3 { #expect(try sender.send(event) == .taken) }
         _ = try sender.close()
         let decoder = EventDecoder(hash: KeyedHash(key: InlineArray(repeating: 0)))
         let scratch = EventScratch()

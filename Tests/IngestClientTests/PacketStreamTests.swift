@@ -12,11 +12,11 @@ struct PacketStreamTests {
         var stream = SampleEvents.stream(transport)
         let count = 500
         for number in 0..<count {
-            #expect(try stream.send(jsonLine: Array(SampleEvents.line(number).utf8).span) == nil)
+            #expect(try stream.send(jsonLine: Array(SampleEvents.line(number).utf8).span) == .taken)
         }
         let result = try stream.close()
         let events = try decodedEvents(transport.packets(ofKind: 1))
-        #expect(result.sent == UInt64(count))
+        #expect(result.eventsSent == UInt64(count))
         #expect(events.count == count)
         for (number, event) in events.enumerated() {
             try expect(event, equalsLine: SampleEvents.line(number))
@@ -56,7 +56,7 @@ struct PacketStreamTests {
         event.revenueMicros = 12_500_000
         event.spendMicros = 1
         event.isInvalidTraffic = true
-        #expect(try stream.send(event) == nil)
+        #expect(try stream.send(event) == .taken)
         _ = try stream.close()
         let arrived = try #require(try decodedEvents(transport.packets(ofKind: 1)).first)
         #expect(arrived.type == .redemption)
@@ -117,7 +117,7 @@ struct PacketStreamTests {
         }
         let result = try stream.close()
         let packets = transport.packets(ofKind: 1)
-        #expect(packets.map(\.sequence) == (0..<result.packets).map { $0 })
+        #expect(packets.map(\.sequence) == (0..<result.packetsSent).map { $0 })
         for packet in packets + transport.packets(ofKind: 2) {
             #expect(packet.magic == "IGD1")
             #expect(packet.flags == 0, "no ack is asked for, no tag is there")
@@ -136,7 +136,7 @@ struct PacketStreamTests {
         let result = try stream.close()
         let heartbeat = try #require(transport.datagrams.last.map(FramedPacket.init))
         #expect(heartbeat.kind == 2)
-        #expect(heartbeat.sequence == result.packets)
+        #expect(heartbeat.sequence == result.packetsSent)
         #expect(heartbeat.payload == [UInt8](repeating: 0, count: 64))
         #expect(transport.packets(ofKind: 2).count == 1)
     }
@@ -145,7 +145,7 @@ struct PacketStreamTests {
         let transport = RecordingTransport()
         var stream = SampleEvents.stream(transport)
         try stream.tick(now: 5_000_000_000)
-        #expect(try stream.close() == EventSender.Result())
+        #expect(try stream.close() == EventSender.Totals())
         #expect(transport.datagrams.isEmpty)
     }
 
@@ -173,13 +173,13 @@ struct PacketStreamTests {
         ]
         let refusals = try lines.map { try stream.send(jsonLine: Array($0.utf8).span) }
         #expect(
-            refusals.map { $0 == nil } == [
+            refusals.map { $0 == .taken } == [
                 true, false, false, false, false, true, false, false, false, true,
             ])
-        #expect(refusals[8] == .lineTooLong(byteCountMax: 65_507))
+        #expect(refusals[8] == .refused(.lineTooLong(byteCountMax: 65_507)))
         let result = try stream.close()
-        #expect(result.sent == 3)
-        #expect(result.refused == 7)
+        #expect(result.eventsSent == 3)
+        #expect(result.eventsRefused == 7)
         #expect(
             try decodedEvents(transport.packets(ofKind: 1)).map(\.timestampUs)
                 == [1, 2, 7].map { (1_700_000_000_000 + $0) * 1000 })
@@ -192,7 +192,7 @@ struct PacketStreamTests {
         var stream = SampleEvents.stream(transport)
         for number in 0..<50 { _ = try stream.send(SampleEvents.event(number)) }
         try stream.flush()
-        let before = stream.result
+        let before = stream.totals
         transport.fail(with: .notListening(address: "there"))
         _ = try stream.send(SampleEvents.event(1))
         #expect(throws: ClientError.notListening(address: "there")) { try stream.flush() }
@@ -200,8 +200,8 @@ struct PacketStreamTests {
         #expect(throws: ClientError.notListening(address: "there")) {
             _ = try stream.send(SampleEvents.event(2))
         }
-        #expect(stream.result == before)
-        #expect(before.sent == 50)
+        #expect(stream.totals == before)
+        #expect(before.eventsSent == 50)
     }
 
     @Test func `A closed sender takes nothing more`() throws {

@@ -20,8 +20,8 @@ struct PlainSenderTests {
         let lines = (0..<200).map(SampleEvents.line)
         for line in lines { #expect(try sender.send(jsonLine: Array(line.utf8).span) == nil) }
         let result = try sender.close()
-        #expect(result.sent == 200)
-        #expect(result.packets == UInt64(transport.datagrams.count))
+        #expect(result.eventsSent == 200)
+        #expect(result.packetsSent == UInt64(transport.datagrams.count))
         #expect(transport.datagrams.allSatisfy { $0.count <= 1_452 && $0.first == 0x7B })
         #expect(
             transport.datagrams.flatMap { Self.text($0).split(separator: "\n") }
@@ -71,8 +71,8 @@ struct PlainSenderTests {
             _ = try sender.send(jsonLine: Array(line.utf8).span)
         }
         let result = try sender.close()
-        #expect(result.refused == 3)
-        #expect(result.sent == 1)
+        #expect(result.eventsRefused == 3)
+        #expect(result.eventsSent == 1)
         #expect(transport.datagrams.map(Self.text) == [escaped])
     }
 
@@ -80,9 +80,9 @@ struct PlainSenderTests {
         let transport = RecordingTransport()
         let sender = Self.sender(transport)
         _ = try sender.send(jsonLine: Array(SampleEvents.line(1).utf8).span)
-        #expect(sender.result.sent == 0)
+        #expect(sender.totals.eventsSent == 0)
         transport.fail(with: .notListening(address: "there"))
         #expect(throws: ClientError.notListening(address: "there")) { try sender.flush() }
-        #expect(sender.result.sent == 0)
+        #expect(sender.totals.eventsSent == 0)
     }
 }

@@ -9,10 +9,10 @@ struct ProgressTests {
         var text = ""
     }
 
-    private func result(sent: UInt64, refused: UInt64 = 0) -> EventSender.Result {
-        var result = EventSender.Result()
-        result.sent = sent
-        result.refused = refused
+    private func result(sent: UInt64, refused: UInt64 = 0) -> EventSender.Totals {
+        var result = EventSender.Totals()
+        result.eventsSent = sent
+        result.eventsRefused = refused
         return result
     }
 

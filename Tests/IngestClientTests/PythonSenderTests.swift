@@ -55,6 +55,65 @@ struct PythonSenderTests {
         #expect(Set(events.map(\.eventID)).count == 200)
     }
 
+    @Test(.enabled(if: hasPython, "no .build/python: run scripts/python-env, which needs python3"))
+    func `No answer of the network ends it, it waits when full, and believes no old refusal`()
+        throws
+    {
+        let program = """
+            import errno, sys
+            sys.path.insert(0, "examples/python")
+            import ingest_sender as m
+
+            class Net:
+                def __init__(self, inner):
+                    self.inner, self.count = inner, 0
+                def fileno(self):
+                    return self.inner.fileno()
+                def send(self, packet, flags):
+                    self.count += 1
+                    raise OSError(errno.ENETUNREACH, "no route")
+                def recv(self, count, flags):
+                    raise OSError(errno.EMSGSIZE, "a router takes less")
+
+            sender = m.Sender(("127.0.0.1", 9), sender_id=7)
+            sender.socket = net = Net(sender.socket)
+            batch = m.load_schema().EventBatch()
+            for _ in range(3):
+                m.add_event(batch, 1, "r", "b")
+                sender.send(batch)
+            assert net.count >= 3, net.count
+            # Full: the fourth waits until an ack has made room.
+            m.UNACKED_MAX = 3
+            steps = []
+            def step(wait):
+                steps.append(wait)
+                if len(steps) == 2:
+                    del sender.unacked[0]
+            sender.step = step
+            sender.send(batch)
+            assert len(steps) == 3 and len(sender.unacked) == 3, (steps, sender.unacked)
+
+            def ack(floor, status, epoch, words=(0,)):
+                sender.parse = lambda packet: (epoch, floor, 100, status, list(words))
+                sender.receive(b"")
+
+            def refuses(*arguments):
+                try:
+                    ack(*arguments)
+                except m.Refused:
+                    return True
+                return False
+
+            assert not refuses(0, m.REFUSED, sender.epoch - 1)
+            assert refuses(0, m.REFUSED, sender.epoch)
+            assert refuses(0, m.OK, sender.epoch, (1 << 4,))
+            assert refuses(5, m.OK, sender.epoch)
+            assert not refuses(0, m.OK, sender.epoch, (1 << 3,))
+            """
+        let checked = try Self.run(["-c", program])
+        #expect(checked.code == 0, "\(checked.output)")
+    }
+
     @Test func `It has at most 200 lines`() throws {
         let text = try String(
             contentsOf: Repository.root.appending(path: "examples/python/ingest_sender.py"),

@@ -167,11 +167,16 @@ struct SendProgramTests {
         #expect(wrong.errors.contains("--spool-only"))
         let rest = try Self.run(["--to", peer.address, "--spool", spool, "--spool-only"])
         #expect(rest.code == 0, "\(rest.errors)")
-        let receiver = peer.kill()
-        #expect(receiver.faults.isEmpty)
-        let count = try receiver.durableEvents().count
+        let part = peer.receiver
+        #expect(part.faults.isEmpty)
+        let count = try part.durableEvents().count
         #expect(count > 0)
-        try Self.check(receiver, lines: 0..<count)
+        try Self.check(part, lines: 0..<count)
+        // The file's place was kept: the rest of it is what is left to send.
+        let whole = try Self.run(["--to", peer.address, "--spool", spool, file])
+        #expect(whole.code == 0, "\(whole.errors)")
+        #expect(whole.summary["sent"] == Double(3_000 - count))
+        try Self.check(peer.kill(), lines: 0..<3_000)
     }
 
     @Test func `A key tags every packet, and a wrong one is found by silence`() throws {

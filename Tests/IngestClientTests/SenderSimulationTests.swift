@@ -70,8 +70,6 @@ struct SenderSimulationTests {
             var configuration = AckedStream.Configuration(identity: identity)
             configuration.packetByteCountMax = 1_200
             configuration.unackedByteCountMax = 1 << 20
-            configuration.silenceNanosecondsMax = .max / 2
-            configuration.absenceNanosecondsMax = .max / 2
             return AckedStream(
                 configuration, transport: network, spool: spool, left: left, firstSequence: first,
                 ids: EventIDSource(&random), now: now)
@@ -205,11 +203,11 @@ struct SenderSimulationTests {
         let run = Run(seed: seed, Self.faults(seed))
         var stream = try run.open()
         run.drive(&stream)
-        let (failure, result) = (stream.failure, stream.result)
+        let (failure, result) = (stream.failure, stream.totals)
         try #require(failure == nil, "seed \(seed)")
         try run.check(seed)
-        #expect(result.acked == UInt64(Run.lineCount))
-        #expect(result.sent == UInt64(Run.lineCount))
+        #expect(result.eventsAcked == UInt64(Run.lineCount))
+        #expect(result.eventsSent == UInt64(Run.lineCount))
         #expect(run.receiver.epochCount == 1)
     }
 

@@ -1,4 +1,5 @@
 import Foundation
+import IngestKeys
 import Testing
 
 @testable import IngestClient
@@ -173,6 +174,34 @@ struct SpoolTests {
         #expect(next.spool.identity.sender.rawValue == 6)
     }
 
+    @Test func `Packets under another key, or under none, are not sent with this one`() throws {
+        let keys = [1, 2].map { PacketKey(id: $0, key: [UInt8](repeating: 7, count: 16)) }
+        let other = PacketKey(id: 1, key: [UInt8](repeating: 8, count: 16))
+        func tagged(_ key: PacketKey) -> SpooledPacket {
+            var header = PacketHeader(
+                kind: .batch, flags: 3, keyID: key.id, sender: Self.identity.sender,
+                epoch: Self.identity.epoch, sequence: PacketSequence(rawValue: 0))
+            var packet = Self.packet(0)
+            header.seal(&packet.bytes)
+            key.tag.append(to: &packet.bytes)
+            return packet
+        }
+        let plain = Self.packet(0)
+        try SpooledPacket.check([], under: keys[0], path: "/s")
+        try SpooledPacket.check([plain, plain], under: nil, path: "/s")
+        try SpooledPacket.check([tagged(keys[0]), tagged(keys[0])], under: keys[0], path: "/s")
+        let table: [([SpooledPacket], PacketKey?, UInt16?)] = [
+            ([tagged(keys[0])], nil, 1), ([tagged(keys[0])], keys[1], 1),
+            ([tagged(keys[0])], other, 1), ([plain], keys[0], nil),
+            ([tagged(keys[0]), plain], keys[0], nil),
+        ]
+        for (packets, key, held) in table {
+            #expect(throws: ClientError.keys(path: "/s", .spooledUnder(id: held))) {
+                try SpooledPacket.check(packets, under: key, path: "/s")
+            }
+        }
+    }
+
     @Test func `Packets of another sender are not sent as this one's`() throws {
         let files = SimulatedFileSystem(seed: 1)
         do {
@@ -281,6 +310,28 @@ struct SpoolTests {
     }
 
     // MARK: Crashes
+
+    @Test(arguments: 0..<40 as Range<UInt64>)
+    func `What a start finds and sends is durable, though its writer was killed before the sync`(
+        seed: UInt64
+    ) throws {
+        let files = SimulatedFileSystem(seed: seed)
+        let first = try Self.open(files, sender: 77)
+        let identity = first.spool.identity
+        try first.spool.append([Self.packet(0, identity: identity)])
+        // The write is done, the sync is not.
+        files.disk.crash(beforeOperation: files.disk.operationCount + 1)
+        #expect(throws: StorageError.self) {
+            try first.spool.append([Self.packet(1, identity: identity, size: 1_500)])
+        }
+        let killed = files.disk.kill()
+        let second = try Self.open(killed)
+        #expect(second.packets.count == 2)
+        // From here on both may be sent.
+        let third = try Self.open(killed.disk.powerCut(seed: seed))
+        #expect(third.packets == second.packets)
+        #expect(third.spool.identity == identity)
+    }
 
     @Test(arguments: 0..<12 as Range<UInt64>)
     func `A crash before any call leaves a spool with every packet that was appended`(

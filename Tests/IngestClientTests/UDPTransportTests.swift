@@ -38,6 +38,29 @@ struct UDPTransportTests {
         #expect(receiver.datagrams(10) == expected)
     }
 
+    @Test func `An answer that a router takes less ends segments, and no other answer does`() throws
+    {
+        let transport = try UDPTransport(address: "127.0.0.1:9")
+        #expect(
+            transport.answered(EPERM)
+                == .socket(call: "receive", address: "127.0.0.1:9", errno: EPERM))
+        #expect(transport.answered(ECONNREFUSED) == .notListening(address: "127.0.0.1:9"))
+        #expect(transport.isSegmenting)
+        #expect(transport.answered(EMSGSIZE).isTemporary)
+        #expect(!transport.isSegmenting)
+    }
+
+    @Test func `A socket that is connected again goes on to the same address`() throws {
+        let receiver = try Receiver()
+        let transport = try UDPTransport(address: "127.0.0.1:\(receiver.port)")
+        for byte in 0..<3 as Range<UInt8> {
+            let datagram = [UInt8](repeating: byte, count: 60)
+            try transport.send(datagram.span, segmentByteCount: 60)
+            #expect(receiver.datagrams(1) == [datagram])
+            transport.reconnect()
+        }
+    }
+
     private func setNoChecksums(_ value: Int32, of transport: UDPTransport) throws {
         var value = value
         let result = setsockopt(

@@ -163,6 +163,7 @@ enum UnsafeFiles {
             "Acked/AckedStream": "hands an event's texts to the encoder",
             "Acked/AckedStream+Acks": "reads an ack where it lies in a datagram",
             "Acked/AckSocket": "hands buffers to poll, read and recv",
+            "Spool/PacketSpool": "parses a packet where it lies in its array",
             "Spool/SpoolRecovery": "parses a packet where it lies in its array",
             "EventLineParser": "decodes a line where it lies",
             "PacketBuilder": "writes packets into reused bytes",

@@ -22,7 +22,7 @@ PROTO = pathlib.Path(__file__).resolve().parents[2] / "proto"
 MAGIC, BATCH, HEARTBEAT, ACK, WANTS_ACK, TAGGED = b"IGD1", 1, 2, 129, 1, 2
 HEADER = struct.Struct("<4sBBHQQQI")  # magic, kind, flags, key id, sender, epoch, sequence, payload size; then the CRC
 OK, BUSY, DISK_FULL, REFUSED, BEYOND_WINDOW = range(5)
-CREDIT_FIRST, CREDIT_MAX = 64, 65_536
+CREDIT_FIRST, CREDIT_MAX, UNACKED_MAX = 64, 65_536, 65_536
 
 
 def load_schema():
@@ -74,7 +74,9 @@ class Sender:
         return hmac.new(self.key, packet, hashlib.sha256).digest()[:16]
 
     def send(self, batch):
-        """Takes an EventBatch. It is counted when close has returned."""
+        """Takes an EventBatch, and waits while too many are unacked. It is counted when close has returned."""
+        while len(self.unacked) >= UNACKED_MAX:
+            self.step(0.02)
         if batch.ByteSize() < 16:
             batch.padding = bytes(16)  # smaller packets get no ack
         self.unacked[self.next] = [self.packet(BATCH, self.next, batch.SerializeToString()), 0, 0.5]
@@ -89,20 +91,17 @@ class Sender:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{len(self.unacked)} packets are not acked")
 
-    def base(self):
-        return min(self.unacked, default=self.next)
-
     def step(self, wait):
         """Receives what has come, within `wait` seconds, and sends what is due."""
         while select.select([self.socket], [], [], wait)[0]:
             wait = 0
             try:
                 self.receive(self.socket.recv(65_535, socket.MSG_DONTWAIT))
-            except (ConnectionError, BlockingIOError):
-                pass  # nobody listens now: ingestd may be starting again
+            except OSError:
+                pass  # nobody listens now, or no route leads there: ingestd may be starting again
         now = time.monotonic()
         if now >= self.heartbeat_at:
-            self.transmit(self.packet(HEARTBEAT, self.next, struct.pack("<Q56x", self.base())))
+            self.transmit(self.packet(HEARTBEAT, self.next, struct.pack("<Q56x", min(self.unacked, default=self.next))))
             self.heartbeat_wait = min(1, 2 * self.heartbeat_wait) if self.sheds or self.edge <= self.floor else 1
             self.heartbeat_at = now + self.heartbeat_wait
         for sequence, entry in self.unacked.items():
@@ -117,14 +116,14 @@ class Sender:
     def transmit(self, packet):
         try:
             self.socket.send(packet, socket.MSG_DONTWAIT)
-        except (ConnectionError, BlockingIOError):
+        except OSError:
             pass  # as if it had been lost: it is sent again
 
     def receive(self, packet):
         if (ack := self.parse(packet)) is None:
             return
         epoch, floor, credit, status, words = ack
-        if status == REFUSED:
+        if status == REFUSED and epoch >= self.epoch:
             raise Refused(f"the receiver knows epoch {epoch} of sender {self.sender}, this one is {self.epoch}")
         if epoch != self.epoch or status > BEYOND_WINDOW:
             return
@@ -134,8 +133,9 @@ class Sender:
         if status != OK:
             self.sheds |= status in (BUSY, DISK_FULL)
             return  # nothing else of this ack is to be believed
-        if floor > self.next:
-            raise Refused(f"the receiver has {floor} packets, only {self.next} were sent: the id is used twice")
+        end = max((floor + 64 * i + word.bit_length() for i, word in enumerate(words) if word), default=floor)
+        if end > self.next:
+            raise Refused(f"the receiver has {end} packets, only {self.next} were sent: the id is used twice")
         self.sheds = False
         if floor < self.floor:  # late, if only one; for ten seconds all of them: acked data is gone
             self.lost_since = self.lost_since or time.monotonic()

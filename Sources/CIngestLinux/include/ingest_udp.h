@@ -39,6 +39,9 @@ struct ingest_peer ingest_peer_of(const struct ingest_address *address);
 int ingest_udp_bind(const struct ingest_address *address, uint32_t wait_milliseconds);
 // Likewise. A socket whose datagrams go to the address.
 int ingest_udp_connect(const struct ingest_address *address);
+// Likewise (AF_UNSPEC is no address of its own type). Gives up the route and the own address that a connected socket has,
+// and takes those of now. 0 or -errno.
+int ingest_udp_reconnect(int descriptor, const struct ingest_address *address);
 // Likewise. The address that a socket is bound to; 0 or -errno.
 int ingest_udp_address(int descriptor, struct ingest_address *address);
 

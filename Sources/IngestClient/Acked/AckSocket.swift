@@ -65,13 +65,14 @@ final class AckSocket: Sendable {
     }
 
     enum Received {
-        case datagram
+        /// In the front of the buffer.
+        case datagram(byteCount: Int)
         /// The network's answer to an earlier datagram.
         case failure(errno: Int32)
         case nothing
     }
 
-    /// Takes the next datagram, without waiting; `buffer` holds it whole.
+    /// Takes the next datagram, without waiting, into `buffer`, which is made once.
     func receive(_ buffer: inout [UInt8]) -> Received {
         if buffer.count != Self.byteCountMax {
             buffer = [UInt8](repeating: 0, count: Self.byteCountMax)
@@ -83,7 +84,6 @@ final class AckSocket: Sendable {
         if count < 0 {
             return errno == EAGAIN || errno == EINTR ? .nothing : .failure(errno: errno)
         }
-        buffer.removeLast(buffer.count - count)
-        return .datagram
+        return .datagram(byteCount: count)
     }
 }

@@ -58,65 +58,49 @@ final class AckedSender: SenderEngine {
     // MARK: Callers
 
     func send(
-        jsonLine: Span<UInt8>, note: SpoolNote?, isWaiting: Bool
-    ) throws(ClientError) -> EventRefusal? {
-        while true {
-            let taken = try locked { stream, now throws(ClientError) in
-                stream.send(jsonLine: jsonLine, note: note, now: now)
-            }
-            if let answer = try answer(taken, isWaiting: isWaiting) { return answer.refusal }
+        jsonLine: Span<UInt8>, note: SpoolNote?
+    ) throws(ClientError) -> EventSender.Outcome {
+        try locked { stream, now throws(ClientError) in
+            stream.send(jsonLine: jsonLine, note: note, now: now)
         }
     }
 
-    func send(_ event: AdEvent, isWaiting: Bool) throws(ClientError) -> EventRefusal? {
-        while true {
-            let taken = try locked { stream, now throws(ClientError) in
-                stream.send(event, now: now)
-            }
-            if let answer = try answer(taken, isWaiting: isWaiting) { return answer.refusal }
-        }
-    }
-
-    /// `nil`: try again, there may be room now.
-    private func answer(
-        _ taken: AckedStream.Taken, isWaiting: Bool
-    ) throws(ClientError) -> (refusal: EventRefusal?, Void)? {
-        switch taken {
-        case .taken: return (nil, ())
-        case .refused(let refusal): return (refusal, ())
-        case .full:
-            guard isWaiting else { return (.full, ()) }
-            waitForProgress(until: .distantFuture)
-            return nil
-        }
+    func send(_ event: AdEvent) throws(ClientError) -> EventSender.Outcome {
+        try locked { stream, now throws(ClientError) in stream.send(event, now: now) }
     }
 
     func flush() throws(ClientError) {
-        try locked { stream, now throws(ClientError) in stream.flush(now: now) }
+        let stall = try locked { stream, now throws(ClientError) -> ClientError? in
+            stream.flush(now: now)
+            return stream.stall
+        }
+        if let stall { throw stall }
     }
 
-    func close(
-        within seconds: Double?, note: SpoolNote
-    ) throws(ClientError) -> EventSender.Result {
-        let deadline = seconds.map { DispatchTime.now() + max(0, $0) } ?? .distantFuture
-        try flush()
-        while true {
-            let end = try locked { stream, now throws(ClientError) -> EventSender.Result? in
-                guard stream.isDrained else { return nil }
-                stream.finish(note, now: now)
-                if let failure = stream.failure, failure != .closed { throw failure }
-                return stream.result
-            }
-            if let end { return end }
-            if DispatchTime.now() >= deadline {
-                let count = shared.state.withLock { $0.stream.window.packetCount }
-                throw .deadline(unackedPackets: UInt64(count))
-            }
-            waitForProgress(until: deadline)
+    func end(_ note: SpoolNote) throws(ClientError) -> EventSender.Totals? {
+        let (stall, totals) = try locked {
+            stream, now throws(ClientError) -> (ClientError?, EventSender.Totals?) in
+            guard stream.isDrained else { return (nil, nil) }
+            stream.finish(note, now: now)
+            return (stream.stall, stream.totals)
+        }
+        if let stall { throw stall }
+        return totals
+    }
+
+    var overdue: ClientError {
+        .deadline(unackedPackets: UInt64(shared.state.withLock { $0.stream.window.packetCount }))
+    }
+
+    var totals: EventSender.Totals { shared.state.withLock { $0.stream.totals } }
+
+    var state: EventSender.State {
+        shared.state.withLock { state in
+            if let failure = state.stream.failure { return .ended(failure) }
+            let obstacle = state.stream.obstacle(now: SenderClock.monotonicNanoseconds())
+            return obstacle.map { .waiting($0) } ?? .working
         }
     }
-
-    var result: EventSender.Result { shared.state.withLock { $0.stream.result } }
 
     /// Runs `body` on the stream, unless it has failed; throws if it fails in it; and wakes the loop if
     /// that has less time now than it thought.
@@ -137,28 +121,31 @@ final class AckedSender: SenderEngine {
         }
     }
 
-    /// Until an ack has changed something, at the latest until `deadline`.
-    private func waitForProgress(until deadline: DispatchTime) {
+    /// Until an ack has changed something.
+    func waitForProgress(nanosecondsMax: UInt64) {
         // Not for long: an ack that came just before must not be waited for in vain.
-        let step = min(deadline, .now() + .milliseconds(100))
+        let nanoseconds = min(nanosecondsMax, 100_000_000)
         shared.state.withLock { $0.waiterCount += 1 }
-        _ = shared.progress.wait(timeout: step)
+        _ = shared.progress.wait(timeout: .now() + .nanoseconds(Int(nanoseconds)))
     }
 
     // MARK: The loop
 
     private static func run(_ shared: Shared) {
         var buffer: [UInt8] = []
-        while let nanoseconds = step(shared) {
+        while let nanoseconds = step(shared, &buffer) {
             shared.socket.wait(nanoseconds: nanoseconds)
-            receiveAll(shared, &buffer)
         }
     }
 
-    /// Does what is due; how long there is nothing to do then, or `nil` at the end.
-    private static func step(_ shared: Shared) -> UInt64? {
+    /// Takes what has come and does what is due; how long there is nothing to do then, or `nil` at the end.
+    ///
+    /// Both under one lock, in this order: who held it may have waited for a disk, and what came meanwhile is no
+    /// silence.
+    private static func step(_ shared: Shared, _ buffer: inout [UInt8]) -> UInt64? {
         shared.state.withLock { state in
             if state.isStopped { return nil }
+            receive(into: &state.stream, shared, &buffer)
             let now = SenderClock.monotonicNanoseconds()
             state.stream.tick(now: now)
             wakeWaiters(&state, shared)
@@ -168,23 +155,19 @@ final class AckedSender: SenderEngine {
         }
     }
 
-    private static func receiveAll(_ shared: Shared, _ buffer: inout [UInt8]) {
-        // Bounded, so that what is due is done under a flood too.
+    private static func receive(
+        into stream: inout AckedStream, _ shared: Shared, _ buffer: inout [UInt8]
+    ) {
+        // Bounded, so that what is due is done under a flood too; poll(2) comes back at once for the rest.
         for _ in 0..<64 {
             switch shared.socket.receive(&buffer) {
             case .nothing: return
             case .failure(let errno):
-                let error = shared.transport.failure("receive", errno)
-                shared.state.withLock {
-                    $0.stream.unreachable(error, now: SenderClock.monotonicNanoseconds())
-                }
-            case .datagram:
-                let bytes = buffer
-                shared.state.withLock { state in
-                    state.stream.receive(
-                        bytes.span, now: SenderClock.monotonicNanoseconds())
-                    wakeWaiters(&state, shared)
-                }
+                stream.unreachable(
+                    shared.transport.answered(errno), now: SenderClock.monotonicNanoseconds())
+            case .datagram(let byteCount):
+                stream.receive(
+                    buffer.span.extracting(..<byteCount), now: SenderClock.monotonicNanoseconds())
             }
         }
     }

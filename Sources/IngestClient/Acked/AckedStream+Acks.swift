@@ -47,31 +47,42 @@ extension AckedStream {
     }
 
     private mutating func take(_ ack: AckView, now: UInt64) {
+        let own = configuration.identity.epoch
         if ack.status == .refused {
-            failure = .refused(
-                sender: configuration.identity.sender.rawValue,
-                epoch: configuration.identity.epoch.rawValue,
-                known: ack.header.epoch.rawValue)
+            // An older one was recorded, or is late by a start.
+            if ack.header.epoch.rawValue >= own.rawValue {
+                failure = refusal(known: ack.header.epoch)
+            }
             return
         }
-        guard ack.header.epoch == configuration.identity.epoch, let status = ack.status else {
-            return
-        }
+        guard ack.header.epoch == own, let status = ack.status else { return }
         timers.heard(now: now)
         switch status {
         case .ok: apply(ack, now: now)
         case .busy, .diskFull:
             if !acks.isShedding { timers.hurryHeartbeat(now: now) }
             acks.isShedding = true
-        case .beyondWindow: timers.requestHeartbeat(now: now)
+            timers.progressed(now: now)
+        case .beyondWindow:
+            if !isLost(ack, now: now) { timers.requestHeartbeat(now: now) }
         case .refused: break
         }
     }
 
+    private func refusal(known: SenderEpoch) -> ClientError {
+        let epoch = configuration.identity.epoch
+        let isAhead =
+            configuration.unixMilliseconds.map { epoch.rawValue >> 20 > $0 + 86_400_000 } ?? false
+        return .refused(
+            sender: configuration.identity.sender.rawValue, epoch: epoch.rawValue,
+            cause: known.rawValue > epoch.rawValue
+                ? .newerEpoch(known.rawValue) : isAhead ? .clock : .reused)
+    }
+
     private mutating func apply(_ ack: AckView, now: UInt64) {
-        guard ack.floor <= window.knownEnd else {
+        if let sequence = window.unknownSequence(in: ack) {
             failure = .unknownPackets(
-                sender: configuration.identity.sender.rawValue, floor: ack.floor,
+                sender: configuration.identity.sender.rawValue, sequence: sequence,
                 next: window.knownEnd)
             return
         }
@@ -90,6 +101,7 @@ extension AckedStream {
         acks.edge = edge.overflow ? .max : edge.partialValue
         acks.hasCredit = true
         if ack.credit == 0, wasOpen { timers.hurryHeartbeat(now: now) }
+        if acks.isBlocked { timers.progressed(now: now) }
         finishAcked(ack, now: now)
         if wasBlocked || hasGrown { window.recheck() }
         pump(now: now)
@@ -103,15 +115,12 @@ extension AckedStream {
     private mutating func finishAcked(_ ack: AckView, now: UInt64) {
         let base = window.base
         let change = window.apply(ack, now: now)
-        result.acked += change.ackedEvents
-        result.sent += change.unsentEvents
+        totals.eventsAcked += change.ackedEvents
+        totals.eventsSent += change.unsentEvents
+        totals.packetsSent += change.unsentPackets
+        if change.ackedPackets > 0 { timers.progressed(now: now) }
         if window.isEmpty { timers.waitsSince = nil }
-        guard window.base > base, let spool else { return }
-        do throws(StorageError) {
-            try spool.retire(below: window.base)
-        } catch {
-            failure = ClientError(spool: error)
-        }
+        if window.base > base { retireAcked(now: now) }
     }
 
     /// Whether acked data is gone: nothing but acks from before the base, for ten seconds. The sender holds
@@ -134,31 +143,55 @@ extension AckedStream {
     /// Does what is due: at `nextDeadline`, or earlier.
     package mutating func tick(now: UInt64) {
         guard failure == nil else { return }
-        if now >= timers.batchDueAt { flush(now: now) } else { pump(now: now) }
+        let isFlushDue = now >= min(timers.batchDueAt, timers.spoolRetryAt)
+        if isFlushDue { flush(now: now) } else { pump(now: now) }
         if failure == nil, now >= timers.heartbeatAt { sendHeartbeat(now: now) }
-        checkSilence(now: now)
+        if failure == nil, let silenceMax {
+            failure = obstacle(
+                now: now, silenceMax: silenceMax,
+                stagnationMax: max(silenceMax, Self.stagnationNanoseconds))
+        }
     }
 
-    private mutating func checkSilence(now: UInt64) {
-        guard failure == nil else { return }
+    /// So long acks may tell of nothing new before it is called an obstacle: a slow disk takes seconds.
+    static let stagnationNanoseconds: UInt64 = 10_000_000_000
+
+    /// What keeps packets from being acked: a full spool, silence for two heartbeats, or answers for ten seconds that
+    /// ack nothing. It may end by itself.
+    package func obstacle(now: UInt64) -> ClientError? {
+        if let stall { return stall }
+        return obstacle(
+            now: now, silenceMax: AckedTimers.silenceMin,
+            stagnationMax: Self.stagnationNanoseconds)
+    }
+
+    private func obstacle(
+        now: UInt64, silenceMax: UInt64, stagnationMax: UInt64
+    ) -> ClientError? {
+        if let stall, let since = timers.stalledSince, now - min(now, since) >= silenceMax {
+            return stall
+        }
         let silence = timers.silence(now: now)
-        guard silence >= silenceMax else { return }
-        failure =
-            timers.networkError
-            ?? .noAnswer(address: configuration.address, seconds: silence / 1_000_000_000)
+        if silence >= silenceMax {
+            return timers.networkError
+                ?? .noAnswer(address: configuration.address, seconds: silence / 1_000_000_000)
+        }
+        guard timers.stagnation(now: now) >= stagnationMax else { return nil }
+        return .noProgress(
+            address: configuration.address, sequence: window.base,
+            byteCount: window[window.base].bytes.count)
     }
 
-    private var silenceMax: UInt64 {
+    private var silenceMax: UInt64? {
+        guard let silenceMax = configuration.silenceNanosecondsMax else { return nil }
         let isNobodyThere = !timers.hasHeard && timers.networkError != nil
-        return isNobodyThere
-            ? min(configuration.absenceNanosecondsMax, configuration.silenceNanosecondsMax)
-            : configuration.silenceNanosecondsMax
+        return isNobodyThere ? min(configuration.absenceNanosecondsMax, silenceMax) : silenceMax
     }
 
     /// When `tick` has something to do; `.max` for a sender that has ended.
     package var nextDeadline: UInt64 {
         guard failure == nil else { return .max }
-        var deadline = min(timers.batchDueAt, timers.heartbeatAt)
+        var deadline = min(timers.batchDueAt, timers.heartbeatAt, timers.spoolRetryAt)
         if !acks.isShedding, !window.isEmpty {
             deadline = min(
                 deadline, timers.quietUntil > 0 ? timers.quietUntil : window.nextWaitEnd)

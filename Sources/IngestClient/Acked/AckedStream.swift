@@ -19,23 +19,23 @@ package struct AckedStream: ~Copyable {
         package var batchNanosecondsMax: UInt64 = 20_000_000
         /// Of packets that are not acked, sent or not.
         package var unackedByteCountMax = 64 << 20
-        /// Without any answer for so long while something waits for one, the sender gives up.
-        package var silenceNanosecondsMax: UInt64 = 60_000_000_000
+        /// Of the spool's files. Nothing is taken beyond it, so that the next start can read them all.
+        package var spoolByteCountMax = Limits.spoolByteCountMax - Limits.spoolFileByteCountMax
+        /// Without an answer for so long while packets wait for one, or with answers and none of them acked, the
+        /// sender gives up; `nil` = never.
+        package var silenceNanosecondsMax: UInt64?
         /// The same where nobody ever answered and the network says that nobody receives: a wrong address is
         /// likelier then than a receiver that starts again.
         package var absenceNanosecondsMax: UInt64 = 10_000_000_000
         package var key: PacketKey?
         /// For messages.
         package var address = ""
+        /// The wall clock when the sender was opened, for messages.
+        package var unixMilliseconds: UInt64?
+        /// The time at the end of a call that began at the given one: a disk can take seconds.
+        package var clock: @Sendable (_ since: UInt64) -> UInt64 = { $0 }
 
         package init(identity: SenderIdentity) { self.identity = identity }
-    }
-
-    package enum Taken: Equatable {
-        case taken
-        case refused(EventRefusal)
-        /// As much is unacked as may be: try again after an ack.
-        case full
     }
 
     /// Before the first ack.
@@ -45,9 +45,11 @@ package struct AckedStream: ~Copyable {
     /// Packets that are sent again in one go.
     static let resendCountMax = 256
 
-    package internal(set) var result = EventSender.Result()
+    package internal(set) var totals = EventSender.Totals()
     /// The first error that ended the sender. Everything after it throws the same.
     package internal(set) var failure: ClientError?
+    /// The spool's disk is full: nothing more is taken until it takes what is sealed.
+    package internal(set) var stall: ClientError?
     let configuration: Configuration
     let transport: any DatagramTransport
     private(set) var spool: (any PacketSpool)?
@@ -57,12 +59,13 @@ package struct AckedStream: ~Copyable {
     private var ids: EventIDSource
     private var parser = EventLineParser()
     private var texts: [UInt8] = []
-    private var batch: EventBatchEncoder
+    private(set) var batch: EventBatchEncoder
     private var note = SpoolNote()
     /// Sealed, and not in the spool yet.
     private var sealed: [SpooledPacket] = []
     private var sealedByteCount = 0
-    private var burst: [UInt8] = []
+    private var spoolByteCount = 0
+    var burst: [UInt8] = []
 
     /// - Parameters:
     ///   - left: packets that an earlier start has left in the spool, from `firstSequence` on.
@@ -84,6 +87,7 @@ package struct AckedStream: ~Copyable {
         }
         acks.edge = firstSequence + Self.creditFirst
         acks.announcedEnd = window.nextSequence
+        spoolByteCount = spool?.byteCount ?? 0
         if !left.isEmpty { timers.waitsSince = now }
         texts.reserveCapacity(1024)
         sendHeartbeat(now: now)
@@ -95,10 +99,10 @@ package struct AckedStream: ~Copyable {
     /// - Parameter note: how far the input was read with this line.
     package mutating func send(
         jsonLine: Span<UInt8>, note: SpoolNote? = nil, now: UInt64
-    ) -> Taken {
+    ) -> EventSender.Outcome {
         if isFull { return .full }
         if let refusal = parser.parse(jsonLine) {
-            result.refused += 1
+            totals.eventsRefused += 1
             return .refused(refusal)
         }
         var event = parser.event
@@ -108,13 +112,13 @@ package struct AckedStream: ~Copyable {
         return .taken
     }
 
-    package mutating func send(_ event: AdEvent, now: UInt64) -> Taken {
+    package mutating func send(_ event: AdEvent, now: UInt64) -> EventSender.Outcome {
         if isFull { return .full }
         var descriptor: EventDescriptor
         do {
             descriptor = try event.describe(into: &texts)
         } catch {
-            result.refused += 1
+            totals.eventsRefused += 1
             return .refused(error)
         }
         ids.complete(&descriptor, &texts)
@@ -122,9 +126,10 @@ package struct AckedStream: ~Copyable {
         return .taken
     }
 
-    /// Whether one more packet would go beyond what may be unacked.
-    private var isFull: Bool {
-        window.byteCount + sealedByteCount + 2 * configuration.packetByteCountMax
+    /// Whether one more packet would go beyond what may be unacked, or the spool's disk has no room.
+    package var isFull: Bool {
+        if stall != nil || spoolByteCount > configuration.spoolByteCountMax { return true }
+        return window.byteCount + sealedByteCount + 2 * configuration.packetByteCountMax
             > configuration.unackedByteCountMax
     }
 
@@ -132,8 +137,7 @@ package struct AckedStream: ~Copyable {
         if !appendToOpenPacket(event, bytes) {
             sealPacket(isPadded: true)
             if sealedByteCount + configuration.packetByteCountMax > burstByteCountMax {
-                commit(now: now)
-                pump(now: now)
+                pump(now: commit(now: now))
             }
             let isTaken = appendToOpenPacket(event, bytes)
             precondition(isTaken, "every valid event fits an empty packet")
@@ -173,30 +177,67 @@ package struct AckedStream: ~Copyable {
     }
 
     /// Sealed packets go to the spool, if there is one, and then may be sent.
-    private mutating func commit(now: UInt64) {
-        guard !sealed.isEmpty, failure == nil else { return }
+    ///
+    /// - Returns: the time then.
+    private mutating func commit(now: UInt64) -> UInt64 {
+        if sealed.isEmpty { endStall() }
+        guard !sealed.isEmpty, failure == nil else { return now }
+        let later: UInt64
         if let spool {
             do throws(StorageError) {
                 try spool.append(sealed)
+                spoolByteCount = spool.byteCount
+                endStall()
+                later = configuration.clock(now)
             } catch {
-                failure = ClientError(spool: error)
-                return
+                let later = configuration.clock(now)
+                storageFailed(error, now: later)
+                return later
             }
+        } else {
+            later = now
         }
         for packet in sealed { window.append(packet.bytes, eventCount: packet.eventCount) }
         sealed.removeAll(keepingCapacity: true)
         sealedByteCount = 0
-        if timers.waitsSince == nil { timers.waitsSince = now }
+        if timers.waitsSince == nil { timers.waitsSince = later }
+        return later
     }
 
-    /// Closes the open packet; everything that was taken is in the spool then, and on its way.
+    private mutating func endStall() {
+        stall = nil
+        timers.endStall()
+    }
+
+    /// A full disk may have room again: what is sealed stays, and is written again, the same bytes at the same
+    /// place. Everything else ends the sender.
+    private mutating func storageFailed(_ error: StorageError, now: UInt64) {
+        guard case .diskFull = error else {
+            failure = ClientError(spool: error)
+            return
+        }
+        stall = ClientError(spool: error)
+        timers.stalled(now: now)
+    }
+
+    /// Closes the open packet; everything that was taken is in the spool then, and on its way. See `stall`.
     package mutating func flush(now: UInt64) {
         if batch.eventCount > 0 {
             sealPacket(isPadded: batch.packetByteCount < PacketBuilder.packetByteCountMin)
         }
         timers.batchDueAt = .max
-        commit(now: now)
-        pump(now: now)
+        pump(now: commit(now: now))
+    }
+
+    /// Forgets in the spool what is acked.
+    mutating func retireAcked(now: UInt64) {
+        guard let spool else { return }
+        do throws(StorageError) {
+            try spool.retire(below: window.base)
+            spoolByteCount = spool.byteCount
+        } catch {
+            storageFailed(error, now: now)
+        }
     }
 
     /// Whether everything that was taken is durable at the receiver.
@@ -204,7 +245,8 @@ package struct AckedStream: ~Copyable {
         batch.eventCount == 0 && sealed.isEmpty && window.isEmpty
     }
 
-    /// Ends a sender that is drained: tells the receiver how many packets there were, and clears the spool.
+    /// Ends a sender that is drained: tells the receiver how many packets there were, and clears the spool. It has
+    /// not ended if there is a `stall` then.
     ///
     /// - Parameter note: of the whole input, which the spool keeps.
     package mutating func finish(_ note: SpoolNote = SpoolNote(), now: UInt64) {
@@ -214,7 +256,7 @@ package struct AckedStream: ~Copyable {
             try spool?.finish(note)
             abandon()
         } catch {
-            failure = ClientError(spool: error)
+            storageFailed(error, now: now)
         }
     }
 
@@ -222,98 +264,5 @@ package struct AckedStream: ~Copyable {
     package mutating func abandon() {
         if failure == nil { failure = .closed }
         spool = nil
-    }
-}
-
-// MARK: To the socket
-
-extension AckedStream {
-    /// Sends what may be sent: first what has to be sent again, then what is new.
-    mutating func pump(now: UInt64) {
-        guard failure == nil, !acks.isShedding, timers.endsQuiet(now: now) else { return }
-        let again = window.due(now: now, edge: acks.edge, countMax: Self.resendCountMax)
-        guard send(again[...], now: now) else {
-            window.recheck()
-            return
-        }
-        while let first = window.firstUnsent(), first < acks.edge {
-            let end = min(acks.edge, window.nextSequence, first + 64)
-            let sequences = (first..<end).filter { !window[$0].isDone }
-            guard send(sequences[...], now: now) else { return }
-        }
-    }
-
-    /// In as few calls as the kernel allows: runs of equal size, of which the last may be shorter.
-    ///
-    /// - Returns: `false` if the network took only a part.
-    private mutating func send(_ sequences: ArraySlice<UInt64>, now: UInt64) -> Bool {
-        var rest = sequences
-        while let first = rest.first {
-            burst.removeAll(keepingCapacity: true)
-            let byteCount = window[first].bytes.count
-            let byteCountMax = UDPTransport.burstByteCount(segmentByteCount: byteCount)
-            var count = 0
-            for sequence in rest {
-                let bytes = window[sequence].bytes
-                guard bytes.count <= byteCount, burst.count + bytes.count <= byteCountMax else {
-                    break
-                }
-                burst += bytes
-                count += 1
-                if bytes.count < byteCount { break }
-            }
-            guard transmit(burst, segmentByteCount: byteCount, now: now) else { return false }
-            for sequence in rest.prefix(count) { noteSent(sequence, now: now) }
-            rest = rest.dropFirst(count)
-        }
-        return true
-    }
-
-    private mutating func noteSent(_ sequence: UInt64, now: UInt64) {
-        if window.sent(sequence, now: now) {
-            result.resent += 1
-        } else {
-            result.packets += 1
-            result.sent += UInt64(window[sequence].eventCount)
-        }
-    }
-
-    /// `false` if nothing left, for now or for good.
-    private mutating func transmit(
-        _ bytes: [UInt8], segmentByteCount: Int, now: UInt64
-    ) -> Bool {
-        do throws(ClientError) {
-            try transport.send(bytes.span, segmentByteCount: segmentByteCount)
-            return true
-        } catch {
-            unreachable(error, now: now)
-            return false
-        }
-    }
-
-    /// The network says no. A receiver that starts again, and a cable that is plugged in again, are waited for.
-    package mutating func unreachable(_ error: ClientError, now: UInt64) {
-        guard error.isTemporary else {
-            if failure == nil { failure = error }
-            return
-        }
-        timers.networkError = error
-        timers.quieten(now: now)
-    }
-
-    /// Base and next sequence, large enough that the answer can tell of everything on its way.
-    mutating func sendHeartbeat(now: UInt64) {
-        acks.announcedEnd = max(acks.announcedEnd, window.sentEnd)
-        let words = Int((acks.announcedEnd - window.base) / 64)
-        let room = batch.packetByteCountMax - PacketHeader.byteCount
-        var packet = Heartbeat.packet(
-            header(.heartbeat, PacketSequence(rawValue: acks.announcedEnd)),
-            base: PacketSequence(rawValue: window.base),
-            payloadByteCount: min(
-                room, max(Heartbeat.payloadByteCountMin, AckPacket.Offset.furtherWords + 8 * words))
-        )
-        configuration.key?.tag.append(to: &packet)
-        _ = transmit(packet, segmentByteCount: packet.count, now: now)
-        timers.heartbeatSent(now: now, isHurried: acks.isBlocked)
     }
 }

@@ -6,8 +6,17 @@ struct AckedTimers: Sendable {
     static let heartbeatMax: UInt64 = 1_000_000_000
     static let heartbeatMin: UInt64 = 100_000_000
 
+    /// Longer gaps between answers are silence, and not the receiver's refusal of packets.
+    static let silenceMin: UInt64 = 2_000_000_000
+    /// Without a route for so long the socket's own address may be gone.
+    static let reconnectInterval: UInt64 = 3_000_000_000
+    static let spoolRetryInterval: UInt64 = 1_000_000_000
+
     /// When the open packet leaves, full or not.
     var batchDueAt = UInt64.max
+    /// When the spool's disk, which was full, is tried again.
+    private(set) var spoolRetryAt = UInt64.max
+    private(set) var stalledSince: UInt64?
     private(set) var heartbeatAt: UInt64
     private(set) var heartbeatSentAt: UInt64 = 0
     private var heartbeatInterval = Self.heartbeatMin
@@ -16,8 +25,11 @@ struct AckedTimers: Sendable {
     private var quietInterval: UInt64 = 0
     /// The last answer, or when the first packet of those that wait for one was sent.
     var heardAt: UInt64
+    /// When a packet was acked last; moved on by the time in which none could have been.
+    private var progressAt: UInt64 = 0
     /// Since when packets are on their way without a break; `nil` while none is.
     var waitsSince: UInt64?
+    private var unroutedSince: UInt64?
     private(set) var hasHeard = false
     /// The network's last refusal since the last answer.
     var networkError: ClientError?
@@ -47,11 +59,41 @@ struct AckedTimers: Sendable {
     }
 
     mutating func heard(now: UInt64) {
+        let gap = now - min(now, heardAt)
+        if gap >= Self.silenceMin {
+            progressAt = min(now, max(progressAt, waitsSince ?? 0) + gap)
+        }
+        unroutedSince = nil
         heardAt = now
         hasHeard = true
         networkError = nil
         quietInterval = 0
         quietUntil = 0
+    }
+
+    mutating func stalled(now: UInt64) {
+        stalledSince = stalledSince ?? now
+        spoolRetryAt = now + Self.spoolRetryInterval
+    }
+
+    mutating func endStall() {
+        stalledSince = nil
+        spoolRetryAt = .max
+    }
+
+    /// A packet was acked, or none can be: no credit, nothing taken.
+    mutating func progressed(now: UInt64) { progressAt = now }
+
+    /// Whether to connect again: for some seconds now there was no route.
+    mutating func isReconnectDue(now: UInt64, lacksRoute: Bool) -> Bool {
+        guard lacksRoute else {
+            unroutedSince = nil
+            return false
+        }
+        let since = unroutedSince ?? now
+        let isDue = now - min(now, since) >= Self.reconnectInterval
+        unroutedSince = isDue ? now : since
+        return isDue
     }
 
     mutating func quieten(now: UInt64) {
@@ -70,5 +112,13 @@ struct AckedTimers: Sendable {
     func silence(now: UInt64) -> UInt64 {
         guard let waitsSince else { return 0 }
         return now - min(now, max(heardAt, waitsSince))
+    }
+
+    /// How long answers came and no packet was acked, while some could have been.
+    func stagnation(now: UInt64) -> UInt64 {
+        guard let waitsSince else { return 0 }
+        let gap = now - min(now, heardAt)
+        let isSilent = gap >= Self.silenceMin
+        return now - min(now, max(progressAt, waitsSince) + (isSilent ? gap : 0))
     }
 }

@@ -27,8 +27,10 @@ struct SendWindow: ~Copyable {
     struct Change: Equatable {
         var ackedEvents: UInt64 = 0
         var ackedPackets: UInt64 = 0
-        /// Of the acked events those that an earlier process has sent, and this one never.
+        /// Of the acked events and packets those of which it is not known here that they were sent: an earlier
+        /// process has sent them, or they left with a call that failed.
         var unsentEvents: UInt64 = 0
+        var unsentPackets: UInt64 = 0
     }
 
     /// So many later sends have to arrive before a packet counts as lost and not as overtaken.
@@ -50,7 +52,9 @@ struct SendWindow: ~Copyable {
     /// Whether a packet may be overdue.
     private(set) var hasOverdue = false
     /// Behind what an earlier start has left.
-    private var leftEnd: UInt64 = 0
+    private(set) var leftEnd: UInt64 = 0
+    /// Behind what was given to the network, whether or not it took all of it.
+    private var attemptedEnd: UInt64 = 0
     private var sendNumber: UInt64 = 0
     /// The greatest send of which it is known that it arrived.
     private var arrivedNumber: UInt64 = 0
@@ -87,8 +91,12 @@ struct SendWindow: ~Copyable {
         if isLeft { leftEnd = nextSequence }
     }
 
-    /// Below it a receiver may have packets; beyond it, none.
-    var knownEnd: UInt64 { max(sentEnd, leftEnd) }
+    /// Below it a receiver may have packets; from here on, none.
+    var knownEnd: UInt64 { max(sentEnd, leftEnd, attemptedEnd) }
+
+    /// Notes that the network is about to get packets below `end`. A burst can leave in part, and be acked, though
+    /// its call fails.
+    mutating func attempted(upTo end: UInt64) { attemptedEnd = max(attemptedEnd, end) }
 
     private mutating func grow() {
         var larger = [Entry?](repeating: nil, count: 2 * ring.count)
@@ -152,9 +160,22 @@ struct SendWindow: ~Copyable {
 // MARK: Acks
 
 extension SendWindow {
+    /// A sequence that the receiver says to have and that was never given to the network from here.
+    func unknownSequence(in ack: borrowing AckView) -> UInt64? {
+        if ack.floor > knownEnd { return ack.floor - 1 }
+        for index in 0..<ack.wordCount {
+            let bits = ack.word(index)
+            if bits == 0 { continue }
+            let last = UInt64(64 * index + 63 - bits.leadingZeroBitCount)
+            let (sequence, isOutside) = ack.floor.addingReportingOverflow(last)
+            if isOutside || sequence >= knownEnd { return isOutside ? .max : sequence }
+        }
+        return nil
+    }
+
     /// Takes over what an ack says of sequences: all below its floor, and those whose bit is set.
     ///
-    /// - Parameter ack: its floor is at most `knownEnd`.
+    /// - Parameter ack: of known sequences alone.
     mutating func apply(_ ack: borrowing AckView, now: UInt64) -> Change {
         var change = Change()
         var newest: (sentAt: UInt64, number: UInt64) = (0, 0)
@@ -194,7 +215,10 @@ extension SendWindow {
         }
         change.ackedEvents += UInt64(entry.eventCount)
         change.ackedPackets += 1
-        if entry.sendCount == 0 { change.unsentEvents += UInt64(entry.eventCount) }
+        if entry.sendCount == 0 {
+            change.unsentEvents += UInt64(entry.eventCount)
+            change.unsentPackets += 1
+        }
         byteCount -= entry.bytes.count
         ring[at]?.isDone = true
         ring[at]?.bytes = []

@@ -101,7 +101,8 @@ final class Spool<Files: FileSystem>: PacketSpool {
             firstSequence: found.packets.isEmpty ? 0 : found.endSequence, note: found.note,
             hasEnded: found.hasEnded)
         let file = try Self.create(header, in: files)
-        let own = SpoolFileName(header.fileNumber, endSequence: header.firstSequence)
+        let own = SpoolFileName(
+            header.fileNumber, endSequence: header.firstSequence, byteCount: SpoolHeader.byteCount)
         self.identity = identity
         self.files = files
         self.lock = lock
@@ -115,11 +116,19 @@ final class Spool<Files: FileSystem>: PacketSpool {
     }
 
     /// The name is durable when the header is: a crash between leaves a file that a start removes.
+    ///
+    /// **Errors** At `diskFull` the name is free again.
     private static func create(
         _ header: SpoolHeader, in files: Files
     ) throws(StorageError) -> Files.File {
-        let file = try files.create(SpoolFileName(header.fileNumber, endSequence: 0).text)
-        try file.write(header.encode(), at: 0)
+        let name = SpoolFileName(header.fileNumber, endSequence: 0).text
+        let file = try files.create(name)
+        do {
+            try file.write(header.encode(), at: 0)
+        } catch {
+            if case .diskFull = error { try files.unlink(name) }
+            throw error
+        }
         try file.sync()
         try files.syncDirectory()
         return file
@@ -127,7 +136,7 @@ final class Spool<Files: FileSystem>: PacketSpool {
 
     func append(_ packets: [SpooledPacket]) throws(StorageError) {
         try state.withLock { state throws(StorageError) in
-            if state.end > fileByteCountMax { try roll(&state) }
+            if state.end > fileByteCountMax { try roll(&state, state.note) }
             var writer = ByteWriter()
             var sequence = state.nextSequence
             for packet in packets {
@@ -140,16 +149,23 @@ final class Spool<Files: FileSystem>: PacketSpool {
             state.end += writer.byteCount
             state.nextSequence = sequence
             state.names[state.names.count - 1].endSequence = sequence
+            state.names[state.names.count - 1].byteCount = state.end
             if let last = packets.last { state.note = last.note }
         }
     }
 
-    private func roll(_ state: inout State, hasEnded: Bool = false) throws(StorageError) {
+    private func roll(
+        _ state: inout State, _ note: SpoolNote, hasEnded: Bool = false
+    ) throws(StorageError) {
         let header = SpoolHeader(
             identity: identity, fileNumber: (state.names.last?.number ?? 0) + 1,
-            firstSequence: state.nextSequence, note: state.note, hasEnded: hasEnded)
+            firstSequence: state.nextSequence, note: note, hasEnded: hasEnded)
         state.file = try Self.create(header, in: files)
-        state.names.append(SpoolFileName(header.fileNumber, endSequence: state.nextSequence))
+        state.names.append(
+            SpoolFileName(
+                header.fileNumber, endSequence: state.nextSequence,
+                byteCount: SpoolHeader.byteCount))
+        state.note = note
         state.end = SpoolHeader.byteCount
     }
 
@@ -167,11 +183,12 @@ final class Spool<Files: FileSystem>: PacketSpool {
 
     func finish(_ note: SpoolNote) throws(StorageError) {
         try state.withLock { state throws(StorageError) in
-            state.note = note
-            try roll(&state, hasEnded: true)
+            try roll(&state, note, hasEnded: true)
             try retire(&state, below: .max)
         }
     }
+
+    var byteCount: Int { state.withLock { $0.names.reduce(0) { $0 + $1.byteCount } } }
 }
 
 /// A spool file, and the sequence behind its last packet.
@@ -181,10 +198,12 @@ struct SpoolFileName: Sendable {
 
     let number: UInt64
     var endSequence: UInt64
+    var byteCount: Int
 
-    init(_ number: UInt64, endSequence: UInt64) {
+    init(_ number: UInt64, endSequence: UInt64, byteCount: Int = 0) {
         self.number = number
         self.endSequence = endSequence
+        self.byteCount = byteCount
     }
 
     /// `nil` for a name that is none of a spool's.

@@ -46,7 +46,9 @@ struct SpoolRecovery<Files: FileSystem> {
             }
             try follow(header, name, file, &found)
             try read(bytes, file, isLast: isLast, &found)
-            found.names.append(SpoolFileName(name.number, endSequence: found.endSequence))
+            found.names.append(
+                SpoolFileName(
+                    name.number, endSequence: found.endSequence, byteCount: bytes.count))
         }
         return found
     }
@@ -106,6 +108,8 @@ struct SpoolRecovery<Files: FileSystem> {
             found.hasEnded = false
             offset += record.byteCount
         }
+        // A killed sender's last write may be in memory alone, and its packets are about to be sent.
+        if isLast { try file.sync() }
     }
 
     /// Whether the record holds what it says it does: a packet of this sender with this sequence.

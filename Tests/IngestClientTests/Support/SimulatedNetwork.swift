@@ -7,14 +7,20 @@ final class SimulatedNetwork: DatagramTransport {
     private struct State {
         var sent: [[UInt8]] = []
         var failure: ClientError?
+        /// Datagrams of each call that leave although it fails.
+        var partCount = 0
+        var reconnectCount = 0
     }
 
     private let state = Mutex(State())
 
     func send(_ bytes: Span<UInt8>, segmentByteCount: Int) throws(ClientError) {
-        if let failure = state.withLock({ $0.failure }) { throw failure }
+        let (failure, partCount) = state.withLock { ($0.failure, $0.partCount) }
         var start = 0
+        var count = 0
         while start < bytes.count {
+            if let failure, count == partCount { throw failure }
+            count += 1
             let end = min(bytes.count, start + segmentByteCount)
             let datagram = (start..<end).map { bytes[$0] }
             state.withLock { $0.sent.append(datagram) }
@@ -24,8 +30,19 @@ final class SimulatedNetwork: DatagramTransport {
 
     func checkAnswers() throws(ClientError) {}
 
+    func reconnect() { state.withLock { $0.reconnectCount += 1 } }
+
     /// From now on every send throws this; `nil` ends it.
-    func fail(with failure: ClientError?) { state.withLock { $0.failure = failure } }
+    ///
+    /// - Parameter partCount: so many datagrams of each call leave before it does.
+    func fail(with failure: ClientError?, afterDatagrams partCount: Int = 0) {
+        state.withLock {
+            $0.failure = failure
+            $0.partCount = partCount
+        }
+    }
+
+    var reconnectCount: Int { state.withLock { $0.reconnectCount } }
 
     /// What was sent since the last call.
     func take() -> [[UInt8]] {

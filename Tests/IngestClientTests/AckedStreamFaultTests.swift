@@ -1,0 +1,352 @@
+import Glibc
+import Synchronization
+import Testing
+
+@testable import IngestClient
+@testable import IngestFormat
+@testable import IngestStorage
+
+/// What may go wrong around an acked sender, and what it makes of it.
+struct AckedStreamFaultTests {
+    private static let second: UInt64 = 1_000_000_000
+
+    private static func left(_ count: UInt64) -> [SpooledPacket] {
+        (0..<count).map { SpoolTests.packet($0, identity: SampleEvents.identity()) }
+    }
+
+    // MARK: The network
+
+    @Test func `A burst that left in part though its call failed is no stranger's`() {
+        let rig = StreamRig()
+        rig.network.fail(with: .notListening(address: "x:1"))
+        for _ in 0..<10 {
+            #expect(rig.send(SampleEvents.event(0)) == .taken)
+            rig.stream.flush(now: rig.now)
+        }
+        rig.network.fail(with: .notListening(address: "x:1"), afterDatagrams: 4)
+        rig.pass(Self.second)
+        #expect(Set(rig.takeSequences()) == Set(0..<4))
+        rig.ack(floor: 4)
+        #expect(rig.failure == nil)
+        #expect(rig.totals.eventsAcked == 4)
+        #expect(rig.totals.eventsSent == 4)
+        #expect(rig.totals.packetsSent == 4)
+        rig.network.fail(with: nil)
+        rig.pass(Self.second)
+        #expect(Set(rig.takeSequences()) == Set(4..<10))
+        rig.ack(floor: 10)
+        #expect(rig.isDrained)
+        #expect(rig.totals.eventsSent == 10)
+    }
+
+    @Test(arguments: [
+        EMSGSIZE, ENOPROTOOPT, ENONET, EACCES, EPERM, ENETUNREACH, EHOSTUNREACH, EPROTO, ENOBUFS,
+    ])
+    func `What the network answers to a packet does not end the sender`(errno: Int32) {
+        let rig = StreamRig()
+        rig.ack(floor: 0)
+        rig.sendPackets(1)
+        let error = ClientError.socket(call: "receive", address: "x:1", errno: errno)
+        rig.stream.unreachable(error, now: rig.now)
+        #expect(rig.failure == nil)
+        rig.network.fail(with: error)
+        rig.pass(20 * Self.second)
+        #expect(rig.failure == nil)
+        #expect(rig.obstacle == error)
+        rig.network.fail(with: nil)
+        rig.pass(6 * Self.second)
+        rig.ack(floor: 1)
+        #expect(rig.isDrained && rig.obstacle == nil)
+    }
+
+    @Test func `A socket that is none ends the sender`() {
+        let rig = StreamRig()
+        let error = ClientError.socket(call: "receive", address: "x:1", errno: EBADF)
+        rig.stream.unreachable(error, now: rig.now)
+        #expect(rig.failure == error)
+    }
+
+    @Test func `Without a route for seconds it connects again, and not for other errors`() {
+        for (errno, counts) in [(ENETUNREACH, 2...4), (EADDRNOTAVAIL, 2...4), (EPERM, 0...0)] {
+            let rig = StreamRig()
+            rig.sendPackets(1)
+            rig.network.fail(with: .socket(call: "send", address: "x:1", errno: errno))
+            rig.pass(2 * Self.second)
+            #expect(rig.network.reconnectCount == 0)
+            rig.pass(10 * Self.second)
+            #expect(counts.contains(rig.network.reconnectCount), "\(errno)")
+        }
+    }
+
+    // MARK: Silence, and answers that ack nothing
+
+    @Test func `A receiver that is away for hours ends no sender that was not told to give up`() {
+        let rig = StreamRig()
+        rig.ack(floor: 0)
+        rig.sendPackets(5)
+        #expect(rig.obstacle == nil)
+        rig.pass(7_200 * Self.second)
+        #expect(rig.failure == nil)
+        #expect(rig.obstacle == .noAnswer(address: "", seconds: 7_200))
+        rig.network.fail(with: .notListening(address: "x:1"))
+        rig.pass(100 * Self.second)
+        #expect(rig.failure == nil)
+        #expect(rig.obstacle == .notListening(address: "x:1"))
+        rig.network.fail(with: nil)
+        _ = rig.network.take()
+        rig.pass(6 * Self.second)
+        #expect(Set(rig.takeSequences()) == Set(0..<5))
+        rig.ack(floor: 5)
+        #expect(rig.isDrained && rig.obstacle == nil)
+    }
+
+    @Test func `Answers that ack nothing end a sender that gives up, and say which packet it is`() {
+        let rig = StreamRig { $0.silenceNanosecondsMax = 30 * Self.second }
+        rig.ack(floor: 0)
+        rig.sendPackets(3)
+        rig.ack(floor: 1)
+        for _ in 0..<29 {
+            rig.pass(Self.second)
+            rig.ack(floor: 1)
+        }
+        #expect(rig.failure == nil)
+        guard case .noProgress(_, 1, let byteCount)? = rig.obstacle else {
+            Issue.record("\(String(describing: rig.obstacle))")
+            return
+        }
+        #expect(byteCount >= 56)
+        rig.pass(Self.second)
+        rig.ack(floor: 1)
+        rig.pass(Self.second)
+        #expect(rig.failure == rig.obstacle)
+        #expect(rig.failure?.exitCode == 69)
+    }
+
+    @Test(arguments: 0..<4)
+    func `No credit, shedding, silence and single packets are no standstill`(kind: Int) {
+        let rig = StreamRig { $0.silenceNanosecondsMax = 30 * Self.second }
+        rig.ack(floor: 0)
+        rig.sendPackets(64)
+        for step in 0..<100 as Range<UInt64> {
+            rig.pass(Self.second)
+            switch kind {
+            case 0: rig.ack(floor: 0, credit: 0)
+            case 1: rig.ack(floor: 0, credit: 0, .busy)
+            case 2: if step % 25 == 24 { rig.ack(floor: 0) }
+            default: rig.ack(floor: 0, words: [~0 << (63 - step / 4)])
+            }
+        }
+        #expect(rig.failure == nil)
+    }
+
+    @Test func `A slow disk is not taken for a silent receiver`() {
+        let spool = SlowSpool(nanoseconds: 40 * Self.second)
+        let rig = StreamRig(spool: spool) { $0.silenceNanosecondsMax = 30 * Self.second }
+        spool.clock.withLock { $0 = rig.sharedClock }
+        rig.ack(floor: 0)
+        rig.sendPackets(1)
+        rig.stream.tick(now: rig.now)
+        #expect(rig.failure == nil)
+        #expect(rig.takeSequences() == [0])
+        // The packet's wait begins when it was sent.
+        rig.pass(400_000_000)
+        #expect(rig.takeSequences().isEmpty)
+    }
+
+    // MARK: Status
+
+    @Test func `A refusal of an older epoch is none of this sender's`() {
+        let rig = StreamRig()
+        rig.sendPackets(1)
+        rig.ack(floor: 0, credit: 0, .refused, epoch: 8)
+        #expect(rig.failure == nil)
+    }
+
+    @Test func `A refusal names its cause: a later epoch, the clock, or a reused sequence`() {
+        func cause(unixMilliseconds: UInt64?, known: UInt64) -> ClientError? {
+            let epoch = 1_800_000_000_000 << 20 as UInt64
+            let identity = SampleEvents.identity(epoch: epoch)
+            let rig = StreamRig {
+                $0.identity = identity
+                $0.unixMilliseconds = unixMilliseconds
+            }
+            rig.ack(floor: 0, credit: 0, .refused, epoch: epoch + known)
+            return rig.failure
+        }
+        let epoch = 1_800_000_000_000 << 20 as UInt64
+        let table: [(UInt64?, UInt64, ClientError.RefusalCause)] = [
+            (1_800_000_000_000, 5, .newerEpoch(epoch + 5)), (nil, 0, .reused),
+            (1_800_000_000_000, 0, .reused), (1_800_000_000_000 - 86_400_000, 0, .reused),
+            (1_800_000_000_000 - 86_400_001, 0, .clock),
+        ]
+        for (milliseconds, known, expected) in table {
+            #expect(
+                cause(unixMilliseconds: milliseconds, known: known)
+                    == .refused(sender: 7, epoch: epoch, cause: expected))
+        }
+    }
+
+    @Test func `Beyond the window with a floor below the base for ten seconds is lost data too`() {
+        let rig = StreamRig()
+        rig.ack(floor: 0)
+        rig.sendPackets(20)
+        rig.ack(floor: 10)
+        for _ in 0..<11 {
+            #expect(rig.failure == nil)
+            rig.ack(floor: 4, credit: 0, .beyondWindow)
+            rig.pass(Self.second)
+        }
+        #expect(rig.failure == .ackedDataLost(sender: 7, floor: 4, base: 10))
+    }
+
+    // MARK: A spool that was copied, or whose end is gone
+
+    @Test
+    func `Behind packets of an earlier start nothing new leaves before the receiver has answered`()
+    {
+        let rig = StreamRig(left: Self.left(5))
+        rig.sendPackets(3)
+        rig.pass(3 * Self.second)
+        #expect(Set(rig.takeSequences()) == Set(0..<5))
+        rig.ack(floor: 0, credit: 0, .busy)
+        rig.pass(Self.second)
+        #expect(rig.takeSequences().isEmpty)
+        rig.ack(floor: 2)
+        #expect(Set(rig.takeSequences()).isSuperset(of: 5..<8))
+        rig.ack(floor: 8)
+        #expect(rig.isDrained)
+    }
+
+    @Test
+    func `A packet that the receiver has and this start never had is another's, by its bit too`() {
+        let rig = StreamRig(left: Self.left(5))
+        rig.sendPackets(9)
+        rig.ack(floor: 0, words: [0b11_1111_1110])
+        #expect(rig.failure == .unknownPackets(sender: 7, sequence: 9, next: 5))
+        #expect(!rig.takeSequences().contains { $0 >= 5 })
+        // Also where it is far from the floor, or at the end of all sequences.
+        for (floor, words) in [(0, [0, 0, 1]), (UInt64.max - 5, [.max])] as [(UInt64, [UInt64])] {
+            let rig = StreamRig()
+            rig.sendPackets(20)
+            rig.ack(floor: floor, words: words)
+            guard case .unknownPackets? = rig.failure else {
+                Issue.record("\(floor) is believed")
+                continue
+            }
+        }
+    }
+
+    // MARK: The spool's disk
+
+    private static func spool(
+        _ files: SimulatedFileSystem, fileByteCountMax: Int
+    ) throws -> Spool<SimulatedFileSystem>.Opened {
+        let identity = SampleEvents.identity()
+        return try Spool.open(
+            files, sender: identity.sender, random: identity.sender, epoch: identity.epoch,
+            fileByteCountMax: fileByteCountMax)
+    }
+
+    @Test func `A full spool disk costs nothing that was taken, and is tried again`() throws {
+        for room in stride(from: 0, through: 9_000, by: 250) {
+            let files = SimulatedFileSystem(seed: 3)
+            let opened = try Self.spool(files, fileByteCountMax: 2_000)
+            let rig = StreamRig(spool: opened.spool)
+            rig.ack(floor: 0)
+            rig.sendPackets(2)
+            let used = opened.spool.byteCount
+            files.disk.limit(byteCount: used + 64 + room)
+            var taken: UInt64 = 2
+            while rig.send(SampleEvents.event(Int(taken))) == .taken {
+                taken += 1
+                rig.stream.flush(now: rig.now)
+            }
+            #expect(rig.failure == nil, "room \(room)")
+            #expect(rig.stall.map { "\($0)".contains("disk is full") } == true)
+            #expect(rig.obstacle == rig.stall)
+            rig.pass(10 * Self.second)
+            #expect(rig.failure == nil && rig.stall != nil)
+            #expect(rig.send(SampleEvents.event(1)) == .full)
+            files.disk.limit(byteCount: 1 << 30)
+            rig.pass(Self.second)
+            #expect(rig.stall == nil, "room \(room)")
+            rig.sendPackets(1)
+            #expect(Set(rig.takeSequences()) == Set(0...taken))
+            // All of it is there for a next start, each packet in its place.
+            let next = try Self.spool(files.disk.powerCut(seed: 5), fileByteCountMax: 2_000)
+            #expect(next.packets.count == Int(taken + 1))
+            rig.ack(floor: taken + 1)
+            #expect(rig.totals.eventsAcked == taken + 1)
+        }
+    }
+
+    @Test
+    func `A sender that gives up does so for a disk that stays full, with all it took so far`()
+        throws
+    {
+        let files = SimulatedFileSystem(seed: 3)
+        let opened = try Self.spool(files, fileByteCountMax: 2_000)
+        let rig = StreamRig(spool: opened.spool) { $0.silenceNanosecondsMax = 30 * Self.second }
+        rig.sendPackets(1)
+        rig.ack(floor: 1)
+        files.disk.limit(byteCount: opened.spool.byteCount + 10)
+        rig.sendPackets(1)
+        rig.pass(29 * Self.second)
+        #expect(rig.failure == nil)
+        rig.pass(3 * Self.second)
+        #expect(rig.failure?.exitCode == 74)
+    }
+
+    @Test func `A disk that is too full to end on can be ended on later`() throws {
+        let files = SimulatedFileSystem(seed: 3)
+        let opened = try Self.spool(files, fileByteCountMax: 2_000)
+        let rig = StreamRig(spool: opened.spool)
+        rig.sendPackets(1)
+        rig.ack(floor: 1)
+        files.disk.limit(byteCount: opened.spool.byteCount)
+        rig.stream.finish(SpoolNote(position: 7, checksum: 8), now: rig.now)
+        #expect(rig.failure == nil && rig.stall != nil)
+        files.disk.limit(byteCount: 1 << 30)
+        rig.stream.flush(now: rig.now)
+        rig.stream.finish(SpoolNote(position: 7, checksum: 8), now: rig.now)
+        #expect(rig.failure == .closed)
+        let next = try Self.spool(files.disk.kill(), fileByteCountMax: 2_000)
+        #expect(next.hasEnded && next.note == SpoolNote(position: 7, checksum: 8))
+    }
+
+    @Test func `Nothing is taken beyond what the next start could read`() throws {
+        let files = SimulatedFileSystem(seed: 3)
+        let opened = try Self.spool(files, fileByteCountMax: 2_000)
+        let rig = StreamRig(spool: opened.spool) { $0.spoolByteCountMax = 20_000 }
+        rig.ack(floor: 0)
+        var count: UInt64 = 0
+        // Packet 0 is lost again and again; all others are acked, and stay behind it.
+        while rig.send(SampleEvents.event(Int(count))) == .taken, count < 1_000 {
+            rig.stream.flush(now: rig.now)
+            count += 1
+            let bits = [UInt64](repeating: .max, count: Int(count) / 64) + [1 << (count % 64) - 1]
+            rig.ack(floor: 0, words: [bits[0] & ~1] + bits[1...])
+        }
+        #expect(rig.failure == nil)
+        #expect(count > 50 && count < 1_000)
+        #expect(opened.spool.byteCount < 25_000)
+        rig.ack(floor: count)
+        #expect(opened.spool.byteCount < 5_000)
+        #expect(rig.send(SampleEvents.event(0)) == .taken)
+    }
+}
+
+/// A spool whose disk takes its time.
+private final class SlowSpool: PacketSpool {
+    let clock = Mutex<TestClock?>(nil)
+    private let nanoseconds: UInt64
+
+    init(nanoseconds: UInt64) { self.nanoseconds = nanoseconds }
+
+    func append(_ packets: [SpooledPacket]) throws(StorageError) {
+        clock.withLock { $0?.now += nanoseconds }
+    }
+    func retire(below base: UInt64) throws(StorageError) {}
+    func finish(_ note: SpoolNote) throws(StorageError) {}
+    var byteCount: Int { 0 }
+}

@@ -1,0 +1,91 @@
+import Synchronization
+import Testing
+
+@testable import IngestClient
+@testable import IngestFormat
+@testable import IngestStorage
+
+/// An acked stream, its network, and a clock that the test moves.
+final class StreamRig {
+    let network = SimulatedNetwork()
+    var stream: AckedStream
+    private let clock = TestClock()
+
+    /// - Parameter left: packets that an earlier start has left.
+    init(
+        spool: (any PacketSpool)? = nil, left: [SpooledPacket] = [],
+        _ change: (inout AckedStream.Configuration) -> Void = { _ in }
+    ) {
+        var configuration = AckedStream.Configuration(identity: SampleEvents.identity())
+        configuration.packetByteCountMax = 1_200
+        let clock = clock
+        configuration.clock = { max($0, clock.now) }
+        change(&configuration)
+        var random = SeededRandom(seed: 1)
+        stream = AckedStream(
+            configuration, transport: network, spool: spool, left: left,
+            ids: EventIDSource(&random), now: clock.now)
+    }
+
+    var now: UInt64 {
+        get { clock.now }
+        set { clock.now = newValue }
+    }
+    /// For what takes its own time.
+    var sharedClock: TestClock { clock }
+
+    var failure: ClientError? { stream.failure }
+    var totals: EventSender.Totals { stream.totals }
+    var isDrained: Bool { stream.isDrained }
+    var nextDeadline: UInt64 { stream.nextDeadline }
+    var unackedByteCount: Int { stream.window.byteCount }
+    var sentEnd: UInt64 { stream.window.sentEnd }
+    var nextSequence: UInt64 { stream.window.nextSequence }
+    var obstacle: ClientError? { stream.obstacle(now: now) }
+    var stall: ClientError? { stream.stall }
+
+    func send(_ event: AdEvent) -> EventSender.Outcome { stream.send(event, now: now) }
+
+    func sendPackets(_ count: Int) {
+        for number in 0..<count {
+            #expect(send(SampleEvents.event(number)) == .taken)
+            stream.flush(now: now)
+        }
+    }
+
+    func ack(
+        floor: UInt64, credit: UInt32 = 1_000, _ status: AckStatus = .ok,
+        words: [UInt64] = [0], sender: UInt64 = 7, epoch: UInt64 = 9
+    ) {
+        let header = PacketHeader(
+            kind: .batch, sender: SenderID(rawValue: sender),
+            epoch: SenderEpoch(rawValue: epoch), sequence: PacketSequence(rawValue: 0))
+        let bytes = ModelReceiver.ack(header, floor: floor, credit: credit, status, words: words)
+        stream.receive(bytes.span, now: now)
+    }
+
+    /// Ticks until the time is over, at the stream's own deadlines.
+    func pass(_ nanoseconds: UInt64) {
+        let end = now + nanoseconds
+        while stream.nextDeadline <= end {
+            now = max(now, stream.nextDeadline)
+            stream.tick(now: now)
+        }
+        now = max(now, end)
+    }
+
+    /// The sequences of the batches that were sent since the last call.
+    func takeSequences() -> [UInt64] {
+        network.takePackets().filter { $0.kind == 1 }.map(\.sequence)
+    }
+}
+
+/// A clock of the test's own.
+final class TestClock: Sendable {
+    private let nanoseconds = Mutex<UInt64>(1_000_000_000_000)
+
+    var now: UInt64 {
+        get { nanoseconds.withLock { $0 } }
+        set { nanoseconds.withLock { $0 = newValue } }
+    }
+}
