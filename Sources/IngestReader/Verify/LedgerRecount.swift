@@ -28,16 +28,25 @@ struct LedgerRecount: Sendable {
     }
 
     fileprivate struct Sum {
-        var packets = [UInt64](repeating: 0, count: PacketResult.allCases.count)
-        var events = [UInt64](repeating: 0, count: Verdict.allCases.count)
+        var packets: [UInt64]
+        var events: [UInt64]
         /// Joined where they touch in the order in which they come.
-        var sequences: [ClosedRange<UInt64>] = []
+        var sequences: [ClosedRange<UInt64>]
         /// Where the window begins if it was not open: where an entry says so, or at the first sequence of the first
         /// entry that has any.
         var begin: UInt64?
         /// Of the entries before that one: only a window that was open takes them.
         var lead = WindowSum()
         var rest = WindowSum()
+
+        init(_ entry: LedgerEntry, seen: ClosedRange<Int64>?) {
+            packets = entry.packets
+            events = entry.events
+            sequences = entry.sequences
+            begin = entry.window.start ?? entry.sequences.first?.lowerBound
+            let window = WindowSum(delta: entry.window, seen: seen)
+            if begin == nil { lead = window } else { rest = window }
+        }
 
         var window: WindowSum {
             var sum = lead
@@ -81,7 +90,7 @@ struct LedgerRecount: Sendable {
 
     /// Adds the sums of blocks behind those so far.
     mutating func add(_ other: LedgerRecount) {
-        for (key, sum) in other.sums { sums[key, default: Sum()].add(sum) }
+        for (key, sum) in other.sums { add(sum, of: key) }
         closed += other.closed
     }
 
@@ -89,17 +98,13 @@ struct LedgerRecount: Sendable {
     /// - Parameter time: of its admission; `nil` for sums, which have times of their own.
     mutating func add(_ entries: [LedgerEntry], at time: Int64?) {
         for entry in entries {
-            var sum = Sum()
-            sum.packets = entry.packets
-            sum.events = entry.events
-            sum.sequences = entry.sequences
-            sum.begin = entry.window.start ?? entry.sequences.first?.lowerBound
-            let window = WindowSum(
-                delta: entry.window, seen: time.map { $0...$0 } ?? entry.seen)
-            if sum.begin == nil { sum.lead = window } else { sum.rest = window }
-            sums[entry.key, default: Sum()].add(sum)
+            add(Sum(entry, seen: time.map { $0...$0 } ?? entry.seen), of: entry.key)
             if entry.window.isExpired { closed.append(entry.key) }
         }
+    }
+
+    private mutating func add(_ later: Sum, of key: SenderKey) {
+        if sums[key]?.add(later) == nil { sums[key] = later }
     }
 
     // MARK: The footer's ledger

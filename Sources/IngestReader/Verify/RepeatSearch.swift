@@ -29,24 +29,28 @@ struct RepeatSearch: Sendable {
     func run(part: Int) -> Outcome {
         var outcome = Outcome()
         var sorter = WordSorter()
-        let first = UInt32(part) << 29
-        for word in attestedNames where UInt32(word >> 32) & 7 << 29 == first {
+        for word in attestedNames where Self.part(of: UInt32(word >> 32)) == part {
             sorter.append(word)
         }
-        for ordinal in 0..<names.nameEnd {
-            guard let hash = names.hash(ofName: ordinal), hash & 7 << 29 == first else { continue }
-            sorter.append(UInt64(hash) << 32 | UInt64(ordinal))
-        }
+        append(to: &sorter, part, below: names.nameEnd) { names.hash(ofName: $0) }
         outcome.names = repeats(&sorter) { names.known(name: $0) == names.known(name: $1) }
         sorter.removeAll()
-        for ordinal in 0..<names.keyEnd {
-            guard let hash = names.hashedKey(ordinal)?.hash, hash & 7 << 29 == first else {
-                continue
-            }
-            sorter.append(UInt64(hash) << 32 | UInt64(ordinal))
-        }
+        append(to: &sorter, part, below: names.keyEnd) { names.hashedKey($0)?.hash }
         outcome.keys = repeats(&sorter) { names.hashedKey($0)?.key == names.hashedKey($1)?.key }
         return outcome
+    }
+
+    /// By the highest bits: the others are sorted by.
+    private static func part(of hash: UInt32) -> Int { Int(hash >> 29) }
+
+    /// Appends the ordinals whose hash is of a part: the hash in the upper half, the ordinal in the lower.
+    private func append(
+        to sorter: inout WordSorter, _ part: Int, below end: UInt32, hash: (UInt32) -> UInt32?
+    ) {
+        for ordinal in 0..<end {
+            guard let hash = hash(ordinal), Self.part(of: hash) == part else { continue }
+            sorter.append(UInt64(hash) << 32 | UInt64(ordinal))
+        }
     }
 
     /// Ordinals of one hash that stand for the same, by ordinal.
@@ -77,20 +81,24 @@ extension LogRecount {
     /// Reports names and keys that were given more than once.
     /// - Parameter manifest: named where no block is that introduced it.
     mutating func take(_ repeats: RepeatSearch.Outcome, _ manifest: String) {
-        for found in repeats.names {
-            let place = names.introduction(ofName: found.ordinal)
-            report.add(
-                Finding(
-                    .difference, file: place?.file ?? manifest, offset: place?.offset,
-                    what: "name \(names.describe(name: found.ordinal)) given twice",
-                    got: "ordinal \(found.ordinal)", expected: "ordinal \(found.other)"))
+        let names = names
+        take(repeats.names, manifest, names.introduction(ofName:)) {
+            "name \(names.describe(name: $0))"
         }
-        for found in repeats.keys {
-            let place = names.introduction(ofKey: found.ordinal)
+        take(repeats.keys, manifest, names.introduction(ofKey:)) { names.describe(key: $0) }
+    }
+
+    private mutating func take(
+        _ repeats: [RepeatSearch.Repeat], _ manifest: String,
+        _ introduction: (UInt32) -> (file: String, offset: UInt64)?,
+        describe: (UInt32) -> String
+    ) {
+        for found in repeats {
+            let place = introduction(found.ordinal)
             report.add(
                 Finding(
                     .difference, file: place?.file ?? manifest, offset: place?.offset,
-                    what: "\(names.describe(key: found.ordinal)) given twice",
+                    what: "\(describe(found.ordinal)) given twice",
                     got: "ordinal \(found.ordinal)", expected: "ordinal \(found.other)"))
         }
     }
