@@ -61,6 +61,15 @@ extension ProcessSuite {
                 #expect(none.code == 66 && none.output.isEmpty)
                 #expect(none.errorLines.count == 1, "\(none.errors)")
             }
+            // Once more, and once with another reward: both are seen for what they are.
+            let other = event.replacingOccurrences(of: #""r""#, with: #""r 2""#)
+            let again = try folder.write("again.ndjson", "\(event)\n\(other)\n")
+            #expect(try daemon.send(again).code == 0)
+            let all = try Reader.rows(
+                of: reader.run("find", "order 4711", "--business", "shop").output)
+            #expect(
+                all.map { $0["verdict"] as? String } == ["counted", "duplicate", "conflict"])
+            #expect(all.last?["differs"] as? [String] == ["rewardId"])
             #expect(try reader.run("find", "order 4711").code == 64)
             #expect(try reader.run("find", "", "--business", "shop").code == 64)
             #expect(try reader.run("find", "6g", "--hex", "--business", "shop").code == 64)
