@@ -25,7 +25,9 @@ struct LiveSegmentCheck<Files: FileSystem>: Sendable {
             walk.resume(at: end.offset, ordinal: end.blockCount)
         }
         var attempt = 1
-        var tail = Tail()
+        var tail = Tail(
+            scan: BlockScan(
+                file: file, directory: segment.directory, segment: segment.number, end: 0))
         while !segment.meter.isStopped {
             // The recount checks the chain, and goes on where it is broken: here only places count.
             walk.resume(at: walk.offset, ordinal: walk.ordinal)
@@ -53,6 +55,18 @@ struct LiveSegmentCheck<Files: FileSystem>: Sendable {
     /// Where the bytes end that are not zeros: looked for once, however many places are no block.
     private struct Tail {
         private var end: UInt64 = 0
+        private var scan: BlockScan<Files.File>
+
+        init(scan: BlockScan<Files.File>) { self.scan = scan }
+
+        /// The first whole block behind what is none at the walk's place.
+        mutating func block(
+            behind walk: Walk, before end: UInt64, _ buffer: ReadBuffer
+        ) throws(StorageError) -> (offset: UInt64, ordinal: UInt32)? {
+            scan.end = end
+            return try scan.next(from: walk.offset, at: walk.place, into: buffer)
+                .map { ($0.offset, $0.header.context.blockOrdinal) }
+        }
 
         /// Behind the last byte from `start` on that is not zero; `nil` if there is none.
         mutating func end(
@@ -81,15 +95,16 @@ struct LiveSegmentCheck<Files: FileSystem>: Sendable {
                 walk.move(past: header)
                 return true
             }
-            guard let found = try findBlock(behind: walk, before: try file.byteCount(), buffer)
+            guard let found = try tail.block(behind: walk, before: file.byteCount(), buffer)
             else { return false }
             walk.resume(at: found.offset, ordinal: found.ordinal)
             return true
         }
         // Behind a sealed segment's blocks is its footer, which was reported.
         if segment.entry != nil { return false }
-        let found = try tail.end(in: file, from: offset).flatMap { (end) throws(StorageError) in
-            try findBlock(behind: walk, before: end, buffer)
+        var found: (offset: UInt64, ordinal: UInt32)?
+        if let end = try tail.end(in: file, from: offset) {
+            found = try tail.block(behind: walk, before: end, buffer)
         }
         guard let found else {
             // Only where no block follows can it be a footer, or a write that did not finish.
@@ -109,17 +124,6 @@ struct LiveSegmentCheck<Files: FileSystem>: Sendable {
             lost: offset..<found.offset, ordinals: ordinal..<max(ordinal, found.ordinal), &recount)
         walk.resume(at: found.offset, ordinal: found.ordinal)
         return true
-    }
-
-    /// The first whole block behind what is none at the walk's place.
-    private func findBlock(
-        behind walk: Walk, before end: UInt64, _ buffer: ReadBuffer
-    ) throws(StorageError) -> (offset: UInt64, ordinal: UInt32)? {
-        guard let directory = walk.place.directory else { return nil }
-        let scan = BlockScan(
-            file: file, directory: directory, segment: segment.number, end: end)
-        return try scan.next(from: walk.offset, at: walk.place, into: buffer)
-            .map { ($0.offset, $0.header.context.blockOrdinal) }
     }
 
     // MARK: Durable blocks

@@ -4,15 +4,23 @@ import IngestFormat
 /// Looks for the next whole block behind bytes that are none: at every multiple of 8 bytes, by magic, then
 /// by place, then by all checksums. Recovery and `verify` need it.
 ///
+/// Blocks that are damaged do not overlap, so what is checked of them in vain is no more than was passed. Bytes that
+/// were made to begin as blocks at every place, each as long as one can be, would be checked over and over: more in
+/// vain than `falseByteCountMax` allows is an error, and never a start that does not end.
+///
 /// **Cost** One pass over the bytes up to the block, about 1 GB/s; of what lies behind it, no more than was before it, or
-/// 4 KiB.
+/// 4 KiB. Of places that only begin as blocks, three times what was passed, and four of the largest blocks.
 package struct BlockScan<File: StorageFile> {
     let file: File
     let directory: DirectoryID
     let segment: SegmentNumber
-    let end: UInt64
+    /// Nothing is looked for behind it.
+    package var end: UInt64
+    /// Bytes that were gone through, by all calls.
+    private var passedByteCount: UInt64 = 0
+    /// Bytes checked of places that began as a block and were none.
+    private var falseByteCount: UInt64 = 0
 
-    /// - Parameter end: nothing is looked for behind it.
     package init(file: File, directory: DirectoryID, segment: SegmentNumber, end: UInt64) {
         self.file = file
         self.directory = directory
@@ -23,9 +31,16 @@ package struct BlockScan<File: StorageFile> {
     private static var windowByteCountMin: Int { 4 << 10 }
     private static var windowByteCountMax: Int { 1 << 20 }
 
+    /// Three times, since damaged blocks may be passed more than once: by the walk, and where a scan begins again.
+    private var falseByteCountMax: UInt64 {
+        3 * passedByteCount + 4 * UInt64(Limits.blockByteCountMax)
+    }
+
     /// The first whole block of this segment at or after `start` that can follow what was there:
     /// with the ordinal of `place` it must be in the chain, with a later one there is a gap.
-    package func next(
+    ///
+    /// **Errors** `corrupt` where too much of the file was made to look like blocks; those of `BlockWalk`.
+    package mutating func next(
         from start: UInt64, at place: BlockPlace, into buffer: ReadBuffer
     ) throws(StorageError) -> (offset: UInt64, header: BlockHeader)? {
         let window = ReadBuffer(capacity: Self.windowByteCountMin)
@@ -35,45 +50,102 @@ package struct BlockScan<File: StorageFile> {
         while windowStart < end {
             let count = min(UInt64(byteCount), end - windowStart)
             try window.read(file, at: windowStart, byteCount: Int(count))
+            let passedBefore = passedByteCount
             for candidate in candidates(in: window) {
                 let offset = windowStart + UInt64(candidate)
+                passedByteCount = passedBefore + UInt64(candidate)
                 if let header = try block(at: offset, following: place, into: buffer) {
                     return (offset, header)
                 }
             }
             if window.byteCount < Int(count) { break }
+            passedByteCount = passedBefore + count
             windowStart += count
             byteCount = min(2 * byteCount, Self.windowByteCountMax)
         }
         return nil
     }
 
-    private func block(
+    private mutating func block(
         at offset: UInt64, following expected: BlockPlace, into buffer: ReadBuffer
     ) throws(StorageError) -> BlockHeader? {
         let place = BlockPlace(directory: directory, segment: segment)
         var walk = BlockWalk(file, from: offset, place: place, end: end)
-        guard case .block(let header) = try walk.next(into: buffer) else { return nil }
-        let ordinal = expected.blockOrdinal ?? 0
-        if header.context.blockOrdinal > ordinal { return header }
-        let isChained =
-            expected.previousChecksum.map { $0 == header.context.previousChecksum } ?? true
-        return header.context.blockOrdinal == ordinal && isChained ? header : nil
+        switch try walk.next(into: buffer) {
+        case .block(let header):
+            if follows(header, expected) { return header }
+            try miss(header.byteCount, at: offset)
+        case .damaged(let header, _): try miss(header.byteCount, at: offset)
+        case .unreadable, .nothing: try miss(headerByteCount(in: buffer), at: offset)
+        }
+        return nil
     }
 
-    /// Places of the magic, which is never split by a window: both are multiples of 8.
+    private func follows(_ header: BlockHeader, _ expected: BlockPlace) -> Bool {
+        let ordinal = expected.blockOrdinal ?? 0
+        if header.context.blockOrdinal > ordinal { return true }
+        let isChained =
+            expected.previousChecksum.map { $0 == header.context.previousChecksum } ?? true
+        return header.context.blockOrdinal == ordinal && isChained
+    }
+
+    /// How many bytes were under the checksum of a header that was none, as it says itself; nothing of bytes that only
+    /// happen to begin as one: a name can.
+    private func headerByteCount(in buffer: ReadBuffer) -> Int {
+        buffer.withBytes { bytes in
+            guard isOfThisSegment(bytes, at: 0) else { return 0 }
+            let field = BlockLayout.Header.headerByteCount
+            let count: UInt16 = load(bytes, field.offset)
+            return min(Int(count), BlockLayout.headerByteCountMax)
+        }
+    }
+
+    /// Notes that bytes were checked in vain.
+    private mutating func miss(_ byteCount: Int, at offset: UInt64) throws(StorageError) {
+        falseByteCount += min(UInt64(byteCount), end - min(end, offset))
+        guard falseByteCount > falseByteCountMax else { return }
+        throw .corrupt(
+            path: file.path, offset: offset,
+            detail: "bytes that were made to look like blocks: \(falseByteCount) checked in vain")
+    }
+
+    /// Places of the magic, which is never split by a window: both are multiples of 8. Blocks of our version that say
+    /// they are of another segment are left out.
     private func candidates(in window: ReadBuffer) -> [Int] {
         window.withBytes { bytes in
             var found: [Int] = []
             var place = 0
             while place + 8 <= bytes.byteCount {
-                // SAFETY: 4 bytes from `place` on lie inside.
-                let word = unsafe bytes.unsafeLoadUnaligned(
-                    fromUncheckedByteOffset: place, as: UInt32.self)
-                if word.littleEndian == BlockLayout.magic { found.append(place) }
+                let word: UInt32 = load(bytes, place)
+                if word == BlockLayout.magic && mayBeOurs(bytes, at: place) { found.append(place) }
                 place += 8
             }
             return found
         }
+    }
+
+    /// - Parameter place: of the magic, with the version behind it.
+    private func mayBeOurs(_ bytes: RawSpan, at place: Int) -> Bool {
+        let version: UInt16 = load(bytes, place + BlockLayout.Header.version.offset)
+        let isKnown = version == BlockLayout.version && bytes.byteCount - place >= Self.placeEnd
+        return !isKnown || isOfThisSegment(bytes, at: place)
+    }
+
+    private static var placeEnd: Int { BlockLayout.Header.directory.offset + 8 }
+
+    private func isOfThisSegment(_ bytes: RawSpan, at place: Int) -> Bool {
+        guard bytes.byteCount - place >= Self.placeEnd else { return false }
+        let number: UInt32 = load(bytes, place + BlockLayout.Header.segment.offset)
+        let owner: UInt64 = load(bytes, place + BlockLayout.Header.directory.offset)
+        return number == segment.rawValue && owner == directory.rawValue
+    }
+
+    private func load<Value: FixedWidthInteger & BitwiseCopyable>(
+        _ bytes: RawSpan, _ offset: Int
+    ) -> Value {
+        // SAFETY: the callers have seen that the value lies inside.
+        unsafe Value(
+            littleEndian: bytes.unsafeLoadUnaligned(
+                fromUncheckedByteOffset: offset, as: Value.self))
     }
 }

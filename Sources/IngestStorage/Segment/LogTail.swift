@@ -245,7 +245,7 @@ package struct LogTail<Files: FileSystem> {
     }
 
     private func hasBlock(behind walk: BlockWalk<Files.File>) throws(StorageError) -> Bool {
-        let scan = BlockScan(
+        var scan = BlockScan(
             file: walk.file, directory: directory, segment: walk.place.segment ?? segment,
             end: try walk.file.byteCount())
         return try scan.next(from: walk.offset, at: walk.place, into: ahead) != nil

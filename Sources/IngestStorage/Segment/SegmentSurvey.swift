@@ -99,7 +99,7 @@ struct SegmentSurvey<Files: FileSystem> {
         guard let file else { return }
         let end = trailer?.footerOffset ?? byteCount
         let buffer = ReadBuffer()
-        let scan = BlockScan(file: file, directory: directory, segment: number, end: end)
+        var scan = BlockScan(file: file, directory: directory, segment: number, end: end)
         var walk = BlockWalk(
             file,
             place: BlockPlace(

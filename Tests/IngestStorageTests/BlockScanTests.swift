@@ -1,0 +1,66 @@
+import IngestFormat
+import IngestStorage
+import Testing
+
+/// What a scan for the next block makes of bytes that only look like blocks.
+@Suite struct BlockScanTests {
+    private let files = SimulatedFileSystem(seed: 1)
+
+    private func scan(
+        _ bytes: [UInt8], _ header: SegmentHeader
+    ) throws -> (offset: UInt64, header: BlockHeader)? {
+        let file = try files.create("0000000001.segment")
+        try file.write(bytes, at: 0)
+        var scan = BlockScan(
+            file: file, directory: TestLog.directory, segment: header.segment,
+            end: UInt64(bytes.count))
+        return try scan.next(
+            from: UInt64(SegmentHeader.byteCount),
+            at: BlockPlace(directory: TestLog.directory, segment: header.segment, blockOrdinal: 0),
+            into: ReadBuffer())
+    }
+
+    @Test func `headers of blocks that are not there are not checked without end`() throws {
+        var log = TestLog(seed: 1)
+        let header = log.startSegment()
+        let block = log.block(rowCount: 40_000)
+        #expect(block.bytes.count > 300_000)
+        // Sound headers, each of a block that goes on over thousands of others.
+        var bytes = header.encode()
+        while bytes.count < 4 << 20 { bytes += block.bytes[..<512] }
+        let error = #expect(throws: StorageError.self) { try scan(bytes, header) }
+        guard case .corrupt(let path, let offset, _)? = error else {
+            Issue.record("\(String(describing: error))")
+            return
+        }
+        #expect(path.hasSuffix("0000000001.segment") && offset < bytes.count)
+        // Unbounded it would be 3 GB.
+        let readByteCountMax = 6 * bytes.count + 5 * Limits.blockByteCountMax
+        #expect(files.disk.readByteCount < readByteCountMax, "\(files.disk.readByteCount)")
+    }
+
+    @Test func `damaged blocks and strange beginnings are passed, to the whole block behind`()
+        throws
+    {
+        var log = TestLog(seed: 2)
+        let header = log.startSegment()
+        var bytes = header.encode()
+        for _ in 0..<40 {
+            var block = log.block(rowCount: 400).bytes
+            block[block.count / 2] ^= 1
+            bytes += block
+        }
+        // Of another segment, and what a name may hold.
+        var other = TestLog(seed: 2)
+        _ = other.startSegment()
+        _ = other.startSegment()
+        bytes += other.block(rowCount: 3).bytes
+        for _ in 0..<1_000 { bytes += Array("IGB1".utf8) + [1, 0, 0xFF, 0xFF] }
+        let end = bytes.count
+        let last = log.block(rowCount: 5)
+        bytes += last.bytes
+        let found = try scan(bytes, header)
+        #expect(found?.offset == UInt64(end) && found?.header.summary == last.summary)
+        #expect(files.disk.readByteCount < 12 * bytes.count, "\(files.disk.readByteCount)")
+    }
+}
