@@ -96,6 +96,8 @@ package enum Limits {
     package static let segmentSequenceRangeCountMax = 1 << 22
     package static let segmentLostRangeCountMax = 1 << 16
     package static let preallocationByteCountMax = 16 << 20
+    /// What the two parts of the reserve on disk have at least.
+    package static let reserveFloorByteCount = 128 << 10
     package static let footerByteCountMax = 1 << 30
 
     // MARK: When a segment is full

@@ -51,12 +51,12 @@ package final class Pipeline: Sendable {
         var stages = try PipelineStages(
             start, configuration: configuration, clock: clock, answers: socket.answers,
             keyRing: keyRing, counters: counters,
-            say: { [logLines] in logLines.inform($0) })
+            say: { [logLines] in logLines.inform($0) }, warn: { [logLines] in logLines.warn($0) })
         guard let producer = stages.producer.take() else { throw .inconsistent("no ring") }
         let answers = socket.answers
         let receiver = UDPReceiver(
             socket: socket, batch: batch, ring: producer, hash: hash, answers: answers,
-            keyRing: keyRing, clock: clock, counters: counters,
+            keyRing: keyRing, state: stages.state, clock: clock, counters: counters,
             warn: { [logLines] in logLines.warn($0) })
         mergeQueue.start(stages.merge, onFailure: onFailure)
         compactQueue.start(stages.compact, onFailure: onFailure)
@@ -85,10 +85,14 @@ package final class Pipeline: Sendable {
     /// Takes packets under these keys from now on.
     package func replaceKeys(by keys: KeysFile) { keyRing?.replace(by: keys) }
 
-    /// Stops receiving, then waits until everything received is durable, sealed and published.
+    /// Stops receiving, then waits until everything received is durable, sealed and published. A disk that does not
+    /// take it is not waited for: that ends the stage.
     package func stop() {
         receiveQueue.stop()
-        for queue in [receiveQueue, commitQueue, syncQueue, compactQueue, mergeQueue] {
+        receiveQueue.join()
+        syncQueue.stop()
+        compactQueue.stop()
+        for queue in [commitQueue, syncQueue, compactQueue, mergeQueue] {
             queue.join()
         }
         logLines.flush()

@@ -31,7 +31,7 @@ package enum ReceiveCounter: Int, CounterName {
     case events
     /// Datagrams that the kernel dropped at the socket.
     case kernelDrops
-    /// Senders that were told that their packets are shed.
+    /// Senders that were told that their packets are shed, because the ring or the disk is full.
     case busyAnswers
 }
 
@@ -55,6 +55,9 @@ package enum SyncCounter: Int, CounterName {
     /// Acks sent, and those that the socket did not take.
     case acks
     case acksLost
+    /// How often the log had to wait for the disk, and for how long in all.
+    case waits
+    case waitNanoseconds
 }
 
 /// Counters of the compact queue. Nanoseconds are those of its thread on a core, rows those of reward-days.
@@ -84,11 +87,16 @@ package enum CompactCounter: Int, CounterName {
     case namesNanoseconds
     /// Files that were to be removed and could not be.
     case unlinkFailures
+    /// Seals, generations and retentions that the disk did not take, for want of space or the like; they are tried
+    /// again.
+    case refusals
 }
 
 /// Counters of the merge queue; the compact queue's where it merges by itself, while the other has nothing to do.
 package enum MergeCounter: Int, CounterName {
     case merges
+    /// Orders that the disk did not take, for want of space or the like; they are given again.
+    case refusals
     /// Of the thread, on a core.
     case nanoseconds
     /// Rows of all tables.

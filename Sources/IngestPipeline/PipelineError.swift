@@ -11,6 +11,11 @@ package enum PipelineError: Error, Sendable {
     /// is whole up to the durable mark, and the next start goes on from there.
     case inconsistent(String)
 
+    /// As `StorageError.shortage`.
+    package var shortage: Shortage? {
+        if case .storage(let error) = self { error.shortage } else { nil }
+    }
+
     /// The exit code; the table is in docs/operations.md.
     package var exitCode: Int32 {
         switch self {

@@ -14,6 +14,8 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
     package var sync: SyncStage<Files, Clock>
     package var compact: CompactStage<Files, Clock>
     package var merge: MergeStage<Files, Clock>
+    /// What the receive stage must know of the others.
+    package let state: StageLinks.SharedState
 
     /// Says that nothing more will come: the stages finish what they have, one after the other.
     package mutating func closeInput() { producer = nil }
@@ -25,17 +27,23 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
     ///   - answers: where acks leave.
     ///   - keyRing: what tagged answers are tagged by.
     ///   - say: takes a line for the log from the compact stage, and never blocks.
-    /// **Errors** `inconsistent` if the memory of the ring cannot be had.
+    ///   - warn: as `say`, of what an operator has to look after, from the sync stage too.
+    /// **Errors** `inconsistent` if the memory of the ring cannot be had; `storage` if the reserve on disk can be
+    /// neither held nor waited for.
     package init(
         _ start: consuming PipelineStart<Files, Clock>, configuration: PipelineConfiguration,
         clock: Clock, answers: any AnswerSocket, keyRing: KeyRing? = nil,
         counters: PipelineCounters,
-        say: @escaping @Sendable (String) -> Void = { _ in }
+        say: @escaping @Sendable (String) -> Void = { _ in },
+        warn: @escaping @Sendable (String) -> Void = { _ in }
     ) throws(PipelineError) {
         guard let ends = EventRing.make(byteCount: configuration.ringByteCount) else {
             throw .inconsistent("no memory for a ring of \(configuration.ringByteCount) bytes")
         }
         let links = StageLinks()
+        let reserve = start.reserve
+        links.state.shortage = try SyncStage<Files, Clock>.holdFirst(
+            reserve, segmentByteCountMax: configuration.segmentByteCountMax)
         for _ in 0..<StageLinks.slotCount { links.free.push(BlockSlot(log: start.log)) }
         let waker = ends.consumer.waker()
         let files = start.directory.files
@@ -47,12 +55,14 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
             configuration: configuration, links: links, counters: counters)
         sync = SyncStage(
             files: files, mark: start.mark,
-            segmentByteCountMax: configuration.segmentByteCountMax, clock: clock, waker: waker,
-            answers: AnswerSender(socket: answers, keyRing: keyRing), links: links,
-            counters: counters)
+            segmentByteCountMax: configuration.segmentByteCountMax, reserve: reserve, clock: clock,
+            waker: waker, answers: AnswerSender(socket: answers, keyRing: keyRing), links: links,
+            counters: counters, warn: warn)
         compact = CompactStage(
             publisher: start.publisher, windows: start.log.windows, files: files, clock: clock,
-            configuration: configuration, links: links, counters: counters, say: say)
+            reserve: reserve, configuration: configuration, links: links, counters: counters,
+            say: say)
+        state = links.state
         merge = MergeStage(files: files, clock: clock, links: links, counters: counters)
     }
 }

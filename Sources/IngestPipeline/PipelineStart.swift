@@ -14,12 +14,15 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     package let log: LogStart
     var dictionary: NameDictionary
     var repeats: RepeatRule
+    let reserve: DiskReserve<Files>
+    /// Whether the disk was so full that the reserve had to be spent.
+    package let hasSpentReserve: Bool
     var mark: DurableMarkFile<Files>
     var publisher: SnapshotPublisher<Files, Clock>
 
     package var manifest: Manifest { publisher.manifest }
 
-    /// Opens, recovers and loads a directory (docs/durability.md).
+    /// Opens, recovers and loads a directory (docs/durability.md). On a full disk with the room of the reserve.
     ///
     /// - Parameters:
     ///   - policy: how far back repeats are looked for.
@@ -30,12 +33,33 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         _ files: Files, clock: Clock, repeats policy: RepeatPolicy = RepeatPolicy(),
         counters: PipelineCounters, random: inout some RandomNumberGenerator
     ) throws(PipelineError) -> PipelineStart {
+        let fresh = makeManifest(at: clock.wallMicroseconds(), random: &random)
+        let lock: Files.File
+        do { lock = try files.lock(FileName.lock.text) } catch { throw .storage(error) }
+        do throws(PipelineError) {
+            return try open(
+                files, holding: lock, fresh, clock, policy, counters, hasSpentReserve: false)
+        } catch {
+            guard error.shortage == .space else { throw error }
+            let hasRoom: Bool
+            do { hasRoom = try DiskReserve.spend(in: files) } catch { throw .storage(error) }
+            guard hasRoom else { throw error }
+        }
+        return try open(
+            files, holding: lock, fresh, clock, policy, counters, hasSpentReserve: true)
+    }
+
+    private static func open(
+        _ files: Files, holding lock: Files.File, _ fresh: Manifest, _ clock: Clock,
+        _ policy: RepeatPolicy, _ counters: PipelineCounters, hasSpentReserve: Bool
+    ) throws(PipelineError) -> PipelineStart {
         let now = clock.wallMicroseconds()
-        let fresh = makeManifest(at: now, random: &random)
         let directory: DataDirectory<Files>
         let recovery: RecoveryReport
+        let reserve: DiskReserve<Files>
         do {
-            directory = try DataDirectory.open(files) { fresh }
+            directory = try DataDirectory.open(files, holding: lock) { fresh }
+            reserve = try DiskReserve(in: files)
             recovery = try SegmentRecovery.run(in: files, after: directory.manifest, now: now)
         } catch {
             throw .storage(error)
@@ -73,8 +97,8 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
             windows: recovery.windows)
         return PipelineStart(
             directory: directory, recovery: recovery, hash: hash, log: log,
-            dictionary: names.takeDictionary(), repeats: ids.finish(), mark: mark,
-            publisher: publisher)
+            dictionary: names.takeDictionary(), repeats: ids.finish(), reserve: reserve,
+            hasSpentReserve: hasSpentReserve, mark: mark, publisher: publisher)
     }
 
     private static func openMark(

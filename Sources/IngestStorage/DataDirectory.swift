@@ -27,13 +27,15 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
     /// (temporary files, runs with numbers still to be given), moves all other files of ours that no
     /// generation names to `aside/`. Unsealed segments stay: `SegmentRecovery` is next. Before anything is
     /// changed, every run that the manifest names must be there with a header that can be believed.
-    /// - Parameter makeManifest: generation 0 of a new directory: its identity and hash key.
+    /// - Parameters:
+    ///   - lock: its lock, where the caller has it already.
+    ///   - makeManifest: generation 0 of a new directory: its identity and hash key.
     /// **Errors** `locked`, `missingManifest`, `corrupt`, `newerFormat`, `diskFull`, `durabilityLost`. A crash
     /// anywhere leaves a directory that can be opened.
     package static func open(
-        _ files: Files, makeManifest: () -> Manifest
+        _ files: Files, holding lock: Files.File? = nil, makeManifest: () -> Manifest
     ) throws(StorageError) -> DataDirectory {
-        let lock = try files.lock(FileName.lock.text)
+        let lock = if let lock { lock } else { try files.lock(FileName.lock.text) }
         // What a killed daemon renamed last may be in memory alone. Nothing is removed on the strength of it before
         // it is durable.
         try files.syncDirectory()
@@ -111,7 +113,7 @@ private struct Leftovers<Files: FileSystem> {
             case .segment(let number) where number <= newest.lastExpired: retired.append(name)
             // What is not sealed is the end of the log: sealed segments have no gaps.
             case .segment: break
-            case .lock, .aside, .durableMark, .manifest: break
+            case .lock, .aside, .durableMark, .reserve, .manifest: break
             }
         }
     }

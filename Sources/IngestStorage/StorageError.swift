@@ -51,7 +51,7 @@ extension StorageError: CustomStringConvertible {
     package var description: String {
         switch self {
         case .io(let path, let call, let errno):
-            "\(call) failed: \(Self.text(errno)), \(path), check the disk and the permissions"
+            "\(call) failed: \(Self.text(errno)), \(path), \(remedy)"
         case .diskFull(let path, let call, let errno):
             "disk full: \(call): \(Self.text(errno)), \(path), free space on this file system; "
                 + "nothing durable was lost"
@@ -77,6 +77,14 @@ extension StorageError: CustomStringConvertible {
             "written by a newer version (format \(version)), \(path), use that version"
         case .overLimit(let path, let detail):
             "over a limit: \(detail), \(path)"
+        }
+    }
+
+    private var remedy: String {
+        switch shortage {
+        case .writeAccess: "look why the file system is read-only, and mount it for writing"
+        case .resources: "raise the limit on open files (ulimit -n), or free memory"
+        case .space, nil: "check the disk and the permissions"
         }
     }
 

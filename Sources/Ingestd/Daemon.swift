@@ -56,6 +56,11 @@ struct Daemon {
                 files, clock: LinuxClock(), repeats: settings.repeatPolicy, counters: counters,
                 random: &random)
             log(start.directory, start.recovery)
+            if start.hasSpentReserve {
+                logger.warning(
+                    "the disk is full: the start used the reserve, \(settings.dataDirectory), free space"
+                )
+            }
             return start
         } catch let error as StorageError {
             throw Fault(PipelineError.storage(error))

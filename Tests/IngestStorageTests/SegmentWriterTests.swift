@@ -158,6 +158,62 @@ private func makeBlocks(_ count: Int, seed: UInt64 = 1) -> (SegmentHeader, [Test
         }
     }
 
+    @Test func `a sync without space takes back its block, which is written again and read back`()
+        throws
+    {
+        let (header, blocks) = makeBlocks(4)
+        for failing in 1...4 {
+            let files = SimulatedFileSystem(seed: UInt64(failing))
+            var writer = try SegmentWriter.create(header, byteCountMax: 64 << 10, in: files)
+            files.disk.fail(.syncData, onCall: failing, errno: ENOSPC)
+            var refusals = 0
+            for block in blocks {
+                while true {
+                    let place = writer.byteCount
+                    do {
+                        try writer.append(block.bytes.span.bytes)
+                        try writer.sync()
+                        break
+                    } catch {
+                        guard case .diskFull = error else { throw error }
+                        #expect(writer.byteCount == place)
+                        refusals += 1
+                    }
+                }
+            }
+            #expect(refusals == 1)
+            for seed in 0..<8 as Range<UInt64> {
+                let left = files.disk.powerCut(seed: seed)
+                let buffer = ReadBuffer()
+                var walk = try SegmentReader(
+                    header.segment, directory: TestLog.directory, in: left
+                ).makeWalk()
+                for block in blocks {
+                    guard case .block(let found) = try walk.next(into: buffer) else {
+                        Issue.record("block \(block.header.blockOrdinal), sync \(failing)")
+                        break
+                    }
+                    #expect(found.context == block.header)
+                }
+            }
+        }
+    }
+
+    @Test func `a block that is not on the disk after such a sync is durability lost`() throws {
+        let (header, blocks) = makeBlocks(1)
+        let files = SimulatedFileSystem(seed: 2)
+        var writer = try SegmentWriter.create(header, byteCountMax: 64 << 10, in: files)
+        files.disk.fail(.syncData, onCall: 1, errno: ENOSPC)
+        let block = blocks[0]
+        try writer.append(block.bytes.span.bytes)
+        var failure: StorageError?
+        do { try writer.sync() } catch { failure = error }
+        #expect(failure?.shortage == .space)
+        files.disk.forgetSyncs()
+        do { try writer.append(block.bytes.span.bytes) } catch { failure = error }
+        #expect(failure?.exitCode == 71, "\(String(describing: failure))")
+    }
+
     @Test(arguments: [SimulatedDisk.Kind.sync, .syncDirectory])
     func `a segment whose creation could not be made durable is not handed out`(
         _ kind: SimulatedDisk.Kind

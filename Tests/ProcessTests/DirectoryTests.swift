@@ -4,7 +4,7 @@ import IngestFormat
 import Testing
 
 extension ProcessSuite {
-    /// Directories that a daemon must not take, and disks that have no room.
+    /// Directories that a daemon must not take.
     struct DirectoryTests {
         /// A directory with the fixture in it and no daemon on it.
         private func filled(_ options: [String] = []) throws -> TemporaryFolder {
@@ -81,75 +81,5 @@ extension ProcessSuite {
                 expectOneLine(ended, code: 66, containing: path, "no file", "parent")
             }
         }
-
-        @Test(.enabled(if: SmallDisk.canMount, "mounting a small tmpfs needs root"))
-        func `a full disk ends with 74 and loses nothing durable`() throws {
-            let folder = try TemporaryFolder()
-            let disk = try SmallDisk(at: folder.data, megabytes: 8)
-            defer { disk.unmount() }
-            let file = try SampleEvents.file(in: folder)
-            let daemon = try DaemonProcess(in: folder)
-            let reader = Reader(folder: folder)
-            try disk.fill(leavingByteCount: 1 << 18)
-            // The segment in progress may have its room already, so it is sent more than any room holds.
-            // Without acks, since nobody will answer in the end.
-            for _ in 0..<40 where daemon.isRunning { _ = try daemon.send(file, acks: false) }
-            let ended = daemon.end()
-            let before = try reader.tables()
-            expectOneLine(ended, code: 74, containing: "disk full", "free space")
-            let after = try reader.tables()
-            let earlier = try EventModel.counts(of: before.rewards)
-            let later = try EventModel.counts(of: after.rewards)
-            for (id, columns) in earlier {
-                for (column, count) in columns { #expect(later[id]?[column] ?? 0 >= count) }
-            }
-            // A start needs room to seal what is open: on a larger disk it goes on.
-            try disk.grow(toMegabytes: 64)
-            let next = try DaemonProcess(in: folder)
-            #expect(next.stop().code == 0)
-            #expect(try reader.run("verify").code == 0)
-        }
-    }
-}
-
-/// A file system of a few megabytes in memory.
-struct SmallDisk {
-    private let path: String
-
-    static let canMount: Bool = {
-        guard getuid() == 0, let folder = try? TemporaryFolder(),
-            let disk = try? SmallDisk(at: folder.data, megabytes: 1)
-        else { return false }
-        disk.unmount()
-        return true
-    }()
-
-    struct CannotMount: Error {}
-
-    init(at path: String, megabytes: Int) throws {
-        self.path = path
-        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
-        try mount(["-t", "tmpfs", "-o", "size=\(megabytes)m", "tmpfs", path])
-    }
-
-    func grow(toMegabytes megabytes: Int) throws {
-        try mount(["-o", "remount,size=\(megabytes)m", path])
-    }
-
-    /// Takes all room but so much.
-    func fill(leavingByteCount rest: Int) throws {
-        let attributes = try FileManager.default.attributesOfFileSystem(forPath: path)
-        let free = (attributes[.systemFreeSize] as? NSNumber)?.intValue ?? 0
-        try Data(count: max(0, free - rest)).write(to: URL(fileURLWithPath: "\(path)/filler"))
-    }
-
-    private func mount(_ arguments: [String]) throws {
-        let folder = try TemporaryFolder()
-        if try run("/bin/mount", arguments, in: folder).code != 0 { throw CannotMount() }
-    }
-
-    func unmount() {
-        guard let folder = try? TemporaryFolder() else { return }
-        _ = try? run("/bin/umount", [path], in: folder)
     }
 }

@@ -14,7 +14,8 @@ extension ProcessSuite {
             var random = SplitMix64(state: 5)
             let names = folder.dataFiles
             #expect(names.contains("LOCK") && names.contains("durable-mark"))
-            for name in names {
+            // The reserve is room and no file of the log: nobody reads it.
+            for name in names where name != "reserve" {
                 let good = folder.bytes(name)
                 if good.isEmpty { continue }
                 let content = good.lastIndex { $0 != 0 } ?? 0

@@ -103,8 +103,12 @@ struct SteppedPipeline: ~Copyable {
         }
     }
 
+    /// What the log waits for.
+    var shortage: Shortage? { stages.state.shortage }
+
     /// Drains, seals and publishes, as a daemon that is told to stop.
-    mutating func stop() throws(PipelineError) {
+    /// - Parameter waits: whether it waits for a disk that takes nothing, which a daemon does not.
+    mutating func stop(waits: Bool = false) throws(PipelineError) {
         stages.closeInput()
         var isFinished = (commit: false, sync: false, compact: false)
         // Where no merge is to be done, the stage has its turn once the compact stage has said so.
@@ -113,12 +117,15 @@ struct SteppedPipeline: ~Copyable {
             if !isFinished.commit, case .finished = stages.commit.step(mayWait: false) {
                 isFinished.commit = true
             }
-            if !isFinished.sync, case .finished = try stages.sync.step(mayWait: false) {
+            if !isFinished.sync,
+                case .finished = try stages.sync.step(mayWait: false, mayKeep: waits)
+            {
                 isFinished.sync = true
             }
-            if case .finished = try stages.compact.step(mayWait: false) {
+            if case .finished = try stages.compact.step(mayWait: false, mayRest: waits) {
                 isFinished.compact = true
             }
+            if waits { clock.advance(milliseconds: 10) }
             if isFinished.sync { turnsBeforeMerge -= 1 }
             if turnsBeforeMerge <= 0 { _ = try stages.merge.step(mayWait: false) }
         }

@@ -50,12 +50,14 @@ package enum TableKind: UInt8, Sendable, CaseIterable {
 /// a name that does not parse is not ours.
 ///
 /// **Layout** `%010u.segment`, `%010llu.manifest` (generation), `%010llu.<table>.run` and
-/// `%010llu.expired.footer` (file number), each also with `.tmp` behind it while it is written; `LOCK`, `durable-mark`, `aside`. Numbers are decimal
+/// `%010llu.expired.footer` (file number), each also with `.tmp` behind it while it is written; `LOCK`, `durable-mark`, `reserve`, `aside`. Numbers are decimal
 /// with at least ten digits, so that names sort by number up to 9,999,999,999.
 package indirect enum FileName: Hashable, Sendable {
     /// Locked by the daemon that owns the directory, whose process id it holds for messages.
     case lock
     case durableMark
+    /// Zeros that hold room back on the disk.
+    case reserve
     /// The folder for what was found bad; nothing in it is read again.
     case aside
     case segment(SegmentNumber)
@@ -85,6 +87,7 @@ package indirect enum FileName: Hashable, Sendable {
         switch self {
         case .lock: "LOCK"
         case .durableMark: "durable-mark"
+        case .reserve: "reserve"
         case .aside: "aside"
         case .segment(let number): Self.digits(UInt64(number.rawValue)) + ".segment"
         case .manifest(let generation): Self.digits(generation.rawValue) + ".manifest"
@@ -111,14 +114,14 @@ extension FileName {
             guard let name = parseLasting(stem) else { return nil }
             switch name {
             case .segment, .manifest, .run, .expired, .durableMark: return .temporary(name)
-            case .lock, .aside, .temporary: return nil
+            case .lock, .aside, .reserve, .temporary: return nil
             }
         }
         return parseLasting(bytes)
     }
 
     private static func parseLasting(_ bytes: ArraySlice<UInt8>) -> FileName? {
-        for fixed in [FileName.lock, .durableMark, .aside]
+        for fixed in [FileName.lock, .durableMark, .reserve, .aside]
         where bytes.elementsEqual(fixed.text.utf8) {
             return fixed
         }

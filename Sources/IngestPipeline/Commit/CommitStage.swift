@@ -248,7 +248,9 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     // MARK: Blocks
 
     private mutating func openBlock(mayWait: Bool) -> Bool {
-        guard let free = links.free.pop(waitNanoseconds: mayWait ? 1_000_000 : 0) else {
+        // While the disk takes nothing all slots are behind it, and for longer than a moment.
+        let patience: UInt64 = links.state.shortage == nil ? 1_000_000 : 50_000_000
+        guard let free = links.free.pop(waitNanoseconds: mayWait ? patience : 0) else {
             return false
         }
         let (context, startsSegment) = cursor.next(
@@ -316,7 +318,9 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
 
     private func isDue(ringIsEmpty: Bool) -> Bool {
         let now = clock.monotonicNanoseconds()
-        guard let slot, isGathering else { return isLedgerDue(now) }
+        guard let slot, isGathering else {
+            return isLedgerDue(now) && links.state.syncingCount < 2
+        }
         if slot.rows.rowCount >= rowCountMax { return true }
         let age = now &- openedAtNanoseconds
         let waiting = links.state.syncingCount

@@ -1,5 +1,6 @@
 // packet → decode → ring → [admit → block → segment → compaction] → snapshot → query
 import IngestFormat
+import IngestStorage
 import Synchronization
 
 /// The way of the block slots, once round: free → commit → sync → compact → free; and that of an order to merge:
@@ -14,16 +15,18 @@ package struct StageLinks: Sendable {
     package let toSync = StageLink<BlockSlot>()
     package let toCompact = StageLink<BlockSlot>()
     package let toMerge = StageLink<MergeOrder>()
-    /// `nil` for an order that was stopped.
-    package let merged = StageLink<MergedRuns?>()
+    package let merged = StageLink<MergeResult>()
     package let state = SharedState()
 
-    /// What the commit stage must know of the stages behind it: statements of fact, each written by one
+    /// What the stages in front must know of those behind them: statements of fact, each written by one
     /// stage. Relaxed throughout, because the blocks themselves are ordered by the links.
     package final class SharedState: Sendable {
         private let syncing = Atomic<Int>(0)
         private let keyDays = Atomic<Int>(0)
         private let mergeStopped = Atomic(false)
+        private let missing = Atomic<UInt8>(0)
+
+        package init() {}
 
         /// Blocks handed to the sync stage and not yet durable.
         package var syncingCount: Int { syncing.load(ordering: .relaxed) }
@@ -36,6 +39,12 @@ package struct StageLinks: Sendable {
         package var liveKeyDayCount: Int {
             get { keyDays.load(ordering: .relaxed) }
             set { keyDays.store(newValue, ordering: .relaxed) }
+        }
+
+        /// What the log waits for; while it does, the receive stage sheds. Stored by the sync stage.
+        package var shortage: Shortage? {
+            get { Shortage(rawValue: missing.load(ordering: .relaxed)) }
+            set { missing.store(newValue?.rawValue ?? 0, ordering: .relaxed) }
         }
 
         /// Whether what is being merged is no longer waited for.

@@ -8,6 +8,9 @@ import IngestStorage
 ///
 /// Blocks are written strictly in order, and the next one only after the one before is durable, so that
 /// at most the last block of the log can be torn. Encoding goes on meanwhile in the commit stage.
+///
+/// A block that the disk does not take for a `Shortage` is kept, with all behind it, and written again at the same
+/// place four times a second; until it is durable the receive stage sheds. Nothing that was admitted is taken back.
 package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     private let files: Files
     private let clock: Clock
@@ -15,38 +18,112 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     private let counters: PipelineCounters
     /// Tells the commit stage, which may be asleep at the ring, that the disk is free again.
     private let waker: RingWaker
-    private let segmentByteCountMax: Int
+    private let segmentByteCountMax: UInt64
+    private let reserve: DiskReserve<Files>
+    private let warn: @Sendable (String) -> Void
     private var mark: DurableMarkFile<Files>
     private var writer: SegmentWriter<Files>?
+    /// Of the writer's segment, the bytes that are durable.
+    private var segmentByteCount = UInt64(SegmentHeader.byteCount)
+    /// The segment that is open, and the one that was begun last, successfully or not.
+    private var open: SegmentNumber?
+    private var begun: SegmentNumber?
     private var answers: AnswerSender
+    /// The block whose write was refused.
+    private var kept: BlockSlot?
+    private var wait: DiskWait?
 
     init(
         files: Files, mark: consuming DurableMarkFile<Files>, segmentByteCountMax: Int,
-        clock: Clock,
+        reserve: DiskReserve<Files>, clock: Clock,
         waker: RingWaker, answers: consuming AnswerSender, links: StageLinks,
-        counters: PipelineCounters
+        counters: PipelineCounters, warn: @escaping @Sendable (String) -> Void
     ) {
         self.files = files
         self.mark = mark
-        self.segmentByteCountMax = segmentByteCountMax
+        self.segmentByteCountMax = UInt64(segmentByteCountMax)
+        self.reserve = reserve
         self.clock = clock
         self.waker = waker
         self.answers = answers
         self.links = links
         self.counters = counters
+        self.warn = warn
+        guard links.state.shortage != nil else { return }
+        wait = DiskWait(now: clock.monotonicNanoseconds())
+        counters.sync.add(.waits)
     }
 
-    /// One turn: the next block.
+    /// Holds the reserve as a log needs it that is about to begin a segment: also what a start has spent of it has to be
+    /// there again before anything is received.
     ///
+    /// - Returns: what it cannot be held for; `init` begins to wait for that.
+    static func holdFirst(
+        _ reserve: DiskReserve<Files>, segmentByteCountMax: Int
+    ) throws(PipelineError) -> Shortage? {
+        do throws(StorageError) {
+            try reserve.hold(
+                forSegmentOf: SegmentWriter<Files>.allocation(
+                    upTo: UInt64(SegmentHeader.byteCount),
+                    byteCountMax: UInt64(segmentByteCountMax)))
+            return nil
+        } catch {
+            guard let shortage = error.shortage else { throw .storage(error) }
+            return shortage
+        }
+    }
+
+    /// One turn: the next block, or the one that was kept.
+    ///
+    /// - Parameter mayKeep: whether a `Shortage` may be waited out. Without it the reserve is used, and what still
+    ///   cannot be written ends the stage.
     /// **Errors** A failed `fdatasync` is `durabilityLost` and ends the pipeline: it is never tried again,
     /// and nothing of the block is ever acked.
-    package mutating func step(mayWait: Bool) throws(PipelineError) -> StageOutcome {
+    package mutating func step(
+        mayWait: Bool, mayKeep: Bool = true
+    ) throws(PipelineError) -> StageOutcome {
+        if let wait, mayKeep {
+            let left = wait.nanosecondsLeft(at: clock.monotonicNanoseconds())
+            if left > 0 {
+                if mayWait { clock.pause(nanoseconds: min(left, 50_000_000)) }
+                return .idle
+            }
+        }
+        if let slot = kept.take() { return try take(slot, mayKeep: mayKeep) }
+        if wait != nil && mayKeep {
+            // A start has found no room for the reserve, and nothing is to be written yet.
+            do throws(StorageError) {
+                try holdReserve(for: UInt64(SegmentHeader.byteCount))
+            } catch {
+                try beginToWait(after: error, mayKeep: true)
+                return .idle
+            }
+            endWait()
+        }
         guard let slot = links.toSync.pop(waitNanoseconds: mayWait ? 100_000_000 : 0) else {
             guard links.toSync.isFinished else { return .idle }
             links.toCompact.close()
             return .finished
         }
-        if !slot.isAnswersOnly { try write(slot) }
+        return try take(slot, mayKeep: mayKeep)
+    }
+
+    private mutating func take(
+        _ slot: BlockSlot, mayKeep: Bool
+    ) throws(PipelineError) -> StageOutcome {
+        if !slot.isAnswersOnly {
+            do throws(StorageError) {
+                if mayKeep {
+                    try holdReserve(for: slot)
+                }
+                try write(slot)
+            } catch {
+                try beginToWait(after: error, mayKeep: mayKeep)
+                kept = slot
+                return .idle
+            }
+            endWait()
+        }
         // Everything that they say is durable now.
         let sent = answers.send(slot.answers)
         counters.sync.add(.acks, UInt64(sent))
@@ -57,43 +134,119 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         return .worked
     }
 
-    private mutating func write(_ slot: BlockSlot) throws(PipelineError) {
-        do throws(StorageError) {
-            if slot.startsSegment {
-                writer = nil
-                writer = try SegmentWriter.create(
-                    slot.segmentHeader, byteCountMax: segmentByteCountMax, in: files)
-            }
-            if try append(slot) { return }
-        } catch {
-            throw .storage(error)
+    private mutating func write(_ slot: BlockSlot) throws(StorageError) {
+        if slot.startsSegment && open != slot.context.segment {
+            writer = nil
+            let isAgain = begun == slot.context.segment
+            begun = slot.context.segment
+            writer = try SegmentWriter.create(
+                slot.segmentHeader, byteCountMax: Int(clamping: segmentByteCountMax), in: files,
+                isAgain: isAgain)
+            open = slot.context.segment
         }
-        throw .inconsistent("a block without a segment to write it to")
-    }
-
-    /// `false` without a segment.
-    private mutating func append(_ slot: BlockSlot) throws(StorageError) -> Bool {
-        guard var segment = writer.take() else { return false }
-        try segment.append(slot.buffer)
+        guard var segment = writer.take() else {
+            throw .overLimit(path: files.path, detail: "a block without a segment to write it to")
+        }
         let start = clock.monotonicNanoseconds()
-        try segment.sync()
+        do throws(StorageError) {
+            try segment.append(slot.buffer)
+            try segment.sync()
+        } catch {
+            writer = consume segment
+            throw error
+        }
         counters.sync.add(.syncNanoseconds, clock.monotonicNanoseconds() &- start)
+        segmentByteCount = segment.byteCount
         writer = consume segment
-        try mark.set(
-            LogPosition(
-                segment: slot.context.segment, blockCount: slot.context.blockOrdinal + 1))
         counters.sync.add(.commits)
         counters.sync.add(.bytes, UInt64(slot.buffer.byteCount))
         counters.sync.add(.durableRows, UInt64(slot.summary?.rowCount ?? 0))
+        try move(
+            to: LogPosition(
+                segment: slot.context.segment, blockCount: slot.context.blockOrdinal + 1))
+    }
+
+    /// The mark is a lower bound wherever it stands: one that cannot be written now moves with the next block.
+    private mutating func move(to position: LogPosition) throws(StorageError) {
+        do { try mark.set(position) } catch {
+            guard error.shortage != nil else { throw error }
+        }
+    }
+}
+
+// MARK: Waiting for the disk
+
+/// Since when the log waits for the disk, and when it is tried again.
+private struct DiskWait {
+    let sinceNanoseconds: UInt64
+    private var nextNanoseconds: UInt64
+    private var tellNanoseconds: UInt64 = 0
+
+    private static let intervalNanoseconds: UInt64 = 250_000_000
+    private static let tellIntervalNanoseconds: UInt64 = 60_000_000_000
+
+    init(now: UInt64) {
+        sinceNanoseconds = now
+        nextNanoseconds = now
+    }
+
+    func nanosecondsLeft(at now: UInt64) -> UInt64 {
+        nextNanoseconds > now ? nextNanoseconds - now : 0
+    }
+
+    /// - Returns: whether the log should be told once more.
+    mutating func goOn(at now: UInt64) -> Bool {
+        nextNanoseconds = now &+ Self.intervalNanoseconds
+        guard now >= tellNanoseconds else { return false }
+        tellNanoseconds = now &+ Self.tellIntervalNanoseconds
         return true
     }
 }
 
+extension SyncStage {
+    /// The reserve as it has to be once the block is written.
+    private func holdReserve(for slot: BlockSlot) throws(StorageError) {
+        let start = slot.startsSegment ? UInt64(SegmentHeader.byteCount) : segmentByteCount
+        try holdReserve(for: start + UInt64(slot.buffer.byteCount))
+    }
+
+    private func holdReserve(for end: UInt64) throws(StorageError) {
+        try reserve.hold(
+            forSegmentOf: SegmentWriter<Files>.allocation(
+                upTo: end, byteCountMax: segmentByteCountMax))
+    }
+
+    /// **Errors** What no waiting mends, or, without time to wait, no part of the reserve.
+    private mutating func beginToWait(
+        after error: StorageError, mayKeep: Bool
+    ) throws(PipelineError) {
+        guard let shortage = error.shortage, mayKeep || shortage == .space && reserve.lend() else {
+            throw .storage(error)
+        }
+        let now = clock.monotonicNanoseconds()
+        if wait == nil { counters.sync.add(.waits) }
+        var wait = wait ?? DiskWait(now: now)
+        if wait.goOn(at: now) { warn("nothing is taken in until the disk takes it: \(error)") }
+        self.wait = wait
+        links.state.shortage = shortage
+    }
+
+    private mutating func endWait() {
+        guard let wait else { return }
+        let nanoseconds = clock.monotonicNanoseconds() &- wait.sinceNanoseconds
+        counters.sync.add(.waitNanoseconds, nanoseconds)
+        warn("the disk takes what it is given again, after \(nanoseconds / 1_000_000) ms")
+        self.wait = nil
+        links.state.shortage = nil
+    }
+}
+
 extension SyncStage: PipelineStage {
-    /// Runs until the commit stage is done.
+    /// Runs until the commit stage is done. Once the daemon ends, it waits for no disk any more.
     package mutating func run(stop: StopFlag) throws(PipelineError) {
         while true {
-            if case .finished = try step(mayWait: true) { return }
+            let outcome = try step(mayWait: true, mayKeep: !stop.isSet)
+            if case .finished = outcome { return }
         }
     }
 }

@@ -15,10 +15,16 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     private let files: Files
     private let clock: Clock
     private let links: StageLinks
+    private let reserve: DiskReserve<Files>
     private let counters: PipelineCounters
     private let configuration: PipelineConfiguration
+    private let say: @Sendable (String) -> Void
     private let liveCounters = SegmentCounters()
     private var live: SegmentAccumulator?
+    /// Of `live`, the names that nobody has written yet.
+    private var liveNameByteCount = 0
+    /// The first block of a segment, while the one before cannot be sealed.
+    private var waiting: BlockSlot?
     /// Of all senders, behind the last sealed segment.
     private var windows: SenderWindows
     private var sealed: [SealedSegmentFile] = []
@@ -30,6 +36,12 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     private var publishedNanoseconds: UInt64
     /// Whether the sync stage is done and the last segment sealed.
     private var isEnding = false
+    /// Before then nothing is written: the disk did not take it (`Shortage`).
+    private var restsUntilNanoseconds: UInt64 = 0
+    /// Whether the log was told of that.
+    private var hasTold = false
+    /// Whether what is refused may be tried again later; not once the daemon ends.
+    private var mayRest = true
 
     /// A generation that took t is followed by the next no earlier than 10 t after it began; one whose live runs
     /// and manifest took t on a core, no earlier than 100 t: they are written again and again, and are not to cost
@@ -39,13 +51,17 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     /// So many rows of live runs are written for a new row of the log, and more only once a minute.
     private static var liveRowsPerNewRow: UInt64 { 32 }
     private static var livePeriodMax: UInt64 { 60_000_000_000 }
+    /// After which what the disk did not take is tried again.
+    private static var restNanoseconds: UInt64 { 500_000_000 }
 
     package init(
         publisher: consuming SnapshotPublisher<Files, Clock>, windows: SenderWindows,
-        files: Files, clock: Clock,
+        files: Files, clock: Clock, reserve: DiskReserve<Files>,
         configuration: PipelineConfiguration, links: StageLinks, counters: PipelineCounters,
         say: @escaping @Sendable (String) -> Void
     ) {
+        self.reserve = reserve
+        self.say = say
         self.publisher = publisher
         self.windows = windows
         retention = Retention(
@@ -62,28 +78,33 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
 
     /// One turn: folds the next block, publishes if it is time, has runs merged if that is due.
     ///
-    /// - Parameter mayWait: whether to wait for a block; a simulation never waits.
+    /// What the disk does not take for a `Shortage` is kept and tried again; until then blocks are folded as long as
+    /// there is memory for what waits.
+    ///
+    /// - Parameters:
+    ///   - mayWait: whether to wait for a block; a simulation never waits.
+    ///   - mayRest: whether a `Shortage` may be waited out; without it ends the stage, as any other error.
     /// - Returns: `.finished` once the sync stage is done, the last segment sealed and published, and the merge
     ///   stage done.
-    package mutating func step(mayWait: Bool) throws(PipelineError) -> StageOutcome {
+    package mutating func step(
+        mayWait: Bool, mayRest: Bool = true
+    ) throws(PipelineError) -> StageOutcome {
+        self.mayRest = mayRest
         let wait: UInt64 = mayWait && !retention.isWorking ? 100_000_000 : 0
         if isEnding { return try finish(waitNanoseconds: wait) }
         var hasWorked = try takeMerged(waitNanoseconds: 0)
-        if mustPublish && !publisher.canPublish {
-            // No more is taken on before what waits for a generation can have one.
+        try writeNamesAheadIfDue()
+        if isHeldUp {
+            // No more is taken on before what waits is written.
             hasWorked = try takeMerged(waitNanoseconds: wait) || hasWorked
-        } else if let slot = links.toCompact.pop(waitNanoseconds: wait) {
-            try take(slot)
-            links.free.push(slot)
-            hasWorked = true
+            if isResting { rest(waitNanoseconds: wait) }
+        } else if let slot = waiting.take() ?? links.toCompact.pop(waitNanoseconds: wait) {
+            hasWorked = try takeOn(slot)
         } else if links.toCompact.isFinished {
-            retention.stop()
-            try sealLive()
-            isEnding = true
-            return .worked
+            return try sealLast(waitNanoseconds: wait)
         }
         try publishIfDue()
-        try retention.step(&publisher)
+        try retain()
         if let order = publisher.orderMerge() { links.toMerge.push(order) }
         return hasWorked || retention.isWorking ? .worked : .idle
     }
@@ -91,10 +112,27 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     /// Publishes what a merge has written.
     /// - Returns: whether there was any.
     private mutating func takeMerged(waitNanoseconds: UInt64) throws(PipelineError) -> Bool {
-        guard publisher.isMerging,
-            let merged = links.merged.pop(waitNanoseconds: waitNanoseconds)
-        else { return false }
-        try publisher.take(merged)
+        guard publisher.isMerging else { return false }
+        if let result = links.merged.pop(waitNanoseconds: waitNanoseconds) {
+            publisher.take(result)
+        } else if !publisher.hasMerged || isResting {
+            return false
+        }
+        return try attempt { (stage) throws(PipelineError) in try stage.publisher.publishMerged() }
+    }
+
+    /// - Returns: `false` if it has to wait for the segment before it to be sealed.
+    private mutating func takeOn(_ slot: BlockSlot) throws(PipelineError) -> Bool {
+        if slot.startsSegment && !slot.isAnswersOnly && live != nil {
+            let isSealed = try attempt { (stage) throws(PipelineError) in try stage.sealLive() }
+            guard isSealed else {
+                waiting = slot
+                return false
+            }
+        }
+        try take(slot)
+        links.free.push(slot)
+        try writeNamesAheadIfDue()
         return true
     }
 
@@ -102,7 +140,6 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         if slot.isAnswersOnly { return }
         guard let summary = slot.summary else { throw .inconsistent("a block without a summary") }
         if slot.startsSegment {
-            try sealLive()
             live = SegmentAccumulator(
                 header: slot.segmentHeader, counters: liveCounters, windows: windows)
             windows = SenderWindows()
@@ -119,43 +156,69 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         guard outcome == .folded else {
             throw .inconsistent("block \(slot.context.blockOrdinal) was not folded: \(outcome)")
         }
-        if sealedNameByteCount + segment.nameByteCount >= configuration.waitingNameByteCountMax {
-            try writeNamesAhead(&segment)
-        }
+        liveNameByteCount = segment.nameByteCount
         live = consume segment
         links.state.liveKeyDayCount = liveCounters.keyDayCount
     }
 
+    // MARK: Names ahead
+
+    /// Whether the names that wait for a generation take too much memory to wait on.
+    private var mustWriteNames: Bool {
+        sealedNameByteCount + liveNameByteCount >= configuration.waitingNameByteCountMax
+    }
+
+    private mutating func writeNamesAheadIfDue() throws(PipelineError) {
+        guard mustWriteNames, !isResting else { return }
+        _ = try attempt { (stage) throws(PipelineError) in try stage.writeNamesAhead() }
+    }
+
     /// Writes the names that wait for a generation. A run has those of one segment, as a generation may cover the sealed
     /// ones alone.
-    private mutating func writeNamesAhead(
-        _ segment: inout SegmentAccumulator
-    ) throws(PipelineError) {
+    private mutating func writeNamesAhead() throws(PipelineError) {
         for place in sealed.indices {
             try publisher.writeNamesAhead(of: sealed[place].names)
             sealed[place].names = []
         }
         sealedNameByteCount = 0
-        try publisher.writeNamesAhead(of: segment.takeNames())
+        guard let segment = live.take() else { return }
+        let names = segment.names
+        live = consume segment
+        try publisher.writeNamesAhead(of: names)
+        forgetLiveNames()
     }
+
+    /// The names of the live segment are in a run.
+    private mutating func forgetLiveNames() {
+        guard var segment = live.take() else { return }
+        _ = segment.takeNames()
+        live = consume segment
+        liveNameByteCount = 0
+    }
+
+    // MARK: Sealing
 
     private mutating func sealLive() throws(PipelineError) {
         guard let segment = live.take() else { return }
         let start = clock.threadNanoseconds()
         let footer = segment.footer(sealedAt: clock.wallMicroseconds())
+        let (offset, names) = (segment.endOffset, segment.names)
+        live = consume segment
+        let trailer: SegmentTrailer
         do {
             // Another descriptor than the blocks' own will do: they are durable already.
             let file = try files.open(FileName.segment(footer.segment).text, .readWrite)
-            let trailer = try SegmentSealer.seal(file, footer: footer, at: segment.endOffset)
-            sealed.append(
-                SealedSegmentFile(
-                    footer: footer, entry: footer.entry(trailer: trailer), names: segment.names))
-            sealedByteCount &+= UInt64(trailer.footerByteCount)
-            sealedNameByteCount += segment.nameByteCount
-            counters.compact.add(.footerBytes, UInt64(trailer.footerByteCount))
+            trailer = try SegmentSealer.seal(file, footer: footer, at: offset)
         } catch {
             throw .storage(error)
         }
+        live = nil
+        sealed.append(
+            SealedSegmentFile(footer: footer, entry: footer.entry(trailer: trailer), names: names))
+        sealedByteCount &+= UInt64(trailer.footerByteCount)
+        sealedNameByteCount += liveNameByteCount
+        liveNameByteCount = 0
+        counters.compact.add(.footerBytes, UInt64(trailer.footerByteCount))
         windows = footer.windows
         liveCounters.removeAll()
         links.state.liveKeyDayCount = 0
@@ -163,13 +226,29 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         counters.compact.add(.sealNanoseconds, clock.threadNanoseconds() &- start)
     }
 
+    /// Seals what is left; the sync stage is done.
+    private mutating func sealLast(waitNanoseconds: UInt64) throws(PipelineError) -> StageOutcome {
+        retention.stop()
+        if isResting {
+            rest(waitNanoseconds: waitNanoseconds)
+            return .idle
+        }
+        isEnding = try attempt { (stage) throws(PipelineError) in try stage.sealLive() }
+        return isEnding ? .worked : .idle
+    }
+
+    // MARK: Generations
+
     private mutating func publishIfDue() throws(PipelineError) {
         let start = clock.monotonicNanoseconds()
         let isDue = start >= nextPublishNanoseconds
-        guard isDue || mustPublish, publisher.canPublish else { return }
+        guard isDue || mustPublish, publisher.canPublish, !isResting else { return }
         publisher.unlinkRetired(at: start)
-        // Segments that only take too much memory are published without the live one.
-        try publish(isDue ? takeLiveCut(at: start) : nil)
+        let isPublished = try attempt { (stage) throws(PipelineError) in
+            // Segments that only take too much memory are published without the live one.
+            try stage.publish(isDue ? stage.takeLiveCut(at: start) : nil)
+        }
+        guard isPublished else { return }
         let spent = clock.monotonicNanoseconds() &- start
         nextPublishNanoseconds =
             start
@@ -188,7 +267,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     /// that a reader folds the rest in less than a hundredth of what its rows cost to write again. A minute later
     /// it is taken all the same.
     private mutating func takeLiveCut(at now: UInt64) -> LiveCut? {
-        guard var segment = live.take() else { return nil }
+        guard let segment = live.take() else { return nil }
         let shard = publisher.manifest.shard
         let hasMore = segment.position > shard.cut
         let isCovered = publisher.manifest.liveSegment == segment.position.segment
@@ -197,7 +276,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         let isWorth =
             newRowCount &* Self.liveRowsPerNewRow >= UInt64(liveCounters.keyDayCount)
             || now &- publishedNanoseconds >= Self.livePeriodMax
-        let cut = hasMore && isWorth ? LiveCut(of: &segment) : nil
+        let cut = hasMore && isWorth ? LiveCut(of: segment) : nil
         live = consume segment
         return cut
     }
@@ -207,8 +286,10 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         _ cut: LiveCut? = nil, isLast: Bool = false
     ) throws(PipelineError) {
         if sealed.isEmpty && cut == nil { return }
-        publishedNanoseconds = clock.monotonicNanoseconds()
+        let start = clock.monotonicNanoseconds()
         try publisher.publish(sealed, live: cut, isLast: isLast)
+        publishedNanoseconds = start
+        if cut != nil { forgetLiveNames() }
         sealed.removeAll()
         sealedByteCount = 0
         sealedNameByteCount = 0
@@ -223,10 +304,70 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         guard publisher.manifest.hasRoomForLastRuns else {
             return try takeMerged(waitNanoseconds: waitNanoseconds) ? .worked : .idle
         }
-        try publish(isLast: true)
+        if isResting {
+            rest(waitNanoseconds: waitNanoseconds)
+            return .idle
+        }
+        let isPublished = try attempt { (stage) throws(PipelineError) in
+            try stage.publish(isLast: true)
+        }
+        guard isPublished else { return .idle }
         links.state.stopMerging()
         links.toMerge.close()
         return .worked
+    }
+
+    /// Retention, which needs the reserve over many turns, has it until it is done.
+    private mutating func retain() throws(PipelineError) {
+        if isResting { return }
+        let isDone = try attempt { (stage) throws(PipelineError) in
+            try stage.retention.step(&stage.publisher)
+        }
+        guard isDone && !retention.isWorking else { return }
+        reserve.giveBack()
+        hasTold = false
+    }
+
+    // MARK: Shortage
+
+    /// Whether nothing may be written now.
+    private var isResting: Bool { clock.monotonicNanoseconds() < restsUntilNanoseconds }
+
+    /// Whether a block that was taken on now would find something before it that could not be written.
+    private var isHeldUp: Bool {
+        (mustPublish && (!publisher.canPublish || isResting))
+            || (isResting && (waiting != nil || mustWriteNames))
+    }
+
+    private func rest(waitNanoseconds: UInt64) {
+        if waitNanoseconds == 0 { return }
+        let now = clock.monotonicNanoseconds()
+        let left = restsUntilNanoseconds > now ? restsUntilNanoseconds - now : 0
+        clock.pause(nanoseconds: min(left, waitNanoseconds))
+    }
+
+    /// Does something that can be done again, as long as it has not been done.
+    ///
+    /// - Returns: `false` if the disk did not take it, also with the reserve: it is to be tried again after a rest.
+    /// **Errors** As the body; a `Shortage` too if there is no time to rest.
+    private mutating func attempt(
+        _ body: (inout Self) throws(PipelineError) -> Void
+    ) throws(PipelineError) -> Bool {
+        while true {
+            do {
+                try body(&self)
+                return true
+            } catch {
+                guard let shortage = error.shortage else { throw error }
+                counters.compact.add(.refusals)
+                if shortage == .space && reserve.lend() { continue }
+                guard mayRest else { throw error }
+                restsUntilNanoseconds = clock.monotonicNanoseconds() &+ Self.restNanoseconds
+                if !hasTold { say("counters wait to be published: \(error)") }
+                hasTold = true
+                return false
+            }
+        }
     }
 }
 
@@ -234,7 +375,7 @@ extension CompactStage: PipelineStage {
     /// Runs until the sync stage is done.
     package mutating func run(stop: StopFlag) throws(PipelineError) {
         while true {
-            if case .finished = try step(mayWait: true) { return }
+            if case .finished = try step(mayWait: true, mayRest: !stop.isSet) { return }
         }
     }
 }

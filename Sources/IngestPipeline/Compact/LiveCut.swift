@@ -15,9 +15,9 @@ package struct LiveCut {
     let names: [NamesOfBlock]
     let counters: SegmentCounters
 
-    /// The segment as it stands; takes the names that it has gathered.
+    /// The segment as it stands. It keeps the names that it has gathered until somebody takes them.
     /// - Returns: `nil` for a segment without blocks.
-    package init?(of segment: inout SegmentAccumulator) {
+    package init?(of segment: borrowing SegmentAccumulator) {
         guard let last = segment.lastSummary else { return nil }
         position = segment.position
         offset = segment.endOffset
@@ -25,7 +25,7 @@ package struct LiveCut {
             commitEpoch: last.commitEpoch &+ 1, previousChecksum: last.headerChecksum,
             nextName: segment.nextName, nextKey: segment.nextKey)
         totals = segment.totals
-        names = segment.takeNames()
+        names = segment.names
         counters = segment.counters
     }
 }

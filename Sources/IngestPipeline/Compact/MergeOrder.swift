@@ -22,6 +22,15 @@ package struct MergedRuns: Sendable {
     package var names: (inputs: [NamesRunEntry], run: NamesRunEntry)?
 }
 
+/// How an order came back.
+package enum MergeResult: Sendable {
+    case merged(MergedRuns)
+    /// A stop ended it.
+    case stopped
+    /// The disk has not taken it, for a `Shortage`; nothing of it is left.
+    case refused
+}
+
 extension Manifest {
     /// Names runs up to which a table of names may grow while a merge is on its way.
     private static var namesRunCountMax: Int { 2 * Limits.runCountMax }

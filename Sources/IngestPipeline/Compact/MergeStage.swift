@@ -30,9 +30,16 @@ package struct MergeStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         let merge = RunMerge(files: files, order: order, counters: counters) {
             state.isMergeStopped
         }
-        let merged = try merge.run()
+        let result: MergeResult
+        do {
+            result = try merge.run().map { .merged($0) } ?? .stopped
+        } catch {
+            guard error.shortage != nil else { throw error }
+            counters.add(.refusals)
+            result = .refused
+        }
         counters.add(.nanoseconds, clock.threadNanoseconds() &- start)
-        links.merged.push(merged)
+        links.merged.push(result)
         return .worked
     }
 }

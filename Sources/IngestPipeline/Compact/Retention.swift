@@ -58,7 +58,8 @@ package struct Retention<Files: FileSystem, Clock: IngestClock>: ~Copyable {
 
     /// One turn.
     ///
-    /// **Errors** What ends the daemon: a disk that fails or is full, a file of a newer format.
+    /// **Errors** What ends the daemon: a disk that fails, a file of a newer format. After a `Shortage` it begins
+    /// anew, after the second in a row a minute later.
     package mutating func step(
         _ publisher: inout SnapshotPublisher<Files, Clock>
     ) throws(PipelineError) {
@@ -103,12 +104,22 @@ package struct Retention<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     ///
     /// **Errors** What else went wrong.
     private mutating func wait(after error: PipelineError) throws(PipelineError) {
+        if error.shortage != nil { throw beginAgain(after: error) }
         switch error {
         case .storage(.io), .storage(.corrupt), .storage(.notFound):
             say("retention waits a minute: \(error)")
             rest()
         default: throw error
         }
+    }
+
+    /// What was begun is given up; there may be more room for it the next time.
+    private mutating func beginAgain(after error: PipelineError) -> PipelineError {
+        if looksAtAges { nextLookNanoseconds = 0 }
+        measured = nil
+        if hasFailed { rest() }
+        hasFailed.toggle()
+        return error
     }
 
     private mutating func rest() {
@@ -151,7 +162,10 @@ package struct Retention<Files: FileSystem, Clock: IngestClock>: ~Copyable {
             let entry = try writing.finish(for: next)
             next.expire(entry)
             next.nextFileNumber = entry.fileNumber.next
-            do throws(PipelineError) { try publisher.publish(next) } catch { throw .publish(error) }
+            do throws(PipelineError) { try publisher.publish(next) } catch {
+                if error.shortage != nil { try? files.unlink(entry.fileName.text) }
+                throw .publish(error)
+            }
             hasFailed = false
             tell(writing.sums, entry)
         } catch {
@@ -159,9 +173,12 @@ package struct Retention<Files: FileSystem, Clock: IngestClock>: ~Copyable {
             switch error {
             case .source(let error): return try wait(after: error)
             case .file(let cause):
+                let cause = cause.ofUnneededBytes
+                if cause.shortage != nil { throw beginAgain(after: .storage(cause)) }
                 guard error.isWorthANewFile, !hasFailed else { throw .storage(cause) }
                 hasFailed = true
-            case .publish(let error): throw error
+            case .publish(let error):
+                throw error.shortage == nil ? error : beginAgain(after: error)
             }
         }
         // There may be more.

@@ -16,28 +16,36 @@ struct RunMerge<Files: FileSystem> {
     /// Writes all runs of the order.
     ///
     /// - Returns: `nil` if it was stopped; then nothing is left of it.
-    /// **Errors** `corrupt` with the path of a run that cannot be merged.
+    /// **Errors** `corrupt` with the path of a run that cannot be merged. Nothing is left of what was written.
     func run() throws(PipelineError) -> MergedRuns? {
         var merged = MergedRuns()
-        for part in order.parts {
-            // A merge of names is not ended early, but not begun either.
-            if isStopped() {
+        do throws(PipelineError) {
+            for part in order.parts {
+                if try carryOut(part, into: &merged) { continue }
                 removeRuns(of: merged)
                 return nil
             }
-            switch part {
-            case .names(let inputs, let number):
-                merged.names = (inputs, try mergeNames(inputs, number))
-            case .counters(let table, let inputs, let number):
-                guard let run = try mergeCounters(table, inputs, number) else {
-                    removeRuns(of: merged)
-                    return nil
-                }
-                merged.counters.append((inputs, run))
-            }
+        } catch {
+            removeRuns(of: merged)
+            throw error
         }
         counters.add(.merges)
         return merged
+    }
+
+    /// - Returns: `false` if it was stopped. A merge of names is not ended early, but not begun either.
+    private func carryOut(
+        _ part: MergeOrder.Part, into merged: inout MergedRuns
+    ) throws(PipelineError) -> Bool {
+        if isStopped() { return false }
+        switch part {
+        case .names(let inputs, let number):
+            merged.names = (inputs, try mergeNames(inputs, number))
+        case .counters(let table, let inputs, let number):
+            guard let run = try mergeCounters(table, inputs, number) else { return false }
+            merged.counters.append((inputs, run))
+        }
+        return true
     }
 
     private func mergeCounters(

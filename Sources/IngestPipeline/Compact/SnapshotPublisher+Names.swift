@@ -30,14 +30,16 @@ extension SnapshotPublisher {
         let covered = namesAhead.prefix {
             $0.names.upperBound <= end.name && $0.keys.upperBound <= end.key
         }
-        for entry in covered {
-            try storing { () throws(StorageError) in
-                try DurableFile.name(entry.fileName, in: store.files)
+        for (index, entry) in covered.enumerated() {
+            if index >= namedAheadCount {
+                try storing { () throws(StorageError) in
+                    try DurableFile.name(entry.fileName, in: store.files)
+                }
+                namedAheadCount = index + 1
             }
             next.namesRuns.append(entry)
         }
         let start = OrdinalPair(endOf: covered.last, from: manifest.shard)
-        namesAhead.removeFirst(covered.count)
         if start.name == end.name && start.key == end.key { return }
         let number = next.takeFileNumber()
         next.namesRuns.append(

@@ -25,10 +25,17 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     var namesAhead: [NamesRunEntry] = []
     /// Of the generations to come, as in `Manifest`.
     var idsCompleteSince: Int64
+    /// How many of these, from the first on, have their names already: of a generation that was refused.
+    var namedAheadCount = 0
     private let mergesAtOnce: Bool
     private var retired = RetiredFiles()
-    /// Whether an order has been given and not come back.
+    /// Whether an order has been given and what it wrote is in no generation yet.
     package private(set) var isMerging = false
+    /// What has come back of an order.
+    private var merged: MergedRuns?
+    package var hasMerged: Bool { merged != nil }
+    /// Before then no merge is ordered: the disk did not take the last one.
+    private var nextMergeNanoseconds: UInt64 = 0
     /// What the live runs of the last generation and its manifest took on a core; 0 if it had none.
     package private(set) var liveNanoseconds: UInt64 = 0
 
@@ -54,7 +61,8 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     ///   - uncleanStop: noted in the manifest, with or without segments.
     ///   - isLast: whether the daemon ends with it. It merges nothing then, and may have a run more of each table.
     /// **Errors** `overLimit`, before anything is written, if the manifest would have more entries than one can
-    /// have; `corrupt` with the path of a run that cannot be merged.
+    /// have; `corrupt` with the path of a run that cannot be merged. After a `Shortage` the generation before
+    /// stands, nothing is left of this one, and the same or a later one can be published.
     package mutating func publish(
         _ segments: [SealedSegmentFile], live: LiveCut? = nil, uncleanStop: UncleanStop? = nil,
         isLast: Bool = false
@@ -64,33 +72,58 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         if !isLast { try makeRoom() }
         var next = makeNext()
         if let uncleanStop { next.note(uncleanStop) }
-        if !segments.isEmpty || live != nil {
-            next.add(segments)
-            if let live { next.shard.move(to: live) }
-            let blocks = segments.flatMap(\.names) + (live?.names ?? [])
-            try measuring(.namesNanoseconds) { (publisher) throws(PipelineError) in
-                try publisher.writeNames(of: blocks, into: &next)
+        do throws(PipelineError) {
+            if !segments.isEmpty || live != nil {
+                try writeFiles(of: segments, live, into: &next)
             }
-            let replaced = manifest.liveRuns
-            next.runs.removeAll { replaced.contains($0) }
-            if !segments.isEmpty {
-                try measuring(.sealedNanoseconds) { (publisher) throws(PipelineError) in
-                    try publisher.writeRuns(of: segments, into: &next)
-                }
-            }
-            liveNanoseconds = 0
-            if let live {
-                liveNanoseconds = try measuring(.liveNanoseconds) {
-                    (publisher) throws(PipelineError) in
-                    try publisher.writeLiveRuns(of: live, into: &next)
-                }
+            if mergesAtOnce && !segments.isEmpty { try merge(into: &next) }
+            let written = clock.threadNanoseconds()
+            try publish(next)
+            if live != nil { liveNanoseconds &+= clock.threadNanoseconds() &- written }
+        } catch {
+            if error.shortage != nil { removeFiles(of: next) }
+            throw error
+        }
+        counters.compact.add(.publishNanoseconds, clock.threadNanoseconds() &- start)
+    }
+
+    /// Writes what a generation has more than the one before.
+    private mutating func writeFiles(
+        of segments: [SealedSegmentFile], _ live: LiveCut?, into next: inout Manifest
+    ) throws(PipelineError) {
+        next.add(segments)
+        if let live { next.shard.move(to: live) }
+        let blocks = segments.flatMap(\.names) + (live?.names ?? [])
+        try measuring(.namesNanoseconds) { (publisher) throws(PipelineError) in
+            try publisher.writeNames(of: blocks, into: &next)
+        }
+        let replaced = manifest.liveRuns
+        next.runs.removeAll { replaced.contains($0) }
+        if !segments.isEmpty {
+            try measuring(.sealedNanoseconds) { (publisher) throws(PipelineError) in
+                try publisher.writeRuns(of: segments, into: &next)
             }
         }
-        if mergesAtOnce && !segments.isEmpty { try merge(into: &next) }
-        let written = clock.threadNanoseconds()
-        try publish(next)
-        if live != nil { liveNanoseconds &+= clock.threadNanoseconds() &- written }
-        counters.compact.add(.publishNanoseconds, clock.threadNanoseconds() &- start)
+        liveNanoseconds = 0
+        if let live {
+            liveNanoseconds = try measuring(.liveNanoseconds) {
+                (publisher) throws(PipelineError) in
+                try publisher.writeLiveRuns(of: live, into: &next)
+            }
+        }
+    }
+
+    /// Removes what was written for a generation that was refused; the next one writes it again. What stays is
+    /// removed by a start.
+    private mutating func removeFiles(of next: Manifest) {
+        let kept = Set(manifest.derivedNames).union(namesAhead.map(\.fileName))
+        for name in next.derivedNames where !kept.contains(name) { try? store.unlink(name) }
+        // The next one may cover less: what no generation names is under a temporary name.
+        while namedAheadCount > 0 {
+            let name = namesAhead[namedAheadCount - 1].fileName
+            guard (try? DurableFile.unname(name, in: store.files)) != nil else { return }
+            namedAheadCount -= 1
+        }
     }
 
     /// Counts the time that a part of the work takes on a core.
@@ -119,6 +152,9 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         try storing { () throws(StorageError) in try store.publish(next) }
         retire(notIn: next)
         manifest = next
+        let aheadCount = namesAhead.count
+        namesAhead.removeAll { next.namesRuns.contains($0) }
+        namedAheadCount = max(0, namedAheadCount - (aheadCount - namesAhead.count))
         counters.compact.add(.manifests)
         counters.compact.add(.manifestBytes, UInt64(next.fileByteCount))
     }
@@ -148,7 +184,7 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
 
     /// The merge that is due, if one is and none is on its way. It comes back by `take`.
     package mutating func orderMerge() -> MergeOrder? {
-        if isMerging { return nil }
+        if isMerging || clock.monotonicNanoseconds() < nextMergeNanoseconds { return nil }
         let order = manifest.orderMerge(at: clock.wallMicroseconds())
         isMerging = order != nil
         return order
@@ -157,22 +193,37 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     /// Whether a generation can be published now: not while a table is full, and a merge of it on its way.
     package var canPublish: Bool { !isMerging || manifest.hasRoomForRuns }
 
-    /// Takes an order back, and publishes what was merged as a generation of its own.
-    /// - Parameter merged: `nil` if it was stopped.
-    package mutating func take(_ merged: MergedRuns?) throws(PipelineError) {
-        isMerging = false
+    /// Takes an order back; what was merged is to be published.
+    package mutating func take(_ result: MergeResult) {
+        switch result {
+        case .merged(let runs): merged = runs
+        case .stopped: isMerging = false
+        case .refused:
+            isMerging = false
+            // A large merge is not begun again and again on a full disk, unless everything waits for it.
+            let rest: UInt64 = manifest.hasRoomForRuns ? 10_000_000_000 : 1_000_000_000
+            nextMergeNanoseconds = clock.monotonicNanoseconds() &+ rest
+        }
+    }
+
+    /// Publishes what was merged, if anything was, as a generation of its own.
+    package mutating func publishMerged() throws(PipelineError) {
         guard let merged else { return }
         var next = makeNext()
         next.replace(merged)
         try publish(next)
+        self.merged = nil
+        isMerging = false
     }
 
     /// Merges at once where a table is full: at a start, where nobody else does.
     private mutating func makeRoom() throws(PipelineError) {
         while !isMerging, !manifest.hasRoomForRuns, let order = orderMerge() {
-            try take(
-                RunMerge(files: store.files, order: order, counters: counters.merge) { false }
-                    .run())
+            let runs = try RunMerge(files: store.files, order: order, counters: counters.merge) {
+                false
+            }.run()
+            take(runs.map { .merged($0) } ?? .stopped)
+            try publishMerged()
         }
     }
 

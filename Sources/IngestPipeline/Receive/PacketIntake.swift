@@ -3,6 +3,7 @@
 import CIngestLinux
 import IngestFormat
 import IngestRing
+import IngestStorage
 
 /// Takes received datagrams apart: checks and decodes each and puts it into the ring, or counts why not.
 /// Owned by the receive queue.
@@ -17,6 +18,10 @@ struct PacketIntake: ~Copyable {
     private let eventDecoder: EventDecoder
     private let jsonDecoder: JSONEventDecoder
     private let counters: PipelineCounters
+    /// `nil`: there is nothing behind the ring that could refuse it.
+    private let state: StageLinks.SharedState?
+    /// While the disk takes nothing, everything is shed for that.
+    private var shortage: Shortage?
     /// `nil`: every sender is believed.
     private let keyRing: KeyRing?
     private var keys: KeyRing.Keys?
@@ -32,9 +37,11 @@ struct PacketIntake: ~Copyable {
     private static var busyAnswerCountMax: Int { 32 }
 
     init(
-        ring: consuming RingProducer, hash: KeyedHash, keyRing: KeyRing?, counters: PipelineCounters
+        ring: consuming RingProducer, hash: KeyedHash, keyRing: KeyRing?,
+        state: StageLinks.SharedState?, counters: PipelineCounters
     ) {
         self.ring = ring
+        self.state = state
         self.keyRing = keyRing
         keys = keyRing?.current
         eventDecoder = EventDecoder(hash: hash)
@@ -49,6 +56,7 @@ struct PacketIntake: ~Copyable {
             keys = current
         }
         busyAnswers.removeAll()
+        shortage = state?.shortage
         for index in 0..<batch.count {
             // SAFETY: `count` datagrams have been filled, and their bytes stay until the next receive.
             unsafe take(batch.datagrams + index)
@@ -57,10 +65,10 @@ struct PacketIntake: ~Copyable {
         tally.flush(into: counters, bufferCount: batch.count)
     }
 
-    /// Hands the refusals since the last such record down the ring. What does not fit stays for later;
-    /// `isLast` uses the room that was kept free.
+    /// Hands the refusals since the last such record down the ring. What does not fit stays for later, and all of it
+    /// while nothing can be written; `isLast` uses the room that was kept free.
     mutating func handDownRefusals(isLast: Bool) {
-        guard tally.hasUnrecorded else { return }
+        guard tally.hasUnrecorded, isLast || state?.shortage == nil else { return }
         var header = RingRecordHeader(kind: RingRecordKind.refusals)
         let byteCount = IntakeTally.resultCount * MemoryLayout<UInt64>.size
         header.packetByteCount = UInt16(truncatingIfNeeded: byteCount)
@@ -191,10 +199,12 @@ extension PacketIntake {
         let payload = unsafe UnsafeRawBufferPointer(
             start: packet.baseAddress! + PacketHeader.byteCount, count: header.payloadByteCount)
         guard unsafe Heartbeat.base(payload) != nil else { return .malformed }
-        return unsafe append(
+        // One that is shed is answered and is no loss: it brings nothing that is counted.
+        _ = unsafe append(
             RingRecordHeader(
                 header, kind: RingRecordKind.heartbeat, answersTagged: keys != nil,
                 from: buffer.pointee.source), packet)
+        return nil
     }
 
     @unsafe private mutating func takePlain(
@@ -220,6 +230,10 @@ extension PacketIntake {
     ) -> PacketResult? {
         var record = record
         record.packetByteCount = UInt16(truncatingIfNeeded: packet.count)
+        if shortage != nil {
+            noteShed(record)
+            return .shed
+        }
         let descriptorOffset = RingLayout.descriptorOffset(packetByteCount: packet.count)
         let descriptorByteCount = Int(record.eventCount) &* MemoryLayout<EventDescriptor>.stride
         // SAFETY: the claim is for the header, the packet's bytes after it, and the descriptors at their
@@ -252,7 +266,7 @@ extension PacketIntake {
         if let last = busyAnswers.answers.last, last.ack.sender == sender { return }
         let ack = AckPacket(
             sender: sender, epoch: epoch, floor: PacketSequence(rawValue: 0), credit: 0,
-            status: .busy)
+            status: shortage?.status ?? .busy)
         if let answer = Answer(ack, to: PacketSource(record)) { busyAnswers.append(answer) }
     }
 
@@ -265,6 +279,16 @@ extension PacketIntake {
         // SAFETY: byteCount bytes are there.
         let bytes = unsafe UnsafeRawBufferPointer(start: packet, count: byteCount)
         unsafe refusals.note(result, bytes, from: buffer.pointee.source)
+    }
+}
+
+extension Shortage {
+    /// What senders are told: that the disk takes nothing, or that they have to wait.
+    fileprivate var status: AckStatus {
+        switch self {
+        case .space, .writeAccess: .diskFull
+        case .resources: .busy
+        }
     }
 }
 

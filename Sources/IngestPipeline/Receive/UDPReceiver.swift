@@ -34,14 +34,16 @@ package struct UDPReceiver<Socket: DatagramSocket & ~Copyable, Clock: IngestCloc
     /// `warn` gets log lines, a few a second at most, on the receive queue; it must not block.
     package init(
         socket: consuming Socket, batch: consuming PacketBatch, ring: consuming RingProducer,
-        hash: KeyedHash, answers: (any AnswerSocket)? = nil, keyRing: KeyRing? = nil, clock: Clock,
+        hash: KeyedHash, answers: (any AnswerSocket)? = nil, keyRing: KeyRing? = nil,
+        state: StageLinks.SharedState? = nil, clock: Clock,
         counters: PipelineCounters,
         warn: @escaping @Sendable (String) -> Void
     ) {
         mayGather = socket.receiveBufferByteCount >= Self.gatherReceiveBufferByteCount
         self.socket = socket
         self.batch = batch
-        intake = PacketIntake(ring: ring, hash: hash, keyRing: keyRing, counters: counters)
+        intake = PacketIntake(
+            ring: ring, hash: hash, keyRing: keyRing, state: state, counters: counters)
         self.answers = answers.map { AnswerSender(socket: $0, keyRing: keyRing) }
         log = RefusalLog(write: warn)
         self.clock = clock

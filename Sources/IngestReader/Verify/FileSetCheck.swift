@@ -105,7 +105,7 @@ struct FileSetCheck<Files: FileSystem> {
             unlisted.expired.append(
                 try ExpiredFooterReader.readHeader(number, manifest.directory, in: files))
         case .run, .segment, .expired: break
-        case .aside: report.fileCount -= 1
+        case .aside, .reserve: report.fileCount -= 1
         }
     }
 

@@ -1,4 +1,5 @@
 // packet → decode → ring → admit → block → [segment] → compaction → snapshot → query
+import Glibc
 import IngestFormat
 
 /// Writes the blocks of one segment. Owned by the sync queue.
@@ -8,44 +9,65 @@ import IngestFormat
 /// issues the write of block N+1 only after the sync of N returned: then at most the last block of the
 /// log can be torn.
 ///
-/// **Errors** `diskFull` changes nothing: the same block is appended again later, at the same place. After
+/// **Errors** A `Shortage` changes nothing: the same block is appended again later, at the same place. A sync that
+/// failed for want of space takes back what was appended since the last one: the file is opened anew, and what is
+/// appended then is read back after its sync, since pages of a failed sync may look written and not be. After
 /// `durabilityLost` every call throws it again without touching the file; the process ends with 71.
 ///
 /// **Cost** A block: one pwrite, one fdatasync, and every 16 MiB one fallocate. No allocation.
 package struct SegmentWriter<Files: FileSystem>: ~Copyable {
     package let header: SegmentHeader
-    package let file: Files.File
+    package private(set) var file: Files.File
+    private let files: Files
     /// Where the next block goes.
     package private(set) var byteCount = UInt64(SegmentHeader.byteCount)
     package private(set) var blockCount: UInt32 = 0
+    /// Of the blocks that are durable.
+    private var synced = (byteCount: UInt64(SegmentHeader.byteCount), blockCount: UInt32(0))
+    /// Whether a sync of this file has failed for want of space, and whether its descriptor is still that of the sync.
+    private var isSuspect = false
+    private var mustReopen = false
     private var allocatedByteCount: UInt64 = 0
     private let byteCountMax: UInt64
     private var failure: StorageError?
 
     /// Creates the segment file.
-    /// - Parameter byteCountMax: about how large the segment will get; bounds what is preallocated.
-    /// **Errors** `alreadyExists`: the number was used before. After `diskFull` nothing is left behind.
+    /// - Parameters:
+    ///   - byteCountMax: about how large the segment will get; bounds what is preallocated.
+    ///   - isAgain: whether this very segment was begun before, by this process, and refused for a `Shortage`. What
+    ///     could not be removed then is removed now.
+    /// **Errors** `alreadyExists`: the number was used before. After a `Shortage` nothing is left behind that a call
+    /// with `isAgain` does not remove.
     package static func create(
-        _ header: SegmentHeader, byteCountMax: Int, in files: Files
+        _ header: SegmentHeader, byteCountMax: Int, in files: Files, isAgain: Bool = false
     ) throws(StorageError) -> SegmentWriter {
         let name = FileName.segment(header.segment).text
-        let file = try files.create(name)
-        var writer = SegmentWriter(header: header, file: file, byteCountMax: byteCountMax)
+        if isAgain {
+            do { try files.unlink(name) } catch {
+                guard case .notFound = error else { throw error }
+            }
+        }
+        var writer = SegmentWriter(
+            header: header, file: try files.create(name), in: files, byteCountMax: byteCountMax)
         do {
             try writer.allocate(to: UInt64(SegmentHeader.byteCount))
-            try file.write(header.encode(), at: 0)
+            try writer.file.write(header.encode(), at: 0)
+            try writer.file.sync()
         } catch {
+            // A file without a block: what a failed sync lost of it is not missed.
+            let cause = error.ofUnneededBytes
+            if case .durabilityLost = cause { throw cause }
             try? files.unlink(name)
-            throw error
+            throw cause
         }
-        try file.sync()
         try files.syncDirectory()
         return writer
     }
 
-    private init(header: SegmentHeader, file: Files.File, byteCountMax: Int) {
+    private init(header: SegmentHeader, file: Files.File, in files: Files, byteCountMax: Int) {
         self.header = header
         self.file = file
+        self.files = files
         self.byteCountMax = UInt64(max(byteCountMax, SegmentHeader.byteCount))
     }
 
@@ -54,13 +76,28 @@ package struct SegmentWriter<Files: FileSystem>: ~Copyable {
     @discardableResult
     package mutating func append(_ block: RawSpan) throws(StorageError) -> UInt64 {
         if let failure { throw failure }
+        try reopenIfNeeded()
         let offset = byteCount
         let end = offset + UInt64(block.byteCount)
         try allocate(to: end)
         try file.write(block, at: offset)
+        if isSuspect { try settle(block, at: offset) }
         byteCount = end
         blockCount += 1
         return offset
+    }
+
+    /// Makes a block durable at once, and reads it back from the disk.
+    private mutating func settle(_ block: RawSpan, at offset: UInt64) throws(StorageError) {
+        try syncOnce()
+        file.forgetCached()
+        let buffer = ReadBuffer()
+        try buffer.read(file, at: offset, byteCount: block.byteCount)
+        let found = buffer.withBytes { Checksum.crc32c($0) }
+        if buffer.byteCount == block.byteCount && found == Checksum.crc32c(block) { return }
+        let error = StorageError.durabilityLost(path: file.path, call: "read back", errno: EIO)
+        failure = error
+        throw error
     }
 
     /// As `append` of the buffer's bytes.
@@ -72,20 +109,46 @@ package struct SegmentWriter<Files: FileSystem>: ~Copyable {
     }
 
     /// Makes all appended blocks durable.
+    ///
+    /// **Errors** After `diskFull` those since the last sync are to be appended again.
     package mutating func sync() throws(StorageError) {
         if let failure { throw failure }
+        try syncOnce()
+        synced = (byteCount, blockCount)
+    }
+
+    private mutating func syncOnce() throws(StorageError) {
         do { try file.syncData() } catch {
-            failure = error
-            throw error
+            let cause = error.ofUnneededBytes
+            if cause.shortage == nil {
+                failure = error
+            } else {
+                (byteCount, blockCount) = synced
+                (isSuspect, mustReopen) = (true, true)
+            }
+            throw cause
         }
+    }
+
+    /// The descriptor of a failed sync is not synced again: it has told of its error, and would say 0 whatever became
+    /// of the bytes.
+    private mutating func reopenIfNeeded() throws(StorageError) {
+        guard mustReopen else { return }
+        file = try files.open(FileName.segment(header.segment).text, .readWrite)
+        mustReopen = false
+    }
+
+    /// How large the file of a segment is made for bytes up to `end`.
+    package static func allocation(upTo end: UInt64, byteCountMax: UInt64) -> UInt64 {
+        let step = UInt64(Limits.preallocationByteCountMax)
+        return max(end, min((end + step - 1) / step * step, byteCountMax))
     }
 
     /// Reserves whole steps ahead, so that most blocks change no metadata; near the end of the disk or
     /// of the segment only what is needed.
     private mutating func allocate(to end: UInt64) throws(StorageError) {
         guard end > allocatedByteCount else { return }
-        let step = UInt64(Limits.preallocationByteCountMax)
-        let ahead = max(end, min((end + step - 1) / step * step, byteCountMax))
+        let ahead = Self.allocation(upTo: end, byteCountMax: byteCountMax)
         do {
             try file.allocate(to: ahead)
             allocatedByteCount = ahead
@@ -106,14 +169,15 @@ package enum SegmentSealer {
     /// - Parameters:
     ///   - file: the descriptor that the blocks were written with.
     ///   - offset: end of the last block.
-    /// **Errors** `diskFull` can be tried again; `durabilityLost` is final.
+    /// **Errors** A `Shortage` can be tried again, on a descriptor of its own; `durabilityLost` is final.
     package static func seal(
         _ file: some StorageFile, footer: SegmentFooter, at offset: UInt64
     ) throws(StorageError) -> SegmentTrailer {
         let (bytes, trailer) = footer.encode(at: offset)
         try file.write(bytes, at: offset)
         try file.truncate(to: trailer.fileByteCount)
-        try file.sync()
+        // The blocks are durable; the footer is written anew.
+        do { try file.sync() } catch { throw error.ofUnneededBytes }
         return trailer
     }
 }

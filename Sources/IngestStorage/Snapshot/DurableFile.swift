@@ -13,7 +13,7 @@ package enum DurableFile {
     ///   first could not be synced or read back. What the second failure says is final.
     ///   - isNamed: whether it gets its name now, or later by `name`.
     /// - Returns: what `write` returned.
-    /// **Errors** `diskFull` leaves nothing behind and can be tried again later.
+    /// **Errors** A `Shortage` leaves nothing behind that counts, and can be tried again later.
     @discardableResult
     package static func write<Files: FileSystem, Result>(
         _ name: FileName, in files: Files, isNamed: Bool = true,
@@ -25,6 +25,7 @@ package enum DurableFile {
             result = try attempt(temporary, in: files, write)
         } catch {
             try? files.unlink(temporary)
+            if error.shortage != nil { throw error }
             switch error {
             // The pages of this file cannot be trusted any more; those of a new one can.
             case .durabilityLost, .corrupt, .io: break
@@ -32,10 +33,15 @@ package enum DurableFile {
             }
             do { result = try attempt(temporary, in: files, write) } catch {
                 try? files.unlink(temporary)
-                throw error
+                // It is gone: nobody relies on what a sync of it failed to write.
+                throw error.ofUnneededBytes
             }
         }
-        if isNamed { try files.rename(temporary, to: name.text) }
+        guard isNamed else { return result }
+        do { try files.rename(temporary, to: name.text) } catch {
+            try? files.unlink(temporary)
+            throw error
+        }
         return result
     }
 
@@ -44,6 +50,13 @@ package enum DurableFile {
         _ name: FileName, in files: Files
     ) throws(StorageError) {
         try files.rename(FileName.temporary(name).text, to: name.text)
+    }
+
+    /// Takes the name away again, of a file that `name` gave it to for nothing.
+    package static func unname<Files: FileSystem>(
+        _ name: FileName, in files: Files
+    ) throws(StorageError) {
+        try files.rename(name.text, to: FileName.temporary(name).text)
     }
 
     private static func attempt<Files: FileSystem, Result>(

@@ -144,7 +144,7 @@ extension FileName {
     var belongsToLog: Bool {
         switch self {
         case .segment, .run, .expired, .durableMark: true
-        case .lock, .aside, .manifest, .temporary: false
+        case .lock, .aside, .reserve, .manifest, .temporary: false
         }
     }
 }

@@ -5,6 +5,7 @@ struct FileNameTests {
     private static let names: [(FileName, String)] = [
         (.lock, "LOCK"),
         (.durableMark, "durable-mark"),
+        (.reserve, "reserve"),
         (.aside, "aside"),
         (.segment(SegmentNumber(rawValue: 1)), "0000000001.segment"),
         (.segment(SegmentNumber(rawValue: .max)), "4294967295.segment"),
@@ -33,7 +34,8 @@ struct FileNameTests {
     }
 
     @Test(arguments: [
-        "", ".", "..", "lock", "LOCK ", "LOCK.tmp", "aside.tmp", "Aside", "durable-mark.tmp.tmp",
+        "", ".", "..", "lock", "LOCK ", "LOCK.tmp", "aside.tmp", "reserve.tmp", "Aside",
+        "durable-mark.tmp.tmp",
         "0000000000.segment", "4294967296.segment", "00000000001.segment", "000000001.segment",
         "1.segment", "+000000001.segment", "-000000001.segment", "0000000001.SEGMENT",
         "0000000001.segment.tmp.tmp", "0000000001.segment.", "0000000001.segment\0",

@@ -56,6 +56,8 @@ final class ReceiveRig<Socket: DatagramSocket & ~Copyable> {
     let log = LineRecorder()
     /// What was sent back.
     let answers = SimulatedAnswerSocket()
+    /// What the stages behind the ring say.
+    let state = StageLinks.SharedState()
 
     init(
         _ socket: consuming Socket, ringByteCount: Int = 1 << 20,
@@ -65,8 +67,8 @@ final class ReceiveRig<Socket: DatagramSocket & ~Copyable> {
         consumer = ends.consumer
         receiver = UDPReceiver(
             socket: socket, batch: PacketBatch(byteCountMax: byteCountMax)!, ring: ends.producer,
-            hash: TestPackets.hash, answers: answers, clock: clock, counters: counters,
-            warn: log.write)
+            hash: TestPackets.hash, answers: answers, state: state, clock: clock,
+            counters: counters, warn: log.write)
     }
 
     /// Takes turns until so many datagrams have been received.

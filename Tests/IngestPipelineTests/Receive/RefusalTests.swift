@@ -1,5 +1,6 @@
 import IngestFormat
 import IngestRing
+import IngestStorage
 import Logging
 import Synchronization
 import Testing
@@ -248,6 +249,48 @@ import Testing
             }
         }
         #expect(rig.counters.receive[.busyAnswers] == UInt64(answers.count))
+    }
+
+    @Test(arguments: [
+        (Shortage.space, AckStatus.diskFull), (.writeAccess, .diskFull), (.resources, .busy),
+    ])
+    func whileTheDiskTakesNothingAllIsShedAndToldSo(shortage: Shortage, status: AckStatus) throws {
+        let (rig, sender) = try ReceiveRig<LinuxDatagramSocket>.loopback()
+        var header = TestPackets.header(0)
+        header.flags = PacketHeader.Flags.isAckWanted
+        let batch = TestPackets.sealed(
+            header, payload: Array(TestPackets.batch(0)[PacketHeader.byteCount...]))
+        var heartbeat = TestPackets.heartbeat(9)
+        rig.state.shortage = shortage
+        sender.send(batch)
+        try rig.receive(1)
+        sender.send(heartbeat)
+        sender.send(TestPackets.jsonLine("plain"))
+        try rig.receive(2)
+        try rig.tick()
+        #expect(rig.records().isEmpty, "not even the counts go down the ring")
+        #expect(rig.counters.packets(.shed) == 2, "a heartbeat is no loss")
+        let answers = rig.answers.take()
+        #expect(answers.count == 1, "only the batch asks for acks")
+        for answer in answers {
+            #expect(answer.count <= batch.count)
+            try answer.withUnsafeBytes { bytes in
+                guard case .packet(let header) = PacketHeader.parse(bytes, for: .sender) else {
+                    Issue.record("no ack")
+                    return
+                }
+                let ack = try #require(AckView(header, of: bytes))
+                #expect(ack.status == status && ack.credit == 0 && ack.floor == 0)
+            }
+        }
+        rig.state.shortage = nil
+        heartbeat = TestPackets.heartbeat(10)
+        sender.send(heartbeat)
+        try rig.receive(1)
+        try rig.tick()
+        let records = rig.records()
+        #expect(records.first?.header.kind == RingRecordKind.heartbeat)
+        #expect(ReceiveRig<LinuxDatagramSocket>.refusals(in: records) == [.shed: 2])
     }
 
     @Test func whatTheCommitStageRefusesIsToldByItsGrowth() throws {

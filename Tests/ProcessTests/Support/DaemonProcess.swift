@@ -24,12 +24,16 @@ final class DaemonProcess {
     }
 
     /// Starts a daemon that takes events of any age on a free port, and waits until it is ready.
-    init(in folder: TemporaryFolder, _ options: [String] = []) throws {
+    /// - Parameter command: a program with its first arguments that becomes the daemon in the end.
+    init(
+        in folder: TemporaryFolder, _ options: [String] = [], under command: [String] = []
+    ) throws {
         self.folder = folder
         let arguments =
             ["--data", folder.data, "--udp", "127.0.0.1:0", "--http", "off"]
             + ["--max-event-age-seconds", "0"] + options
-        let running = try Running("ingestd", arguments, in: folder)
+        let all = command + [Programs.path("ingestd")] + arguments
+        let running = try Running(all[0], Array(all.dropFirst()), in: folder)
         self.running = running
         _ = eventually { running.output.contains("\n") || !running.isRunning }
         guard let line = running.output.split(separator: "\n").first,
