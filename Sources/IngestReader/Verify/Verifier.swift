@@ -15,6 +15,7 @@ import IngestStorage
 /// - 32 bytes for each (reward, business, day) of the log, 64 with money, 168 more where there are rare outcomes; the same
 ///   once more while two sums become one, and for each stretch of several segments that only older manifests have runs of;
 /// - as much for those of the w + 2 segments at work;
+/// - the windows of all senders, up to 0.3 kB each in order, once and for each of these segments;
 /// - for each thread 140 MB for up to 16 million rows that wait to be sorted, 5 MB, and the largest block;
 /// - the names' bytes, 12 bytes a name and 8 a key; for each thread 9 a name and 5 a key of a names run.
 public struct Verifier {
