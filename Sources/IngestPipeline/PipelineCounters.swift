@@ -43,6 +43,8 @@ package enum CommitCounter: Int, CounterName {
     case keys
     /// Events refused because a sum of all money would not fit; they are among the malformed.
     case moneyRefusals
+    /// Events refused because no name or key could be given any more; they are among the malformed.
+    case nameRefusals
 }
 
 /// Counters of the sync queue.

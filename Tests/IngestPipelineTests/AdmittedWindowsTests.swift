@@ -1,6 +1,4 @@
-import CIngestLinux
 import IngestFormat
-import IngestRing
 import Testing
 
 @testable import IngestPipeline
@@ -49,6 +47,7 @@ struct AdmittedWindowsTests {
         var bench = WindowBench()
         #expect(bench.send(1) == .accepted)
         #expect(bench.send(65_535) == .accepted)
+        _ = bench.answers()
         #expect(bench.send(65_536) == .farJump)
         #expect(bench.answers().first?.status == .beyondWindow)
         #expect(bench.heartbeat(next: 65_537, base: 1) == nil)
@@ -158,9 +157,13 @@ struct AdmittedWindowsTests {
         for sender in 1...UInt64(Limits.windowCountMax) {
             bench.key = WindowBench.key(sender)
             if bench.send(0) != .accepted { Issue.record("sender \(sender)") }
-            if sender % 1_000 == 0 { _ = bench.answers() }
+            if sender % 1_000 == 0 {
+                _ = bench.answers()
+                _ = bench.takeLedger()
+            }
         }
         _ = bench.answers()
+        _ = bench.takeLedger()
         #expect(bench.windows.memoryByteCount <= Limits.windowByteCountMax)
         bench.key = WindowBench.key(1 << 20)
         #expect(bench.send(0) == .shed)
@@ -177,49 +180,117 @@ struct AdmittedWindowsTests {
         #expect(bench.send(2) == .accepted)
     }
 
-    @Test("a sender whose new batch could not be taken is told to wait, and may send it again")
-    func shed() {
+    @Test("a sender with acks that begins with a heartbeat may still hold everything")
+    func beginsWithHeartbeat() {
+        var bench = WindowBench()
+        #expect(bench.heartbeat(next: 70_000, base: 0) == nil)
+        #expect(bench.answers().first?.floor == 0)
+        #expect(bench.send(0) == .accepted)
+        #expect(bench.send(4_463) == .accepted)
+        bench.key = WindowBench.key(8)
+        #expect(bench.heartbeat(next: 70_000, base: 0, acks: false) == nil)
+        #expect(bench.windows.window(of: bench.key)?.start == 4_464)
+    }
+
+    @Test("a start leaves the windows of senders a day, however long the log was silent of them")
+    func startsAfterSilence() {
         var bench = WindowBench()
         #expect(bench.send(0) == .accepted)
-        _ = bench.answers()
-        bench.shed(1)
-        let answer = bench.answers().first
-        #expect(answer?.status == .busy && answer?.credit == 0 && answer?.floor == 1)
         #expect(bench.send(1) == .accepted)
-        #expect(bench.answers().first?.credit ?? 0 > 0)
+        var fromLog = SenderWindows()
+        fromLog.apply(bench.takeLedger(), at: bench.now.wallMicroseconds)
+        // Heartbeats without news are not in the log; or the clock is a month ahead.
+        var again = WindowBench(fromLog, daysLater: 30)
+        again.expire()
+        #expect(again.heartbeat(next: 2, base: 2) == nil)
+        #expect(again.send(1) == .resend)
+        again.advance(milliseconds: 86_400_001)
+        again.expire()
+        #expect(again.windows.window(of: again.key) != nil)
+        again.advance(milliseconds: 7 * 86_400_000)
+        _ = again.answers()
+        again.expire()
+        #expect(again.windows.window(of: again.key) == nil)
     }
 
-    @Test("the sum of all credit fits the pool; a silent sender's goes to the others")
-    func credit() {
-        var bench = WindowBench(creditByteCount: 100 * (1_000 + 768))
-        var granted: [UInt64: UInt32] = [:]
-        for sender in 1...20 as ClosedRange<UInt64> {
-            bench.key = WindowBench.key(sender)
-            #expect(bench.send(0, byteCount: 1_000) == .accepted)
-            granted[sender] = bench.answers().first?.credit
-            #expect(granted.values.reduce(0) { $0 + Int($1) } <= 100)
-        }
-        #expect(granted[1] == 100)
-        bench.advance(milliseconds: 2_500)
-        bench.key = WindowBench.key(20)
-        #expect(bench.send(1, byteCount: 1_000) == .accepted)
-        #expect(bench.answers().first?.credit == 100)
-    }
-
-    @Test("an ack is no larger than the packet, and says what has arrived as far as it fits")
-    func answers() {
+    @Test("a window whose first block was lost takes nothing for arrived that may be on its way")
+    func firstBlockLost() {
         var bench = WindowBench()
-        #expect(bench.send(0, byteCount: 55) == .accepted)
-        #expect(bench.answers().isEmpty)
-        for sequence in [1, 3, 64, 200] as [UInt64] {
-            #expect(bench.send(sequence, byteCount: 72) == .accepted)
+        for sequence in 0..<10 as Range<UInt64> { _ = bench.send(sequence) }
+        _ = bench.takeLedger()
+        for sequence in 20..<30 as Range<UInt64> { _ = bench.send(sequence) }
+        var fromLog = SenderWindows()
+        fromLog.apply(bench.takeLedger(), at: bench.now.wallMicroseconds)
+        var again = WindowBench(fromLog)
+        #expect(again.send(15) == .accepted)
+        #expect(again.send(25) == .resend)
+        let window = again.windows.window(of: again.key)
+        #expect(window.map { PacketBalance($0).isKept } == true)
+    }
+
+    @Test("the memory that is counted is that of the windows, whatever happened to them")
+    func memory() {
+        var bench = WindowBench()
+        let empty = bench.windows.memoryByteCount
+        var random = SeededGenerator(seed: 3)
+        for sender in 1...40 as ClosedRange<UInt64> {
+            bench.key = WindowBench.key(sender)
+            let acks = sender % 2 == 0
+            for sequence in stride(from: 0, to: 3_000 as UInt64, by: 2) {
+                _ = bench.send(sequence, acks: acks)
+            }
+            _ = bench.send(.random(in: 0...65_000, using: &random), acks: acks)
+            _ = bench.heartbeat(next: 65_001, base: .random(in: 0...3_000, using: &random))
         }
-        let ack = bench.answers()[0]
-        #expect(ack.floor == 2)
-        #expect(ack.words.count == 3)
-        #expect(ack.durable == [3, 64])
-        #expect(bench.send(200, byteCount: 80) == .resend)
-        #expect(bench.answers()[0].durable == [3, 64, 200])
+        _ = bench.answers()
+        #expect(bench.windows.memoryByteCount > 40 * (16 << 10))
+        #expect(bench.windows.memoryByteCount == bench.windows.summedByteCount)
+        bench.advance(milliseconds: 8 * 86_400_000)
+        bench.expire()
+        #expect(bench.windows.openCount == 0)
+        #expect(bench.windows.memoryByteCount == empty)
+    }
+
+    @Test("a window gives back the memory that a hole took")
+    func holeFilled() {
+        var bench = WindowBench()
+        #expect(bench.send(0) == .accepted)
+        let before = bench.windows.memoryByteCount
+        for sequence in 2...65_000 as ClosedRange<UInt64> { _ = bench.send(sequence) }
+        #expect(bench.windows.memoryByteCount > before + 7_000)
+        #expect(bench.send(1) == .accepted)
+        #expect(bench.windows.memoryByteCount == before)
+        #expect(bench.send(65_001) == .accepted)
+        #expect(bench.send(40_000) == .resend)
+    }
+
+    @Test("where memory is full a sender without acks slides over a hole, one with acks waits")
+    func memoryFull() {
+        var bench = WindowBench()
+        bench.key = WindowBench.key(1 << 31)
+        #expect(bench.send(1) == .accepted)
+        bench.key = WindowBench.key(1 << 30)
+        #expect(bench.send(1, acks: false) == .accepted)
+        var sender: UInt64 = 1
+        // Two packets, far apart, take the most memory.
+        while bench.windows.memoryByteCount + (8 << 10) <= Limits.windowByteCountMax {
+            bench.key = WindowBench.key(sender)
+            _ = bench.send(1, acks: false)
+            _ = bench.send(65_535, acks: false)
+            sender += 1
+        }
+        bench.key = WindowBench.key(1 << 30)
+        var results: Set<PacketResult> = []
+        for sequence in 2...3_000 as ClosedRange<UInt64> {
+            results.insert(bench.send(sequence, acks: false))
+        }
+        #expect(results == [.accepted])
+        #expect(bench.windows.window(of: bench.key)?.sequences.missing == [0...0])
+        bench.key = WindowBench.key(1 << 31)
+        _ = bench.answers()
+        #expect(bench.send(3_000) == .shed)
+        #expect(bench.answers().first?.status == .busy)
+        #expect(bench.windows.memoryByteCount <= Limits.windowByteCountMax)
     }
 
     @Test("windows made again from the ledger are those of the commit stage", arguments: 1...12)
@@ -267,118 +338,6 @@ struct AdmittedWindowsTests {
             again.key = key
             for sequence in sequences {
                 #expect(again.send(sequence, acks: window.asksForAcks!) != .accepted)
-            }
-        }
-    }
-}
-
-/// Windows with a clock that stands still, and what they wrote into the ledger.
-private struct WindowBench: ~Copyable {
-    static let milliseconds: UInt64 = 1_763_600_000_000
-    var windows: AdmittedWindows
-    var ledger = BlockLedger()
-    var now = StageTime(
-        wallMicroseconds: Int64(milliseconds) * 1_000, monotonicNanoseconds: 5_000_000_000)
-    var key = WindowBench.key(7)
-
-    init(_ windows: SenderWindows = SenderWindows(), creditByteCount: Int = 64 << 20) {
-        self.windows = AdmittedWindows(windows, creditByteCount: creditByteCount, now: now)
-    }
-
-    static func key(_ sender: UInt64, milliseconds: UInt64 = milliseconds) -> SenderKey {
-        SenderKey(
-            kind: .framed, sender: SenderID(rawValue: sender),
-            epoch: SenderEpoch(rawValue: milliseconds << 20))
-    }
-
-    mutating func advance(milliseconds: UInt64) {
-        now = StageTime(
-            wallMicroseconds: now.wallMicroseconds + Int64(milliseconds) * 1_000,
-            monotonicNanoseconds: now.monotonicNanoseconds + milliseconds * 1_000_000)
-    }
-
-    private func packet(
-        _ sequence: UInt64, check: UInt16, acks: Bool, byteCount: Int
-    ) -> SequencedPacket {
-        var header = RingRecordHeader(kind: RingRecordKind.framed)
-        header.sender = key.sender.rawValue
-        header.epoch = key.epoch.rawValue
-        header.sequence = sequence
-        header.check = check
-        header.flags = acks ? RingRecordHeader.Flags.wantsAck : 0
-        header.packetByteCount = UInt16(byteCount)
-        header.source.family = 2
-        return SequencedPacket(header)
-    }
-
-    mutating func send(
-        _ sequence: UInt64, check: UInt16 = 1, acks: Bool = true, byteCount: Int = 1_400
-    ) -> PacketResult {
-        let packet = packet(sequence, check: check, acks: acks, byteCount: byteCount)
-        switch windows.consider(batch: packet, now, &ledger) {
-        case .refused(let result, _): return result
-        case .new(let place):
-            ledger.addPacket(
-                .accepted, events: VerdictTally(), sequence: PacketSequence(rawValue: sequence),
-                from: key)
-            windows.accept(packet, at: place)
-            return .accepted
-        }
-    }
-
-    /// A new batch that the commit stage cannot take.
-    mutating func shed(_ sequence: UInt64) {
-        let packet = packet(sequence, check: 1, acks: true, byteCount: 1_400)
-        guard case .new(let place) = windows.consider(batch: packet, now, &ledger) else {
-            Issue.record("not new")
-            return
-        }
-        windows.shed(packet, at: place)
-    }
-
-    mutating func heartbeat(next: UInt64, base: UInt64, acks: Bool = true) -> PacketResult? {
-        windows.consider(
-            heartbeat: packet(next, check: 1, acks: acks, byteCount: 104), base: base, now, &ledger)
-    }
-
-    mutating func expire() { windows.expire(now, &ledger) }
-    mutating func takeLedger() -> [LedgerEntry] { ledger.take() }
-
-    struct Ack {
-        let floor: UInt64
-        let epoch: SenderEpoch
-        let credit: UInt32
-        let status: AckStatus?
-        let words: [UInt64]
-        /// The sequences above the floor that it says are durable.
-        var durable: [UInt64] {
-            words.indices.flatMap { word in
-                (0..<64 as Range<UInt64>).filter { words[word] >> $0 & 1 == 1 }
-                    .map { floor + UInt64(word) * 64 + $0 }
-            }
-        }
-    }
-
-    /// What is owed, as its packets say it.
-    mutating func answers() -> [Ack] {
-        var list = AnswerList()
-        windows.takeAnswers(into: &list, now)
-        let socket = SimulatedAnswerSocket()
-        var sender = AnswerSender(socket: socket)
-        sender.send(list)
-        return socket.take().map { packet in
-            packet.withUnsafeBytes { bytes in
-                guard case .packet(let header) = PacketHeader.parse(bytes, for: .sender),
-                    let ack = AckView(header, of: bytes)
-                else {
-                    Issue.record("no ack")
-                    return Ack(
-                        floor: 0, epoch: SenderEpoch(rawValue: 0), credit: 0, status: nil, words: []
-                    )
-                }
-                return Ack(
-                    floor: ack.floor, epoch: header.epoch, credit: ack.credit, status: ack.status,
-                    words: (0..<ack.wordCount).map(ack.word))
             }
         }
     }

@@ -99,6 +99,50 @@ struct CommitStageTests {
         #expect(RowAttributes(rawValue: next.rows.attributes[0]).verdict == .duplicate)
     }
 
+    @Test("at the limit on names an event of a new one is refused, and its packet is taken")
+    func namesFull() throws {
+        // Two names more may be given, and the first event has them.
+        let names = NameDictionary(nextName: UInt32(Limits.nameCountMax) - 1)
+        let bench = CommitBench(dictionary: names)
+        var other = bench.click()
+        other.rewardHash = 0x9999_9999_9999_9999
+        (other.platformByteCount, other.platformHash) = (4, 5)
+        var decorated = bench.click()
+        (decorated.platformByteCount, decorated.platformHash) = (4, 5)
+        other.revenueMicros = 3
+        bench.offerBatch(sequence: 0, [bench.click(), other, decorated])
+        let block = try #require(bench.turn())
+        #expect(block.rows.rowCount == 2)
+        #expect(block.rows.platform[1] == 0)
+        let entry = try #require(block.ledger.first)
+        #expect(entry.sequences == [0...0])
+        #expect(entry.events[Int(Verdict.counted.rawValue)] == 2)
+        #expect(entry.events[Int(Verdict.malformed.rawValue)] == 1)
+        #expect(bench.counters.commit[.nameRefusals] == 1)
+        #expect(bench.counters.commit[.moneyRefusals] == 0)
+    }
+
+    @Test("a ledger that is full is written, even if nothing waits for it")
+    func fullLedger() throws {
+        let bench = CommitBench()
+        let senders = 1...UInt64(Limits.blockSenderCountMax) + 40
+        for round in 0..<2 {
+            for sender in senders {
+                bench.offer(RingRecordKind.framed, sequence: 0, sender: sender)
+                for block in bench.turns() {
+                    #expect(block.ledger.count <= Limits.blockSenderCountMax)
+                }
+            }
+            if round == 0 {
+                bench.clock.advance(milliseconds: 1_000)
+                _ = bench.turns()
+            }
+        }
+        bench.clock.advance(milliseconds: 1_000)
+        _ = bench.turns()
+        #expect(bench.counters.packetsOfCommit[.resend] == UInt64(senders.count))
+    }
+
     @Test("a ledger entry waits 700 ms at most, and rows have the time at which the first came")
     func ledgerAlone() throws {
         let bench = CommitBench()
@@ -199,7 +243,10 @@ private final class CommitBench {
     private var stage: CommitStage<SimulatedClock>
     private let isDurableAtOnce: Bool
 
-    init(isDurableAtOnce: Bool = true, moneyCountedMicros: Int64 = 0) {
+    init(
+        isDurableAtOnce: Bool = true, moneyCountedMicros: Int64 = 0,
+        dictionary: consuming NameDictionary = NameDictionary()
+    ) {
         self.isDurableAtOnce = isDurableAtOnce
         let ends = EventRing.make(byteCount: 1 << 20)!
         producer = ends.producer
@@ -211,7 +258,7 @@ private final class CommitBench {
         var configuration = PipelineConfiguration()
         configuration.commitIntervalNanoseconds = UInt64(Self.intervalMilliseconds) * 1_000_000
         stage = CommitStage(
-            consumer: ends.consumer, dictionary: NameDictionary(), repeats: .empty(), clock: clock,
+            consumer: ends.consumer, dictionary: dictionary, repeats: .empty(), clock: clock,
             start: start,
             configuration: configuration, links: links, counters: counters)
     }
@@ -236,11 +283,12 @@ private final class CommitBench {
     }
 
     func offer(
-        _ kind: UInt8, flags: UInt8 = 0, sequence: UInt64, _ events: [EventDescriptor] = []
+        _ kind: UInt8, flags: UInt8 = 0, sequence: UInt64, sender: UInt64 = 7,
+        _ events: [EventDescriptor] = []
     ) {
         var header = RingRecordHeader(kind: kind)
         header.flags = flags
-        header.sender = 7
+        header.sender = sender
         header.epoch = 1
         header.sequence = sequence
         header.packetByteCount = UInt16(Self.name.count)
@@ -259,6 +307,18 @@ private final class CommitBench {
         }
         producer.commit()
         producer.publish()
+    }
+
+    /// As `turn`, with all blocks that were closed; their slots are free again.
+    func turns() -> [BlockSlot] {
+        var blocks: [BlockSlot] = []
+        for _ in 0..<2 { _ = stage.step(mayWait: false) }
+        while let block = links.toSync.pop(waitNanoseconds: 0) {
+            links.state.didSync()
+            links.free.push(block)
+            blocks.append(block)
+        }
+        return blocks
     }
 
     /// Two turns, since a ring is seen to be empty by the second; then the block that was closed, if any.

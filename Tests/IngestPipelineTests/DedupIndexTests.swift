@@ -119,15 +119,4 @@ import Testing
             }
         }
     }
-
-    @Test func aReleasedClaimIsAsIfItNeverWas() {
-        var index = DedupIndex(
-            keyCountMax: 1 << 16, windowMicroseconds: 1_000 * Self.second, leastBitCount: 4)
-        index.open(admissionTime: 0)
-        let hashes = (0..<300).map { spread(UInt64($0)) }
-        for hash in hashes { _ = index.claim(hash, check: 1) }
-        for hash in hashes { index.release(hash) }
-        #expect(index.keyCount == 0)
-        for hash in hashes { #expect(index.claim(hash, check: 2) == .first) }
-    }
 }

@@ -11,6 +11,7 @@ struct SteppedPipeline: ~Copyable {
     static let segmentByteCountMax = 4 << 10
     private var stages: PipelineStages<SimulatedFileSystem, SimulatedClock>
     private let clock: SimulatedClock
+    private let answers: SimulatedAnswerSocket
     let directory: DataDirectory<SimulatedFileSystem>
     private var generator: SeededRandom
     let counters: PipelineCounters
@@ -39,20 +40,27 @@ struct SteppedPipeline: ~Copyable {
         configuration.ringByteCount = ringByteCount
         configuration.segmentByteCountMax = segmentByteCountMax
         configure(&configuration)
+        let answers = SimulatedAnswerSocket()
         let stages = try PipelineStages(
-            start, configuration: configuration, clock: clock, answers: SimulatedAnswerSocket(),
+            start, configuration: configuration, clock: clock, answers: answers,
             counters: counters)
         return SteppedPipeline(
-            stages: stages, clock: clock, directory: directory,
+            stages: stages, clock: clock, answers: answers, directory: directory,
             generator: SeededRandom(seed: seed), counters: counters, hash: hash)
     }
 
     /// Puts a packet into the ring, as the receive stage does.
     /// - Parameter sequence: under which it comes; its own, if not told.
-    mutating func offer(_ packet: SimulatedPacket, as sequence: UInt64? = nil) -> Bool {
+    mutating func offer(
+        _ packet: SimulatedPacket, as sequence: UInt64? = nil, wantsAck: Bool = false
+    ) -> Bool {
         let (bytes, events) = packet.encoded(hash: hash)
-        return stages.offer(bytes, events, sender: 7, sequence: sequence ?? packet.sequence)
+        return stages.offer(
+            bytes, events, sender: 7, sequence: sequence ?? packet.sequence, wantsAck: wantsAck)
     }
+
+    /// The acks sent since the last call.
+    func takeAnswers() -> [[UInt8]] { answers.take() }
 
     /// Takes packets, with turns of the stages between them, and settles.
     mutating func take(_ packets: Range<UInt64>) throws(PipelineError) {
@@ -134,12 +142,15 @@ struct SteppedPipeline: ~Copyable {
 
 extension PipelineStages where Files == SimulatedFileSystem, Clock == SimulatedClock {
     fileprivate mutating func offer(
-        _ bytes: [UInt8], _ events: [EventDescriptor], sender: UInt64, sequence: UInt64
+        _ bytes: [UInt8], _ events: [EventDescriptor], sender: UInt64, sequence: UInt64,
+        wantsAck: Bool = false
     ) -> Bool {
         var header = RingRecordHeader(kind: RingRecordKind.framed)
         header.sender = sender
         header.epoch = 1
         header.sequence = sequence
+        header.flags = wantsAck ? RingRecordHeader.Flags.wantsAck : 0
+        header.source.family = wantsAck ? 2 : 0
         header.packetByteCount = UInt16(bytes.count)
         header.eventCount = UInt16(events.count)
         let place = RingLayout.descriptorOffset(packetByteCount: bytes.count)

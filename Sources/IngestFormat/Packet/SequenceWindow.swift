@@ -1,7 +1,8 @@
 // packet → decode → ring → [admit] → block → [segment] → compaction → snapshot → query
 
 /// Which sequences of one sender epoch have arrived: the state of a window, without what it is used for. The commit
-/// stage has one of what is admitted, the sync stage one of what is durable, and recovery makes both again from the log.
+/// stage has one of what is admitted, the compact stage one of what its segment holds, and recovery makes both again from the
+/// log.
 ///
 /// **Layout** Below the *floor* all is final: it arrived, or it is missing. From the floor on a ring of bits, one a
 /// sequence, of 1,024 to 65,536, larger only while a hole keeps the floor down. The floor itself has not arrived.
@@ -154,16 +155,29 @@ package struct SequenceWindow: Sendable, Hashable {
             while sequence <= last {
                 if sequence == self.floor && last >= end {
                     passAll(through: last)
+                    sequence = self.floor
                 } else {
-                    if sequence - self.floor >= Self.sequenceCountMax {
-                        raise(to: sequence - Self.sequenceCountMax + 1)
-                    }
-                    if case .open = state(of: sequence) { insert(sequence) }
+                    sequence = replayWord(sequence, through: last)
                 }
-                sequence = max(sequence + 1, self.floor)
             }
         }
         raise(to: floor)
+    }
+
+    /// As much of `sequence ... last` as lies in one word.
+    /// - Returns: where to go on.
+    private mutating func replayWord(_ first: UInt64, through last: UInt64) -> UInt64 {
+        let last = min(last, first | 63)
+        if last - floor >= Self.sequenceCountMax { raise(to: last - Self.sequenceCountMax + 1) }
+        let first = max(first, floor)
+        guard first <= last else { return first }
+        while last - floor >= UInt64(bitCount) { grow() }
+        let arriving = Self.mask(last - first + 1) << (first & 63)
+        arrivedCount += UInt64((arriving & ~words[place(first)]).nonzeroBitCount)
+        words[place(first)] |= arriving
+        end = max(end, last + 1)
+        if first == floor { passArrived() }
+        return max(last + 1, floor)
     }
 
     /// Everything from the floor on arrived, up to `last`, which is at least the highest so far.
@@ -188,6 +202,10 @@ package struct SequenceWindow: Sendable, Hashable {
             if count == 0 { return }
             clear(floor..<floor + UInt64(count))
             floor += UInt64(count)
+        }
+        // Nothing is left above the floor, which a hole had kept down.
+        if bitCount > Self.leastBitCount {
+            words = Array(repeating: 0, count: Self.leastBitCount / 64)
         }
     }
 

@@ -19,10 +19,7 @@ package struct SenderWindow: Hashable, Sendable {
 
     /// `nil` if the entry does not say where the window begins.
     fileprivate init?(openedBy entry: LedgerEntry, at time: Int64) {
-        // Without its start the block that opened the window was lost.
-        guard let start = entry.window.start ?? entry.sequences.first?.lowerBound else {
-            return nil
-        }
+        guard let start = entry.windowStart else { return nil }
         self.init(start: start, lastSeen: time)
     }
 
@@ -58,6 +55,16 @@ package struct SenderWindow: Hashable, Sendable {
         announce(entry.window.announced ?? 0)
         asksForAcks = asksForAcks ?? entry.window.asksForAcks
         lastSeen = max(lastSeen, time)
+    }
+}
+
+extension LedgerEntry {
+    /// Where the sender's window begins if it was not open before. Where the block that opened it was lost, that is
+    /// a window below the first sequence that is left, so that what is still on its way is not taken for what has come.
+    package var windowStart: UInt64? {
+        if let start = window.start { return start }
+        guard let first = sequences.first?.lowerBound else { return nil }
+        return first - min(first, UInt64(Limits.windowSequenceCountMax) - 1)
     }
 }
 

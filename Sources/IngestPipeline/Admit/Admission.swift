@@ -58,42 +58,41 @@ import IngestFormat
     /// - Parameters:
     ///   - events: `eventCount` descriptors whose places lie inside `bytes`.
     ///   - tally: gets one verdict an event.
-    /// - Returns: `false`, with no row added, if a name or key is over its limit: the packet is shed.
-    ///   (Names given to it by then keep their ordinals.)
+    /// - Returns: how many events are malformed because a name or a key would be over its limit.
     mutating func admit(
         _ events: UnsafePointer<EventDescriptor>, eventCount: Int, bytes: UnsafeRawPointer,
         into slot: BlockSlot, tally: inout VerdictTally
-    ) -> Bool {
+    ) -> Int {
         var cursor = slot.rows.mark
-        let moneyRoomBefore = moneyRoomMicros
+        var namelessCount = 0
         let admissionTime = slot.admissionTime
         // The places of names were fetched while the packet before was admitted; now their records, all together.
         for index in 0..<eventCount {
             // SAFETY: `events` holds `eventCount` descriptors.
             dictionary.prefetchRecord(hash: unsafe events[index].rewardHash)
         }
-        repeats.beginPacket()
         for index in 0..<eventCount {
             let event = unsafe events + index
-            let verdict = unsafe judge(event, admissionTime)
-            let isStored: Bool
-            if case .malformed = verdict {
-                isStored = false
-            } else {
-                isStored = unsafe event.pointee.consent != Consent.optOut.rawValue
+            var verdict = unsafe judge(event, admissionTime)
+            if unsafe isStored(event, verdict) {
+                if let key = unsafe key(of: event, bytes, slot) {
+                    verdict = unsafe append(event, verdict, key, bytes, slot, &cursor)
+                } else {
+                    if case .counted = verdict { unsafe giveBackMoney(of: event) }
+                    verdict = .malformed
+                    namelessCount += 1
+                }
             }
-            guard isStored else {
-                tally.add(verdict)
-                continue
-            }
-            guard unsafe append(event, verdict, bytes, slot, &cursor, &tally) else {
-                moneyRoomMicros = moneyRoomBefore
-                repeats.takeBack()
-                return false
-            }
+            tally.add(verdict)
         }
         slot.rows.mark = cursor
-        return true
+        return namelessCount
+    }
+
+    @inline(__always)
+    private func isStored(_ event: UnsafePointer<EventDescriptor>, _ verdict: Verdict) -> Bool {
+        if case .malformed = verdict { return false }
+        return unsafe event.pointee.consent != Consent.optOut.rawValue
     }
 
     /// The instant whose day an event belongs to: its own, unless it is one that the clock refused from far away.
@@ -142,29 +141,31 @@ import IngestFormat
         let answer = unsafe repeats.judge(
             event.pointee.eventHash, check: check, timestamp: event.pointee.timestampMicroseconds)
         if case .counted = answer.verdict { return answer }
-        // `judge` had set the amounts aside.
-        unsafe moneyRoomMicros += event.pointee.revenueMicros &+ event.pointee.spendMicros
+        unsafe giveBackMoney(of: event)
         return answer
     }
 
-    /// Adds the row of an event that is stored, and its verdict to the tally.
+    /// `judge` had set the amounts of an event aside that does not count in the end.
+    private mutating func giveBackMoney(of event: UnsafePointer<EventDescriptor>) {
+        unsafe moneyRoomMicros += event.pointee.revenueMicros &+ event.pointee.spendMicros
+    }
+
+    /// Adds the row of an event that is stored.
+    /// - Returns: its verdict, which is another one if its id was counted before.
     @inline(__always)
     private mutating func append(
-        _ event: UnsafePointer<EventDescriptor>, _ firstVerdict: Verdict,
-        _ bytes: UnsafeRawPointer, _ slot: BlockSlot, _ cursor: inout BlockRows.Mark,
-        _ tally: inout VerdictTally
-    ) -> Bool {
-        guard let key = unsafe key(of: event, bytes, slot),
-            let platform = unsafe ordinal(
-                event.pointee.platformHash, bytes, event.pointee.platformOffset,
-                event.pointee.platformByteCount, slot),
-            let campaign = unsafe ordinal(
-                event.pointee.campaignHash, bytes, event.pointee.campaignOffset,
-                event.pointee.campaignByteCount, slot),
-            let source = unsafe ordinal(
-                event.pointee.sourceHash, bytes, event.pointee.sourceOffset,
-                event.pointee.sourceByteCount, slot)
-        else { return false }
+        _ event: UnsafePointer<EventDescriptor>, _ firstVerdict: Verdict, _ key: KeyOrdinal,
+        _ bytes: UnsafeRawPointer, _ slot: BlockSlot, _ cursor: inout BlockRows.Mark
+    ) -> Verdict {
+        let platform = unsafe ordinal(
+            event.pointee.platformHash, bytes, event.pointee.platformOffset,
+            event.pointee.platformByteCount, slot)
+        let campaign = unsafe ordinal(
+            event.pointee.campaignHash, bytes, event.pointee.campaignOffset,
+            event.pointee.campaignByteCount, slot)
+        let source = unsafe ordinal(
+            event.pointee.sourceHash, bytes, event.pointee.sourceOffset,
+            event.pointee.sourceByteCount, slot)
         var answer = RepeatRule.Answer(verdict: firstVerdict, isOutsideWindow: false)
         if unsafe event.pointee.flags & EventDescriptor.Flags.hasEventID != 0,
             case .counted = firstVerdict
@@ -172,7 +173,6 @@ import IngestFormat
             answer = unsafe judgeRepeat(event, key)
         }
         let verdict = answer.verdict
-        tally.add(verdict)
         let rows = slot.rows
         let row = cursor.row
         // SAFETY: the caller has checked that the block has room for a row for each event, and a sparse
@@ -193,7 +193,7 @@ import IngestFormat
                 format: event.pointee.format, bits: bits
             ).rawValue
         cursor.row = row + 1
-        return true
+        return verdict
     }
 
     /// Fills in the sparse columns of an event's row.
@@ -232,7 +232,7 @@ import IngestFormat
         return bits
     }
 
-    /// The key of the event's (reward, business); new names and keys go into the block.
+    /// The key of the event's (reward, business); new names and keys go into the block. `nil` at their limits.
     @inline(__always)
     private mutating func key(
         of event: UnsafePointer<EventDescriptor>, _ bytes: UnsafeRawPointer, _ slot: BlockSlot
@@ -258,16 +258,15 @@ import IngestFormat
         return key
     }
 
-    /// The ordinal of an optional name: 0 where the event has none, `nil` at the limit on names.
+    /// The ordinal of an optional name: 0 where the event has none, and at the limit on names.
     @inline(__always)
     private mutating func ordinal(
         _ hash: UInt64, _ bytes: UnsafeRawPointer, _ offset: UInt16, _ byteCount: UInt8,
         _ slot: BlockSlot
-    ) -> UInt32? {
-        if byteCount == 0 { return 0 }
-        guard let place = unsafe nameSlot(hash, bytes + Int(offset), Int(byteCount), slot) else {
-            return nil
-        }
+    ) -> UInt32 {
+        guard byteCount > 0,
+            let place = unsafe nameSlot(hash, bytes + Int(offset), Int(byteCount), slot)
+        else { return 0 }
         return dictionary.ordinal(of: place).rawValue
     }
 

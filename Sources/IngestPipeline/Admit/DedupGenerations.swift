@@ -59,15 +59,10 @@
         keyCount += 1
     }
 
-    /// A claim of this live generation is taken back: it was never committed.
-    mutating func removeKey(_ byte: UInt8) {
-        keyCounts[Int(byte)] -= 1
-        keyCount -= 1
-    }
-
     /// A claim of this live generation had to make room.
     mutating func evictKey(_ byte: UInt8) {
-        removeKey(byte)
+        keyCounts[Int(byte)] -= 1
+        keyCount -= 1
         completeSinceMicroseconds = max(completeSinceMicroseconds, newestTimes[Int(byte)])
     }
 

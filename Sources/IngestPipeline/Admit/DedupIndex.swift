@@ -105,14 +105,6 @@
         return .first
     }
 
-    /// Takes a claim back whose event is not going to be committed.
-    package mutating func release(_ hash: UInt64) {
-        let holder = holder(of: hash)
-        guard let found = holder.find(hash, generations).found else { return }
-        generations.removeKey(DedupSlot.generation(holder.slot(found)))
-        holder.clear(found)
-    }
-
     /// Does some of what growing and forgetting left to do; to be called now and then.
     package mutating func goOn() {
         if !old.isEmpty || sweep.isDue { goOn(lineCount: Self.idleLineCount) }

@@ -121,7 +121,7 @@ import IngestFormat
 
     /// Gives a new name the next ordinal. The caller has looked it up and puts it in the block.
     ///
-    /// - Returns: its slot, or `nil` at `Limits.nameCountMax`: an expected answer, the packet is shed.
+    /// - Returns: its slot, or `nil` at `Limits.nameCountMax`: an expected answer, the event is refused.
     package mutating func insert(
         hash: UInt64, bytes: UnsafeRawPointer, byteCount: Int
     ) -> NameSlot? {

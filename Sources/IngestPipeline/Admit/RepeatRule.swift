@@ -26,8 +26,7 @@ package struct RepeatPolicy: Sendable, Equatable {
 /// The rule of repeats: the same (business, event id) counts once, as far back as the index reaches. Owned by the
 /// commit queue; made at start from the rows of the log.
 ///
-/// Only events that would count are asked about, and only they claim their id. What was claimed for a packet that
-/// is shed in the end is given back.
+/// Only events that would count are asked about, and only they claim their id.
 package struct RepeatRule: ~Copyable {
     struct Answer {
         let verdict: Verdict
@@ -37,8 +36,6 @@ package struct RepeatRule: ~Copyable {
 
     private var index: DedupIndex
     private let policy: RepeatPolicy
-    /// Of the packet that is being admitted.
-    private var claimed: [UInt64] = []
     /// What was forgotten before the index was made, as `completeSince`.
     private var completeSinceStart: Int64
 
@@ -72,9 +69,6 @@ package struct RepeatRule: ~Copyable {
     /// To be called between packets, now and then.
     mutating func goOn() { index.goOn() }
 
-    /// To be called for each packet.
-    mutating func beginPacket() { claimed.removeAll(keepingCapacity: true) }
-
     /// Judges an event that would count.
     ///
     /// - Parameters:
@@ -89,17 +83,10 @@ package struct RepeatRule: ~Copyable {
         }
         switch index.claim(hash, check: check) {
         case .first:
-            claimed.append(hash)
             return Answer(verdict: .counted, isOutsideWindow: isOutside)
         case .duplicate: return Answer(verdict: .duplicate, isOutsideWindow: false)
         case .conflict: return Answer(verdict: .conflict, isOutsideWindow: false)
         }
-    }
-
-    /// The packet is shed: none of its events counted.
-    mutating func takeBack() {
-        for hash in claimed { index.release(hash) }
-        claimed.removeAll(keepingCapacity: true)
     }
 
     /// 16 bits of what a repeat must have in common with the first to be a duplicate: type, reward and business, amounts.

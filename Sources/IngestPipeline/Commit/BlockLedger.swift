@@ -25,6 +25,9 @@ struct BlockLedger: ~Copyable {
             && rangeCount < Limits.blockSequenceRangeCountMax
     }
 
+    /// Whether a window may be closed for its silence: that must not take the room of the record behind it.
+    var hasRoomForExpiry: Bool { entries.count < Limits.blockSenderCountMax / 2 }
+
     private mutating func index(of key: SenderKey) -> Int {
         if lastIndex < entries.count, entries[lastIndex].key == key { return lastIndex }
         if let index = indexes[key] {

@@ -143,7 +143,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         switch record.header.kind {
         case RingRecordKind.framed: takeFramed(record, into: slot, now)
         case RingRecordKind.plain:
-            _ = takeEvents(of: record, sequence: nil, from: .plain, into: slot)
+            takeEvents(of: record, sequence: nil, from: .plain, into: slot)
         case RingRecordKind.refusals: takeRefusals(record)
         case RingRecordKind.heartbeat: takeHeartbeat(record, now)
         default: break
@@ -166,9 +166,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
                 .malformed, events: VerdictTally(), sequence: sequence, from: packet.key)
             counters.packetsOfCommit.add(.malformed)
         } else {
-            guard takeEvents(of: record, sequence: sequence, from: packet.key, into: slot) else {
-                return windows.shed(packet, at: place)
-            }
+            takeEvents(of: record, sequence: sequence, from: packet.key, into: slot)
         }
         windows.accept(packet, at: place)
     }
@@ -189,10 +187,9 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         counters.packetsOfCommit.add(refusal)
     }
 
-    /// - Returns: `false` for a packet that is shed: it is not consumed, its sequence stays open.
     private mutating func takeEvents(
         of record: RingRecord, sequence: PacketSequence?, from key: SenderKey, into slot: BlockSlot
-    ) -> Bool {
+    ) {
         // "Now" of a block's rows is when the first of them comes, however long ledger entries waited before.
         let isFirst = slot.rows.rowCount == 0
         if isFirst {
@@ -202,28 +199,23 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         var tally = VerdictTally()
         // SAFETY: the receive stage wrote `eventCount` descriptors whose places lie in the record's
         // packet bytes; `hasRoom` made room for as many rows.
-        let isAdmitted = unsafe admission.admit(
+        let namelessCount = unsafe admission.admit(
             record.descriptors.assumingMemoryBound(to: EventDescriptor.self),
             eventCount: Int(record.header.eventCount), bytes: record.packet, into: slot,
             tally: &tally)
-        guard isAdmitted else {
-            ledger.addPackets(1, .shed, from: .unidentified)
-            counters.packetsOfCommit.add(.shed)
-            return false
-        }
         if isFirst && slot.rows.rowCount > 0 {
             openedAtNanoseconds = clock.monotonicNanoseconds()
         }
-        // Admission itself refuses as malformed only money that no sum could hold.
-        let moneyRefusalCount = tally.counts[Int(Verdict.malformed.rawValue)]
-        if moneyRefusalCount > 0 {
-            counters.commit.add(.moneyRefusals, UInt64(moneyRefusalCount))
+        // Beside these, admission itself refuses as malformed only money that no sum could hold.
+        let refusalCount = UInt64(tally.counts[Int(Verdict.malformed.rawValue)])
+        if refusalCount > 0 {
+            counters.commit.add(.nameRefusals, UInt64(namelessCount))
+            counters.commit.add(.moneyRefusals, refusalCount - UInt64(namelessCount))
         }
         tally.counts[Int(Verdict.malformed.rawValue)] &+= UInt32(record.header.malformedCount)
         ledger.addPacket(.accepted, events: tally, sequence: sequence, from: key)
         counters.packetsOfCommit.add(.accepted)
         self.tally.add(tally)
-        return true
     }
 
     private mutating func flushTally() {
@@ -288,7 +280,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     /// interval; what moved a window must be durable before it is acked.
     private func hasNews(_ slot: BlockSlot, _ now: StageTime, isLast: Bool) -> Bool {
         if slot.rows.rowCount > 0 || slot.names.count > 0 || !slot.keys.isEmpty { return true }
-        return ledger.movesWindows
+        return ledger.movesWindows || !ledger.hasRoom
             || !ledger.isEmpty && (isLast || isLedgerDue(now.monotonicNanoseconds))
     }
 

@@ -58,9 +58,9 @@ struct RefusalSamples {
 struct RefusalLog {
     private let write: @Sendable (String) -> Void
     /// When the next line of a kind may come, monotonic nanoseconds, by place.
-    private var dueNanoseconds = InlineArray<21, UInt64>(repeating: 0)
+    private var dueNanoseconds = InlineArray<22, UInt64>(repeating: 0)
     /// How far lines have told of a counter that only grows, by place.
-    private var told = InlineArray<21, UInt64>(repeating: 0)
+    private var told = InlineArray<22, UInt64>(repeating: 0)
 
     private static let intervalNanoseconds: UInt64 = 1_000_000_000
 
@@ -72,6 +72,7 @@ struct RefusalLog {
         static let tooEarly = 18
         static let shedByCommit = 19
         static let moneyRefusals = 20
+        static let nameRefusals = 21
     }
 
     init(write: @escaping @Sendable (String) -> Void) { self.write = write }
@@ -119,7 +120,13 @@ struct RefusalLog {
         }
         if let count = growth(Place.shedByCommit, of: counters.packetsOfCommit[.shed], now) {
             write(
-                "refused \(Self.counted(count, "datagram")) as shed because the tables of names and "
+                "refused \(Self.counted(count, "datagram")) as shed because the windows of senders "
+                    + "are full (\(Limits.windowCountMax), or \(Limits.windowByteCountMax) bytes): give "
+                    + "each sender one id, and let it keep its epoch")
+        }
+        if let count = growth(Place.nameRefusals, of: counters.commit[.nameRefusals], now) {
+            write(
+                "refused \(Self.counted(count, "event")) as malformed because the tables of names and "
                     + "keys are full (\(Limits.nameCountMax) and \(Limits.keyCountMax)): new names "
                     + "need another data directory")
         }

@@ -4,7 +4,8 @@ import IngestFormat
 /// The window of one sender epoch as the commit stage has it: what the log will say, and what only memory
 /// knows.
 ///
-/// **Units** About 300 bytes; 2 KiB more once a packet came; 8 KiB more while a hole keeps the floor down.
+/// **Units** About 450 bytes; 2 KiB more once a packet came; up to 8 KiB more while a hole keeps the floor down, and up to
+/// 16 KiB of ranges that are missing.
 struct AdmittedWindow {
     let key: SenderKey
     var window: SenderWindow
@@ -20,14 +21,16 @@ struct AdmittedWindow {
     var status = AckStatus.ok
     /// Where the last packet came from, and its size.
     var source: PacketSource?
-    /// The largest packet since the last answer.
+    /// The largest packet from there since the last answer.
     var largestByteCount = 0
+    /// The largest batch; 0 before the first.
+    var batchByteCount = 0
 
     // MARK: Credit
 
     /// What it was granted last, in bytes of the pool.
     var grantedByteCount = 0
-    var grantedAtNanoseconds: UInt64 = 0
+    var isSharing = false
 
     private static let checkCount = 1 << 10
 
@@ -36,6 +39,16 @@ struct AdmittedWindow {
         self.window = window
         self.seenNanoseconds = seenNanoseconds
     }
+
+    /// A packet that is owed an answer came from there.
+    mutating func note(_ packetSource: PacketSource) {
+        let isSame = source.map { $0.isSamePeer(as: packetSource) } ?? false
+        source = packetSource
+        largestByteCount = max(isSame ? largestByteCount : 0, packetSource.byteCount)
+    }
+
+    /// Of one that holds a packet.
+    static let byteCountAtFirst = MemoryLayout<Self>.stride + 4 << 10
 
     /// Bytes of memory, about.
     var byteCount: Int {

@@ -31,7 +31,7 @@ struct AdmittedWindows: ~Copyable {
     /// The newest open epoch of each sender.
     private var newestEpochs: [UInt64: UInt64] = [:]
     private var byteCount = 0
-    private var idle = IdleWindows()
+    private var idle: IdleWindows
     private var answers = DueAnswers()
     private var credit: CreditPool
 
@@ -44,11 +44,11 @@ struct AdmittedWindows: ~Copyable {
     ///   - creditByteCount: what all senders together may have in flight.
     init(_ windows: SenderWindows, creditByteCount: Int, now: StageTime) {
         expired = windows.expired
+        idle = IdleWindows(start: now)
         credit = CreditPool(byteCount: creditByteCount)
         entries.reserveCapacity(windows.open.count)
         for (key, window) in windows.open {
-            let silent = min(
-                max(0, now.wallMicroseconds &- window.lastSeen), IdleWindows.microsecondsMax)
+            let silent = IdleWindows.silence(since: window.lastSeen, atStart: now)
             add(
                 AdmittedWindow(
                     key: key, window: window,
@@ -59,6 +59,8 @@ struct AdmittedWindows: ~Copyable {
     var openCount: Int { entries.count }
     /// Bytes of memory, about.
     var memoryByteCount: Int { byteCount }
+    /// The same, summed up anew, for tests.
+    var summedByteCount: Int { entries.reduce(0) { $0 + $1.byteCount } }
     /// The window of a sender epoch, for tests.
     func window(of key: SenderKey) -> SenderWindow? { indexes[key].map { entries[$0].window } }
 
@@ -76,6 +78,8 @@ struct AdmittedWindows: ~Copyable {
         case .refused(let result): return .refused(result, nil)
         }
         note(packet, at: index, now)
+        entries[index].batchByteCount = max(
+            entries[index].batchByteCount, packet.source.byteCount)
         guard decideAcks(packet, index, &ledger) else {
             return refuse(packet, index, .badKind, .refused)
         }
@@ -117,22 +121,19 @@ struct AdmittedWindows: ~Copyable {
             raise(index, to: sequence - (Self.reach - 1), &ledger)
         }
         guard hasMemory(toInsert: sequence, at: index) else {
-            return refuse(packet, index, .shed, .busy)
+            if packet.asksForAcks { return refuse(packet, index, .shed, .busy) }
+            // Who never resends is not held up by a hole.
+            let bitCount = UInt64(entries[index].window.sequences.bitCount)
+            raise(index, to: sequence - (bitCount - 1), &ledger)
+            return .new(Place(index: index))
         }
         return .new(Place(index: index))
     }
 
     /// Takes a new batch as consumed: its rows and its sequence are in the open block.
     mutating func accept(_ packet: SequencedPacket, at place: Place) {
-        let before = entries[place.index].byteCount
-        entries[place.index].accept(packet.sequence, check: packet.check)
-        byteCount += entries[place.index].byteCount - before
+        changeSize(of: place.index) { $0.accept(packet.sequence, check: packet.check) }
         if packet.asksForAcks { owe(place.index, .ok) }
-    }
-
-    /// A new batch could not be taken: the limit on names is reached.
-    mutating func shed(_ packet: SequencedPacket, at place: Place) {
-        if packet.asksForAcks { owe(place.index, .busy) }
     }
 
     /// Takes a heartbeat: what was announced, and what its sender no longer holds.
@@ -144,7 +145,8 @@ struct AdmittedWindows: ~Copyable {
         _ ledger: inout BlockLedger
     ) -> PacketResult? {
         let next = packet.sequence
-        let start = base > 0 ? base : next - min(next, Self.reach)
+        // Of a sender with acks 0 is a base: it may still hold everything.
+        let start = base > 0 || packet.asksForAcks ? base : next - min(next, Self.reach)
         guard base <= next, next <= Limits.sequenceMax + 1 else { return .malformed }
         let index: Int
         switch find(packet, start: start, now, &ledger) {
@@ -171,9 +173,7 @@ struct AdmittedWindows: ~Copyable {
 
     private mutating func note(_ packet: SequencedPacket, at index: Int, _ now: StageTime) {
         entries[index].seenNanoseconds = Int64(clamping: now.monotonicNanoseconds)
-        entries[index].source = packet.source
-        entries[index].largestByteCount = max(
-            entries[index].largestByteCount, packet.source.byteCount)
+        if packet.asksForAcks { entries[index].note(packet.source) }
     }
 
     /// The first batch decides whether the epoch is acked; `false` for a packet of the other kind.
@@ -196,19 +196,39 @@ struct AdmittedWindows: ~Copyable {
     }
 
     private mutating func owe(_ index: Int, _ status: AckStatus) {
-        if entries[index].status == .ok { entries[index].status = status }
-        if entries[index].isAnswerDue { return }
+        if entries[index].isAnswerDue {
+            entries[index].status = Self.stronger(entries[index].status, status)
+            return
+        }
         entries[index].isAnswerDue = true
+        entries[index].status = status
         answers.due.append(index)
     }
 
+    /// Of what several packets of one commit are owed, what is said: a packet far away, which anybody may have
+    /// sent, must not keep a sender from hearing what has arrived.
+    private static func stronger(_ a: AckStatus, _ b: AckStatus) -> AckStatus {
+        let order: [AckStatus] = [.refused, .diskFull, .busy, .ok, .beyondWindow]
+        return order.first { $0 == a || $0 == b } ?? .ok
+    }
+
     private mutating func raise(_ index: Int, to floor: UInt64, _ ledger: inout BlockLedger) {
-        let missing = entries[index].window.sequences.raise(to: floor)
+        let missing = changeSize(of: index) { $0.window.sequences.raise(to: floor) }
         guard missing > 0 else { return }
         var delta = WindowDelta()
         delta.floor = floor
         delta.missingCount = missing
         ledger.add(delta, to: entries[index].key)
+    }
+
+    /// Changes a window, and with it what all of them take.
+    @inline(__always)
+    private mutating func changeSize<Result>(
+        of index: Int, _ change: (inout AdmittedWindow) -> Result
+    ) -> Result {
+        let before = entries[index].byteCount
+        defer { byteCount += entries[index].byteCount - before }
+        return change(&entries[index])
     }
 
     // MARK: Opening
@@ -299,29 +319,31 @@ struct AdmittedWindows: ~Copyable {
     mutating func expire(_ now: StageTime, _ ledger: inout BlockLedger) {
         guard idle.isDue(now) else { return }
         let silent = Int64(clamping: now.monotonicNanoseconds) - IdleWindows.microsecondsMax * 1_000
-        let keys = entries.lazy.filter { $0.seenNanoseconds < silent && !$0.isAnswerDue }.map(\.key)
-        for key in Array(keys) where ledger.hasRoom { close(key, &ledger) }
+        let keys = entries.filter { $0.seenNanoseconds < silent && !$0.isAnswerDue }.map(\.key)
+        // In the order in which the log will tell of them.
+        for key in keys.sorted() where ledger.hasRoomForExpiry { close(key, &ledger) }
     }
 
     /// Makes room for one more window; closes the one that was idle longest, if there must be.
     private mutating func makeRoom(_ now: StageTime, _ ledger: inout BlockLedger) -> Bool {
-        let isFull =
-            entries.count >= Limits.windowCountMax
-            || byteCount + MemoryLayout<AdmittedWindow>.stride + (4 << 10)
-                > Limits.windowByteCountMax
         guard isFull else { return true }
         idle.look(at: entries, now)
-        while let key = idle.next() {
+        while isFull, ledger.hasRoom, let key = idle.next() {
             guard let index = indexes[key], idle.isIdle(entries[index], now) else { continue }
             close(key, &ledger)
-            return true
         }
-        return false
+        return !isFull
+    }
+
+    private var isFull: Bool {
+        entries.count >= Limits.windowCountMax
+            || byteCount + AdmittedWindow.byteCountAtFirst > Limits.windowByteCountMax
     }
 
     /// Closes a window for good: what was announced and has not come is missing.
     private mutating func close(_ key: SenderKey, _ ledger: inout BlockLedger) {
         guard let index = indexes.removeValue(forKey: key) else { return }
+        byteCount -= entries[index].byteCount
         let announced = entries[index].window.announced
         var delta = WindowDelta()
         delta.missingCount = entries[index].window.sequences.raise(to: announced)
@@ -333,7 +355,6 @@ struct AdmittedWindows: ~Copyable {
         if newestEpochs[key.sender.rawValue] == key.epoch.rawValue {
             newestEpochs[key.sender.rawValue] = nil
         }
-        byteCount -= entries[index].byteCount
         // The last one takes its place.
         let last = entries.removeLast()
         guard index < entries.count else { return }
@@ -355,7 +376,7 @@ struct AdmittedWindows: ~Copyable {
             entries[index].isAnswerDue = false
             let status = entries[index].status
             entries[index].status = .ok
-            let granted = credit.grant(&entries[index], now)
+            let granted = credit.grant(&entries[index])
             if let source = entries[index].source {
                 // What came already is not in flight.
                 let arrived = Int(entries[index].window.sequences.arrivedAboveFloorCount)

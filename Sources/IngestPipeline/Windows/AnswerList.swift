@@ -27,10 +27,11 @@ struct Answer: Sendable {
 /// The acks that are true once a block is durable. It travels with the block's slot, from the commit stage,
 /// which knows what has arrived, to the sync stage, which knows when that is durable.
 ///
-/// **Cost** Kept from block to block; 80 bytes an answer and 8 a word.
+/// **Cost** Kept from block to block; 80 bytes an answer and 8 a word, of which there are `wordCountMax` and one an answer at most.
 package struct AnswerList: Sendable {
     private(set) var answers: [Answer] = []
     private var words: [UInt64] = []
+    private static let wordCountMax = 1 << 17
 
     package var isEmpty: Bool { answers.isEmpty }
 
@@ -50,6 +51,7 @@ package struct AnswerList: Sendable {
             words.append(window.word(from: sequence))
             sequence += 64
         } while sequence < window.end && words.count - start <= answer.furtherWordCountMax
+            && words.count < Self.wordCountMax
         answer.words = start..<words.count
         answers.append(answer)
     }

@@ -2,19 +2,21 @@
 import IngestFormat
 
 /// How much all senders together may have on its way to the daemon: what the receive buffer and the ring
-/// take in without loss, shared out among those that are there.
+/// take in without loss, shared out in equal parts among those that asked in the last two seconds.
 ///
-/// The sum of what is granted never passes the pool. What was granted to a sender that is silent for two
-/// seconds goes back.
+/// Who has more than that, because there were fewer before, gets less with its next answer; until then a new one gets what is
+/// left. The sum of what is granted passes the pool by a packet a sender at most: nobody ever gets nothing.
 struct CreditPool {
     private let byteCount: Int
     private var grantedByteCount = 0
-    /// Senders that were granted something.
+    /// Senders that asked, and were not silent since.
     private var shareCount = 0
     private var lapsedAtNanoseconds: UInt64 = 0
 
     /// What a packet takes in the kernel's buffer beside its bytes, about.
     private static let packetOverheadByteCount = 768
+    /// Packets of a sender of which only heartbeats came: how large its batches are is not known.
+    private static let unseenCountMax = 64
     private static let lapseNanoseconds: UInt64 = 2_000_000_000
     private static let lookIntervalNanoseconds: UInt64 = 200_000_000
 
@@ -23,24 +25,29 @@ struct CreditPool {
     /// Grants a sender its share, in place of what it had.
     ///
     /// - Returns: packets of its size that it may have in flight; at most as many as a window holds.
-    mutating func grant(_ entry: inout AdmittedWindow, _ now: StageTime) -> Int {
-        giveBack(&entry)
+    mutating func grant(_ entry: inout AdmittedWindow) -> Int {
+        grantedByteCount -= entry.grantedByteCount
+        if !entry.isSharing {
+            entry.isSharing = true
+            shareCount += 1
+        }
         let packetByteCount =
-            max(entry.largestByteCount, PacketHeader.byteCount) + Self.packetOverheadByteCount
-        let share = min(byteCount / (shareCount + 1), byteCount - grantedByteCount)
-        let count = min(max(0, share) / packetByteCount, Limits.windowSequenceCountMax)
+            max(entry.batchByteCount, PacketHeader.byteCount) + Self.packetOverheadByteCount
+        let share = min(byteCount / shareCount, byteCount - grantedByteCount)
+        let most =
+            entry.batchByteCount > 0 ? Limits.windowSequenceCountMax : Self.unseenCountMax
+        let count = min(max(1, share / packetByteCount), most)
         entry.grantedByteCount = count * packetByteCount
-        entry.grantedAtNanoseconds = now.monotonicNanoseconds
         grantedByteCount += entry.grantedByteCount
-        if count > 0 { shareCount += 1 }
         return count
     }
 
     mutating func giveBack(_ entry: inout AdmittedWindow) {
-        guard entry.grantedByteCount > 0 else { return }
+        guard entry.isSharing else { return }
         grantedByteCount -= entry.grantedByteCount
-        shareCount -= 1
         entry.grantedByteCount = 0
+        entry.isSharing = false
+        shareCount -= 1
     }
 
     /// Takes back what silent senders were granted; a pass over all, five times a second at most.
@@ -48,7 +55,7 @@ struct CreditPool {
         let time = now.monotonicNanoseconds
         guard time &- lapsedAtNanoseconds >= Self.lookIntervalNanoseconds else { return }
         lapsedAtNanoseconds = time
-        for index in entries.indices where entries[index].grantedByteCount > 0 {
+        for index in entries.indices where entries[index].isSharing {
             let silent = Int64(clamping: time) - entries[index].seenNanoseconds
             if silent >= Int64(Self.lapseNanoseconds) { giveBack(&entries[index]) }
         }

@@ -34,6 +34,13 @@ struct PacketSource {
     /// Bytes of the packet: an answer is no larger.
     private(set) var byteCount: Int
 
+    /// Whether both come from one address and port.
+    func isSamePeer(as other: PacketSource) -> Bool {
+        let (a, b) = (peer, other.peer)
+        return a.host.0 == b.host.0 && a.host.1 == b.host.1 && a.scope == b.scope
+            && a.port == b.port && a.family == b.family
+    }
+
     /// The same, for an answer to several packets, of which the largest had so many bytes.
     func answered(byteCount: Int) -> PacketSource {
         var source = self

@@ -32,8 +32,7 @@ struct LedgerRecount: Sendable {
         var events: [UInt64]
         /// Joined where they touch in the order in which they come.
         var sequences: [ClosedRange<UInt64>]
-        /// Where the window begins if it was not open: where an entry says so, or at the first sequence of the first
-        /// entry that has any.
+        /// Where the window begins if it was not open: what the first entry says that says it.
         var begin: UInt64?
         /// Of the entries before that one: only a window that was open takes them.
         var lead = WindowSum()
@@ -43,7 +42,7 @@ struct LedgerRecount: Sendable {
             packets = entry.packets
             events = entry.events
             sequences = entry.sequences
-            begin = entry.window.start ?? entry.sequences.first?.lowerBound
+            begin = entry.windowStart
             let window = WindowSum(delta: entry.window, seen: seen)
             if begin == nil { lead = window } else { rest = window }
         }

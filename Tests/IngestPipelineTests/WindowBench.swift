@@ -1,0 +1,116 @@
+import IngestFormat
+import IngestRing
+import Testing
+
+@testable import IngestPipeline
+
+/// Windows with a clock that stands still, and what they wrote into the ledger.
+struct WindowBench: ~Copyable {
+    static let milliseconds: UInt64 = 1_763_600_000_000
+    var windows: AdmittedWindows
+    var ledger = BlockLedger()
+    var now = StageTime(
+        wallMicroseconds: Int64(milliseconds) * 1_000, monotonicNanoseconds: 5_000_000_000)
+    var key = WindowBench.key(7)
+
+    init(
+        _ windows: SenderWindows = SenderWindows(), creditByteCount: Int = 64 << 20,
+        daysLater: Int64 = 0
+    ) {
+        now = StageTime(
+            wallMicroseconds: now.wallMicroseconds + daysLater * 86_400_000_000,
+            monotonicNanoseconds: now.monotonicNanoseconds)
+        self.windows = AdmittedWindows(windows, creditByteCount: creditByteCount, now: now)
+    }
+
+    static func key(_ sender: UInt64, milliseconds: UInt64 = milliseconds) -> SenderKey {
+        SenderKey(
+            kind: .framed, sender: SenderID(rawValue: sender),
+            epoch: SenderEpoch(rawValue: milliseconds << 20))
+    }
+
+    mutating func advance(milliseconds: UInt64) {
+        now = StageTime(
+            wallMicroseconds: now.wallMicroseconds + Int64(milliseconds) * 1_000,
+            monotonicNanoseconds: now.monotonicNanoseconds + milliseconds * 1_000_000)
+    }
+
+    private func packet(
+        _ sequence: UInt64, check: UInt16, acks: Bool, byteCount: Int, port: UInt16 = 1
+    ) -> SequencedPacket {
+        var header = RingRecordHeader(kind: RingRecordKind.framed)
+        header.sender = key.sender.rawValue
+        header.epoch = key.epoch.rawValue
+        header.sequence = sequence
+        header.check = check
+        header.flags = acks ? RingRecordHeader.Flags.wantsAck : 0
+        header.packetByteCount = UInt16(byteCount)
+        header.source.family = 2
+        header.source.port = port
+        return SequencedPacket(header)
+    }
+
+    mutating func send(
+        _ sequence: UInt64, check: UInt16 = 1, acks: Bool = true, byteCount: Int = 1_400,
+        port: UInt16 = 1
+    ) -> PacketResult {
+        let packet = packet(
+            sequence, check: check, acks: acks, byteCount: byteCount, port: port)
+        switch windows.consider(batch: packet, now, &ledger) {
+        case .refused(let result, _): return result
+        case .new(let place):
+            ledger.addPacket(
+                .accepted, events: VerdictTally(), sequence: PacketSequence(rawValue: sequence),
+                from: key)
+            windows.accept(packet, at: place)
+            return .accepted
+        }
+    }
+
+    mutating func heartbeat(next: UInt64, base: UInt64, acks: Bool = true) -> PacketResult? {
+        windows.consider(
+            heartbeat: packet(next, check: 1, acks: acks, byteCount: 104), base: base, now, &ledger)
+    }
+
+    mutating func expire() { windows.expire(now, &ledger) }
+    mutating func takeLedger() -> [LedgerEntry] { ledger.take() }
+
+    struct Ack {
+        let floor: UInt64
+        let epoch: SenderEpoch
+        let credit: UInt32
+        let status: AckStatus?
+        let words: [UInt64]
+        /// The sequences above the floor that it says are durable.
+        var durable: [UInt64] {
+            words.indices.flatMap { word in
+                (0..<64 as Range<UInt64>).filter { words[word] >> $0 & 1 == 1 }
+                    .map { floor + UInt64(word) * 64 + $0 }
+            }
+        }
+    }
+
+    /// What is owed, as its packets say it.
+    mutating func answers() -> [Ack] {
+        var list = AnswerList()
+        windows.takeAnswers(into: &list, now)
+        let socket = SimulatedAnswerSocket()
+        var sender = AnswerSender(socket: socket)
+        sender.send(list)
+        return socket.take().map { packet in
+            packet.withUnsafeBytes { bytes in
+                guard case .packet(let header) = PacketHeader.parse(bytes, for: .sender),
+                    let ack = AckView(header, of: bytes)
+                else {
+                    Issue.record("no ack")
+                    return Ack(
+                        floor: 0, epoch: SenderEpoch(rawValue: 0), credit: 0, status: nil, words: []
+                    )
+                }
+                return Ack(
+                    floor: ack.floor, epoch: header.epoch, credit: ack.credit, status: ack.status,
+                    words: (0..<ack.wordCount).map(ack.word))
+            }
+        }
+    }
+}
