@@ -65,7 +65,7 @@ final class NullReceiver: Sendable {
         }
         var result = Figures()
         while true {
-            let received = unsafe ingest_receive(receiver, socket, datagrams, true)
+            let received = unsafe ingest_receive(receiver, socket, datagrams, true, nil)
             if received <= 0 {
                 if isStopped.load(ordering: .relaxed) { break }
                 continue

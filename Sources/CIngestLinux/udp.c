@@ -43,8 +43,9 @@ static void keep(struct ingest_address *address, const void *bytes, socklen_t by
 
 // MARK: Peers
 
-struct ingest_peer ingest_peer_of(const struct ingest_address *address) {
-    struct ingest_peer peer = {.family = 0};
+struct ingest_peer ingest_peer_of(const struct ingest_datagram *datagram) {
+    const struct ingest_address *address = &datagram->source;
+    struct ingest_peer peer = {.local = datagram->local};
     if (address->byte_count == 0) return peer;
     if (generic(address)->sa_family == AF_INET) {
         memcpy(peer.host, &v4(address)->sin_addr, sizeof(struct in_addr));
@@ -73,6 +74,76 @@ static socklen_t peer_address(const struct ingest_peer *peer, struct sockaddr_in
     storage->sin6_scope_id = peer->scope;
     memcpy(&storage->sin6_addr, peer->host, sizeof storage->sin6_addr);
     return sizeof *storage;
+}
+
+// MARK: Own addresses
+
+#define LOCAL_COUNT_MAX 255
+
+struct local {
+    uint64_t host[2];
+    uint64_t family;
+};
+
+// Entries do not change once they have a number, and a number reaches other threads through the ring.
+struct ingest_locals {
+    uint32_t count;
+    struct local entries[LOCAL_COUNT_MAX];
+};
+
+struct ingest_locals *ingest_locals_make(void) { return calloc(1, sizeof(struct ingest_locals)); }
+
+void ingest_locals_free(struct ingest_locals *locals) { free(locals); }
+
+// From 1 on; 0 where there are too many, whose answers leave from the kernel's choice.
+static uint8_t number_of(struct ingest_locals *locals, uint64_t family, const void *host, size_t byte_count) {
+    struct local wanted = {.family = family};
+    memcpy(wanted.host, host, byte_count);
+    for (uint32_t i = 0; i < locals->count; i++)
+        if (memcmp(&locals->entries[i], &wanted, sizeof wanted) == 0) return (uint8_t)(i + 1);
+    if (locals->count == LOCAL_COUNT_MAX) return 0;
+    locals->entries[locals->count] = wanted;
+    return (uint8_t)++locals->count;
+}
+
+static uint8_t local_number(struct ingest_locals *locals, const struct cmsghdr *c) {
+    if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
+        struct in_pktinfo info;
+        memcpy(&info, CMSG_DATA(c), sizeof info);
+        return number_of(locals, AF_INET, &info.ipi_spec_dst, sizeof info.ipi_spec_dst);
+    }
+    if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
+        struct in6_pktinfo info;
+        memcpy(&info, CMSG_DATA(c), sizeof info);
+        // Nothing can leave from the address of a group.
+        if (IN6_IS_ADDR_MULTICAST(&info.ipi6_addr)) return 0;
+        return number_of(locals, AF_INET6, &info.ipi6_addr, sizeof info.ipi6_addr);
+    }
+    return 0;
+}
+
+union local_control {
+    char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo))];
+    struct cmsghdr alignment;
+};
+_Static_assert(sizeof(struct in_pktinfo) <= sizeof(struct in6_pktinfo), "room for either");
+
+// The route is the kernel's choice; of an address of one link the peer's scope says which.
+static void leave_from(const struct local *local, struct msghdr *header, union local_control *control) {
+    memset(control, 0, sizeof *control);
+    struct in_pktinfo v4 = {.ipi_ifindex = 0};
+    struct in6_pktinfo v6 = {.ipi6_ifindex = 0};
+    bool is_v6 = local->family == AF_INET6;
+    memcpy(&v4.ipi_spec_dst, local->host, sizeof v4.ipi_spec_dst);
+    memcpy(&v6.ipi6_addr, local->host, sizeof v6.ipi6_addr);
+    size_t byte_count = is_v6 ? sizeof v6 : sizeof v4;
+    header->msg_control = control->bytes;
+    header->msg_controllen = CMSG_SPACE(byte_count);
+    struct cmsghdr *c = CMSG_FIRSTHDR(header);
+    c->cmsg_level = is_v6 ? IPPROTO_IPV6 : IPPROTO_IP;
+    c->cmsg_type = is_v6 ? IPV6_PKTINFO : IP_PKTINFO;
+    c->cmsg_len = CMSG_LEN(byte_count);
+    memcpy(CMSG_DATA(c), is_v6 ? (const void *)&v6 : &v4, byte_count);
 }
 
 // MARK: Addresses
@@ -120,6 +191,21 @@ static int closed_with_error(int descriptor) {
     return -code;
 }
 
+static bool is_any(const struct ingest_address *address) {
+    if (generic(address)->sa_family == AF_INET) return v4(address)->sin_addr.s_addr == INADDR_ANY;
+    return generic(address)->sa_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&v6(address)->sin6_addr);
+}
+
+// On a socket of all addresses an answer would leave from the one that the route has, and a sender that is connected to
+// another would not hear it.
+static int tell_locals(int descriptor, const struct ingest_address *address) {
+    int on = 1;
+    if (!is_any(address)) return 0;
+    return generic(address)->sa_family == AF_INET
+               ? setsockopt(descriptor, IPPROTO_IP, IP_PKTINFO, &on, sizeof on)
+               : setsockopt(descriptor, IPPROTO_IPV6, IPV6_RECVPKTINFO, &on, sizeof on);
+}
+
 int ingest_udp_bind(const struct ingest_address *address, uint32_t wait_milliseconds) {
     int descriptor = socket(generic(address)->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (descriptor < 0) return -errno;
@@ -130,6 +216,7 @@ int ingest_udp_bind(const struct ingest_address *address, uint32_t wait_millisec
     (void)setsockopt(descriptor, IPPROTO_UDP, UDP_GRO, &on, sizeof on);
     if (setsockopt(descriptor, SOL_SOCKET, SO_RXQ_OVFL, &on, sizeof on) < 0
         || setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait) < 0
+        || tell_locals(descriptor, address) < 0
         || bind(descriptor, generic(address), address->byte_count) < 0)
         return closed_with_error(descriptor);
     return descriptor;
@@ -178,9 +265,9 @@ bool ingest_udp_drop_count(int descriptor, uint32_t *drop_count) {
 
 // MARK: Receiving
 
-// Room for the two control messages that a bound socket asks for: a segment size and a drop count.
+// Room for the control messages that a bound socket asks for: a segment size, a drop count, an address.
 union receive_control {
-    char bytes[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(uint32_t))];
+    char bytes[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(uint32_t)) + CMSG_SPACE(sizeof(struct in6_pktinfo))];
     struct cmsghdr alignment;
 };
 
@@ -230,12 +317,13 @@ static void prepare(struct ingest_receiver *receiver, struct ingest_datagram *da
     }
 }
 
-static void read_out(const struct mmsghdr *message, struct ingest_datagram *datagram) {
+static void read_out(const struct mmsghdr *message, struct ingest_datagram *datagram, struct ingest_locals *locals) {
     struct msghdr header = message->msg_hdr;
     datagram->byte_count = message->msg_len;
     datagram->segment_byte_count = message->msg_len;
     datagram->is_truncated = (header.msg_flags & MSG_TRUNC) != 0;
     datagram->has_drop_count = false;
+    datagram->local = 0;
     datagram->source.byte_count = header.msg_namelen;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&header); c != NULL; c = CMSG_NXTHDR(&header, c)) {
         if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO) {
@@ -245,18 +333,20 @@ static void read_out(const struct mmsghdr *message, struct ingest_datagram *data
         } else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_RXQ_OVFL) {
             memcpy(&datagram->drop_count, CMSG_DATA(c), sizeof datagram->drop_count);
             datagram->has_drop_count = true;
+        } else if (locals != NULL) {
+            datagram->local = local_number(locals, c);
         }
     }
 }
 
 int ingest_receive(struct ingest_receiver *receiver, int descriptor, struct ingest_datagram *datagrams,
-                   bool waits) {
+                   bool waits, struct ingest_locals *locals) {
     prepare(receiver, datagrams);
     // MSG_WAITFORONE: the rest of the batch is what is there without waiting.
     int flags = waits ? MSG_WAITFORONE : MSG_DONTWAIT;
     int count = recvmmsg(descriptor, receiver->messages, receiver->capacity, flags, NULL);
     if (count < 0) return -errno;
-    for (int i = 0; i < count; i++) read_out(&receiver->messages[i], &datagrams[i]);
+    for (int i = 0; i < count; i++) read_out(&receiver->messages[i], &datagrams[i], locals);
     return count;
 }
 
@@ -295,10 +385,12 @@ int ingest_send(int descriptor, const struct ingest_outgoing *messages, uint32_t
     return sent < 0 ? -errno : sent;
 }
 
-int ingest_send_answers(int descriptor, const struct ingest_answer *answers, uint32_t count) {
+int ingest_send_answers(int descriptor, const struct ingest_answer *answers, uint32_t count,
+                        const struct ingest_locals *locals) {
     struct mmsghdr headers[INGEST_SEND_COUNT_MAX];
     struct iovec buffers[INGEST_SEND_COUNT_MAX];
     struct sockaddr_in6 addresses[INGEST_SEND_COUNT_MAX];
+    union local_control control[INGEST_SEND_COUNT_MAX];
     if (count > INGEST_SEND_COUNT_MAX) count = INGEST_SEND_COUNT_MAX;
     for (uint32_t i = 0; i < count; i++) {
         buffers[i].iov_base = (void *)answers[i].bytes;
@@ -308,6 +400,8 @@ int ingest_send_answers(int descriptor, const struct ingest_answer *answers, uin
                                                   .msg_iovlen = 1,
                                                   .msg_name = &addresses[i],
                                                   .msg_namelen = address_byte_count}};
+        if (answers[i].to.local > 0)
+            leave_from(&locals->entries[answers[i].to.local - 1], &headers[i].msg_hdr, &control[i]);
     }
     int sent = sendmmsg(descriptor, headers, count, MSG_DONTWAIT);
     return sent < 0 ? -errno : sent;

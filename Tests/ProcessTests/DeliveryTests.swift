@@ -76,6 +76,22 @@ extension ProcessSuite {
             try setting.check()
         }
 
+        @Test(arguments: [("0.0.0.0:0", "127.0.0.2"), ("[::]:0", "127.0.0.3"), ("[::]:0", "[::1]")])
+        func `a daemon of all addresses answers from the one that was sent to`(
+            bound: String, host: String
+        ) throws {
+            let folder = try TemporaryFolder()
+            let file = try SampleEvents.file(in: folder)
+            let daemon = try DaemonProcess(
+                in: folder, ["--udp", bound, "--insecure-accept-unauthenticated"])
+            let ended = try Running(
+                "ingest-send",
+                ["--to", "\(host):\(daemon.port)", "--give-up-seconds", "5", file], in: folder
+            ).end(withinSeconds: 60)
+            #expect(ended.code == 0, "\(ended.errors)")
+            #expect(try summary(ended)["acked"] == Double(SampleEvents.lines.count))
+        }
+
         @Test
         func `a sender that is killed too goes on with its spool, and every event counts once`()
             throws

@@ -23,19 +23,29 @@ uint16_t ingest_address_port(const struct ingest_address *address);
 bool ingest_address_is_loopback(const struct ingest_address *address);
 
 // An address and port of either family in three words: what is kept of a packet's source on its way to an
-// answer. Family 0 = none.
+// answer. Family 0 = none. `local`: which of this machine's addresses it was sent to; 0 = not known.
 struct ingest_peer {
     uint64_t host[2];
     uint32_t scope;
     uint16_t port;
-    uint16_t family;
+    uint8_t family;
+    uint8_t local;
 };
-// sockaddr casts. An address of another family gives none.
-struct ingest_peer ingest_peer_of(const struct ingest_address *address);
+struct ingest_datagram;
+// sockaddr casts. Where a received datagram came from. An address of another family gives none.
+struct ingest_peer ingest_peer_of(const struct ingest_datagram *datagram);
+
+// This machine's addresses that datagrams were sent to, so that answers leave from them: one for each socket. One thread
+// receives, and adds; any may answer by a number that it has from a datagram.
+// IP_PKTINFO and IPV6_PKTINFO are control messages with structs of their own. NULL when there is no memory.
+struct ingest_locals;
+struct ingest_locals *ingest_locals_make(void);
+void ingest_locals_free(struct ingest_locals *locals);
 
 // SOCK_DGRAM is an enum of another type in Swift, and bind takes a cast sockaddr. A bound socket that
-// coalesces what it receives (UDP_GRO), reports drops (SO_RXQ_OVFL) and waits at most so long for a
-// datagram (SO_RCVTIMEO). Not inherited by other programs. The descriptor, or -errno.
+// coalesces what it receives (UDP_GRO), reports drops (SO_RXQ_OVFL), waits at most so long for a
+// datagram (SO_RCVTIMEO), and, where it is bound to all addresses, says to which one each was sent
+// (IP_PKTINFO, IPV6_RECVPKTINFO). Not inherited by other programs. The descriptor, or -errno.
 int ingest_udp_bind(const struct ingest_address *address, uint32_t wait_milliseconds);
 // Likewise. A socket whose datagrams go to the address.
 int ingest_udp_connect(const struct ingest_address *address);
@@ -70,6 +80,8 @@ struct ingest_datagram {
     // Out: the socket's drops when this was queued, modulo 2^32 (SO_RXQ_OVFL).
     uint32_t drop_count;
     struct ingest_address source;
+    // Out: the number of the address that it was sent to; 0 = not known.
+    uint8_t local;
 };
 
 // The headers that one thread's calls of recvmmsg need; NULL when there is no memory.
@@ -77,10 +89,10 @@ struct ingest_receiver;
 struct ingest_receiver *ingest_receiver_make(uint32_t capacity, uint32_t buffer_byte_count);
 void ingest_receiver_free(struct ingest_receiver *receiver);
 // recvmmsg into the first `capacity` datagrams, each with a buffer of buffer_byte_count. With `waits`, for
-// the first one until the socket's time is up; then takes what is there. The number received (> 0), or
-// -errno.
+// the first one until the socket's time is up; then takes what is there. Addresses that they were sent to go to
+// `locals`, which may be NULL. The number received (> 0), or -errno.
 int ingest_receive(struct ingest_receiver *receiver, int descriptor, struct ingest_datagram *datagrams,
-                   bool waits);
+                   bool waits, struct ingest_locals *locals);
 
 // One message to send: byte_count bytes, cut by the kernel into datagrams of segment_byte_count
 // (UDP_SEGMENT); 0 = one datagram.
@@ -101,6 +113,7 @@ struct ingest_answer {
     uint32_t byte_count;
     struct ingest_peer to;
 };
-// sendmmsg of at most INGEST_SEND_COUNT_MAX datagrams, each to its own address, without waiting for room. The
-// number taken (> 0), or -errno of the first.
-int ingest_send_answers(int descriptor, const struct ingest_answer *answers, uint32_t count);
+// sendmmsg of at most INGEST_SEND_COUNT_MAX datagrams, each to its own address and from the one that was sent to, without
+// waiting for room. The number taken (> 0), or -errno of the first.
+int ingest_send_answers(int descriptor, const struct ingest_answer *answers, uint32_t count,
+                        const struct ingest_locals *locals);

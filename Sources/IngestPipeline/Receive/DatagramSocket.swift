@@ -69,7 +69,8 @@ package protocol DatagramSocket: ~Copyable, SendableMetatype {
         precondition(batch.capacity >= batchCapacity)
         // SAFETY: the receiver fills at most batchCapacity datagrams, and of each buffer at most the
         // byteCountMax that both were made with.
-        let count = unsafe ingest_receive(receiver, bound.descriptor, batch.datagrams, waits)
+        let count = unsafe ingest_receive(
+            receiver, bound.descriptor, batch.datagrams, waits, bound.locals)
         batch.count = max(0, Int(count))
         if count > 0 { return noteDrops(in: batch) }
         switch Errno(rawValue: -count) {
@@ -120,7 +121,7 @@ struct LinuxAnswerSocket: AnswerSocket {
             let count = min(answers.count - start, Int(INGEST_SEND_COUNT_MAX))
             // SAFETY: start + count ≤ answers.count; bytes and addresses live through the call.
             let taken = unsafe ingest_send_answers(
-                bound.descriptor, answers.baseAddress! + start, UInt32(count))
+                bound.descriptor, answers.baseAddress! + start, UInt32(count), bound.locals)
             if taken > 0 {
                 sent += Int(taken)
             } else if Errno(rawValue: -taken) == .resourceTemporarilyUnavailable {
@@ -135,8 +136,12 @@ struct LinuxAnswerSocket: AnswerSocket {
 }
 
 /// A bound descriptor and what the kernel made of the wishes for it; closed with its owner.
-private final class BoundSocket: Sendable {
+///
+/// `@unchecked Sendable`: `locals` is written by the one thread that receives; others read what it has numbered for them.
+@safe private final class BoundSocket: @unchecked Sendable {
     let descriptor: Int32
+    /// Which of this machine's addresses packets were sent to, where it is bound to all.
+    let locals: OpaquePointer
     let address: SocketAddress
     let receiveBufferByteCount: Int
 
@@ -146,6 +151,12 @@ private final class BoundSocket: Sendable {
             unsafe ingest_udp_bind($0, LinuxDatagramSocket.waitMilliseconds)
         }
         guard descriptor >= 0 else { throw SocketError(binding: address, errno: -descriptor) }
+        // SAFETY: the call allocates what deinit gives back.
+        guard let locals = unsafe ingest_locals_make() else {
+            try? FileDescriptor(rawValue: descriptor).close()
+            throw .noMemory(byteCount: 8 << 10)
+        }
+        unsafe self.locals = locals
         let effective = ingest_udp_receive_buffer(
             descriptor, UInt32(clamping: receiveBufferByteCount))
         var raw = ingest_address()
@@ -156,5 +167,8 @@ private final class BoundSocket: Sendable {
     }
 
     // Nothing is lost by a close that fails: datagrams in the socket go with it either way.
-    deinit { try? FileDescriptor(rawValue: descriptor).close() }
+    deinit {
+        try? FileDescriptor(rawValue: descriptor).close()
+        unsafe ingest_locals_free(locals)
+    }
 }

@@ -159,8 +159,7 @@ extension PacketIntake {
             packet: packet.baseAddress!, payloadOffset: PacketHeader.byteCount,
             payloadByteCount: header.payloadByteCount, into: scratch.descriptors)
         var record = unsafe RingRecordHeader(
-            header, kind: RingRecordKind.framed, answersTagged: keys != nil,
-            from: buffer.pointee.source)
+            header, kind: RingRecordKind.framed, answersTagged: keys != nil, from: buffer)
         switch outcome {
         case .events(let count, let malformed):
             if let businessHash { unsafe mark(count, notOf: businessHash) }
@@ -202,8 +201,8 @@ extension PacketIntake {
         // One that is shed is answered and is no loss: it brings nothing that is counted.
         _ = unsafe append(
             RingRecordHeader(
-                header, kind: RingRecordKind.heartbeat, answersTagged: keys != nil,
-                from: buffer.pointee.source), packet)
+                header, kind: RingRecordKind.heartbeat, answersTagged: keys != nil, from: buffer),
+            packet)
         return nil
     }
 
@@ -294,16 +293,17 @@ extension Shortage {
 
 extension RingRecordHeader {
     /// A record of a framed packet.
-    fileprivate init(
-        _ header: PacketHeader, kind: UInt8, answersTagged: Bool, from source: ingest_address
+    @unsafe fileprivate init(
+        _ header: PacketHeader, kind: UInt8, answersTagged: Bool,
+        from buffer: UnsafePointer<ingest_datagram>
     ) {
         self.init(kind: kind)
         if header.isAckWanted { flags = Flags.wantsAck }
         if header.hasTag && answersTagged { flags |= Flags.hasTag }
         // The CRC covers all bytes; 0 is for "not known".
         check = max(1, UInt16(truncatingIfNeeded: header.checksum ^ header.checksum >> 16))
-        // SAFETY: the call reads one address, which lives through it.
-        self.source = unsafe withUnsafePointer(to: source) { unsafe ingest_peer_of($0) }
+        // SAFETY: the call reads the datagram, which lives through it.
+        source = unsafe ingest_peer_of(buffer)
         keyID = header.keyID
         sender = header.sender.rawValue
         epoch = header.epoch.rawValue
