@@ -1,3 +1,4 @@
+import Glibc
 import Testing
 
 @testable import IngestClient
@@ -8,8 +9,9 @@ import Testing
 /// whose machine stops: each run is the same for the same seed.
 ///
 /// **Faults** Datagrams either way: lost, doubled, late by up to 50 ms. Receiver: restarts that forget what was only
-/// admitted, times of shedding and of no credit, times in which nobody listens. Sender with a spool: stopped
-/// before any changing call of the file system, by a kill or a power cut, and started again.
+/// admitted, times of shedding and of no credit, times in which nobody listens. Network: calls that fail after some of
+/// their datagrams have left. Sender with a spool: stopped before any changing call of the file system, by a kill or a
+/// power cut, and started again; times in which its disk has room for little or nothing.
 /// **Holds** Every event that was flushed is durable at the receiver; every one that was sent at all, in
 /// exactly one packet; no sequence ever has other bytes; no base passes what is not durable; no packet goes beyond the
 /// credit.
@@ -21,6 +23,8 @@ struct SenderSimulationTests {
         var restartPercent: UInt64 = 0
         var shedPercent: UInt64 = 0
         var creditMin: UInt32 = 100
+        var brokenCallPercent: UInt64 = 0
+        var fullDiskPercent: UInt64 = 0
     }
 
     private final class Run {
@@ -56,6 +60,7 @@ struct SenderSimulationTests {
             var spool: Spool<SimulatedFileSystem>?
             if let files {
                 if let crashAt { files.disk.crash(beforeOperation: crashAt) }
+                files.disk.limit(byteCount: 1 << 30)
                 let opened = try Spool.open(
                     files, sender: identity.sender, random: identity.sender,
                     epoch: identity.epoch, fileByteCountMax: 5_000)
@@ -127,7 +132,7 @@ struct SenderSimulationTests {
             }
             if random.below(2) == 0 {
                 stream.flush(now: now)
-                if stream.failure == nil { safeCount = takenCount }
+                if stream.failure == nil, stream.stall == nil { safeCount = takenCount }
             }
         }
 
@@ -156,7 +161,8 @@ struct SenderSimulationTests {
 
         private func commit() {
             commitAt = now + Self.commitInterval
-            network.fail(with: now < downUntil ? .notListening(address: "sim") : nil)
+            breakCalls()
+            fillDisk()
             guard now >= downUntil else { return }
             receiver.credit = faults.creditMin + UInt32(random.below(100))
             if faults.creditMin == 0, random.below(3) == 0 { receiver.credit = 0 }
@@ -168,6 +174,26 @@ struct SenderSimulationTests {
             receiver.shedStatus =
                 random.below(100) < faults.shedPercent ? .busy : nil
             for ack in receiver.commit() { toSender += copies(ack) }
+        }
+
+        /// Also while somebody receives: what has left of a call that fails arrives, and is acked.
+        private func breakCalls() {
+            let partCount = Int(random.below(4))
+            if now < downUntil {
+                network.fail(with: .notListening(address: "sim"))
+            } else if random.below(100) < faults.brokenCallPercent {
+                let error = ClientError.socket(call: "send", address: "sim", errno: EPERM)
+                network.fail(with: error, afterDatagrams: partCount)
+            } else {
+                network.fail(with: nil)
+            }
+        }
+
+        private func fillDisk() {
+            guard let files, let space = try? files.space() else { return }
+            let used = Int(space.totalByteCount - space.freeByteCount)
+            let isFull = random.below(100) < faults.fullDiskPercent
+            files.disk.limit(byteCount: isFull ? used + Int(random.below(400)) : 1 << 30)
         }
 
         /// Datagrams outlive the sender.
@@ -193,7 +219,8 @@ struct SenderSimulationTests {
             lossPercent: random.below(41), doublePercent: random.below(30),
             delayMax: 1_000_000 + random.below(50_000_000),
             restartPercent: random.below(3) == 0 ? 2 : 0, shedPercent: random.below(3) * 10,
-            creditMin: UInt32(random.below(3) * 40))
+            creditMin: UInt32(random.below(3) * 40), brokenCallPercent: random.below(2) * 20,
+            fullDiskPercent: random.below(2) * 30)
     }
 
     @Test(arguments: 1...40 as ClosedRange<UInt64>)
