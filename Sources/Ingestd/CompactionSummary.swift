@@ -38,6 +38,8 @@ struct CompactionSummary {
                 [
                     ("generations", compact[.manifests]), ("merges", merge[.merges]),
                     ("files that could not be removed", compact[.unlinkFailures]),
+                    ("waits for the disk", counters.sync[.waits]),
+                    ("refused by the disk", compact[.refusals] &+ merge[.refusals]),
                 ]),
         ]
     }

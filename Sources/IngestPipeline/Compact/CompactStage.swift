@@ -90,7 +90,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         mayWait: Bool, mayRest: Bool = true
     ) throws(PipelineError) -> StageOutcome {
         self.mayRest = mayRest
-        let wait: UInt64 = mayWait && !retention.isWorking ? 100_000_000 : 0
+        let wait: UInt64 = mayWait && (!retention.isWorking || isResting) ? 100_000_000 : 0
         if isEnding { return try finish(waitNanoseconds: wait) }
         var hasWorked = try takeMerged(waitNanoseconds: 0)
         try writeNamesAheadIfDue()
@@ -106,7 +106,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         try publishIfDue()
         try retain()
         if let order = publisher.orderMerge() { links.toMerge.push(order) }
-        return hasWorked || retention.isWorking ? .worked : .idle
+        return hasWorked || (retention.isWorking && !isResting) ? .worked : .idle
     }
 
     /// Publishes what a merge has written.
