@@ -25,7 +25,7 @@ struct ReaderFigures {
             let query = RewardsQuery(order: order, top: Self.topCount)
             Report.line(
                 "top \(Self.topCount) by \(order.rawValue)",
-                try milliseconds { try reader.forEachReward(query) { _ in true } },
+                try milliseconds { try reader.forEachReward(query) { _ in .next } },
                 goal: order == .impressions ? "≤ 100 ms of 10,000,000" : nil)
         }
         try reportListing(reader)
@@ -57,7 +57,7 @@ struct ReaderFigures {
         let startedAt = SenderClock.monotonicNanoseconds()
         try reader.forEachReward { _ in
             rowCount += 1
-            return true
+            return .next
         }
         let seconds = Double(SenderClock.monotonicNanoseconds() - startedAt) / 1e9
         Report.line(

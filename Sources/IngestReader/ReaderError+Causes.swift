@@ -53,10 +53,17 @@ extension ReaderError {
         case .io(let path, let call, let errno), .diskFull(let path, let call, let errno),
             .durabilityLost(let path, let call, let errno):
             self.init(
-                kind: .io, what: "\(call) failed (errno \(errno))", path: path,
-                advice: "check the disk and the permissions")
-        case .alreadyExists(let path), .locked(let path, _):
-            self.init(kind: .io, what: error.description, path: path, advice: "check the directory")
+                kind: .io, what: "\(call) failed: \(StorageError.text(errno))", path: path,
+                advice: error.remedy)
+        case .alreadyExists(let path):
+            self.init(
+                kind: .io, what: "the file exists already", path: path,
+                advice: "it is never overwritten: check who made it")
+        case .locked(let path, let holder):
+            let daemon = "another daemon" + (holder.map { " (pid \($0))" } ?? "")
+            self.init(
+                kind: .io, what: "\(daemon) uses this directory", path: path,
+                advice: "stop it or use another")
         }
     }
 }

@@ -46,29 +46,24 @@ enum SQLiteTable {
         _ job: ExportJob, into schema: SQLiteSchema, of database: Database, _ onRow: () -> Void
     ) throws {
         let statement = try database.makeStatement(sql: schema.insert)
-        var failure: (any Error)?
-        func insert(_ cells: [Cell], _ micros: [Money?]) -> Bool {
-            do {
-                let values = try cells.map(value) + micros.map { try value($0) }
-                statement.setUncheckedArguments(StatementArguments(values))
-                try statement.execute()
-                onRow()
-            } catch { failure = error }
-            return failure == nil
+        func insert(_ cells: [Cell], _ micros: [Money?]) throws {
+            let values = try cells.map(value) + micros.map { try value($0) }
+            statement.setUncheckedArguments(StatementArguments(values))
+            try statement.execute()
+            onRow()
         }
         if let kind = job.table.kind {
             try job.list { row in
                 let counters = Counters(row.counters)
-                return insert(
+                try insert(
                     kind.identityCells(row) + counters.cells, [counters.revenue, counters.spend])
             }
         } else {
             try job.listEvents { event in
                 let event = EventRow(event)
-                return insert(event.cells, [event.revenue, event.spend])
+                try insert(event.cells, [event.revenue, event.spend])
             }
         }
-        if let failure { throw failure }
     }
 
     /// **Errors** `SQLiteFailure` for a counter of more than 63 bits: SQLite has no such integers, and what it makes

@@ -80,7 +80,8 @@ extension StorageError: CustomStringConvertible {
         }
     }
 
-    private var remedy: String {
+    /// What to do about a call that failed.
+    package var remedy: String {
         switch shortage {
         case .writeAccess: "look why the file system is read-only, and mount it for writing"
         case .resources: "raise the limit on open files (ulimit -n), or free memory"
@@ -88,7 +89,8 @@ extension StorageError: CustomStringConvertible {
         }
     }
 
-    private static func text(_ errno: Int32) -> String {
+    /// The system's word for it, and its number.
+    package static func text(_ errno: Int32) -> String {
         "\(Errno(rawValue: errno).description) (\(errno))"
     }
 }

@@ -12,7 +12,7 @@ import Testing
         var events: [EventRow] = []
         try reader.forEachEvent(query) { event in
             events.append(event)
-            return true
+            return .next
         }
         return events
     }
@@ -114,7 +114,7 @@ import Testing
         var count = 0
         try reader.forEachEvent { _ in
             count += 1
-            return count < 7
+            return count < 7 ? .next : .stop
         }
         #expect(count == 7)
     }

@@ -81,7 +81,7 @@ import Testing
         var count = 0
         try fixture.reader.forEachFound(eventID: Array("a-1".utf8), business: "shop") { _ in
             count += 1
-            return count < 2
+            return count < 2 ? .next : .stop
         }
         #expect(count == 2)
         let uuid = UUID()
@@ -91,7 +91,7 @@ import Testing
             count = 0
             try fixture.reader.forEachFound(eventID: id, business: "shop") { _ in
                 count += 1
-                return true
+                return .next
             }
             #expect(count == 1)
         }
@@ -163,7 +163,7 @@ import Testing
             let output = OutputBuffer { bytes += $0 }
             let count = try RowFormatter(format: format, cut: cut, output: output).list(
                 FoundEvent.columns
-            ) { body in for event in found where !body(event.cells) { return } }
+            ) { body in for event in found { try body(event.cells) } }
             try output.flush()
             #expect(count == 4)
             return String(decoding: bytes, as: UTF8.self)

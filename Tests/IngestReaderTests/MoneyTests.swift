@@ -39,4 +39,21 @@ import Testing
         #expect(!(b < a))
         #expect(a.description == b.description)
     }
+
+    @Test("Of two rates one is less, or they are equal and hash alike")
+    func oneOrder() throws {
+        let sides: [UInt64] = [0, 1, 2, 3, 4, 6, .max / 3, .max - 1, .max]
+        let rates = sides.flatMap { clicks in
+            sides.compactMap { ClickThroughRate(clicks: clicks, impressions: $0) }
+        }
+        for a in rates {
+            for b in rates {
+                #expect([a < b, a == b, b < a].count { $0 } == 1, "\(a) \(b)")
+                if a == b { #expect(a.hashValue == b.hashValue) }
+            }
+        }
+        #expect(
+            ClickThroughRate(clicks: 1, impressions: 2)
+                == ClickThroughRate(clicks: 2, impressions: 4))
+    }
 }

@@ -1,4 +1,5 @@
 import IngestReader
+import IngestStorage
 import Testing
 
 @testable import IngestReaderTool
@@ -66,6 +67,44 @@ import Testing
             kind: .corrupt, what: "corrupt: checksum", path: "/d/f", offset: 12,
             advice: "restore it")
         #expect(error.description == "corrupt: checksum, /d/f at offset 12, restore it")
+    }
+
+    @Test("Errors of storage say each thing once: the system's word, the path, what to do")
+    func storageErrors() {
+        let cases: [(StorageError, String)] = [
+            (.io(path: "/d", call: "open", errno: 13), "Permission denied (13)"),
+            (.io(path: "/d", call: "open", errno: 24), "ulimit -n"),
+            (.locked(path: "/d", holder: 12), "another daemon (pid 12) uses this directory"),
+            (.locked(path: "/d", holder: nil), "another daemon uses this directory"),
+            (.alreadyExists(path: "/d"), "the file exists already"),
+        ]
+        for (cause, part) in cases {
+            let text = ReaderError(cause).description
+            #expect(text.contains(part), "\(text)")
+            #expect(text.split(separator: "/d").count == 2, "\(text)")
+        }
+    }
+
+    @Test("An export of one reward is of tables that have rewards, and SQLite needs a file")
+    func exportOptions() {
+        func isTaken(_ table: String, _ options: String...) -> Bool {
+            (try? ExportCommand.parse([table, "--data", "d"] + options)) != nil
+        }
+        for table in ["reward-days", "events"] {
+            #expect(isTaken(table, "--format", "csv", "--out", "x", "--reward", "r"))
+        }
+        for table in ["rewards", "days"] {
+            #expect(!isTaken(table, "--format", "csv", "--out", "x", "--reward", "r"))
+        }
+        #expect(isTaken("events", "--format", "ndjson", "--out", "-"))
+        #expect(!isTaken("events", "--format", "sqlite", "--out", "-"))
+    }
+
+    @Test("Help names what there is")
+    func help() {
+        let text = ReaderCommand.helpMessage(for: LedgerCommand.self)
+        #expect(text.contains("others"))
+        #expect(!ReaderCommand.helpMessage().contains("windows in status"))
     }
 
     @Test("Status names every packet result and verdict in JSON, and what there is in a table")

@@ -22,13 +22,13 @@ enum ReadingExamples {
 
         try reader.forEachReward { row in
             print(row.id, row.counters.impressions, row.counters.revenue)
-            return true
+            return .next
         }
 
         var refused: [EventRow.Verdict: Int] = [:]
         try reader.forEachEvent(EventsQuery(business: "shop", days: week)) { event in
             if event.verdict != .counted { refused[event.verdict, default: 0] += 1 }
-            return true
+            return .next
         }
         return (top.map(\.id), refused.values.reduce(0, +))
     }
@@ -49,9 +49,10 @@ enum ReadingExamples {
     static func verify(directory: String, isCancelled: Bool = false) throws -> VerifyReport {
         let report = try Verifier(directory: directory).run { progress in
             print("\(progress.doneByteCount) of \(progress.totalByteCount) bytes")
-            return !isCancelled
+            return isCancelled ? .stop : .next
         }
         for finding in report.findings { print(finding) }
+        print(report.isSound)
         print(report.rowCount, report.differenceCount, report.corruptionCount)
         return report
     }
@@ -69,16 +70,16 @@ enum ReadingExamples {
         let week = DayRange(from: CivilDay("2026-11-14"), to: CivilDay("2026-11-20"))
         let top = try reader.rewards(RewardsQuery(days: week, order: .clicks, top: 100))
 
-        // A row at a time, in bytewise order of id; `false` ends it.
+        // A row at a time, in bytewise order of id; `.stop` ends it, and so does an error that the body throws.
         try reader.forEachReward { row in
             print(row.id, row.counters.impressions)
-            return true
+            return .next
         }
 
         // Events, in the order of the log.
         try reader.forEachEvent(EventsQuery(days: week)) { event in
             print(event.rewardID, event.kind, event.verdict)
-            return true
+            return .next
         }
 
         // Was this event counted? Its rows, with the verdict on each.
@@ -86,12 +87,12 @@ enum ReadingExamples {
             print(found.row.verdict, found.committedMicroseconds, found.differences ?? [])
         }
 
-        // Every row recounted; the closure sees how far it is, and `false` ends it.
+        // Every row recounted; the closure sees how far it is, and `.stop` ends it.
         let report = try Verifier(directory: directory).run { progress in
             print("\(progress.doneByteCount) of \(progress.totalByteCount) bytes")
-            return true
+            return .next
         }
-        print(report.findings.isEmpty)
+        print(report.isSound)
         return (reward == nil ? 0 : 1) + (day == nil ? 0 : 1) + top.count
     }
 }

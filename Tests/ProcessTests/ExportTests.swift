@@ -128,6 +128,23 @@ extension ProcessSuite {
             #expect(try exported("--to", "2026-11-19").count == 1)
             #expect(try exported("--business", "b-2", "--from", "2026-11-20").count == 2)
             #expect(try exported("--business", "nobody").isEmpty)
+            #expect(try exported("--reward", "ü-2").count == 2)
+            #expect(try exported("--reward", "ü-2", "--from", "2026-11-21").isEmpty)
+        }
+
+        @Test(arguments: ["csv", "ndjson"])
+        func `an export to standard output is the file's bytes and nothing else`(
+            format: String
+        ) throws {
+            let reader = try Self.directory()
+            let path = "\(reader.folder.path)/events"
+            #expect(
+                try reader.run("export", "events", "--format", format, "--out", path).code == 0)
+            let ended = try reader.run("export", "events", "--format", format, "--out", "-")
+            #expect(ended.code == 0 && ended.errors.isEmpty, "\(ended.errors)")
+            #expect(try ended.output == String(contentsOfFile: path, encoding: .utf8))
+            let left = try FileManager.default.contentsOfDirectory(atPath: reader.folder.path)
+            #expect(!left.contains("-"))
         }
 
         @Test func `what cannot be written is one line and leaves nothing behind`() throws {

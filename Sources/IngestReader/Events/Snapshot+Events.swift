@@ -55,17 +55,20 @@ extension IngestReader {
     /// where its names have to be read.
     /// - Parameters:
     ///   - query: which of them, and of which days.
-    ///   - body: takes each event; `false` ends the listing.
+    ///   - body: takes each event, and says whether it wants another.
     public func forEachEvent(
-        _ query: EventsQuery = EventsQuery(), _ body: (EventRow) -> Bool
+        _ query: EventsQuery = EventsQuery(), _ body: (EventRow) -> Iteration
     ) throws(ReaderError) {
-        try listEvents(query) { body(EventRow($0)) }
+        try snapshot.forEachEvent(query) { body(EventRow($0)) == .next }
     }
 
-    package func listEvents(
-        _ query: EventsQuery, _ body: ListedEvent.Body
-    ) throws(ReaderError) {
-        try snapshot.forEachEvent(query, body)
+    /// As the one above, for a body that may throw: its error comes out as it is.
+    public func forEachEvent(
+        _ query: EventsQuery = EventsQuery(), _ body: (EventRow) throws -> Iteration
+    ) throws {
+        var taker = TakerError()
+        try forEachEvent(query) { event in taker.hold { try body(event) } }
+        try taker.release()
     }
 
     /// What the whole log of the cut adds up to, also what retention has removed since.

@@ -37,7 +37,7 @@ extension IngestReader {
         var found: [FoundEvent] = []
         try forEachFound(eventID: Array(eventID.utf8), business: business) { event in
             found.append(event)
-            return true
+            return .next
         }
         return found
     }
@@ -49,10 +49,23 @@ extension IngestReader {
     /// - Parameters:
     ///   - eventID: any bytes.
     ///   - business: whose event it is.
-    ///   - body: takes each row; `false` ends the search.
+    ///   - body: takes each row, and says whether it wants another.
     public func forEachFound(
-        eventID: [UInt8], business: String, _ body: (FoundEvent) -> Bool
+        eventID: [UInt8], business: String, _ body: (FoundEvent) -> Iteration
     ) throws(ReaderError) {
-        try snapshot.forEachFound(eventID: eventID, business: Array(business.utf8), body)
+        try snapshot.forEachFound(eventID: eventID, business: Array(business.utf8)) {
+            body($0) == .next
+        }
+    }
+
+    /// As the one above, for a body that may throw: its error comes out as it is.
+    public func forEachFound(
+        eventID: [UInt8], business: String, _ body: (FoundEvent) throws -> Iteration
+    ) throws {
+        var taker = TakerError()
+        try forEachFound(eventID: eventID, business: business) { event in
+            taker.hold { try body(event) }
+        }
+        try taker.release()
     }
 }

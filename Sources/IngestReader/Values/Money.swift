@@ -26,7 +26,7 @@ extension Money: CustomStringConvertible {
     }
 }
 
-/// A quotient of two counters, kept as the two integers so that comparing is exact.
+/// A quotient of two counters, kept as the two integers so that comparing is exact: 1/2 and 2/4 are equal.
 public struct ClickThroughRate: Hashable, Sendable, Comparable {
     public let clicks: UInt64
     /// Never 0: without impressions there is no rate.
@@ -51,6 +51,18 @@ public struct ClickThroughRate: Hashable, Sendable, Comparable {
     /// By the exact quotient, not by the rounded one.
     public static func < (a: Self, b: Self) -> Bool {
         UInt128(a.clicks) * UInt128(b.impressions) < UInt128(b.clicks) * UInt128(a.impressions)
+    }
+
+    public static func == (a: Self, b: Self) -> Bool {
+        UInt128(a.clicks) * UInt128(b.impressions) == UInt128(b.clicks) * UInt128(a.impressions)
+    }
+
+    /// **Cost** That of finding the greatest common divisor.
+    public func hash(into hasher: inout Hasher) {
+        var (divisor, rest) = (impressions, clicks)
+        while rest > 0 { (divisor, rest) = (rest, divisor % rest) }
+        hasher.combine(clicks / divisor)
+        hasher.combine(impressions / divisor)
     }
 }
 

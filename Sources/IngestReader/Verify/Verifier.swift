@@ -19,9 +19,9 @@ import IngestStorage
 /// - for each thread 140 MB for up to 16 million rows that wait to be sorted, 5 MB, and the largest block;
 /// - the names' bytes, 12 bytes a name and 8 a key; for each thread 9 a name and 5 a key of a names run.
 public struct Verifier {
-    /// Called on the thread of `run`, about ten times a second; `false` stops with `ReaderError.Kind.cancelled`,
-    /// as soon as each thread has done its block.
-    public typealias Progress = (VerifyProgress) -> Bool
+    /// Called on the thread of `run`, about ten times a second; `.stop` ends it as soon as each thread has done its
+    /// block. There is no report of a part: `run` throws `ReaderError.Kind.cancelled` then.
+    public typealias Progress = (VerifyProgress) -> Iteration
 
     private let path: String
 
@@ -32,23 +32,24 @@ public struct Verifier {
 
     /// **Errors** `notFound` and `missingManifest` if there is nothing to verify; `io`; `cancelled`. What is wrong
     /// with the data is in the report and no error.
-    public func run(_ progress: Progress = { _ in true }) throws(ReaderError) -> VerifyReport {
+    public func run(_ progress: Progress = { _ in .next }) throws(ReaderError) -> VerifyReport {
         let files: LinuxFileSystem
         do throws(StorageError) { files = try LinuxFileSystem(path: path, create: false) } catch {
             throw ReaderError(error)
         }
         // Longer than a write takes.
         return try Self.run(
-            files, workerCount: workerCount, progress, pause: { usleep(20_000) })
+            files, workerCount: workerCount, { progress($0) == .next }, pause: { usleep(20_000) })
     }
 
     /// As `run`, through the file system seam.
     /// - Parameters:
+    ///   - progress: `false` ends it.
     ///   - stretchRowCount: with how many rows a stretch of blocks is long enough; nothing but the time depends on it.
     ///   - pause: before what may be a write under way is looked at again; on any thread.
     package static func run(
         _ files: some FileSystem, workerCount: Int = processorCount,
-        stretchRowCount: Int = 1 << 18, _ progress: Progress = { _ in true },
+        stretchRowCount: Int = 1 << 18, _ progress: (VerifyProgress) -> Bool = { _ in true },
         pause: @escaping @Sendable () -> Void = {}
     ) throws(ReaderError) -> VerifyReport {
         try VerifyRun(

@@ -126,9 +126,13 @@ public struct VerifyReport: Sendable, Equatable {
         rowCount += part.rowCount
     }
 
-    /// 0 if the counters are what the rows say, 1 if not, 65 if evidence is damaged or lost.
-    public var exitCode: Int32 {
-        if corruptionCount + evidenceLostCount > 0 { return 65 }
-        return differenceCount > 0 ? 1 : 0
+    /// Whether the counters are what the rows say, and no evidence is damaged or lost. Notes are findings too, and
+    /// say nothing against it.
+    public var isSound: Bool { differenceCount + corruptionCount + evidenceLostCount == 0 }
+
+    /// What `ingest-reader verify` ends with: 0 if it is sound, 1 if counters differ, 65 if evidence is damaged or lost.
+    package var exitCode: Int32 {
+        if isSound { return 0 }
+        return corruptionCount + evidenceLostCount > 0 ? 65 : 1
     }
 }

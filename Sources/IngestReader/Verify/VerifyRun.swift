@@ -22,7 +22,7 @@ struct VerifyRun<Files: FileSystem> {
         self.pause = pause
     }
 
-    func run(_ progress: Verifier.Progress) throws(ReaderError) -> VerifyReport {
+    func run(_ progress: (VerifyProgress) -> Bool) throws(ReaderError) -> VerifyReport {
         let target: VerifyTarget<Files>
         do throws(StorageError) { target = try VerifyTarget(files) } catch {
             guard error.isOfData else { throw ReaderError(error) }
@@ -62,7 +62,7 @@ struct VerifyRun<Files: FileSystem> {
     /// - Returns: the bytes of the log.
     private func recountLog(
         _ target: VerifyTarget<Files>, _ unlisted: FileSetCheck<Files>.Unlisted,
-        _ recount: inout LogRecount, _ progress: Verifier.Progress
+        _ recount: inout LogRecount, _ progress: (VerifyProgress) -> Bool
     ) throws(ReaderError) -> UInt64 {
         let log: [VerifyTarget<Files>.Segment]
         do throws(StorageError) {
@@ -163,7 +163,7 @@ struct VerifyRun<Files: FileSystem> {
 
     /// Whether the caller wants it to go on; else the workers end soon.
     private func goesOn(
-        _ progress: Verifier.Progress, _ done: UInt64, of total: UInt64
+        _ progress: (VerifyProgress) -> Bool, _ done: UInt64, of total: UInt64
     ) -> Bool {
         if progress(VerifyProgress(doneByteCount: done, totalByteCount: total)) { return true }
         meter.stop()

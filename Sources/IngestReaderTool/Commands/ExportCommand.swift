@@ -13,7 +13,8 @@ struct ExportCommand: ParsableCommand {
             Rows are those of rewards, days and reward-days, in bytewise order of id. Events come in the \
             order of the log, as far back as their rows are kept, with the verdict on each and the day that it \
             counts for; their ids were never stored. sqlite is one table of the same columns, with indexes. \
-            At the end a line of JSON says how many rows and bytes they are, and of which cut.
+            At the end a line of JSON says how many rows and bytes they are, and of which cut. With --out - \
+            rows go to standard output as they come, and nothing else does.
             """)
 
     enum Format: String, CaseIterable, ExpressibleByArgument { case csv, ndjson, sqlite }
@@ -21,7 +22,10 @@ struct ExportCommand: ParsableCommand {
     @Argument(help: "rewards, days, reward-days or events.") var table: ExportJob.Table
     @Option(help: ArgumentHelp("The data directory.", valueName: "dir")) var data: String
     @Option(help: ArgumentHelp("csv, ndjson or sqlite.", valueName: "format")) var format: Format
-    @Option(help: ArgumentHelp("The file to write.", valueName: "path")) var out: String
+    @Option(help: ArgumentHelp("The file to write, or - for standard output.", valueName: "path"))
+    var out: String
+    @Option(help: ArgumentHelp("Only this reward: reward-days and events.", valueName: "id"))
+    var reward: String?
     @Option(help: ArgumentHelp("Only this business.", valueName: "id")) var business: String?
     @OptionGroup var dates: DateOptions
 
@@ -29,15 +33,28 @@ struct ExportCommand: ParsableCommand {
         if Self.split(out).name.isEmpty {
             throw ValidationError("--out '\(out)' names no file")
         }
+        if isToStandardOutput, format == .sqlite {
+            throw ValidationError("--format sqlite needs a file, --out - is standard output")
+        }
+        if reward != nil, table == .rewards || table == .days {
+            throw ValidationError("--reward is for reward-days and events")
+        }
     }
+
+    private var isToStandardOutput: Bool { out == "-" }
 
     /// Writes the file, then a line about it.
     /// - Parameter sqlite: `nil` in the program that does not write SQLite.
     func run(sqlite: SQLiteWriter?) throws {
         let reader = try IngestReader.open(directory: data)
-        let job = ExportJob(table, business: business, days: dates.range, reader: reader)
-        var progress = ExportProgress(rowCountMax: job.rowCountMax)
+        let job = ExportJob(
+            table, reward: reward, business: business, days: dates.range, reader: reader)
+        var progress = ExportProgress(
+            rowCountMax: job.rowCountMax, isSilent: isToStandardOutput)
         defer { progress.end() }
+        if isToStandardOutput {
+            return try write(job, to: OutputBuffer(StandardOutput.write)) { progress.addRow() }
+        }
         let (directory, name) = Self.split(out)
         do {
             let files = try LinuxFileSystem(path: directory, create: false)
@@ -47,7 +64,8 @@ struct ExportCommand: ParsableCommand {
             if format == .sqlite, let sqlite {
                 try sqlite(job, file.temporaryPath) { progress.addRow() }
             } else {
-                try write(job, to: file) { progress.addRow() }
+                let output = OutputBuffer { piece in try file.write(piece) }
+                try write(job, to: output) { progress.addRow() }
             }
             let byteCount = try file.finish()
             progress.end()
@@ -61,23 +79,22 @@ struct ExportCommand: ParsableCommand {
     }
 
     private func write(
-        _ job: ExportJob, to file: ExportFile<LinuxFileSystem>, _ onRow: () -> Void
+        _ job: ExportJob, to output: OutputBuffer, _ onRow: () -> Void
     ) throws {
-        let output = OutputBuffer { piece in try file.write(piece) }
         let formatter = RowFormatter(
             format: format == .csv ? .csv : .ndjson, cut: nil, output: output)
         if let kind = job.table.kind {
-            try formatter.list(kind) { (body) throws(ReaderError) in
+            try formatter.list(kind) { body in
                 try job.list { row in
                     onRow()
-                    return body(row)
+                    try body(row)
                 }
             }
         } else {
-            try formatter.listEvents { (body) throws(ReaderError) in
+            try formatter.listEvents { body in
                 try job.listEvents { event in
                     onRow()
-                    return body(event)
+                    try body(event)
                 }
             }
         }

@@ -22,12 +22,18 @@ package struct ExportJob {
     }
 
     package let table: Table
+    /// Of reward-days and events.
+    package let reward: String?
     package let business: String?
     package let days: DayRange
     package let reader: IngestReader
 
-    package init(_ table: Table, business: String?, days: DayRange, reader: IngestReader) {
+    package init(
+        _ table: Table, reward: String? = nil, business: String?, days: DayRange,
+        reader: IngestReader
+    ) {
         self.table = table
+        self.reward = reward
         self.business = business
         self.days = days
         self.reader = reader
@@ -35,7 +41,7 @@ package struct ExportJob {
 
     /// At least as many rows as will come; `nil` where only a part is asked for, and nobody knows.
     package var rowCountMax: UInt64? {
-        if business != nil || days.isBounded { return nil }
+        if reward != nil || business != nil || days.isBounded { return nil }
         switch table {
         case .rewards: return reader.rowCountMax(of: .rewards)
         case .days: return reader.rowCountMax(of: .days)
@@ -45,20 +51,21 @@ package struct ExportJob {
     }
 
     /// Gives the rows of a table of counters; none of events.
-    package func list(_ body: ListedRow.Body) throws(ReaderError) {
+    package func list(_ body: (ListedRow) throws -> Void) throws {
         switch table {
         case .rewards:
             try reader.listRewards(RewardsQuery(business: business, days: days), body)
         case .days:
             try reader.listDays(DaysQuery(business: business, days: days), body)
         case .rewardDays:
-            try reader.listRewardDays(RewardDaysQuery(business: business, days: days), body)
+            try reader.listRewardDays(
+                RewardDaysQuery(reward: reward, business: business, days: days), body)
         case .events: break
         }
     }
 
-    package func listEvents(_ body: ListedEvent.Body) throws(ReaderError) {
-        try reader.listEvents(EventsQuery(business: business, days: days), body)
+    package func listEvents(_ body: (ListedEvent) throws -> Void) throws {
+        try reader.listEvents(EventsQuery(reward: reward, business: business, days: days), body)
     }
 }
 

@@ -8,15 +8,20 @@ package struct ExportProgress {
     private static let interval = Duration.milliseconds(200)
     private static let barWidth = 24
 
-    private let isShown = isatty(STDERR_FILENO) == 1
+    private let isShown: Bool
     private let clock = ContinuousClock()
     private let startedAt = ContinuousClock().now
     private let rowCountMax: UInt64?
     private var shownAt: ContinuousClock.Instant?
     private(set) var rowCount: UInt64 = 0
 
-    /// - Parameter rowCountMax: at least as many rows as will come.
-    init(rowCountMax: UInt64?) { self.rowCountMax = rowCountMax }
+    /// - Parameters:
+    ///   - rowCountMax: at least as many rows as will come.
+    ///   - isSilent: where the rows themselves may be on the terminal.
+    init(rowCountMax: UInt64?, isSilent: Bool) {
+        self.rowCountMax = rowCountMax
+        isShown = !isSilent && isatty(STDERR_FILENO) == 1
+    }
 
     mutating func addRow() {
         rowCount += 1

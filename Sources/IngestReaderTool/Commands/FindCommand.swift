@@ -46,9 +46,10 @@ struct FindCommand: ParsableCommand {
         try output.answer { reader, formatter in
             let isTable = formatter.format == .table
             let columns = isTable ? FoundEvent.mainColumns : FoundEvent.columns
-            let count = try formatter.list(columns) { (body) throws(ReaderError) in
-                try reader.forEachFound(eventID: bytes, business: business) {
-                    body(isTable ? $0.mainCells : $0.cells)
+            let count = try formatter.list(columns) { body in
+                try reader.forEachFound(eventID: bytes, business: business) { event in
+                    try body(isTable ? event.mainCells : event.cells)
+                    return .next
                 }
             }
             if count == 0 {

@@ -9,7 +9,7 @@ struct LedgerCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Only the epochs of this framed sender, or plain, http or unidentified.",
+            "Only the epochs of this framed sender, or plain, http, unidentified or others.",
             valueName: "id"))
     var sender: String?
     @OptionGroup var output: OutputOptions
@@ -19,7 +19,7 @@ struct LedgerCommand: ParsableCommand {
             let rows = try reader.ledger().filter { sender == nil || $0.sender.name == sender }
             if let sender, rows.isEmpty { throw Ending.unseen("sender \(sender)", in: output.data) }
             try formatter.list(LedgerRow.columns) { body in
-                for row in rows where !body(row.cells) { return }
+                for row in rows { try body(row.cells) }
             }
         }
     }

@@ -12,8 +12,7 @@ struct ReaderCommand: ParsableCommand {
             are YYYY-MM-DD and inclusive. --with-cut adds the cut to each row of JSON; a table, CSV \
             and an empty listing have no place for it.
 
-            Not there yet: explain, verify --deep; the windows in status are null as long as nothing is \
-            compared for duplicates.
+            Not there yet: explain, verify --deep.
 
             Errors are one line: \(ReaderProgram.name): what, where, what to do. Exit codes: 0 ok; \
             1 verify found a difference; 64 wrong usage; 65 data on disk is corrupt or of a newer \

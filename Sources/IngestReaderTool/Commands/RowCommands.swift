@@ -47,9 +47,7 @@ struct RewardsCommand: ParsableCommand {
         let query = RewardsQuery(
             business: business, days: dates.range, order: order, top: top)
         try output.answer { reader, formatter in
-            try formatter.list(.rewards) { (body) throws(ReaderError) in
-                try reader.listRewards(query, body)
-            }
+            try formatter.list(.rewards) { try reader.listRewards(query, $0) }
         }
     }
 }
@@ -84,9 +82,7 @@ struct DaysCommand: ParsableCommand {
     func run() throws {
         let query = DaysQuery(business: business, days: dates.range)
         try output.answer { reader, formatter in
-            try formatter.list(.days) { (body) throws(ReaderError) in
-                try reader.listDays(query, body)
-            }
+            try formatter.list(.days) { try reader.listDays(query, $0) }
         }
     }
 }
@@ -105,9 +101,7 @@ struct RewardDaysCommand: ParsableCommand {
     func run() throws {
         let query = RewardDaysQuery(reward: reward, business: business, days: dates.range)
         try output.answer { reader, formatter in
-            try formatter.list(.rewardDays) { (body) throws(ReaderError) in
-                try reader.listRewardDays(query, body)
-            }
+            try formatter.list(.rewardDays) { try reader.listRewardDays(query, $0) }
         }
     }
 }

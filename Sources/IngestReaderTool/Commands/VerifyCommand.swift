@@ -25,7 +25,7 @@ struct VerifyCommand: ParsableCommand {
                 shown = percent
                 ReaderProgram.standardError("\r\(percent) % of the log")
             }
-            return true
+            return .next
         }
         if isTerminal { ReaderProgram.standardError("\r\u{1b}[K") }
         let buffer = OutputBuffer(StandardOutput.write)

@@ -38,7 +38,7 @@ package struct RowFormatter {
     }
 
     /// Gives the cells of all rows; the same ones at each call.
-    package typealias CellRows = (([Cell]) -> Bool) throws(ReaderError) -> Void
+    package typealias CellRows = (([Cell]) throws -> Void) throws -> Void
 
     /// A listing of any columns, written as its rows come; returns how many there were.
     ///
@@ -48,16 +48,12 @@ package struct RowFormatter {
         var table = TableText(columns: columns)
         let shown = Array(columns.indices)
         if format == .table {
-            try rows { cells in
-                table.measure(cells)
-                return true
-            }
+            try rows { table.measure($0) }
             table.appendHeader(shown, to: &output.bytes)
         } else if format == .csv {
             CSVText.append(record: columns, to: &output.bytes)
         }
         var count = 0
-        var failure: (any Error)?
         try rows { cells in
             switch format {
             case .json, .ndjson:
@@ -70,17 +66,15 @@ package struct RowFormatter {
             case .table: table.append(cells, shown, to: &output.bytes)
             }
             count += 1
-            do { try output.drain() } catch { failure = error }
-            return failure == nil
+            try output.drain()
         }
-        if let failure { throw failure }
         if format == .json { output.bytes.append(contentsOf: (count == 0 ? "[]\n" : "]\n").utf8) }
         try output.drain()
         return count
     }
 
     /// Gives all rows of a listing; the same ones at each call.
-    package typealias Rows = (ListedRow.Body) throws(ReaderError) -> Void
+    package typealias Rows = ((ListedRow) throws -> Void) throws -> Void
 
     /// A listing, written as its rows come: a JSON array, a JSON object a line, CSV, or a table with a line of
     /// totals.
@@ -121,7 +115,7 @@ package struct RowFormatter {
     }
 
     /// Gives all events of a listing.
-    package typealias Events = (ListedEvent.Body) throws(ReaderError) -> Void
+    package typealias Events = ((ListedEvent) throws -> Void) throws -> Void
 
     /// Events, written as they come: NDJSON or CSV.
     ///
@@ -136,14 +130,13 @@ package struct RowFormatter {
     /// - Parameters: what stands before the first row, and before each that follows.
     @discardableResult
     private func write<Text: RowText>(
-        _ rows: ((Text.Row) -> Bool) throws(ReaderError) -> Void, _ text: Text,
+        _ rows: ((Text.Row) throws -> Void) throws -> Void, _ text: Text,
         before: String = "", between: String = ""
     ) throws -> Int {
         var text = text
         var separator = Array(before.utf8)
         let bytes = RowBytes()
         var count = 0
-        var failure: (any Error)?
         try rows { row in
             bytes.removeAll()
             bytes.put(separator)
@@ -151,10 +144,8 @@ package struct RowFormatter {
             bytes.append(to: output)
             if count == 0 { separator = Array(between.utf8) }
             count += 1
-            do { try output.drain() } catch { failure = error }
-            return failure == nil
+            try output.drain()
         }
-        if let failure { throw failure }
         return count
     }
 

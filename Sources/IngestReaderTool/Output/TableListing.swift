@@ -20,23 +20,17 @@ struct TableListing {
     }
 
     mutating func write(_ rows: RowFormatter.Rows, to output: OutputBuffer) throws {
-        try rows { row in
-            measure(row)
-            return true
-        }
+        try rows { measure($0) }
         let footer = footer
         table.measureFooter(footer)
         let shown =
             Array(0..<ListingKind.identityColumnCount)
             + isShown.indices.filter { isShown[$0] }.map { $0 + ListingKind.identityColumnCount }
         table.appendHeader(shown, to: &output.bytes)
-        var failure: (any Error)?
         try rows { row in
             table.append(cells(row), shown, to: &output.bytes)
-            do { try output.drain() } catch { failure = error }
-            return failure == nil
+            try output.drain()
         }
-        if let failure { throw failure }
         table.appendFooter(footer, shown, to: &output.bytes)
     }
 
