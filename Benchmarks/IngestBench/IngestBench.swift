@@ -15,7 +15,8 @@ struct IngestBench: ParsableCommand {
         version: "ingest-bench \(Release.version)",
         subcommands: [
             ThroughputCommand.self, LadderCommand.self, LatencyCommand.self, MemoryCommand.self,
-            RecoveryCommand.self, QueryCommand.self, FiguresCommand.self, ControlCommand.self,
+            RecoveryCommand.self, StartCommand.self, QueryCommand.self, FiguresCommand.self,
+            ControlCommand.self,
             MicroCommand.self,
         ])
 }

@@ -35,6 +35,15 @@ struct MixOptions: ParsableArguments {
             valueName: "n"))
     var days = 0
 
+    @Flag(help: "Ask for acks, and keep to the window and the credit; nothing is sent again.")
+    var acks = false
+
+    @Option(
+        help: ArgumentHelp(
+            "Share of events that come a second time, with the id that they had one round of the pool before.",
+            valueName: "share"))
+    var repeats = 0.0
+
     @Option(help: ArgumentHelp("Seed of the load.", valueName: "n"))
     var seed: UInt64 = 1
 
@@ -42,6 +51,7 @@ struct MixOptions: ParsableArguments {
         guard rewards > 0, businesses > 0, poolPackets ?? 1 > 0 else {
             throw ValidationError("--rewards, --businesses and --pool-packets are 1 or more")
         }
+        guard (0...0.5).contains(repeats) else { throw ValidationError("--repeats is 0 to 0.5") }
         guard (0...10_000).contains(days) else { throw ValidationError("--days is 0 to 10,000") }
     }
 
@@ -59,7 +69,8 @@ struct MixOptions: ParsableArguments {
                 sender: SenderID(rawValue: UInt64.random(in: 1...UInt64.max)),
                 epoch: SenderIdentity.epoch(
                     unixMilliseconds: SenderClock.unixNanoseconds() / 1_000_000,
-                    random: UInt64.random(in: 0...UInt64.max))))
+                    random: UInt64.random(in: 0...UInt64.max))),
+            asksForAcks: acks, repeatInterval: repeats > 0 ? UInt64((1 / repeats).rounded()) : 0)
     }
 }
 

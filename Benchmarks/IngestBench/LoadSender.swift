@@ -12,6 +12,12 @@ struct SendFigures {
     var lagNanosecondsMax: UInt64 = 0
     /// Time of this process on a core, while sending.
     var cpuNanoseconds: UInt64 = 0
+    /// Time in which the window or the credit held a run back.
+    var heldNanoseconds: UInt64 = 0
+    /// Packets that were given up, since nothing else moved.
+    var givenUpCount: UInt64 = 0
+    /// `nil` of a load without acks.
+    var acks: AckListener.Figures?
 
     var eventsPerSecond: Double { Double(eventCount) / max(1e-9, Double(nanoseconds) / 1e9) }
 }
@@ -37,12 +43,15 @@ struct LoadSender {
         firstEvent: UInt64 = 0
     ) throws(ClientError) -> SendFigures {
         var figures = SendFigures()
+        let listener = pool.asksForAcks ? AckListener(transport) : nil
+        if listener != nil { try send(pool.heartbeat()) }
         let cpuBefore = processCPUNanoseconds()
         let startedAt = SenderClock.monotonicNanoseconds()
         var first = 0
         while figures.eventCount < eventCount {
             let count = min(Self.runPacketCount, pool.packetCount - first)
             wait(startedAt, eventsPerSecond, &figures)
+            if let listener { try hold(listener, pool, count, &figures) }
             pool.prepare(
                 first: first, count: count,
                 unixMicroseconds: eventTime(
@@ -52,15 +61,58 @@ struct LoadSender {
             try pool.withPackets(first: first, count: count) { bytes throws(ClientError) in
                 try transport.send(bytes, segmentByteCount: PacketPool.packetByteCount)
             }
+            listener?.note(
+                departureOf: pool.nextSequence, at: SenderClock.monotonicNanoseconds())
             figures.packetCount += UInt64(count)
             figures.eventCount += UInt64(count * PacketPool.packetEventCount)
             first = (first + count) % pool.packetCount
         }
         figures.nanoseconds = SenderClock.monotonicNanoseconds() - startedAt
         figures.cpuNanoseconds = processCPUNanoseconds() - cpuBefore
-        let heartbeat = pool.heartbeat()
-        try transport.send(heartbeat.span, segmentByteCount: heartbeat.count)
+        guard let listener else {
+            try send(pool.heartbeat())
+            return figures
+        }
+        try finish(listener, pool)
+        figures.acks = listener.stop()
         return figures
+    }
+
+    private func send(_ heartbeat: [UInt8]) throws(ClientError) {
+        try transport.send(heartbeat.span, segmentByteCount: heartbeat.count)
+    }
+
+    /// Waits until a run fits the window and the credit. Where nothing moves for a while a heartbeat asks, and after a
+    /// second it gives up what is missing.
+    private func hold(
+        _ listener: AckListener, _ pool: borrowing PacketPool, _ count: Int,
+        _ figures: inout SendFigures
+    ) throws(ClientError) {
+        let startedAt = SenderClock.monotonicNanoseconds()
+        var askedAt = startedAt
+        while pool.nextSequence + UInt64(count) > listener.edge {
+            let now = SenderClock.monotonicNanoseconds()
+            if now - askedAt > 100_000_000 {
+                askedAt = now
+                let isGivenUp = now - startedAt > 1_000_000_000
+                if isGivenUp { figures.givenUpCount += pool.nextSequence - listener.floor }
+                try send(
+                    pool.heartbeat(base: isGivenUp ? pool.nextSequence : listener.floor))
+            }
+            SenderClock.sleep(untilMonotonicNanoseconds: now + 50_000)
+        }
+        figures.heldNanoseconds += SenderClock.monotonicNanoseconds() - startedAt
+    }
+
+    /// Asks until everything is final, five seconds at most.
+    private func finish(
+        _ listener: AckListener, _ pool: borrowing PacketPool
+    ) throws(ClientError) {
+        for _ in 0..<50 where listener.floor < pool.nextSequence {
+            try send(pool.heartbeat(base: listener.floor))
+            SenderClock.sleep(
+                untilMonotonicNanoseconds: SenderClock.monotonicNanoseconds() + 100_000_000)
+        }
     }
 
     /// Now or, where the pool's event times lie back, as far into them as the load has got.

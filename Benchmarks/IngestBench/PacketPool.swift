@@ -23,10 +23,19 @@ import IngestFormat
     private let memory: UnsafeMutableRawPointer
     private let patches: [Patch]
     private var identity: SenderIdentity
-    private var nextSequence: UInt64 = 0
+    private(set) var nextSequence: UInt64 = 0
+    /// Bit 0 of every packet's flags: the load's sender listens to acks.
+    let asksForAcks: Bool
+    /// Of how many events one comes again, with the id, reward and amounts that it had one round of the pool before; 0 = none.
+    private let repeatInterval: UInt64
 
-    init(packetCount: Int, mix options: EventMix.Options, identity: SenderIdentity) {
+    init(
+        packetCount: Int, mix options: EventMix.Options, identity: SenderIdentity,
+        asksForAcks: Bool = false, repeatInterval: UInt64 = 0
+    ) {
         self.packetCount = packetCount
+        self.asksForAcks = asksForAcks
+        self.repeatInterval = repeatInterval
         self.identity = identity
         lookbackMicroseconds = UInt64(options.dayCount) * 86_400_000_000
         unsafe memory = .allocate(byteCount: packetCount * Self.packetByteCount, alignment: 4096)
@@ -63,9 +72,10 @@ import IngestFormat
                 let time = Self.varint8(unixMicroseconds - UInt64(patch.ageMicroseconds))
                 unsafe place.storeBytes(of: time.littleEndian, as: UInt64.self)
                 let id = unsafe place + Patch.timeToID
-                unsafe id.storeBytes(of: SeededRandom.mix(event), as: UInt64.self)
+                let number = idNumber(of: event)
+                unsafe id.storeBytes(of: SeededRandom.mix(number), as: UInt64.self)
                 unsafe id.storeBytes(
-                    of: SeededRandom.mix(~event), toByteOffset: 8, as: UInt64.self)
+                    of: SeededRandom.mix(~number), toByteOffset: 8, as: UInt64.self)
                 event += 1
             }
             seal(packet)
@@ -84,9 +94,17 @@ import IngestFormat
         try unsafe body(bytes.bindMemory(to: UInt8.self).span)
     }
 
+    /// What an event's id is made of: other numbers for every sender epoch.
+    private func idNumber(of event: UInt64) -> UInt64 {
+        let round = UInt64(packetCount * Self.packetEventCount)
+        let isRepeat = repeatInterval > 0 && event >= round && event % repeatInterval == 0
+        return (isRepeat ? event - round : event) ^ identity.epoch.rawValue << 20
+    }
+
     /// A heartbeat that tells how many packets have been prepared.
-    func heartbeat() -> [UInt8] {
-        Heartbeat.packet(header(.heartbeat), base: PacketSequence(rawValue: 0))
+    /// - Parameter base: the lowest sequence that may still be sent; 0 without acks.
+    func heartbeat(base: UInt64 = 0) -> [UInt8] {
+        Heartbeat.packet(header(.heartbeat), base: PacketSequence(rawValue: base))
     }
 
     private mutating func seal(_ packet: Int) {
@@ -100,7 +118,8 @@ import IngestFormat
 
     private func header(_ kind: PacketKind) -> PacketHeader {
         PacketHeader(
-            kind: kind, sender: identity.sender, epoch: identity.epoch,
+            kind: kind, flags: asksForAcks ? PacketHeader.Flags.isAckWanted : 0,
+            sender: identity.sender, epoch: identity.epoch,
             sequence: PacketSequence(rawValue: nextSequence))
     }
 

@@ -62,6 +62,7 @@ struct ThroughputCommand: ParsableCommand {
             "schedule",
             "at most \(fixed(Double(result.sent.lagNanosecondsMax) / 1e6, 2)) ms late, sender CPU "
                 + "\(fixed(sender, 1)) ns/event")
+        if let acks = result.sent.acks { report(acks, result.sent) }
         Report.line(
             "durable",
             "\(grouped(result.log.rowCount)) events, "
@@ -74,6 +75,19 @@ struct ThroughputCommand: ParsableCommand {
         Report.line("events by verdict", list(result.log.events))
         reportCPU(result, perEvent)
         reportStorage(result, perEvent)
+    }
+
+    private func report(_ acks: AckListener.Figures, _ sent: SendFigures) {
+        let parts = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)]
+            .map { "\($0.0) \(fixed(percentile(acks.milliseconds, $0.1), 2)) ms" }
+        Report.line(
+            "acks",
+            "\(grouped(acks.ackCount)), \(grouped(acks.shedCount)) of them not ok; from a run's "
+                + "departure to its ack " + parts.joined(separator: ", "))
+        Report.line(
+            "held back",
+            "\(fixed(Double(sent.heldNanoseconds) / 1e6, 0)) ms by window and credit; "
+                + "\(grouped(sent.givenUpCount)) packets given up")
     }
 
     private func list(_ counts: [DirectoryStatus.NamedCount]) -> String {

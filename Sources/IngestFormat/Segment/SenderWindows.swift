@@ -128,10 +128,20 @@ package struct ExpiredEpochs: Hashable, Sendable {
         if epochs.count > Limits.expiredEpochCountMax { fold() }
     }
 
+    /// Whether one more sender makes it fold.
+    package var isFull: Bool { epochs.count >= Limits.expiredEpochCountMax }
+
+    /// What the watermark will be once it has folded.
+    ///
+    /// **Cost** That of sorting all.
+    package var watermarkAfterFold: UInt64 { max(watermark, oldest.last?.value ?? 0) }
+
+    private var oldest: ArraySlice<(key: UInt64, value: UInt64)> {
+        epochs.sorted { ($0.value, $0.key) < ($1.value, $1.key) }.prefix(epochs.count / 8)
+    }
+
     /// Folds the eighth with the oldest epochs.
     private mutating func fold() {
-        let oldest = epochs.sorted { ($0.value, $0.key) < ($1.value, $1.key) }
-            .prefix(epochs.count / 8)
         for (sender, epoch) in oldest {
             watermark = max(watermark, epoch)
             epochs[sender] = nil

@@ -28,6 +28,8 @@ struct AdmittedWindows: ~Copyable {
     private var indexes: [SenderKey: Int] = [:]
     private var lastIndex = 0
     private var expired: ExpiredEpochs
+    /// Of `expired` as it is, once it was asked for.
+    private var watermarkAfterFold: UInt64?
     /// The newest open epoch of each sender.
     private var newestEpochs: [UInt64: UInt64] = [:]
     private var byteCount = 0
@@ -49,18 +51,13 @@ struct AdmittedWindows: ~Copyable {
         entries.reserveCapacity(windows.open.count)
         for (key, window) in windows.open {
             let silent = IdleWindows.silence(since: window.lastSeen, atStart: now)
-            add(
-                AdmittedWindow(
-                    key: key, window: window,
-                    seenNanoseconds: Int64(clamping: now.monotonicNanoseconds) - silent * 1_000))
+            add(window, of: key, seenNanoseconds: now.signedNanoseconds - silent * 1_000)
         }
     }
 
     var openCount: Int { entries.count }
     /// Bytes of memory, about.
     var memoryByteCount: Int { byteCount }
-    /// The same, summed up anew, for tests.
-    var summedByteCount: Int { entries.reduce(0) { $0 + $1.byteCount } }
     /// The window of a sender epoch, for tests.
     func window(of key: SenderKey) -> SenderWindow? { indexes[key].map { entries[$0].window } }
 
@@ -172,7 +169,7 @@ struct AdmittedWindows: ~Copyable {
     }
 
     private mutating func note(_ packet: SequencedPacket, at index: Int, _ now: StageTime) {
-        entries[index].seenNanoseconds = Int64(clamping: now.monotonicNanoseconds)
+        entries[index].seenNanoseconds = now.signedNanoseconds
         if packet.asksForAcks { entries[index].note(packet.source) }
     }
 
@@ -197,19 +194,12 @@ struct AdmittedWindows: ~Copyable {
 
     private mutating func owe(_ index: Int, _ status: AckStatus) {
         if entries[index].isAnswerDue {
-            entries[index].status = Self.stronger(entries[index].status, status)
+            entries[index].status = entries[index].status.stronger(status)
             return
         }
         entries[index].isAnswerDue = true
         entries[index].status = status
         answers.due.append(index)
-    }
-
-    /// Of what several packets of one commit are owed, what is said: a packet far away, which anybody may have
-    /// sent, must not keep a sender from hearing what has arrived.
-    private static func stronger(_ a: AckStatus, _ b: AckStatus) -> AckStatus {
-        let order: [AckStatus] = [.refused, .diskFull, .busy, .ok, .beyondWindow]
-        return order.first { $0 == a || $0 == b } ?? .ok
     }
 
     private mutating func raise(_ index: Int, to floor: UInt64, _ ledger: inout BlockLedger) {
@@ -278,11 +268,7 @@ struct AdmittedWindows: ~Copyable {
         var delta = WindowDelta()
         delta.start = start
         ledger.add(delta, to: key)
-        return .window(
-            add(
-                AdmittedWindow(
-                    key: key, window: window,
-                    seenNanoseconds: Int64(clamping: now.monotonicNanoseconds))))
+        return .window(add(window, of: key, seenNanoseconds: now.signedNanoseconds))
     }
 
     private mutating func refuseUnknown(
@@ -297,10 +283,13 @@ struct AdmittedWindows: ~Copyable {
     }
 
     @discardableResult
-    private mutating func add(_ entry: AdmittedWindow) -> Int {
-        let (sender, epoch) = (entry.key.sender.rawValue, entry.key.epoch.rawValue)
+    private mutating func add(
+        _ window: SenderWindow, of key: SenderKey, seenNanoseconds: Int64
+    ) -> Int {
+        let entry = AdmittedWindow(key: key, window: window, seenNanoseconds: seenNanoseconds)
+        let (sender, epoch) = (key.sender.rawValue, key.epoch.rawValue)
         newestEpochs[sender] = max(newestEpochs[sender] ?? 0, epoch)
-        indexes[entry.key] = entries.count
+        indexes[key] = entries.count
         byteCount += entry.byteCount
         entries.append(entry)
         lastIndex = entries.count - 1
@@ -318,17 +307,27 @@ struct AdmittedWindows: ~Copyable {
     /// Closes windows that were silent for a week. To be called now and then.
     mutating func expire(_ now: StageTime, _ ledger: inout BlockLedger) {
         guard idle.isDue(now) else { return }
-        let silent = Int64(clamping: now.monotonicNanoseconds) - IdleWindows.microsecondsMax * 1_000
+        let silent = now.signedNanoseconds - IdleWindows.microsecondsMax * 1_000
         let keys = entries.filter { $0.seenNanoseconds < silent && !$0.isAnswerDue }.map(\.key)
         // In the order in which the log will tell of them.
-        for key in keys.sorted() where ledger.hasRoomForExpiry { close(key, &ledger) }
+        for key in keys.sorted() where ledger.hasRoomForExpiry && mayClose(now) {
+            close(key, &ledger)
+        }
+    }
+
+    /// Whether a window may be closed without refusing senders that begin now: epochs may be a day ahead of the clock.
+    private mutating func mayClose(_ now: StageTime) -> Bool {
+        guard expired.isFull else { return true }
+        let watermark = watermarkAfterFold ?? expired.watermarkAfterFold
+        watermarkAfterFold = watermark
+        return watermark >> 20 <= UInt64(clamping: now.wallMicroseconds / 1_000)
     }
 
     /// Makes room for one more window; closes the one that was idle longest, if there must be.
     private mutating func makeRoom(_ now: StageTime, _ ledger: inout BlockLedger) -> Bool {
         guard isFull else { return true }
         idle.look(at: entries, now)
-        while isFull, ledger.hasRoom, let key = idle.next() {
+        while isFull, ledger.hasRoom, mayClose(now), let key = idle.next() {
             guard let index = indexes[key], idle.isIdle(entries[index], now) else { continue }
             close(key, &ledger)
         }
@@ -351,6 +350,7 @@ struct AdmittedWindows: ~Copyable {
         delta.isExpired = true
         ledger.add(delta, to: key)
         expired.add(key)
+        watermarkAfterFold = nil
         credit.giveBack(&entries[index])
         if newestEpochs[key.sender.rawValue] == key.epoch.rawValue {
             newestEpochs[key.sender.rawValue] = nil

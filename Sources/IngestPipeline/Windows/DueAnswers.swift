@@ -32,3 +32,12 @@ struct DueAnswers {
         for place in due.indices where due[place] == index { due[place] = newIndex }
     }
 }
+
+extension AckStatus {
+    /// Of what two packets of one commit are owed, what is said: a packet far away, which anybody may have sent, must not
+    /// keep a sender from hearing what has arrived.
+    func stronger(_ other: AckStatus) -> AckStatus {
+        let order: [AckStatus] = [.refused, .diskFull, .busy, .ok, .beyondWindow]
+        return order.first { $0 == self || $0 == other } ?? self
+    }
+}

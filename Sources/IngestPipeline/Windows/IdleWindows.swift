@@ -20,7 +20,7 @@ struct IdleWindows {
     private var expiredAtNanoseconds: UInt64?
     private let startNanoseconds: Int64
 
-    init(start: StageTime) { startNanoseconds = Int64(clamping: start.monotonicNanoseconds) }
+    init(start: StageTime) { startNanoseconds = start.signedNanoseconds }
 
     /// How long a window that the log tells of counts as silent when the process starts, µs.
     static func silence(since lastSeen: Int64, atStart now: StageTime) -> Int64 {
@@ -53,7 +53,7 @@ struct IdleWindows {
 
     func isIdle(_ entry: AdmittedWindow, _ now: StageTime) -> Bool {
         !entry.isAnswerDue
-            && Int64(clamping: now.monotonicNanoseconds)
+            && now.signedNanoseconds
                 - max(entry.seenNanoseconds, startNanoseconds) >= Self.idleNanoseconds
     }
 }

@@ -60,6 +60,8 @@ struct PacketSource {
 struct StageTime {
     let wallMicroseconds: Int64
     let monotonicNanoseconds: UInt64
+    /// The same, for times before the start of the machine.
+    var signedNanoseconds: Int64 { Int64(clamping: monotonicNanoseconds) }
 
     init(_ clock: some IngestClock) {
         wallMicroseconds = clock.wallMicroseconds()

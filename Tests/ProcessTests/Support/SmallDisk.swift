@@ -61,7 +61,7 @@ final class SmallDisk {
     func fill() throws {
         fillerCount += 1
         let name = "\(path)/filler-\(fillerCount)"
-        FileManager.default.createFile(atPath: name, contents: nil)
+        _ = FileManager.default.createFile(atPath: name, contents: nil)
         let file = try FileHandle(forWritingTo: URL(fileURLWithPath: name))
         defer { try? file.close() }
         for byteCount in [1 << 20, 4 << 10] {
