@@ -9,8 +9,8 @@ import IngestStorage
 struct LogFigures {
     let rowCount: UInt64
     /// Packets by what became of them and events by verdict; only what occurred.
-    let packets: [DirectoryStatus.NamedCount]
-    let events: [DirectoryStatus.NamedCount]
+    let packets: [PacketOutcome: UInt64]
+    let events: [EventRow.Verdict: UInt64]
     let blockCount: UInt64
     let commitCount: UInt64
     let segmentCount: Int
@@ -19,8 +19,8 @@ struct LogFigures {
     init(_ directory: ScratchDirectory) throws {
         let status = try IngestReader.open(directory: directory.path).status()
         rowCount = status.rowCount
-        packets = status.packets.filter { $0.count > 0 }
-        events = status.events.filter { $0.count > 0 }
+        packets = status.packets
+        events = status.events
         let files = try LinuxFileSystem(path: directory.path, create: false)
         let manifest = try ManifestStore(files: files).readNewest()
         blockCount = manifest.sealed.reduce(0) { $0 + UInt64($1.blockCount) }

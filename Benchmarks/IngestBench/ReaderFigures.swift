@@ -22,7 +22,7 @@ struct ReaderFigures {
         Report.line("open", opening)
         try reportPoints(reader)
         for order in RewardsQuery.Order.allCases {
-            let query = RewardsQuery(order: order, top: Self.topCount)
+            let query = RewardsQuery(order: order, limit: Self.topCount)
             Report.line(
                 "top \(Self.topCount) by \(order.rawValue)",
                 try milliseconds { try reader.forEachReward(query) { _ in .next } },

@@ -90,8 +90,12 @@ struct ThroughputCommand: ParsableCommand {
                 + "\(grouped(sent.givenUpCount)) packets given up")
     }
 
-    private func list(_ counts: [DirectoryStatus.NamedCount]) -> String {
-        counts.map { "\($0.name) \(grouped($0.count))" }.joined(separator: ", ")
+    private func list<Key: Hashable & RawRepresentable & CaseIterable>(
+        _ counts: [Key: UInt64]
+    ) -> String where Key.RawValue == String {
+        Key.allCases.compactMap { key in
+            counts[key].map { "\(key.rawValue) \(grouped($0))" }
+        }.joined(separator: ", ")
     }
 
     private func reportCPU(_ result: LoadRun.Result, _ perEvent: (UInt64) -> String) {

@@ -21,9 +21,9 @@ public struct DirectoryStatus: Sendable, Equatable {
     public let keyCount: Int
     /// Rows of the whole log, expired ones included.
     public let rowCount: UInt64
-    /// Packets by what became of them, and events by verdict, in the order of their codes; all names.
-    public let packets: [NamedCount]
-    public let events: [NamedCount]
+    /// Packets by what became of them, and events by verdict; those that there are.
+    public let packets: [PacketOutcome: UInt64]
+    public let events: [EventRow.Verdict: UInt64]
     /// Starts that found the log without a clean end: what had been received and was not durable then
     /// is unknown.
     public let uncleanStops: [UncleanStopRecord]
@@ -32,11 +32,6 @@ public struct DirectoryStatus: Sendable, Equatable {
     /// Of event ids that were counted later than this, all repeats had been found when the generation was made. `nil` if
     /// the daemon had forgotten none. Microseconds since 1970 UTC.
     public let idsCompleteSinceMicroseconds: Int64?
-
-    public struct NamedCount: Sendable, Equatable {
-        public let name: String
-        public let count: UInt64
-    }
 
     public struct UncleanStopRecord: Sendable, Equatable {
         /// When the next start found it. Microseconds since 1970 UTC.

@@ -6,7 +6,7 @@ extension IngestReader {
     /// Gives rewards, bytewise by id or in the order that the query names.
     ///
     /// **Cost** By id: memory for the counters of a million rewards at a time and some bytes for each name and
-    /// key of the directory, whatever there is to list. The greatest `top`: one pass over one counter.
+    /// key of the directory, whatever there is to list. The greatest: one pass over one counter.
     /// - Parameters:
     ///   - query: which of them, and of which days.
     ///   - body: takes each row, and says whether it wants another.

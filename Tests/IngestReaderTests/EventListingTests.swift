@@ -117,6 +117,10 @@ import Testing
             return count < 7 ? .next : .stop
         }
         #expect(count == 7)
+        for limit in [-1, 0, 1, 7, 1_000_000] {
+            let events = try Self.events(of: reader, EventsQuery(limit: limit))
+            #expect(events == Array(all.prefix(max(0, limit))), "\(limit)")
+        }
     }
 
     @Test("A block is left out only where no zone's day of its times is asked for")
@@ -190,8 +194,8 @@ import Testing
     func closedSets() {
         #expect(EventRow.Kind.allCases.map(\.rawValue) == EventType.allCases.map(\.name))
         #expect(
-            EventRow.Verdict.allCases.map(\.rawValue)
-                == Verdict.allCases.filter { $0 != .malformed }.map(\.name))
+            EventRow.Verdict.allCases.map(\.rawValue) == Verdict.allCases.map(\.name))
+        #expect(PacketOutcome.allCases.map(\.rawValue) == PacketResult.allCases.map(\.name))
         #expect(EventRow.Format.allCases.count == AdFormat.allCases.count)
         for (code, type) in EventType.allCases.enumerated() {
             for verdict in Verdict.allCases where verdict != .malformed {

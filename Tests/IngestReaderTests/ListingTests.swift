@@ -6,6 +6,10 @@ import Testing
 /// Listings in ranges, the order of ids, and the greatest of many: what needs more rows, or other names, than
 /// the tests of single queries.
 @Suite struct ListingTests {
+    private static let limits: [(reward: String?, limit: Int?)] = [
+        (nil, nil), (nil, 0), (nil, 5), ("a", 2),
+    ]
+
     @Test("Listings are the same however few rows are held at a time", arguments: [1, 2, 7, 64])
     func ranges(rowCountMax: Int) throws {
         let model = QueryTests.model(seed: 21, factCount: 700)
@@ -13,16 +17,19 @@ import Testing
         for business in [nil, "a"] as [String?] {
             for days in QueryTests.ranges {
                 for top in [nil, 3] as [Int?] {
-                    let rewards = RewardsQuery(business: business, days: days, top: top)
+                    let rewards = RewardsQuery(business: business, days: days, limit: top)
                     #expect(try query.rewards(rewards) == model.rewards(rewards))
                 }
-                let wanted = RewardDaysQuery(business: business, days: days)
-                #expect(try query.rewardDays(wanted) == model.rewardDays(wanted))
+                for (reward, limit) in Self.limits {
+                    let wanted = RewardDaysQuery(
+                        reward: reward, business: business, days: days, limit: limit)
+                    #expect(try query.rewardDays(wanted) == model.rewardDays(wanted))
+                }
+                for limit in [nil, 0, 2] as [Int?] {
+                    let wanted = DaysQuery(business: business, days: days, limit: limit)
+                    #expect(try query.days(wanted) == model.days(wanted))
+                }
             }
-        }
-        for days in QueryTests.ranges {
-            #expect(
-                try query.days(DaysQuery(days: days)) == model.days(DaysQuery(days: days)))
         }
     }
 
@@ -66,6 +73,7 @@ import Testing
             // A quarter differs, the rest is equal: more equal ones than are looked up one by one.
             row[.impressions] = number % 4 == 0 ? random.below(1_000) : 5
             row[.clicks] = random.below(3)
+            row[.revenueMicros] = number % 9 == 0 ? random.below(1_000) : 0
             let name = isDistinct ? number * 7_919 % 6_007 : Int(random.below(9_000))
             model.facts.append(
                 .init(
@@ -73,10 +81,10 @@ import Testing
                     business: "b\(random.below(4))", day: 20_000, row: row))
         }
         let query = QueryRows(MemorySource(model), partKeyCountMin: partKeyCountMin)
-        for order in [RewardsQuery.Order.impressions, .ctr] {
+        for order in [RewardsQuery.Order.impressions, .ctr, .revenue] {
             let all = model.rewards(RewardsQuery(order: order))
             for top in [10, 3_000, 5_000, 20_000] {
-                let found = try query.rewards(RewardsQuery(order: order, top: top))
+                let found = try query.rewards(RewardsQuery(order: order, limit: top))
                 #expect(found == Array(all.prefix(top)), "\(order) \(top)")
             }
         }
@@ -93,7 +101,7 @@ import Testing
                 for days in QueryTests.ranges {
                     for business in [nil, "a", "ä"] as [String?] {
                         let wanted = RewardsQuery(
-                            business: business, days: days, order: order, top: 9)
+                            business: business, days: days, order: order, limit: 9)
                         #expect(
                             try query.rewards(wanted) == model.rewards(wanted), "\(wanted)")
                     }
@@ -114,7 +122,7 @@ import Testing
             let query = QueryRows(MemorySource(model), partKeyCountMin: 1)
             for order in [RewardsQuery.Order.clicks, .ctr] {
                 #expect(throws: ReaderError.self) {
-                    try query.rewards(RewardsQuery(order: order, top: 1))
+                    try query.rewards(RewardsQuery(order: order, limit: 1))
                 }
             }
         }

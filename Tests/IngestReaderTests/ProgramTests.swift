@@ -107,6 +107,30 @@ import Testing
         #expect(!ReaderCommand.helpMessage().contains("windows in status"))
     }
 
+    @Test("A ledger has what there is; as text repeats have all their names, also of none")
+    func ledger() throws {
+        let rows = try LogFixture.random(seed: 10).reader.ledger()
+        #expect(!rows.isEmpty && rows.contains { !$0.eventsRefused.isEmpty })
+        for row in rows {
+            let counts =
+                Array(row.packetsRefused.values) + row.eventsRefused.values
+                + row.eventsRepeated.values
+            #expect(!counts.contains(0))
+            let sums = [row.eventsRefused, row.eventsRepeated].map { $0.values.reduce(0, +) }
+            #expect(row.eventsDecoded == row.eventsCounted + sums[0] + sums[1])
+            let fields = Dictionary(
+                uniqueKeysWithValues: zip(LedgerRow.columns, row.cells.map(\.plainText)))
+            let repeats = LedgerRow.repeats.map {
+                "\($0.rawValue) \(row.eventsRepeated[$0, default: 0])"
+            }
+            #expect(fields["eventsRepeated"] == repeats.joined(separator: ", "))
+            let refused = PacketOutcome.allCases.compactMap { outcome in
+                row.packetsRefused[outcome].map { "\(outcome.rawValue) \($0)" }
+            }
+            #expect(fields["packetsRefused"] == refused.joined(separator: ", "))
+        }
+    }
+
     @Test("Status names every packet result and verdict in JSON, and what there is in a table")
     func status() throws {
         let status = try LogFixture.random(seed: 61).reader.status()

@@ -49,7 +49,7 @@ import Testing
                 for order in [nil] + RewardsQuery.Order.allCases.map(Optional.some) {
                     for top in [nil, 0, 1, 5, 1_000] as [Int?] {
                         let rewards = RewardsQuery(
-                            business: business, days: days, order: order, top: top)
+                            business: business, days: days, order: order, limit: top)
                         #expect(try query.rewards(rewards) == model.rewards(rewards))
                     }
                 }

@@ -18,7 +18,7 @@ enum ReadingExamples {
 
     static func listings(_ reader: IngestReader) throws -> (top: [String], refusedCount: Int) {
         let week = DayRange(from: CivilDay("2026-11-14"), to: CivilDay("2026-11-20"))
-        let top = try reader.rewards(RewardsQuery(days: week, order: .clicks, top: 100))
+        let top = try reader.rewards(RewardsQuery(days: week, order: .clicks, limit: 100))
 
         try reader.forEachReward { row in
             print(row.id, row.counters.impressions, row.counters.revenue)
@@ -68,7 +68,7 @@ enum ReadingExamples {
 
         // The greatest, and a range of days.
         let week = DayRange(from: CivilDay("2026-11-14"), to: CivilDay("2026-11-20"))
-        let top = try reader.rewards(RewardsQuery(days: week, order: .clicks, top: 100))
+        let top = try reader.rewards(RewardsQuery(days: week, order: .clicks, limit: 100))
 
         // A row at a time, in bytewise order of id; `.stop` ends it, and so does an error that the body throws.
         try reader.forEachReward { row in

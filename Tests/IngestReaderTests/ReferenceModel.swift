@@ -50,7 +50,7 @@ struct ReferenceModel {
             }
             rows = ordered.map(\.element)
         }
-        return Array(rows.prefix(query.top ?? rows.count))
+        return Array(rows.prefix(query.limit ?? rows.count))
     }
 
     private static func measure(_ row: RewardRow, _ order: RewardsQuery.Order) -> Double {
@@ -58,6 +58,8 @@ struct ReferenceModel {
         case .impressions: Double(row.counters.impressions)
         case .clicks: Double(row.counters.clicks)
         case .redemptions: Double(row.counters.redemptions)
+        case .revenue: Double(row.counters.revenue.micros)
+        case .spend: Double(row.counters.spend.micros)
         case .ctr:
             row.counters.impressions == 0
                 ? -1 : Double(row.counters.clicks) / Double(row.counters.impressions)
@@ -69,11 +71,12 @@ struct ReferenceModel {
         let groups = Dictionary(grouping: facts) {
             [Array($0.business.utf8), Array("\($0.day)".utf8)]
         }
-        return groups.values.map { facts in
+        let rows = groups.values.map { facts in
             DayRow(
                 businessID: facts[0].business, date: CivilDay(dayNumber: facts[0].day),
                 counters: Self.sum(facts))
         }.sorted { Self.bytewise($0.id, $1.id) }
+        return Array(rows.prefix(query.limit ?? rows.count))
     }
 
     func rewardDays(_ query: RewardDaysQuery) -> [RewardDayRow] {
@@ -81,7 +84,7 @@ struct ReferenceModel {
         let groups = Dictionary(grouping: facts) {
             [Array($0.reward.utf8), Array($0.business.utf8), Array("\($0.day)".utf8)]
         }
-        return groups.values.map { facts in
+        let rows = groups.values.map { facts in
             RewardDayRow(
                 id: facts[0].reward, businessID: facts[0].business,
                 date: CivilDay(dayNumber: facts[0].day), counters: Self.sum(facts))
@@ -92,6 +95,7 @@ struct ReferenceModel {
             }
             return Self.bytewise(a.id, b.id)
         }
+        return Array(rows.prefix(query.limit ?? rows.count))
     }
 }
 

@@ -133,7 +133,7 @@ import Testing
             let reader = try fixture.reader
             #expect(try reader.rewards().map(\.id) == ["(lost:1)", "r"])
             #expect(try reader.rewards().map(\.counters.impressions) == [2, 1])
-            let top = try reader.rewards(RewardsQuery(order: .impressions, top: 1))
+            let top = try reader.rewards(RewardsQuery(order: .impressions, limit: 1))
             #expect(top.map(\.id) == ["(lost:1)"])
             #expect(try reader.rewardDays().map(\.id) == ["(lost:1)", "r"])
             #expect(try reader.days().map(\.businessID) == ["(lost:0)", "b"])
@@ -151,14 +151,13 @@ import Testing
         #expect(status.cut == Cut(segment: 4, block: 3) && status.durable == status.cut)
         #expect(status.compacted == Cut(segment: 3, block: 4))
         #expect(status.rowCount == 15 * 30)
-        #expect(status.packets.first { $0.name == "accepted" }?.count == 15)
-        #expect(status.packets.first { $0.name == "bad_crc" }?.count == 30)
-        #expect(status.events.first { $0.name == "malformed" }?.count == 30)
-        #expect(status.events.reduce(0) { $0 + $1.count } == 15 * 33)
+        #expect(status.packets == [.accepted: 15, .badCRC: 30])
+        #expect(status.events[.malformed] == 30)
+        #expect(status.events.values.reduce(0, +) == 15 * 33)
         let counted = fixture.model.facts.reduce(UInt64(0)) {
             $0 + $1.row[.impressions] + $1.row[.clicks] + $1.row[.redemptions]
         }
-        #expect(status.events.first { $0.name == "counted" }?.count == counted)
+        #expect(status.events[.counted] == counted)
         #expect(status.fileCount == (try fixture.fileNames.count))
         #expect(status.nameCount == 15 && status.keyCount > 20)
         #expect(status.uncleanStops.isEmpty && status.lostRangeCount == 0)

@@ -49,9 +49,9 @@ extension ProcessSuite {
                         $0 + $1.counters.impressions + $1.counters.clicks
                     }
                     let sum = counts.values.reduce(0, +)
-                    let counted = status.events.first { $0.name == "counted" }?.count
+                    let counted = status.events[.counted, default: 0]
                     if sum != counted || days != counted || status.rowCount != counted {
-                        watch.add("\(sum), \(days), \(status.rowCount) of \(counted ?? 0)")
+                        watch.add("\(sum), \(days), \(status.rowCount) of \(counted)")
                     }
                     for (id, count) in last where counts[id, default: 0] < count {
                         watch.add("\(id) fell from \(count) to \(counts[id, default: 0])")

@@ -80,7 +80,7 @@ struct LiveTests {
             #expect(other.nameCount == before.nameCount && other.keyCount == before.keyCount)
         }
         #expect(before.rowCount == 9 * Self.eventCount)
-        #expect(before.packets.first { $0.name == "accepted" }?.count == 9)
+        #expect(before.packets[.accepted] == 9)
     }
 
     // MARK: Files

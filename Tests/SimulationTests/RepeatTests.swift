@@ -29,7 +29,7 @@ struct RepeatTests {
 
     private func events(_ files: SimulatedFileSystem) throws -> [String: UInt64] {
         let status = try IngestReader.open(files).status()
-        return Dictionary(uniqueKeysWithValues: status.events.map { ($0.name, $0.count) })
+        return Dictionary(uniqueKeysWithValues: status.events.map { ($0.key.rawValue, $0.value) })
     }
 
     private func counted(_ files: SimulatedFileSystem) throws -> UInt64 {

@@ -10,11 +10,16 @@ public struct EventsQuery: Sendable {
     public var business: String?
     /// Only events of these business-days.
     public var days: DayRange
+    /// At most so many, the oldest in the log; `nil` for all, below 0 none.
+    public var limit: Int?
 
-    public init(reward: String? = nil, business: String? = nil, days: DayRange = .all) {
+    public init(
+        reward: String? = nil, business: String? = nil, days: DayRange = .all, limit: Int? = nil
+    ) {
         self.reward = reward
         self.business = business
         self.days = days
+        self.limit = limit
     }
 }
 

@@ -7,6 +7,9 @@ extension Snapshot {
     package func forEachEvent(
         _ query: EventsQuery, _ body: ListedEvent.Body
     ) throws(ReaderError) {
+        var limit = RowLimit(query.limit)
+        if limit.isReached { return }
+        func limited(_ event: ListedEvent) -> Bool { limit.goesOn(body(event)) }
         var listing = EventListing(query, makeNames())
         let days = query.days
         // Events that were refused from far away have the day of their admission, all others that of their time.
@@ -21,7 +24,7 @@ extension Snapshot {
                     || days.mayHoldRefused(timestamps: entry.minTimestamp, entry.maxTimestamp))
         }
         try blocks.forEach(whereSealed: mayHold) { (header, buffer) throws(ReaderError) in
-            try listing.give(header, buffer, path: files.path, body)
+            try listing.give(header, buffer, path: files.path, limited)
         }
     }
 

@@ -18,7 +18,8 @@ public struct LedgerRow: Sendable, Equatable {
         case others
     }
 
-    public typealias NamedCount = DirectoryStatus.NamedCount
+    /// The verdicts on repeats of an event.
+    public static let repeats: [EventRow.Verdict] = [.duplicate, .conflict, .sessionRepeat]
 
     public let sender: Sender
     /// Sequences that the sender has used, as far as the log knows. `nil` where there are no sequences.
@@ -32,13 +33,13 @@ public struct LedgerRow: Sendable, Equatable {
     /// Packets that had been received before.
     public let packetsResent: UInt64
     /// By result, those that there are.
-    public let packetsRefused: [NamedCount]
+    public let packetsRefused: [PacketOutcome: UInt64]
     public let eventsDecoded: UInt64
     public let eventsCounted: UInt64
     /// By reason, those that there are.
-    public let eventsRefused: [NamedCount]
-    /// Duplicates, conflicts, session repeats.
-    public let eventsRepeated: [NamedCount]
+    public let eventsRefused: [EventRow.Verdict: UInt64]
+    /// Duplicates, conflicts, session repeats, those that there are.
+    public let eventsRepeated: [EventRow.Verdict: UInt64]
     /// Microseconds since 1970 UTC.
     public let firstSeenMicroseconds: Int64?
     public let lastSeenMicroseconds: Int64?
@@ -53,8 +54,8 @@ extension LedgerRow {
     ///   - uncleanStops: when they were found, ascending.
     init(_ entry: LedgerEntry, window: SenderWindow?, uncleanStops: [Int64]) {
         sender = Sender(entry.key)
-        func packets(_ result: PacketResult) -> UInt64 { entry.packets[Int(result.rawValue)] }
-        func events(_ verdict: Verdict) -> UInt64 { entry.events[Int(verdict.rawValue)] }
+        let packets = PacketOutcome.counts(entry.packets)
+        let events = EventRow.Verdict.counts(entry.events)
         packetsReceived = entry.consumedCount
         if entry.key.kind == .framed {
             let balance =
@@ -66,15 +67,14 @@ extension LedgerRow {
         } else {
             (packetsMissing, packetsOpen, packetsAnnounced) = (nil, nil, nil)
         }
-        packetsResent = packets(.resend)
-        packetsRefused = PacketResult.allCases.filter { $0 != .accepted && $0 != .resend }
-            .map { NamedCount(name: $0.name, count: packets($0)) }.filter { $0.count > 0 }
+        packetsResent = packets[.resend, default: 0]
+        packetsRefused = packets.filter { $0.key != .accepted && $0.key != .resend }
         eventsDecoded = entry.decodedCount
-        eventsCounted = events(.counted)
-        let repeats: [Verdict] = [.duplicate, .conflict, .sessionRepeat]
-        eventsRepeated = repeats.map { NamedCount(name: $0.name, count: events($0)) }
-        eventsRefused = Verdict.allCases.filter { $0 != .counted && !repeats.contains($0) }
-            .map { NamedCount(name: $0.name, count: events($0)) }.filter { $0.count > 0 }
+        eventsCounted = events[.counted, default: 0]
+        eventsRepeated = events.filter { Self.repeats.contains($0.key) }
+        eventsRefused = events.filter {
+            $0.key != .counted && !Self.repeats.contains($0.key)
+        }
         firstSeenMicroseconds = entry.seen?.lowerBound
         lastSeenMicroseconds = entry.seen?.upperBound
         unknownSinceMicroseconds = entry.seen.flatMap { seen in

@@ -9,9 +9,12 @@ extension CounterQuery {
     /// or two and one for each `Limits.queryRowCountMax` rows; memory is that of `DayRowRange`, the names of
     /// the businesses, and 4 bytes a name.
     package func forEachDay(_ query: DaysQuery, _ body: ListedRow.Body) throws(ReaderError) {
+        var limit = RowLimit(query.limit)
+        if limit.isReached { return }
+        func limited(_ row: ListedRow) -> Bool { limit.goesOn(body(row)) }
         guard let business = query.business else {
             var listing = try DayListing(self, query.days)
-            return try listing.give(body)
+            return try listing.give(limited)
         }
         guard let ordinal = try names.ordinal(of: business) else { return }
         var row = ListedRow()
@@ -20,7 +23,7 @@ extension CounterQuery {
         for day in try rowsByDay(of: .days, ordinal: ordinal.rawValue, query.days) {
             row.day = day.day
             row.counters = day.counters
-            guard body(row) else { return }
+            guard limited(row) else { return }
         }
     }
 }

@@ -12,11 +12,14 @@ extension CounterQuery {
         _ query: RewardDaysQuery, _ body: ListedRow.Body
     ) throws(ReaderError) {
         guard case .some(let business) = try ordinal(ofBusiness: query.business) else { return }
+        var limit = RowLimit(query.limit)
+        if limit.isReached { return }
+        func limited(_ row: ListedRow) -> Bool { limit.goesOn(body(row)) }
         if let reward = query.reward {
-            return try forEachDay(of: reward, business: business, query.days, body)
+            return try forEachDay(of: reward, business: business, query.days, limited)
         }
         var listing = try RewardDayListing(self, business: business, query.days)
-        try listing.give(body)
+        try listing.give(limited)
     }
 
     private func forEachDay(

@@ -12,29 +12,25 @@ extension CounterQuery {
         _ query: RewardsQuery, _ body: ListedRow.Body
     ) throws(ReaderError) {
         guard case .some(let business) = try ordinal(ofBusiness: query.business) else { return }
-        let countMax = query.top ?? .max
-        guard countMax > 0 else { return }
+        var limit = RowLimit(query.limit)
+        if limit.isReached { return }
         if let order = query.order {
             let top = try TopRewards(
-                self, query.days, business: business, by: order, countMax: countMax)
+                self, query.days, business: business, by: order, countMax: query.limit ?? .max)
             return try give(top, query, business, body)
         }
         let groups = try KeyGroups(names, business: business)
-        var left = countMax
         let isWanted = groups.areWanted()
         var walk = try names.walk(lostKeys: groups.lostKeys) { isWanted[$0] }
         var range = RewardRange(
             self, groups, query.days, countMax: isWanted.count { $0 })
-        let counted: ListedRow.Body = { row in
-            left -= 1
-            return body(row) && left > 0
-        }
+        func limited(_ row: ListedRow) -> Bool { limit.goesOn(body(row)) }
         while try walk.next() {
             guard isWanted[Int(walk.number)] else { continue }
-            if range.isFull, try !range.give(counted) { return }
+            if range.isFull, try !range.give(limited) { return }
             range.enter(walk.number) { walk.appendName(to: &$0) }
         }
-        _ = try range.give(counted)
+        _ = try range.give(limited)
     }
 
     /// Gives the rewards that `top` found: a few by point reads, many by passes over the table.

@@ -31,7 +31,9 @@ public struct DayRange: Sendable, Hashable {
 /// Which rewards to list, and how.
 public struct RewardsQuery: Sendable {
     /// Greatest first; equal ones bytewise by id. A reward without impressions has no `ctr`, comes last.
-    public enum Order: String, Sendable, CaseIterable { case impressions, clicks, redemptions, ctr }
+    public enum Order: String, Sendable, CaseIterable {
+        case impressions, clicks, redemptions, ctr, revenue, spend
+    }
 
     /// Only this business's counts; `nil` for all.
     public var business: String?
@@ -40,15 +42,15 @@ public struct RewardsQuery: Sendable {
     /// `nil`: bytewise by id.
     public var order: Order?
     /// At most so many rows, the greatest by `order` or else the first by id; `nil` for all, below 0 none.
-    public var top: Int?
+    public var limit: Int?
 
     public init(
-        business: String? = nil, days: DayRange = .all, order: Order? = nil, top: Int? = nil
+        business: String? = nil, days: DayRange = .all, order: Order? = nil, limit: Int? = nil
     ) {
         self.business = business
         self.days = days
         self.order = order
-        self.top = top
+        self.limit = limit
     }
 }
 
@@ -56,10 +58,13 @@ public struct RewardsQuery: Sendable {
 public struct DaysQuery: Sendable {
     public var business: String?
     public var days: DayRange
+    /// At most so many rows; `nil` for all, below 0 none.
+    public var limit: Int?
 
-    public init(business: String? = nil, days: DayRange = .all) {
+    public init(business: String? = nil, days: DayRange = .all, limit: Int? = nil) {
         self.business = business
         self.days = days
+        self.limit = limit
     }
 }
 
@@ -68,10 +73,33 @@ public struct RewardDaysQuery: Sendable {
     public var reward: String?
     public var business: String?
     public var days: DayRange
+    /// At most so many rows; `nil` for all, below 0 none.
+    public var limit: Int?
 
-    public init(reward: String? = nil, business: String? = nil, days: DayRange = .all) {
+    public init(
+        reward: String? = nil, business: String? = nil, days: DayRange = .all, limit: Int? = nil
+    ) {
         self.reward = reward
         self.business = business
         self.days = days
+        self.limit = limit
+    }
+}
+
+/// Counts the rows of a listing down to its limit. Owned by one query.
+struct RowLimit {
+    private var left: Int
+
+    /// - Parameter limit: `nil` is none.
+    init(_ limit: Int?) { left = limit ?? .max }
+
+    /// Whether no row is wanted.
+    var isReached: Bool { left <= 0 }
+
+    /// Counts a row that was given; whether there is to be another.
+    /// - Parameter isWanted: whether its taker wants another.
+    mutating func goesOn(_ isWanted: Bool) -> Bool {
+        left -= 1
+        return isWanted && !isReached
     }
 }

@@ -120,6 +120,8 @@ struct ScoreFold: Sendable {
         case .impressions: value = .impressions
         case .clicks, .ctr: value = .clicks
         case .redemptions: value = .redemptions
+        case .revenue: value = .revenueMicros
+        case .spend: value = .spendMicros
         }
         divisor = order == .ctr ? .impressions : nil
     }

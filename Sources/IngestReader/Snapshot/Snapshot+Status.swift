@@ -33,12 +33,8 @@ extension Snapshot {
             fileCount: present.count,
             byteCount: present.reduce(0) { $0.saturatingSum($1.byteCount) },
             nameCount: nameCount, keyCount: keyCount, rowCount: totals.rowCount,
-            packets: PacketResult.allCases.map {
-                .init(name: $0.name, count: totals.packets[Int($0.rawValue)])
-            },
-            events: Verdict.allCases.map {
-                .init(name: $0.name, count: totals.events[Int($0.rawValue)])
-            },
+            packets: PacketOutcome.counts(totals.packets),
+            events: EventRow.Verdict.counts(totals.events),
             uncleanStops: manifest.uncleanStops.map {
                 .init(foundAtMicroseconds: $0.foundAt, position: $0.position.cut)
             },

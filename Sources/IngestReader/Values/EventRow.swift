@@ -8,7 +8,7 @@ public struct EventRow: Sendable, Equatable {
     /// What happened to the ad; raw values are those of JSON events.
     public enum Kind: String, Sendable, CaseIterable { case impression, click, redemption }
 
-    /// What admission decided. Only `counted` rows are in the counters of events counted.
+    /// What admission decided, in the order of the codes. Only `counted` rows are in the counters of events counted.
     public enum Verdict: String, Sendable, CaseIterable {
         case counted
         case notViewable = "not_viewable"
@@ -20,6 +20,8 @@ public struct EventRow: Sendable, Equatable {
         case noConsent = "no_consent"
         case outsideWindow = "outside_window"
         case wrongBusiness = "wrong_business"
+        /// Never that of a row: the ledger and the status count them.
+        case malformed
     }
 
     /// The user's choice as the sender knew it.

@@ -53,18 +53,16 @@ extension LedgerRow {
 
     package var cells: [Cell] {
         func count(_ count: UInt64?) -> Cell { count.map { .count($0) } ?? .none }
-        func named(_ counts: [NamedCount]) -> Cell {
-            .fields(counts.map { Field($0.name, .count($0.count)) })
-        }
         func time(_ microseconds: Int64?) -> Cell {
             microseconds.map { .text(TimeText.utc($0)) } ?? .none
         }
         return [
             .text(sender.name), sender.epoch, count(packetsAnnounced), .count(packetsReceived),
             count(packetsMissing), count(packetsOpen), .count(packetsResent),
-            .count(eventsDecoded), .count(eventsCounted), named(packetsRefused),
-            named(eventsRefused), named(eventsRepeated), time(firstSeenMicroseconds),
-            time(lastSeenMicroseconds), time(unknownSinceMicroseconds),
+            .count(eventsDecoded), .count(eventsCounted), .counts(packetsRefused),
+            .counts(eventsRefused), .counts(eventsRepeated, of: Self.repeats),
+            time(firstSeenMicroseconds), time(lastSeenMicroseconds),
+            time(unknownSinceMicroseconds),
         ]
     }
 }

@@ -33,7 +33,8 @@ struct RewardsCommand: ParsableCommand {
     var top: Int?
     @Option(
         help: ArgumentHelp(
-            "Greatest first by impressions, clicks, redemptions or ctr.", valueName: "counter"))
+            "Greatest first by impressions, clicks, redemptions, ctr, revenue or spend.",
+            valueName: "counter"))
     var by: RewardsQuery.Order?
     @OptionGroup var dates: DateOptions
     @OptionGroup var output: OutputOptions
@@ -45,7 +46,7 @@ struct RewardsCommand: ParsableCommand {
     func run() throws {
         let order = by ?? (top == nil ? nil : .impressions)
         let query = RewardsQuery(
-            business: business, days: dates.range, order: order, top: top)
+            business: business, days: dates.range, order: order, limit: top)
         try output.answer { reader, formatter in
             try formatter.list(.rewards) { try reader.listRewards(query, $0) }
         }

@@ -21,10 +21,10 @@ struct StatusCommand: ParsableCommand {
 extension DirectoryStatus {
     /// - Parameter isForPerson: leave out packets and events of which there are none.
     package func fields(isForPerson: Bool) -> [Field] {
-        func named(_ counts: [NamedCount]) -> Cell {
-            .fields(
-                counts.filter { !isForPerson || $0.count > 0 }
-                    .map { Field($0.name, .count($0.count)) })
+        func named<Key: Hashable & RawRepresentable & CaseIterable>(
+            _ counts: [Key: UInt64]
+        ) -> Cell where Key.RawValue == String {
+            isForPerson ? .counts(counts) : .counts(counts, of: Key.allCases)
         }
         return [
             Field("cut", cut.cell),

@@ -25,7 +25,8 @@ struct WatchCommand: ParsableCommand {
     var top: Int?
     @Option(
         help: ArgumentHelp(
-            "Greatest first by impressions, clicks, redemptions or ctr.", valueName: "counter"))
+            "Greatest first by impressions, clicks, redemptions, ctr, revenue or spend.",
+            valueName: "counter"))
     var by = RewardsQuery.Order.impressions
     @Option(help: ArgumentHelp("Only this business's counts.", valueName: "id"))
     var business: String?
@@ -83,7 +84,7 @@ struct WatchCommand: ParsableCommand {
     private func take(rowCount: Int) throws -> WatchSample {
         let reader = try IngestReader.open(directory: data)
         let rows = try reader.rewards(
-            RewardsQuery(business: business, days: dates.range, order: by, top: rowCount))
+            RewardsQuery(business: business, days: dates.range, order: by, limit: rowCount))
         return WatchSample(
             wallMicroseconds: WatchScreen.wallMicroseconds,
             seconds: (ContinuousClock().now - Self.startedAt) / .seconds(1), cut: reader.cut,

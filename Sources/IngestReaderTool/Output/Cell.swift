@@ -54,3 +54,19 @@ package struct Field: Sendable, Equatable {
         self.cell = cell
     }
 }
+
+extension Cell {
+    /// Counts by what they are of, in the order of `keys`; what is not in `counts` is 0.
+    static func counts<Key: Hashable & RawRepresentable>(
+        _ counts: [Key: UInt64], of keys: some Sequence<Key>
+    ) -> Cell where Key.RawValue == String {
+        .fields(keys.map { Field($0.rawValue, .count(counts[$0, default: 0])) })
+    }
+
+    /// Those that there are, in the order of their codes.
+    static func counts<Key: Hashable & RawRepresentable & CaseIterable>(
+        _ counts: [Key: UInt64]
+    ) -> Cell where Key.RawValue == String {
+        Cell.counts(counts, of: Key.allCases.filter { counts[$0] != nil })
+    }
+}
