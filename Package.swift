@@ -170,7 +170,8 @@ let package = Package(
             name: "ProcessTests",
             dependencies: [
                 "Ingestd", "IngestReaderProgram", "IngestReaderSQLite", "IngestSend",
-                "IngestReader", "IngestKeys", "IngestFormat",
+                "IngestReader", "IngestKeys", "IngestFormat", "IngestPipeline", "IngestRing",
+                "IngestStorage",
             ]),
         .testTarget(name: "TidyTests", dependencies: ["IngestFormat", "IngestRing"]),
     ]

@@ -45,6 +45,8 @@ package enum CommitCounter: Int, CounterName {
     case moneyRefusals
     /// Events refused because no name or key could be given any more; they are among the malformed.
     case nameRefusals
+    /// How often the wall clock parted from the monotonic one.
+    case clockSteps
 }
 
 /// Counters of the sync queue.

@@ -27,7 +27,7 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
     ///   - answers: where acks leave.
     ///   - keyRing: what tagged answers are tagged by.
     ///   - say: takes a line for the log from the compact stage, and never blocks.
-    ///   - warn: as `say`, of what an operator has to look after, from the sync stage too.
+    ///   - warn: as `say`, of what an operator has to look after, from the commit and the sync stage too.
     /// **Errors** `inconsistent` if the memory of the ring cannot be had; `storage` if the reserve on disk can be
     /// neither held nor waited for.
     package init(
@@ -52,7 +52,7 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
         commit = CommitStage(
             consumer: ends.consumer, dictionary: start.dictionary, repeats: start.repeats,
             clock: clock, start: start.log,
-            configuration: configuration, links: links, counters: counters)
+            configuration: configuration, links: links, counters: counters, warn: warn)
         sync = SyncStage(
             files: files, mark: start.mark,
             segmentByteCountMax: configuration.segmentByteCountMax, reserve: reserve, clock: clock,

@@ -94,7 +94,7 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
             lastSegment: recovery.lastSegment, commitEpoch: recovery.next.commitEpoch,
             previousChecksum: recovery.next.previousChecksum,
             moneyCountedMicros: Int64(clamping: manifest.shard.sealedMoneyMicros),
-            windows: recovery.windows)
+            windows: recovery.windows, lastAdmissionTime: recovery.lastAdmissionTime)
         return PipelineStart(
             directory: directory, recovery: recovery, hash: hash, log: log,
             dictionary: names.takeDictionary(), repeats: ids.finish(), reserve: reserve,

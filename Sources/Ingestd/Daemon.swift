@@ -28,13 +28,14 @@ struct Daemon {
         do { _ = try bind() }
         let keys = try readKeys()
         let start = try openDirectory(counters)
+        let stopRequest = DispatchSemaphore(value: 0)
+        let signals = StopSignals { _ in stopRequest.signal() }
+        guard waitForClock(after: start.log, stopRequest) else { return }
         let socket = try bind()
         let address = socket.address
         logger.info(
             "receiving on udp \(address), receive buffer \(socket.receiveBufferByteCount) bytes")
         let pipeline = try startPipeline(start, socket, keys, counters)
-        let stopRequest = DispatchSemaphore(value: 0)
-        let signals = StopSignals { _ in stopRequest.signal() }
         let reload = ReloadSignal { reloadKeys(of: pipeline) }
         ReadyLine(udp: "\(address)", http: nil, processID: getpid()).print()
         stopRequest.wait()
@@ -69,6 +70,16 @@ struct Daemon {
         } catch {
             throw Fault(.inputOutput, "\(error), \(settings.dataDirectory), look at the directory")
         }
+    }
+
+    /// Whether to go on: not if the daemon was told to stop before the clock had come by the log.
+    private func waitForClock(after log: LogStart, _ stopRequest: DispatchSemaphore) -> Bool {
+        let wait = ClockWait(log, clock: LinuxClock(), isAccepted: settings.acceptsClock)
+        let isOver = wait.run(
+            say: { logger.warning("\($0)") },
+            isStopped: { stopRequest.wait(timeout: .now() + .seconds(1)) == .success })
+        if !isOver { logger.info("stopped: nothing was received") }
+        return isOver
     }
 
     private func readKeys() throws(Fault) -> KeysFile? {
@@ -145,6 +156,12 @@ struct Daemon {
             \(counters.compact[.segmentsExpired]) expired
             """)
         for line in CompactionSummary(counters).lines { logger.info("\(line)") }
+        let steps = counters.commit[.clockSteps]
+        if steps > 0 {
+            logger.warning(
+                "the wall clock stepped \(steps) times in this run and was not followed: see that it is right"
+            )
+        }
         let refused = RefusalSummary(counters)
         if !refused.text.isEmpty { logger.warning("refused in this run: \(refused.text)") }
     }

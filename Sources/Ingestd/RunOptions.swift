@@ -41,6 +41,10 @@ struct RunOptions: ParsableArguments {
         name: Settings.acceptUnauthenticated.option,
         help: "Receives beyond loopback too, where whoever reaches the port is counted.")
     var acceptUnauthenticated = false
+    @Flag(
+        name: Settings.acceptClock.option,
+        help: "Starts at once where the clock is behind the log's last block, instead of waiting.")
+    var acceptClock = false
 
     /// What was given on the command line, as the first layer.
     var layer: SettingLayer {
@@ -64,6 +68,7 @@ struct RunOptions: ParsableArguments {
         texts[Settings.keys.name] = keys
         texts[Settings.receiveBufferBytes.name] = receiveBufferBytes
         texts[Settings.acceptUnauthenticated.name] = acceptUnauthenticated ? "yes" : nil
+        texts[Settings.acceptClock.name] = acceptClock ? "yes" : nil
         return SettingLayer(.commandLine, texts)
     }
 

@@ -233,12 +233,13 @@ struct CommitStageTests {
 }
 
 /// A commit stage between a ring and a link that a test holds the other ends of.
-private final class CommitBench {
+final class CommitBench {
     static let intervalMilliseconds = 5
     static let name = Array("reward-1business-1".utf8)
     let clock = SimulatedClock(wallMicroseconds: 1_763_600_000_000_000)
     let counters = PipelineCounters()
     let links = StageLinks()
+    let alarms = KeptLines()
     var producer: RingProducer
     private var stage: CommitStage<SimulatedClock>
     private let isDurableAtOnce: Bool
@@ -260,7 +261,8 @@ private final class CommitBench {
         stage = CommitStage(
             consumer: ends.consumer, dictionary: dictionary, repeats: .empty(), clock: clock,
             start: start,
-            configuration: configuration, links: links, counters: counters)
+            configuration: configuration, links: links, counters: counters,
+            warn: { [alarms] in alarms.keep($0) })
     }
 
     func unmeasured() -> EventDescriptor {

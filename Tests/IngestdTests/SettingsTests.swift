@@ -9,6 +9,7 @@ import Testing
 /// The three places that settings come from, and what is refused with which exit code.
 struct SettingsTests {
     private let data = SettingLayer(.commandLine, ["data": "/tmp/x"])
+    private static let flags = ["insecure-accept-unauthenticated", "accept-clock"]
 
     @Test func `without settings the documented defaults hold`() throws {
         let settings = try DaemonSettings([data])
@@ -24,6 +25,7 @@ struct SettingsTests {
         #expect(settings.zone.identifier == "UTC")
         #expect(settings.receiveBufferByteCount == 67_108_864)
         #expect(!settings.acceptsUnauthenticated)
+        #expect(!settings.acceptsClock)
     }
 
     @Test func `the command line wins over the environment and that over the file`() throws {
@@ -47,12 +49,13 @@ struct SettingsTests {
             Data(
                 """
                 {"count-undetermined": false, "count-consent-not-set": "no", "data": "/d",
-                 "insecure-accept-unauthenticated": true, "commit-interval-ms": "7", "http": "off"}
+                 "insecure-accept-unauthenticated": true, "accept-clock": "yes", "commit-interval-ms": "7", "http": "off"}
                 """.utf8), path: "c.json")
         let settings = try DaemonSettings([file])
         #expect(!settings.countsUndetermined)
         #expect(!settings.countsConsentNotSet)
         #expect(settings.acceptsUnauthenticated)
+        #expect(settings.acceptsClock)
         #expect(settings.commitIntervalMilliseconds == 7)
         #expect(settings.http == nil)
         #expect(settings.dataDirectory == "/d")
@@ -187,23 +190,23 @@ struct SettingsTests {
         let help = IngestdCommand.helpMessage(for: RunCommand.self, columns: 400)
         for setting in Settings.all {
             #expect(help.contains("--\(setting.name)"), "\(setting.name)")
-            if setting.name == Settings.acceptUnauthenticated.name { continue }
+            if Self.flags.contains(setting.name) { continue }
             #expect(help.contains(setting.helpText), "\(setting.name)")
         }
     }
 
     @Test func `every option reaches the layer under its own name`() throws {
         var arguments: [String] = []
-        for setting in Settings.all where setting.name != Settings.acceptUnauthenticated.name {
+        for setting in Settings.all where !Self.flags.contains(setting.name) {
             arguments += ["--\(setting.name)", "text of \(setting.name)"]
         }
-        arguments.append("--insecure-accept-unauthenticated")
+        arguments += Self.flags.map { "--\($0)" }
         let layer = try RunOptions.parse(arguments).layer
         #expect(layer.texts.count == Settings.all.count)
-        for (name, text) in layer.texts where name != Settings.acceptUnauthenticated.name {
+        for (name, text) in layer.texts where !Self.flags.contains(name) {
             #expect(text == "text of \(name)")
         }
-        #expect(layer.texts[Settings.acceptUnauthenticated.name] == "yes")
+        #expect(Self.flags.allSatisfy { layer.texts[$0] == "yes" })
     }
 
     @Test func `a variable that is no setting is named, one that is is not`() {

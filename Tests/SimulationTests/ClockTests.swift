@@ -41,4 +41,39 @@ struct ClockTests {
             #expect(findings.isEmpty, "\(steps), \(kills): \(findings.prefix(2))")
         }
     }
+
+    @Test(
+        "one that steps under way changes no verdict, and the next start knows the log's last time")
+    func underWay() throws {
+        for step in [30 * 24 * Self.hour, -30 * 24 * Self.hour] {
+            var files = SimulatedFileSystem(seed: 4)
+            let clock = SimulatedClock(
+                wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+            var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 5)
+            #expect(pipeline.log.lastAdmissionTime == 0)
+            try pipeline.take(0..<20)
+            clock.jumpWall(milliseconds: step)
+            try pipeline.take(20..<40)
+            #expect(pipeline.counters.commit[.clockSteps] == 1)
+            let whole = ReferenceModel(packetCount: 40)
+            #expect(pipeline.counters.events[.tooOld] == 0)
+            #expect(pipeline.counters.events[.tooEarly] == 0)
+            #expect(try DirectoryReading(files).counts == whole.counts)
+            // By the time from before, whatever the clock shows now; the same after a kill as after a stop.
+            let now = clock.wallMicroseconds() - Int64(step) * 1_000
+            var last: [Int64] = []
+            for kills in [true, false] {
+                if !kills { try pipeline.stop() }
+                files = files.disk.kill()
+                pipeline = try SteppedPipeline.open(files, clock: clock, seed: 6)
+                last.append(pipeline.log.lastAdmissionTime)
+            }
+            #expect(last[0] == last[1])
+            #expect((now - 60_000_000...now).contains(last[0]))
+            #expect(pipeline.log.isAhead(of: clock.wallMicroseconds()) == (step < 0))
+            #expect(try DirectoryReading(files).counts == whole.counts)
+            let findings = try Verifier.run(files).findings
+            #expect(findings.isEmpty, "\(step): \(findings.prefix(2))")
+        }
+    }
 }

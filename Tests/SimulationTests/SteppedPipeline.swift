@@ -16,6 +16,8 @@ struct SteppedPipeline: ~Copyable {
     private var generator: SeededRandom
     let counters: PipelineCounters
     let hash: KeyedHash
+    /// What the start found.
+    let log: LogStart
     /// Whether the merge stage has turns.
     var merges = true
 
@@ -36,6 +38,7 @@ struct SteppedPipeline: ~Copyable {
             files, clock: clock, repeats: repeats, counters: counters, random: &identity)
         let directory = start.directory
         let hash = start.hash
+        let log = start.log
         var configuration = PipelineConfiguration()
         configuration.ringByteCount = ringByteCount
         configuration.segmentByteCountMax = segmentByteCountMax
@@ -46,7 +49,7 @@ struct SteppedPipeline: ~Copyable {
             counters: counters)
         return SteppedPipeline(
             stages: stages, clock: clock, answers: answers, directory: directory,
-            generator: SeededRandom(seed: seed), counters: counters, hash: hash)
+            generator: SeededRandom(seed: seed), counters: counters, hash: hash, log: log)
     }
 
     /// Puts a packet into the ring, as the receive stage does.

@@ -24,6 +24,8 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     private var cursor: LogCursor
     private let encoder = BlockEncoder()
     private let clock: Clock
+    /// What blocks are dated with, and events judged by.
+    private var time: AdmissionClock<Clock>
     private let links: StageLinks
     private let counters: PipelineCounters
     private let commitIntervalNanoseconds: UInt64
@@ -45,18 +47,20 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     /// About the bytes of a row on disk, names apart; only bounds how far a block may overshoot its segment.
     private static var rowByteCountEstimate: Int { 24 }
 
+    /// - Parameter warn: takes a line for the log, and never blocks.
     package init(
         consumer: consuming RingConsumer, dictionary: consuming NameDictionary,
         repeats: consuming RepeatRule,
         clock: Clock, start: LogStart, configuration: PipelineConfiguration, links: StageLinks,
-        counters: PipelineCounters
+        counters: PipelineCounters, warn: @escaping @Sendable (String) -> Void = { _ in }
     ) {
         self.consumer = consumer
         admission = Admission(
             dictionary: dictionary, repeats: repeats, policy: configuration.policy,
             calendar: configuration.calendar, moneyCountedMicros: start.moneyCountedMicros)
+        time = AdmissionClock(clock, counters: counters, warn: warn)
         windows = AdmittedWindows(
-            start.windows, creditByteCount: configuration.creditByteCount, now: StageTime(clock))
+            start.windows, creditByteCount: configuration.creditByteCount, now: time.now())
         cursor = LogCursor(
             start: start, bounds: .init(byteCountMax: configuration.segmentByteCountMax))
         self.clock = clock
@@ -96,7 +100,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         var taken = 0
         var next = consumer.peek()
         if next == nil { return 0 }
-        let now = StageTime(clock)
+        let now = time.now()
         while taken < Self.recordCountMax, let record = next {
             guard makeRoom(for: record, mayWait: mayWait), let slot else { break }
             // The record's bytes stay until `release`.
@@ -143,7 +147,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         switch record.header.kind {
         case RingRecordKind.framed: takeFramed(record, into: slot, now)
         case RingRecordKind.plain:
-            takeEvents(of: record, sequence: nil, from: .plain, into: slot)
+            takeEvents(of: record, sequence: nil, from: .plain, into: slot, now)
         case RingRecordKind.refusals: takeRefusals(record)
         case RingRecordKind.heartbeat: takeHeartbeat(record, now)
         default: break
@@ -166,7 +170,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
                 .malformed, events: VerdictTally(), sequence: sequence, from: packet.key)
             counters.packetsOfCommit.add(.malformed)
         } else {
-            takeEvents(of: record, sequence: sequence, from: packet.key, into: slot)
+            takeEvents(of: record, sequence: sequence, from: packet.key, into: slot, now)
         }
         windows.accept(packet, at: place)
     }
@@ -188,12 +192,14 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     }
 
     private mutating func takeEvents(
-        of record: RingRecord, sequence: PacketSequence?, from key: SenderKey, into slot: BlockSlot
+        of record: RingRecord, sequence: PacketSequence?, from key: SenderKey, into slot: BlockSlot,
+        _ now: StageTime
     ) {
         // "Now" of a block's rows is when the first of them comes, however long ledger entries waited before.
         let isFirst = slot.rows.rowCount == 0
         if isFirst {
-            slot.context.admissionTime = clock.wallMicroseconds()
+            // The turn may have begun before the block.
+            slot.context.admissionTime = max(slot.admissionTime, now.wallMicroseconds)
             admission.open(admissionTime: slot.admissionTime)
         }
         var tally = VerdictTally()
@@ -245,16 +251,16 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         guard let free = links.free.pop(waitNanoseconds: mayWait ? patience : 0) else {
             return false
         }
+        let now = time.now()
         let (context, startsSegment) = cursor.next(
-            admissionTime: clock.wallMicroseconds(), nextName: admission.nextName,
+            admissionTime: now.wallMicroseconds, nextName: admission.nextName,
             nextKey: admission.nextKey, keyDayCount: links.state.liveKeyDayCount)
         free.open(context, startsSegment: startsSegment)
-        openedAtNanoseconds = clock.monotonicNanoseconds()
+        openedAtNanoseconds = now.monotonicNanoseconds
         let room = startsSegment ? cursor.bounds.byteCountMax : cursor.remainingByteCount
         rowCountMax = min(
             Limits.blockEventCountMax, max(1, room / Self.rowByteCountEstimate))
         slot = free
-        let now = StageTime(clock)
         if ledger.isEmpty { ledgerNanoseconds = now.monotonicNanoseconds }
         windows.expire(now, &ledger)
         return true
@@ -262,7 +268,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
 
     private mutating func closeBlock(isLast: Bool = false) {
         guard let slot else { return }
-        let now = StageTime(clock)
+        let now = time.now()
         windows.takeAnswers(into: &slot.answers, now)
         if slot.rows.rowCount == 0 { slot.context.admissionTime = now.wallMicroseconds }
         if hasNews(slot, now, isLast: isLast) {

@@ -105,11 +105,16 @@ package struct LogStart: Sendable {
     package var moneyCountedMicros: Int64
     /// Of all senders.
     package var windows: SenderWindows
+    /// Admission time of the last block; 0 if there is none.
+    package var lastAdmissionTime: Int64
+
+    /// What a wall clock may differ from what it should show.
+    static var stepMicrosecondsMax: Int64 { 5_000_000 }
 
     package init(
         directory: DirectoryID, shard: UInt16, lastSegment: SegmentNumber, commitEpoch: UInt64,
         previousChecksum: UInt32, moneyCountedMicros: Int64,
-        windows: SenderWindows = SenderWindows()
+        windows: SenderWindows = SenderWindows(), lastAdmissionTime: Int64 = 0
     ) {
         self.directory = directory
         self.shard = shard
@@ -118,5 +123,11 @@ package struct LogStart: Sendable {
         self.previousChecksum = previousChecksum
         self.moneyCountedMicros = moneyCountedMicros
         self.windows = windows
+        self.lastAdmissionTime = lastAdmissionTime
+    }
+
+    /// Whether a clock that shows this is behind the log, by more than clocks may differ.
+    package func isAhead(of wallMicroseconds: Int64) -> Bool {
+        lastAdmissionTime &- Self.stepMicrosecondsMax > wallMicroseconds
     }
 }

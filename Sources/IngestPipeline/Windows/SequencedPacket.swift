@@ -62,14 +62,4 @@ struct StageTime {
     let monotonicNanoseconds: UInt64
     /// The same, for times before the start of the machine.
     var signedNanoseconds: Int64 { Int64(clamping: monotonicNanoseconds) }
-
-    init(_ clock: some IngestClock) {
-        wallMicroseconds = clock.wallMicroseconds()
-        monotonicNanoseconds = clock.monotonicNanoseconds()
-    }
-
-    init(wallMicroseconds: Int64, monotonicNanoseconds: UInt64) {
-        self.wallMicroseconds = wallMicroseconds
-        self.monotonicNanoseconds = monotonicNanoseconds
-    }
 }

@@ -37,7 +37,7 @@ package struct RecoveryReport: Sendable {
     package internal(set) var mark: LogPosition?
     /// Of all senders, behind the last block.
     package internal(set) var windows: SenderWindows
-    /// Admission time of the last block that was recovered; 0 if there is none.
+    /// Admission time of the last block, sealed before or recovered; 0 if there is none.
     package internal(set) var lastAdmissionTime: Int64 = 0
 
     /// Whether the log had been ended properly: nothing to seal, nothing begun.

@@ -29,10 +29,11 @@ package enum SegmentRecovery {
         let bound = max(mark ?? .start, manifest.cut)
         let surveys = try survey(files, manifest, bound: bound)
         try checkContinuity(surveys, manifest, path: files.path)
+        let history = try WindowHistory.read(of: manifest, in: files)
         var report = RecoveryReport(
             lastSegment: manifest.lastSealed,
             next: LogAnchor(cutOf: manifest), mark: mark,
-            windows: try WindowHistory.read(of: manifest, in: files))
+            windows: history.windows, lastAdmissionTime: history.lastAdmissionTime)
         let plans = try plan(surveys, manifest, in: files, bound: bound, now: now)
         let rebuild = SegmentRebuild(files: files, directory: manifest.directory, now: now)
         let end = plans.lastIndex { !$0.isEmpty }.map { $0 + 1 } ?? 0

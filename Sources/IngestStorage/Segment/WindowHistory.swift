@@ -1,35 +1,43 @@
 // packet → decode → ring → admit → block → [segment] → compaction → snapshot → query
 import IngestFormat
 
-/// The windows of all senders where a manifest's sealed segments end: what a start goes on from.
+/// The windows of all senders where a manifest's sealed segments end, and the time of the last block there: what
+/// a start goes on from.
 ///
 /// The footer of the last sealed segment has them. Where it cannot be believed, they are made again from the
 /// nearest one before that can, or from what is left of expired segments, and the ledgers of the blocks since.
 ///
 /// **Cost** One footer; without it, that of reading the segments behind the nearest.
-enum WindowHistory {
+struct WindowHistory {
+    var windows = SenderWindows()
+    /// Admission time of the last block; 0 if there is none.
+    var lastAdmissionTime: Int64 = 0
+
     /// **Errors** `io`; `newerFormat`. What is missing or damaged is no error: the sequences of its blocks
     /// count as not arrived.
     static func read<Files: FileSystem>(
         of manifest: Manifest, in files: Files
-    ) throws(StorageError) -> SenderWindows {
+    ) throws(StorageError) -> WindowHistory {
         var behind: [SealedSegment] = []
         for entry in manifest.sealed.reversed() {
-            if let windows = try windows(behind: entry, manifest.directory, files) {
-                return try windows.goingOn(through: behind.reversed(), manifest.directory, files)
+            if let history = try history(behind: entry, manifest.directory, files) {
+                return try history.goingOn(through: behind.reversed(), manifest.directory, files)
             }
             behind.append(entry)
         }
-        return try windowsOfExpired(manifest, files)
+        return try WindowHistory(windows: windowsOfExpired(manifest, files))
             .goingOn(through: behind.reversed(), manifest.directory, files)
     }
 
-    private static func windows<Files: FileSystem>(
+    private static func history<Files: FileSystem>(
         behind entry: SealedSegment, _ directory: DirectoryID, _ files: Files
-    ) throws(StorageError) -> SenderWindows? {
+    ) throws(StorageError) -> WindowHistory? {
         try readable { () throws(StorageError) in
-            try SegmentReader(entry.number, directory: directory, in: files)
-                .readFooter(of: entry).windows
+            let footer = try SegmentReader(entry.number, directory: directory, in: files)
+                .readFooter(of: entry)
+            return WindowHistory(
+                windows: footer.windows,
+                lastAdmissionTime: footer.blocks.last?.summary.admissionTime ?? 0)
         }
     }
 
@@ -48,7 +56,7 @@ enum WindowHistory {
     }
 
     /// The value, or `nil` where the file is missing or damaged.
-    fileprivate static func readable<Value>(
+    private static func readable<Value>(
         _ body: () throws(StorageError) -> Value
     ) throws(StorageError) -> Value? {
         do { return try body() } catch {
@@ -58,16 +66,14 @@ enum WindowHistory {
             }
         }
     }
-}
 
-extension SenderWindows {
-    fileprivate func goingOn<Files: FileSystem>(
+    private func goingOn<Files: FileSystem>(
         through segments: [SealedSegment], _ directory: DirectoryID, _ files: Files
-    ) throws(StorageError) -> SenderWindows {
-        var windows = self
+    ) throws(StorageError) -> WindowHistory {
+        var history = self
         let (buffer, decoder, rows) = (ReadBuffer(), BlockDecoder(), BlockRows())
         for entry in segments {
-            let survey = try WindowHistory.readable { () throws(StorageError) in
+            let survey = try Self.readable { () throws(StorageError) in
                 try SegmentSurvey(entry.number, directory: directory, in: files)
             }
             guard let survey, let file = survey.file else { continue }
@@ -76,9 +82,10 @@ extension SenderWindows {
                 let block = buffer.withBytes { bytes in
                     try? decoder.decode(bytes, wanted: .ledger, into: rows)
                 }
-                windows.apply(block?.ledger ?? [], at: header.context.admissionTime)
+                history.windows.apply(block?.ledger ?? [], at: header.context.admissionTime)
+                history.lastAdmissionTime = header.context.admissionTime
             }
         }
-        return windows
+        return history
     }
 }

@@ -26,6 +26,7 @@ struct DaemonSettings {
     let keysPath: String?
     let receiveBufferByteCount: Int
     let acceptsUnauthenticated: Bool
+    let acceptsClock: Bool
 
     /// - Parameter layers: the first that gives a setting wins; the defaults come after all of them.
     ///
@@ -53,6 +54,7 @@ struct DaemonSettings {
         keysPath = try chosen.optional(Settings.keys)
         receiveBufferByteCount = try chosen.value(Settings.receiveBufferBytes)
         acceptsUnauthenticated = try chosen.value(Settings.acceptUnauthenticated)
+        acceptsClock = try chosen.value(Settings.acceptClock)
         try refuseOpenAddresses()
     }
 

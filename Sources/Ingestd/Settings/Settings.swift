@@ -61,10 +61,14 @@ enum Settings {
         "Whether to receive beyond loopback, where whoever reaches the port is counted.",
         default: false)
 
+    static let acceptClock = Setting<Bool>(
+        "accept-clock", "Whether to start by a clock that is behind the log's last block.",
+        default: false)
+
     static let all: [any AnySetting] = [
         data, udp, http, commitInterval, segmentBytesMax, compactInterval, retentionDays,
         retentionBytes, maxEventAge, maxEventLead, countUndetermined, countConsentNotSet,
         dedupWindow, dedupKeysMax, outsideDedupWindow, timeZone, keys, receiveBufferBytes,
-        acceptUnauthenticated,
+        acceptUnauthenticated, acceptClock,
     ]
 }
