@@ -5,10 +5,10 @@
 ///
 /// **Layout** Cache lines of 8 slots of 8 bytes, each a claim: part of the keyed hash of (business, event id), 16 bits of
 /// the event's payload, the generation it was claimed in (`DedupTable`, `DedupGenerations`). A claim that is too
-/// old is a free slot without being touched. The table doubles at five eighths, a line with each claim, until there
+/// old is a free slot without being touched. The table doubles when it is half full, a line with each third claim, until there
 /// is room for `keyCountMax`; once there are more, the oldest generation goes.
 ///
-/// **Units** 13–26 bytes a key, 11 once it has its full size; 1.07 GB for 100 million.
+/// **Units** 16–32 bytes a key, 11–21 once it has its full size; 1.07 GB for 100 million.
 ///
 /// **Exactness** Two different ids are taken for one where the known bits of their hashes are equal: 56, with
 /// the smallest table of 2^20 lines. Among 100 million keys that is one in 700 million look-ups of new ids, nearly always
@@ -37,9 +37,9 @@
 
     private let leastBitCount: Int
     private let greatestBitCount: Int
-    /// Few, since a claim while the table grows must not cost much more than others; enough to be done long before the next
-    /// doubling.
-    private static var moveLineCount: Int { 1 }
+    /// Claims for each line that is moved: a claim while the table grows must not cost twice as much as others, or a daemon
+    /// at its rate sheds; and the lines that are moved last must not be full by then.
+    private static var claimsPerMove: Int { 3 }
     private static var idleLineCount: Int { 64 }
 
     /// - Parameters:
@@ -103,7 +103,11 @@
         let place = free ?? makeRoom(hash, in: holder)
         holder.put(hash, place, check: check, generation: generations.newestByte)
         generations.addKey()
-        if !old.isEmpty || sweep.isDue || isFull { goOn(lineCount: Self.moveLineCount) }
+        if !old.isEmpty || sweep.isDue || isFull,
+            generations.keyCount % Self.claimsPerMove == 0
+        {
+            goOn(lineCount: 1)
+        }
         return .first
     }
 
@@ -130,7 +134,7 @@
 
     private var isFull: Bool {
         old.isEmpty && table.bitCount < greatestBitCount
-            && generations.keyCount * 8 > table.slotCount * 5
+            && generations.keyCount * 2 > table.slotCount
     }
 
     private mutating func goOn(lineCount: Int) {
