@@ -38,6 +38,7 @@ private struct DedupMeasurement {
         clock = PartClock()
         claim(count..<count + Self.askedCount, in: &index, expecting: .first)
         clock.show("claim once it is full", Self.askedCount)
+        print("  blocks that waited for a whole sweep: \(index.wholeSweepCount)")
     }
 
     private func claim(

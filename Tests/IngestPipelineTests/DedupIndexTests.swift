@@ -119,4 +119,15 @@ import Testing
             }
         }
     }
+
+    @Test func sweepsAsItClaimsAndNeverAllAtOnce() {
+        var index = DedupIndex(
+            keyCountMax: 6_400, windowMicroseconds: 100_000 * Self.second, leastBitCount: 6)
+        // Five times as many as there are bytes for generations.
+        for block in 0..<1_300 {
+            index.open(admissionTime: Int64(block))
+            for i in 0..<100 { _ = index.claim(spread(UInt64(block * 100 + i)), check: 1) }
+        }
+        #expect(index.wholeSweepCount == 0)
+    }
 }

@@ -34,6 +34,9 @@
     /// Keys on their way; empty between steps.
     private var moving: [(hash: UInt64, slot: UInt64)] = []
     private var sweep = Sweep()
+    /// Blocks that had to wait until all of the table was swept: a claim sweeps a line, which is three times what two rounds in
+    /// 63 generations take.
+    package private(set) var wholeSweepCount = 0
 
     private let leastBitCount: Int
     private let greatestBitCount: Int
@@ -81,7 +84,10 @@
     package mutating func open(admissionTime: Int64) {
         if generations.isNewestFull(admissionTime) {
             // A byte is given again 63 generations after it died at the earliest, a sweep takes a few.
-            while !sweep.isClean(generations.nextByte) { goOnSweeping(table.lineCount) }
+            while !sweep.isClean(generations.nextByte) {
+                wholeSweepCount += 1
+                goOnSweeping(table.lineCount)
+            }
             generations.begin(at: admissionTime)
         }
         generations.admit(at: admissionTime)
@@ -103,8 +109,8 @@
         let place = free ?? makeRoom(hash, in: holder)
         holder.put(hash, place, check: check, generation: generations.newestByte)
         generations.addKey()
-        if !old.isEmpty || sweep.isDue || isFull,
-            generations.keyCount % Self.claimsPerMove == 0
+        if old.isEmpty
+            ? sweep.isDue || isFull : generations.keyCount % Self.claimsPerMove == 0
         {
             goOn(lineCount: 1)
         }
