@@ -34,8 +34,7 @@
     /// Keys on their way; empty between steps.
     private var moving: [(hash: UInt64, slot: UInt64)] = []
     private var sweep = Sweep()
-    /// Blocks that had to wait until all of the table was swept: a claim sweeps a line, which is three times what two rounds in
-    /// 63 generations take.
+    /// Blocks that had to wait until all of the table was swept: none, as long as claims sweep a line each.
     package private(set) var wholeSweepCount = 0
 
     private let leastBitCount: Int
