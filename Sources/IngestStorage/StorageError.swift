@@ -80,6 +80,20 @@ extension StorageError: CustomStringConvertible {
         }
     }
 
+    /// What `body` reads, or `nil` where the file is missing or damaged.
+    ///
+    /// **Errors** What else `body` throws: `io`, `newerFormat`, …
+    package static func readable<Value>(
+        _ body: () throws(StorageError) -> Value
+    ) throws(StorageError) -> Value? {
+        do { return try body() } catch {
+            switch error {
+            case .notFound, .corrupt: return nil
+            default: throw error
+            }
+        }
+    }
+
     /// What to do about a call that failed.
     package var remedy: String {
         switch shortage {

@@ -170,7 +170,7 @@ import IngestFormat
                 reward: NameOrdinal(rawValue: unsafe record.pointee.ordinal), business: business))
     }
 
-    /// Gives a new pair the next key, or `nil` at `Limits.keyCountMax` (the packet is shed).
+    /// Gives a new pair the next key, or `nil` at `Limits.keyCountMax`: the event is refused.
     package mutating func insertKey(reward: NameSlot, business: NameOrdinal) -> KeyOrdinal? {
         if nextKey >= UInt32(Limits.keyCountMax) { return nil }
         let key = KeyOrdinal(rawValue: nextKey)

@@ -132,11 +132,8 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
             let hasRows = rowCount == 0 || rowCount + Int(record.header.eventCount) <= rowCountMax
             // A name takes at least 3 bytes of a packet: tag, length, a byte.
             let nameCountMax = slot.names.count + Int(record.header.packetByteCount) / 3
-            // Keys of a packet that was shed stay, so there may be more of them than rows.
-            let keyCountMax = slot.keys.count + Int(record.header.eventCount)
-            let hasNews =
-                nameCountMax <= Limits.blockNameCountMax && keyCountMax <= Limits.blockKeyCountMax
-            if hasRows && hasNews && ledger.hasRoom { return true }
+            // A key is given for a row, so that of these there are never too many.
+            if hasRows && nameCountMax <= Limits.blockNameCountMax && ledger.hasRoom { return true }
             closeBlock()
         }
         return openBlock(mayWait: mayWait)
@@ -285,7 +282,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     /// Whether there is anything to write. Counts of what was refused can wait for rows, but no longer than their
     /// interval; what moved a window must be durable before it is acked.
     private func hasNews(_ slot: BlockSlot, _ now: StageTime, isLast: Bool) -> Bool {
-        if slot.rows.rowCount > 0 || slot.names.count > 0 || !slot.keys.isEmpty { return true }
+        if slot.rows.rowCount > 0 || slot.names.count > 0 { return true }
         return ledger.movesWindows || !ledger.hasRoom
             || !ledger.isEmpty && (isLast || isLedgerDue(now.monotonicNanoseconds))
     }

@@ -92,13 +92,10 @@ package struct LogTail<Files: FileSystem> {
 
     /// A segment that is not there, or is being created, has no blocks.
     private func open(_ number: SegmentNumber) throws(StorageError) -> Source? {
-        let reader: SegmentReader<Files>
-        do { reader = try SegmentReader(number, directory: directory, in: files) } catch {
-            switch error {
-            case .notFound, .corrupt: return nil
-            default: throw error
-            }
+        let opened = try StorageError.readable { () throws(StorageError) in
+            try SegmentReader(number, directory: directory, in: files)
         }
+        guard let reader = opened else { return nil }
         let isCut = number == manifest.liveSegment
         if let footer = try reader.readFooterIfSealed() {
             return .index(reader, footer, next: isCut ? footer.firstBlock(after: manifest.cut) : 0)
@@ -217,13 +214,10 @@ package struct LogTail<Files: FileSystem> {
 
     /// Whether a whole block lies anywhere in a segment, behind the cut, whatever its header says.
     private func hasAnyBlock(_ number: SegmentNumber) throws(StorageError) -> Bool {
-        let file: Files.File
-        do { file = try files.open(FileName.segment(number).text, .read) } catch {
-            switch error {
-            case .notFound, .corrupt: return false
-            default: throw error
-            }
+        let opened = try StorageError.readable { () throws(StorageError) in
+            try files.open(FileName.segment(number).text, .read)
         }
+        guard let file = opened else { return false }
         if number == manifest.liveSegment {
             let place = BlockPlace(behind: manifest.shard, in: directory)
             return try hasBlock(

@@ -32,7 +32,7 @@ struct WindowHistory {
     private static func history<Files: FileSystem>(
         behind entry: SealedSegment, _ directory: DirectoryID, _ files: Files
     ) throws(StorageError) -> WindowHistory? {
-        try readable { () throws(StorageError) in
+        try StorageError.readable { () throws(StorageError) in
             let footer = try SegmentReader(entry.number, directory: directory, in: files)
                 .readFooter(of: entry)
             return WindowHistory(
@@ -46,7 +46,7 @@ struct WindowHistory {
     ) throws(StorageError) -> SenderWindows {
         var windows = SenderWindows()
         for entry in manifest.expired {
-            let ledger = try readable { () throws(StorageError) in
+            let ledger = try StorageError.readable { () throws(StorageError) in
                 try ExpiredFooterReader(entry, directory: manifest.directory, in: files)
                     .readLedger()
             }
@@ -55,25 +55,13 @@ struct WindowHistory {
         return windows
     }
 
-    /// The value, or `nil` where the file is missing or damaged.
-    private static func readable<Value>(
-        _ body: () throws(StorageError) -> Value
-    ) throws(StorageError) -> Value? {
-        do { return try body() } catch {
-            switch error {
-            case .notFound, .corrupt: return nil
-            default: throw error
-            }
-        }
-    }
-
     private func goingOn<Files: FileSystem>(
         through segments: [SealedSegment], _ directory: DirectoryID, _ files: Files
     ) throws(StorageError) -> WindowHistory {
         var history = self
         let (buffer, decoder, rows) = (ReadBuffer(), BlockDecoder(), BlockRows())
         for entry in segments {
-            let survey = try Self.readable { () throws(StorageError) in
+            let survey = try StorageError.readable { () throws(StorageError) in
                 try SegmentSurvey(entry.number, directory: directory, in: files)
             }
             guard let survey, let file = survey.file else { continue }
