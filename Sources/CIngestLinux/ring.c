@@ -21,7 +21,8 @@ void *ingest_pages_map(size_t byte_count) {
     // One huge page more than asked for, so that an aligned start lies inside; the rest goes back.
     size_t wanted = rounded_up(byte_count);
     size_t mapped = wanted + huge_page_byte_count;
-    char *start = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    char *start = mmap(NULL, mapped, PROT_READ | PROT_WRITE, flags, -1, 0);
     if (start == MAP_FAILED) return NULL;
     char *aligned = (char *)rounded_up((size_t)start);
     size_t before = (size_t)(aligned - start), after = mapped - wanted - before;
@@ -49,6 +50,11 @@ void *ingest_pages_grow(void *pages, size_t old_byte_count, size_t byte_count) {
 void ingest_pages_forget(void *pages, size_t first, size_t end) {
     size_t from = rounded_up(first), to = end & ~(huge_page_byte_count - 1);
     if (from < to) (void)madvise((char *)pages + from, to - from, MADV_DONTNEED);
+}
+
+void ingest_pages_populate(void *pages, size_t first, size_t end) {
+    size_t from = first & ~(huge_page_byte_count - 1);
+    if (from < end) (void)madvise((char *)pages + from, rounded_up(end) - from, MADV_POPULATE_WRITE);
 }
 
 bool ingest_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_nanoseconds) {

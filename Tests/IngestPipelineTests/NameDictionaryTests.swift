@@ -80,7 +80,7 @@ struct NameDictionaryTests {
         var expected = 0
         for (index, (place, byteCount)) in places.enumerated() {
             expected += (13 + byteCount + 3) & ~3
-            let record = unsafe records.pointer(at: place)
+            let record = unsafe records.chunks.pointer(at: place)
             try #require(unsafe record.pointee.ordinal == UInt32(index + 1))
             try #require(unsafe Int(record.pointee.byteCount) == byteCount)
             let name = unsafe UnsafeRawBufferPointer(

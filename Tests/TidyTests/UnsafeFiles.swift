@@ -108,7 +108,6 @@ enum UnsafeFiles {
         ],
         "IngestPipeline": [
             "Admit/Admission": "reads descriptors and names where they lie in the ring",
-            "Admit/DedupGenerations": "owns the table of what holds",
             "Admit/DedupTable": "reads and writes slots in their lines",
             "Admit/KeyTable": "reads the entry that was found",
             "Admit/GrowingTable": "owns the memory of an open-addressing table",

@@ -6,6 +6,7 @@
 #include "ingest_memory.h"
 #include "ingest_files.h"
 #include "ingest_ring.h"
+#include "ingest_slots.h"
 #include "ingest_keyed_hash.h"
 #include "ingest_threads.h"
 #include "ingest_udp.h"

@@ -5,7 +5,8 @@
 #include <stdint.h>
 
 // mmap reports failure by MAP_FAILED, a cast that Swift does not import, and asking for huge pages is
-// worth nothing unless the start is aligned to 2 MiB. Zeroed private memory; NULL when there is none.
+// worth nothing unless the start is aligned to 2 MiB. Zeroed private memory, taken when it is touched; NULL when there
+// is no address space.
 void *ingest_pages_map(size_t byte_count);
 
 // Gives back what ingest_pages_map returned, with the same byte count.
@@ -17,6 +18,10 @@ void *ingest_pages_grow(void *pages, size_t old_byte_count, size_t byte_count);
 
 // Gives back the memory of the whole huge pages in [first, end) of what ingest_pages_map returned; they read as zeros.
 void ingest_pages_forget(void *pages, size_t first, size_t end);
+
+// Touches the whole huge pages with any byte in [first, end) of what ingest_pages_map returned, which keep what is in
+// them, so that who comes later need not wait for the kernel to clear them. Does nothing before Linux 5.14.
+void ingest_pages_populate(void *pages, size_t first, size_t end);
 
 // futex has no libc function, and Swift does not import `syscall`, which is variadic. Sleeps while
 // *word == expected, until it is woken, a signal comes or the time is up; whether it was the last.

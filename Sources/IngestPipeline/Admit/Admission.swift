@@ -30,7 +30,7 @@ import IngestFormat
 
     /// Starts the loads that `admit` of the same events will wait for.
     @inline(__always)
-    func prefetch(_ events: UnsafePointer<EventDescriptor>, eventCount: Int) {
+    mutating func prefetch(_ events: UnsafePointer<EventDescriptor>, eventCount: Int) {
         for index in 0..<eventCount {
             // SAFETY: `events` holds `eventCount` descriptors.
             dictionary.prefetch(hash: unsafe events[index].rewardHash)
@@ -66,17 +66,21 @@ import IngestFormat
         var cursor = slot.rows.mark
         var namelessCount = 0
         let admissionTime = slot.admissionTime
-        // The places of names were fetched while the packet before was admitted; now their records, all together.
+        // The places of names and ids were fetched while the packet before was admitted; now what they lead to, all together.
         for index in 0..<eventCount {
             // SAFETY: `events` holds `eventCount` descriptors.
             dictionary.prefetchRecord(hash: unsafe events[index].rewardHash)
+            if unsafe events[index].flags & EventDescriptor.Flags.hasEventID != 0 {
+                repeats.prefetchFurther(unsafe events[index].eventHash)
+            }
         }
         for index in 0..<eventCount {
             let event = unsafe events + index
             var verdict = unsafe judge(event, admissionTime)
             if unsafe isStored(event, verdict) {
                 if let key = unsafe key(of: event, bytes, slot) {
-                    verdict = unsafe append(event, verdict, key, bytes, slot, &cursor)
+                    verdict = unsafe append(
+                        event, verdict, key, bytes, slot, admissionTime, &cursor)
                 } else {
                     if case .counted = verdict { unsafe giveBackMoney(of: event) }
                     verdict = .malformed
@@ -155,7 +159,8 @@ import IngestFormat
     @inline(__always)
     private mutating func append(
         _ event: UnsafePointer<EventDescriptor>, _ firstVerdict: Verdict, _ key: KeyOrdinal,
-        _ bytes: UnsafeRawPointer, _ slot: BlockSlot, _ cursor: inout BlockRows.Mark
+        _ bytes: UnsafeRawPointer, _ slot: BlockSlot, _ admissionTime: Int64,
+        _ cursor: inout BlockRows.Mark
     ) -> Verdict {
         let platform = unsafe ordinal(
             event.pointee.platformHash, bytes, event.pointee.platformOffset,
@@ -180,8 +185,7 @@ import IngestFormat
         unsafe rows.key[row] = key.rawValue
         unsafe rows.timestamp[row] = event.pointee.timestampMicroseconds
         unsafe rows.day[row] = calendar.day(
-            of: Self.timeOfDay(
-                event.pointee.timestampMicroseconds, verdict, slot.admissionTime))
+            of: Self.timeOfDay(event.pointee.timestampMicroseconds, verdict, admissionTime))
         unsafe rows.platform[row] = platform
         unsafe rows.campaign[row] = campaign
         unsafe rows.source[row] = source

@@ -6,7 +6,17 @@
 /// **Layout** A generation ends when it has lasted a 128th of the window or holds a 64th of the keys, and always with
 /// a block, so that the same blocks make the same generations. At most 192 live at once; a slot names its generation
 /// by a byte of 1 to 255, of which a dead one is given again only once no slot has it any more.
-@safe struct DedupGenerations: ~Copyable {
+struct DedupGenerations: ~Copyable {
+    /// The bytes that hold: `oldest` and the `span` behind it, from 255 on to 1.
+    struct Live {
+        fileprivate(set) var oldest: UInt8 = 1
+        fileprivate(set) var span: UInt8 = 0
+
+        /// As `ingest_slots_scan`, which looks at eight slots at once.
+        @inline(__always)
+        func holds(_ byte: UInt8) -> Bool { byte != 0 && byte &- oldest <= span }
+    }
+
     static let liveCountMax = 192
     private static let byteCount: UInt64 = 255
     private static let slicesOfWindow: Int64 = 128
@@ -21,8 +31,7 @@
 
     private let keyCountMax: Int
     private let windowMicroseconds: Int64
-    /// 256: 1 where slots with this byte hold. Asked for every slot that is looked at, so that it is plain memory.
-    private let live: UnsafeMutablePointer<UInt8>
+    private(set) var live = Live()
     /// By byte, as are the times.
     private var keyCounts = [Int](repeating: 0, count: 256)
     private var newestTimes = [Int64](repeating: .min, count: 256)
@@ -34,17 +43,6 @@
     init(keyCountMax: Int, windowMicroseconds: Int64) {
         self.keyCountMax = keyCountMax
         self.windowMicroseconds = windowMicroseconds
-        unsafe live = .allocate(capacity: 256)
-        unsafe live.initialize(repeating: 0, count: 256)
-        unsafe live[1] = 1
-    }
-
-    deinit { unsafe live.deallocate() }
-
-    @inline(__always)
-    func holds(_ byte: UInt8) -> Bool {
-        // SAFETY: every byte has its place among the 256.
-        unsafe live[Int(byte)] != 0
     }
 
     /// How many generations ago a live one began.
@@ -94,7 +92,7 @@
         newestByte = Self.byte(newest)
         let place = Int(newestByte)
         (keyCounts[place], newestTimes[place]) = (0, .min)
-        unsafe live[place] = 1
+        live.span = newestByte &- live.oldest
         newestBegan = admissionTime
     }
 
@@ -112,8 +110,9 @@
             completeSinceMicroseconds = max(completeSinceMicroseconds, newestTimes[place])
         }
         keyCounts[place] = 0
-        unsafe live[place] = 0
         oldest += 1
+        live.oldest = Self.byte(oldest)
+        live.span = newestByte &- live.oldest
         return byte
     }
 

@@ -5,10 +5,10 @@
 ///
 /// **Layout** Cache lines of 8 slots of 8 bytes, each a claim: part of the keyed hash of (business, event id), 16 bits of
 /// the event's payload, the generation it was claimed in (`DedupTable`, `DedupGenerations`). A claim that is too
-/// old is a free slot without being touched. The table doubles when it is half full, a line with each third claim, until there
-/// is room for `keyCountMax`; once there are more, the oldest generation goes.
+/// old is a free slot without being touched. From half full on a line is added with every second claim until there
+/// are twice as many, up to what `keyCountMax` needs; once there are more keys, the oldest generation goes.
 ///
-/// **Units** 16–32 bytes a key, 11–21 once it has its full size; 1.07 GB for 100 million.
+/// **Units** 16–21 bytes a key while it grows, 11–21 once it has its full size; 1.07 GB for 100 million.
 ///
 /// **Exactness** Two different ids are taken for one where the known bits of their hashes are equal: 56, with
 /// the smallest table of 2^20 lines. Among 100 million keys that is one in 700 million look-ups of new ids, nearly always
@@ -27,57 +27,62 @@
 
     private var generations: DedupGenerations
     private var table: DedupTable
-    /// Where keys are moved from; empty while the table does not grow.
-    private var old = DedupTable()
-    /// Lines of `old` from the first on whose keys were moved.
-    private var movedEnd = 0
-    /// Keys on their way; empty between steps.
-    private var moving: [(hash: UInt64, slot: UInt64)] = []
     private var sweep = Sweep()
     /// Blocks that had to wait until all of the table was swept: none, as long as claims sweep a line each.
     package private(set) var wholeSweepCount = 0
 
-    private let leastBitCount: Int
-    private let greatestBitCount: Int
-    /// Claims for each line that is moved: a claim while the table grows must not cost twice as much as others, or a daemon
-    /// at its rate sheds; and the lines that are moved last must not be full by then.
-    private static var claimsPerMove: Int { 3 }
-    private static var idleLineCount: Int { 64 }
+    /// Keys a line at which the table begins to grow.
+    private static let keysPerLine = DedupTable.slotCount / 2
+    /// Claims for each line that is added: the lines that are split last have 6 keys by then, three quarters of their slots.
+    private static let claimsPerLine = 2
+    private static let idleLineCount = 64
 
     /// - Parameters:
     ///   - keyCountMax: claims kept at most, ≥ 1.
     ///   - windowMicroseconds: how long a claim holds, > 0.
-    ///   - leastBitCount: of the number of lines of the first table, 4 … 28.
+    ///   - leastBitCount: of the number of lines at first, 4 … 28.
     package init(keyCountMax: Int, windowMicroseconds: Int64, leastBitCount: Int = 20) {
         precondition(keyCountMax > 0 && windowMicroseconds > 0)
         precondition((4...28).contains(leastBitCount))
         generations = DedupGenerations(
             keyCountMax: keyCountMax, windowMicroseconds: windowMicroseconds)
-        self.leastBitCount = leastBitCount
         // Three quarters of the slots are enough for all keys.
         let lineCountMin = (keyCountMax - 1) / (DedupTable.slotCount * 3 / 4) + 1
         let bitCount = Int.bitWidth - (lineCountMin - 1).leadingZeroBitCount
-        greatestBitCount = min(
+        let greatestBitCount = min(
             max(leastBitCount, bitCount), leastBitCount + DedupSlot.remainderBitCount - 1)
-        table = DedupTable(bitCount: leastBitCount, leastBitCount: leastBitCount)
-    }
-
-    deinit {
-        table.free()
-        old.free()
+        table = DedupTable(leastBitCount: leastBitCount, greatestBitCount: greatestBitCount)
     }
 
     /// Claims that hold.
     package var keyCount: Int { generations.keyCount }
-    /// Bytes of address space.
-    package var byteCount: Int { table.byteCount + old.byteCount }
+    /// Bytes of the lines that there are.
+    package var byteCount: Int { table.byteCount }
     /// The newest commit time of a claim that was dropped, µs since 1970: repeats of what was counted later than this
     /// are all caught. `Int64.min` while none was dropped.
     package var completeSinceMicroseconds: Int64 { generations.completeSinceMicroseconds }
 
-    /// Starts the load of the line that `claim` will look at.
+    /// Has room for so many keys at once, as many lines as it would have grown to; before the first claim.
+    package mutating func reserve(keyCount: Int) {
+        precondition(generations.keyCount == 0)
+        let keyCount = max(1, min(keyCount, table.lineCountMax * Self.keysPerLine * 2))
+        let bitCount = Int.bitWidth - 1 - max(1, keyCount / Self.keysPerLine).leadingZeroBitCount
+        let fullCount = Self.keysPerLine << bitCount
+        table.reserve(
+            lineCount: 1 << bitCount
+                + min(1 << bitCount, max(0, keyCount - fullCount) / Self.claimsPerLine))
+    }
+
+    /// Starts the load of the line that `claim` will look at first.
+    // Mutating, as the next one, since a caller in another module copies all of the index to call what borrows it.
     @inline(__always)
-    package func prefetch(_ hash: UInt64) { holder(of: hash).prefetch(hash) }
+    package mutating func prefetch(_ hash: UInt64) { table.prefetch(hash) }
+
+    /// Once that line is there: starts the loads of the lines that `claim` will look at after it.
+    @inline(__always)
+    package mutating func prefetchFurther(_ hash: UInt64) {
+        table.prefetchFurther(hash, generations.live)
+    }
 
     /// To be called for each block, before its claims: they are as old as its admission time.
     package mutating func open(admissionTime: Int64) {
@@ -85,7 +90,7 @@
             // A byte is given again 63 generations after it died at the earliest, a sweep takes a few.
             while !sweep.isClean(generations.nextByte) {
                 wholeSweepCount += 1
-                goOnSweeping(table.lineCount)
+                goOnSweeping(table.usedLineCount)
             }
             generations.begin(at: admissionTime)
         }
@@ -100,83 +105,36 @@
     ///   - check: 16 bits of what must be equal in a duplicate.
     @inline(__always)
     package mutating func claim(_ hash: UInt64, check: UInt16) -> Answer {
-        let holder = holder(of: hash)
-        let (found, free) = holder.find(hash, generations)
+        let (found, free) = table.find(hash, generations.live)
         if let found {
-            return DedupSlot.check(holder.slot(found)) == check ? .duplicate : .conflict
+            return DedupSlot.check(table.slot(found)) == check ? .duplicate : .conflict
         }
-        let place = free ?? makeRoom(hash, in: holder)
-        holder.put(hash, place, check: check, generation: generations.newestByte)
+        table.put(hash, check: check, at: free, &generations)
         generations.addKey()
-        if old.isEmpty
-            ? sweep.isDue || isFull : generations.keyCount % Self.claimsPerMove == 0
-        {
-            goOn(lineCount: 1)
+        if generations.keyCount % Self.claimsPerLine == 0, mustGrow {
+            table.addLine(&generations)
         }
+        if sweep.isDue { goOnSweeping(1) }
         return .first
     }
 
-    /// Does some of what growing and forgetting left to do; to be called now and then.
+    /// Does some of what forgetting left to do; to be called now and then.
     package mutating func goOn() {
-        if !old.isEmpty || sweep.isDue { goOn(lineCount: Self.idleLineCount) }
+        if sweep.isDue { goOnSweeping(Self.idleLineCount) }
     }
 
+    /// From half full on until there are twice as many lines.
     @inline(__always)
-    private func holder(of hash: UInt64) -> DedupTable {
-        old.isEmpty || old.home(hash) < movedEnd ? table : old
-    }
-
-    @inline(never)
-    private mutating func makeRoom(_ hash: UInt64, in holder: DedupTable) -> DedupPlace {
-        if let place = holder.makeRoom(hash, generations) { return place }
-        let place = holder.oldest(hash, generations)
-        let slot = holder.slot(place.home * DedupTable.slotCount + place.slot)
-        generations.evictKey(DedupSlot.generation(slot))
-        return place
-    }
-
-    // MARK: Growing and sweeping
-
-    private var isFull: Bool {
-        old.isEmpty && table.bitCount < greatestBitCount
-            && generations.keyCount * 2 > table.slotCount
-    }
-
-    private mutating func goOn(lineCount: Int) {
-        if isFull {
-            old = table
-            movedEnd = 0
-            table = DedupTable(bitCount: old.bitCount + 1, leastBitCount: leastBitCount)
-            sweep.restart()
-        }
-        if old.isEmpty { goOnSweeping(lineCount) } else { goOnMoving(lineCount) }
-    }
-
-    private mutating func goOnMoving(_ lineCount: Int) {
-        let first = movedEnd
-        movedEnd = min(old.lineCount, first + lineCount)
-        for home in first..<movedEnd { old.appendKeys(of: home, to: &moving, generations) }
-        for (hash, slot) in moving { move(hash, slot) }
-        moving.removeAll(keepingCapacity: true)
-        guard movedEnd < old.lineCount else {
-            old.free()
-            old = DedupTable()
-            return
-        }
-        old.forget(from: first, to: movedEnd)
-    }
-
-    /// Into the larger table, which is at most half full.
-    private mutating func move(_ hash: UInt64, _ slot: UInt64) {
-        let place = table.find(hash, generations).free ?? makeRoom(hash, in: table)
-        table.put(
-            hash, place, check: DedupSlot.check(slot), generation: DedupSlot.generation(slot))
+    private var mustGrow: Bool {
+        table.isBetweenPowers
+            || generations.keyCount >= table.lineCount &* Self.keysPerLine
+                && table.lineCount < table.lineCountMax
     }
 
     private mutating func goOnSweeping(_ lineCount: Int) {
-        // Growing drops what died too, but a table in two halves is not swept.
-        while !old.isEmpty { goOnMoving(lineCount) }
-        for line in sweep.take(lineCount, of: table.lineCount) { table.sweep(line, generations) }
+        for line in sweep.take(lineCount, of: table.usedLineCount) {
+            table.sweep(line, generations.live)
+        }
     }
 
     /// Which lines are to be freed of dead claims, round and round while there are any.
@@ -197,8 +155,6 @@
             lastCleanAfter = roundCount + (next == 0 ? 1 : 2)
             cleanAfter[Int(byte)] = lastCleanAfter
         }
-
-        mutating func restart() { next = 0 }
 
         mutating func take(_ count: Int, of lineCount: Int) -> Range<Int> {
             let first = next

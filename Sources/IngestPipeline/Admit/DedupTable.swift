@@ -1,5 +1,6 @@
 // packet → decode → ring → [admit] → block → segment → compaction → snapshot → query
 import CIngestLinux
+import Dispatch
 
 /// A slot of the dedup index, as the word that it is.
 ///
@@ -8,136 +9,163 @@ import CIngestLinux
 /// own slot, but that of slot d that a key which belongs here has displacement d.
 enum DedupSlot {
     static let overflow: UInt64 = 1 << 27
-    /// What makes a key: remainder and displacement.
-    static let identity: UInt64 = ~0 << 28 | 7 << 24
     static let remainderBitCount = 36
+    private static let remainderShift: UInt64 = 28
+    private static let displacementShift: UInt64 = 24
+    private static let displacementMask: UInt64 = 7 << displacementShift
 
+    /// A claim as it lies in a line of its own.
     @inline(__always)
-    static func word(remainder: UInt64, displacement: Int) -> UInt64 {
-        remainder << 28 | UInt64(truncatingIfNeeded: displacement) << 24
+    static func claim(remainder: UInt64, check: UInt16, generation: UInt8) -> UInt64 {
+        remainder << remainderShift | UInt64(check) << 8 | UInt64(generation)
+    }
+    /// A claim as it lies in its line of this displacement.
+    @inline(__always)
+    static func displaced(_ claim: UInt64, by displacement: Int) -> UInt64 {
+        claim & ~(displacementMask | overflow)
+            | UInt64(truncatingIfNeeded: displacement) << displacementShift
     }
     @inline(__always)
     static func generation(_ slot: UInt64) -> UInt8 { UInt8(truncatingIfNeeded: slot) }
     @inline(__always)
     static func check(_ slot: UInt64) -> UInt16 { UInt16(truncatingIfNeeded: slot >> 8) }
     @inline(__always)
-    static func remainder(_ slot: UInt64) -> UInt64 { slot >> 28 }
+    static func remainder(_ slot: UInt64) -> UInt64 { slot >> remainderShift }
     @inline(__always)
-    static func displacement(_ slot: UInt64) -> Int { Int(truncatingIfNeeded: slot >> 24 & 7) }
+    static func displacement(_ slot: UInt64) -> Int {
+        Int(truncatingIfNeeded: (slot & displacementMask) >> displacementShift)
+    }
 }
 
-/// A table of the dedup index: 2^`bitCount` cache lines of 8 slots. Plain data: its owner frees it.
+/// The lines of the dedup index: cache lines of 8 slots, of which there are more as there are more keys, up to
+/// 2^`greatestBitCount` (linear hashing).
 ///
-/// **Layout** A key belongs to the line that the first bits of its hash say; it lies there, or where that was full, in
-/// the line 1, 3, 6, 10, 15, 21 or 28 further on, round the end (displacements 1 to 7). If all of them are full, a key of
-/// one of them moves on to another line of its own. The bits of the hash after the first ones are the key's remainder: 36
-/// in the smallest table that an index has, one fewer with each doubling, so that every table knows the same
-/// bits of every key.
-@safe struct DedupTable {
+/// **Layout** Of 2^b to 2^(b+1) lines, a key belongs to the line that the last b + 1 bits of its hash say, or b bits where
+/// there is no such line yet. A line that is added takes its keys from the one line whose number differs in the
+/// first of these bits; no other key moves. A key lies in the line that it belongs to, or where that was full in the line 1,
+/// 3, 6, 10, 15, 21 or 28 further on (displacements 1 to 7); behind the last line there are 28 for these. If all are
+/// full, a key of one of them moves on to another line of its own. The 36 bits of the hash before the last
+/// `leastBitCount` are the key's remainder: with its line all bits that are known.
+///
+/// **Cost** Address space for all lines at once; memory as lines are added.
+@safe struct DedupTable: ~Copyable {
     static let slotCount = 8
-    private let memory: ZeroedTable<UInt64>
-    let bitCount: Int
-    private let identityBitCount: Int
+    static let displacementCount = 8
+    /// Lines behind the last, in which displaced keys lie.
+    private static let spareLineCount = distance(displacementCount - 1)
 
-    /// None.
-    init() { (memory, bitCount, identityBitCount) = (ZeroedTable(), 0, 0) }
+    private let memory: Memory
+    private let base: UnsafeMutablePointer<UInt64>
+    private let leastBitCount: Int
+    private let greatestBitCount: Int
+    /// Lines that keys belong to.
+    private(set) var lineCount: Int
+    /// The last b + 1 bits.
+    private var wideMask: UInt64
 
-    init(bitCount: Int, leastBitCount: Int) {
-        memory = ZeroedTable(capacity: Self.slotCount << bitCount)
-        self.bitCount = bitCount
-        identityBitCount = leastBitCount + DedupSlot.remainderBitCount
+    init(leastBitCount: Int, greatestBitCount: Int) {
+        memory = Memory(lineCount: (1 << greatestBitCount) + Self.spareLineCount)
+        unsafe base = memory.table.base
+        self.leastBitCount = leastBitCount
+        self.greatestBitCount = greatestBitCount
+        lineCount = 1 << leastBitCount
+        wideMask = 2 << UInt64(leastBitCount) - 1
     }
 
-    func free() { memory.free() }
-
-    var isEmpty: Bool { memory.capacity == 0 }
-    var lineCount: Int { 1 << bitCount }
-    var slotCount: Int { memory.capacity }
-    var byteCount: Int { memory.byteCount }
+    /// Lines in which keys lie.
+    var usedLineCount: Int { lineCount + Self.spareLineCount }
+    /// Bytes in which keys lie.
+    var byteCount: Int { usedLineCount * Self.slotCount * MemoryLayout<UInt64>.stride }
+    var lineCountMax: Int { 1 << greatestBitCount }
+    /// Whether it is on its way from a power of two to the next.
+    @inline(__always)
+    var isBetweenPowers: Bool { UInt64(lineCount) &* 2 != wideMask &+ 1 }
 
     @inline(__always)
-    func home(_ hash: UInt64) -> Int { Int(truncatingIfNeeded: hash >> UInt64(64 &- bitCount)) }
+    private func home(_ hash: UInt64) -> Int {
+        let wide = Int(truncatingIfNeeded: hash & wideMask)
+        return wide < lineCount ? wide : wide & Int(truncatingIfNeeded: wideMask >> 1)
+    }
 
     @inline(__always)
     private func remainder(_ hash: UInt64) -> UInt64 {
-        (hash << UInt64(bitCount)) >> UInt64(64 &- (identityBitCount &- bitCount))
+        (hash >> UInt64(leastBitCount)) & (1 << UInt64(DedupSlot.remainderBitCount) - 1)
     }
 
-    /// The bits of the hash that a key in this line is known by; the others are 0.
-    private func hash(home: Int, remainder: UInt64) -> UInt64 {
-        UInt64(home) << UInt64(64 - bitCount) | remainder << UInt64(64 - identityBitCount)
-    }
-
-    @inline(__always)
-    private func line(_ home: Int, _ displacement: Int) -> Int {
-        ((home &+ Self.distance(displacement)) & (lineCount &- 1)) &* Self.slotCount
-    }
-
-    /// Growing distances, so that full lines do not grow into long stretches.
     @inline(__always)
     private static func distance(_ displacement: Int) -> Int {
+        // Growing, so that full lines do not grow into long stretches.
         displacement &* (displacement &+ 1) / 2
+    }
+
+    /// The first slot of a line.
+    @inline(__always)
+    private static func first(_ home: Int, _ displacement: Int) -> Int {
+        (home &+ distance(displacement)) &* slotCount
     }
 
     @inline(__always)
     func prefetch(_ hash: UInt64) {
         // SAFETY: a home is a line of the table; a prefetch reads nothing.
-        unsafe ingest_prefetch(memory.base + home(hash) &* Self.slotCount)
+        unsafe ingest_prefetch(base + home(hash) &* Self.slotCount)
     }
 
-    /// What a line says about a word: a bit a slot.
+    /// For a key whose own line has been fetched: starts the loads of its further lines that `find` will look at.
+    @inline(__always)
+    func prefetchFurther(_ hash: UInt64, _ live: DedupGenerations.Live) {
+        let home = home(hash)
+        let line = scan(home &* Self.slotCount, for: 0, live)
+        var further = line.overflow | (line.free == 0 ? 2 : 0)
+        while further != 0 {
+            let first = Self.first(home, further.trailingZeroBitCount)
+            further &= further &- 1
+            // SAFETY: as in `prefetch`.
+            unsafe ingest_prefetch(base + first)
+        }
+    }
+
+    /// What a line says about a claim: a bit a slot.
     private struct Line {
-        var matching: UInt8 = 0
-        var free: UInt8 = 0
-        var overflow: UInt8 = 0
+        let bits: UInt32
+        var matching: UInt32 { bits & 0xff }
+        var free: UInt32 { bits >> 8 & 0xff }
+        var overflow: UInt32 { bits >> 16 }
     }
 
     @inline(__always)
-    private func scan(
-        _ first: Int, for word: UInt64, _ generations: borrowing DedupGenerations
-    ) -> Line {
-        var line = Line()
-        for i in 0..<Self.slotCount {
-            // SAFETY: a line's 8 slots are in the table.
-            let slot = unsafe memory.base[first &+ i]
-            let bit = UInt8(truncatingIfNeeded: 1 << i)
-            let holds = generations.holds(DedupSlot.generation(slot))
-            line.free |= holds ? 0 : bit
-            line.matching |= holds && (slot ^ word) & DedupSlot.identity == 0 ? bit : 0
-            line.overflow |= slot & DedupSlot.overflow != 0 ? bit : 0
-        }
-        return line
+    private func scan(_ first: Int, for claim: UInt64, _ live: DedupGenerations.Live) -> Line {
+        // SAFETY: a line's 8 slots are in the table, and begin on a cache line.
+        Line(bits: unsafe ingest_slots_scan(base + first, claim, live.oldest, live.span))
     }
 
     /// Where a key lies; else where it may be put: the first slot that is free in its lines, or `nil`.
     @inline(__always)
     func find(
-        _ hash: UInt64, _ generations: borrowing DedupGenerations
+        _ hash: UInt64, _ live: DedupGenerations.Live
     ) -> (found: Int?, free: DedupPlace?) {
         let home = home(hash)
-        let word = DedupSlot.word(remainder: remainder(hash), displacement: 0)
-        let line = scan(home &* Self.slotCount, for: word, generations)
+        let claim = DedupSlot.claim(remainder: remainder(hash), check: 0, generation: 0)
+        let line = scan(home &* Self.slotCount, for: claim, live)
         if line.matching != 0 {
             return (home &* Self.slotCount &+ line.matching.trailingZeroBitCount, nil)
         }
         if line.overflow == 0 && line.free != 0 {
             return (nil, DedupPlace(home, 0, slot: line.free.trailingZeroBitCount))
         }
-        return findFurther(hash, line.overflow, line.free, generations)
+        return findFurther(home, claim, line, live)
     }
 
     @inline(never)
     private func findFurther(
-        _ hash: UInt64, _ overflow: UInt8, _ free: UInt8, _ generations: borrowing DedupGenerations
+        _ home: Int, _ claim: UInt64, _ own: Line, _ live: DedupGenerations.Live
     ) -> (found: Int?, free: DedupPlace?) {
-        let home = home(hash)
-        var place = free == 0 ? nil : DedupPlace(home, 0, slot: free.trailingZeroBitCount)
-        for displacement in 1..<Self.slotCount {
-            let mayHold = overflow & UInt8(1 << displacement) != 0
+        var place =
+            own.free == 0 ? nil : DedupPlace(home, 0, slot: own.free.trailingZeroBitCount)
+        for displacement in 1..<Self.displacementCount {
+            let mayHold = own.overflow & 1 << UInt32(displacement) != 0
             if !mayHold && place != nil { continue }
-            let word = DedupSlot.word(remainder: remainder(hash), displacement: displacement)
-            let first = line(home, displacement)
-            let line = scan(first, for: word, generations)
+            let first = Self.first(home, displacement)
+            let line = scan(first, for: DedupSlot.displaced(claim, by: displacement), live)
             if mayHold && line.matching != 0 {
                 return (first + line.matching.trailingZeroBitCount, nil)
             }
@@ -151,125 +179,152 @@ enum DedupSlot {
     /// The slot at a place that `find` found.
     func slot(_ place: Int) -> UInt64 {
         // SAFETY: `find` gives places inside the table.
-        unsafe memory.base[place]
+        unsafe base[place]
     }
 
-    /// Frees the slot at a place that `find` found.
-    func clear(_ place: Int) {
-        // SAFETY: as in `slot`.
-        unsafe memory.base[place] &= DedupSlot.overflow
+    /// Writes a claim of a new key; where `find` found no free slot, room is made.
+    @inline(__always)
+    func put(
+        _ hash: UInt64, check: UInt16, at free: DedupPlace?,
+        _ generations: inout DedupGenerations
+    ) {
+        let claim = DedupSlot.claim(
+            remainder: remainder(hash), check: check, generation: generations.newestByte)
+        put(claim, at: free ?? makeRoom(home(hash), &generations))
     }
 
     @inline(__always)
-    func put(_ hash: UInt64, _ place: DedupPlace, check: UInt16, generation: UInt8) {
-        let word = DedupSlot.word(
-            remainder: remainder(hash), displacement: place.displacement)
-        let slot = word | UInt64(check) << 8 | UInt64(generation)
-        let index = line(place.home, place.displacement) &+ place.slot
+    private func put(_ claim: UInt64, at place: DedupPlace) {
+        let index = Self.first(place.home, place.displacement) &+ place.slot
         // SAFETY: lines and slots are inside the table.
-        unsafe memory.base[index] = slot | (memory.base[index] & DedupSlot.overflow)
+        unsafe base[index] =
+            DedupSlot.displaced(claim, by: place.displacement) | base[index] & DedupSlot.overflow
         if place.displacement > 0 {
-            unsafe memory.base[place.home &* Self.slotCount &+ place.displacement] |=
-                DedupSlot.overflow
+            unsafe base[place.home &* Self.slotCount &+ place.displacement] |= DedupSlot.overflow
         }
     }
 
-    /// Moves one of the keys in the lines of `hash`, none of which has a free slot, to another line of its own.
-    /// - Returns: the place that it left, or `nil` if none of them can move.
-    func makeRoom(
-        _ hash: UInt64, _ generations: borrowing DedupGenerations
-    ) -> DedupPlace? {
-        let home = home(hash)
-        for displacement in 0..<Self.slotCount {
-            let first = line(home, displacement)
-            for i in 0..<Self.slotCount where moveOn(first + i, generations) {
+    /// Frees a slot.
+    private func clear(_ index: Int) {
+        // SAFETY: as in `put`.
+        unsafe base[index] &= DedupSlot.overflow
+    }
+
+    // MARK: Room
+
+    /// A place for a key of this line, whose lines are all full: one of the keys in them moves to another line of its
+    /// own, or, if none can, the oldest claim in the line ends.
+    @inline(never)
+    private func makeRoom(_ home: Int, _ generations: inout DedupGenerations) -> DedupPlace {
+        for displacement in 0..<Self.displacementCount {
+            let first = Self.first(home, displacement)
+            for i in 0..<Self.slotCount where moveOn(first + i, generations.live) {
                 return DedupPlace(home, displacement, slot: i)
             }
         }
-        return nil
+        var (oldest, age) = (0, -1)
+        for i in 0..<Self.slotCount {
+            let slotAge = generations.age(DedupSlot.generation(slot(home * Self.slotCount + i)))
+            if slotAge > age { (oldest, age) = (i, slotAge) }
+        }
+        generations.evictKey(DedupSlot.generation(slot(home * Self.slotCount + oldest)))
+        return DedupPlace(home, 0, slot: oldest)
     }
 
     /// Moves the key of a slot to a line of greater displacement; that it was here stays marked until the next sweep.
-    private func moveOn(_ index: Int, _ generations: borrowing DedupGenerations) -> Bool {
+    private func moveOn(_ index: Int, _ live: DedupGenerations.Live) -> Bool {
         let slot = slot(index)
         let displacement = DedupSlot.displacement(slot)
-        let home =
-            (index / Self.slotCount - Self.distance(displacement)) & (lineCount - 1)
-        for further in (displacement + 1)..<max(displacement + 1, Self.slotCount) {
-            let line = scan(line(home, further), for: 0, generations)
+        let home = index / Self.slotCount - Self.distance(displacement)
+        for further in (displacement + 1)..<max(displacement + 1, Self.displacementCount) {
+            let line = scan(Self.first(home, further), for: 0, live)
             guard line.free != 0 else { continue }
-            let place = DedupPlace(home, further, slot: line.free.trailingZeroBitCount)
-            put(
-                hash(home: home, remainder: DedupSlot.remainder(slot)), place,
-                check: DedupSlot.check(slot), generation: DedupSlot.generation(slot))
+            put(slot, at: DedupPlace(home, further, slot: line.free.trailingZeroBitCount))
             clear(index)
             return true
         }
         return false
     }
 
-    /// The slot of the key's own line whose claim is the oldest, for when no room can be made.
-    func oldest(_ hash: UInt64, _ generations: borrowing DedupGenerations) -> DedupPlace {
-        let home = home(hash)
-        var (oldest, age) = (0, -1)
-        for i in 0..<Self.slotCount {
-            let slot = slot(home * Self.slotCount + i)
-            let slotAge = generations.age(DedupSlot.generation(slot))
-            if slotAge > age { (oldest, age) = (i, slotAge) }
-        }
-        return DedupPlace(home, 0, slot: oldest)
+    // MARK: Growing
+
+    /// Takes as many lines as so many keys need; before the first key is put.
+    mutating func reserve(lineCount wanted: Int) {
+        guard wanted > lineCount else { return }
+        lineCount = min(wanted, lineCountMax)
+        let bitCount = Int.bitWidth - 1 - lineCount.leadingZeroBitCount
+        wideMask = 2 << UInt64(bitCount) - 1
+        memory.populate(0..<usedLineCount)
     }
 
-    /// Frees what does not hold in a line, and the overflow bits that no key needs any more.
-    func sweep(_ home: Int, _ generations: borrowing DedupGenerations) {
-        let first = home * Self.slotCount
+    /// Adds a line, and moves the keys to it that belong to it now.
+    mutating func addLine(_ generations: inout DedupGenerations) {
+        let bit = (wideMask >> 1) + 1
+        let new = lineCount
+        let old = new - Int(bit)
+        lineCount += 1
+        if UInt64(lineCount) > wideMask { wideMask = wideMask << 1 | 1 }
+        if lineCount % Memory.stepLineCount == 0 {
+            memory.populate(lineCount + Memory.stepLineCount..<lineCount + 2 * Memory.stepLineCount)
+        }
+        let remainderBit = bit >> UInt64(leastBitCount)
+        for displacement in 0..<Self.displacementCount {
+            let mark = old * Self.slotCount + displacement
+            if displacement > 0 {
+                guard slot(mark) & DedupSlot.overflow != 0 else { continue }
+                // SAFETY: as in `put`.
+                unsafe base[mark] &= ~DedupSlot.overflow
+            }
+            forEachKey(of: old, displacement: displacement, generations.live) { index, claim in
+                let moves = DedupSlot.remainder(claim) & remainderBit != 0
+                // What is displaced may have room nearer by now.
+                if !moves && displacement == 0 { return }
+                clear(index)
+                let home = moves ? new : old
+                put(claim, at: free(home, generations.live) ?? makeRoom(home, &generations))
+            }
+        }
+    }
+
+    private func free(_ home: Int, _ live: DedupGenerations.Live) -> DedupPlace? {
+        for displacement in 0..<Self.displacementCount {
+            let line = scan(Self.first(home, displacement), for: 0, live)
+            guard line.free != 0 else { continue }
+            return DedupPlace(home, displacement, slot: line.free.trailingZeroBitCount)
+        }
+        return nil
+    }
+
+    // MARK: Sweeping
+
+    /// Frees what does not hold in one of the used lines, and the overflow bits that no key needs any more.
+    func sweep(_ line: Int, _ live: DedupGenerations.Live) {
+        let first = line * Self.slotCount
         for i in 0..<Self.slotCount {
-            // SAFETY: a line's 8 slots are in the table.
-            let slot = unsafe memory.base[first + i]
-            if slot != 0, !generations.holds(DedupSlot.generation(slot)) { clear(first + i) }
+            let slot = slot(first + i)
+            if slot != 0, !live.holds(DedupSlot.generation(slot)) { clear(first + i) }
             guard slot & DedupSlot.overflow != 0 else { continue }
             var isNeeded = false
-            forEachKey(of: home, displacement: i, generations) { _, _ in isNeeded = true }
-            if !isNeeded { unsafe memory.base[first + i] &= ~DedupSlot.overflow }
+            forEachKey(of: line, displacement: i, live) { _, _ in isNeeded = true }
+            // SAFETY: as in `put`.
+            if !isNeeded { unsafe base[first + i] &= ~DedupSlot.overflow }
         }
     }
 
-    /// Adds the live keys that belong to a line, wherever they lie: the bits of their hashes that are known, and
-    /// their slots.
-    func appendKeys(
-        of home: Int, to keys: inout [(hash: UInt64, slot: UInt64)],
-        _ generations: borrowing DedupGenerations
-    ) {
-        for displacement in 0..<Self.slotCount {
-            let flags = slot(home * Self.slotCount + displacement)
-            if displacement > 0, flags & DedupSlot.overflow == 0 { continue }
-            forEachKey(of: home, displacement: displacement, generations) { keys.append(($0, $1)) }
-        }
-    }
-
+    /// Gives the slots and claims of the live keys that belong to a line and have this displacement.
+    @inline(__always)
     private func forEachKey(
-        of home: Int, displacement: Int, _ generations: borrowing DedupGenerations,
-        _ body: (UInt64, UInt64) -> Void
+        of home: Int, displacement: Int, _ live: DedupGenerations.Live,
+        _ body: (Int, UInt64) -> Void
     ) {
-        let first = line(home, displacement)
+        let first = Self.first(home, displacement)
         for i in 0..<Self.slotCount {
             let slot = slot(first + i)
             guard DedupSlot.displacement(slot) == displacement,
-                generations.holds(DedupSlot.generation(slot))
+                live.holds(DedupSlot.generation(slot))
             else { continue }
-            body(hash(home: home, remainder: DedupSlot.remainder(slot)), slot)
+            body(first + i, slot)
         }
-    }
-
-    /// Gives back the memory of lines before `end`, whose keys were moved; but for the first step of it, in which
-    /// keys of the last lines may lie.
-    func forget(from first: Int, to end: Int) {
-        let stepByteCount = 2 << 20
-        let kept = stepByteCount / MemoryLayout<UInt64>.stride
-        guard end * Self.slotCount > kept else { return }
-        memory.forget(
-            from: max(kept, first * Self.slotCount), to: end * Self.slotCount,
-            inSteps: stepByteCount)
     }
 }
 
@@ -284,5 +339,25 @@ struct DedupPlace {
         self.home = home
         self.displacement = displacement
         self.slot = slot
+    }
+}
+
+extension DedupTable {
+    /// The memory of all lines that there may be; it lives until the table has gone and no page is being populated.
+    private final class Memory: @unchecked Sendable {
+        /// Lines of a huge page.
+        static let stepLineCount = (2 << 20) / (slotCount * MemoryLayout<UInt64>.stride)
+        let table: ZeroedTable<UInt64>
+
+        init(lineCount: Int) { table = ZeroedTable(capacity: lineCount * slotCount) }
+
+        deinit { table.free() }
+
+        /// Has the kernel clear the pages of lines that will be needed soon, on another core: 3 ms each.
+        func populate(_ lines: Range<Int>) {
+            DispatchQueue.global(qos: .utility).async { [self] in
+                table.populate(lines.lowerBound * slotCount..<lines.upperBound * slotCount)
+            }
+        }
     }
 }

@@ -60,7 +60,7 @@ import IngestFormat
         let wanted = NameEntry(hash)
         let found = unsafe table.find(wanted.spread) { unsafe $0.pointee.tag == wanted.tag }
         guard let entry = unsafe found else { return }
-        let record = unsafe UnsafeRawPointer(records.pointer(at: entry.pointee.place))
+        let record = unsafe UnsafeRawPointer(records.chunks.pointer(at: entry.pointee.place))
         // SAFETY: a prefetch reads nothing. Most names end before the second line.
         unsafe ingest_prefetch(record)
         unsafe ingest_prefetch(record + NameRecord.nameOffset + 24)
@@ -85,31 +85,24 @@ import IngestFormat
         hash: UInt64, bytes: UnsafeRawPointer, byteCount: Int
     ) -> NameSlot? {
         let wanted = NameEntry(hash)
+        // Not captured in `self`, all of which would be copied for each look-up.
+        let chunks = records.chunks
         let found = unsafe table.find(wanted.spread) { entry in
-            unsafe entry.pointee.tag == wanted.tag && holds(entry.pointee.place, bytes, byteCount)
+            unsafe entry.pointee.tag == wanted.tag
+                && chunks.holds(bytes, byteCount, at: entry.pointee.place)
         }
-        return unsafe found.map { unsafe NameSlot(record: records.pointer(at: $0.pointee.place)) }
-    }
-
-    @inline(__always)
-    private borrowing func holds(
-        _ place: UInt32, _ bytes: UnsafeRawPointer, _ byteCount: Int
-    ) -> Bool {
-        let record = unsafe records.pointer(at: place)
-        guard unsafe Int(record.pointee.byteCount) == byteCount else { return false }
-        // SAFETY: a record's bytes follow it, as many as it says.
-        return unsafe ingest_equal(
-            UnsafeRawPointer(record) + NameRecord.nameOffset, bytes, byteCount)
+        return unsafe found.map { unsafe NameSlot(record: chunks.pointer(at: $0.pointee.place)) }
     }
 
     /// The slot of a name that was restored under this ordinal; used while loading.
     borrowing func slot(of ordinal: NameOrdinal, hash: UInt64) -> NameSlot? {
         let wanted = NameEntry(hash)
+        let chunks = records.chunks
         let found = unsafe table.find(wanted.spread) { entry in
             unsafe entry.pointee.tag == wanted.tag
-                && records.pointer(at: entry.pointee.place).pointee.ordinal == ordinal.rawValue
+                && chunks.pointer(at: entry.pointee.place).pointee.ordinal == ordinal.rawValue
         }
-        return unsafe found.map { unsafe NameSlot(record: records.pointer(at: $0.pointee.place)) }
+        return unsafe found.map { unsafe NameSlot(record: chunks.pointer(at: $0.pointee.place)) }
     }
 
     /// The ordinal of the name in `slot`.
@@ -151,7 +144,7 @@ import IngestFormat
         let place = unsafe records.append(
             NameRecord(ordinal: ordinal, byteCount: UInt8(byteCount)), bytes, byteCount)
         _ = unsafe table.insert(NameEntry(hash, place: place))
-        return unsafe NameSlot(record: records.pointer(at: place))
+        return unsafe NameSlot(record: records.chunks.pointer(at: place))
     }
 
     // MARK: Keys

@@ -11,23 +11,50 @@ import CIngestLinux
 @safe struct NameRecords: ~Copyable {
     static let unitByteCount = 4
     private static let chunkShift: UInt32 = 20
+    private static let chunkCountMax = 1 << (32 - Int(chunkShift))
     private static let chunkByteCount = unitByteCount << 20
     /// A chunk's first line is left alone, so that no place is 0.
     private static let firstOffset = 64
 
-    private var chunks: [UnsafeMutableRawPointer] = unsafe []
+    let chunks = unsafe Chunks(first: .allocate(capacity: chunkCountMax))
     /// Whether a chunk is mapped, or came from the allocator.
     private var isMapped: [Bool] = []
     private var used = NameRecords.chunkByteCount
 
+    /// Where the chunks are: plain data, for a look-up that must not copy the rest.
+    @safe struct Chunks: BitwiseCopyable {
+        fileprivate let first: UnsafeMutablePointer<UnsafeMutableRawPointer>
+
+        /// The record at a place that `append` returned.
+        @inline(__always)
+        func pointer(at place: UInt32) -> UnsafeMutablePointer<NameRecord> {
+            let offset = Int(place & (1 << chunkShift - 1)) * unitByteCount
+            // SAFETY: places come from `append` only, and chunks are never freed while the records live.
+            return unsafe (first[Int(place >> chunkShift)] + offset)
+                .assumingMemoryBound(to: NameRecord.self)
+        }
+
+        /// Whether the name at a place is this one.
+        @inline(__always)
+        func holds(_ bytes: UnsafeRawPointer, _ byteCount: Int, at place: UInt32) -> Bool {
+            let record = unsafe pointer(at: place)
+            guard unsafe Int(record.pointee.byteCount) == byteCount else { return false }
+            // SAFETY: a record's bytes follow it, as many as it says.
+            return unsafe ingest_equal(
+                UnsafeRawPointer(record) + NameRecord.nameOffset, bytes, byteCount)
+        }
+    }
+
     deinit {
-        for index in unsafe chunks.indices {
+        for index in isMapped.indices {
+            let chunk = unsafe chunks.first[index]
             if isMapped[index] {
-                unsafe ingest_pages_unmap(chunks[index], Self.chunkByteCount)
+                unsafe ingest_pages_unmap(chunk, Self.chunkByteCount)
             } else {
-                unsafe chunks[index].deallocate()
+                unsafe chunk.deallocate()
             }
         }
+        unsafe chunks.first.deallocate()
     }
 
     /// Bytes of address space.
@@ -40,32 +67,25 @@ import CIngestLinux
         let recordByteCount = NameRecord.nameOffset + byteCount
         if used + recordByteCount > Self.chunkByteCount { addChunk() }
         let offset = used
+        let place =
+            UInt32(truncatingIfNeeded: isMapped.count - 1) << Self.chunkShift
+            | UInt32(truncatingIfNeeded: offset / Self.unitByteCount)
         // SAFETY: the record is inside the last chunk, by the check above, and its place is a multiple of 4.
-        unsafe (chunks[chunks.count - 1] + offset).withMemoryRebound(
-            to: NameRecord.self, capacity: 1
-        ) { unsafe $0.pointee = record }
-        unsafe (chunks[chunks.count - 1] + offset + NameRecord.nameOffset)
+        let memory = unsafe chunks.pointer(at: place)
+        unsafe memory.initialize(to: record)
+        unsafe (UnsafeMutableRawPointer(memory) + NameRecord.nameOffset)
             .copyMemory(from: bytes, byteCount: byteCount)
         used = (offset + recordByteCount + Self.unitByteCount - 1) & ~(Self.unitByteCount - 1)
-        return UInt32(truncatingIfNeeded: isMapped.count - 1) << Self.chunkShift
-            | UInt32(truncatingIfNeeded: offset / Self.unitByteCount)
+        return place
     }
 
     private mutating func addChunk() {
+        precondition(isMapped.count < Self.chunkCountMax)
         let pages = unsafe ingest_pages_map(Self.chunkByteCount)
+        unsafe (chunks.first + isMapped.count).initialize(
+            to: pages ?? .allocate(byteCount: Self.chunkByteCount, alignment: 64))
         isMapped.append(unsafe pages != nil)
-        unsafe chunks.append(
-            pages ?? .allocate(byteCount: Self.chunkByteCount, alignment: 64))
         used = Self.firstOffset
-    }
-
-    /// The record at a place that `append` returned.
-    @inline(__always)
-    func pointer(at place: UInt32) -> UnsafeMutablePointer<NameRecord> {
-        let offset = Int(place & (1 << Self.chunkShift - 1)) * Self.unitByteCount
-        // SAFETY: places come from `append` only, and chunks are never freed while this lives.
-        return unsafe (chunks[Int(place >> Self.chunkShift)] + offset)
-            .assumingMemoryBound(to: NameRecord.self)
     }
 }
 

@@ -64,7 +64,11 @@ package struct RepeatRule: ~Copyable {
 
     /// Starts the load that `judge` of the same hash will wait for.
     @inline(__always)
-    func prefetch(_ hash: UInt64) { index.prefetch(hash) }
+    mutating func prefetch(_ hash: UInt64) { index.prefetch(hash) }
+
+    /// Likewise, once that load is done: for what lies further on.
+    @inline(__always)
+    mutating func prefetchFurther(_ hash: UInt64) { index.prefetchFurther(hash) }
 
     /// To be called between packets, now and then.
     mutating func goOn() { index.goOn() }

@@ -37,6 +37,15 @@ import CIngestLinux
         }
     }
 
+    /// Has the kernel clear pages before they are needed; to be called from anywhere.
+    func populate(_ elements: Range<Int>) {
+        let stride = MemoryLayout<Element>.stride
+        let end = min(elements.upperBound, capacity)
+        guard isMapped, elements.lowerBound < end else { return }
+        // SAFETY: the bytes are inside the mapping, and populating changes none.
+        unsafe ingest_pages_populate(base, elements.lowerBound * stride, end * stride)
+    }
+
     /// Gives back the memory of elements before `end`, each time that a step is complete. Nothing reads them again.
     func forget(from first: Int, to end: Int, inSteps step: Int) {
         let stride = MemoryLayout<Element>.stride

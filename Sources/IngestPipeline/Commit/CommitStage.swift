@@ -118,7 +118,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         return taken
     }
 
-    private func prefetch(_ record: RingRecord) {
+    private mutating func prefetch(_ record: RingRecord) {
         // SAFETY: as in `takeEvents`.
         unsafe admission.prefetch(
             record.descriptors.assumingMemoryBound(to: EventDescriptor.self),
