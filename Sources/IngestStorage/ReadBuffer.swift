@@ -37,6 +37,8 @@
         byteCount += try file.read(into: &span, at: offset)
     }
 
+    package func removeAll() { byteCount = 0 }
+
     /// Keeps the first `count` bytes.
     func keep(_ count: Int) { byteCount = min(byteCount, max(0, count)) }
 

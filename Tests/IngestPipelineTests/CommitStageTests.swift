@@ -197,6 +197,26 @@ struct CommitStageTests {
         #expect(bench.counters.events[.counted] == 2)
     }
 
+    @Test("a repeat takes nothing of the room for money")
+    func moneyOfRepeats() throws {
+        let bench = CommitBench(moneyCountedMicros: Limits.moneySumMicrosMax - 20)
+        var event = bench.click()
+        event.revenueMicros = 5
+        event.flags |= EventDescriptor.Flags.hasEventID
+        event.eventHash = 77
+        for sequence in 0..<6 as Range<UInt64> {
+            bench.offerBatch(sequence: sequence, [event])
+            _ = bench.turn()
+        }
+        #expect(bench.counters.events[.counted] == 1 && bench.counters.events[.duplicate] == 5)
+        for id in 78...81 as ClosedRange<UInt64> {
+            event.eventHash = id
+            bench.offerBatch(sequence: id, [event])
+            _ = bench.turn()
+        }
+        #expect(bench.counters.events[.counted] == 4 && bench.counters.events[.malformed] == 1)
+    }
+
     @Test("what the clock refused from more than 400 days away belongs to the day of its admission")
     func refusedDays() throws {
         let bench = CommitBench()

@@ -131,4 +131,74 @@ import Testing
         #expect(index.keyCount > 6_000)
         #expect(index.wholeSweepCount == 0)
     }
+
+    /// A full table that grows, forgets and is swept, against what was claimed when: what is inside the window and newer
+    /// than `completeSince` is known exactly, and of the rest nothing is taken for something else.
+    @Test(arguments: 1...6 as ClosedRange<UInt64>)
+    func answersAsADictionaryDoesWhileItForgets(seed: UInt64) {
+        let window: Int64 = 1_280
+        var random = SeededRandom(seed: seed)
+        let keyCountMax = [300, 700, 1_500][Int(seed % 3)]
+        var index = DedupIndex(
+            keyCountMax: keyCountMax, windowMicroseconds: window, leastBitCount: 4)
+        if seed % 2 == 0 { index.reserve(keyCount: keyCountMax / 2) }
+        var model: [UInt64: (time: Int64, check: UInt16)] = [:]
+        var ids: [UInt64] = []
+        var now: Int64 = 0
+        var (firstCount, repeatCount) = (0, 0)
+        for _ in 0..<3_000 {
+            now += Int64(random.next(upperBound: UInt64(12)))
+            index.open(admissionTime: now)
+            for _ in 0..<random.next(upperBound: UInt64(30)) {
+                let isOld = !ids.isEmpty && random.next(upperBound: UInt64(2)) == 0
+                let back = Int(random.next(upperBound: UInt64(min(ids.count, 3_000)) + 1))
+                let hash = isOld ? ids[max(0, ids.count - 1 - back)] : spread(random.next())
+                let check =
+                    UInt16(truncatingIfNeeded: hash) ^ UInt16(random.next(upperBound: UInt64(2)))
+                let known = model[hash]
+                let found = index.find(hash, check: check)
+                let answer = index.claim(hash, check: check)
+                #expect(found == answer)
+                if let known, answer != .first {
+                    #expect(answer == Self.answer(known.check, check))
+                    #expect(now - known.time <= window + window / 64)
+                    repeatCount += 1
+                } else {
+                    let isKept =
+                        known.map {
+                            $0.time > index.completeSinceMicroseconds && now - $0.time <= window
+                        } ?? false
+                    #expect(answer == .first && !isKept)
+                    model[hash] = (now, check)
+                    ids.append(hash)
+                    firstCount += 1
+                }
+            }
+            #expect(index.keyCount <= keyCountMax + 30)
+            if random.next(upperBound: UInt64(3)) == 0 { index.goOn() }
+        }
+        #expect(firstCount > 10_000 && repeatCount > 1_000)
+    }
+
+    @Test func hasAtOnceTheLinesThatItWouldHaveGrownTo() {
+        for count in [100, 1_000, 4_100, 6_000, 9_000, 16_000] {
+            var grown = DedupIndex(keyCountMax: 1 << 14, windowMicroseconds: 1, leastBitCount: 4)
+            var reserved = DedupIndex(
+                keyCountMax: 1 << 14, windowMicroseconds: 1, leastBitCount: 4)
+            reserved.reserve(keyCount: count)
+            let byteCount = reserved.byteCount
+            grown.open(admissionTime: 0)
+            reserved.open(admissionTime: 0)
+            for i in 0..<count {
+                #expect(grown.claim(spread(UInt64(i)), check: 1) == .first)
+                #expect(reserved.claim(spread(UInt64(i)), check: 1) == .first)
+            }
+            #expect(grown.byteCount == reserved.byteCount)
+            // Nothing was added while they came, but what the last one asked for.
+            #expect(reserved.byteCount - byteCount <= 2 * 64)
+            for i in 0..<count {
+                #expect(reserved.claim(spread(UInt64(i)), check: 1) == .duplicate)
+            }
+        }
+    }
 }

@@ -26,6 +26,27 @@ struct SettingsTests {
         #expect(settings.receiveBufferByteCount == 67_108_864)
         #expect(!settings.acceptsUnauthenticated)
         #expect(!settings.acceptsClock)
+        #expect(
+            settings.repeatPolicy
+                == RepeatPolicy(
+                    windowMicroseconds: 605_100_000_000, keyCountMax: 67_108_864,
+                    refusesOutsideWindow: false, leadMicroseconds: 300_000_000))
+    }
+
+    @Test func `how far back repeats are looked for is as told`() throws {
+        let settings = try DaemonSettings([
+            SettingLayer(
+                .commandLine,
+                [
+                    "data": "/tmp/x", "dedup-window-seconds": "7", "dedup-keys-max": "9",
+                    "outside-dedup-window": "refuse", "max-event-lead-seconds": "11",
+                ])
+        ])
+        #expect(
+            settings.repeatPolicy
+                == RepeatPolicy(
+                    windowMicroseconds: 7_000_000, keyCountMax: 9, refusesOutsideWindow: true,
+                    leadMicroseconds: 11_000_000))
     }
 
     @Test func `the command line wins over the environment and that over the file`() throws {

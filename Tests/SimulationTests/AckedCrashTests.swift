@@ -55,7 +55,8 @@ struct AckedCrashTests {
             while !waiting.isEmpty {
                 // Packets near the front, so that windows have holes.
                 let place = Int(random.next() % UInt64(min(4, waiting.count)))
-                let packet = SimulatedPacket(sequence: waiting[place])
+                // With ids, none of which may be taken for a repeat of what a crash took.
+                let packet = SimulatedPacket(sequence: waiting[place], hasIDs: true)
                 if pipeline.offer(packet, wantsAck: true) { waiting.remove(at: place) }
                 do { try pipeline.turn() } catch {
                     try? sender.hear(pipeline.takeAnswers())

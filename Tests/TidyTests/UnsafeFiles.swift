@@ -111,7 +111,7 @@ enum UnsafeFiles {
             "Admit/DedupTable": "reads and writes slots in their lines",
             "Admit/KeyTable": "reads the entry that was found",
             "Admit/GrowingTable": "owns the memory of an open-addressing table",
-            "Admit/LoadedIDs": "reads the columns of a decoded block",
+            "Admit/LoggedClaims": "reads the columns of a decoded block",
             "Admit/LoadedNames": "hands bytes of names to the dictionary",
             "Admit/NameDictionary": "reads names and keys in the record that was found",
             "Admit/NameRecords": "owns the bytes of names and what is known of them",

@@ -27,6 +27,8 @@
 
     private var generations: DedupGenerations
     private var table: DedupTable
+    /// With how many keys there is to be one line more.
+    private var growsAt: Int
     private var sweep = Sweep()
     /// Blocks that had to wait until all of the table was swept: none, as long as claims sweep a line each.
     package private(set) var wholeSweepCount = 0
@@ -52,6 +54,7 @@
         let greatestBitCount = min(
             max(leastBitCount, bitCount), leastBitCount + DedupSlot.remainderBitCount - 1)
         table = DedupTable(leastBitCount: leastBitCount, greatestBitCount: greatestBitCount)
+        growsAt = Self.keyCount(growing: table)
     }
 
     /// Claims that hold.
@@ -65,12 +68,12 @@
     /// Has room for so many keys at once, as many lines as it would have grown to; before the first claim.
     package mutating func reserve(keyCount: Int) {
         precondition(generations.keyCount == 0)
-        let keyCount = max(1, min(keyCount, table.lineCountMax * Self.keysPerLine * 2))
-        let bitCount = Int.bitWidth - 1 - max(1, keyCount / Self.keysPerLine).leadingZeroBitCount
-        let fullCount = Self.keysPerLine << bitCount
-        table.reserve(
-            lineCount: 1 << bitCount
-                + min(1 << bitCount, max(0, keyCount - fullCount) / Self.claimsPerLine))
+        let power = min(table.lineCountMax, keyCount / Self.keysPerLine)
+        guard power > 0 else { return }
+        let bitCount = Int.bitWidth - 1 - power.leadingZeroBitCount
+        let more = (keyCount - (Self.keysPerLine << bitCount)) / Self.claimsPerLine
+        table.reserve(lineCount: (1 << bitCount) + min(1 << bitCount, more))
+        growsAt = Self.keyCount(growing: table)
     }
 
     /// Starts the load of the line that `claim` will look at first.
@@ -98,6 +101,13 @@
         while let byte = generations.dropOldest(at: admissionTime) { sweep.noteDeath(byte) }
     }
 
+    /// Looks for an id, and does not claim it: what `claim` would answer.
+    @inline(__always)
+    package func find(_ hash: UInt64, check: UInt16) -> Answer {
+        guard let found = table.find(hash, generations.live).found else { return .first }
+        return DedupSlot.check(table.slot(found)) == check ? .duplicate : .conflict
+    }
+
     /// Looks for an id, and claims it if it is not there.
     ///
     /// - Parameters:
@@ -111,9 +121,7 @@
         }
         table.put(hash, check: check, at: free, &generations)
         generations.addKey()
-        if generations.keyCount % Self.claimsPerLine == 0, mustGrow {
-            table.addLine(&generations)
-        }
+        if generations.keyCount >= growsAt { addLine() }
         if sweep.isDue { goOnSweeping(1) }
         return .first
     }
@@ -123,12 +131,17 @@
         if sweep.isDue { goOnSweeping(Self.idleLineCount) }
     }
 
-    /// From half full on until there are twice as many lines.
-    @inline(__always)
-    private var mustGrow: Bool {
-        table.isBetweenPowers
-            || generations.keyCount >= table.lineCount &* Self.keysPerLine
-                && table.lineCount < table.lineCountMax
+    @inline(never)
+    private mutating func addLine() {
+        table.addLine(&generations)
+        growsAt = Self.keyCount(growing: table)
+    }
+
+    /// With how many keys a table gets its next line: half full, and then for each some claims more.
+    private static func keyCount(growing table: borrowing DedupTable) -> Int {
+        let (count, power) = (table.lineCount, table.powerLineCount)
+        if count >= table.lineCountMax { return .max }
+        return power * keysPerLine + (count - power) * claimsPerLine
     }
 
     private mutating func goOnSweeping(_ lineCount: Int) {

@@ -77,9 +77,8 @@ enum DedupSlot {
     /// Bytes in which keys lie.
     var byteCount: Int { usedLineCount * Self.slotCount * MemoryLayout<UInt64>.stride }
     var lineCountMax: Int { 1 << greatestBitCount }
-    /// Whether it is on its way from a power of two to the next.
-    @inline(__always)
-    var isBetweenPowers: Bool { UInt64(lineCount) &* 2 != wideMask &+ 1 }
+    /// 2^b.
+    var powerLineCount: Int { Int(truncatingIfNeeded: wideMask >> 1) + 1 }
 
     @inline(__always)
     private func home(_ hash: UInt64) -> Int {
@@ -259,15 +258,15 @@ enum DedupSlot {
 
     /// Adds a line, and moves the keys to it that belong to it now.
     mutating func addLine(_ generations: inout DedupGenerations) {
-        let bit = (wideMask >> 1) + 1
         let new = lineCount
-        let old = new - Int(bit)
+        let old = new - powerLineCount
+        // Of the remainder: the bit that a home of the next size has besides.
+        let bit = UInt64(powerLineCount) >> UInt64(leastBitCount)
         lineCount += 1
         if UInt64(lineCount) > wideMask { wideMask = wideMask << 1 | 1 }
         if lineCount % Memory.stepLineCount == 0 {
             memory.populate(lineCount + Memory.stepLineCount..<lineCount + 2 * Memory.stepLineCount)
         }
-        let remainderBit = bit >> UInt64(leastBitCount)
         for displacement in 0..<Self.displacementCount {
             let mark = old * Self.slotCount + displacement
             if displacement > 0 {
@@ -276,7 +275,7 @@ enum DedupSlot {
                 unsafe base[mark] &= ~DedupSlot.overflow
             }
             forEachKey(of: old, displacement: displacement, generations.live) { index, claim in
-                let moves = DedupSlot.remainder(claim) & remainderBit != 0
+                let moves = DedupSlot.remainder(claim) & bit != 0
                 // What is displaced may have room nearer by now.
                 if !moves && displacement == 0 { return }
                 clear(index)

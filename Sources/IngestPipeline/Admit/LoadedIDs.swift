@@ -1,158 +1,91 @@
 // packet → decode → ring → [admit] → block → segment → compaction → snapshot → query
+import Dispatch
 import IngestFormat
 import IngestStorage
 
-/// Makes the dedup index at start: from the rows of the sealed segments, as far back as the window reaches.
+/// Makes the rule of repeats at start: from the rows of the sealed segments, as far back as the window reaches.
 ///
-/// **Cost** Header and footer of each segment of the window, and of its blocks the columns that say which ids were
-/// counted; 130 to 150 ns an id in all, most of it for memory that is touched first.
+/// **Cost** Claims are read on one thread and entered on another, which takes longer: 40–60 ns an id. Memory is
+/// taken for as many as there are.
 struct LoadedIDs<Files: FileSystem>: ~Copyable {
-    private let files: Files
-    private let directory: DirectoryID
-    private let policy: RepeatPolicy
     private var index: DedupIndex
-    private var completeSince = Int64.min
-    private let buffer = ReadBuffer()
-    private let decoder = BlockDecoder()
-    private let rows = BlockRows()
+    private let policy: RepeatPolicy
+    private let completeSince: Int64
 
-    private static var prefetchDistance: Int { 16 }
+    private static var farDistance: Int { 16 }
+    private static var nearDistance: Int { 8 }
 
-    init(_ policy: RepeatPolicy, of directory: DirectoryID, in files: Files) {
-        self.files = files
-        self.directory = directory
+    /// Enters the ids of the sealed segments of which claims may hold.
+    ///
+    /// - Parameter now: µs since 1970. A block that says to be newer, since the clock was ahead, is as old as this.
+    /// **Errors** `io`, `newerFormat`. What is damaged is left out: repeats of its rows are not found, and what is older
+    /// than the rows behind it counts as outside the window.
+    init(
+        _ policy: RepeatPolicy, of manifest: Manifest, now: Int64, in files: Files
+    ) throws(PipelineError) {
         self.policy = policy
         index = DedupIndex(
             keyCountMax: policy.keyCountMax, windowMicroseconds: policy.windowMicroseconds)
-    }
-
-    /// Enters the ids of the sealed segments in which claims that hold can be.
-    ///
-    /// **Errors** `io`, `newerFormat`. What is damaged is left out: repeats of its rows are not found, and what is older
-    /// than the rows behind it counts as outside the window.
-    mutating func load(_ manifest: Manifest) throws(PipelineError) {
         do throws(StorageError) {
-            let reach = try reach(of: manifest)
-            var isPartUnknown = reach.first > 0 || manifest.lastExpired.rawValue > 0
-            for entry in manifest.sealed[reach.first...] {
-                guard let (reader, footer) = try open(entry) else {
-                    isPartUnknown = true
-                    continue
-                }
-                // Everything before these blocks was committed before them.
-                if isPartUnknown, let first = footer.blocks.first {
-                    completeSince = max(completeSince, first.summary.admissionTime)
-                    isPartUnknown = false
-                }
-                try load(reader, footer, from: reach.oldest)
+            let reach = try ClaimReach(of: manifest, policy, now: now, in: files)
+            index.reserve(keyCount: min(reach.claimCountMin, policy.keyCountMax))
+            let logged = LoggedClaims(manifest, reach, now: now, in: files)
+            var (current, next) = (ClaimBatch(), ClaimBatch())
+            var isMore = try logged.read(into: current)
+            while isMore {
+                let ahead = Self.read(logged, into: next)
+                Self.enter(current, into: &index)
+                isMore = try ahead.wait()
+                swap(&current, &next)
             }
-            if isPartUnknown { completeSince = max(completeSince, reach.newest) }
+            Self.enter(current, into: &index)
+            completeSince = logged.completeSince
         } catch {
             throw .storage(error)
         }
     }
 
-    /// Where to begin: claims of segments before the `first`, in the order of the manifest, and of blocks older than
-    /// `oldest` hold no longer, since they are too old or since there are more than the index keeps behind them.
-    private func reach(
-        of manifest: Manifest
-    ) throws(StorageError) -> (first: Int, oldest: Int64, newest: Int64) {
-        var newest: Int64?
-        var claimCount = 0
-        // The index drops its oldest claims by 64ths of what it keeps.
-        let claimCountMax = policy.keyCountMax + policy.keyCountMax / 32
-        for (place, entry) in manifest.sealed.enumerated().reversed() {
-            guard let footer = try open(entry)?.footer, let last = footer.blocks.last else {
-                continue
-            }
-            let time = last.summary.admissionTime
-            let oldest = (newest ?? time) &- policy.windowMicroseconds
-            if time < oldest { return (place + 1, oldest, newest ?? time) }
-            newest = newest ?? time
-            claimCount += footer.claimCountMin
-            if claimCount > claimCountMax { return (place, oldest, newest ?? time) }
-        }
-        return (0, (newest ?? 0) &- policy.windowMicroseconds, newest ?? .min)
-    }
-
+    /// The rule, and from when on it knows all ids.
     consuming func finish() -> RepeatRule {
         RepeatRule(index, policy, completeSince: completeSince)
     }
 
-    private func open(
-        _ entry: SealedSegment
-    ) throws(StorageError) -> (reader: SegmentReader<Files>, footer: SegmentFooter)? {
-        try StorageError.readable { () throws(StorageError) in
-            let reader = try SegmentReader(entry.number, directory: directory, in: files)
-            return (reader, try reader.readFooter(of: entry))
+    private static func enter(_ batch: ClaimBatch, into index: inout DedupIndex) {
+        let count = batch.claims.count
+        var place = 0
+        for block in batch.blocks {
+            index.open(admissionTime: block.admissionTime)
+            while place < block.end {
+                index.prefetch(batch.claims[min(place + farDistance, count - 1)].hash)
+                index.prefetchFurther(batch.claims[min(place + nearDistance, count - 1)].hash)
+                let claim = batch.claims[place]
+                _ = index.claim(claim.hash, check: claim.check)
+                place += 1
+            }
         }
     }
 
-    private mutating func load(
-        _ reader: SegmentReader<Files>, _ footer: SegmentFooter, from oldest: Int64
-    ) throws(StorageError) {
-        for block in footer.blocks where block.summary.eventHashCount > 0 {
-            let time = block.summary.admissionTime
-            if time < oldest {
-                completeSince = max(completeSince, time)
-                continue
-            }
-            guard try decode(block, reader) else {
-                completeSince = max(completeSince, time)
-                continue
-            }
-            index.open(admissionTime: time)
-            enterRows()
-        }
-        for lost in footer.lost where lost.rowCount != 0 {
-            let behind = footer.blocks.first { $0.ordinal >= lost.firstBlock }
-            completeSince = max(
-                completeSince, behind?.summary.admissionTime ?? footer.sealedAt)
-        }
-    }
-
-    private func decode(
-        _ block: BlockIndexEntry, _ reader: SegmentReader<Files>
-    ) throws(StorageError) -> Bool {
-        let isDecoded = try StorageError.readable { () throws(StorageError) in
-            _ = try reader.read(block, into: buffer)
-            return buffer.withBytes { bytes in
-                (try? decoder.decode(bytes, wanted: .identity, into: rows)) != nil
-            }
-        }
-        return isDecoded ?? false
-    }
-
-    /// The counted rows of the block that was decoded.
-    private mutating func enterRows() {
-        // SAFETY, of all reads: the decoder has filled so many rows, and of the sparse columns so many values as the
-        // attributes of the rows say.
-        var (hash, money) = (0, 0)
-        for row in 0..<rows.rowCount {
-            let attributes = unsafe RowAttributes(rawValue: rows.attributes[row])
-            let (revenue, spend) =
-                unsafe attributes.hasMoney
-                ? (rows.revenue[money], rows.spend[money]) : (0, 0)
-            if attributes.hasMoney { money += 1 }
-            guard attributes.hasEventID else { continue }
-            let ahead = min(hash + Self.prefetchDistance, rows.eventHashCount - 1)
-            unsafe index.prefetch(rows.eventHash[ahead])
-            if attributes.verdict == .counted {
-                let check = unsafe RepeatRule.check(
-                    type: attributes.type?.rawValue ?? 0, key: rows.key[row], revenue: revenue,
-                    spend: spend)
-                _ = unsafe index.claim(rows.eventHash[hash], check: check)
-            }
-            hash += 1
-        }
+    private static func read(_ logged: LoggedClaims<Files>, into batch: ClaimBatch) -> ReadAhead {
+        ReadAhead { () throws(StorageError) in try logged.read(into: batch) }
     }
 }
 
-extension SegmentFooter {
-    /// Rows that are counted and have an id, at least: all that are counted but those that may lack one.
-    fileprivate var claimCountMin: Int {
-        let countedCount = ledger.reduce(0) { $0 + $1.events[Int(Verdict.counted.rawValue)] }
-        let idCount = blocks.reduce(0) { $0 + UInt64($1.summary.eventHashCount) }
-        return Int(clamping: countedCount + idCount - min(countedCount + idCount, rowCount))
+/// A read that is done by another thread meanwhile.
+private final class ReadAhead: @unchecked Sendable {
+    private let group = DispatchGroup()
+    /// Written before the group is left, read after it was waited for.
+    private var result: Result<Bool, StorageError> = .success(false)
+
+    init(_ body: @escaping @Sendable () throws(StorageError) -> Bool) {
+        DispatchQueue.global().async(group: group) { [self] in
+            do throws(StorageError) { result = .success(try body()) } catch {
+                result = .failure(error)
+            }
+        }
+    }
+
+    func wait() throws(StorageError) -> Bool {
+        group.wait()
+        return try result.get()
     }
 }

@@ -81,13 +81,15 @@ package struct RepeatRule: ~Copyable {
     @inline(__always)
     mutating func judge(_ hash: UInt64, check: UInt16, timestamp: Int64) -> Answer {
         // No event is committed before its own time less the lead.
-        let isOutside = timestamp &- policy.leadMicroseconds < completeSinceMicroseconds
-        if isOutside && policy.refusesOutsideWindow {
-            return Answer(verdict: .outsideWindow, isOutsideWindow: true)
-        }
-        switch index.claim(hash, check: check) {
+        let isOutside = timestamp &- policy.leadMicroseconds <= completeSinceMicroseconds
+        let answer =
+            isOutside && policy.refusesOutsideWindow
+            ? index.find(hash, check: check) : index.claim(hash, check: check)
+        switch answer {
         case .first:
-            return Answer(verdict: .counted, isOutsideWindow: isOutside)
+            return Answer(
+                verdict: isOutside && policy.refusesOutsideWindow ? .outsideWindow : .counted,
+                isOutsideWindow: isOutside)
         case .duplicate: return Answer(verdict: .duplicate, isOutsideWindow: false)
         case .conflict: return Answer(verdict: .conflict, isOutsideWindow: false)
         }
@@ -96,8 +98,12 @@ package struct RepeatRule: ~Copyable {
     /// 16 bits of what a repeat must have in common with the first to be a duplicate: type, reward and business, amounts.
     @inline(__always)
     static func check(type: UInt8, key: UInt32, revenue: Int64, spend: Int64) -> UInt16 {
-        let bits = UInt64(key) << 8 | UInt64(type)
-        let money = UInt64(bitPattern: revenue) &* 3 &+ UInt64(bitPattern: spend)
-        return UInt16(truncatingIfNeeded: SplitMix.finish(bits ^ SplitMix.finish(money)) >> 48)
+        var bits = UInt64(key) << 8 | UInt64(type)
+        // Mixed one after the other: a sum of them would be the same for many pairs.
+        if revenue | spend != 0 {
+            bits ^= SplitMix.finish(
+                SplitMix.finish(UInt64(bitPattern: revenue)) ^ UInt64(bitPattern: spend))
+        }
+        return UInt16(truncatingIfNeeded: SplitMix.finish(bits) >> 48)
     }
 }

@@ -147,7 +147,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         // `live` is taken out and put back: a struct that cannot be copied is not reached through an
         // optional without it.
         guard var segment = live.take() else { throw .inconsistent("a block without a segment") }
-        publisher.idsCompleteSince = slot.idsCompleteSince
+        publisher.noteForgottenIDs(slot.idsCompleteSince)
         let start = clock.threadNanoseconds()
         let outcome = segment.add(
             summary, ordinal: slot.context.blockOrdinal, offset: segment.endOffset, rows: slot.rows,

@@ -24,7 +24,7 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     /// segment, and following those of the newest generation.
     var namesAhead: [NamesRunEntry] = []
     /// Of the generations to come, as in `Manifest`.
-    var idsCompleteSince: Int64
+    private var idsCompleteSince: Int64
     /// How many of these, from the first on, have their names already: of a generation that was refused.
     var namedAheadCount = 0
     private let mergesAtOnce: Bool
@@ -52,6 +52,12 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         self.keys = keys
         self.clock = clock
         self.counters = counters
+    }
+
+    /// Of ids that were counted up to this time, µs since 1970, repeats may not have been found. What was not found once
+    /// stays so, however much a later start knows.
+    mutating func noteForgottenIDs(_ time: Int64) {
+        idsCompleteSince = max(idsCompleteSince, time)
     }
 
     /// Publishes a generation that covers `segments`, sealed one after the other since the last one, and then

@@ -1,0 +1,190 @@
+import IngestFormat
+import IngestPipeline
+import IngestReader
+import IngestStorage
+import Testing
+
+/// The ids that a start knows: those of a log that was damaged, of a clock that was wrong, and the same as the daemon
+/// had that was killed.
+@Suite("Ids at a start")
+struct LoadedIDTests {
+    private static let hour: Int64 = 3_600_000_000
+    private static let now = SimulatedPacket.start + 3 * 24 * hour
+
+    private func send(
+        _ packets: Range<UInt64>, from first: UInt64, to pipeline: inout SteppedPipeline
+    ) throws {
+        for (place, packet) in packets.enumerated() {
+            let packet = SimulatedPacket(sequence: packet, hasIDs: true)
+            while !pipeline.offer(packet, as: first + UInt64(place)) { try pipeline.turn() }
+            try pipeline.turn()
+        }
+        try pipeline.settle()
+        try pipeline.settle()
+    }
+
+    private struct Sums: Equatable {
+        var counted: UInt64 = 0
+        var duplicate: UInt64 = 0
+        var outside: UInt64 = 0
+        var unchecked: UInt64 = 0
+    }
+
+    private func sums(_ files: SimulatedFileSystem) throws -> Sums {
+        let reader = try IngestReader.open(files)
+        var sums = Sums()
+        for (verdict, count) in try reader.status().events {
+            switch verdict.rawValue {
+            case "counted": sums.counted = count
+            case "duplicate": sums.duplicate = count
+            case "outside_window": sums.outside = count
+            default: break
+            }
+        }
+        sums.unchecked = try reader.rewards().reduce(0) { $0 + $1.counters.uncheckedEvents }
+        return sums
+    }
+
+    enum Damage: CaseIterable {
+        case lastFooter, someFooter, allFooters, someBlock, lastBlock, firstMissing, someMissing,
+            lastMissing, allMissing
+
+        /// Whether all blocks can still be read.
+        var isHarmless: Bool {
+            switch self {
+            case .lastFooter, .someFooter, .allFooters: true
+            default: false
+            }
+        }
+
+        func apply(to files: SimulatedFileSystem, _ segments: [SealedSegment]) throws {
+            let names = segments.map { FileName.segment($0.number).text }
+            let (some, last) = (names[names.count / 2], names[names.count - 1])
+            func damageFooter(_ name: String) {
+                files.disk.damage(name) { $0[$0.count - SegmentTrailer.byteCount - 9] ^= 1 }
+            }
+            func damageBlock(_ name: String) {
+                files.disk.damage(name) { $0[SegmentHeader.byteCount + 300] ^= 1 }
+            }
+            switch self {
+            case .lastFooter: damageFooter(last)
+            case .someFooter: damageFooter(some)
+            case .allFooters: names.forEach(damageFooter)
+            case .someBlock: damageBlock(some)
+            case .lastBlock: damageBlock(last)
+            case .firstMissing: try files.unlink(names[0])
+            case .someMissing: try files.unlink(some)
+            case .lastMissing: try files.unlink(last)
+            case .allMissing: for name in names { try files.unlink(name) }
+            }
+        }
+    }
+
+    @Test("of a damaged log none counts again without being shown", arguments: Damage.allCases)
+    func damaged(damage: Damage) throws {
+        let clock = SimulatedClock(wallMicroseconds: Self.now)
+        let files = SimulatedFileSystem(seed: 3)
+        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 3)
+        try send(0..<120, from: 0, to: &pipeline)
+        try pipeline.stop()
+        let left = files.disk.kill()
+        let sealed = try ManifestStore(files: left).readNewest().sealed
+        try #require(sealed.count > 4)
+        try damage.apply(to: left, sealed)
+        clock.advance(milliseconds: 60_000)
+        var again = try SteppedPipeline.open(left, clock: clock, seed: 4)
+        let before = try sums(left)
+        try send(0..<120, from: 1_000, to: &again)
+        let after = try sums(left)
+        let countedAgain = after.counted - before.counted
+        #expect(after.unchecked - before.unchecked == countedAgain)
+        #expect((countedAgain == 0) == damage.isHarmless)
+        #expect(countedAgain < before.counted || damage == .allMissing)
+    }
+
+    @Test("a clock that was ahead makes no start forget", arguments: [false, true])
+    func clockAhead(refuses: Bool) throws {
+        let policy = RepeatPolicy(refusesOutsideWindow: refuses)
+        let files = SimulatedFileSystem(seed: 7)
+        var first = try SteppedPipeline.open(
+            files, clock: SimulatedClock(wallMicroseconds: Self.now), seed: 7, repeats: policy)
+        try send(0..<10, from: 0, to: &first)
+        try first.stop()
+        var left = files.disk.kill()
+        let ahead = SimulatedClock(wallMicroseconds: Self.now + 8 * 24 * Self.hour)
+        var wrong = try SteppedPipeline.open(left, clock: ahead, seed: 8, repeats: policy) {
+            $0.policy = AdmissionPolicy(ageMicrosecondsMax: nil)
+        }
+        try send(10..<12, from: 10, to: &wrong)
+        try wrong.stop()
+        var before = try sums(left)
+        for life in 1...2 as ClosedRange<UInt64> {
+            left = left.disk.kill()
+            let clock = SimulatedClock(
+                wallMicroseconds: Self.now + Int64(life) * Self.hour)
+            var mended = try SteppedPipeline.open(left, clock: clock, seed: 9, repeats: policy)
+            // The ids of all lives but the wrong one, which had forgotten, are known, and new ones count.
+            let new = 100 + life
+            try send(0..<10, from: life * 1_000, to: &mended)
+            #expect(try sums(left).counted == before.counted)
+            try send(new..<new + 1, from: life * 1_000 + 10, to: &mended)
+            let after = try sums(left)
+            #expect(after.counted > before.counted)
+            #expect(after.outside == before.outside && after.unchecked == before.unchecked)
+            before = after
+            try mended.stop()
+        }
+    }
+
+    @Test("what was too old before a silence is as old as it was")
+    func silence() throws {
+        let clock = SimulatedClock(wallMicroseconds: Self.now)
+        let files = SimulatedFileSystem(seed: 11)
+        let policy = RepeatPolicy(windowMicroseconds: Self.hour)
+        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 11, repeats: policy)
+        try send(0..<20, from: 0, to: &pipeline)
+        let lastForgotten = clock.wallMicroseconds()
+        clock.advance(milliseconds: 3 * 3_600_000)
+        try send(20..<40, from: 20, to: &pipeline)
+        try pipeline.stop()
+        let left = files.disk.kill()
+        var again = try SteppedPipeline.open(left, clock: clock, seed: 12, repeats: policy)
+        try send(40..<41, from: 40, to: &again)
+        try again.stop()
+        let since = try #require(
+            try IngestReader.open(left).status().idsCompleteSinceMicroseconds)
+        #expect(since <= lastForgotten && since >= Self.now)
+    }
+
+    @Test(
+        "a start knows what the daemon knew that was killed",
+        arguments: 1...4 as ClosedRange<UInt64>)
+    func sameAsLive(seed: UInt64) throws {
+        let isLimited = seed % 2 == 1
+        // Times between blocks are far from the window, where the one may know a 128th of it more.
+        let policy = RepeatPolicy(
+            windowMicroseconds: 6 * Self.hour + Self.hour / 12,
+            keyCountMax: isLimited ? 100 : 1 << 20)
+        let clock = SimulatedClock(wallMicroseconds: Self.now)
+        let files = SimulatedFileSystem(seed: seed)
+        var live = try SteppedPipeline.open(files, clock: clock, seed: seed, repeats: policy)
+        for packet in 0..<60 as Range<UInt64> {
+            try send(packet..<packet + 1, from: packet, to: &live)
+            clock.advance(milliseconds: 600_000)
+        }
+        let copy = files.disk.copy()
+        var loaded = try SteppedPipeline.open(
+            copy, clock: SimulatedClock(wallMicroseconds: clock.wallMicroseconds()), seed: seed,
+            repeats: policy)
+        let before = try sums(files)
+        #expect(try sums(copy) == before)
+        // The ids of these are less than there may be, and the newest.
+        let packets: Range<UInt64> = isLimited ? 44..<60 : 0..<60
+        try send(packets, from: 1_000, to: &live)
+        try send(packets, from: 1_000, to: &loaded)
+        let (liveSums, loadedSums) = (try sums(files), try sums(copy))
+        #expect(loadedSums == liveSums)
+        #expect(liveSums.duplicate > before.duplicate)
+        #expect((liveSums.counted > before.counted) != isLimited)
+    }
+}
