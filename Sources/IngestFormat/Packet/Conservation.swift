@@ -5,8 +5,9 @@
 /// What became of the packets of one framed sender epoch, over the whole log or a stretch of it.
 ///
 /// The law: announced = received + missing + open; over a stretch, what was open before it comes to the
-/// announced. The sides have different sources: what was announced and what is open say the windows, what was
-/// received and what is missing say the ledger's counts.
+/// announced. Of a window that is open the sides have different sources: what was announced and what is open say the
+/// windows, what was received and what is missing say the ledger's counts. Of one that was closed it is a definition: all
+/// that was announced and did not come is missing.
 package struct PacketBalance: Hashable, Sendable {
     /// Sequences announced before the stretch that could still come; 0 over the whole log.
     package let openBefore: UInt64
@@ -67,9 +68,9 @@ extension LedgerEntry {
 
 /// What became of the events of some blocks, by the ledger and by the rows.
 ///
-/// The law: decoded = counted + refused + repeated, where each event is of one verdict, and is a row with that
-/// verdict, but that malformed ones have none and of those without consent only some do. Events come with
-/// packets that were consumed.
+/// The law: each event that was decoded is of one verdict, and is a row with that verdict, but that malformed ones have none
+/// and of those without consent only some do. So rows and ledger say the same of counted, refused and repeated events;
+/// of events that left no row the ledger is the only witness. Events come with packets that were consumed.
 package enum EventBalance {
     /// A term of the law that is not the same on both sides.
     package struct Difference: Hashable, Sendable {

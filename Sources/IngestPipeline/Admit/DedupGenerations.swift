@@ -4,7 +4,8 @@
 /// million keys is one store. Owned by the `DedupIndex`.
 ///
 /// **Layout** A generation ends when it has lasted a 128th of the window or holds a 64th of the keys, and always with
-/// a block, so that the same blocks make the same generations. At most 192 live at once; a slot names its generation
+/// a block. An index that a start has made again has other ends than the one before, and so knows the same ids inside the window,
+/// and of the 128th or 64th behind it perhaps more or fewer. At most 192 live at once; a slot names its generation
 /// by a byte of 1 to 255, of which a dead one is given again only once no slot has it any more.
 struct DedupGenerations: ~Copyable {
     /// The bytes that hold: `oldest` and the `span` behind it, from 255 on to 1.
