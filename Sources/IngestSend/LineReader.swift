@@ -12,6 +12,8 @@ import IngestFormat
 /// **Cost** 1 MiB, taken once; one read(2) a MiB; no copy but the move of a cut line to the front.
 struct LineReader: ~Copyable {
     private static let bufferByteCount = 1 << 20
+    /// Between two questions whether a pipe's next line is still wanted.
+    private static let waitMilliseconds: Int32 = 1_000
 
     struct Failure: Error, CustomStringConvertible {
         let path: String
@@ -42,6 +44,10 @@ struct LineReader: ~Copyable {
     private var isSkipping = false
     /// How far the input has been taken, with the checksum of all of it.
     private(set) var note = SpoolNote()
+    /// The same before the last line that was taken.
+    private(set) var lineNote = SpoolNote()
+    /// What has been taken does not end with a newline: the last line may go on when the input is read again.
+    private(set) var endsInLine = false
 
     /// - Parameter path: `-` is stdin.
     init(path: String) throws(Failure) {
@@ -60,6 +66,7 @@ struct LineReader: ~Copyable {
     mutating func takeLine() -> (range: Range<Int>, number: Int) {
         let range = start..<lineEnd!
         lineNumber += 1
+        lineNote = note
         let next = min(end, range.upperBound + 1)
         take(upTo: next)
         searchedEnd = start
@@ -75,23 +82,58 @@ struct LineReader: ~Copyable {
     mutating func rewind() throws(Failure) {
         if lseek(descriptor, 0, SEEK_SET) < 0 { throw Failure(path: path, errno: errno) }
         (start, end, searchedEnd, lineNumber) = (0, 0, 0, 0)
-        (isAtEnd, isSkipping, lineEnd, note) = (false, false, nil, SpoolNote())
+        (isAtEnd, isSkipping, lineEnd, endsInLine) = (false, false, nil, false)
+        (note, lineNote) = (SpoolNote(), SpoolNote())
     }
 
-    /// Passes the lines that an earlier run has taken.
-    ///
-    /// - Returns: `false` if the input does not begin with just these bytes.
-    mutating func skip(to wanted: SpoolNote) throws(Failure) -> Bool {
+    /// How an input begins.
+    enum Beginning: Equatable {
+        /// With just the bytes that an earlier run has taken; the next line is behind them.
+        case same
+        case other
+        /// With these bytes, but what was a last line without newline is the beginning of a longer one now.
+        case longerLine(number: Int)
+    }
+
+    /// Passes what an earlier run has taken; to be called before anything else.
+    mutating func skip(to wanted: SpoolNote) throws(Failure) -> Beginning {
         while note.position < wanted.position {
-            if !hasLine {
-                guard try fill() else { return false }
+            if start == end {
+                moveRestToFront()
+                try readMore()
+                if isAtEnd { return .other }
             }
-            _ = takeLine()
+            let byteCount = min(UInt64(end - start), wanted.position - note.position)
+            pass(byteCount: Int(byteCount))
         }
-        return note == wanted
+        searchedEnd = start
+        findLineEnd()
+        guard note == wanted else { return .other }
+        return endsInLine ? try endLine() : .same
+    }
+
+    private mutating func pass(byteCount: Int) {
+        let next = start + byteCount
+        var found = newline(from: start)
+        while let newline = found, newline < next {
+            lineNumber += 1
+            found = self.newline(from: newline + 1)
+        }
+        take(upTo: next)
+    }
+
+    /// Passes the newline of a last line that had none, if it has come. White space before it changes no event.
+    private mutating func endLine() throws(Failure) -> Beginning {
+        if !hasLine {
+            guard try fill() else { return .same }
+        }
+        let rest = takeLine()
+        return isSkipping || !isBlank(bytes.span.extracting(rest.range))
+            ? .longerLine(number: rest.number) : .same
     }
 
     private mutating func take(upTo newStart: Int) {
+        if newStart > start { endsInLine = bytes[newStart - 1] != 0x0A }
         note = SpoolNote(
             position: note.position + UInt64(newStart - start),
             checksum: Checksum.crc32c(bytes[start..<newStart], seed: note.checksum))
@@ -100,14 +142,13 @@ struct LineReader: ~Copyable {
 
     /// Reads on until there is a line. Call it when there is none left.
     ///
-    /// - Returns: `false` at the end of the input: every line has been taken.
-    mutating func fill() throws(Failure) -> Bool {
+    /// - Parameter isWanted: asked each second while a pipe has nothing to give.
+    /// - Returns: `false` at the end of the input: every line has been taken; and where no line is wanted any more.
+    mutating func fill(while isWanted: () -> Bool = { true }) throws(Failure) -> Bool {
         while lineEnd == nil {
-            if isAtEnd { return false }
+            if isAtEnd || !waitForInput(while: isWanted) { return false }
             moveRestToFront()
-            let byteCount = try readMore()
-            isAtEnd = byteCount == 0
-            end += byteCount
+            try readMore()
             if isSkipping { skipRestOfLine() }
             findLineEnd()
             if lineEnd == nil, !isSkipping { endLineWithoutNewline() }
@@ -160,8 +201,18 @@ struct LineReader: ~Copyable {
         searchedEnd = start
     }
 
-    /// 0 at the end of the input.
-    private mutating func readMore() throws(Failure) -> Int {
+    private func waitForInput(while isWanted: () -> Bool) -> Bool {
+        var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+        while true {
+            // SAFETY: the kernel writes within the one entry.
+            let count = unsafe poll(&entry, 1, Self.waitMilliseconds)
+            // Any other error is one of the read that follows.
+            if count > 0 || count < 0 && errno != EINTR { return true }
+            if !isWanted() { return false }
+        }
+    }
+
+    private mutating func readMore() throws(Failure) {
         // SAFETY: at most the free bytes behind `end` are written.
         let count = unsafe bytes.withUnsafeMutableBytes { buffer in
             var count: Int
@@ -171,6 +222,7 @@ struct LineReader: ~Copyable {
             return count
         }
         if count < 0 { throw Failure(path: path, errno: errno) }
-        return count
+        isAtEnd = count == 0
+        end += count
     }
 }

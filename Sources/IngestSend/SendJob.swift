@@ -13,6 +13,8 @@ struct SendJob: ~Copyable {
         case send(ClientError)
         /// The spool goes on behind the beginning of another input.
         case otherInput
+        /// The last line that was sent of it had no newline, and is another one now.
+        case longerLine(number: Int)
 
         var description: String {
             switch self {
@@ -21,6 +23,9 @@ struct SendJob: ~Copyable {
             case .otherInput:
                 "the spool holds a part of another input, give that one again, or send what the spool holds"
                     + " with --spool-only"
+            case .longerLine(let number):
+                "line \(number) of the input was sent when it ended there, and has more text now, put that"
+                    + " on a line of its own"
             }
         }
 
@@ -28,7 +33,7 @@ struct SendJob: ~Copyable {
             switch self {
             case .input(let failure): failure.exitCode
             case .send(let error): error.exitCode
-            case .otherInput: 66
+            case .otherInput, .longerLine: 66
             }
         }
     }
@@ -37,6 +42,8 @@ struct SendJob: ~Copyable {
     private var pace: SendPace?
     private var progress = Progress()
     private var refusalCount = 0
+    /// Whether the last line was an event and was sent, if there was one.
+    private var isLastLineSent = true
 
     /// Where an earlier run on the same spool has stopped, and whether that was its end.
     private let note: SpoolNote
@@ -76,7 +83,7 @@ struct SendJob: ~Copyable {
             try flush(sender)
             progress.look(sender)
             do throws(LineReader.Failure) {
-                guard try reader.fill() else { break }
+                guard try reader.fill(while: { !sender.hasEnded }) else { break }
             } catch {
                 throw .input(error)
             }
@@ -93,26 +100,34 @@ struct SendJob: ~Copyable {
     /// file that begins with what was sent goes on behind that; any other input is a new one.
     private mutating func skipWhatWasTaken() throws(Failure) {
         guard readsInput, note.position > 0, !hasEnded || reader.canRewind else { return }
-        let isSame: Bool
+        let beginning: LineReader.Beginning
         do throws(LineReader.Failure) {
-            isSame = try reader.skip(to: note)
-            if !isSame, hasEnded { try reader.rewind() }
+            beginning = try reader.skip(to: note)
+            if beginning == .other, hasEnded { try reader.rewind() }
         } catch {
             throw .input(error)
         }
-        if isSame {
+        switch beginning {
+        case .same:
             printToStandardError(
                 "ingest-send: \(note.position) bytes of the input were taken before, going on behind them"
             )
-        } else if !hasEnded {
-            throw .otherInput
+        case .other: if !hasEnded { throw .otherInput }
+        case .longerLine(let number): throw .longerLine(number: number)
         }
+    }
+
+    /// How far the input has been sent: not with a last line that had no newline and was no event, for it may be completed.
+    private var end: SpoolNote {
+        if !readsInput { return note }
+        if !reader.canRewind { return SpoolNote() }
+        return reader.endsInLine && !isLastLineSent ? reader.lineNote : reader.note
     }
 
     /// Waits until all is acked, and shows how far it is.
     private mutating func close(_ sender: any LineSender) throws(Failure) {
         // Without this a file that was sent in part would be taken for a new one, and its beginning be sent again.
-        let end = !readsInput ? note : reader.canRewind ? reader.note : SpoolNote()
+        let end = end
         while true {
             do throws(ClientError) {
                 _ = try sender.close(within: .milliseconds(200), note: end)
@@ -133,13 +148,16 @@ struct SendJob: ~Copyable {
         try waitForToken(sender)
         let line = reader.takeLine()
         let refusal: EventRefusal?
+        let isEvent: Bool
         do {
             let span = reader.bytes.span.extracting(line.range)
-            if isBlank(span) { return }
-            refusal = try sender.send(jsonLine: span, note: reader.note)
+            isEvent = !isBlank(span)
+            refusal = isEvent ? try sender.send(jsonLine: span, note: reader.note) : nil
         } catch {
             throw .send(error)
         }
+        isLastLineSent = isEvent && refusal == nil
+        guard isEvent else { return }
         if let refusal { report(refusal, line.number) }
         progress.update(sender)
     }
@@ -175,7 +193,7 @@ struct SendJob: ~Copyable {
     }
 }
 
-private func isBlank(_ line: borrowing Span<UInt8>) -> Bool {
+func isBlank(_ line: borrowing Span<UInt8>) -> Bool {
     for i in line.indices where !isSpace(line[i]) { return false }
     return true
 }

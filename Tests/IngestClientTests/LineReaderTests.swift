@@ -71,8 +71,13 @@ struct LineReaderTests {
         #expect(notes.count == 7)
         for (taken, note) in notes.enumerated() {
             var reader = try Self.reader(of: bytes)
-            let isThere = try reader.skip(to: note)
-            #expect(isThere)
+            let beginning = try reader.skip(to: note)
+            // No event is in a line beyond the buffer, so no note is behind its front.
+            if [3, 5].contains(taken) {
+                #expect(beginning == .longerLine(number: taken))
+                continue
+            }
+            #expect(beginning == .same)
             var rest = 0
             while try reader.fill() {
                 while reader.hasLine {
@@ -94,9 +99,58 @@ struct LineReaderTests {
         #expect(note.position == 8)
         for other in ["one\ntwx\nthree\n", "one\n", "", "one\ntwo", "one\ntwothree\n"] {
             var reader = try Self.reader(of: Data(other.utf8))
-            let isThere = try reader.skip(to: note)
-            #expect(!isThere, "\(other)")
+            let beginning = try reader.skip(to: note)
+            #expect(beginning == .other, "\(other)")
         }
+    }
+
+    @Test(
+        arguments: [
+            ("", .same, []), ("\n", .same, []), ("\nthree", .same, ["three"]),
+            (" \r\nthree\nfour\n", .same, ["three", "four"]), ("  ", .same, []),
+            ("x", .longerLine(number: 2), []), ("two\nthree\n", .longerLine(number: 2), []),
+            (" x\n", .longerLine(number: 2), []),
+            (String(repeating: " ", count: 3 << 19) + "x\n", .longerLine(number: 2), []),
+        ] as [(String, LineReader.Beginning, [String])])
+    func `Behind a last line that had no newline one may have come, and nothing else`(
+        more: String, expected: LineReader.Beginning, lines: [String]
+    ) throws {
+        var first = try Self.reader(of: Data("one\ntwo".utf8))
+        while try first.fill() { _ = first.takeLine() }
+        let (endsInLine, note, lineNote) = (first.endsInLine, first.note, first.lineNote)
+        #expect(endsInLine && note.position == 7 && lineNote.position == 4)
+        var reader = try Self.reader(of: Data("one\ntwo\(more)".utf8))
+        let beginning = try reader.skip(to: first.note)
+        #expect(beginning == expected)
+        guard expected == .same else { return }
+        var rest: [String] = []
+        while try reader.fill() {
+            let line = reader.takeLine()
+            rest.append(String(decoding: reader.bytes[line.range], as: UTF8.self))
+            #expect(line.number == 2 + rest.count)
+        }
+        #expect(rest == lines)
+    }
+
+    @Test func `A pipe that gives nothing is waited for as long as a line is wanted`() throws {
+        let pipe = Pipe()
+        var reader = try LineReader(
+            path: "/proc/self/fd/\(pipe.fileHandleForReading.fileDescriptor)")
+        pipe.fileHandleForWriting.write(Data("one\ntw".utf8))
+        let hasFirst = try reader.fill(while: { false })
+        #expect(hasFirst)
+        _ = reader.takeLine()
+        var count = 0
+        let hasSecond = try reader.fill {
+            count += 1
+            return count < 2
+        }
+        #expect(!hasSecond && count == 2)
+        pipe.fileHandleForWriting.write(Data("o\n".utf8))
+        let hasThird = try reader.fill(while: { false })
+        #expect(hasThird)
+        let line = reader.takeLine()
+        #expect(String(decoding: reader.bytes[line.range], as: UTF8.self) == "two")
     }
 
     @Test func `A file that is not there is no input, and says so`() {

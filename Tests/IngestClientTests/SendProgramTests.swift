@@ -39,14 +39,20 @@ struct SendProgramTests {
         }
     }
 
-    private static func start(_ arguments: [String]) throws -> (Process, Pipe, Pipe) {
+    private static func start(
+        _ arguments: [String], input: Pipe? = nil
+    ) throws -> (Process, Pipe, Pipe) {
         let process = Process()
         process.executableURL = URL(filePath: program)
         process.arguments = arguments
         let (output, errors) = (Pipe(), Pipe())
         process.standardOutput = output
         process.standardError = errors
-        process.standardInput = FileHandle.nullDevice
+        if let input {
+            process.standardInput = input
+        } else {
+            process.standardInput = FileHandle.nullDevice
+        }
         try process.run()
         return (process, output, errors)
     }
@@ -144,6 +150,48 @@ struct SendProgramTests {
         let other = (150..<200).map { SampleEvents.line($0) }
         #expect(try Self.run(arguments + [try folder.file(other)]).summary["sent"] == 50)
         try Self.check(peer.kill(), lines: 0..<200)
+    }
+
+    @Test(arguments: [false, true])
+    func `A last line without newline is sent once, also when the file goes on`(isCut: Bool) throws
+    {
+        let folder = try Folder()
+        let peer = UDPPeer()
+        let lines = (0..<5).map { SampleEvents.line($0) }
+        let path = folder.path + "/events"
+        func send(_ text: String) throws -> (code: Int32, summary: [String: Double], errors: String)
+        {
+            try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+            return try Self.run(["--to", peer.address, "--spool", folder.path + "/spool", path])
+        }
+        // A log that is being written: its last line is there, or a part of it.
+        let front = lines[..<2].joined(separator: "\n") + "\n"
+        let first = try send(front + (isCut ? String(lines[2].prefix(20)) : lines[2]))
+        #expect(first.code == (isCut ? 1 : 0))
+        #expect(first.summary["sent"] == (isCut ? 2 : 3))
+        let second = try send(front + lines[2] + "\n" + lines[3])
+        #expect(second.code == 0, "\(second.errors)")
+        #expect(second.summary["sent"] == (isCut ? 2 : 1))
+        // What was sent as a line has become another one: nothing is sent.
+        let longer = try send(front + lines[2] + "\n" + lines[3] + lines[4] + "\n")
+        #expect(longer.code == 66 && longer.errors.contains("line 4"), "\(longer.errors)")
+        let last = try send(front + lines[2] + "\n" + lines[3] + "\r\n" + lines[4] + "\n")
+        #expect(last.summary["sent"] == 1, "\(last.errors)")
+        try Self.check(peer.kill(), lines: 0..<5)
+    }
+
+    @Test func `A sender that was refused ends though its pipe stays open`() throws {
+        let peer = UDPPeer()
+        peer.change { $0.shedStatus = .refused }
+        let input = Pipe()
+        let (process, output, errors) = try Self.start(["--to", peer.address], input: input)
+        input.fileHandleForWriting.write(Data((SampleEvents.line(1) + "\n").utf8))
+        let err = Self.text(errors)
+        _ = Self.text(output)
+        process.waitUntilExit()
+        #expect(process.terminationStatus == 69)
+        #expect(err.contains("refuses sender"))
+        input.fileHandleForWriting.closeFile()
     }
 
     @Test func `A spool goes on with its own input alone, or is sent without any`() throws {
