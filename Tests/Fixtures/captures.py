@@ -26,13 +26,13 @@ assert plain.packet(ingest_sender.HEARTBEAT, 10, struct.pack("<Q56x", 9)) == cap
 assert tagged.packet(ingest_sender.BATCH, 1, capture("packet.bin")[40:]) == capture("tagged.bin")
 
 ack = capture("ack.bin")
-plain.next, plain.unacked = 80, {sequence: [b"", 0, 0.5] for sequence in range(80)}
+plain.next, plain.sent, plain.unacked = 80, 80, {sequence: [b"", 0, 0.5] for sequence in range(80)}
 for place in range(len(ack) * 8):
     flipped = bytearray(ack)
     flipped[place // 8] ^= 1 << place % 8
     plain.receive(bytes(flipped))
 assert len(plain.unacked) == 80, "a damaged ack was believed"
-tagged.next, tagged.unacked = 80, dict(plain.unacked)
+tagged.next, tagged.sent, tagged.unacked = 80, 80, dict(plain.unacked)
 tagged.receive(ack)
 assert len(tagged.unacked) == 80, "an ack without tag was believed"
 plain.receive(ack)

@@ -108,10 +108,61 @@ struct PythonSenderTests {
             assert refuses(0, m.REFUSED, sender.epoch)
             assert refuses(0, m.OK, sender.epoch, (1 << 4,))
             assert refuses(5, m.OK, sender.epoch)
+            assert refuses(0, m.OK, sender.epoch, (1 << 3,)), "3 was made, and not sent"
+            m.Sender.step(sender, 0)
             assert not refuses(0, m.OK, sender.epoch, (1 << 3,))
             """
         let checked = try Self.run(["-c", program])
         #expect(checked.code == 0, "\(checked.output)")
+    }
+
+    @Test(.enabled(if: hasPython, "no .build/python: run scripts/python-env, which needs python3"))
+    func `It hurries its heartbeats once, and believes of status 4 that data is lost`() throws {
+        let program = """
+            import sys
+            sys.path.insert(0, "examples/python")
+            import ingest_sender as m
+
+            sender = m.Sender(("127.0.0.1", 9), sender_id=7)
+
+            def ack(floor, status):
+                sender.parse = lambda packet: (sender.epoch, floor, 100, status, [0])
+                sender.receive(b"")
+
+            # The first busy ack hurries the heartbeats, those after it do not begin anew.
+            sender.heartbeat_wait, sender.heartbeat_at = 1, 1e18
+            ack(0, m.BUSY)
+            assert sender.sheds and sender.heartbeat_wait == 0.1 and sender.heartbeat_at < 1e18
+            sender.heartbeat_wait, sender.heartbeat_at = 0.8, 1e18
+            ack(0, m.BUSY)
+            assert sender.heartbeat_wait == 0.8 and sender.heartbeat_at == 1e18
+            # Beyond the window: the base is asked for, and a floor of before may tell of lost data.
+            ack(0, m.BEYOND_WINDOW)
+            assert sender.sheds and sender.heartbeat_at < 1e18 and sender.lost_since is None
+            sender.floor = 5
+            ack(2, m.BEYOND_WINDOW)
+            sender.lost_since -= 10
+            try:
+                ack(2, m.BEYOND_WINDOW)
+                assert False, "lost data is silent"
+            except m.Refused:
+                pass
+            """
+        let checked = try Self.run(["-c", program])
+        #expect(checked.code == 0, "\(checked.output)")
+    }
+
+    @Test(.enabled(if: hasPython, "no .build/python: run scripts/python-env, which needs python3"))
+    func `A copy of it runs anywhere`() throws {
+        let copy = FileManager.default.temporaryDirectory.path + "/\(UUID().uuidString).py"
+        try FileManager.default.copyItem(
+            atPath: Repository.root.appending(path: "examples/python/ingest_sender.py").path,
+            toPath: copy)
+        defer { try? FileManager.default.removeItem(atPath: copy) }
+        let peer = UDPPeer()
+        let sent = try Self.run([copy, "--to", peer.address, "--proto", "proto"])
+        #expect(sent.code == 0, "\(sent.output)")
+        #expect(try peer.kill().durableEvents().count == 11)
     }
 
     @Test func `It has at most 200 lines`() throws {

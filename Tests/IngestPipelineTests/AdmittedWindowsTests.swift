@@ -96,6 +96,26 @@ struct AdmittedWindowsTests {
         }
     }
 
+    @Test(
+        "a heartbeat whose base is in the window is no jump, however many packets its sender holds")
+    func farHeartbeats() {
+        for base in [0, 100] as [UInt64] {
+            var bench = WindowBench()
+            let next = 3 << 20 + 700 as UInt64
+            for announced in [1 << 20, 2 << 20, 3 << 20, next - base] as [UInt64] {
+                #expect(bench.heartbeat(next: next, base: base) == nil)
+                #expect(bench.answers().map(\.status) == [.ok])
+                #expect(bench.windows.window(of: bench.key)?.announced == base + announced)
+            }
+            #expect(bench.send(base) == .accepted)
+        }
+        // Whose base is not has to be agreed on, as before.
+        var bench = WindowBench()
+        #expect(bench.heartbeat(next: 5, base: 0) == nil)
+        #expect(bench.heartbeat(next: 6 + 1 << 20, base: 6) == .farJump)
+        #expect(bench.heartbeat(next: 6 + 1 << 20, base: 5) == nil)
+    }
+
     @Test("the first packet says where a window begins")
     func starts() {
         var bench = WindowBench()

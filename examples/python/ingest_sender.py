@@ -18,19 +18,19 @@ import sys
 import tempfile
 import time
 
-PROTO = pathlib.Path(__file__).resolve().parents[2] / "proto"
+PROTO = pathlib.Path(__file__).resolve().parent.parent.parent / "proto"  # of the repository; a copy needs --proto
 MAGIC, BATCH, HEARTBEAT, ACK, WANTS_ACK, TAGGED = b"IGD1", 1, 2, 129, 1, 2
 HEADER = struct.Struct("<4sBBHQQQI")  # magic, kind, flags, key id, sender, epoch, sequence, payload size; then the CRC
 OK, BUSY, DISK_FULL, REFUSED, BEYOND_WINDOW = range(5)
 CREDIT_FIRST, CREDIT_MAX, UNACKED_MAX = 64, 65_536, 65_536
 
 
-def load_schema():
+def load_schema(proto=PROTO):
     """The generated module of events.proto, made by the compiler that comes with grpcio-tools."""
     from grpc_tools import protoc
 
     with tempfile.TemporaryDirectory() as output:
-        assert protoc.main(["protoc", f"-I{PROTO}", f"--python_out={output}", "ingest/v1/events.proto"]) == 0
+        assert protoc.main(["protoc", f"-I{proto}", f"--python_out={output}", "ingest/v1/events.proto"]) == 0
         sys.path.insert(0, output)
         return importlib.import_module("ingest.v1.events_pb2")
 
@@ -60,7 +60,7 @@ class Sender:
         self.sender, self.key, self.key_id = sender_id or secrets.randbits(63) + 1, key, key_id
         self.epoch = time.time_ns() // 1_000_000 << 20 | secrets.randbits(20)
         self.unacked = {}  # sequence: [packet, when it is due (first 0), seconds to wait after that]
-        self.next, self.floor, self.edge = 0, 0, CREDIT_FIRST  # of the next packet, of the last ack
+        self.next, self.sent, self.floor, self.edge = 0, 0, 0, CREDIT_FIRST  # behind what was made, sent; of the last ack
         self.sheds, self.lost_since, self.resent = False, None, 0
         self.heartbeat_at, self.heartbeat_wait = 0.0, 0.1
 
@@ -92,7 +92,7 @@ class Sender:
                 raise TimeoutError(f"{len(self.unacked)} packets are not acked")
 
     def step(self, wait):
-        """Receives what has come, within `wait` seconds, and sends what is due."""
+        """Receives what comes within `wait` seconds, and sends what is due. Call it again and again while idle, too."""
         while select.select([self.socket], [], [], wait)[0]:
             wait = 0
             try:
@@ -101,7 +101,7 @@ class Sender:
                 pass  # nobody listens now, or no route leads there: ingestd may be starting again
         now = time.monotonic()
         if now >= self.heartbeat_at:
-            self.transmit(self.packet(HEARTBEAT, self.next, struct.pack("<Q56x", min(self.unacked, default=self.next))))
+            self.transmit(self.packet(HEARTBEAT, self.sent, struct.pack("<Q56x", min(self.unacked, default=self.next))))
             self.heartbeat_wait = min(1, 2 * self.heartbeat_wait) if self.sheds or self.edge <= self.floor else 1
             self.heartbeat_at = now + self.heartbeat_wait
         for sequence, entry in self.unacked.items():
@@ -110,7 +110,7 @@ class Sender:
             packet, due_at, seconds = entry
             if now >= due_at:
                 self.resent += due_at > 0
-                entry[1:] = now + seconds, min(5.0, 2 * seconds)
+                entry[1:], self.sent = (now + seconds, min(5.0, 2 * seconds)), max(self.sent, sequence + 1)
                 self.transmit(packet)
 
     def transmit(self, packet):
@@ -127,22 +127,21 @@ class Sender:
             raise Refused(f"the receiver knows epoch {epoch} of sender {self.sender}, this one is {self.epoch}")
         if epoch != self.epoch or status > BEYOND_WINDOW:
             return
-        if status != OK or credit == 0:  # ask again soon, then less and less often
-            self.heartbeat_wait = 0.1 if self.heartbeat_wait == 1 else self.heartbeat_wait
-            self.heartbeat_at = min(self.heartbeat_at, time.monotonic() + self.heartbeat_wait)
-        if status != OK:
-            self.sheds |= status in (BUSY, DISK_FULL)
+        blocked = self.sheds or self.edge <= self.floor
+        if status == BEYOND_WINDOW or not blocked and (status != OK or credit == 0):
+            self.heartbeat_wait = 0.1  # ask soon, then less and less often
+            self.heartbeat_at = min(self.heartbeat_at, time.monotonic() + 0.1)
+        self.sheds = status in (BUSY, DISK_FULL) or self.sheds and status != OK
+        if status in (BUSY, DISK_FULL):
             return  # nothing else of this ack is to be believed
         end = max((floor + 64 * i + word.bit_length() for i, word in enumerate(words) if word), default=floor)
-        if end > self.next:
-            raise Refused(f"the receiver has {end} packets, only {self.next} were sent: the id is used twice")
-        self.sheds = False
-        if floor < self.floor:  # late, if only one; for ten seconds all of them: acked data is gone
-            self.lost_since = self.lost_since or time.monotonic()
-            if time.monotonic() - self.lost_since >= 10:
-                raise Refused(f"the receiver has lost packets from {floor} on, which it had acked")
+        if status == OK and end > self.sent:
+            raise Refused(f"the receiver has {end} packets, only {self.sent} were sent: the id is used twice")
+        self.lost_since = (self.lost_since or time.monotonic()) if floor < self.floor else None
+        if self.lost_since and time.monotonic() - self.lost_since >= 10:
+            raise Refused(f"the receiver has lost packets from {floor} on, which it had acked")
+        if floor < self.floor or status != OK:  # late, if only one is; for ten seconds all of them: acked data is gone
             return
-        self.lost_since = None
         self.floor, self.edge = floor, floor + min(credit, CREDIT_MAX)
         for sequence in list(self.unacked):
             place = sequence - floor
@@ -179,11 +178,12 @@ def add_event(batch, kind, reward, business):
 def main():
     parser = argparse.ArgumentParser(description="Send events to ingestd, and again until they are durable.")
     for name, value in (("to", "127.0.0.1:4810"), ("reward", "python-reward"), ("business", "python-business"),
-                        ("impressions", 8), ("clicks", 2), ("redemptions", 1), ("sender-id", 0), ("key-id", 0)):
+                        ("impressions", 8), ("clicks", 2), ("redemptions", 1), ("sender-id", 0), ("key-id", 0),
+                        ("proto", str(PROTO))):
         parser.add_argument(f"--{name}", type=type(value), default=value)
     parser.add_argument("--key", type=bytes.fromhex, help="in hexadecimal, with --key-id")
     options = parser.parse_args()
-    schema = load_schema()
+    schema = load_schema(options.proto)
     host, _, port = options.to.rpartition(":")
     sender = Sender((host.strip("[]"), int(port)), options.sender_id, options.key, options.key_id)
     kinds = [1] * options.impressions + [2] * options.clicks + [3] * options.redemptions

@@ -135,13 +135,13 @@ struct AdmittedWindows: ~Copyable {
 
     /// Takes a heartbeat: what was announced, and what its sender no longer holds.
     ///
-    /// - Parameter base: the lowest sequence that it still holds; 0 = not given.
+    /// - Parameter base: the lowest sequence that it still holds; 0 = not given. Inside the window it makes no jump.
     /// - Returns: why it was refused, if it was.
     mutating func consider(
         heartbeat packet: SequencedPacket, base: UInt64, _ now: StageTime,
         _ ledger: inout BlockLedger
     ) -> PacketResult? {
-        let next = packet.sequence
+        var next = packet.sequence
         // Of a sender with acks 0 is a base: it may still hold everything.
         let start = base > 0 || packet.asksForAcks ? base : next - min(next, Self.reach)
         guard base <= next, next <= Limits.sequenceMax + 1 else { return .malformed }
@@ -151,7 +151,9 @@ struct AdmittedWindows: ~Copyable {
         case .refused(let result): return result
         }
         note(packet, at: index, now)
-        let isFar = next > entries[index].window.announced + Self.farJumpMin
+        let (announced, reach) = (entries[index].window.announced, Self.farJumpMin)
+        if packet.asksForAcks, base <= announced { next = min(next, announced + reach) }  // no jump
+        let isFar = next > announced + reach
         if isFar && entries[index].run.note(next, at: now.monotonicNanoseconds) == nil {
             if packet.asksForAcks { owe(index, .beyondWindow) }
             return .farJump
