@@ -12,7 +12,8 @@ package protocol DatagramTransport: AnyObject, Sendable {
     /// Throws what the network has answered to earlier datagrams, if it has answered anything.
     func checkAnswers() throws(ClientError)
 
-    /// Chooses route and own address anew: those of the socket may be gone.
+    /// Chooses route and own address anew: those of the socket may be gone. Where there is none, each `send` throws an error
+    /// that `isUnreachable` until this has been called again and has found one.
     func reconnect()
 }
 

@@ -7,7 +7,8 @@ extension EventSender {
     public struct Options: Sendable {
         /// Whether the receiver acks, and where packets are until it has.
         public enum Delivery: Equatable, Sendable {
-            /// Every packet is sent once; the ledger tells what was lost.
+            /// Every packet is sent once; the ledger tells what was lost. What the network answers, as while the receiver
+            /// starts again, costs the packets that were given to it meanwhile, and ends nothing.
             case unacked
             /// Every packet is sent again until it is durable at the receiver. What is not is lost with this process.
             case acked
@@ -35,6 +36,8 @@ extension EventSender {
         /// Ends the sender when packets have waited in vain for so long, 1 s … a year; where nobody ever listened, ten
         /// seconds are enough. `nil`: it never ends by itself, whatever `state` says.
         public var givesUpAfter: Duration?
+        /// Whether an answer of the network ends a sender without acks.
+        package var endsAtAnswers = false
 
         public init() {}
 

@@ -27,7 +27,6 @@ public final class EventSender: Sendable {
     /// Whether that was all of the input, and all of it was acked.
     package let hasSpoolEnded: Bool
     private let engine: any SenderEngine
-    private let isDurableAtSend: Bool
     private let openedAt = SenderClock.monotonicNanoseconds()
 
     /// Opens a socket, and a spool if there shall be one; without packets of an earlier start a new epoch begins.
@@ -78,6 +77,7 @@ public final class EventSender: Sendable {
         configuration.unackedByteCountMax = options.unackedByteCountMax
         configuration.silenceNanosecondsMax = options.givesUpAfter?.nanoseconds
         configuration.key = options.key?.key
+        configuration.isDurableAtSend = options.isDurableAtSend
         configuration.address = address
         configuration.unixMilliseconds = SenderClock.unixNanoseconds() / 1_000_000
         configuration.clock = { max($0, SenderClock.monotonicNanoseconds()) }
@@ -88,7 +88,7 @@ public final class EventSender: Sendable {
             firstSequence: opened?.firstSequence ?? 0, ids: EventIDSource(&random),
             now: SenderClock.monotonicNanoseconds())
         return EventSender(
-            identity, AckedSender(stream, socket: socket, transport: transport), options,
+            identity, AckedSender(stream, socket: socket, transport: transport),
             note: opened?.note ?? SpoolNote(), hasEnded: opened?.hasEnded ?? false)
     }
 
@@ -97,11 +97,11 @@ public final class EventSender: Sendable {
         let identity = Self.newIdentity(options)
         self.init(
             identity,
-            UnackedSender(identity: identity, options: options, transport: transport), options)
+            UnackedSender(identity: identity, options: options, transport: transport))
     }
 
     private init(
-        _ identity: SenderIdentity, _ engine: any SenderEngine, _ options: Options,
+        _ identity: SenderIdentity, _ engine: any SenderEngine,
         note: SpoolNote = SpoolNote(), hasEnded: Bool = false
     ) {
         senderID = identity.sender.rawValue
@@ -109,20 +109,19 @@ public final class EventSender: Sendable {
         spoolNote = note
         hasSpoolEnded = hasEnded
         self.engine = engine
-        isDurableAtSend = options.isDurableAtSend
     }
 
     /// Takes one event, and never waits for room.
     ///
-    /// **Errors** What has ended the sender, and `.spool(_, .diskFull)` where each event shall be durable at once. It is
-    /// not known then whether the event was taken: with a spool it may be on disk, and be sent by the next start.
+    /// **Errors** What has ended the sender. It is not known then whether the event was taken: with a spool it may be on
+    /// disk, and be sent by the next start.
     public func send(_ event: AdEvent) throws(ClientError) -> Outcome {
-        try kept(engine.send(event))
+        try engine.send(event)
     }
 
     /// Takes one JSON event, without its line end. See `send` of an event.
     public func send(jsonLine: Span<UInt8>) throws(ClientError) -> Outcome {
-        try kept(engine.send(jsonLine: jsonLine, note: nil))
+        try engine.send(jsonLine: jsonLine, note: nil)
     }
 
     /// Takes one JSON event, without its line end. See `send` of an event.
@@ -240,12 +239,6 @@ public final class EventSender: Sendable {
         var totals = totals
         totals.elapsed = .nanoseconds(SenderClock.monotonicNanoseconds() - openedAt)
         return totals
-    }
-
-    /// Makes an event that was taken durable in the spool, where each shall be.
-    private func kept(_ outcome: Outcome) throws(ClientError) -> Outcome {
-        if outcome == .taken, isDurableAtSend { try engine.flush() }
-        return outcome
     }
 
     private static func newIdentity(_ options: Options) -> SenderIdentity {

@@ -13,15 +13,20 @@ package struct PacketStream: ~Copyable {
     private var parser = EventLineParser()
     private var texts: [UInt8] = []
     private let transport: any DatagramTransport
-    /// The first error of the transport. Events in the burst that it hit are not known to have left, so
-    /// the stream does not go on behind it.
+    /// The error that ended it: `closed`, or the transport's. Events in the burst that it hit are not known to have left.
     private(set) var failure: ClientError?
+    /// What the network said to the last burst or heartbeat, if that was no end.
+    private(set) var networkError: ClientError?
+    /// Whether what the network answers is an end too: for a program that somebody waits for.
+    private let endsAtAnswers: Bool
+    private var route = RouteWatch()
     private var heartbeatAt: UInt64?
 
     package init(
         identity: SenderIdentity, packetByteCountMax: Int, key: PacketKey? = nil,
-        transport: any DatagramTransport
+        endsAtAnswers: Bool = false, transport: any DatagramTransport
     ) {
+        self.endsAtAnswers = endsAtAnswers
         builder = PacketBuilder(
             identity: identity, packetByteCountMax: packetByteCountMax, key: key)
         self.transport = transport
@@ -64,7 +69,14 @@ package struct PacketStream: ~Copyable {
     /// packet to tell of.
     package mutating func tick(now: UInt64) throws(ClientError) {
         try flush()
-        guard totals.packetsSent > 0 else { return }
+        try beat(now: now)
+        if networkError == nil { route.found() }
+        let lacksRoute = networkError?.isUnreachable ?? false
+        if route.isReconnectDue(now: now, lacksRoute: lacksRoute) { transport.reconnect() }
+    }
+
+    private mutating func beat(now: UInt64) throws(ClientError) {
+        guard builder.nextSequence > 0 else { return }
         let dueAt = heartbeatAt ?? now + Self.heartbeatNanoseconds
         heartbeatAt = dueAt
         guard now >= dueAt else { return }
@@ -72,10 +84,22 @@ package struct PacketStream: ~Copyable {
         try sendHeartbeat()
     }
 
+    /// **Errors** Also what the network has just said: nothing comes behind these packets that would show it.
     package mutating func close() throws(ClientError) -> EventSender.Totals {
+        networkError = nil
         try flush()
-        if totals.packetsSent > 0 { try sendHeartbeat() }
-        try guarded { transport throws(ClientError) in try transport.checkAnswers() }
+        let answer = networkError
+        if builder.nextSequence > 0 { try sendHeartbeat() }
+        do throws(ClientError) {
+            try transport.checkAnswers()
+        } catch {
+            failure = error
+            throw error
+        }
+        if let error = answer ?? networkError {
+            failure = error
+            throw error
+        }
         failure = .closed
         return totals
     }
@@ -87,15 +111,15 @@ package struct PacketStream: ~Copyable {
     private mutating func sendBurst() throws(ClientError) {
         builder.seal()
         guard builder.sealedPacketCount > 0 else { return }
-        do {
+        do throws(ClientError) {
             try transport.send(
                 builder.packets.span, segmentByteCount: builder.packetByteCountMax)
+            networkError = nil
+            totals.eventsSent += UInt64(builder.eventCount)
+            totals.packetsSent += UInt64(builder.sealedPacketCount)
         } catch {
-            failure = error
-            throw error
+            try failed(error)
         }
-        totals.eventsSent += UInt64(builder.eventCount)
-        totals.packetsSent += UInt64(builder.sealedPacketCount)
         builder.removeAll()
     }
 
@@ -103,17 +127,20 @@ package struct PacketStream: ~Copyable {
     /// give up packets that this heartbeat has merely overtaken.
     private mutating func sendHeartbeat() throws(ClientError) {
         let packet = builder.heartbeat(base: 0)
-        try guarded { transport throws(ClientError) in
+        do throws(ClientError) {
             try transport.send(packet.span, segmentByteCount: packet.count)
+            networkError = nil
+        } catch {
+            try failed(error)
         }
     }
 
-    private mutating func guarded(
-        _ body: (any DatagramTransport) throws(ClientError) -> Void
-    ) throws(ClientError) {
-        do { try body(transport) } catch {
+    /// A receiver that starts again costs what was given to the network meanwhile; their sequences show as missing.
+    private mutating func failed(_ error: ClientError) throws(ClientError) {
+        guard error.isTemporary, !endsAtAnswers else {
             failure = error
             throw error
         }
+        networkError = error
     }
 }

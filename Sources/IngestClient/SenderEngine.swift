@@ -36,7 +36,8 @@ final class UnackedSender: SenderEngine {
         stream = Mutex(
             PacketStream(
                 identity: identity, packetByteCountMax: options.packetByteCountMax,
-                key: options.key?.key, transport: transport))
+                key: options.key?.key, endsAtAnswers: options.endsAtAnswers,
+                transport: transport))
         tickInterval = .nanoseconds(max(1_000_000, Int(options.batchDelay.nanoseconds)))
         scheduleTick()
     }
@@ -66,7 +67,10 @@ final class UnackedSender: SenderEngine {
     var totals: EventSender.Totals { stream.withLock { $0.totals } }
 
     var state: EventSender.State {
-        stream.withLock { $0.failure.map { .ended($0) } ?? .working }
+        stream.withLock { stream in
+            if let failure = stream.failure { return .ended(failure) }
+            return stream.networkError.map { .waiting($0) } ?? .working
+        }
     }
 
     /// A tick follows another until the sender is closed, has failed, or is gone.

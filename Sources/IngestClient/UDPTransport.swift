@@ -53,7 +53,7 @@ package final class UDPTransport: DatagramTransport {
 
     package func reconnect() {
         var resolved = resolved
-        // SAFETY: the address is read only. Where there still is no way, the next send says so.
+        // SAFETY: the address is read only. Where there still is no way, the next send says so, by EDESTADDRREQ.
         _ = unsafe ingest_udp_reconnect(socket, &resolved)
     }
 
@@ -140,9 +140,10 @@ extension UDPTransport {
     }
 }
 
-/// Whether the network, not this process, is why nothing left.
+/// Whether the network, not this process, is why nothing left. EDESTADDRREQ: the socket was to connect again while there
+/// was no route, and has no peer since.
 func isUnreachable(_ errno: Int32) -> Bool {
-    [ENETUNREACH, EHOSTUNREACH, ENETDOWN, EHOSTDOWN, EADDRNOTAVAIL].contains(errno)
+    [ENETUNREACH, EHOSTUNREACH, ENETDOWN, EHOSTDOWN, EADDRNOTAVAIL, EDESTADDRREQ].contains(errno)
 }
 
 func systemMessage(_ errno: Int32) -> String {

@@ -154,6 +154,7 @@ struct IngestSend: ParsableCommand {
         options.delivery =
             spool.map { .spooled(directory: $0) } ?? (isAcked ? .acked : .unacked)
         options.givesUpAfter = .seconds(giveUpSeconds)
+        options.endsAtAnswers = true
         if let keyID, let keyFile {
             options.key = try EventSender.Key(id: keyID, file: keyFile)
         }

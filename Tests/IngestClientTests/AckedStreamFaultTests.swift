@@ -78,6 +78,38 @@ struct AckedStreamFaultTests {
         }
     }
 
+    @Test func `A link that is down for longer than it takes to connect again ends nothing`() {
+        let rig = StreamRig()
+        rig.ack(floor: 0)
+        rig.sendPackets(3)
+        _ = rig.network.take()
+        rig.network.setRoute(false)
+        rig.sendPackets(1)
+        rig.pass(10 * Self.second)
+        #expect(rig.network.reconnectCount > 0)
+        #expect(rig.network.take().isEmpty)
+        #expect(rig.obstacle?.isUnreachable == true)
+        rig.network.setRoute(true)
+        rig.pass(6 * Self.second)
+        #expect(Set(rig.takeSequences()) == Set(0..<4))
+        rig.ack(floor: 4)
+        #expect(rig.isDrained && rig.obstacle == nil)
+    }
+
+    @Test func `A heartbeat announces what was given to the network, not what a spool holds`() {
+        let rig = StreamRig(left: Self.left(200))
+        let first = rig.network.takePackets()
+        #expect(first.filter { $0.kind == 2 }.map(\.sequence) == [0])
+        // And yet the answer has room for all of them.
+        let words = AckPacket.furtherWordCount(fitting: first[0].bytes.count, hasTag: false)
+        #expect((words ?? 0) * 64 + 64 >= 200)
+        rig.pass(Self.second)
+        #expect(rig.network.takePackets().last { $0.kind == 2 }?.sequence == 64)
+        rig.ack(floor: 100)
+        rig.pass(2 * Self.second)
+        #expect(rig.network.takePackets().last { $0.kind == 2 }?.sequence == 200)
+    }
+
     // MARK: Silence, and answers that ack nothing
 
     @Test func `A receiver that is away for hours ends no sender that was not told to give up`() {
@@ -234,105 +266,6 @@ struct AckedStreamFaultTests {
                 continue
             }
         }
-    }
-
-    // MARK: The spool's disk
-
-    private static func spool(
-        _ files: SimulatedFileSystem, fileByteCountMax: Int
-    ) throws -> Spool<SimulatedFileSystem>.Opened {
-        let identity = SampleEvents.identity()
-        return try Spool.open(
-            files, sender: identity.sender, random: identity.sender, epoch: identity.epoch,
-            fileByteCountMax: fileByteCountMax)
-    }
-
-    @Test func `A full spool disk costs nothing that was taken, and is tried again`() throws {
-        for room in stride(from: 0, through: 9_000, by: 250) {
-            let files = SimulatedFileSystem(seed: 3)
-            let opened = try Self.spool(files, fileByteCountMax: 2_000)
-            let rig = StreamRig(spool: opened.spool)
-            rig.ack(floor: 0)
-            rig.sendPackets(2)
-            let used = opened.spool.byteCount
-            files.disk.limit(byteCount: used + 64 + room)
-            var taken: UInt64 = 2
-            while rig.send(SampleEvents.event(Int(taken))) == .taken {
-                taken += 1
-                rig.stream.flush(now: rig.now)
-            }
-            #expect(rig.failure == nil, "room \(room)")
-            #expect(rig.stall.map { "\($0)".contains("disk is full") } == true)
-            #expect(rig.obstacle == rig.stall)
-            rig.pass(10 * Self.second)
-            #expect(rig.failure == nil && rig.stall != nil)
-            #expect(rig.send(SampleEvents.event(1)) == .full)
-            files.disk.limit(byteCount: 1 << 30)
-            rig.pass(Self.second)
-            #expect(rig.stall == nil, "room \(room)")
-            rig.sendPackets(1)
-            #expect(Set(rig.takeSequences()) == Set(0...taken))
-            // All of it is there for a next start, each packet in its place.
-            let next = try Self.spool(files.disk.powerCut(seed: 5), fileByteCountMax: 2_000)
-            #expect(next.packets.count == Int(taken + 1))
-            rig.ack(floor: taken + 1)
-            #expect(rig.totals.eventsAcked == taken + 1)
-        }
-    }
-
-    @Test
-    func `A sender that gives up does so for a disk that stays full, with all it took so far`()
-        throws
-    {
-        let files = SimulatedFileSystem(seed: 3)
-        let opened = try Self.spool(files, fileByteCountMax: 2_000)
-        let rig = StreamRig(spool: opened.spool) { $0.silenceNanosecondsMax = 30 * Self.second }
-        rig.sendPackets(1)
-        rig.ack(floor: 1)
-        files.disk.limit(byteCount: opened.spool.byteCount + 10)
-        rig.sendPackets(1)
-        rig.pass(29 * Self.second)
-        #expect(rig.failure == nil)
-        rig.pass(3 * Self.second)
-        #expect(rig.failure?.exitCode == 74)
-    }
-
-    @Test func `A disk that is too full to end on can be ended on later`() throws {
-        let files = SimulatedFileSystem(seed: 3)
-        let opened = try Self.spool(files, fileByteCountMax: 2_000)
-        let rig = StreamRig(spool: opened.spool)
-        rig.sendPackets(1)
-        rig.ack(floor: 1)
-        files.disk.limit(byteCount: opened.spool.byteCount)
-        rig.stream.finish(SpoolNote(position: 7, checksum: 8), now: rig.now)
-        #expect(rig.failure == nil && rig.stall != nil)
-        files.disk.limit(byteCount: 1 << 30)
-        rig.stream.flush(now: rig.now)
-        rig.stream.finish(SpoolNote(position: 7, checksum: 8), now: rig.now)
-        #expect(rig.failure == .closed)
-        let next = try Self.spool(files.disk.kill(), fileByteCountMax: 2_000)
-        #expect(next.hasEnded && next.note == SpoolNote(position: 7, checksum: 8))
-    }
-
-    @Test func `Nothing is taken beyond what the next start could read`() throws {
-        let files = SimulatedFileSystem(seed: 3)
-        let opened = try Self.spool(files, fileByteCountMax: 2_000)
-        let rig = StreamRig(spool: opened.spool) { $0.spoolByteCountMax = 20_000 }
-        rig.ack(floor: 0)
-        var count: UInt64 = 0
-        // Packet 0 is lost again and again; all others are acked, and stay behind it.
-        while rig.send(SampleEvents.event(Int(count))) == .taken, count < 1_000 {
-            rig.stream.flush(now: rig.now)
-            count += 1
-            let bits = [UInt64](repeating: .max, count: Int(count) / 64) + [1 << (count % 64) - 1]
-            rig.ack(floor: 0, words: [bits[0] & ~1] + bits[1...])
-        }
-        #expect(rig.failure == nil)
-        #expect(count > 50 && count < 1_000)
-        #expect(opened.spool.byteCount < 25_000)
-        rig.ack(floor: count)
-        #expect(opened.spool.byteCount < 5_000)
-        #expect(rig.send(SampleEvents.event(0)) == .taken)
     }
 }
 

@@ -1,4 +1,5 @@
 import Foundation
+import Glibc
 import SwiftProtobuf
 import Testing
 
@@ -185,11 +186,60 @@ struct PacketStreamTests {
                 == [1, 2, 7].map { (1_700_000_000_000 + $0) * 1000 })
     }
 
+    @Test(arguments: [
+        ClientError.notListening(address: "x:1"),
+        .socket(call: "send", address: "x:1", errno: ENETUNREACH),
+        .socket(call: "send", address: "x:1", errno: EPERM),
+    ])
+    func `An answer of the network costs the burst that it came to, and no more`(
+        answer: ClientError
+    ) throws {
+        let transport = RecordingTransport()
+        var stream = SampleEvents.stream(transport)
+        for round in 0..<4 {
+            transport.fail(with: round % 2 == 1 ? answer : nil)
+            for number in 0..<5 { _ = try stream.send(SampleEvents.event(10 * round + number)) }
+            try stream.tick(now: UInt64(round) * 100_000_000)
+            #expect(stream.networkError == (round % 2 == 1 ? answer : nil))
+            #expect(stream.failure == nil)
+        }
+        #expect(stream.totals.eventsSent == 10)
+        // What was lost shows as a gap.
+        #expect(transport.packets(ofKind: 1).map(\.sequence) == [0, 2])
+        // At the end nothing comes behind it that would show it.
+        #expect(throws: answer) { _ = try stream.close() }
+        transport.fail(with: nil)
+        #expect(throws: answer) { _ = try stream.close() }
+    }
+
+    @Test func `An error that is not the network's ends a stream`() throws {
+        let transport = RecordingTransport()
+        var stream = SampleEvents.stream(transport)
+        let error = ClientError.socket(call: "send", address: "x:1", errno: EBADF)
+        transport.fail(with: error)
+        _ = try stream.send(SampleEvents.event(1))
+        #expect(throws: error) { try stream.flush() }
+        #expect(stream.failure == error)
+    }
+
+    @Test func `Without a route for seconds it connects again, also without acks`() throws {
+        let transport = RecordingTransport()
+        var stream = SampleEvents.stream(transport)
+        _ = try stream.send(SampleEvents.event(1))
+        for (start, errno) in [(0, EPERM), (100, ENETUNREACH)] as [(UInt64, Int32)] {
+            transport.fail(with: .socket(call: "send", address: "x:1", errno: errno))
+            for tenth in start..<start + 100 {
+                try stream.tick(now: tenth * 100_000_000)
+            }
+            #expect((errno == EPERM ? 0...0 : 2...4).contains(transport.reconnectCount))
+        }
+    }
+
     @Test func `What the transport refuses is not counted as sent, and nothing goes on behind it`()
         throws
     {
         let transport = RecordingTransport()
-        var stream = SampleEvents.stream(transport)
+        var stream = SampleEvents.stream(transport, endsAtAnswers: true)
         for number in 0..<50 { _ = try stream.send(SampleEvents.event(number)) }
         try stream.flush()
         let before = stream.totals

@@ -10,7 +10,7 @@ import Testing
 struct SpoolTests {
     typealias TestSpool = Spool<SimulatedFileSystem>
 
-    private static let identity = SenderIdentity(
+    static let identity = SenderIdentity(
         sender: SenderID(rawValue: 77), epoch: SenderEpoch(rawValue: 0x19AA_0B4E_1001_2345))
 
     /// A packet that is as large as `size` says, of the identity above.
@@ -29,7 +29,7 @@ struct SpoolTests {
             note: SpoolNote(position: 100 * (sequence + 1), checksum: UInt32(sequence)))
     }
 
-    private static func open(
+    static func open(
         _ files: SimulatedFileSystem, sender: UInt64? = nil, epoch: UInt64 = 5,
         fileByteCountMax: Int = 8 << 20
     ) throws -> TestSpool.Opened {
@@ -38,8 +38,8 @@ struct SpoolTests {
             epoch: SenderEpoch(rawValue: epoch), fileByteCountMax: fileByteCountMax)
     }
 
-    private static func names(_ files: SimulatedFileSystem) throws -> [String] {
-        try files.names().filter { $0 != "LOCK" }
+    static func names(_ files: SimulatedFileSystem) throws -> [String] {
+        try files.names().filter { $0.hasSuffix(".spool") }
     }
 
     // MARK: Bytes
@@ -221,92 +221,6 @@ struct SpoolTests {
         #expect(error?.exitCode == 69)
         #expect("\(try #require(error))".contains("another sender"))
         _ = opened
-    }
-
-    // MARK: Damage
-
-    /// A disk with one file in which packets 0 and 1 were written at once, and 2 to 4 each by itself.
-    private static func filled() throws -> (files: SimulatedFileSystem, packets: [SpooledPacket]) {
-        let files = SimulatedFileSystem(seed: 1)
-        let opened = try open(files, sender: 77, epoch: identity.epoch.rawValue)
-        let packets = (0..<5).map { packet($0) }
-        try opened.spool.append(Array(packets[..<2]))
-        for packet in packets[2...] { try opened.spool.append([packet]) }
-        return (files.disk.kill(), packets)
-    }
-
-    @Test func `A torn end is cut at every length, and nothing before it is lost`() throws {
-        let (whole, packets) = try Self.filled()
-        let byteCount = try #require(whole.disk.contents("0000000001.spool")).count
-        let record = 40 + packets[0].bytes.count
-        for length in 0..<byteCount {
-            let files = try Self.filled().files
-            files.disk.damage("0000000001.spool") { $0.removeLast($0.count - length) }
-            let opened = try Self.open(files, epoch: 9)
-            let kept = max(0, length - 64) / record
-            #expect(opened.packets == Array(packets[..<kept]), "\(length) bytes")
-            #expect(opened.spool.identity == Self.identity || kept == 0)
-        }
-    }
-
-    @Test func `Damage before the last write is an error that names the file, in the last a cut`()
-        throws
-    {
-        let (whole, packets) = try Self.filled()
-        let byteCount = try #require(whole.disk.contents("0000000001.spool")).count
-        let lastWrite = byteCount - 40 - packets[4].bytes.count
-        for place in 0..<byteCount {
-            let files = try Self.filled().files
-            files.disk.damage("0000000001.spool") { $0[place] ^= 0x10 }
-            let opened: TestSpool.Opened
-            do {
-                opened = try Self.open(files, epoch: 9)
-            } catch let error as ClientError {
-                #expect(error.exitCode == 65, "byte \(place)")
-                #expect("\(error)".contains("0000000001.spool"))
-                #expect(place < lastWrite, "byte \(place)")
-                continue
-            }
-            #expect(place >= lastWrite, "byte \(place) is damaged, and nobody says so")
-            #expect(opened.packets == Array(packets[..<4]))
-        }
-    }
-
-    @Test func `A file that is gone from the middle, or is another's, is an error`() throws {
-        func manyFiles() throws -> SimulatedFileSystem {
-            let files = SimulatedFileSystem(seed: 1)
-            let opened = try Self.open(files, sender: 77, fileByteCountMax: 200)
-            for sequence in 0..<9 as Range<UInt64> {
-                try opened.spool.append([Self.packet(sequence, identity: opened.spool.identity)])
-            }
-            return files.disk.kill()
-        }
-        let names = try Self.names(try manyFiles())
-        #expect(names.count == 5)
-        let first = try manyFiles()
-        try first.unlink(names[0])
-        #expect(try Self.open(first).packets.count < 9)
-        let middle = try manyFiles()
-        try middle.unlink(names[1])
-        #expect(throws: ClientError.self) { try Self.open(middle) }
-        let swapped = try manyFiles()
-        try swapped.rename(names[1], to: "x")
-        try swapped.rename(names[0], to: names[1])
-        try swapped.rename("x", to: names[0])
-        #expect(throws: ClientError.self) { try Self.open(swapped) }
-        let short = try manyFiles()
-        short.disk.damage(names[1]) { $0.removeLast() }
-        #expect(throws: ClientError.self) { try Self.open(short) }
-    }
-
-    @Test func `Files that are none of a spool's are left alone`() throws {
-        let files = SimulatedFileSystem(seed: 1)
-        for name in ["1.spool", "0000000000.spool", "README", "00000000001.spool"] {
-            _ = try files.create(name)
-        }
-        let opened = try Self.open(files)
-        try opened.spool.append([Self.packet(0, identity: opened.spool.identity)])
-        #expect(try files.names().count == 6)
     }
 
     // MARK: Crashes

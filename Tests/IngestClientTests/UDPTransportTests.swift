@@ -61,6 +61,27 @@ struct UDPTransportTests {
         }
     }
 
+    @Test func `A socket that has lost its peer has no route, until it is connected again`() throws
+    {
+        let receiver = try Receiver()
+        let transport = try UDPTransport(address: "127.0.0.1:\(receiver.port)")
+        let datagram = [UInt8](repeating: 7, count: 60)
+        // What connecting again leaves where there is no route.
+        var none = sockaddr(
+            sa_family: sa_family_t(AF_UNSPEC), sa_data: (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0))
+        try #require(
+            connect(transport.socket, &none, socklen_t(MemoryLayout<sockaddr>.size)) == 0)
+        for byteCount in [60, 30] {
+            let error = #expect(throws: ClientError.self) {
+                try transport.send(datagram.span, segmentByteCount: byteCount)
+            }
+            #expect(error?.isTemporary == true && error?.isUnreachable == true)
+        }
+        transport.reconnect()
+        try transport.send(datagram.span, segmentByteCount: 60)
+        #expect(receiver.datagrams(1) == [datagram])
+    }
+
     private func setNoChecksums(_ value: Int32, of transport: UDPTransport) throws {
         var value = value
         let result = setsockopt(

@@ -72,7 +72,7 @@ final class AckedSender: SenderEngine {
     func flush() throws(ClientError) {
         let stall = try locked { stream, now throws(ClientError) -> ClientError? in
             stream.flush(now: now)
-            return stream.stall
+            return stream.isStalledAtEnd ? nil : stream.stall
         }
         if let stall { throw stall }
     }

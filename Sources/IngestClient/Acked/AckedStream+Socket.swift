@@ -83,15 +83,16 @@ extension AckedStream {
         }
         timers.networkError = error
         timers.quieten(now: now)
-        if timers.isReconnectDue(now: now, lacksRoute: error.isUnreachable) {
+        if timers.route.isReconnectDue(now: now, lacksRoute: error.isUnreachable) {
             transport.reconnect()
         }
     }
 
-    /// Base and next sequence, large enough that the answer can tell of everything on its way.
+    /// Base, and the end of what this start has given to the network: packets that only lie in the spool may be more than a
+    /// receiver believes at once. Large enough that the answer can tell of everything that the receiver may have.
     mutating func sendHeartbeat(now: UInt64) {
-        acks.announcedEnd = max(acks.announcedEnd, window.knownEnd)
-        let words = Int((acks.announcedEnd - window.base) / 64)
+        acks.announcedEnd = max(acks.announcedEnd, window.givenEnd)
+        let words = Int((max(acks.announcedEnd, window.knownEnd) - window.base) / 64)
         let room = batch.packetByteCountMax - PacketHeader.byteCount
         var packet = Heartbeat.packet(
             header(.heartbeat, PacketSequence(rawValue: acks.announcedEnd)),

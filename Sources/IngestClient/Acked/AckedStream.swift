@@ -28,6 +28,8 @@ package struct AckedStream: ~Copyable {
         /// likelier then than a receiver that starts again.
         package var absenceNanosecondsMax: UInt64 = 10_000_000_000
         package var key: PacketKey?
+        /// An event is taken only when it is in the spool.
+        package var isDurableAtSend = false
         /// For messages.
         package var address = ""
         /// The wall clock when the sender was opened, for messages.
@@ -50,6 +52,8 @@ package struct AckedStream: ~Copyable {
     package internal(set) var failure: ClientError?
     /// The spool's disk is full: nothing more is taken until it takes what is sealed.
     package internal(set) var stall: ClientError?
+    /// It had no room for the end: events are taken as before, and nothing but another `finish` ends this stall.
+    private(set) var isStalledAtEnd = false
     let configuration: Configuration
     let transport: any DatagramTransport
     private(set) var spool: (any PacketSpool)?
@@ -86,7 +90,7 @@ package struct AckedStream: ~Copyable {
             window.append(packet.bytes, eventCount: packet.eventCount, isLeft: true)
         }
         acks.edge = firstSequence + Self.creditFirst
-        acks.announcedEnd = window.nextSequence
+        acks.announcedEnd = firstSequence
         spoolByteCount = spool?.byteCount ?? 0
         if !left.isEmpty { timers.waitsSince = now }
         texts.reserveCapacity(1024)
@@ -108,8 +112,11 @@ package struct AckedStream: ~Copyable {
         var event = parser.event
         parser.complete(&event, from: &ids)
         append(event, parser.bytes, now: now)
+        let before = self.note
         if let note { self.note = note }
-        return .taken
+        if isTaken(now: now) { return .taken }
+        self.note = before
+        return .full
     }
 
     package mutating func send(_ event: AdEvent, now: UInt64) -> EventSender.Outcome {
@@ -123,12 +130,24 @@ package struct AckedStream: ~Copyable {
         }
         ids.complete(&descriptor, &texts)
         append(descriptor, texts, now: now)
-        return .taken
+        return isTaken(now: now) ? .taken : .full
+    }
+
+    /// Puts the event that was appended last into the spool, where each shall be there at once. If the disk has no room it
+    /// is taken back: nothing of it was sent, and the next one gets its sequence.
+    private mutating func isTaken(now: UInt64) -> Bool {
+        guard configuration.isDurableAtSend else { return true }
+        flush(now: now)
+        guard failure == nil, !sealed.isEmpty else { return true }
+        sealed.removeAll(keepingCapacity: true)
+        sealedByteCount = 0
+        return false
     }
 
     /// Whether one more packet would go beyond what may be unacked, or the spool's disk has no room.
     package var isFull: Bool {
-        if stall != nil || spoolByteCount > configuration.spoolByteCountMax { return true }
+        if stall != nil && !isStalledAtEnd { return true }
+        if spoolByteCount > configuration.spoolByteCountMax { return true }
         return window.byteCount + sealedByteCount + 2 * configuration.packetByteCountMax
             > configuration.unackedByteCountMax
     }
@@ -180,7 +199,7 @@ package struct AckedStream: ~Copyable {
     ///
     /// - Returns: the time then.
     private mutating func commit(now: UInt64) -> UInt64 {
-        if sealed.isEmpty { endStall() }
+        if sealed.isEmpty, !isStalledAtEnd { endStall() }
         guard !sealed.isEmpty, failure == nil else { return now }
         let later: UInt64
         if let spool {
@@ -206,18 +225,20 @@ package struct AckedStream: ~Copyable {
 
     private mutating func endStall() {
         stall = nil
+        isStalledAtEnd = false
         timers.endStall()
     }
 
     /// A full disk may have room again: what is sealed stays, and is written again, the same bytes at the same
     /// place. Everything else ends the sender.
-    private mutating func storageFailed(_ error: StorageError, now: UInt64) {
+    private mutating func storageFailed(_ error: StorageError, now: UInt64, atEnd: Bool = false) {
         guard case .diskFull = error else {
             failure = ClientError(spool: error)
             return
         }
         stall = ClientError(spool: error)
-        timers.stalled(now: now)
+        isStalledAtEnd = atEnd
+        timers.stalled(now: now, isRetried: !atEnd)
     }
 
     /// Closes the open packet; everything that was taken is in the spool then, and on its way. See `stall`.
@@ -251,12 +272,13 @@ package struct AckedStream: ~Copyable {
     /// - Parameter note: of the whole input, which the spool keeps.
     package mutating func finish(_ note: SpoolNote = SpoolNote(), now: UInt64) {
         guard failure == nil else { return }
-        sendHeartbeat(now: now)
         do throws(StorageError) {
             try spool?.finish(note)
+            endStall()
+            sendHeartbeat(now: now)
             abandon()
         } catch {
-            storageFailed(error, now: now)
+            storageFailed(error, now: now, atEnd: true)
         }
     }
 

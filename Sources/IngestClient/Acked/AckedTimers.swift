@@ -8,8 +8,6 @@ struct AckedTimers: Sendable {
 
     /// Longer gaps between answers are silence, and not the receiver's refusal of packets.
     static let silenceMin: UInt64 = 2_000_000_000
-    /// Without a route for so long the socket's own address may be gone.
-    static let reconnectInterval: UInt64 = 3_000_000_000
     static let spoolRetryInterval: UInt64 = 1_000_000_000
 
     /// When the open packet leaves, full or not.
@@ -29,7 +27,7 @@ struct AckedTimers: Sendable {
     private var progressAt: UInt64 = 0
     /// Since when packets are on their way without a break; `nil` while none is.
     var waitsSince: UInt64?
-    private var unroutedSince: UInt64?
+    var route = RouteWatch()
     private(set) var hasHeard = false
     /// The network's last refusal since the last answer.
     var networkError: ClientError?
@@ -63,7 +61,7 @@ struct AckedTimers: Sendable {
         if gap >= Self.silenceMin {
             progressAt = min(now, max(progressAt, waitsSince ?? 0) + gap)
         }
-        unroutedSince = nil
+        route.found()
         heardAt = now
         hasHeard = true
         networkError = nil
@@ -71,9 +69,10 @@ struct AckedTimers: Sendable {
         quietUntil = 0
     }
 
-    mutating func stalled(now: UInt64) {
+    /// - Parameter isRetried: whether the sender tries again by itself.
+    mutating func stalled(now: UInt64, isRetried: Bool) {
         stalledSince = stalledSince ?? now
-        spoolRetryAt = now + Self.spoolRetryInterval
+        spoolRetryAt = isRetried ? now + Self.spoolRetryInterval : .max
     }
 
     mutating func endStall() {
@@ -83,18 +82,6 @@ struct AckedTimers: Sendable {
 
     /// A packet was acked, or none can be: no credit, nothing taken.
     mutating func progressed(now: UInt64) { progressAt = now }
-
-    /// Whether to connect again: for some seconds now there was no route.
-    mutating func isReconnectDue(now: UInt64, lacksRoute: Bool) -> Bool {
-        guard lacksRoute else {
-            unroutedSince = nil
-            return false
-        }
-        let since = unroutedSince ?? now
-        let isDue = now - min(now, since) >= Self.reconnectInterval
-        unroutedSince = isDue ? now : since
-        return isDue
-    }
 
     mutating func quieten(now: UInt64) {
         guard now >= quietUntil else { return }

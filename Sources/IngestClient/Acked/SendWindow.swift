@@ -91,8 +91,11 @@ struct SendWindow: ~Copyable {
         if isLeft { leftEnd = nextSequence }
     }
 
+    /// Behind what this start has given to the network; the base at least.
+    var givenEnd: UInt64 { max(sentEnd, attemptedEnd) }
+
     /// Below it a receiver may have packets; from here on, none.
-    var knownEnd: UInt64 { max(sentEnd, leftEnd, attemptedEnd) }
+    var knownEnd: UInt64 { max(givenEnd, leftEnd) }
 
     /// Notes that the network is about to get packets below `end`. A burst can leave in part, and be acked, though
     /// its call fails.

@@ -12,18 +12,30 @@ import Synchronization
 /// **Cost** One descriptor; no memory but that of a write.
 final class Spool<Files: FileSystem>: PacketSpool {
     private struct State: Sendable {
-        /// In their order, the last one open for appending.
+        /// In their order.
         var names: [SpoolFileName]
-        var file: Files.File
+        /// The last one, open for appending; `nil` as long as this start has not begun one.
+        var file: Files.File?
         /// Behind what is durable in it.
-        var end: Int
+        var end = 0
         var nextSequence: UInt64
+        /// All below is acked.
+        var ackedEnd: UInt64
         var note: SpoolNote
+        /// The note is that of a whole input, all of which was acked, and no packet came after.
+        var hasEnded: Bool
+
+        /// Whether a file without packets may take the place of all that is there, and would be smaller.
+        var isReplaceable: Bool {
+            ackedEnd >= nextSequence
+                && (names.count > 1 || names.last?.byteCount ?? 0 > SpoolHeader.byteCount)
+        }
     }
 
     let identity: SenderIdentity
     private let files: Files
     private let lock: Files.File
+    private let reserve: SpoolReserve<Files>
     private let state: Mutex<State>
     /// A file is left for the next one when it holds this much.
     private let fileByteCountMax: Int
@@ -40,7 +52,8 @@ final class Spool<Files: FileSystem>: PacketSpool {
         var hasEnded: Bool
     }
 
-    /// Opens a spool and begins a file of its own behind what is there.
+    /// Opens a spool. The first packets begin a file behind those that are there: a start needs no room on the disk, for it
+    /// may be full, and stay so until these are acked.
     ///
     /// - Parameters:
     ///   - sender: the id that is asked for; where packets are left it must be theirs. `nil` = the spool's,
@@ -96,23 +109,36 @@ final class Spool<Files: FileSystem>: PacketSpool {
         _ files: Files, _ lock: Files.File, _ found: SpoolRecovery<Files>.Found,
         _ identity: SenderIdentity, fileByteCountMax: Int
     ) throws(StorageError) {
-        let header = SpoolHeader(
-            identity: identity, fileNumber: (found.names.last?.number ?? 0) + 1,
-            firstSequence: found.packets.isEmpty ? 0 : found.endSequence, note: found.note,
-            hasEnded: found.hasEnded)
-        let file = try Self.create(header, in: files)
-        let own = SpoolFileName(
-            header.fileNumber, endSequence: header.firstSequence, byteCount: SpoolHeader.byteCount)
+        let isEmpty = found.packets.isEmpty
         self.identity = identity
         self.files = files
         self.lock = lock
         self.fileByteCountMax = fileByteCountMax
+        reserve = SpoolReserve(files: files)
+        // Files without packets are of another epoch, and hold nothing of this one's sequences.
+        let names = found.names.map {
+            SpoolFileName(
+                $0.number, endSequence: isEmpty ? 0 : $0.endSequence, byteCount: $0.byteCount)
+        }
         state = Mutex(
             State(
-                names: found.names + [own], file: file, end: SpoolHeader.byteCount,
-                nextSequence: header.firstSequence, note: found.note))
-        // Files before hold nothing then, and are of another epoch.
-        if found.packets.isEmpty { try retire(below: .max) }
+                names: names, nextSequence: isEmpty ? 0 : found.endSequence,
+                ackedEnd: isEmpty ? 0 : found.firstSequence, note: found.note,
+                hasEnded: found.hasEnded))
+        if isEmpty { try beginEpoch() }
+        reserve.hold()
+    }
+
+    /// Puts the epoch on disk, so that the next start takes a greater one, also by a clock that was set back. Without room
+    /// the first packets do.
+    private func beginEpoch() throws(StorageError) {
+        try state.withLock { state throws(StorageError) in
+            do throws(StorageError) {
+                try begin(&state, state.note, hasEnded: state.hasEnded)
+            } catch {
+                guard case .diskFull = error else { throw error }
+            }
+        }
     }
 
     /// The name is durable when the header is: a crash between leaves a file that a start removes.
@@ -136,26 +162,58 @@ final class Spool<Files: FileSystem>: PacketSpool {
 
     func append(_ packets: [SpooledPacket]) throws(StorageError) {
         try state.withLock { state throws(StorageError) in
-            if state.end > fileByteCountMax { try roll(&state, state.note) }
-            var writer = ByteWriter()
-            var sequence = state.nextSequence
-            for packet in packets {
-                SpoolRecord(packet: packet, sequence: sequence, durableEnd: state.end)
-                    .encode(into: &writer)
-                sequence += 1
+            do throws(StorageError) {
+                try add(packets, &state)
+            } catch {
+                guard case .diskFull = error, state.isReplaceable else { throw error }
+                // All that fills this disk is acked.
+                try replaceAll(&state, state.note, hasEnded: state.hasEnded)
+                try add(packets, &state)
             }
-            try state.file.write(writer.bytes, at: UInt64(state.end))
-            try state.file.syncData()
-            state.end += writer.byteCount
-            state.nextSequence = sequence
-            state.names[state.names.count - 1].endSequence = sequence
-            state.names[state.names.count - 1].byteCount = state.end
-            if let last = packets.last { state.note = last.note }
         }
     }
 
-    private func roll(
-        _ state: inout State, _ note: SpoolNote, hasEnded: Bool = false
+    private func add(
+        _ packets: [SpooledPacket], _ state: inout State
+    ) throws(StorageError) {
+        if state.file == nil || state.end > fileByteCountMax {
+            try begin(&state, state.note, hasEnded: state.hasEnded)
+        }
+        guard let file = state.file else { return }
+        var writer = ByteWriter()
+        var sequence = state.nextSequence
+        for packet in packets {
+            SpoolRecord(packet: packet, sequence: sequence, durableEnd: state.end)
+                .encode(into: &writer)
+            sequence += 1
+        }
+        try write(writer.bytes, to: file, at: state.end)
+        state.end += writer.byteCount
+        state.nextSequence = sequence
+        state.names[state.names.count - 1].endSequence = sequence
+        state.names[state.names.count - 1].byteCount = state.end
+        if let last = packets.last { state.note = last.note }
+        state.hasEnded = false
+    }
+
+    /// **Errors** At `diskFull` the file ends durably where it did: shorter records, and another file, may follow.
+    private func write(
+        _ bytes: [UInt8], to file: Files.File, at end: Int
+    ) throws(StorageError) {
+        do throws(StorageError) {
+            try file.write(bytes, at: UInt64(end))
+            try file.syncData()
+        } catch {
+            guard case .diskFull = error else { throw error }
+            try file.truncate(to: UInt64(end))
+            try file.sync()
+            throw error
+        }
+    }
+
+    /// Begins a file behind those that are there, and removes what is acked.
+    private func begin(
+        _ state: inout State, _ note: SpoolNote, hasEnded: Bool
     ) throws(StorageError) {
         let header = SpoolHeader(
             identity: identity, fileNumber: (state.names.last?.number ?? 0) + 1,
@@ -166,11 +224,32 @@ final class Spool<Files: FileSystem>: PacketSpool {
                 header.fileNumber, endSequence: state.nextSequence,
                 byteCount: SpoolHeader.byteCount))
         state.note = note
+        state.hasEnded = hasEnded
         state.end = SpoolHeader.byteCount
+        try retire(&state, below: state.ackedEnd)
+    }
+
+    /// All packets are acked: a file without any takes the place of the others, out of the reserve if there is no room.
+    private func replaceAll(
+        _ state: inout State, _ note: SpoolNote, hasEnded: Bool
+    ) throws(StorageError) {
+        do throws(StorageError) {
+            try begin(&state, note, hasEnded: hasEnded)
+        } catch {
+            guard case .diskFull = error, reserve.spend() else { throw error }
+            try begin(&state, note, hasEnded: hasEnded)
+        }
+        try retire(&state, below: .max)
+        reserve.hold()
     }
 
     func retire(below base: UInt64) throws(StorageError) {
-        try state.withLock { state throws(StorageError) in try retire(&state, below: base) }
+        try state.withLock { state throws(StorageError) in
+            state.ackedEnd = max(state.ackedEnd, base)
+            let fileCount = state.names.count
+            try retire(&state, below: base)
+            if state.names.count < fileCount { reserve.hold() }
+        }
     }
 
     private func retire(_ state: inout State, below base: UInt64) throws(StorageError) {
@@ -183,8 +262,7 @@ final class Spool<Files: FileSystem>: PacketSpool {
 
     func finish(_ note: SpoolNote) throws(StorageError) {
         try state.withLock { state throws(StorageError) in
-            try roll(&state, note, hasEnded: true)
-            try retire(&state, below: .max)
+            try replaceAll(&state, note, hasEnded: true)
         }
     }
 
@@ -209,7 +287,7 @@ struct SpoolFileName: Sendable {
     /// `nil` for a name that is none of a spool's.
     init?(_ text: String) {
         guard text.hasSuffix(Self.suffix), let number = UInt64(text.dropLast(Self.suffix.count)),
-            number > 0
+            (1...UInt64.max / 2).contains(number)
         else { return nil }
         self.init(number, endSequence: 0)
         guard self.text == text else { return nil }

@@ -45,10 +45,9 @@ struct SpoolRecovery<Files: FileSystem> {
                 continue
             }
             try follow(header, name, file, &found)
-            try read(bytes, file, isLast: isLast, &found)
+            let end = try read(bytes, file, isLast: isLast, &found)
             found.names.append(
-                SpoolFileName(
-                    name.number, endSequence: found.endSequence, byteCount: bytes.count))
+                SpoolFileName(name.number, endSequence: found.endSequence, byteCount: end))
         }
         return found
     }
@@ -57,7 +56,7 @@ struct SpoolRecovery<Files: FileSystem> {
     private func removeUnbegun(
         _ name: SpoolFileName, _ bytes: [UInt8], _ file: Files.File, isLast: Bool
     ) throws(StorageError) {
-        guard isLast, !hasRecord(bytes, from: 0, durableFrom: 0) else {
+        guard isLast, !hasRecord(bytes, from: 0, where: { _, _ in true }) else {
             throw .corrupt(path: file.path, offset: 0, detail: "the head of a spool file")
         }
         try files.unlink(name.text)
@@ -86,22 +85,24 @@ struct SpoolRecovery<Files: FileSystem> {
         found.hasEnded = header.hasEnded
     }
 
+    /// - Returns: behind the last record.
     private func read(
         _ bytes: [UInt8], _ file: Files.File, isLast: Bool, _ found: inout Found
-    ) throws(StorageError) {
+    ) throws(StorageError) -> Int {
         var offset = SpoolHeader.byteCount
         while offset < bytes.count {
-            guard let record = SpoolRecord(bytes, at: offset), record.durableEnd <= offset,
+            let whole = SpoolRecord(bytes, at: offset)
+            guard let record = whole, record.durableEnd <= offset,
                 record.sequence == found.endSequence, isPacket(record, of: found.last)
             else {
-                // What was durable before a later write began cannot be torn by it.
-                guard isLast, !hasRecord(bytes, from: offset, durableFrom: offset + 1) else {
+                // A record that is whole, and is none that belongs here, was not torn.
+                guard isLast, whole == nil, !hasLaterRecord(bytes, behind: offset, found) else {
                     throw .corrupt(
                         path: file.path, offset: UInt64(offset), detail: "a packet of the spool")
                 }
                 try file.truncate(to: UInt64(offset))
                 try file.sync()
-                return
+                return offset
             }
             found.packets.append(record.packet)
             found.note = record.packet.note
@@ -110,6 +111,7 @@ struct SpoolRecovery<Files: FileSystem> {
         }
         // A killed sender's last write may be in memory alone, and its packets are about to be sent.
         if isLast { try file.sync() }
+        return offset
     }
 
     /// Whether the record holds what it says it does: a packet of this sender with this sequence.
@@ -121,14 +123,25 @@ struct SpoolRecovery<Files: FileSystem> {
             && header.sender == identity?.sender && header.epoch == identity?.epoch
     }
 
-    /// Whether a whole record lies anywhere from `start` on that was written when all before
-    /// `durableFrom` was durable.
-    private func hasRecord(_ bytes: [UInt8], from start: Int, durableFrom: Int) -> Bool {
+    /// Whether a record was written when the one at `offset`, which is not whole, was durable already: what was durable before
+    /// a later write began cannot be torn by it. Events hold bytes from outside, which may look like a record, but not like
+    /// one with a packet of this sender and epoch.
+    private func hasLaterRecord(_ bytes: [UInt8], behind offset: Int, _ found: Found) -> Bool {
+        hasRecord(bytes, from: offset + 1) { record, place in
+            record.durableEnd > offset && record.durableEnd <= place
+                && record.sequence >= found.endSequence && isPacket(record, of: found.last)
+        }
+    }
+
+    /// Whether a whole record that is as asked for lies anywhere from `start` on.
+    private func hasRecord(
+        _ bytes: [UInt8], from start: Int, where isOne: (SpoolRecord, Int) -> Bool
+    ) -> Bool {
         let magic = UInt8(truncatingIfNeeded: SpoolRecord.magic)
         var offset = start
         while offset + SpoolRecord.headerByteCount <= bytes.count {
             if bytes[offset] == magic, let record = SpoolRecord(bytes, at: offset),
-                record.durableEnd >= durableFrom
+                isOne(record, offset)
             {
                 return true
             }

@@ -187,7 +187,8 @@ package final class SimulatedDisk: Sendable {
         try call(kind, "#\(inode)") { state -> SimulatedResult<Void> in
             let count = state.inodes[inode].current.count
             if kind == .allocate && byteCount <= count { return .success(()) }
-            if state.freeByteCount < Int(byteCount) - count { return .failure(ENOSPC) }
+            let more = Int(byteCount) - count
+            if more > 0 && state.freeByteCount < more { return .failure(ENOSPC) }
             return .success(state.inodes[inode].apply(.resize(Int(byteCount))))
         }
     }

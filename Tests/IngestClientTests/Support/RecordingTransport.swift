@@ -8,6 +8,7 @@ final class RecordingTransport: DatagramTransport {
     private struct State {
         var calls: [[[UInt8]]] = []
         var failure: ClientError?
+        var reconnectCount = 0
     }
 
     func send(_ bytes: Span<UInt8>, segmentByteCount: Int) throws(ClientError) {
@@ -26,6 +27,10 @@ final class RecordingTransport: DatagramTransport {
     func checkAnswers() throws(ClientError) {
         if let failure = state.withLock({ $0.failure }) { throw failure }
     }
+
+    func reconnect() { state.withLock { $0.reconnectCount += 1 } }
+
+    var reconnectCount: Int { state.withLock { $0.reconnectCount } }
 
     /// From now on every call throws this; `nil` ends it.
     func fail(with failure: ClientError?) { state.withLock { $0.failure = failure } }

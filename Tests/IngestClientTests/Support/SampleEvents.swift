@@ -41,10 +41,12 @@ enum SampleEvents {
     }
 
     static func stream(
-        _ transport: RecordingTransport, packetByteCountMax: Int = 1_452
+        _ transport: RecordingTransport, packetByteCountMax: Int = 1_452,
+        endsAtAnswers: Bool = false
     ) -> PacketStream {
         PacketStream(
-            identity: identity(), packetByteCountMax: packetByteCountMax, transport: transport)
+            identity: identity(), packetByteCountMax: packetByteCountMax,
+            endsAtAnswers: endsAtAnswers, transport: transport)
     }
 }
 

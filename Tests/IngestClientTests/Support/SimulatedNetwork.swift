@@ -1,3 +1,4 @@
+import Glibc
 import Synchronization
 
 @testable import IngestClient
@@ -10,12 +11,20 @@ final class SimulatedNetwork: DatagramTransport {
         /// Datagrams of each call that leave although it fails.
         var partCount = 0
         var reconnectCount = 0
+        var hasRoute = true
+        /// A socket that connects again while there is no route has no peer.
+        var hasPeer = true
+
+        var routeErrno: Int32? { !hasPeer ? EDESTADDRREQ : !hasRoute ? ENETUNREACH : nil }
     }
 
     private let state = Mutex(State())
 
     func send(_ bytes: Span<UInt8>, segmentByteCount: Int) throws(ClientError) {
-        let (failure, partCount) = state.withLock { ($0.failure, $0.partCount) }
+        let (failure, partCount, errno) = state.withLock {
+            ($0.failure, $0.partCount, $0.routeErrno)
+        }
+        if let errno { throw .socket(call: "send", address: "sim", errno: errno) }
         var start = 0
         var count = 0
         while start < bytes.count {
@@ -30,7 +39,15 @@ final class SimulatedNetwork: DatagramTransport {
 
     func checkAnswers() throws(ClientError) {}
 
-    func reconnect() { state.withLock { $0.reconnectCount += 1 } }
+    func reconnect() {
+        state.withLock {
+            $0.reconnectCount += 1
+            $0.hasPeer = $0.hasRoute
+        }
+    }
+
+    /// As a link that goes down: until it is up again, connecting fails too.
+    func setRoute(_ isThere: Bool) { state.withLock { $0.hasRoute = isThere } }
 
     /// From now on every send throws this; `nil` ends it.
     ///

@@ -1,0 +1,218 @@
+import Foundation
+import Testing
+
+@testable import IngestClient
+@testable import IngestFormat
+@testable import IngestStorage
+
+/// An acked sender whose spool's disk has no room.
+struct AckedStreamDiskTests {
+    private static let second: UInt64 = 1_000_000_000
+
+    private static func spool(
+        _ files: SimulatedFileSystem, fileByteCountMax: Int
+    ) throws -> Spool<SimulatedFileSystem>.Opened {
+        let identity = SampleEvents.identity()
+        return try Spool.open(
+            files, sender: identity.sender, random: identity.sender, epoch: identity.epoch,
+            fileByteCountMax: fileByteCountMax)
+    }
+
+    @Test func `A full spool disk costs nothing that was taken, and is tried again`() throws {
+        for room in stride(from: 0, through: 9_000, by: 250) {
+            let files = SimulatedFileSystem(seed: 3)
+            let opened = try Self.spool(files, fileByteCountMax: 2_000)
+            let rig = StreamRig(spool: opened.spool)
+            rig.ack(floor: 0)
+            rig.sendPackets(2)
+            try files.disk.limit(byteCount: files.usedByteCount() + 64 + room)
+            var taken: UInt64 = 2
+            while rig.send(SampleEvents.event(Int(taken))) == .taken {
+                taken += 1
+                rig.stream.flush(now: rig.now)
+            }
+            #expect(rig.failure == nil, "room \(room)")
+            #expect(rig.stall.map { "\($0)".contains("disk is full") } == true)
+            #expect(rig.obstacle == rig.stall)
+            rig.pass(10 * Self.second)
+            #expect(rig.failure == nil && rig.stall != nil)
+            #expect(rig.send(SampleEvents.event(1)) == .full)
+            files.disk.limit(byteCount: 1 << 30)
+            rig.pass(Self.second)
+            #expect(rig.stall == nil, "room \(room)")
+            rig.sendPackets(1)
+            #expect(Set(rig.takeSequences()) == Set(0...taken))
+            // All of it is there for a next start, each packet in its place.
+            let next = try Self.spool(files.disk.powerCut(seed: 5), fileByteCountMax: 2_000)
+            #expect(next.packets.count == Int(taken + 1))
+            rig.ack(floor: taken + 1)
+            #expect(rig.totals.eventsAcked == taken + 1)
+        }
+    }
+
+    @Test
+    func `A sender that gives up does so for a disk that stays full, with all it took so far`()
+        throws
+    {
+        let files = SimulatedFileSystem(seed: 3)
+        let opened = try Self.spool(files, fileByteCountMax: 2_000)
+        let rig = StreamRig(spool: opened.spool) { $0.silenceNanosecondsMax = 30 * Self.second }
+        rig.sendPackets(1)
+        rig.ack(floor: 1)
+        files.disk.limit(byteCount: 0)
+        rig.sendPackets(1)
+        rig.pass(29 * Self.second)
+        #expect(rig.failure == nil)
+        rig.pass(3 * Self.second)
+        #expect(rig.failure?.exitCode == 74)
+    }
+
+    @Test func `A disk that is too full to end on can be ended on later`() throws {
+        let files = SimulatedFileSystem(seed: 3)
+        let opened = try Self.spool(files, fileByteCountMax: 2_000)
+        let rig = StreamRig(spool: opened.spool)
+        rig.sendPackets(1)
+        rig.ack(floor: 1)
+        files.disk.limit(byteCount: 0)
+        for _ in 0..<5 {
+            rig.stream.finish(SpoolNote(position: 7, checksum: 8), now: rig.now)
+            #expect(rig.failure == nil && rig.stall != nil)
+            rig.pass(10 * Self.second)
+            rig.stream.flush(now: rig.now)
+            #expect(rig.obstacle == rig.stall && rig.stall != nil)
+        }
+        files.disk.limit(byteCount: 1 << 30)
+        rig.stream.flush(now: rig.now)
+        rig.stream.finish(SpoolNote(position: 7, checksum: 8), now: rig.now)
+        #expect(rig.failure == .closed)
+        let next = try Self.spool(files.disk.kill(), fileByteCountMax: 2_000)
+        #expect(next.hasEnded && next.note == SpoolNote(position: 7, checksum: 8))
+    }
+
+    @Test func `A disk that has no room for the end ends a sender that gives up`() throws {
+        let files = SimulatedFileSystem(seed: 3)
+        let opened = try Self.spool(files, fileByteCountMax: 2_000)
+        let rig = StreamRig(spool: opened.spool) { $0.silenceNanosecondsMax = 30 * Self.second }
+        rig.sendPackets(1)
+        rig.ack(floor: 1)
+        _ = rig.network.take()
+        files.disk.limit(byteCount: 0)
+        var tries = 0
+        while rig.failure == nil, tries < 1_000 {
+            rig.stream.flush(now: rig.now)
+            rig.stream.finish(now: rig.now)
+            rig.pass(Self.second / 5)
+            tries += 1
+        }
+        #expect(rig.failure?.exitCode == 74)
+        #expect((150...160).contains(tries))
+        // One a second, and none for each try.
+        #expect(rig.network.take().count < 40)
+    }
+
+    @Test func `Events are taken though there was no room for the end, and it is tried again`()
+        throws
+    {
+        let files = SimulatedFileSystem(seed: 3)
+        let opened = try Self.spool(files, fileByteCountMax: 2_000)
+        let rig = StreamRig(spool: opened.spool)
+        files.disk.limit(byteCount: 0)
+        rig.stream.finish(now: rig.now)
+        #expect(rig.stall != nil)
+        files.disk.limit(byteCount: 1 << 30)
+        rig.sendPackets(1)
+        #expect(rig.stall == nil)
+        rig.ack(floor: 1)
+        rig.stream.finish(now: rig.now)
+        #expect(rig.failure == .closed)
+    }
+
+    @Test func `A sender that has filled its disk goes on there, however little it had`() throws {
+        for byteCount in stride(from: 66_000, through: 76_000, by: 333) {
+            var files = SimulatedFileSystem(seed: 3)
+            files.disk.limit(byteCount: byteCount)
+            var taken: UInt64 = 0
+            do {
+                let opened = try Self.spool(files, fileByteCountMax: 4_000)
+                let rig = StreamRig(spool: opened.spool)
+                while rig.stall == nil {
+                    #expect(rig.send(SampleEvents.event(Int(taken))) == .taken)
+                    rig.stream.flush(now: rig.now)
+                    if rig.stall == nil { taken += 1 }
+                }
+            }
+            // The receiver is away, and this machine starts again and again: nobody makes room.
+            for seed in 0..<3 as Range<UInt64> { files = files.disk.powerCut(seed: seed) }
+            let opened = try Self.spool(files, fileByteCountMax: 4_000)
+            #expect(opened.packets.count == Int(taken), "\(byteCount)")
+            let rig = StreamRig(spool: opened.spool, left: opened.packets)
+            rig.ack(floor: taken, credit: 1_000)
+            #expect(rig.totals.eventsAcked == taken)
+            // Acks make room, for more packets and for the end.
+            rig.sendPackets(2)
+            #expect(rig.stall == nil, "\(byteCount)")
+            rig.ack(floor: taken + 2)
+            rig.stream.finish(SpoolNote(position: 7, checksum: 8), now: rig.now)
+            #expect(rig.failure == .closed, "\(byteCount)")
+            let next = try Self.spool(files.disk.powerCut(seed: 9), fileByteCountMax: 4_000)
+            #expect(next.hasEnded && next.packets.isEmpty && next.note.position == 7)
+        }
+    }
+
+    @Test func `An event that shall be durable at once is not taken by a full disk`() throws {
+        for room in stride(from: 0, through: 2_000, by: 100) {
+            let files = SimulatedFileSystem(seed: 3)
+            let opened = try Self.spool(files, fileByteCountMax: 700)
+            let rig = StreamRig(spool: opened.spool) { $0.isDurableAtSend = true }
+            rig.ack(floor: 0)
+            #expect(rig.send(SampleEvents.event(0)) == .taken)
+            try files.disk.limit(byteCount: files.usedByteCount() + room)
+            var taken = 1
+            while rig.send(SampleEvents.event(taken)) == .taken { taken += 1 }
+            #expect(rig.failure == nil && rig.stall != nil)
+            let packets = rig.network.takePackets().filter { $0.kind == 1 }
+            #expect(try decodedEvents(packets).count == taken, "room \(room)")
+            // Given again it is taken once, under the sequence that it had, or another event is.
+            files.disk.limit(byteCount: 1 << 30)
+            rig.pass(Self.second)
+            #expect(rig.stall == nil)
+            var last = SampleEvents.event(1)
+            last.eventID = [9]
+            for event in [last, SampleEvents.event(taken)] { #expect(rig.send(event) == .taken) }
+            let after = rig.network.takePackets().filter { $0.kind == 1 && $0.sequence >= taken }
+            #expect(after.map(\.sequence) == [UInt64(taken), UInt64(taken) + 1])
+            #expect(try decodedEvents(after).map(\.eventID).first == Data([9]))
+            let next = try Self.spool(files.disk.powerCut(seed: 5), fileByteCountMax: 700)
+            #expect(next.packets.count == taken + 2)
+        }
+    }
+
+    @Test func `Nothing is taken beyond what the next start could read`() throws {
+        let files = SimulatedFileSystem(seed: 3)
+        let opened = try Self.spool(files, fileByteCountMax: 2_000)
+        let rig = StreamRig(spool: opened.spool) { $0.spoolByteCountMax = 20_000 }
+        rig.ack(floor: 0)
+        var count: UInt64 = 0
+        // Packet 0 is lost again and again; all others are acked, and stay behind it.
+        while rig.send(SampleEvents.event(Int(count))) == .taken, count < 1_000 {
+            rig.stream.flush(now: rig.now)
+            count += 1
+            let bits = [UInt64](repeating: .max, count: Int(count) / 64) + [1 << (count % 64) - 1]
+            rig.ack(floor: 0, words: [bits[0] & ~1] + bits[1...])
+        }
+        #expect(rig.failure == nil)
+        #expect(count > 50 && count < 1_000)
+        #expect(opened.spool.byteCount < 25_000)
+        rig.ack(floor: count)
+        #expect(opened.spool.byteCount < 5_000)
+        #expect(rig.send(SampleEvents.event(0)) == .taken)
+    }
+}
+
+extension SimulatedFileSystem {
+    /// Of all files.
+    func usedByteCount() throws -> Int {
+        let space = try space()
+        return Int(space.totalByteCount) - Int(space.freeByteCount)
+    }
+}

@@ -1,0 +1,221 @@
+import IngestKeys
+import Testing
+
+@testable import IngestClient
+@testable import IngestFormat
+@testable import IngestStorage
+
+/// What a start makes of a spool that is torn, damaged, or on a disk without room.
+struct SpoolDamageTests {
+    /// A disk with one file in which packets 0 and 1 were written at once, and 2 to 4 each by itself.
+    private static func filled() throws -> (files: SimulatedFileSystem, packets: [SpooledPacket]) {
+        let files = SimulatedFileSystem(seed: 1)
+        let opened = try SpoolTests.open(
+            files, sender: 77, epoch: SpoolTests.identity.epoch.rawValue)
+        let packets = (0..<5).map { SpoolTests.packet($0) }
+        try opened.spool.append(Array(packets[..<2]))
+        for packet in packets[2...] { try opened.spool.append([packet]) }
+        return (files.disk.kill(), packets)
+    }
+
+    @Test func `A torn end is cut at every length, and nothing before it is lost`() throws {
+        let (whole, packets) = try Self.filled()
+        let byteCount = try #require(whole.disk.contents("0000000001.spool")).count
+        let record = 40 + packets[0].bytes.count
+        for length in 0..<byteCount {
+            let files = try Self.filled().files
+            files.disk.damage("0000000001.spool") { $0.removeLast($0.count - length) }
+            let opened = try SpoolTests.open(files, epoch: 9)
+            let kept = max(0, length - 64) / record
+            #expect(opened.packets == Array(packets[..<kept]), "\(length) bytes")
+            #expect(opened.spool.identity == SpoolTests.identity || kept == 0)
+        }
+    }
+
+    @Test func `Damage before the last write is an error that names the file, in the last a cut`()
+        throws
+    {
+        let (whole, packets) = try Self.filled()
+        let byteCount = try #require(whole.disk.contents("0000000001.spool")).count
+        let lastWrite = byteCount - 40 - packets[4].bytes.count
+        for place in 0..<byteCount {
+            let files = try Self.filled().files
+            files.disk.damage("0000000001.spool") { $0[place] ^= 0x10 }
+            let opened: SpoolTests.TestSpool.Opened
+            do {
+                opened = try SpoolTests.open(files, epoch: 9)
+            } catch let error as ClientError {
+                #expect(error.exitCode == 65, "byte \(place)")
+                #expect("\(error)".contains("0000000001.spool"))
+                #expect(place < lastWrite, "byte \(place)")
+                continue
+            }
+            #expect(place >= lastWrite, "byte \(place) is damaged, and nobody says so")
+            #expect(opened.packets == Array(packets[..<4]))
+        }
+    }
+
+    @Test func `A file that is gone from the middle, or is another's, is an error`() throws {
+        func manyFiles() throws -> SimulatedFileSystem {
+            let files = SimulatedFileSystem(seed: 1)
+            let opened = try SpoolTests.open(files, sender: 77, fileByteCountMax: 200)
+            for sequence in 0..<9 as Range<UInt64> {
+                try opened.spool.append([
+                    SpoolTests.packet(sequence, identity: opened.spool.identity)
+                ])
+            }
+            return files.disk.kill()
+        }
+        let names = try SpoolTests.names(try manyFiles())
+        #expect(names.count == 5)
+        let first = try manyFiles()
+        try first.unlink(names[0])
+        #expect(try SpoolTests.open(first).packets.count < 9)
+        let middle = try manyFiles()
+        try middle.unlink(names[1])
+        #expect(throws: ClientError.self) { try SpoolTests.open(middle) }
+        let swapped = try manyFiles()
+        try swapped.rename(names[1], to: "x")
+        try swapped.rename(names[0], to: names[1])
+        try swapped.rename("x", to: names[0])
+        #expect(throws: ClientError.self) { try SpoolTests.open(swapped) }
+        let short = try manyFiles()
+        short.disk.damage(names[1]) { $0.removeLast() }
+        #expect(throws: ClientError.self) { try SpoolTests.open(short) }
+    }
+
+    @Test func `Files that are none of a spool's are left alone`() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        for name in [
+            "1.spool", "0000000000.spool", "README", "00000000001.spool",
+            "18446744073709551615.spool",
+        ] {
+            _ = try files.create(name)
+        }
+        let opened = try SpoolTests.open(files)
+        try opened.spool.append([SpoolTests.packet(0, identity: opened.spool.identity)])
+        #expect(try files.names().count == 8)
+    }
+
+    @Test func `Bytes of an event that look like a later record make no damage of a torn end`()
+        throws
+    {
+        // A head alone, behind which a packet of no bytes follows, in an event id of 64 bytes and at every place of it.
+        for place in 0...24 {
+            let (whole, packets) = try Self.filled()
+            let end = try #require(whole.disk.contents("0000000001.spool")).count
+            var forged = ByteWriter()
+            SpoolRecord(
+                packet: SpooledPacket(bytes: [], eventCount: 0, note: SpoolNote()),
+                sequence: UInt64.max, durableEnd: Int(UInt32.max)
+            ).encode(into: &forged)
+            var header = PacketHeader(
+                kind: .batch, flags: 1, sender: SpoolTests.identity.sender,
+                epoch: SpoolTests.identity.epoch,
+                sequence: PacketSequence(rawValue: 5))
+            var bytes = [UInt8](repeating: 0x55, count: 1_400)
+            bytes.replaceSubrange(700 + place..<740 + place, with: forged.bytes)
+            header.seal(&bytes)
+            var record = ByteWriter()
+            SpoolRecord(
+                packet: SpooledPacket(bytes: bytes, eventCount: 1, note: SpoolNote()),
+                sequence: 5, durableEnd: end
+            ).encode(into: &record)
+            // Each sector of the write that may be missing.
+            for start in stride(from: end / 512 * 512, to: end + record.bytes.count, by: 512) {
+                let files = try Self.filled().files
+                files.disk.damage("0000000001.spool") {
+                    $0 += record.bytes
+                    for at in max(end, start)..<min($0.count, start + 512) { $0[at] = 0 }
+                }
+                let opened = try SpoolTests.open(files, epoch: 9)
+                #expect(opened.packets == packets, "place \(place), sector at \(start)")
+            }
+        }
+    }
+
+    @Test func `A whole record that was not written here is damage`() throws {
+        let table: [(sequence: UInt64, durableEnd: Int, identity: SenderIdentity)] = [
+            (5, 8, SpoolTests.identity), (6, 0, SpoolTests.identity), (4, 0, SpoolTests.identity),
+            (
+                5, 0,
+                SenderIdentity(sender: SpoolTests.identity.sender, epoch: SenderEpoch(rawValue: 3))
+            ),
+        ]
+        for row in table {
+            let files = try Self.filled().files
+            let end = try #require(files.disk.contents("0000000001.spool")).count
+            var writer = ByteWriter()
+            SpoolRecord(
+                packet: SpoolTests.packet(row.sequence, identity: row.identity),
+                sequence: row.sequence,
+                durableEnd: end + row.durableEnd
+            ).encode(into: &writer)
+            files.disk.damage("0000000001.spool") { $0 += writer.bytes }
+            let error = #expect(throws: ClientError.self) { try SpoolTests.open(files, epoch: 9) }
+            #expect(error?.exitCode == 65, "\(row)")
+        }
+    }
+
+    // MARK: A full disk
+
+    @Test func `A start needs no room, and loses none of what it finds`() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        let first = try SpoolTests.open(files, sender: 77)
+        for sequence in 0..<3 as Range<UInt64> {
+            try first.spool.append([SpoolTests.packet(sequence, identity: first.spool.identity)])
+        }
+        var next = files
+        for start in 0..<4 as Range<UInt64> {
+            next = next.disk.powerCut(seed: start)
+            next.disk.limit(byteCount: 0)
+            let opened = try SpoolTests.open(next, epoch: 100)
+            #expect(opened.packets.count == 3)
+            #expect(opened.spool.identity == first.spool.identity)
+            #expect(opened.note.position == 300)
+            #expect(throws: StorageError.self) {
+                try opened.spool.append([SpoolTests.packet(3, identity: opened.spool.identity)])
+            }
+        }
+    }
+
+    @Test func `An input that was sent stays known where a start finds no room for its epoch`()
+        throws
+    {
+        let files = SimulatedFileSystem(seed: 1)
+        try SpoolTests.open(files, sender: 77).spool.finish(SpoolNote(position: 7, checksum: 8))
+        var next = files.disk.kill()
+        next.disk.limit(byteCount: 0)
+        #expect(try SpoolTests.open(next, epoch: 100).hasEnded)
+        next = next.disk.kill()
+        next.disk.limit(byteCount: 1 << 30)
+        let opened = try SpoolTests.open(next, epoch: 100)
+        #expect(opened.hasEnded && opened.note == SpoolNote(position: 7, checksum: 8))
+        // The first packet of the next input is durable: it has not ended.
+        try opened.spool.append([SpoolTests.packet(0, identity: opened.spool.identity)])
+        let last = try SpoolTests.open(next.disk.kill(), epoch: 200)
+        #expect(!last.hasEnded && last.packets.count == 1 && last.firstSequence == 0)
+    }
+
+    @Test func `Shorter packets after longer ones that found no room leave no damage behind them`()
+        throws
+    {
+        let files = SimulatedFileSystem(seed: 1)
+        let opened = try SpoolTests.open(files, sender: 77, fileByteCountMax: 300)
+        let identity = opened.spool.identity
+        try opened.spool.append([SpoolTests.packet(0, identity: identity)])
+        let space = try files.space()
+        files.disk.limit(byteCount: Int(space.totalByteCount - space.freeByteCount) + 700)
+        #expect(throws: StorageError.self) {
+            try opened.spool.append([SpoolTests.packet(1, identity: identity, size: 1_000)])
+        }
+        files.disk.limit(byteCount: 1 << 30)
+        for sequence in 1..<9 as Range<UInt64> {
+            try opened.spool.append([SpoolTests.packet(sequence, identity: identity)])
+        }
+        for seed in 0..<8 as Range<UInt64> {
+            let next = try SpoolTests.open(files.disk.copy().disk.powerCut(seed: seed))
+            #expect(next.packets.count == 9)
+        }
+    }
+}
