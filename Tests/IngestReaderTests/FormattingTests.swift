@@ -46,6 +46,28 @@ import Testing
         return String(decoding: bytes, as: UTF8.self)
     }
 
+    @Test("A table of few rows asks for them once, of many twice, and looks the same")
+    func tablePasses() throws {
+        let max = RowFormatter.keptRowCountMax
+        for (count, passes) in [(0, 1), (3, 1), (max, 1), (max + 1, 2)] {
+            var calls = 0
+            let text = try Self.written { output in
+                let listed = try RowFormatter(format: .table, cut: nil, output: output).list([
+                    "n", "id",
+                ]) { body in
+                    calls += 1
+                    for row in 0..<count { try body([.count(UInt64(row)), .text("r")]) }
+                }
+                #expect(listed == count)
+            }
+            #expect(calls == passes, "\(count) rows")
+            let width = max > 1 ? "\(Swift.max(0, count - 1))".count : 1
+            let lines = text.split(separator: "\n")
+            #expect(lines.count == count + 1)
+            #expect(lines.dropFirst().allSatisfy { $0.utf8.count == width + 3 })
+        }
+    }
+
     @Test("The columns are those of the contract, in its order")
     func columns() {
         #expect(

@@ -145,7 +145,29 @@ extension ProcessSuite {
             #expect(try ended.output == String(contentsOfFile: path, encoding: .utf8))
             let left = try FileManager.default.contentsOfDirectory(atPath: reader.folder.path)
             #expect(!left.contains("-"))
+            // Nobody reads on: what was exported is not whole. A listing that is read no further has ended well.
+            let program = Programs.path("ingest-reader")
+            for (arguments, code) in [("export events --format csv --out -", 74), ("days", 0)]
+                as [(String, Int32)]
+            {
+                let words = "\(arguments) --data \(reader.folder.data)"
+                let broken = try run(
+                    "/usr/bin/env",
+                    ["python3", "-c", Self.withoutReader, program]
+                        + words.split(separator: " ").map(String.init),
+                    in: reader.folder)
+                #expect(broken.code == code, "\(broken.errors)")
+                #expect(broken.errorLines.count == (code == 0 ? 0 : 1))
+            }
         }
+
+        /// Runs a program whose standard output is a pipe that nobody reads any more; ends with its code.
+        private static let withoutReader = """
+            import os, subprocess, sys
+            ends = os.pipe()
+            os.close(ends[0])
+            sys.exit(subprocess.run(sys.argv[1:], stdout=ends[1]).returncode)
+            """
 
         @Test func `what cannot be written is one line and leaves nothing behind`() throws {
             let reader = try Self.directory()

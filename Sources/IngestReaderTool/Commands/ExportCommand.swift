@@ -3,6 +3,7 @@ import ArgumentParser
 import IngestFormat
 import IngestReader
 import IngestStorage
+import SystemPackage
 
 struct ExportCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -53,7 +54,7 @@ struct ExportCommand: ParsableCommand {
             rowCountMax: job.rowCountMax, isSilent: isToStandardOutput)
         defer { progress.end() }
         if isToStandardOutput {
-            return try write(job, to: OutputBuffer(StandardOutput.write)) { progress.addRow() }
+            return try write(job, to: OutputBuffer(Self.writeWhole)) { progress.addRow() }
         }
         let (directory, name) = Self.split(out)
         do {
@@ -99,6 +100,14 @@ struct ExportCommand: ParsableCommand {
             }
         }
         try output.flush()
+    }
+
+    /// Of a table only all of it is right, and nothing but the exit code says that this is: unlike a listing it has not
+    /// ended well where nobody reads on.
+    private static func writeWhole(_ bytes: [UInt8]) throws {
+        do { try StandardOutput.write(bytes) } catch let errno as Errno {
+            throw cannotWrite("\(errno)", "standard output")
+        }
     }
 
     /// Directory and last part of a path.

@@ -42,19 +42,21 @@ package struct RowFormatter {
 
     /// A listing of any columns, written as its rows come; returns how many there were.
     ///
-    /// **Cost** Constant memory, some microseconds a row. A table goes through the rows twice, for its widths first.
+    /// **Cost** Constant memory, some microseconds a row. A table of more rows than `keptRowCountMax` goes through them twice,
+    /// for its widths first.
     @discardableResult
     package func list(_ columns: [String], _ rows: CellRows) throws -> Int {
         var table = TableText(columns: columns)
         let shown = Array(columns.indices)
+        var kept: [[Cell]]?
         if format == .table {
-            try rows { table.measure($0) }
+            kept = try measured(rows, for: &table)
             table.appendHeader(shown, to: &output.bytes)
         } else if format == .csv {
             CSVText.append(record: columns, to: &output.bytes)
         }
         var count = 0
-        try rows { cells in
+        func write(_ cells: [Cell]) throws {
             switch format {
             case .json, .ndjson:
                 let fields = zip(columns, cells).map { Field($0, $1) } + cutFields
@@ -68,9 +70,32 @@ package struct RowFormatter {
             count += 1
             try output.drain()
         }
+        if let kept {
+            for cells in kept { try write(cells) }
+        } else {
+            try rows { cells in try write(cells) }
+        }
         if format == .json { output.bytes.append(contentsOf: (count == 0 ? "[]\n" : "]\n").utf8) }
         try output.drain()
         return count
+    }
+
+    /// Rows that a table keeps while it measures them: a search of the whole log gives few, and is not made twice for them.
+    package static var keptRowCountMax: Int { 4_096 }
+
+    /// Makes room for all rows.
+    /// - Returns: the rows, or `nil` if there are too many to keep.
+    private func measured(_ rows: CellRows, for table: inout TableText) throws -> [[Cell]]? {
+        var kept: [[Cell]]? = []
+        try rows { cells in
+            table.measure(cells)
+            if let count = kept?.count, count < Self.keptRowCountMax {
+                kept?.append(cells)
+            } else {
+                kept = nil
+            }
+        }
+        return kept
     }
 
     /// Gives all rows of a listing; the same ones at each call.
