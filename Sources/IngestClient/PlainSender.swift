@@ -32,8 +32,11 @@ package final class PlainSender {
 
     /// Takes one JSON event, without its line end.
     ///
+    /// - Parameter note: means nothing here, for plain datagrams are kept nowhere.
     /// - Returns: `nil` if it was taken, or why it was refused; a refusal costs only this event.
-    package func send(jsonLine line: Span<UInt8>) throws(ClientError) -> EventRefusal? {
+    package func send(
+        jsonLine line: Span<UInt8>, note: SpoolNote = SpoolNote()
+    ) throws(ClientError) -> EventRefusal? {
         if let refusal = parser.parse(line) {
             totals.eventsRefused += 1
             return refusal
@@ -62,11 +65,6 @@ package final class PlainSender {
         datagram.removeAll(keepingCapacity: true)
         eventCount = 0
     }
-
-    /// As `send(jsonLine:)`: plain datagrams are kept nowhere.
-    package func send(
-        jsonLine: Span<UInt8>, note: SpoolNote
-    ) throws(ClientError) -> EventRefusal? { try send(jsonLine: jsonLine) }
 
     /// - Parameter limit: nothing is waited for.
     package func close(

@@ -20,7 +20,7 @@ extension IngestReader {
     public func forEachReward(
         _ query: RewardsQuery = RewardsQuery(), _ body: (RewardRow) throws -> Iteration
     ) throws {
-        var taker = TakerError()
+        var taker = Taker()
         try forEachReward(query) { row in taker.hold { try body(row) } }
         try taker.release()
     }
@@ -41,7 +41,7 @@ extension IngestReader {
     public func forEachDay(
         _ query: DaysQuery = DaysQuery(), _ body: (DayRow) throws -> Iteration
     ) throws {
-        var taker = TakerError()
+        var taker = Taker()
         try forEachDay(query) { row in taker.hold { try body(row) } }
         try taker.release()
     }
@@ -62,7 +62,7 @@ extension IngestReader {
     public func forEachRewardDay(
         _ query: RewardDaysQuery = RewardDaysQuery(), _ body: (RewardDayRow) throws -> Iteration
     ) throws {
-        var taker = TakerError()
+        var taker = Taker()
         try forEachRewardDay(query) { row in taker.hold { try body(row) } }
         try taker.release()
     }
@@ -106,13 +106,13 @@ extension IngestReader {
     package func listRewards(
         _ query: RewardsQuery, _ body: (ListedRow) throws -> Void
     ) throws {
-        var taker = TakerError()
+        var taker = Taker()
         try CounterQuery(snapshot).forEachReward(query) { row in taker.takes { try body(row) } }
         try taker.release()
     }
 
     package func listDays(_ query: DaysQuery, _ body: (ListedRow) throws -> Void) throws {
-        var taker = TakerError()
+        var taker = Taker()
         try CounterQuery(snapshot).forEachDay(query) { row in taker.takes { try body(row) } }
         try taker.release()
     }
@@ -120,7 +120,7 @@ extension IngestReader {
     package func listRewardDays(
         _ query: RewardDaysQuery, _ body: (ListedRow) throws -> Void
     ) throws {
-        var taker = TakerError()
+        var taker = Taker()
         try CounterQuery(snapshot).forEachRewardDay(query) { row in taker.takes { try body(row) } }
         try taker.release()
     }
@@ -128,7 +128,7 @@ extension IngestReader {
     package func listEvents(
         _ query: EventsQuery, _ body: (ListedEvent) throws -> Void
     ) throws {
-        var taker = TakerError()
+        var taker = Taker()
         try snapshot.forEachEvent(query) { row in taker.takes { try body(row) } }
         try taker.release()
     }

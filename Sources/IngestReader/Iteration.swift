@@ -7,9 +7,9 @@ public enum Iteration: Sendable, Equatable {
     case stop
 }
 
-/// The error of a taker of rows on its way through a listing, whose own errors are all of one type: it ends the
-/// listing, and comes out behind it as it was. Owned by one call.
-struct TakerError {
+/// Who takes the rows of a listing, and may throw, though the listing's own errors are all of one type: the error ends
+/// the listing, and comes out behind it as it was. Owned by one call.
+struct Taker {
     private var error: (any Error)?
 
     /// What `take` wants next; `.stop` where it throws.

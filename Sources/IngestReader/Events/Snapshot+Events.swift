@@ -69,7 +69,7 @@ extension IngestReader {
     public func forEachEvent(
         _ query: EventsQuery = EventsQuery(), _ body: (EventRow) throws -> Iteration
     ) throws {
-        var taker = TakerError()
+        var taker = Taker()
         try forEachEvent(query) { event in taker.hold { try body(event) } }
         try taker.release()
     }

@@ -62,7 +62,7 @@ extension IngestReader {
     public func forEachFound(
         eventID: [UInt8], business: String, _ body: (FoundEvent) throws -> Iteration
     ) throws {
-        var taker = TakerError()
+        var taker = Taker()
         try forEachFound(eventID: eventID, business: business) { event in
             taker.hold { try body(event) }
         }
