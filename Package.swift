@@ -145,8 +145,8 @@ let package = Package(
         .testTarget(
             name: "IngestClientTests",
             dependencies: [
-                "IngestClient", "IngestSend", "IngestFormat", "IngestKeys", "IngestStorage",
-                "CIngestLinux",
+                "IngestClient", "IngestSend", "IngestBench", "IngestFormat", "IngestKeys",
+                "IngestStorage", "CIngestLinux",
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ]),
         .testTarget(

@@ -40,7 +40,7 @@ struct MixOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "Share of events that come a second time, with the id that they had one round of the pool before.",
+            "Share of the events behind the first round of the pool that repeat one of it, with its id.",
             valueName: "share"))
     var repeats = 0.0
 
@@ -70,7 +70,7 @@ struct MixOptions: ParsableArguments {
                 epoch: SenderIdentity.epoch(
                     unixMilliseconds: SenderClock.unixNanoseconds() / 1_000_000,
                     random: UInt64.random(in: 0...UInt64.max))),
-            asksForAcks: acks, repeatInterval: repeats > 0 ? UInt64((1 / repeats).rounded()) : 0)
+            asksForAcks: acks, repeatShare: repeats)
     }
 }
 

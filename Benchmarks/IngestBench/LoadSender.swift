@@ -90,12 +90,16 @@ struct LoadSender {
     ) throws(ClientError) {
         let startedAt = SenderClock.monotonicNanoseconds()
         var askedAt = startedAt
+        var hasGivenUp = false
         while pool.nextSequence + UInt64(count) > listener.edge {
             let now = SenderClock.monotonicNanoseconds()
             if now - askedAt > 100_000_000 {
                 askedAt = now
                 let isGivenUp = now - startedAt > 1_000_000_000
-                if isGivenUp { figures.givenUpCount += pool.nextSequence - listener.floor }
+                if isGivenUp, !hasGivenUp {
+                    hasGivenUp = true
+                    figures.givenUpCount += pool.nextSequence - listener.floor
+                }
                 try send(
                     pool.heartbeat(base: isGivenUp ? pool.nextSequence : listener.floor))
             }

@@ -26,16 +26,17 @@ import IngestFormat
     private(set) var nextSequence: UInt64 = 0
     /// Bit 0 of every packet's flags: the load's sender listens to acks.
     let asksForAcks: Bool
-    /// Of how many events one comes again, with the id, reward and amounts that it had one round of the pool before; 0 = none.
-    private let repeatInterval: UInt64
+    /// Which events come again, with the id, reward and amounts that their place in the pool had in the first round.
+    private let repeats: RepeatDraw
 
     init(
         packetCount: Int, mix options: EventMix.Options, identity: SenderIdentity,
-        asksForAcks: Bool = false, repeatInterval: UInt64 = 0
+        asksForAcks: Bool = false, repeatShare: Double = 0
     ) {
         self.packetCount = packetCount
         self.asksForAcks = asksForAcks
-        self.repeatInterval = repeatInterval
+        repeats = RepeatDraw(
+            share: repeatShare, round: UInt64(packetCount * Self.packetEventCount))
         self.identity = identity
         lookbackMicroseconds = UInt64(options.dayCount) * 86_400_000_000
         unsafe memory = .allocate(byteCount: packetCount * Self.packetByteCount, alignment: 4096)
@@ -96,9 +97,7 @@ import IngestFormat
 
     /// What an event's id is made of: other numbers for every sender epoch.
     private func idNumber(of event: UInt64) -> UInt64 {
-        let round = UInt64(packetCount * Self.packetEventCount)
-        let isRepeat = repeatInterval > 0 && event >= round && event % repeatInterval == 0
-        return (isRepeat ? event - round : event) ^ identity.epoch.rawValue << 20
+        repeats.original(of: event) ^ identity.epoch.rawValue << 20
     }
 
     /// A heartbeat that tells how many packets have been prepared.

@@ -184,6 +184,58 @@ struct AckedSenderTests {
         try Self.check(peer.kill(), count: 9_000)
     }
 
+    @Test func `Tasks that wait can be cancelled or run out of time, and nothing is lost by it`()
+        async throws
+    {
+        let peer = UDPPeer()
+        peer.change { $0.credit = 0 }
+        let sender = try EventSender.open(
+            to: peer.address, options: Self.options { $0.unackedByteCountMax = 1 << 20 })
+        var count = 0
+        while try sender.send(SampleEvents.event(count)) == .taken { count += 1 }
+        let event = SampleEvents.event(count)
+        let waits = Task { try await sender.sendWhenRoom(event) }
+        waits.cancel()
+        await #expect(throws: ClientError.cancelled) { try await waits.value }
+        let closes = Task { try await sender.close() }
+        closes.cancel()
+        await #expect(throws: ClientError.cancelled) { try await closes.value }
+        let error = await #expect(throws: ClientError.self) {
+            try await sender.close(within: .milliseconds(50))
+        }
+        guard case .deadline(let unackedPackets)? = error else {
+            Issue.record("\(String(describing: error))")
+            return
+        }
+        #expect(unackedPackets > 0)
+        #expect(try sender.send(event) == .full)
+        peer.change { $0.credit = 10_000 }
+        #expect(try await sender.close().eventsAcked == UInt64(count))
+        try Self.check(peer.kill(), count: count)
+    }
+
+    @Test func `When the time is up it is said what the packets wait for`() async throws {
+        let deaf = UDPPeer(lossPercent: 100)
+        let sender = try EventSender.open(to: deaf.address, options: Self.options())
+        #expect(try sender.send(SampleEvents.event(0)) == .taken)
+        try sender.flush()
+        let cause = { (error: ClientError?) in
+            if case .noAnswer(deaf.address, 2...)? = error { true } else { false }
+        }
+        #expect(
+            cause(
+                await #expect(throws: ClientError.self) {
+                    try await sender.close(within: .milliseconds(2_500))
+                }))
+        #expect(cause(#expect(throws: ClientError.self) { try Self.close(sender) }))
+        #expect(deaf.kill().faults.isEmpty)
+    }
+
+    /// Blocks, as a thread may.
+    private static func close(_ sender: EventSender) throws(ClientError) -> EventSender.Totals {
+        try sender.close(within: .milliseconds(1))
+    }
+
     @Test func `An address where nobody listens ends close with 69`() throws {
         let port = UDPPeer().closedPort()
         let sender = try EventSender.open(
