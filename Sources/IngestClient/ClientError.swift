@@ -139,6 +139,12 @@ extension ClientError {
         return IngestClient.isUnreachable(errno)
     }
 
+    /// The same, where a new attempt to connect has found none: of why there is none, what was said before says more.
+    func orBetter(_ before: ClientError?) -> ClientError {
+        guard case .socket(_, _, EDESTADDRREQ) = self, let before else { return self }
+        return before
+    }
+
     /// The program's exit code for this error (the table is in docs/sending.md).
     package var exitCode: Int32 {
         switch self {

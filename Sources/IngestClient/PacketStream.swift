@@ -141,6 +141,6 @@ package struct PacketStream: ~Copyable {
             failure = error
             throw error
         }
-        networkError = error
+        networkError = error.orBetter(networkError)
     }
 }

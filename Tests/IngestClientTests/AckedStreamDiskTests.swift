@@ -187,6 +187,34 @@ struct AckedStreamDiskTests {
         }
     }
 
+    @Test func `Closing is tried again where there was no room for the end`() throws {
+        let peer = UDPPeer()
+        let files = SimulatedFileSystem(seed: 3)
+        let opened = try Self.spool(files, fileByteCountMax: 2_000)
+        let transport = try UDPTransport(address: peer.address)
+        var random = SeededRandom(seed: 1)
+        let stream = AckedStream(
+            AckedStream.Configuration(identity: opened.spool.identity), transport: transport,
+            spool: opened.spool, ids: EventIDSource(&random),
+            now: SenderClock.monotonicNanoseconds())
+        let sender = AckedSender(
+            stream, socket: try AckSocket(socket: transport.socket, address: peer.address),
+            transport: transport)
+        #expect(try sender.send(SampleEvents.event(0)) == .taken)
+        try sender.flush()
+        while sender.totals.eventsAcked == 0 { sender.waitForProgress(nanosecondsMax: .max) }
+        files.disk.limit(byteCount: 0)
+        for _ in 0..<2 {
+            let error = #expect(throws: ClientError.self) { try sender.end(SpoolNote()) }
+            #expect(error.map { sender.state == .waiting($0) } == true)
+            // The first step of each close: it has nothing to write.
+            try sender.flush()
+        }
+        files.disk.limit(byteCount: 1 << 30)
+        #expect(try sender.end(SpoolNote())?.eventsAcked == 1)
+        #expect(sender.state == .ended(.closed))
+    }
+
     @Test func `Nothing is taken beyond what the next start could read`() throws {
         let files = SimulatedFileSystem(seed: 3)
         let opened = try Self.spool(files, fileByteCountMax: 2_000)

@@ -88,7 +88,7 @@ struct AckedStreamFaultTests {
         rig.pass(10 * Self.second)
         #expect(rig.network.reconnectCount > 0)
         #expect(rig.network.take().isEmpty)
-        #expect(rig.obstacle?.isUnreachable == true)
+        #expect(rig.obstacle == .socket(call: "send", address: "sim", errno: ENETUNREACH))
         rig.network.setRoute(true)
         rig.pass(6 * Self.second)
         #expect(Set(rig.takeSequences()) == Set(0..<4))

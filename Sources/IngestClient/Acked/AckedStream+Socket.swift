@@ -81,7 +81,7 @@ extension AckedStream {
             if failure == nil { failure = error }
             return
         }
-        timers.networkError = error
+        timers.networkError = error.orBetter(timers.networkError)
         timers.quieten(now: now)
         if timers.route.isReconnectDue(now: now, lacksRoute: error.isUnreachable) {
             transport.reconnect()
