@@ -34,7 +34,6 @@ package struct PacketBuilder: ~Copyable {
     /// The smallest limit on packets that holds one event of any valid size.
     package static let packetByteCountLimits = 1_200...Limits.packetByteCountMax
 
-    package let identity: SenderIdentity
     /// The sequence that the next sealed packet gets: the number of packets sealed so far.
     package private(set) var nextSequence: UInt64 = 0
     /// Events in the packets of this burst, sealed and open.
@@ -45,22 +44,18 @@ package struct PacketBuilder: ~Copyable {
     package private(set) var packets: [UInt8] = []
 
     private let burstByteCountMax: Int
-    private var batch: EventBatchEncoder
-    private let key: PacketKey?
+    private var encoder: PacketEncoder
 
     package init(identity: SenderIdentity, packetByteCountMax: Int, key: PacketKey? = nil) {
-        precondition(Self.packetByteCountLimits.contains(packetByteCountMax))
-        self.identity = identity
-        self.key = key
-        self.packetByteCountMax = packetByteCountMax
-        batch = EventBatchEncoder(
-            packetByteCountMax: packetByteCountMax - (key == nil ? 0 : PacketTag.byteCount))
+        encoder = PacketEncoder(
+            identity: identity, packetByteCountMax: packetByteCountMax, key: key, asksForAcks: false
+        )
         burstByteCountMax = UDPTransport.burstByteCount(segmentByteCount: packetByteCountMax)
         packets.reserveCapacity(burstByteCountMax)
     }
 
     /// Tag and all.
-    package let packetByteCountMax: Int
+    package var packetByteCountMax: Int { encoder.packetByteCountMax }
 
     /// Adds one event to the open packet, or to the next one if it does not fit.
     ///
@@ -68,11 +63,10 @@ package struct PacketBuilder: ~Copyable {
     /// - Returns: `false`, and nothing was added, if the burst is full: send it, then append again.
     package mutating func append(_ event: EventDescriptor, from bytes: [UInt8]) -> Bool {
         guard hasRoomForPacket else { return false }
-        if !appendToOpenPacket(event, bytes) {
-            sealPacket(isPadded: true)
+        if !encoder.append(event, from: bytes) {
+            sealPacket(isFull: true)
             guard hasRoomForPacket else { return false }
-            let isTaken = appendToOpenPacket(event, bytes)
-            precondition(isTaken, "every valid event fits an empty packet")
+            _ = encoder.append(event, from: bytes)
         }
         eventCount += 1
         return true
@@ -80,14 +74,13 @@ package struct PacketBuilder: ~Copyable {
 
     /// Seals the open packet if it holds an event. Nothing may be appended before `removeAll`.
     package mutating func seal() {
-        guard batch.eventCount > 0 else { return }
-        sealPacket(isPadded: batch.packetByteCount < Self.packetByteCountMin)
+        if encoder.eventCount > 0 { sealPacket(isFull: false) }
     }
 
     /// Empties the burst; the memory and the sequence stay.
     package mutating func removeAll() {
         packets.removeAll(keepingCapacity: true)
-        eventCount = batch.eventCount
+        eventCount = encoder.eventCount
         sealedPacketCount = 0
     }
 
@@ -95,33 +88,15 @@ package struct PacketBuilder: ~Copyable {
     ///
     /// - Parameter base: the lowest sequence that the sender still holds for a resend; 0 = not given.
     package func heartbeat(base: UInt64) -> [UInt8] {
-        var packet = Heartbeat.packet(
-            header(.heartbeat), base: PacketSequence(rawValue: base))
-        key?.tag.append(to: &packet)
-        return packet
+        encoder.heartbeat(next: nextSequence, base: base)
     }
 
     /// Whether one more full packet fits the burst.
     private var hasRoomForPacket: Bool { packets.count + packetByteCountMax <= burstByteCountMax }
 
-    private mutating func appendToOpenPacket(_ event: EventDescriptor, _ bytes: [UInt8]) -> Bool {
-        // SAFETY: the encoder slices the buffer by the descriptor's places, which traps outside it.
-        unsafe bytes.withUnsafeBytes { unsafe batch.append(event, from: $0) }
-    }
-
-    private mutating func sealPacket(isPadded: Bool) {
-        var packet = batch.seal(header(.batch), isPadded: isPadded)
-        key?.tag.append(to: &packet)
-        packets += packet
+    private mutating func sealPacket(isFull: Bool) {
+        packets += encoder.seal(sequence: nextSequence, isFull: isFull)
         nextSequence += 1
         sealedPacketCount += 1
-    }
-
-    /// Without acks asked for: flag bit 0 stays 0.
-    private func header(_ kind: PacketKind) -> PacketHeader {
-        PacketHeader(
-            kind: kind, flags: key == nil ? 0 : PacketHeader.Flags.hasTag, keyID: key?.id ?? 0,
-            sender: identity.sender, epoch: identity.epoch,
-            sequence: PacketSequence(rawValue: nextSequence))
     }
 }

@@ -101,13 +101,13 @@ struct SpoolDamageTests {
         throws
     {
         // A head alone, behind which a packet of no bytes follows, in an event id of 64 bytes and at every place of it.
-        for place in 0...24 {
+        for (place, isFar) in (0...24).flatMap({ [($0, false), ($0, true)] }) {
             let (whole, packets) = try Self.filled()
             let end = try #require(whole.disk.contents("0000000001.spool")).count
             var forged = ByteWriter()
             SpoolRecord(
                 packet: SpooledPacket(bytes: [], eventCount: 0, note: SpoolNote()),
-                sequence: UInt64.max, durableEnd: Int(UInt32.max)
+                sequence: UInt64.max, durableEnd: isFar ? Int(UInt32.max) : end + 1
             ).encode(into: &forged)
             var header = PacketHeader(
                 kind: .batch, flags: 1, sender: SpoolTests.identity.sender,

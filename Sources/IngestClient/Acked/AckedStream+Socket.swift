@@ -93,14 +93,9 @@ extension AckedStream {
     mutating func sendHeartbeat(now: UInt64) {
         acks.announcedEnd = max(acks.announcedEnd, window.givenEnd)
         let words = Int((max(acks.announcedEnd, window.knownEnd) - window.base) / 64)
-        let room = batch.packetByteCountMax - PacketHeader.byteCount
-        var packet = Heartbeat.packet(
-            header(.heartbeat, PacketSequence(rawValue: acks.announcedEnd)),
-            base: PacketSequence(rawValue: window.base),
-            payloadByteCount: min(
-                room, max(Heartbeat.payloadByteCountMin, AckPacket.Offset.furtherWords + 8 * words))
-        )
-        configuration.key?.tag.append(to: &packet)
+        let packet = encoder.heartbeat(
+            next: acks.announcedEnd, base: window.base,
+            answerByteCount: AckPacket.Offset.furtherWords + 8 * words)
         _ = transmit(packet, segmentByteCount: packet.count, now: now)
         timers.heartbeatSent(now: now, isHurried: acks.isBlocked)
     }

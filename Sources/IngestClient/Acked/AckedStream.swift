@@ -63,7 +63,7 @@ package struct AckedStream: ~Copyable {
     private var ids: EventIDSource
     private var parser = EventLineParser()
     private var texts: [UInt8] = []
-    private(set) var batch: EventBatchEncoder
+    private(set) var encoder: PacketEncoder
     private var note = SpoolNote()
     /// Sealed, and not in the spool yet.
     private var sealed: [SpooledPacket] = []
@@ -83,9 +83,10 @@ package struct AckedStream: ~Copyable {
         self.ids = ids
         window = SendWindow(firstSequence: firstSequence)
         timers = AckedTimers(now: now)
-        let tagByteCount = configuration.key == nil ? 0 : PacketTag.byteCount
-        batch = EventBatchEncoder(
-            packetByteCountMax: configuration.packetByteCountMax - tagByteCount)
+        encoder = PacketEncoder(
+            identity: configuration.identity,
+            packetByteCountMax: configuration.packetByteCountMax, key: configuration.key,
+            asksForAcks: true)
         for packet in left {
             window.append(packet.bytes, eventCount: packet.eventCount, isLeft: true)
         }
@@ -153,22 +154,16 @@ package struct AckedStream: ~Copyable {
     }
 
     private mutating func append(_ event: EventDescriptor, _ bytes: [UInt8], now: UInt64) {
-        if !appendToOpenPacket(event, bytes) {
-            sealPacket(isPadded: true)
+        if !encoder.append(event, from: bytes) {
+            sealPacket(isFull: true)
             if sealedByteCount + configuration.packetByteCountMax > burstByteCountMax {
                 pump(now: commit(now: now))
             }
-            let isTaken = appendToOpenPacket(event, bytes)
-            precondition(isTaken, "every valid event fits an empty packet")
+            _ = encoder.append(event, from: bytes)
         }
         if timers.batchDueAt == .max {
             timers.batchDueAt = now + configuration.batchNanosecondsMax
         }
-    }
-
-    private mutating func appendToOpenPacket(_ event: EventDescriptor, _ bytes: [UInt8]) -> Bool {
-        // SAFETY: the encoder slices the buffer by the descriptor's places, which traps outside it.
-        unsafe bytes.withUnsafeBytes { unsafe batch.append(event, from: $0) }
     }
 
     private var burstByteCountMax: Int {
@@ -177,22 +172,12 @@ package struct AckedStream: ~Copyable {
 
     // MARK: Packets
 
-    private mutating func sealPacket(isPadded: Bool) {
-        let eventCount = batch.eventCount
+    private mutating func sealPacket(isFull: Bool) {
+        let eventCount = encoder.eventCount
         let sequence = window.nextSequence + UInt64(sealed.count)
-        var bytes = batch.seal(
-            header(.batch, PacketSequence(rawValue: sequence)), isPadded: isPadded)
-        configuration.key?.tag.append(to: &bytes)
+        let bytes = encoder.seal(sequence: sequence, isFull: isFull)
         sealedByteCount += bytes.count
         sealed.append(SpooledPacket(bytes: bytes, eventCount: eventCount, note: note))
-    }
-
-    func header(_ kind: PacketKind, _ sequence: PacketSequence) -> PacketHeader {
-        let tagged = configuration.key == nil ? 0 : PacketHeader.Flags.hasTag
-        return PacketHeader(
-            kind: kind, flags: PacketHeader.Flags.isAckWanted | tagged,
-            keyID: configuration.key?.id ?? 0, sender: configuration.identity.sender,
-            epoch: configuration.identity.epoch, sequence: sequence)
     }
 
     /// Sealed packets go to the spool, if there is one, and then may be sent.
@@ -243,9 +228,7 @@ package struct AckedStream: ~Copyable {
 
     /// Closes the open packet; everything that was taken is in the spool then, and on its way. See `stall`.
     package mutating func flush(now: UInt64) {
-        if batch.eventCount > 0 {
-            sealPacket(isPadded: batch.packetByteCount < PacketBuilder.packetByteCountMin)
-        }
+        if encoder.eventCount > 0 { sealPacket(isFull: false) }
         timers.batchDueAt = .max
         pump(now: commit(now: now))
     }
@@ -263,7 +246,7 @@ package struct AckedStream: ~Copyable {
 
     /// Whether everything that was taken is durable at the receiver.
     package var isDrained: Bool {
-        batch.eventCount == 0 && sealed.isEmpty && window.isEmpty
+        encoder.eventCount == 0 && sealed.isEmpty && window.isEmpty
     }
 
     /// Ends a sender that is drained: tells the receiver how many packets there were, and clears the spool. It has
