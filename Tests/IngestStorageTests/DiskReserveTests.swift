@@ -53,6 +53,23 @@ import Testing
         #expect(reserve.byteCount == Reserve.byteCount(forSegmentOf: segment))
     }
 
+    @Test func `what part of it could be had is known, and completed when there is room`() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        let reserve = try Reserve(in: files)
+        try reserve.hold(forSegmentOf: 1 << 20)
+        let before = reserve.byteCount
+        files.disk.limit(byteCount: 3 << 20)
+        #expect(error(of: { try reserve.hold(forSegmentOf: segment) })?.shortage == .space)
+        let part = reserve.byteCount
+        #expect(part > before && part < Reserve.byteCount(forSegmentOf: segment))
+        #expect(try files.open("reserve", .read).byteCount() == part)
+        // It is as much as the smaller segment needs, and the log of that goes on.
+        try reserve.hold(forSegmentOf: 1 << 20)
+        files.disk.limit(byteCount: 1 << 30)
+        try reserve.hold(forSegmentOf: segment)
+        #expect(reserve.byteCount == Reserve.byteCount(forSegmentOf: segment))
+    }
+
     @Test func `a start can spend all of it, once`() throws {
         let files = SimulatedFileSystem(seed: 1)
         #expect(try !Reserve.spend(in: files))

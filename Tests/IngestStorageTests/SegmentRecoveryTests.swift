@@ -72,6 +72,44 @@ import Testing
         }
     }
 
+    @Test func `a full disk needs room for the largest unsealed segment, however many there are`()
+        throws
+    {
+        let script = LogScript(blockCounts: [4, 4, 4, 4, 4])
+        let files = try written(script)
+        let sealed = files.disk.copy()
+        _ = try recover(sealed)
+        let byteCounts = try script.headers.indices.map {
+            try #require(sealed.disk.contents(script.name($0))).count
+        }
+        let space = try files.space()
+        let used = Int(space.totalByteCount - space.freeByteCount)
+        // A manifest and its like besides.
+        let room = try #require(byteCounts.max()) + 1_024
+        #expect(byteCounts.reduce(0, +) > 3 * room)
+        files.disk.limit(byteCount: used + room)
+        #expect(try recover(files).blocks == script.blocks.map(\.summary))
+    }
+
+    @Test func `the time of the last block is known behind a segment that has lost all of them`()
+        throws
+    {
+        let script = LogScript(blockCounts: [3, 3])
+        let files = try written(script)
+        // Nothing is left of the second segment but its header.
+        files.disk.damage(script.name(1)) { bytes in
+            for index in SegmentHeader.byteCount..<bytes.count { bytes[index] = 0xA5 }
+        }
+        let report = try recover(files)
+        var manifest = TestLog.manifest()
+        manifest.sealed = report.segments.map(\.file.entry)
+        manifest.shard.cut = LogPosition(segment: report.lastSegment, blockCount: 3)
+        let next = try SegmentRecovery.run(in: files, after: manifest, now: TestLog.now)
+        #expect(manifest.sealed.count == 2, "\(next.segments.count)")
+        #expect(next.segments.isEmpty)
+        #expect(next.lastAdmissionTime == script.blocks[2].header.admissionTime)
+    }
+
     @Test(arguments: [UInt8?.none, 0, 0xA5])
     func `a tail torn at any byte gives the longest whole prefix`(_ fill: UInt8?) throws {
         let script = LogScript(blockCounts: [2], rowCount: 2)

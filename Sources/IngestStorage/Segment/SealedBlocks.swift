@@ -28,11 +28,12 @@ package struct SealedBlocks<Files: FileSystem> {
             return
         }
         footer = nil
-        let survey = try StorageError.readable { () throws(StorageError) in
-            try SegmentSurvey(segment.number, directory: directory, in: files)
+        let found = try StorageError.readable { () throws(StorageError) in
+            let survey = try SegmentSurvey(segment.number, directory: directory, in: files)
+            return (file: try survey.open(in: files), pieces: survey.pieces)
         }
-        file = survey?.file
-        entries = (survey?.pieces ?? []).compactMap { piece in
+        file = found?.file
+        entries = (found?.pieces ?? []).compactMap { piece in
             guard case .block(let offset, let header) = piece else { return nil }
             return BlockIndexEntry(
                 ordinal: header.context.blockOrdinal, offset: offset, summary: header.summary)

@@ -39,24 +39,27 @@ struct SegmentRebuild<Files: FileSystem> {
     func seal(
         _ plan: SegmentPlan<Files>, windows: SenderWindows
     ) throws(StorageError) -> RecoveredSegment {
+        let file = plan.survey.path == nil ? nil : try plan.survey.open(in: files)
         let contents: Contents
         if let intact = plan.intact {
-            contents = try gather(intact.footer, at: intact.offset, of: plan.survey)
+            contents = try gather(intact.footer, at: intact.offset, of: plan.survey, file)
         } else {
-            contents = try gather(plan, windows)
+            contents = try gather(plan, file, windows)
         }
         if let over = contents.footer.countOverLimit {
             throw .corrupt(
-                path: plan.survey.file?.path ?? files.path, offset: 0,
+                path: plan.survey.path ?? files.path, offset: 0,
                 detail: "\(over.name) of \(over.count), a footer holds \(over.max)")
         }
-        let aside = try putAside(contents.aside, of: plan.survey)
+        let aside = try putAside(contents.aside, of: plan.survey, file)
+        // Before the copy takes the file's place.
+        let remainder = try remainder(contents, plan, file)
         let isInPlace = plan.isCovered && contents.aside.isEmpty
-        let trailer = isInPlace ? try sealInPlace(contents) : try copy(plan, contents)
-        let file = SealedSegmentFile(
+        let trailer = isInPlace ? try sealInPlace(contents) : try copy(plan, file, contents)
+        let sealed = SealedSegmentFile(
             footer: contents.footer, entry: contents.footer.entry(trailer: trailer),
-            names: contents.names, remainder: try remainder(contents, plan))
-        return RecoveredSegment(file: file, torn: plan.torn, isInPlace: isInPlace, aside: aside)
+            names: contents.names, remainder: remainder)
+        return RecoveredSegment(file: sealed, torn: plan.torn, isInPlace: isInPlace, aside: aside)
     }
 
     private func sealInPlace(_ contents: Contents) throws(StorageError) -> SegmentTrailer {
@@ -66,7 +69,7 @@ struct SegmentRebuild<Files: FileSystem> {
     }
 
     private func copy(
-        _ plan: SegmentPlan<Files>, _ contents: Contents
+        _ plan: SegmentPlan<Files>, _ file: Files.File?, _ contents: Contents
     ) throws(StorageError) -> SegmentTrailer {
         let (footerBytes, trailer) = contents.footer.encode(at: contents.footerOffset)
         try DurableFile.write(.segment(plan.survey.number), in: files) {
@@ -74,7 +77,7 @@ struct SegmentRebuild<Files: FileSystem> {
             try recorder.file.allocate(to: trailer.fileByteCount)
             try recorder.write(plan.header.encode(), at: 0)
             for block in contents.kept {
-                try copy(block.offset, block.header, of: plan, to: &recorder)
+                try copy(block.offset, block.header, of: file, to: &recorder)
             }
             try recorder.write(footerBytes, at: contents.footerOffset)
         }
@@ -87,22 +90,23 @@ struct SegmentRebuild<Files: FileSystem> {
     func drop(_ plan: SegmentPlan<Files>) throws(StorageError) -> [String] {
         let survey = plan.survey
         var ranges = plan.aside
-        if survey.header == nil, let file = survey.file {
+        let file = try survey.open(in: files)
+        if survey.header == nil {
             // A header that was not finished, or was never one of ours.
             let head = 0..<UInt64(SegmentHeader.byteCount)
             let end = try file.endOfContent(in: head)
             if end > 0 { ranges.insert(0..<end, at: 0) }
         }
-        let aside = try putAside(ranges, of: survey)
+        let aside = try putAside(ranges, of: survey, file)
         try files.unlink(FileName.segment(survey.number).text)
         try files.syncDirectory()
         return aside
     }
 
     private func putAside(
-        _ ranges: [Range<UInt64>], of survey: SegmentSurvey<Files>
+        _ ranges: [Range<UInt64>], of survey: SegmentSurvey<Files>, _ file: Files.File?
     ) throws(StorageError) -> [String] {
-        guard let file = survey.file, ranges.contains(where: { !$0.isEmpty }) else { return [] }
+        guard let file, ranges.contains(where: { !$0.isEmpty }) else { return [] }
         let aside = try AsideDirectory(of: files)
         var names: [String] = []
         for range in ranges where !range.isEmpty {
@@ -116,12 +120,13 @@ struct SegmentRebuild<Files: FileSystem> {
 
     /// A file that is as its footer says is copied with that footer.
     private func gather(
-        _ footer: SegmentFooter, at footerOffset: UInt64, of survey: SegmentSurvey<Files>
+        _ footer: SegmentFooter, at footerOffset: UInt64, of survey: SegmentSurvey<Files>,
+        _ file: Files.File?
     ) throws(StorageError) -> Contents {
         var contents = Contents(footer: footer, footerOffset: footerOffset, names: [])
         for case .block(let offset, let header) in survey.pieces {
             contents.kept.append((offset, header))
-            if let block = try decode(offset, header, of: survey, wanted: .dictionary) {
+            if let block = try decode(offset, header, of: file, wanted: .dictionary) {
                 contents.add(block)
             }
         }
@@ -130,7 +135,7 @@ struct SegmentRebuild<Files: FileSystem> {
 
     /// Everything that can be counted, and a footer that says so.
     private func gather(
-        _ plan: SegmentPlan<Files>, _ windows: SenderWindows
+        _ plan: SegmentPlan<Files>, _ file: Files.File?, _ windows: SenderWindows
     ) throws(StorageError) -> Contents {
         counters.removeAll()
         var segment = SegmentAccumulator(
@@ -141,7 +146,7 @@ struct SegmentRebuild<Files: FileSystem> {
             switch step {
             case .lose(let lost): segment.add(lost)
             case .keep(let offset, let header):
-                if try add(offset, header, of: plan.survey, to: &segment) {
+                if try add(offset, header, of: file, to: &segment) {
                     kept.append((offset, header))
                 } else {
                     // Sound bytes that no encoder of ours makes: as a bad block.
@@ -160,7 +165,7 @@ struct SegmentRebuild<Files: FileSystem> {
     /// What is behind the manifest's cut, if blocks before it were lost: also by an earlier start, which did
     /// not come so far as to publish it.
     private func remainder(
-        _ contents: Contents, _ plan: SegmentPlan<Files>
+        _ contents: Contents, _ plan: SegmentPlan<Files>, _ file: Files.File?
     ) throws(StorageError) -> SegmentRemainder? {
         let covered = plan.coveredBlockCount
         guard contents.footer.lost.contains(where: { $0.firstBlock < covered }) else { return nil }
@@ -169,16 +174,16 @@ struct SegmentRebuild<Files: FileSystem> {
         var segment = SegmentAccumulator(
             header: plan.header, counters: counters, windows: SenderWindows())
         for (offset, header) in contents.kept where header.context.blockOrdinal >= covered {
-            _ = try add(offset, header, of: plan.survey, to: &segment)
+            _ = try add(offset, header, of: file, to: &segment)
         }
         return SegmentRemainder(counters: counters.encodeTable(), totals: segment.totals)
     }
 
     private func add(
-        _ offset: UInt64, _ header: BlockHeader, of survey: SegmentSurvey<Files>,
+        _ offset: UInt64, _ header: BlockHeader, of file: Files.File?,
         to segment: inout SegmentAccumulator
     ) throws(StorageError) -> Bool {
-        guard let block = try decode(offset, header, of: survey, wanted: .all) else { return false }
+        guard let block = try decode(offset, header, of: file, wanted: .all) else { return false }
         let outcome = segment.add(
             header.summary, ordinal: header.context.blockOrdinal, offset: offset, rows: rows,
             names: block.names, keys: block.keys, ledger: block.ledger)
@@ -187,10 +192,10 @@ struct SegmentRebuild<Files: FileSystem> {
 
     /// Reads and decodes a block of the survey; `nil` if it is not what its checksums promise.
     private func decode(
-        _ offset: UInt64, _ header: BlockHeader, of survey: SegmentSurvey<Files>,
+        _ offset: UInt64, _ header: BlockHeader, of file: Files.File?,
         wanted: BlockSections
     ) throws(StorageError) -> DecodedBlock? {
-        guard let file = survey.file else { return nil }
+        guard let file else { return nil }
         try buffer.read(file, at: offset, byteCount: header.byteCount)
         return buffer.withBytes { bytes in
             try? decoder.decode(bytes, wanted: wanted, into: rows)
@@ -198,10 +203,10 @@ struct SegmentRebuild<Files: FileSystem> {
     }
 
     private func copy(
-        _ offset: UInt64, _ header: BlockHeader, of plan: SegmentPlan<Files>,
+        _ offset: UInt64, _ header: BlockHeader, of file: Files.File?,
         to recorder: inout WriteRecorder<Files.File>
     ) throws(StorageError) {
-        guard let file = plan.survey.file else { return }
+        guard let file else { return }
         try buffer.read(file, at: offset, byteCount: header.byteCount)
         try buffer.withBytes { (bytes) throws(StorageError) in
             let found = try StorageError.decoding(file.path, at: offset) { () throws(FormatError) in

@@ -47,7 +47,7 @@ package enum SegmentRecovery {
                 after: segment.file.footer, startingAt: LogAnchor(startOf: plan.header))
             report.lastAdmissionTime = plan.lastAdmissionTime ?? report.lastAdmissionTime
         }
-        for plan in plans[end...] where plan.survey.file != nil {
+        for plan in plans[end...] where plan.survey.path != nil {
             report.asideOfDropped += try rebuild.drop(plan)
             report.dropped.append(plan.survey.number)
         }

@@ -2,6 +2,8 @@
 import IngestFormat
 
 /// What is in the file of one unsealed segment, found by reading all of it. States, no verdicts.
+///
+/// It keeps no file open: one that a copy replaces gives its room to the next copy, and there may be hundreds.
 struct SegmentSurvey<Files: FileSystem> {
     /// A stretch of the file. Zeros behind the last are no piece.
     enum Piece {
@@ -21,8 +23,8 @@ struct SegmentSurvey<Files: FileSystem> {
     }
 
     let number: SegmentNumber
-    /// `nil` for a segment that is missing.
-    let file: Files.File?
+    /// Of its file; `nil` for a segment that is missing.
+    let path: String?
     let byteCount: UInt64
     /// `nil` if it cannot be believed.
     let header: SegmentHeader?
@@ -36,7 +38,7 @@ struct SegmentSurvey<Files: FileSystem> {
     /// A segment that others follow, and that is not there.
     init(missing number: SegmentNumber) {
         self.number = number
-        file = nil
+        path = nil
         byteCount = 0
         header = nil
         footer = nil
@@ -51,7 +53,7 @@ struct SegmentSurvey<Files: FileSystem> {
     ) throws(StorageError) {
         let file = try files.open(FileName.segment(number).text, .read)
         self.number = number
-        self.file = file
+        path = file.path
         byteCount = try file.byteCount()
         header = try Self.believing { () throws(StorageError) in
             try SegmentReader<Files>.readHeader(file, number, directory)
@@ -61,7 +63,12 @@ struct SegmentSurvey<Files: FileSystem> {
         }
         footer = sealed?.footer
         trailer = sealed?.trailer
-        if try !readByIndex(directory) { try readByWalk(directory) }
+        if try !readByIndex(file, directory) { try readByWalk(file, directory) }
+    }
+
+    /// The file again.
+    func open(in files: Files) throws(StorageError) -> Files.File {
+        try files.open(FileName.segment(number).text, .read)
     }
 
     /// The value, or `nil` where the bytes cannot be believed.
@@ -75,8 +82,10 @@ struct SegmentSurvey<Files: FileSystem> {
     }
 
     /// The pieces of a file that is exactly what its footer says.
-    private mutating func readByIndex(_ directory: DirectoryID) throws(StorageError) -> Bool {
-        guard let footer, let trailer, let header, let file else { return false }
+    private mutating func readByIndex(
+        _ file: Files.File, _ directory: DirectoryID
+    ) throws(StorageError) -> Bool {
+        guard let footer, let trailer, let header else { return false }
         let reader = SegmentReader<Files>(number, directory, header, file)
         let buffer = ReadBuffer()
         var found: [Piece] = []
@@ -95,8 +104,9 @@ struct SegmentSurvey<Files: FileSystem> {
         return true
     }
 
-    private mutating func readByWalk(_ directory: DirectoryID) throws(StorageError) {
-        guard let file else { return }
+    private mutating func readByWalk(
+        _ file: Files.File, _ directory: DirectoryID
+    ) throws(StorageError) {
         let end = trailer?.footerOffset ?? byteCount
         let buffer = ReadBuffer()
         var scan = BlockScan(file: file, directory: directory, segment: number, end: end)

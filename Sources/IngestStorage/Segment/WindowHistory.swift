@@ -7,7 +7,8 @@ import IngestFormat
 /// The footer of the last sealed segment has them. Where it cannot be believed, they are made again from the
 /// nearest one before that can, or from what is left of expired segments, and the ledgers of the blocks since.
 ///
-/// **Cost** One footer; without it, that of reading the segments behind the nearest.
+/// **Cost** One footer; without it, that of reading the segments behind the nearest. One more footer for each segment
+/// that has lost all its blocks.
 struct WindowHistory {
     var windows = SenderWindows()
     /// Admission time of the last block; 0 if there is none.
@@ -19,11 +20,18 @@ struct WindowHistory {
         of manifest: Manifest, in files: Files
     ) throws(StorageError) -> WindowHistory {
         var behind: [SealedSegment] = []
-        for entry in manifest.sealed.reversed() {
-            if let history = try history(behind: entry, manifest.directory, files) {
-                return try history.goingOn(through: behind.reversed(), manifest.directory, files)
+        for (index, entry) in manifest.sealed.enumerated().reversed() {
+            guard let found = try history(behind: entry, manifest.directory, files) else {
+                behind.append(entry)
+                continue
             }
-            behind.append(entry)
+            var history = try found.goingOn(
+                through: behind.reversed(), manifest.directory, files)
+            if history.lastAdmissionTime == 0 {
+                history.lastAdmissionTime = try lastAdmissionTime(
+                    of: manifest.sealed[..<index].reversed(), manifest.directory, files)
+            }
+            return history
         }
         return try WindowHistory(windows: windowsOfExpired(manifest, files))
             .goingOn(through: behind.reversed(), manifest.directory, files)
@@ -39,6 +47,17 @@ struct WindowHistory {
                 windows: footer.windows,
                 lastAdmissionTime: footer.blocks.last?.summary.admissionTime ?? 0)
         }
+    }
+
+    /// The time of the last block that is left behind an earlier footer, where the segment itself has lost all of them.
+    private static func lastAdmissionTime<Files: FileSystem>(
+        of segments: some Sequence<SealedSegment>, _ directory: DirectoryID, _ files: Files
+    ) throws(StorageError) -> Int64 {
+        for entry in segments {
+            let found = try history(behind: entry, directory, files)
+            if let found, found.lastAdmissionTime > 0 { return found.lastAdmissionTime }
+        }
+        return 0
     }
 
     private static func windowsOfExpired<Files: FileSystem>(
@@ -61,11 +80,12 @@ struct WindowHistory {
         var history = self
         let (buffer, decoder, rows) = (ReadBuffer(), BlockDecoder(), BlockRows())
         for entry in segments {
-            let survey = try StorageError.readable { () throws(StorageError) in
-                try SegmentSurvey(entry.number, directory: directory, in: files)
+            let found = try StorageError.readable { () throws(StorageError) in
+                let survey = try SegmentSurvey(entry.number, directory: directory, in: files)
+                return (survey.pieces, try survey.open(in: files))
             }
-            guard let survey, let file = survey.file else { continue }
-            for case .block(let offset, let header) in survey.pieces {
+            guard let (pieces, file) = found else { continue }
+            for case .block(let offset, let header) in pieces {
                 try buffer.read(file, at: offset, byteCount: header.byteCount)
                 let block = buffer.withBytes { bytes in
                     try? decoder.decode(bytes, wanted: .ledger, into: rows)

@@ -33,10 +33,15 @@ package final class SimulatedDisk: Sendable {
     package func crash(beforeOperation number: Int) { state.withLock { $0.crashPoint = number } }
 
     /// The `number`-th call of a kind from now on (1 = the next) fails; all after it too if `forever`.
-    package func fail(_ kind: Kind, onCall number: Int, errno: Int32 = EIO, forever: Bool = false) {
+    /// - Parameter suffix: counts and fails only calls of files whose names end so, before the call.
+    package func fail(
+        _ kind: Kind, ofFiles suffix: String = "", onCall number: Int, errno: Int32 = EIO,
+        forever: Bool = false
+    ) {
         state.withLock {
-            let call = $0.callCounts[kind, default: 0] + number
-            $0.failures.append(.init(kind: kind, call: call, errno: errno, isForever: forever))
+            $0.failures.append(
+                .init(
+                    kind: kind, suffix: suffix, call: number, errno: errno, isForever: forever))
         }
     }
 
@@ -170,7 +175,7 @@ package final class SimulatedDisk: Sendable {
     }
 
     func read(_ inode: Int, at offset: UInt64, byteCountMax: Int) throws(StorageError) -> [UInt8] {
-        try call(.read, "#\(inode)") { state in
+        try call(.read, of: inode) { state in
             let bytes = state.inodes[inode].current
             guard let start = Int(exactly: offset), start < bytes.count else { return .success([]) }
             let end = min(bytes.count - start, byteCountMax) + start
@@ -180,21 +185,17 @@ package final class SimulatedDisk: Sendable {
     }
 
     func write(_ inode: Int, _ bytes: [UInt8], at offset: UInt64) throws(StorageError) -> Int {
-        try call(.write, "#\(inode)") { state in state.write(inode, bytes, at: Int(offset)) }
+        try call(.write, of: inode) { state in state.write(inode, bytes, at: Int(offset)) }
     }
 
     func resize(_ inode: Int, to byteCount: UInt64, kind: Kind) throws(StorageError) {
-        try call(kind, "#\(inode)") { state -> SimulatedResult<Void> in
-            let count = state.inodes[inode].current.count
-            if kind == .allocate && byteCount <= count { return .success(()) }
-            let more = Int(byteCount) - count
-            if more > 0 && state.freeByteCount < more { return .failure(ENOSPC) }
-            return .success(state.inodes[inode].apply(.resize(Int(byteCount))))
+        try call(kind, of: inode) { state in
+            state.resize(inode, to: Int(byteCount), isAllocation: kind == .allocate)
         }
     }
 
     func sync(_ inode: Int, _ kind: Kind) throws(StorageError) {
-        try call(kind, "#\(inode)") { state in
+        try call(kind, of: inode) { state in
             if state.forgetsSyncs {
                 state.inodes[inode].pending = []
             } else {
@@ -207,7 +208,7 @@ package final class SimulatedDisk: Sendable {
     }
 
     func byteCount(_ inode: Int) throws(StorageError) -> UInt64 {
-        try call(.byteCount, "#\(inode)") { state in
+        try call(.byteCount, of: inode) { state in
             .success(UInt64(state.inodes[inode].current.count))
         }
     }
@@ -229,8 +230,21 @@ package final class SimulatedDisk: Sendable {
         }
     }
 
+    func retain(_ inode: Int) { state.withLock { $0.retain(inode) } }
+    func release(_ inode: Int) { state.withLock { $0.release(inode) } }
+
     func lock(_ prefix: String) -> Bool { state.withLock { $0.locked.insert(prefix).inserted } }
     func unlock(_ prefix: String) { state.withLock { _ = $0.locked.remove(prefix) } }
+
+    /// As below, of an open file.
+    private func call<Value: Sendable>(
+        _ kind: Kind, of inode: Int,
+        _ body: (inout SimulatedDiskState) -> SimulatedResult<Value>,
+        failing: (inout SimulatedDiskState) -> Void = { _ in }
+    ) throws(StorageError) -> Value {
+        let path = state.withLock { $0.inodes[inode].path }
+        return try call(kind, path, body, failing: failing)
+    }
 
     /// Counts the call, lets the faults have their say, then does it.
     private func call<Value: Sendable>(
@@ -239,7 +253,7 @@ package final class SimulatedDisk: Sendable {
         failing: (inout SimulatedDiskState) -> Void = { _ in }
     ) throws(StorageError) -> Value {
         let result = state.withLock { state -> SimulatedResult<Value> in
-            if let errno = state.admit(kind) {
+            if let errno = state.admit(kind, path) {
                 if !state.isDown { failing(&state) }
                 return .failure(errno)
             }

@@ -32,6 +32,8 @@ extension SimulatedDiskState {
     /// What both ends of a process share: nothing open, no lock, no fault left.
     mutating func startProcess() {
         locked = []
+        openCounts = [:]
+        nameless = []
         crashPoint = .max
         failures = []
         isDown = false

@@ -22,9 +22,20 @@ struct SimulatedDiskState: Sendable {
 
     struct Failure: Sendable {
         let kind: SimulatedDisk.Kind
+        /// How the names of the files end that it is about.
+        let suffix: String
         let call: Int
         let errno: Int32
         let isForever: Bool
+        /// Calls of such files since the fault was set.
+        var callCount = 0
+
+        /// Counts a call; whether it fails.
+        mutating func isDue(_ kind: SimulatedDisk.Kind, _ path: String) -> Bool {
+            guard kind == self.kind, path.hasSuffix(suffix) else { return false }
+            callCount += 1
+            return isForever ? callCount >= call : callCount == call
+        }
     }
 
     var inodes: [SimulatedInode] = []
@@ -33,6 +44,10 @@ struct SimulatedDiskState: Sendable {
     var nameChanges: [NameChange] = []
     /// Directories, as prefixes.
     var locked: Set<String> = []
+    /// How many open files there are of an inode; none of an inode that is left out.
+    var openCounts: [Int: Int] = [:]
+    /// Inodes that are open and have no name any more: they take their room until they are closed.
+    var nameless: Set<Int> = []
 
     var random: SeededRandom
     var operationCount = 0
@@ -48,15 +63,16 @@ struct SimulatedDiskState: Sendable {
     init(seed: UInt64) { random = SeededRandom(seed: seed) }
 
     /// Counts a call; errno if a fault is due.
-    mutating func admit(_ kind: SimulatedDisk.Kind) -> Int32? {
+    mutating func admit(_ kind: SimulatedDisk.Kind, _ path: String) -> Int32? {
         if kind.isChange && operationCount >= crashPoint { isDown = true }
         if isDown { return EIO }
         if kind.isChange { operationCount += 1 }
-        let call = callCounts[kind, default: 0] + 1
-        callCounts[kind] = call
-        return failures.first {
-            $0.kind == kind && ($0.isForever ? call >= $0.call : call == $0.call)
-        }?.errno
+        callCounts[kind, default: 0] += 1
+        var errno: Int32?
+        for index in failures.indices where failures[index].isDue(kind, path) {
+            errno = errno ?? failures[index].errno
+        }
+        return errno
     }
 
     func inode(_ path: String) -> Int? {
@@ -64,20 +80,29 @@ struct SimulatedDiskState: Sendable {
     }
 
     var freeByteCount: Int {
-        byteBudget
-            - names.values.reduce(0) { sum, entry in
-                if case .file(let inode) = entry { sum + inodes[inode].current.count } else { sum }
-            }
+        let named = names.values.reduce(0) { sum, entry in
+            if case .file(let inode) = entry { sum + inodes[inode].current.count } else { sum }
+        }
+        return byteBudget - named - nameless.reduce(0) { $0 + inodes[$1].current.count }
     }
 
     mutating func addFile(_ path: String) -> Int {
-        inodes.append(SimulatedInode())
+        inodes.append(SimulatedInode(path: path))
         change([(path, .file(inodes.count - 1))])
         return inodes.count - 1
     }
 
     mutating func change(_ entries: [(path: String, entry: Entry?)]) {
-        for (path, entry) in entries { names[path] = entry }
+        for (path, entry) in entries {
+            if case .file(let inode)? = names[path], openCounts[inode] != nil {
+                nameless.insert(inode)
+            }
+            names[path] = entry
+            if case .file(let inode)? = entry {
+                nameless.remove(inode)
+                inodes[inode].path = path
+            }
+        }
         let directories = Set(entries.map { Self.directory(of: $0.path) })
         nameChanges.append(NameChange(entries: entries, unsynced: directories))
     }
@@ -93,6 +118,28 @@ struct SimulatedDiskState: Sendable {
         if count == 0 && !bytes.isEmpty { return .failure(ENOSPC) }
         inodes[inode].apply(.write(offset, Array(bytes[..<count])))
         return .success(count)
+    }
+
+    mutating func retain(_ inode: Int) { openCounts[inode, default: 0] += 1 }
+
+    mutating func release(_ inode: Int) {
+        guard let count = openCounts[inode] else { return }
+        openCounts[inode] = count > 1 ? count - 1 : nil
+        if count == 1 { nameless.remove(inode) }
+    }
+
+    /// Makes a file longer or shorter. Of room that is not there a part may be given, as file systems do.
+    mutating func resize(
+        _ inode: Int, to byteCount: Int, isAllocation: Bool
+    ) -> SimulatedResult<Void> {
+        let count = inodes[inode].current.count
+        if isAllocation && byteCount <= count { return .success(()) }
+        let room = max(0, freeByteCount)
+        if room < byteCount - count {
+            if isAllocation { inodes[inode].apply(.resize(count + room / 2)) }
+            return .failure(ENOSPC)
+        }
+        return .success(inodes[inode].apply(.resize(byteCount)))
     }
 
     /// Makes durable what waits for this directory, and what it was built on.
@@ -124,6 +171,8 @@ struct SimulatedInode: Sendable {
         case resize(Int)
     }
 
+    /// Its last name, as a path.
+    var path: String
     var current: [UInt8] = []
     var durable: [UInt8] = []
     var pending: [Change] = []

@@ -16,8 +16,9 @@
 /// - *A failed sync* (EIO) writes a random subset of what it should have, and forgets the rest:
 ///   readers still see it, the next sync says 0, a power cut or `forgetCached` loses it. As the kernels do.
 /// - *A disk that lies* (`forgetSyncs`): syncs say 0 and write nothing.
-/// - *ENOSPC* at a byte budget, over the sizes of all files; the write before it is short.
-/// - *Any error on the n-th call of a kind*, once or for ever.
+/// - *ENOSPC* at a byte budget, over the sizes of all files that have a name or are open; the write before it is
+///   short, and a preallocation has had a part.
+/// - *Any error on the n-th call of a kind*, once or for ever, of all files or of those whose names end alike.
 /// - *Short writes*: some calls take only a part. EINTR is not modelled: `SystemCall` handles it below the seam.
 ///
 /// Not modelled: bit rot and misdirected writes (tests damage bytes by `damage`), and reordering across disks.
@@ -97,9 +98,11 @@ package final class SimulatedFile: StorageFile {
         self.inode = inode
         self.path = path
         lockedDirectory = directory
+        disk.retain(inode)
     }
 
     deinit {
+        disk.release(inode)
         if let lockedDirectory { disk.unlock(lockedDirectory) }
     }
 
