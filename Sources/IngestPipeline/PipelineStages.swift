@@ -27,7 +27,7 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
     ///   - answers: where acks leave.
     ///   - keyRing: what tagged answers are tagged by.
     ///   - say: takes a line for the log from the compact stage, and never blocks.
-    ///   - warn: as `say`, of what an operator has to look after, from the commit and the sync stage too.
+    ///   - warn: as `say`, of what an operator has to look after, from all stages.
     /// **Errors** `inconsistent` if the memory of the ring cannot be had; `storage` if the reserve on disk can be
     /// neither held nor waited for.
     package init(
@@ -61,8 +61,11 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
         compact = CompactStage(
             publisher: start.publisher, windows: start.log.windows, files: files, clock: clock,
             reserve: reserve, configuration: configuration, links: links, counters: counters,
-            say: say)
+            say: say, warn: warn)
         state = links.state
-        merge = MergeStage(files: files, clock: clock, links: links, counters: counters)
+        merge = MergeStage(
+            files: files, clock: clock, links: links, counters: counters,
+            spareByteCount: DiskReserve<Files>.stepByteCount(
+                forSegmentsOf: UInt64(configuration.segmentByteCountMax)))
     }
 }

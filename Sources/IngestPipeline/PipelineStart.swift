@@ -76,10 +76,12 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         publisher.retire(directory.retired)
         if !recovery.isClean {
             let position = recovery.segments.last.map(\.file.footer.end)
+            try publisher.makeRoom()
             try publisher.publish(
                 recovery.segments.map(\.file),
                 uncleanStop: UncleanStop(
-                    foundAt: now, position: position ?? directory.manifest.cut))
+                    foundAt: now, position: position ?? directory.manifest.cut),
+                isAlone: true)
             // Those of the blocks before the cut have been loaded.
             names.add(
                 directory.manifest.uncovered(recovery.segments.flatMap(\.file.names)))

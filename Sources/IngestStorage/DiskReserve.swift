@@ -52,6 +52,12 @@ package final class DiskReserve<Files: FileSystem>: Sendable {
         count + count / 4 + floorByteCount
     }
 
+    /// What a log takes of the disk when its segment grows by a step, with what the reserve grows by then.
+    package static func stepByteCount(forSegmentsOf byteCountMax: UInt64) -> UInt64 {
+        let step = min(UInt64(Limits.preallocationByteCountMax), byteCountMax)
+        return 2 * step + step / 2
+    }
+
     private static var floorByteCount: UInt64 { UInt64(Limits.reserveFloorByteCount) }
 
     /// How much the file holds back now.

@@ -110,7 +110,7 @@ import Testing
         var other = manifest
         other.generation = manifest.generation.next
         other.sealed.removeFirst()
-        #expect(error(of: { try ManifestStore(files: next).publish(other) })?.exitCode == 65)
+        #expect(error(of: { try ManifestStore(files: next).publish(other) })?.exitCode == 74)
         #expect(try open(next.disk.kill()).manifest == manifest)
     }
 

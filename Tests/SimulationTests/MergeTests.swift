@@ -73,6 +73,7 @@ struct MergeTests {
         }
         let full = try newest(files)
         #expect(!full.hasRoomForRuns)
+        #expect(full.sealedRuns(of: .days).count <= Limits.runCountMax)
         #expect(full.runs.allSatisfy { $0.table != .rewards })
         #expect(pipeline.counters.compact[.segmentsSealed] >= UInt64(full.sealed.count) + 8)
         #expect(pipeline.counters.compact[.segmentsSealed] <= UInt64(full.sealed.count) + 10)

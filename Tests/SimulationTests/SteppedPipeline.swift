@@ -2,6 +2,8 @@ import IngestFormat
 import IngestPipeline
 import IngestRing
 import IngestStorage
+import Synchronization
+import Testing
 
 /// The daemon's stages from the ring to the snapshot, on a simulated disk and clock, stepped by one thread
 /// in an order that the seed decides. Nothing in here depends on time.
@@ -18,6 +20,8 @@ struct SteppedPipeline: ~Copyable {
     let hash: KeyedHash
     /// What the start found.
     let log: LogStart
+    /// What operators were warned of.
+    let told: ToldLines
     /// Whether the merge stage has turns.
     var merges = true
 
@@ -44,12 +48,14 @@ struct SteppedPipeline: ~Copyable {
         configuration.segmentByteCountMax = segmentByteCountMax
         configure(&configuration)
         let answers = SimulatedAnswerSocket()
+        let told = ToldLines()
         let stages = try PipelineStages(
             start, configuration: configuration, clock: clock, answers: answers,
-            counters: counters)
+            counters: counters, warn: { told.add($0) })
         return SteppedPipeline(
             stages: stages, clock: clock, answers: answers, directory: directory,
-            generator: SeededRandom(seed: seed), counters: counters, hash: hash, log: log)
+            generator: SeededRandom(seed: seed), counters: counters, hash: hash, log: log,
+            told: told)
     }
 
     /// Puts a packet into the ring, as the receive stage does.
@@ -117,6 +123,9 @@ struct SteppedPipeline: ~Copyable {
     /// What the log waits for.
     var shortage: Shortage? { stages.state.shortage }
 
+    /// Of a stop; far more than any takes that ends.
+    private static let stopTurnCountMax = 100_000
+
     /// Drains, seals and publishes, as a daemon that is told to stop.
     /// - Parameter waits: whether it waits for a disk that takes nothing, which a daemon does not.
     mutating func stop(waits: Bool = false) throws(PipelineError) {
@@ -124,7 +133,13 @@ struct SteppedPipeline: ~Copyable {
         var isFinished = (commit: false, sync: false, compact: false)
         // Where no merge is to be done, the stage has its turn once the compact stage has said so.
         var turnsBeforeMerge = merges ? 0 : 1_000
+        var turnCount = 0
         while !isFinished.compact {
+            turnCount += 1
+            guard turnCount < Self.stopTurnCountMax else {
+                Issue.record("a stop that does not end")
+                return
+            }
             if !isFinished.commit, case .finished = stages.commit.step(mayWait: false) {
                 isFinished.commit = true
             }
@@ -140,6 +155,15 @@ struct SteppedPipeline: ~Copyable {
             if isFinished.sync { turnsBeforeMerge -= 1 }
             if turnsBeforeMerge <= 0 { _ = try stages.merge.step(mayWait: false) }
         }
+    }
+}
+
+/// Lines for the log, in order.
+final class ToldLines: Sendable {
+    private let kept = Mutex<[String]>([])
+    func add(_ line: String) { kept.withLock { $0.append(line) } }
+    func count(_ start: String) -> Int {
+        kept.withLock { lines in lines.count { $0.hasPrefix(start) } }
     }
 }
 

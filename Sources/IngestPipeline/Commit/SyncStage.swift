@@ -50,7 +50,8 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         self.counters = counters
         self.warn = warn
         guard links.state.shortage != nil else { return }
-        wait = DiskWait(now: clock.monotonicNanoseconds())
+        wait = DiskWait(
+            now: clock.monotonicNanoseconds(), everyNanoseconds: Self.waitIntervalNanoseconds)
         counters.sync.add(.waits)
     }
 
@@ -176,34 +177,10 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
 
 // MARK: Waiting for the disk
 
-/// Since when the log waits for the disk, and when it is tried again.
-private struct DiskWait {
-    let sinceNanoseconds: UInt64
-    private var nextNanoseconds: UInt64
-    private var tellNanoseconds: UInt64 = 0
-
-    private static let intervalNanoseconds: UInt64 = 250_000_000
-    private static let tellIntervalNanoseconds: UInt64 = 60_000_000_000
-
-    init(now: UInt64) {
-        sinceNanoseconds = now
-        nextNanoseconds = now
-    }
-
-    func nanosecondsLeft(at now: UInt64) -> UInt64 {
-        nextNanoseconds > now ? nextNanoseconds - now : 0
-    }
-
-    /// - Returns: whether the log should be told once more.
-    mutating func goOn(at now: UInt64) -> Bool {
-        nextNanoseconds = now &+ Self.intervalNanoseconds
-        guard now >= tellNanoseconds else { return false }
-        tellNanoseconds = now &+ Self.tellIntervalNanoseconds
-        return true
-    }
-}
-
 extension SyncStage {
+    /// Between two tries.
+    private static var waitIntervalNanoseconds: UInt64 { 250_000_000 }
+
     /// The reserve as it has to be once the block is written.
     private func holdReserve(for slot: BlockSlot) throws(StorageError) {
         let start = slot.startsSegment ? UInt64(SegmentHeader.byteCount) : segmentByteCount
@@ -225,7 +202,8 @@ extension SyncStage {
         }
         let now = clock.monotonicNanoseconds()
         if wait == nil { counters.sync.add(.waits) }
-        var wait = wait ?? DiskWait(now: now)
+        var wait =
+            wait ?? DiskWait(now: now, everyNanoseconds: Self.waitIntervalNanoseconds)
         if wait.goOn(at: now) { warn("nothing is taken in until the disk takes it: \(error)") }
         self.wait = wait
         links.state.shortage = shortage
@@ -233,9 +211,9 @@ extension SyncStage {
 
     private mutating func endWait() {
         guard let wait else { return }
-        let nanoseconds = clock.monotonicNanoseconds() &- wait.sinceNanoseconds
-        counters.sync.add(.waitNanoseconds, nanoseconds)
-        warn("the disk takes what it is given again, after \(nanoseconds / 1_000_000) ms")
+        let now = clock.monotonicNanoseconds()
+        counters.sync.add(.waitNanoseconds, wait.nanoseconds(at: now))
+        warn("the disk takes what it is given again, after \(wait.milliseconds(at: now)) ms")
         self.wait = nil
         links.state.shortage = nil
     }

@@ -10,38 +10,41 @@ import IngestStorage
 /// It sees a block only after its `fdatasync`, so that nothing it writes can be ahead of the log. Sealing
 /// and publishing are off the write path: the sync stage has long gone on to the next segment.
 package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @unchecked Sendable {
-    private var publisher: SnapshotPublisher<Files, Clock>
-    private var retention: Retention<Files, Clock>
+    var publisher: SnapshotPublisher<Files, Clock>
+    var retention: Retention<Files, Clock>
     private let files: Files
-    private let clock: Clock
-    private let links: StageLinks
-    private let reserve: DiskReserve<Files>
-    private let counters: PipelineCounters
+    let clock: Clock
+    let links: StageLinks
+    let reserve: DiskReserve<Files>
+    let counters: PipelineCounters
     private let configuration: PipelineConfiguration
-    private let say: @Sendable (String) -> Void
     private let liveCounters = SegmentCounters()
     private var live: SegmentAccumulator?
     /// Of `live`, the names that nobody has written yet.
     private var liveNameByteCount = 0
     /// The first block of a segment, while the one before cannot be sealed.
-    private var waiting: BlockSlot?
+    var waiting: BlockSlot?
     /// Of all senders, behind the last sealed segment.
     private var windows: SenderWindows
-    private var sealed: [SealedSegmentFile] = []
+    var sealed: [SealedSegmentFile] = []
     /// Of the footers of `sealed`, and of the names that these have in memory.
     private var sealedByteCount: UInt64 = 0
     private var sealedNameByteCount = 0
     private var nextPublishNanoseconds: UInt64
     /// When the last generation of this stage was begun.
     private var publishedNanoseconds: UInt64
-    /// Whether the sync stage is done and the last segment sealed.
-    private var isEnding = false
-    /// Before then nothing is written: the disk did not take it (`Shortage`).
-    private var restsUntilNanoseconds: UInt64 = 0
-    /// Whether the log was told of that.
-    private var hasTold = false
+    var phase = Phase.running
+    var waits: CompactWaits<Clock>
     /// Whether what is refused may be tried again later; not once the daemon ends.
-    private var mayRest = true
+    var mayRest = true
+
+    enum Phase {
+        case running
+        /// The sync stage is done and the last segment sealed; what is sealed is to be published.
+        case publishingLast
+        /// All is published; the merge stage is to end.
+        case endingMerge
+    }
 
     /// A generation that took t is followed by the next no earlier than 10 t after it began; one whose live runs
     /// and manifest took t on a core, no earlier than 100 t: they are written again and again, and are not to cost
@@ -51,17 +54,15 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     /// So many rows of live runs are written for a new row of the log, and more only once a minute.
     private static var liveRowsPerNewRow: UInt64 { 32 }
     private static var livePeriodMax: UInt64 { 60_000_000_000 }
-    /// After which what the disk did not take is tried again.
-    private static var restNanoseconds: UInt64 { 500_000_000 }
 
     package init(
         publisher: consuming SnapshotPublisher<Files, Clock>, windows: SenderWindows,
         files: Files, clock: Clock, reserve: DiskReserve<Files>,
         configuration: PipelineConfiguration, links: StageLinks, counters: PipelineCounters,
-        say: @escaping @Sendable (String) -> Void
+        say: @escaping @Sendable (String) -> Void, warn: @escaping @Sendable (String) -> Void
     ) {
         self.reserve = reserve
-        self.say = say
+        waits = CompactWaits(clock, warn: warn)
         self.publisher = publisher
         self.windows = windows
         retention = Retention(
@@ -79,7 +80,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     /// One turn: folds the next block, publishes if it is time, has runs merged if that is due.
     ///
     /// What the disk does not take for a `Shortage` is kept and tried again; until then blocks are folded as long as
-    /// there is memory for what waits.
+    /// there is memory for what waits, and rows expire. So it is while a table is full and its merge is refused.
     ///
     /// - Parameters:
     ///   - mayWait: whether to wait for a block; a simulation never waits.
@@ -90,14 +91,25 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         mayWait: Bool, mayRest: Bool = true
     ) throws(PipelineError) -> StageOutcome {
         self.mayRest = mayRest
-        let wait: UInt64 = mayWait && (!retention.isWorking || isResting) ? 100_000_000 : 0
-        if isEnding { return try finish(waitNanoseconds: wait) }
+        let mustNotWait = retention.isWorking && !waits.isResting(.rows)
+        let wait: UInt64 = mayWait && !mustNotWait ? 100_000_000 : 0
+        let outcome: StageOutcome
+        switch phase {
+        case .running: outcome = try goOn(waitNanoseconds: wait)
+        case .publishingLast: outcome = try publishLast(waitNanoseconds: wait)
+        case .endingMerge: outcome = try endMerge(waitNanoseconds: wait)
+        }
+        endWait()
+        return outcome
+    }
+
+    private mutating func goOn(waitNanoseconds wait: UInt64) throws(PipelineError) -> StageOutcome {
         var hasWorked = try takeMerged(waitNanoseconds: 0)
         try writeNamesAheadIfDue()
         if isHeldUp {
             // No more is taken on before what waits is written.
             hasWorked = try takeMerged(waitNanoseconds: wait) || hasWorked
-            if isResting { rest(waitNanoseconds: wait) }
+            if !hasWorked { rest(waitNanoseconds: wait) }
         } else if let slot = waiting.take() ?? links.toCompact.pop(waitNanoseconds: wait) {
             hasWorked = try takeOn(slot)
         } else if links.toCompact.isFinished {
@@ -105,26 +117,16 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         }
         try publishIfDue()
         try retain()
-        if let order = publisher.orderMerge() { links.toMerge.push(order) }
-        return hasWorked || (retention.isWorking && !isResting) ? .worked : .idle
-    }
-
-    /// Publishes what a merge has written.
-    /// - Returns: whether there was any.
-    private mutating func takeMerged(waitNanoseconds: UInt64) throws(PipelineError) -> Bool {
-        guard publisher.isMerging else { return false }
-        if let result = links.merged.pop(waitNanoseconds: waitNanoseconds) {
-            publisher.take(result)
-        } else if !publisher.hasMerged || isResting {
-            return false
-        }
-        return try attempt { (stage) throws(PipelineError) in try stage.publisher.publishMerged() }
+        orderMerge()
+        return hasWorked || (retention.isWorking && !waits.isResting(.rows)) ? .worked : .idle
     }
 
     /// - Returns: `false` if it has to wait for the segment before it to be sealed.
     private mutating func takeOn(_ slot: BlockSlot) throws(PipelineError) -> Bool {
         if slot.startsSegment && !slot.isAnswersOnly && live != nil {
-            let isSealed = try attempt { (stage) throws(PipelineError) in try stage.sealLive() }
+            let isSealed = try attempt(.counters) { (stage) throws(PipelineError) in
+                try stage.sealLive()
+            }
             guard isSealed else {
                 waiting = slot
                 return false
@@ -164,13 +166,13 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     // MARK: Names ahead
 
     /// Whether the names that wait for a generation take too much memory to wait on.
-    private var mustWriteNames: Bool {
+    var mustWriteNames: Bool {
         sealedNameByteCount + liveNameByteCount >= configuration.waitingNameByteCountMax
     }
 
     private mutating func writeNamesAheadIfDue() throws(PipelineError) {
-        guard mustWriteNames, !isResting else { return }
-        _ = try attempt { (stage) throws(PipelineError) in try stage.writeNamesAhead() }
+        guard mustWriteNames, !waits.isResting(.counters) else { return }
+        _ = try attempt(.counters) { (stage) throws(PipelineError) in try stage.writeNamesAhead() }
     }
 
     /// Writes the names that wait for a generation. A run has those of one segment, as a generation may cover the sealed
@@ -198,7 +200,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
 
     // MARK: Sealing
 
-    private mutating func sealLive() throws(PipelineError) {
+    mutating func sealLive() throws(PipelineError) {
         guard let segment = live.take() else { return }
         let start = clock.threadNanoseconds()
         let footer = segment.footer(sealedAt: clock.wallMicroseconds())
@@ -226,25 +228,16 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         counters.compact.add(.sealNanoseconds, clock.threadNanoseconds() &- start)
     }
 
-    /// Seals what is left; the sync stage is done.
-    private mutating func sealLast(waitNanoseconds: UInt64) throws(PipelineError) -> StageOutcome {
-        retention.stop()
-        if isResting {
-            rest(waitNanoseconds: waitNanoseconds)
-            return .idle
-        }
-        isEnding = try attempt { (stage) throws(PipelineError) in try stage.sealLive() }
-        return isEnding ? .worked : .idle
-    }
-
     // MARK: Generations
 
     private mutating func publishIfDue() throws(PipelineError) {
         let start = clock.monotonicNanoseconds()
         let isDue = start >= nextPublishNanoseconds
-        guard isDue || mustPublish, publisher.canPublish, !isResting else { return }
         publisher.unlinkRetired(at: start)
-        let isPublished = try attempt { (stage) throws(PipelineError) in
+        guard isDue || mustPublish, publisher.canPublish(), !waits.isResting(.counters) else {
+            return
+        }
+        let isPublished = try attempt(.counters) { (stage) throws(PipelineError) in
             // Segments that only take too much memory are published without the live one.
             try stage.publish(isDue ? stage.takeLiveCut(at: start) : nil)
         }
@@ -258,9 +251,11 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     }
 
     /// Whether what waits for a generation takes too much memory to wait on.
-    private var mustPublish: Bool {
+    var mustPublish: Bool {
         sealed.count >= configuration.unpublishedSegmentCountMax
             || sealedByteCount >= configuration.unpublishedByteCountMax
+            || (!sealed.isEmpty
+                && publisher.namesAhead.count >= configuration.unpublishedSegmentCountMax)
     }
 
     /// The live segment as far as it is folded; `nil` if the newest generation covers that already, or so nearly
@@ -282,92 +277,17 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     }
 
     /// Publishes what is new, if anything is.
-    private mutating func publish(
-        _ cut: LiveCut? = nil, isLast: Bool = false
+    mutating func publish(
+        _ cut: LiveCut? = nil, isAlone: Bool = false
     ) throws(PipelineError) {
         if sealed.isEmpty && cut == nil { return }
         let start = clock.monotonicNanoseconds()
-        try publisher.publish(sealed, live: cut, isLast: isLast)
+        try publisher.publish(sealed, live: cut, isAlone: isAlone)
         publishedNanoseconds = start
         if cut != nil { forgetLiveNames() }
         sealed.removeAll()
         sealedByteCount = 0
         sealedNameByteCount = 0
-    }
-
-    /// Publishes what was sealed last, so that a clean stop leaves nothing to recover; then ends the merge stage.
-    private mutating func finish(waitNanoseconds: UInt64) throws(PipelineError) -> StageOutcome {
-        if links.state.isMergeStopped {
-            _ = try takeMerged(waitNanoseconds: waitNanoseconds)
-            return publisher.isMerging ? .idle : .finished
-        }
-        guard publisher.manifest.hasRoomForLastRuns else {
-            return try takeMerged(waitNanoseconds: waitNanoseconds) ? .worked : .idle
-        }
-        if isResting {
-            rest(waitNanoseconds: waitNanoseconds)
-            return .idle
-        }
-        let isPublished = try attempt { (stage) throws(PipelineError) in
-            try stage.publish(isLast: true)
-        }
-        guard isPublished else { return .idle }
-        links.state.stopMerging()
-        links.toMerge.close()
-        return .worked
-    }
-
-    /// Retention, which needs the reserve over many turns, has it until it is done.
-    private mutating func retain() throws(PipelineError) {
-        if isResting { return }
-        let isDone = try attempt { (stage) throws(PipelineError) in
-            try stage.retention.step(&stage.publisher)
-        }
-        guard isDone && !retention.isWorking else { return }
-        reserve.giveBack()
-        hasTold = false
-    }
-
-    // MARK: Shortage
-
-    /// Whether nothing may be written now.
-    private var isResting: Bool { clock.monotonicNanoseconds() < restsUntilNanoseconds }
-
-    /// Whether a block that was taken on now would find something before it that could not be written.
-    private var isHeldUp: Bool {
-        (mustPublish && (!publisher.canPublish || isResting))
-            || (isResting && (waiting != nil || mustWriteNames))
-    }
-
-    private func rest(waitNanoseconds: UInt64) {
-        if waitNanoseconds == 0 { return }
-        let now = clock.monotonicNanoseconds()
-        let left = restsUntilNanoseconds > now ? restsUntilNanoseconds - now : 0
-        clock.pause(nanoseconds: min(left, waitNanoseconds))
-    }
-
-    /// Does something that can be done again, as long as it has not been done.
-    ///
-    /// - Returns: `false` if the disk did not take it, also with the reserve: it is to be tried again after a rest.
-    /// **Errors** As the body; a `Shortage` too if there is no time to rest.
-    private mutating func attempt(
-        _ body: (inout Self) throws(PipelineError) -> Void
-    ) throws(PipelineError) -> Bool {
-        while true {
-            do {
-                try body(&self)
-                return true
-            } catch {
-                guard let shortage = error.shortage else { throw error }
-                counters.compact.add(.refusals)
-                if shortage == .space && reserve.lend() { continue }
-                guard mayRest else { throw error }
-                restsUntilNanoseconds = clock.monotonicNanoseconds() &+ Self.restNanoseconds
-                if !hasTold { say("counters wait to be published: \(error)") }
-                hasTold = true
-                return false
-            }
-        }
     }
 }
 

@@ -32,7 +32,7 @@ package struct CompactionPlan: Equatable, Sendable {
     /// What is merged into one of the runs that are there: nothing until `Limits.mergeRunCountMin` have gathered
     /// that are not larger than the sum of those behind, so that each merge reads many runs and writes one. Of a
     /// table with room for one more run alone, the newest of any size: there is always room for the run that comes
-    /// while a merge is on its way.
+    /// while a merge is on its way. Of one with more runs than that, so many that there is room again.
     ///
     /// - Parameters:
     ///   - runs: as above.
@@ -46,7 +46,8 @@ package struct CompactionPlan: Equatable, Sendable {
         var merged = min(1, runs.count)
         while merged < runs.count {
             let older = runs[runs.count - 1 - merged]
-            if older > gathered && !(isFull && merged < runCountMin) { break }
+            let hasRoomAfter = runs.count - merged + 1 < runCountMax
+            if older > gathered && hasRoomAfter && !(isFull && merged < runCountMin) { break }
             gathered += older
             merged += 1
         }

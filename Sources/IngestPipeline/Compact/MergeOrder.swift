@@ -9,26 +9,40 @@ package struct MergeOrder: Sendable {
         /// - Parameter inputs: of the table itself; for rewards also runs of reward-days, behind those.
         case counters(TableKind, inputs: [RunEntry], FileNumber)
         case names(inputs: [NamesRunEntry], FileNumber)
+
+        /// Of each run that is read. What is written is as large as the largest of them at least, and as all together
+        /// at most.
+        var inputByteCounts: [UInt64] {
+            switch self {
+            case .counters(_, let inputs, _): inputs.map(\.byteCount)
+            case .names(let inputs, _): inputs.map(\.byteCount)
+            }
+        }
     }
 
     package let parts: [Part]
     /// The generation that the runs are made for, as far as it is known.
     package let manifest: Manifest
+    /// Whether no generation can be published before it is done: a table is full.
+    package let isNeeded: Bool
 }
 
-/// What became of an order: the runs written, each with those that it takes the place of.
+/// Runs that were merged, each with those that it takes the place of.
 package struct MergedRuns: Sendable {
     package var counters: [(inputs: [RunEntry], run: RunEntry)] = []
     package var names: (inputs: [NamesRunEntry], run: NamesRunEntry)?
+
+    package init() {}
+
+    package var isEmpty: Bool { counters.isEmpty && names == nil }
 }
 
-/// How an order came back.
-package enum MergeResult: Sendable {
-    case merged(MergedRuns)
-    /// A stop ended it.
-    case stopped
-    /// The disk has not taken it, for a `Shortage`; nothing of it is left.
-    case refused
+/// How an order came back. Without runs and without a refusal a stop has ended it.
+package struct MergeResult: Sendable {
+    /// The parts that are done.
+    package var runs = MergedRuns()
+    /// The `Shortage` for which another part is not, if one is not; nothing of that is left.
+    package var refusal: PipelineError?
 }
 
 extension Manifest {
@@ -36,30 +50,32 @@ extension Manifest {
     private static var namesRunCountMax: Int { 2 * Limits.runCountMax }
 
     /// The runs of a table that cover sealed segments.
-    func sealedRuns(of table: TableKind) -> [RunEntry] {
+    package func sealedRuns(of table: TableKind) -> [RunEntry] {
         runs.filter { $0.table == table && $0.span.lastSegment != liveSegment }
     }
 
-    /// Whether one more run of each table may come.
+    /// Whether one more run may come of each table that a generation adds one to.
     package var hasRoomForRuns: Bool {
-        hasRoom(namesRunCountMax: Self.namesRunCountMax, runCountMax: Limits.runCountMax)
+        namesRuns.count < Self.namesRunCountMax && hasRoom(runCountMax: Limits.runCountMax)
     }
 
-    /// Whether one may come with which the daemon ends: in the place of the live run, which there is none of then.
-    package var hasRoomForLastRuns: Bool {
-        hasRoom(
-            namesRunCountMax: Limits.manifestNamesRunCountMax, runCountMax: Limits.runCountMax + 1)
+    /// Whether one may come with a generation that has no live runs: in the place of these.
+    ///
+    /// - Parameter namesRunCount: how many runs of names it brings.
+    package func hasRoomForRunsAlone(namesRunCount: Int = 1) -> Bool {
+        namesRuns.count + namesRunCount <= Limits.manifestNamesRunCountMax
+            && hasRoom(runCountMax: Limits.runCountMax + 1)
     }
 
-    private func hasRoom(namesRunCountMax: Int, runCountMax: Int) -> Bool {
-        namesRuns.count < namesRunCountMax
-            && TableKind.counterTables.allSatisfy { sealedRuns(of: $0).count < runCountMax }
+    /// Runs of rewards come by merges alone, which see to it that there are no more.
+    private func hasRoom(runCountMax: Int) -> Bool {
+        [.days, .rewardDays].allSatisfy { sealedRuns(of: $0).count < runCountMax }
     }
 
     /// Orders the merge that is due, if one is; the file numbers of what it writes are given.
     ///
     /// - Parameter runCountMin: as in `CompactionPlan`.
-    mutating func orderMerge(
+    package mutating func orderMerge(
         at createdAt: Int64, runCountMin: Int = Limits.mergeRunCountMin
     ) -> MergeOrder? {
         var parts: [MergeOrder.Part] = []
@@ -85,7 +101,7 @@ extension Manifest {
         var origin = self
         origin.generation = generation.next
         origin.createdAt = createdAt
-        return MergeOrder(parts: parts, manifest: origin)
+        return MergeOrder(parts: parts, manifest: origin, isNeeded: !hasRoomForRuns)
     }
 
     private func ripeRuns(of table: TableKind, _ runCountMin: Int) -> [RunEntry] {
@@ -108,7 +124,7 @@ extension Manifest {
     }
 
     /// Puts runs that were merged in the place of what they were made of.
-    mutating func replace(_ merged: MergedRuns) {
+    package mutating func replace(_ merged: MergedRuns) {
         for (inputs, run) in merged.counters {
             runs.removeAll { $0.table == run.table && inputs.contains($0) }
             insert(run)
@@ -120,7 +136,7 @@ extension Manifest {
     }
 
     /// Puts a run in its place: by table, then by segments.
-    mutating func insert(_ run: RunEntry) {
+    package mutating func insert(_ run: RunEntry) {
         let place = runs.firstIndex {
             ($0.table.rawValue, $0.span.firstSegment)
                 > (run.table.rawValue, run.span.firstSegment)

@@ -10,8 +10,14 @@ package struct MergeStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     private let clock: Clock
     private let links: StageLinks
     private let counters: CounterGroup<MergeCounter>
+    private let spareByteCount: UInt64
 
-    package init(files: Files, clock: Clock, links: StageLinks, counters: PipelineCounters) {
+    /// - Parameter spareByteCount: what a merge that can wait leaves free on the disk: what the log takes next.
+    package init(
+        files: Files, clock: Clock, links: StageLinks, counters: PipelineCounters,
+        spareByteCount: UInt64
+    ) {
+        self.spareByteCount = spareByteCount
         self.files = files
         self.clock = clock
         self.links = links
@@ -27,17 +33,11 @@ package struct MergeStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         }
         let start = clock.threadNanoseconds()
         let state = links.state
-        let merge = RunMerge(files: files, order: order, counters: counters) {
+        let result = try RunMerge(
+            files: files, order: order, counters: counters, spareByteCount: spareByteCount
+        ) {
             state.isMergeStopped
-        }
-        let result: MergeResult
-        do {
-            result = try merge.run().map { .merged($0) } ?? .stopped
-        } catch {
-            guard error.shortage != nil else { throw error }
-            counters.add(.refusals)
-            result = .refused
-        }
+        }.run()
         counters.add(.nanoseconds, clock.threadNanoseconds() &- start)
         links.merged.push(result)
         return .worked

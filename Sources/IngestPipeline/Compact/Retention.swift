@@ -34,6 +34,8 @@ package struct Retention<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     private var measured: Generation?
     /// Whether the last fold's file had to be given up.
     private var hasFailed = false
+    /// Whether the disk did not take the last one, for a `Shortage`, and none has been done since.
+    package private(set) var isRefused = false
 
     /// Ages change by the day, and a file that cannot be read now may be there again in a minute.
     private static var lookNanoseconds: UInt64 { 60_000_000_000 }
@@ -117,6 +119,7 @@ package struct Retention<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     private mutating func beginAgain(after error: PipelineError) -> PipelineError {
         if looksAtAges { nextLookNanoseconds = 0 }
         measured = nil
+        isRefused = true
         if hasFailed { rest() }
         hasFailed.toggle()
         return error
@@ -166,7 +169,7 @@ package struct Retention<Files: FileSystem, Clock: IngestClock>: ~Copyable {
                 if error.shortage != nil { try? files.unlink(entry.fileName.text) }
                 throw .publish(error)
             }
-            hasFailed = false
+            (hasFailed, isRefused) = (false, false)
             tell(writing.sums, entry)
         } catch {
             writing.abandon()

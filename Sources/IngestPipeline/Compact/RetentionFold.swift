@@ -73,7 +73,11 @@ struct RetentionFold<Files: FileSystem>: ~Copyable {
             for number in damaged {
                 _ = try AsideDirectory(of: files).take(FileName.segment(number).text)
             }
-        } catch { throw .publish(.storage(error)) }
+        } catch {
+            // Nobody names the file.
+            if error.shortage != nil { try? files.unlink(entry.fileName.text) }
+            throw .publish(.storage(error))
+        }
         return entry
     }
 

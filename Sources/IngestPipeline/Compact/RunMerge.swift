@@ -1,4 +1,5 @@
 // packet → decode → ring → admit → block → segment → [compaction] → snapshot → query
+import Glibc
 import IngestFormat
 import IngestStorage
 
@@ -10,27 +11,61 @@ struct RunMerge<Files: FileSystem> {
     let files: Files
     let order: MergeOrder
     let counters: CounterGroup<MergeCounter>
+    /// What is left free for others by a merge that can wait.
+    var spareByteCount: UInt64 = 0
     /// Asked once a page: whether the merge is to end early.
     let isStopped: @Sendable () -> Bool
 
-    /// Writes all runs of the order.
+    /// Writes the runs of the order, part by part: one that the disk does not take keeps no other from being done.
     ///
-    /// - Returns: `nil` if it was stopped; then nothing is left of it.
-    /// **Errors** `corrupt` with the path of a run that cannot be merged. Nothing is left of what was written.
-    func run() throws(PipelineError) -> MergedRuns? {
-        var merged = MergedRuns()
-        do throws(PipelineError) {
-            for part in order.parts {
-                if try carryOut(part, into: &merged) { continue }
-                removeRuns(of: merged)
-                return nil
+    /// - Returns: empty if it was stopped; then nothing is left of it.
+    /// **Errors** `corrupt` with the path of a run that cannot be merged. Nothing is left of what was written. A
+    /// `Shortage` is in the result.
+    func run() throws(PipelineError) -> MergeResult {
+        var result = MergeResult()
+        var lacksRewards = false
+        for part in order.parts {
+            // Runs of rewards end where one of reward-days does: those are merged after them, or not.
+            if lacksRewards, case .counters(.rewardDays, _, _) = part { continue }
+            do throws(PipelineError) {
+                if try carryOut(part, into: &result.runs) { continue }
+                removeRuns(of: result.runs)
+                return MergeResult()
+            } catch {
+                guard error.shortage != nil else {
+                    removeRuns(of: result.runs)
+                    throw error
+                }
+                if case .counters(.rewards, _, _) = part { lacksRewards = true }
+                result.refusal = result.refusal ?? error
             }
-        } catch {
-            removeRuns(of: merged)
-            throw error
         }
-        counters.add(.merges)
-        return merged
+        counters.add(result.refusal == nil ? .merges : .refusals)
+        return result
+    }
+
+    /// As `run`, where there is no later time.
+    /// **Errors** Any `Shortage`.
+    func runAtOnce() throws(PipelineError) -> MergedRuns {
+        let result = try run()
+        guard let refusal = result.refusal else { return result.runs }
+        removeRuns(of: result.runs)
+        throw refusal
+    }
+
+    /// **Errors** `diskFull` where the disk has no room for a part, before anything of it is written: to find that out
+    /// by writing would take from the log, meanwhile, what room it has.
+    private func checkRoom(for part: MergeOrder.Part) throws(PipelineError) {
+        let inputs = part.inputByteCounts
+        // What everybody waits for is tried where it may have room; otherwise it must have it for certain.
+        let wanted =
+            order.isNeeded
+            ? inputs.max() ?? 0 : inputs.reduce(0) { $0 &+ $1 } &+ spareByteCount
+        do {
+            if try files.space().freeByteCount >= wanted { return }
+        } catch { throw .storage(error) }
+        throw .storage(
+            .diskFull(path: files.path, call: "merge of \(wanted) bytes", errno: ENOSPC))
     }
 
     /// - Returns: `false` if it was stopped. A merge of names is not ended early, but not begun either.
@@ -38,6 +73,7 @@ struct RunMerge<Files: FileSystem> {
         _ part: MergeOrder.Part, into merged: inout MergedRuns
     ) throws(PipelineError) -> Bool {
         if isStopped() { return false }
+        try checkRoom(for: part)
         switch part {
         case .names(let inputs, let number):
             merged.names = (inputs, try mergeNames(inputs, number))

@@ -29,13 +29,7 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     var namedAheadCount = 0
     private let mergesAtOnce: Bool
     private var retired = RetiredFiles()
-    /// Whether an order has been given and what it wrote is in no generation yet.
-    package private(set) var isMerging = false
-    /// What has come back of an order.
-    private var merged: MergedRuns?
-    package var hasMerged: Bool { merged != nil }
-    /// Before then no merge is ordered: the disk did not take the last one.
-    private var nextMergeNanoseconds: UInt64 = 0
+    private(set) var merge = MergeProgress()
     /// What the live runs of the last generation and its manifest took on a core; 0 if it had none.
     package private(set) var liveNanoseconds: UInt64 = 0
 
@@ -65,24 +59,27 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     ///
     /// - Parameters:
     ///   - uncleanStop: noted in the manifest, with or without segments.
-    ///   - isLast: whether the daemon ends with it. It merges nothing then, and may have a run more of each table.
+    ///   - isAlone: whether it has no live runs, and the next one comes after a merge: that of a start, and the last
+    ///     one. It may have a run more of each table.
     /// **Errors** `overLimit`, before anything is written, if the manifest would have more entries than one can
-    /// have; `corrupt` with the path of a run that cannot be merged. After a `Shortage` the generation before
+    /// have; `inconsistent` if `canPublish` is not true. After a `Shortage` the generation before
     /// stands, nothing is left of this one, and the same or a later one can be published.
     package mutating func publish(
         _ segments: [SealedSegmentFile], live: LiveCut? = nil, uncleanStop: UncleanStop? = nil,
-        isLast: Bool = false
+        isAlone: Bool = false
     ) throws(PipelineError) {
         let start = clock.threadNanoseconds()
         try checkCounts(adding: segments)
-        if !isLast { try makeRoom() }
+        guard segments.isEmpty || canPublish(isAlone: isAlone) else {
+            throw .inconsistent("a generation for tables that are full")
+        }
         var next = makeNext()
         if let uncleanStop { next.note(uncleanStop) }
         do throws(PipelineError) {
             if !segments.isEmpty || live != nil {
                 try writeFiles(of: segments, live, into: &next)
             }
-            if mergesAtOnce && !segments.isEmpty { try merge(into: &next) }
+            if mergesAtOnce && !segments.isEmpty { try mergeRuns(into: &next) }
             let written = clock.threadNanoseconds()
             try publish(next)
             if live != nil { liveNanoseconds &+= clock.threadNanoseconds() &- written }
@@ -188,60 +185,65 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
 
     // MARK: Merges
 
-    /// The merge that is due, if one is and none is on its way. It comes back by `take`.
-    package mutating func orderMerge() -> MergeOrder? {
-        if isMerging || clock.monotonicNanoseconds() < nextMergeNanoseconds { return nil }
-        let order = manifest.orderMerge(at: clock.wallMicroseconds())
-        isMerging = order != nil
+    /// The merge that is due, if one is and none is under way. It has to come back by `take`.
+    ///
+    /// - Parameter mayRest: whether one that the disk refused can wait.
+    package mutating func orderMerge(mayRest: Bool = true) -> MergeOrder? {
+        let isNeeded = !manifest.hasRoomForRuns
+        guard
+            merge.mayOrder(at: clock.monotonicNanoseconds(), isNeeded: isNeeded, mayRest: mayRest),
+            let order = manifest.orderMerge(at: clock.wallMicroseconds())
+        else { return nil }
+        merge.order()
         return order
     }
 
-    /// Whether a generation can be published now: not while a table is full, and a merge of it on its way.
-    package var canPublish: Bool { !isMerging || manifest.hasRoomForRuns }
+    /// Whether the tables have room for the runs of a generation with sealed segments: not while one is full, until a
+    /// merge has made room.
+    package func canPublish(isAlone: Bool = false) -> Bool {
+        isAlone
+            ? manifest.hasRoomForRunsAlone(namesRunCount: namesAhead.count + 1)
+            : manifest.hasRoomForRuns
+    }
 
     /// Takes an order back; what was merged is to be published.
     package mutating func take(_ result: MergeResult) {
-        switch result {
-        case .merged(let runs): merged = runs
-        case .stopped: isMerging = false
-        case .refused:
-            isMerging = false
-            // A large merge is not begun again and again on a full disk, unless everything waits for it.
-            let rest: UInt64 = manifest.hasRoomForRuns ? 10_000_000_000 : 1_000_000_000
-            nextMergeNanoseconds = clock.monotonicNanoseconds() &+ rest
-        }
+        merge.take(result, at: clock.monotonicNanoseconds())
     }
 
     /// Publishes what was merged, if anything was, as a generation of its own.
     package mutating func publishMerged() throws(PipelineError) {
-        guard let merged else { return }
+        guard let merged = merge.written else { return }
         var next = makeNext()
         next.replace(merged)
         try publish(next)
-        self.merged = nil
-        isMerging = false
+        merge.publish()
     }
 
-    /// Merges at once where a table is full: at a start, where nobody else does.
-    private mutating func makeRoom() throws(PipelineError) {
-        while !isMerging, !manifest.hasRoomForRuns, let order = orderMerge() {
-            let runs = try RunMerge(files: store.files, order: order, counters: counters.merge) {
-                false
-            }.run()
-            take(runs.map { .merged($0) } ?? .stopped)
-            try publishMerged()
+    /// Merges at once as long as there is not even room for a generation without live runs: at a start, where there is
+    /// no merge queue yet.
+    package mutating func makeRoom() throws(PipelineError) {
+        while !canPublish(isAlone: true),
+            let order = manifest.orderMerge(at: clock.wallMicroseconds())
+        {
+            var next = makeNext()
+            next.replace(
+                try RunMerge(
+                    files: store.files, order: order, counters: counters.merge,
+                    isStopped: { false }
+                ).runAtOnce())
+            try publish(next)
         }
     }
 
     /// Merges the runs of a generation that is not published yet.
-    private mutating func merge(into next: inout Manifest) throws(PipelineError) {
-        guard let order = next.orderMerge(at: next.createdAt, runCountMin: 1),
-            let merged = try RunMerge(
-                files: store.files, order: order, counters: counters.merge, isStopped: { false }
-            ).run()
-        else { return }
+    private mutating func mergeRuns(into next: inout Manifest) throws(PipelineError) {
+        guard let order = next.orderMerge(at: next.createdAt, runCountMin: 1) else { return }
         let before = next.derivedNames
-        next.replace(merged)
+        next.replace(
+            try RunMerge(
+                files: store.files, order: order, counters: counters.merge, isStopped: { false }
+            ).runAtOnce())
         // Nobody has seen what this generation wrote and merged again.
         let (known, kept) = (Set(manifest.derivedNames), Set(next.derivedNames))
         for name in before where !known.contains(name) && !kept.contains(name) {

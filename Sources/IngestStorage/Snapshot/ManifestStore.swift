@@ -32,10 +32,15 @@ package struct ManifestStore<Files: FileSystem>: Sendable {
     package func publish(_ manifest: Manifest) throws(StorageError) {
         let name = FileName.manifest(manifest.generation)
         let bytes = manifest.encode()
-        // What no start could read must not become the newest.
-        _ = try StorageError.decoding("\(files.path)/\(name.text)") { () throws(FormatError) in
-            try Manifest.decode(
+        // What no start could read must not become the newest. There is no file that is corrupt.
+        do {
+            _ = try Manifest.decode(
                 bytes, directory: manifest.directory, generation: manifest.generation)
+        } catch {
+            throw .overLimit(
+                path: "\(files.path)/\(name.text)",
+                detail: "a manifest that no start could read, \(error); it was not written, "
+                    + "keep the directory as it is and report this")
         }
         try files.syncDirectory()
         try write(name, [bytes])
