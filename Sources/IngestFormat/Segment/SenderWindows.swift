@@ -128,21 +128,21 @@ package struct ExpiredEpochs: Hashable, Sendable {
         if epochs.count > Limits.expiredEpochCountMax { fold() }
     }
 
-    /// Whether one more sender makes it fold.
-    package var isFull: Bool { epochs.count >= Limits.expiredEpochCountMax }
-
-    /// What the watermark will be once it has folded.
-    ///
-    /// **Cost** That of sorting all.
-    package var watermarkAfterFold: UInt64 { max(watermark, oldest.last?.value ?? 0) }
-
-    private var oldest: ArraySlice<(key: UInt64, value: UInt64)> {
-        epochs.sorted { ($0.value, $0.key) < ($1.value, $1.key) }.prefix(epochs.count / 8)
+    /// Whether `add` makes it fold: it is full, and the sender is one that it has not.
+    package func folds(adding key: SenderKey) -> Bool {
+        epochs.count >= Limits.expiredEpochCountMax && epochs[key.sender.rawValue] == nil
+            && key.epoch.rawValue > watermark
     }
 
+    /// How many epochs a fold takes.
+    package var foldedCount: Int { epochs.count / 8 }
+
     /// Folds the eighth with the oldest epochs.
+    ///
+    /// **Cost** That of sorting all.
     private mutating func fold() {
-        for (sender, epoch) in oldest {
+        let sorted = epochs.sorted { ($0.value, $0.key) < ($1.value, $1.key) }
+        for (sender, epoch) in sorted.prefix(foldedCount) {
             watermark = max(watermark, epoch)
             epochs[sender] = nil
         }

@@ -28,8 +28,7 @@ struct AdmittedWindows: ~Copyable {
     private var indexes: [SenderKey: Int] = [:]
     private var lastIndex = 0
     private var expired: ExpiredEpochs
-    /// Of `expired` as it is, once it was asked for.
-    private var watermarkAfterFold: UInt64?
+    private var expiry = ExpiryGuard()
     /// The newest open epoch of each sender.
     private var newestEpochs: [UInt64: UInt64] = [:]
     private var byteCount = 0
@@ -58,6 +57,8 @@ struct AdmittedWindows: ~Copyable {
     var openCount: Int { entries.count }
     /// Bytes of memory, about.
     var memoryByteCount: Int { byteCount }
+    /// Passes over the table of expired epochs so far, for tests.
+    var expiryPassCount: Int { expiry.passCount }
     /// The window of a sender epoch, for tests.
     func window(of key: SenderKey) -> SenderWindow? { indexes[key].map { entries[$0].window } }
 
@@ -312,26 +313,18 @@ struct AdmittedWindows: ~Copyable {
         let silent = now.signedNanoseconds - IdleWindows.microsecondsMax * 1_000
         let keys = entries.filter { $0.seenNanoseconds < silent && !$0.isAnswerDue }.map(\.key)
         // In the order in which the log will tell of them.
-        for key in keys.sorted() where ledger.hasRoomForExpiry && mayClose(now) {
-            close(key, &ledger)
+        for key in keys.sorted() where ledger.hasRoomForExpiry {
+            if expiry.mayAdd(key, to: expired, now) { close(key, &ledger) }
         }
-    }
-
-    /// Whether a window may be closed without refusing senders that begin now: epochs may be a day ahead of the clock.
-    private mutating func mayClose(_ now: StageTime) -> Bool {
-        guard expired.isFull else { return true }
-        let watermark = watermarkAfterFold ?? expired.watermarkAfterFold
-        watermarkAfterFold = watermark
-        return watermark >> 20 <= UInt64(clamping: now.wallMicroseconds / 1_000)
     }
 
     /// Makes room for one more window; closes the one that was idle longest, if there must be.
     private mutating func makeRoom(_ now: StageTime, _ ledger: inout BlockLedger) -> Bool {
         guard isFull else { return true }
         idle.look(at: entries, now)
-        while isFull, ledger.hasRoom, mayClose(now), let key = idle.next() {
+        while isFull, ledger.hasRoom, let key = idle.next() {
             guard let index = indexes[key], idle.isIdle(entries[index], now) else { continue }
-            close(key, &ledger)
+            if expiry.mayAdd(key, to: expired, now) { close(key, &ledger) }
         }
         return !isFull
     }
@@ -351,8 +344,7 @@ struct AdmittedWindows: ~Copyable {
         if delta.missingCount > 0 { delta.floor = announced }
         delta.isExpired = true
         ledger.add(delta, to: key)
-        expired.add(key)
-        watermarkAfterFold = nil
+        expiry.add(key, to: &expired)
         credit.giveBack(&entries[index])
         if newestEpochs[key.sender.rawValue] == key.epoch.rawValue {
             newestEpochs[key.sender.rawValue] = nil
