@@ -39,6 +39,42 @@ import Testing
         #expect(files.disk.readByteCount < readByteCountMax, "\(files.disk.readByteCount)")
     }
 
+    /// As a name can: each with a version and a header that there may be.
+    @Test(arguments: [2, 0xFFFF] as [UInt16])
+    func `beginnings of another version are not read without end, and hide no block`(
+        version: UInt16
+    ) throws {
+        var log = TestLog(seed: 3)
+        let header = log.startSegment()
+        var bytes = header.encode()
+        let beginning =
+            Array("IGB1".utf8) + [UInt8(version & 0xFF), UInt8(version >> 8), 0x00, 0x10]
+        while bytes.count < 1 << 20 { bytes += beginning }
+        let end = bytes.count
+        let last = log.block(rowCount: 5)
+        bytes += last.bytes
+        let found = try scan(bytes, header)
+        #expect(found?.offset == UInt64(end) && found?.header.summary == last.summary)
+        // Unbounded it would be 512 MiB.
+        let readByteCountMax = 6 * bytes.count + 5 * Limits.blockByteCountMax
+        #expect(files.disk.readByteCount < readByteCountMax, "\(files.disk.readByteCount)")
+    }
+
+    @Test func `beginnings of another version that cannot be headers are not read at all`() throws {
+        var log = TestLog(seed: 4)
+        let header = log.startSegment()
+        var bytes = header.encode()
+        for count in [0, 8, 0x1008, 0xFFFF] as [UInt16] {
+            for _ in 0..<2_000 {
+                bytes += Array("IGB1".utf8) + [2, 0, UInt8(count & 0xFF), UInt8(count >> 8)]
+            }
+        }
+        let end = bytes.count
+        bytes += log.block(rowCount: 5).bytes
+        #expect(try scan(bytes, header)?.offset == UInt64(end))
+        #expect(files.disk.readByteCount < 3 * bytes.count + 16 << 10)
+    }
+
     @Test func `damaged blocks and strange beginnings are passed, to the whole block behind`()
         throws
     {

@@ -6,10 +6,12 @@ import IngestFormat
 ///
 /// Blocks that are damaged do not overlap, so what is checked of them in vain is no more than was passed. Bytes that
 /// were made to begin as blocks at every place, each as long as one can be, would be checked over and over: more in
-/// vain than `falseByteCountMax` allows is an error, and never a start that does not end.
+/// vain than `falseByteCountMax` allows is an error, and never a start that does not end. Names can begin as blocks of
+/// another version, which nothing but a checksum tells from one: as many of them are checked, and then they are passed.
 ///
 /// **Cost** One pass over the bytes up to the block, about 1 GB/s; of what lies behind it, no more than was before it, or
-/// 4 KiB. Of places that only begin as blocks, three times what was passed, and four of the largest blocks.
+/// 4 KiB. Of places that only begin as blocks, three times what was passed, and four of the largest blocks; and as much
+/// of those of another version.
 package struct BlockScan<File: StorageFile> {
     let file: File
     let directory: DirectoryID
@@ -20,6 +22,8 @@ package struct BlockScan<File: StorageFile> {
     private var passedByteCount: UInt64 = 0
     /// Bytes checked of places that began as a block and were none.
     private var falseByteCount: UInt64 = 0
+    /// Bytes read of places that began as a block of another version.
+    private var strangeByteCount: UInt64 = 0
 
     package init(file: File, directory: DirectoryID, segment: SegmentNumber, end: UInt64) {
         self.file = file
@@ -52,8 +56,12 @@ package struct BlockScan<File: StorageFile> {
             try window.read(file, at: windowStart, byteCount: Int(count))
             let passedBefore = passedByteCount
             for candidate in candidates(in: window) {
-                let offset = windowStart + UInt64(candidate)
-                passedByteCount = passedBefore + UInt64(candidate)
+                let offset = windowStart + UInt64(candidate.place)
+                passedByteCount = passedBefore + UInt64(candidate.place)
+                if candidate.isStrange {
+                    if strangeByteCount >= falseByteCountMax { continue }
+                    strangeByteCount += UInt64(BlockLayout.headerByteCountMax)
+                }
                 if let header = try block(at: offset, following: place, into: buffer) {
                     return (offset, header)
                 }
@@ -109,26 +117,36 @@ package struct BlockScan<File: StorageFile> {
             detail: "bytes that were made to look like blocks: \(falseByteCount) checked in vain")
     }
 
+    private typealias Candidate = (place: Int, isStrange: Bool)
+
     /// Places of the magic, which is never split by a window: both are multiples of 8. Blocks of our version that say
     /// they are of another segment are left out.
-    private func candidates(in window: ReadBuffer) -> [Int] {
+    private func candidates(in window: ReadBuffer) -> [Candidate] {
         window.withBytes { bytes in
-            var found: [Int] = []
+            var found: [Candidate] = []
             var place = 0
             while place + 8 <= bytes.byteCount {
                 let word: UInt32 = load(bytes, place)
-                if word == BlockLayout.magic && mayBeOurs(bytes, at: place) { found.append(place) }
+                if word == BlockLayout.magic, let candidate = candidate(bytes, at: place) {
+                    found.append(candidate)
+                }
                 place += 8
             }
             return found
         }
     }
 
-    /// - Parameter place: of the magic, with the version behind it.
-    private func mayBeOurs(_ bytes: RawSpan, at place: Int) -> Bool {
+    /// - Parameter place: of the magic, with the version and the header's length behind it.
+    private func candidate(_ bytes: RawSpan, at place: Int) -> Candidate? {
         let version: UInt16 = load(bytes, place + BlockLayout.Header.version.offset)
-        let isKnown = version == BlockLayout.version && bytes.byteCount - place >= Self.placeEnd
-        return !isKnown || isOfThisSegment(bytes, at: place)
+        if version == BlockLayout.version && bytes.byteCount - place >= Self.placeEnd {
+            return isOfThisSegment(bytes, at: place) ? (place, false) : nil
+        }
+        let count: UInt16 = load(bytes, place + BlockLayout.Header.headerByteCount.offset)
+        let isPossible =
+            count >= BlockLayout.headerByteCountMin && count <= BlockLayout.headerByteCountMax
+            && count % UInt16(BlockLayout.alignment) == 0
+        return isPossible ? (place, true) : nil
     }
 
     private static var placeEnd: Int { BlockLayout.Header.directory.offset + 8 }
