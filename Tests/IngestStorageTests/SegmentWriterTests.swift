@@ -199,6 +199,50 @@ private func makeBlocks(_ count: Int, seed: UInt64 = 1) -> (SegmentHeader, [Test
         }
     }
 
+    @Test func `once the block is settled, each further one is written and synced once again`()
+        throws
+    {
+        let (header, blocks) = makeBlocks(6)
+        let files = SimulatedFileSystem(seed: 9)
+        var writer = try SegmentWriter.create(header, byteCountMax: 64 << 10, in: files)
+        // Two blocks are in the sync that fails: both are settled.
+        for block in blocks.prefix(2) { try writer.append(block.bytes.span.bytes) }
+        files.disk.fail(.syncData, onCall: 1, errno: ENOSPC)
+        var failure: StorageError?
+        do { try writer.sync() } catch { failure = error }
+        #expect(failure?.shortage == .space)
+        for (index, block) in blocks.enumerated() {
+            let (syncs, reads) = (files.disk.callCount(.syncData), files.disk.callCount(.read))
+            try writer.append(block.bytes.span.bytes)
+            let isSettled = index < 2
+            #expect(files.disk.callCount(.syncData) == syncs + (isSettled ? 1 : 0))
+            #expect((files.disk.callCount(.read) > reads) == isSettled)
+            try writer.sync()
+            #expect(files.disk.callCount(.syncData) == syncs + 1, "block \(index)")
+        }
+    }
+
+    @Test func `a block that cannot be read back after such a sync is durability lost`() throws {
+        let (header, blocks) = makeBlocks(1)
+        let files = SimulatedFileSystem(seed: 2)
+        var writer = try SegmentWriter.create(header, byteCountMax: 64 << 10, in: files)
+        let block = blocks[0]
+        try writer.append(block.bytes.span.bytes)
+        files.disk.fail(.syncData, onCall: 1, errno: ENOSPC)
+        var failure: StorageError?
+        do { try writer.sync() } catch { failure = error }
+        #expect(failure?.shortage == .space)
+        // For want of memory it is tried again.
+        files.disk.fail(.read, onCall: 1, errno: ENOMEM)
+        do { try writer.append(block.bytes.span.bytes) } catch { failure = error }
+        #expect(failure?.shortage == .resources)
+        files.disk.fail(.read, onCall: 1, errno: EIO)
+        do { try writer.append(block.bytes.span.bytes) } catch { failure = error }
+        #expect(failure?.exitCode == 71, "\(String(describing: failure))")
+        do { try writer.sync() } catch { failure = error }
+        #expect(failure?.exitCode == 71)
+    }
+
     @Test func `a block that is not on the disk after such a sync is durability lost`() throws {
         let (header, blocks) = makeBlocks(1)
         let files = SimulatedFileSystem(seed: 2)

@@ -11,7 +11,7 @@ import IngestFormat
 ///
 /// **Errors** A `Shortage` changes nothing: the same block is appended again later, at the same place. A sync that
 /// failed for want of space takes back what was appended since the last one: the file is opened anew, and what is
-/// appended then is read back after its sync, since pages of a failed sync may look written and not be. After
+/// appended then in its place is synced at once and read back, since pages of a failed sync may look written and not be. After
 /// `durabilityLost` every call throws it again without touching the file; the process ends with 71.
 ///
 /// **Cost** A block: one pwrite, one fdatasync, and every 16 MiB one fallocate. No allocation.
@@ -24,9 +24,14 @@ package struct SegmentWriter<Files: FileSystem>: ~Copyable {
     package private(set) var blockCount: UInt32 = 0
     /// Of the blocks that are durable.
     private var synced = (byteCount: UInt64(SegmentHeader.byteCount), blockCount: UInt32(0))
-    /// Whether a sync of this file has failed for want of space, and whether its descriptor is still that of the sync.
-    private var isSuspect = false
+    /// Up to where bytes were written, or begun to be.
+    private var writtenEnd: UInt64 = 0
+    /// Up to where pages may look written and not be: a sync failed for want of space, and they have not been settled
+    /// since. Whether the descriptor is still that of the sync.
+    private var suspectEnd: UInt64 = 0
     private var mustReopen = false
+    /// Whether all that was appended was made durable and read back.
+    private var isSettled = false
     private var allocatedByteCount: UInt64 = 0
     private let byteCountMax: UInt64
     private var failure: StorageError?
@@ -80,8 +85,12 @@ package struct SegmentWriter<Files: FileSystem>: ~Copyable {
         let offset = byteCount
         let end = offset + UInt64(block.byteCount)
         try allocate(to: end)
+        (writtenEnd, isSettled) = (max(writtenEnd, end), false)
         try file.write(block, at: offset)
-        if isSuspect { try settle(block, at: offset) }
+        if offset < suspectEnd {
+            try settle(block, at: offset)
+            isSettled = true
+        }
         byteCount = end
         blockCount += 1
         return offset
@@ -92,12 +101,22 @@ package struct SegmentWriter<Files: FileSystem>: ~Copyable {
         try syncOnce()
         file.forgetCached()
         let buffer = ReadBuffer()
-        try buffer.read(file, at: offset, byteCount: block.byteCount)
+        do { try buffer.read(file, at: offset, byteCount: block.byteCount) } catch {
+            // For want of memory it can be tried again; a disk that does not give it back has lost it.
+            guard error.shortage == nil else { throw error }
+            throw lost()
+        }
         let found = buffer.withBytes { Checksum.crc32c($0) }
-        if buffer.byteCount == block.byteCount && found == Checksum.crc32c(block) { return }
+        guard buffer.byteCount == block.byteCount, found == Checksum.crc32c(block) else {
+            throw lost()
+        }
+        if offset + UInt64(block.byteCount) >= suspectEnd { suspectEnd = 0 }
+    }
+
+    private mutating func lost() -> StorageError {
         let error = StorageError.durabilityLost(path: file.path, call: "read back", errno: EIO)
         failure = error
-        throw error
+        return error
     }
 
     /// As `append` of the buffer's bytes.
@@ -113,7 +132,7 @@ package struct SegmentWriter<Files: FileSystem>: ~Copyable {
     /// **Errors** After `diskFull` those since the last sync are to be appended again.
     package mutating func sync() throws(StorageError) {
         if let failure { throw failure }
-        try syncOnce()
+        if !isSettled { try syncOnce() }
         synced = (byteCount, blockCount)
     }
 
@@ -124,7 +143,7 @@ package struct SegmentWriter<Files: FileSystem>: ~Copyable {
                 failure = error
             } else {
                 (byteCount, blockCount) = synced
-                (isSuspect, mustReopen) = (true, true)
+                (suspectEnd, mustReopen) = (max(suspectEnd, writtenEnd), true)
             }
             throw cause
         }
