@@ -31,9 +31,11 @@ struct AdmissionClockTests {
     private let clock = SimulatedClock(wallMicroseconds: start)
     private let counters = PipelineCounters()
     private let alarms = KeptLines()
+    private let state = StageLinks.SharedState()
 
     private func makeTime() -> AdmissionClock<SimulatedClock> {
-        AdmissionClock(clock, counters: counters, warn: { [alarms] in alarms.keep($0) })
+        AdmissionClock(
+            clock, counters: counters, state: state, warn: { [alarms] in alarms.keep($0) })
     }
 
     @Test func `small changes are followed, and time never goes back`() {
@@ -50,10 +52,10 @@ struct AdmissionClockTests {
     }
 
     @Test(arguments: [5_001, -5_001, 40 * 86_400_000, -40 * 86_400_000])
-    func `a step is told once and not followed until the clocks agree again`(step: Int) {
+    func `a step is told and not followed until the clocks agree again`(step: Int) {
         var time = makeTime()
         clock.jumpWall(milliseconds: step)
-        for second in 1...100 as ClosedRange<Int64> {
+        for second in 1...50 as ClosedRange<Int64> {
             clock.advance(milliseconds: 1_000)
             let now = time.now()
             #expect(now.wallMicroseconds == Self.start + second * 1_000_000)
@@ -72,12 +74,40 @@ struct AdmissionClockTests {
         #expect(alarms.lines.count == 3 && counters.commit[.clockSteps] == 2)
     }
 
+    @Test(arguments: [7_200_000, -7_200_000])
+    func `as long as the clocks are apart it is told each minute, with what that costs`(step: Int) {
+        var time = makeTime()
+        counters.events.add(.tooOld, 5)
+        _ = time.now()
+        clock.jumpWall(milliseconds: step)
+        _ = time.now()
+        #expect(state.clockStepSeconds == Int64(step / 1_000))
+        counters.events.add(step > 0 ? .tooEarly : .tooOld, 40)
+        for _ in 0..<185 {
+            clock.advance(milliseconds: 1_000)
+            _ = time.now()
+        }
+        #expect(alarms.lines.count == 4 && counters.commit[.clockSteps] == 1)
+        let way = step > 0 ? "ahead of" : "behind"
+        for line in alarms.lines.dropFirst() {
+            #expect(line.contains("is still 7200 s \(way) the time"), "\(line)")
+            #expect(line.contains(", 40 events refused for their time meanwhile; "), "\(line)")
+            #expect(line.contains("--accept-clock") == (step < 0))
+        }
+        clock.jumpWall(milliseconds: -step)
+        _ = time.now()
+        #expect(state.clockStepSeconds == 0)
+        let last = alarms.lines.last
+        #expect(last?.hasSuffix(", 40 events refused for their time meanwhile") == true)
+    }
+
     @Test func `a thread that is held up between the two clocks has seen no step`() {
         let held = ScriptedClock([
             (Self.start, 1_000_000_000), (Self.start + 1_000_000, 60_000_000_000),
             (Self.start + 59_000_000, 60_000_000_000),
         ])
-        var time = AdmissionClock(held, counters: counters, warn: { [alarms] in alarms.keep($0) })
+        var time = AdmissionClock(
+            held, counters: counters, state: state, warn: { [alarms] in alarms.keep($0) })
         #expect(time.now().wallMicroseconds == Self.start + 59_000_000)
         #expect(alarms.lines.isEmpty)
     }

@@ -1,4 +1,5 @@
 // packet → decode → ring → [admit → block] → segment → compaction → snapshot → query
+import IngestFormat
 
 /// What admission takes for now: the wall clock, for as long as that and the monotonic clock go on together.
 /// Owned by the commit queue.
@@ -6,25 +7,36 @@
 /// Since the last look both must have moved by the same, but for 5 s: a clock that is slewed is followed. One that
 /// steps by more is not: from then on now is the last good wall time and the monotonic time since, so that no
 /// verdict and no business day changes because somebody set a clock. That ends when the wall clock comes back to
-/// within 5 s of it, or with the process. The wall time that is given never goes back.
+/// within 5 s of it, or with the process. The wall time that is given never goes back. As long as they are apart the log
+/// is told each minute, with what was refused for its time meanwhile.
 ///
 /// **Cost** One reading of each clock; the second of both when they part.
 struct AdmissionClock<Clock: IngestClock>: Sendable {
     private let clock: Clock
     private let counters: PipelineCounters
+    private let state: StageLinks.SharedState
     private let warn: @Sendable (String) -> Void
     /// Both clocks when they agreed last.
     private var agreed: StageTime
     /// What was given last.
     private var givenMicroseconds: Int64
     private var isApart = false
+    /// When the log is told once more, and how many events had been refused for their time when they parted.
+    private var tellNanoseconds: UInt64 = 0
+    private var refusedBefore: UInt64 = 0
 
-    /// - Parameter warn: takes a line for the log, and never blocks.
+    private static var tellIntervalNanoseconds: UInt64 { 60_000_000_000 }
+
+    /// - Parameters:
+    ///   - state: where it is said that they are apart.
+    ///   - warn: takes a line for the log, and never blocks.
     init(
-        _ clock: Clock, counters: PipelineCounters, warn: @escaping @Sendable (String) -> Void
+        _ clock: Clock, counters: PipelineCounters, state: StageLinks.SharedState,
+        warn: @escaping @Sendable (String) -> Void
     ) {
         self.clock = clock
         self.counters = counters
+        self.state = state
         self.warn = warn
         agreed = Self.read(clock)
         givenMicroseconds = agreed.wallMicroseconds
@@ -37,8 +49,11 @@ struct AdmissionClock<Clock: IngestClock>: Sendable {
         if isStep(difference(of: found)) != isApart { found = Self.read(clock) }
         let difference = difference(of: found)
         let isStep = isStep(difference)
-        if isStep != isApart { tell(isStep: isStep, difference) }
-        isApart = isStep
+        if isStep != isApart {
+            part(isStep: isStep, difference, found)
+        } else if isApart && found.monotonicNanoseconds >= tellNanoseconds {
+            tellAgain(difference, found)
+        }
         if !isStep { agreed = found }
         let wall = found.wallMicroseconds &- (isStep ? difference : 0)
         givenMicroseconds = max(givenMicroseconds, wall)
@@ -58,17 +73,47 @@ struct AdmissionClock<Clock: IngestClock>: Sendable {
         difference.magnitude > LogStart.stepMicrosecondsMax.magnitude
     }
 
-    private func tell(isStep: Bool, _ difference: Int64) {
+    private mutating func part(isStep: Bool, _ difference: Int64, _ now: StageTime) {
+        isApart = isStep
+        state.clockStepSeconds = isStep ? difference / 1_000_000 : 0
         guard isStep else {
-            return warn("the wall clock agrees again with the time by which events are admitted")
+            return warn(
+                "the wall clock agrees again with the time by which events are admitted"
+                    + refusedMeanwhile)
         }
         counters.commit.add(.clockSteps)
-        let isForward = difference > 0
-        let start = isForward ? "start the daemon again" : "start the daemon with --accept-clock"
+        refusedBefore = refusedCount
+        tellNanoseconds = now.monotonicNanoseconds &+ Self.tellIntervalNanoseconds
         warn(
-            "the wall clock stepped \(isForward ? "forward" : "back") by "
+            "the wall clock stepped \(difference > 0 ? "forward" : "back") by "
                 + "\(difference.magnitude / 1_000_000) s: events are admitted by the time from before and "
-                + "what has passed since; set the clock back, or \(start) if it is right now")
+                + "what has passed since; \(Self.remedy(difference))")
+    }
+
+    private mutating func tellAgain(_ difference: Int64, _ now: StageTime) {
+        state.clockStepSeconds = difference / 1_000_000
+        tellNanoseconds = now.monotonicNanoseconds &+ Self.tellIntervalNanoseconds
+        warn(
+            "the wall clock is still \(difference.magnitude / 1_000_000) s "
+                + "\(difference > 0 ? "ahead of" : "behind") the time by which events are admitted"
+                + "\(refusedMeanwhile); \(Self.remedy(difference))")
+    }
+
+    /// Of all events: those that the one time takes and the other does not.
+    private var refusedCount: UInt64 {
+        counters.events[.tooOld] &+ counters.events[.tooEarly]
+    }
+
+    private var refusedMeanwhile: String {
+        let count = refusedCount &- refusedBefore
+        return count == 0
+            ? "" : ", \(count) event\(count == 1 ? "" : "s") refused for their time meanwhile"
+    }
+
+    private static func remedy(_ difference: Int64) -> String {
+        let start =
+            difference > 0 ? "start the daemon again" : "start the daemon with --accept-clock"
+        return "set the clock back, or \(start) if it is right now"
     }
 
     private static func read(_ clock: Clock) -> StageTime {

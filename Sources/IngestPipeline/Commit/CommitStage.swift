@@ -58,7 +58,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         admission = Admission(
             dictionary: dictionary, repeats: repeats, policy: configuration.policy,
             calendar: configuration.calendar, moneyCountedMicros: start.moneyCountedMicros)
-        time = AdmissionClock(clock, counters: counters, warn: warn)
+        time = AdmissionClock(clock, counters: counters, state: links.state, warn: warn)
         windows = AdmittedWindows(
             start.windows, creditByteCount: configuration.creditByteCount, now: time.now())
         cursor = LogCursor(

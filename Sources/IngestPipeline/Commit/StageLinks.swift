@@ -25,6 +25,7 @@ package struct StageLinks: Sendable {
         private let keyDays = Atomic<Int>(0)
         private let mergeStopped = Atomic(false)
         private let missing = Atomic<UInt8>(0)
+        private let clockStep = Atomic<Int64>(0)
 
         package init() {}
 
@@ -45,6 +46,12 @@ package struct StageLinks: Sendable {
         package var shortage: Shortage? {
             get { Shortage(rawValue: missing.load(ordering: .relaxed)) }
             set { missing.store(newValue?.rawValue ?? 0, ordering: .relaxed) }
+        }
+
+        /// By how many seconds the wall clock has stepped, and is not followed; 0 while it is. Stored by the commit stage.
+        package var clockStepSeconds: Int64 {
+            get { clockStep.load(ordering: .relaxed) }
+            set { clockStep.store(newValue, ordering: .relaxed) }
         }
 
         /// Whether what is being merged is no longer waited for.

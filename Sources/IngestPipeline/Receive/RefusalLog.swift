@@ -107,16 +107,22 @@ struct RefusalLog {
     }
 
     /// Writes what the commit stage has refused and an operator can do something about.
-    mutating func tell(_ counters: PipelineCounters, nowNanoseconds now: UInt64) {
+    ///
+    /// - Parameter clockStepSeconds: as in `StageLinks.SharedState`.
+    mutating func tell(
+        _ counters: PipelineCounters, clockStepSeconds step: Int64, nowNanoseconds now: UInt64
+    ) {
         if let count = growth(Place.tooOld, of: counters.events[.tooOld], now) {
             write(
                 "refused \(Self.counted(count, "event")) as too_old: older than "
-                    + "--max-event-age-seconds; compare the clocks, or allow 0 to load history")
+                    + "--max-event-age-seconds; "
+                    + (Self.blame(step) ?? "compare the clocks, or allow 0 to load history"))
         }
         if let count = growth(Place.tooEarly, of: counters.events[.tooEarly], now) {
             write(
                 "refused \(Self.counted(count, "event")) as too_early: further ahead than "
-                    + "--max-event-lead-seconds; compare the clocks of the senders with this one")
+                    + "--max-event-lead-seconds; "
+                    + (Self.blame(step) ?? "compare the clocks of the senders with this one"))
         }
         if let count = growth(Place.shedByCommit, of: counters.packetsOfCommit[.shed], now) {
             write(
@@ -155,6 +161,13 @@ struct RefusalLog {
     }
 
     // MARK: Words
+
+    /// Where to look while this machine's clock is not the one that events are admitted by.
+    private static func blame(_ stepSeconds: Int64) -> String? {
+        if stepSeconds == 0 { return nil }
+        return "the clock of this machine stepped \(stepSeconds > 0 ? "forward" : "back") by "
+            + "\(stepSeconds.magnitude) s and is not followed: set it back, or start the daemon again"
+    }
 
     private static func counted(_ count: UInt64, _ noun: String) -> String {
         "\(count) \(noun)\(count == 1 ? "" : "s")"

@@ -14,6 +14,7 @@ package struct UDPReceiver<Socket: DatagramSocket & ~Copyable, Clock: IngestCloc
     /// `nil`: nobody is told that it is shed.
     private var answers: AnswerSender?
     private var log: RefusalLog
+    private let state: StageLinks.SharedState?
     private let clock: Clock
     private let counters: PipelineCounters
     private var knownDropCount: UInt64 = 0
@@ -46,6 +47,7 @@ package struct UDPReceiver<Socket: DatagramSocket & ~Copyable, Clock: IngestCloc
             ring: ring, hash: hash, keyRing: keyRing, state: state, counters: counters)
         self.answers = answers.map { AnswerSender(socket: $0, keyRing: keyRing) }
         log = RefusalLog(write: warn)
+        self.state = state
         self.clock = clock
         self.counters = counters
         tickNanoseconds = clock.monotonicNanoseconds() &+ Self.tickIntervalNanoseconds
@@ -104,7 +106,8 @@ package struct UDPReceiver<Socket: DatagramSocket & ~Copyable, Clock: IngestCloc
         intake.handDownRefusals(isLast: false)
         noteDrops(now)
         intake.withRefusals { log.tell(&$0, nowNanoseconds: now) }
-        log.tell(counters, nowNanoseconds: now)
+        log.tell(
+            counters, clockStepSeconds: state?.clockStepSeconds ?? 0, nowNanoseconds: now)
     }
 
     private mutating func noteDrops(_ now: UInt64) {

@@ -315,6 +315,20 @@ import Testing
         #expect(rig.log.lines.count == 5)
     }
 
+    @Test(arguments: [7_200, -7_200] as [Int64])
+    func aClockThatStepsIsNamedInsteadOfThoseOfTheSenders(step: Int64) throws {
+        let (rig, _) = rig()
+        rig.state.clockStepSeconds = step
+        rig.counters.events.add(.tooOld, 3)
+        rig.counters.events.add(.tooEarly, 2)
+        try rig.tick()
+        #expect(rig.log.lines.count == 2)
+        for line in rig.log.lines {
+            #expect(line.contains("stepped \(step > 0 ? "forward" : "back") by 7200 s"), "\(line)")
+            #expect(!line.contains("compare the clocks"), "\(line)")
+        }
+    }
+
     @Test func aLogThatBlocksStopsNobodyAndKeepsAtMost64Lines() {
         let gate = Gate()
         let written = LineRecorder()
