@@ -26,8 +26,8 @@ package struct SegmentWriter<Files: FileSystem>: ~Copyable {
     private var synced = (byteCount: UInt64(SegmentHeader.byteCount), blockCount: UInt32(0))
     /// Up to where bytes were written, or begun to be.
     private var writtenEnd: UInt64 = 0
-    /// Up to where pages may look written and not be: a sync failed for want of space, and they have not been settled
-    /// since. Whether the descriptor is still that of the sync.
+    /// Up to where pages may look written and not be, until a block that is written there is settled: a sync failed for
+    /// want of space. Whether the descriptor is still that of the sync.
     private var suspectEnd: UInt64 = 0
     private var mustReopen = false
     /// Whether all that was appended was made durable and read back.
@@ -110,7 +110,6 @@ package struct SegmentWriter<Files: FileSystem>: ~Copyable {
         guard buffer.byteCount == block.byteCount, found == Checksum.crc32c(block) else {
             throw lost()
         }
-        if offset + UInt64(block.byteCount) >= suspectEnd { suspectEnd = 0 }
     }
 
     private mutating func lost() -> StorageError {
