@@ -4,6 +4,8 @@ import IngestClient
 struct LoadRun {
     struct Result {
         let sent: SendFigures
+        /// Events that were sent before them.
+        let warmUpEventCount: UInt64
         let log: LogFigures
         /// From the first departure to the last growth of the log.
         let durableNanoseconds: UInt64
@@ -23,10 +25,14 @@ struct LoadRun {
         let compactCounts: [(name: String, value: UInt64)]
 
         /// Events that were sent and are not durable; negative would be events that nobody sent.
-        var lostEventCount: Int64 { Int64(sent.eventCount) - Int64(log.rowCount) }
+        var lostEventCount: Int64 {
+            Int64(sent.eventCount + warmUpEventCount) - Int64(log.rowCount)
+        }
+        /// Of those that were sent after the warm-up.
+        var durableEventCount: UInt64 { log.rowCount - min(log.rowCount, warmUpEventCount) }
 
         var durableEventsPerSecond: Double {
-            Double(log.rowCount) / (Double(durableNanoseconds) / 1e9)
+            Double(durableEventCount) / (Double(durableNanoseconds) / 1e9)
         }
     }
 
@@ -49,26 +55,33 @@ struct LoadRun {
 
     func run(
         _ pool: inout PacketPool, eventCount: UInt64, eventsPerSecond: Double,
-        onSample: (@Sendable (MemoryWatch.Sample) -> Void)? = nil,
+        warmUpEventCount: UInt64 = 0, onSample: (@Sendable (MemoryWatch.Sample) -> Void)? = nil,
         sampleMilliseconds: Int = 200
     ) throws -> Result {
         let directory = try daemon.makeScratch()
         let process = try daemon.start(in: directory)
         let sender = try LoadSender(to: process.address)
+        var warmUp = SendFigures()
+        if warmUpEventCount > 0 {
+            warmUp = try sender.send(
+                &pool, eventCount: warmUpEventCount, eventsPerSecond: eventsPerSecond / 10)
+            _ = DurableWatch(directory).waitUntilStill()
+        }
         let before = try ProcessFigures(processID: process.processID)
         let watch = MemoryWatch(
             processID: process.processID, intervalMilliseconds: sampleMilliseconds,
             onSample: onSample)
         let startedAt = SenderClock.monotonicNanoseconds()
         let sent = try sender.send(
-            &pool, eventCount: eventCount, eventsPerSecond: eventsPerSecond)
+            &pool, eventCount: eventCount, eventsPerSecond: eventsPerSecond,
+            firstEvent: warmUp.eventCount)
         let durableAt = DurableWatch(directory).waitUntilStill()
         let after = try ProcessFigures(processID: process.processID)
         let memory = watch.stop()
         let drops = kernelDropCount(port: try SocketAddressText(process.address).port)
         let stopSeconds = try process.stop()
         return Result(
-            sent: sent, log: try LogFigures(directory),
+            sent: sent, warmUpEventCount: warmUp.eventCount, log: try LogFigures(directory),
             durableNanoseconds: max(durableAt, startedAt + sent.nanoseconds) - startedAt,
             cpu: CPUFigures(from: before, to: after), memory: memory,
             residentByteCountMax: after.residentByteCountMax,

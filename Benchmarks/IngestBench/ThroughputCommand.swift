@@ -18,6 +18,12 @@ struct ThroughputCommand: ParsableCommand {
     @Option(help: ArgumentHelp("Events to send.", valueName: "n"))
     var events: UInt64 = 40_000_000
 
+    @Option(
+        help: ArgumentHelp(
+            "Events to send first, at a tenth of the rate, that are in no figure but those lost: so that names are known.",
+            valueName: "n"))
+    var warmUp: UInt64 = 0
+
     @Option(help: ArgumentHelp("How often, each with a daemon of its own.", valueName: "n"))
     var runs = 1
 
@@ -27,7 +33,7 @@ struct ThroughputCommand: ParsableCommand {
         report(pool)
         for number in 1...max(1, runs) {
             let result = try LoadRun(daemon: daemon).run(
-                &pool, eventCount: events, eventsPerSecond: rate)
+                &pool, eventCount: events, eventsPerSecond: rate, warmUpEventCount: warmUp)
             Report.heading("run \(number)")
             report(result)
         }
@@ -51,7 +57,7 @@ struct ThroughputCommand: ParsableCommand {
     private func report(_ result: LoadRun.Result) {
         let sender = Double(result.sent.cpuNanoseconds) / Double(max(1, result.sent.eventCount))
         // The daemon's costs are those of an event that became durable: what was dropped cost it nothing.
-        let events = Double(max(1, result.log.rowCount))
+        let events = Double(max(1, result.durableEventCount))
         let perEvent = { (value: UInt64) in fixed(Double(value) / events, 1) }
         Report.line(
             "sent",
@@ -65,7 +71,7 @@ struct ThroughputCommand: ParsableCommand {
         if let acks = result.sent.acks { report(acks, result.sent) }
         Report.line(
             "durable",
-            "\(grouped(result.log.rowCount)) events, "
+            "\(grouped(result.durableEventCount)) events, "
                 + "\(grouped(Int(result.durableEventsPerSecond)))/s until the last was durable")
         Report.line(
             "lost",
@@ -74,7 +80,7 @@ struct ThroughputCommand: ParsableCommand {
         Report.line("packets by result", list(result.log.packets))
         Report.line("events by verdict", list(result.log.events))
         reportCPU(result, perEvent)
-        reportStorage(result, perEvent)
+        reportStorage(result)
     }
 
     private func report(_ acks: AckListener.Figures, _ sent: SendFigures) {
@@ -109,14 +115,15 @@ struct ThroughputCommand: ParsableCommand {
         }
     }
 
-    private func reportStorage(_ result: LoadRun.Result, _ perEvent: (UInt64) -> String) {
+    private func reportStorage(_ result: LoadRun.Result) {
+        // The last seal and what follows it come with the stop, and are not in the CPU above.
+        let events = Double(max(1, result.log.rowCount))
+        let perEvent = { (value: UInt64) in fixed(Double(value) / events, 1) }
         Report.line(
             "disk",
             "\(perEvent(result.log.segmentByteCount)) bytes/event in segments, "
                 + "\(perEvent(result.log.byteCount)) in all files, "
                 + "\(perEvent(result.writtenByteCount)) written")
-        // The last seal and what follows it come with the stop, and are not in the CPU above.
-        let events = Double(max(1, result.log.rowCount))
         func line(_ title: String, _ values: [(name: String, value: UInt64)]) {
             let parts = values.map { "\($0.name) \(fixed(Double($0.value) / events, 2))" }
             Report.line(title, parts.joined(separator: ", "))

@@ -40,8 +40,7 @@ package final class Pipeline: Sendable {
         self.counters = counters
         logLines = LogLines(logger)
         directory = start.directory
-        var configuration = try Self.limited(configuration, in: directory, logger)
-        configuration.receiveBufferByteCount = socket.receiveBufferByteCount
+        let configuration = try Self.limited(configuration, in: directory, logger)
         let clock = LinuxClock()
         let hash = start.hash
         keyRing = keys.map { KeyRing($0, hash: hash) }

@@ -23,13 +23,11 @@ package struct PipelineConfiguration: Sendable {
     /// New names that wait for a generation are kept in memory; at so many bytes they are written before it.
     package var waitingNameByteCountMax = 32 << 20
 
-    /// Of the socket: how much the kernel holds for the daemon.
-    package var receiveBufferByteCount = 0
-
     package init() {}
 
-    /// What all senders together may have on its way here.
-    package var creditByteCount: Int { receiveBufferByteCount + ringByteCount / 2 }
+    /// What all senders together may have on its way here: nearly what the ring holds, for a packet that finds it full is
+    /// shed. An eighth is for those that are beyond a grant.
+    package var creditByteCount: Int { ringByteCount / 8 * 7 }
 
     /// Segments of at most an eighth of the file system, as far as they may be so small: a start copies what a
     /// crash left unsealed, and must find room for that.

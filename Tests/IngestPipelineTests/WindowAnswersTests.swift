@@ -8,7 +8,7 @@ import Testing
 struct WindowAnswersTests {
     @Test("credit is shared out in equal parts, and the sum of it fits the pool")
     func credit() {
-        var bench = WindowBench(creditByteCount: 100 * (1_000 + 768))
+        var bench = WindowBench(creditByteCount: 100 * (64 + 1_000))
         var granted: [UInt64: UInt32] = [:]
         for round in 0..<3 as Range<UInt64> {
             for sender in 1...20 as ClosedRange<UInt64> {
@@ -40,7 +40,7 @@ struct WindowAnswersTests {
         // A heartbeat says nothing of how large batches are.
         #expect(large.send(0, byteCount: 60_000) == .accepted)
         #expect(large.heartbeat(next: 1, base: 0) == nil)
-        #expect(large.answers().first?.credit == UInt32((64 << 20) / (60_000 + 768)))
+        #expect(large.answers().first?.credit == UInt32((64 << 20) / (64 + 60_000)))
     }
 
     @Test("a packet that is owed nothing moves no answer, and makes none larger")

@@ -113,4 +113,39 @@ struct AckedCrashTests {
         while try run(crashing: operation, seed: 42, isPowerCut: false) { operation += 17 }
         #expect(operation > 100)
     }
+
+    @Test("what a sender may have on its way fits the ring, nothing of it is shed")
+    func credit() throws {
+        let files = SimulatedFileSystem(seed: 9)
+        var pipeline = try SteppedPipeline.open(
+            files, clock: SimulatedClock(wallMicroseconds: SimulatedPacket.start), seed: 9)
+        var sequence: UInt64 = 0
+        for _ in 0..<4 {
+            let isTaken = pipeline.offer(SimulatedPacket(sequence: sequence), wantsAck: true)
+            #expect(isTaken)
+            sequence += 1
+            try pipeline.settle()
+            let answer = try #require(pipeline.takeAnswers().last)
+            let edge = try answer.withUnsafeBytes { bytes in
+                guard case .packet(let header) = PacketHeader.parse(bytes, for: .sender) else {
+                    throw AckFault.unreadable
+                }
+                let ack = try #require(AckView(header, of: bytes))
+                return ack.floor + UInt64(ack.credit)
+            }
+            // No stage has a turn meanwhile.
+            #expect(edge > sequence + 100)
+            var shedCount = 0
+            while sequence < edge {
+                if !pipeline.offer(SimulatedPacket(sequence: sequence), wantsAck: true) {
+                    shedCount += 1
+                }
+                sequence += 1
+            }
+            #expect(shedCount == 0)
+            try pipeline.settle()
+            _ = pipeline.takeAnswers()
+        }
+        try pipeline.stop()
+    }
 }

@@ -27,10 +27,26 @@
     package let revenue: UnsafeMutablePointer<Int64>
     package let spend: UnsafeMutablePointer<Int64>
 
-    package var rowCount = 0
-    package var eventHashCount = 0
-    package var measuredCount = 0
-    package var moneyCount = 0
+    /// The counts as one value, so that a writer can keep them in registers and set them once a packet,
+    /// or take back the rows of a packet that did not fit.
+    package var mark = Mark()
+
+    package var rowCount: Int {
+        get { mark.row }
+        set { mark.row = newValue }
+    }
+    package var eventHashCount: Int {
+        get { mark.eventHash }
+        set { mark.eventHash = newValue }
+    }
+    package var measuredCount: Int {
+        get { mark.measured }
+        set { mark.measured = newValue }
+    }
+    package var moneyCount: Int {
+        get { mark.money }
+        set { mark.money = newValue }
+    }
 
     package init() {
         // SAFETY, of all uses: every column has room for `capacity` values, a sparse one as well, since it
@@ -73,30 +89,6 @@
         package init() {}
     }
 
-    /// The counts as one value, so that a writer can keep them in registers and set them once a packet,
-    /// or take back the rows of a packet that did not fit.
-    package var mark: Mark {
-        get {
-            var mark = Mark()
-            mark.row = rowCount
-            mark.eventHash = eventHashCount
-            mark.measured = measuredCount
-            mark.money = moneyCount
-            return mark
-        }
-        set {
-            rowCount = newValue.row
-            eventHashCount = newValue.eventHash
-            measuredCount = newValue.measured
-            moneyCount = newValue.money
-        }
-    }
-
     /// Empties the block; the memory stays.
-    package func removeAll() {
-        rowCount = 0
-        eventHashCount = 0
-        measuredCount = 0
-        moneyCount = 0
-    }
+    package func removeAll() { mark = Mark() }
 }

@@ -69,6 +69,7 @@ import IngestFormat
         // The places of names and ids were fetched while the packet before was admitted; now what they lead to, all together.
         for index in 0..<eventCount {
             // SAFETY: `events` holds `eventCount` descriptors.
+            dictionary.prefetchRecord(hash: unsafe events[index].businessHash)
             dictionary.prefetchRecord(hash: unsafe events[index].rewardHash)
             if unsafe events[index].flags & EventDescriptor.Flags.hasEventID != 0 {
                 repeats.prefetchFurther(unsafe events[index].eventHash)

@@ -23,7 +23,7 @@ struct AdmittedWindow {
     var source: PacketSource?
     /// The largest packet from there since the last answer.
     var largestByteCount = 0
-    /// The largest batch; 0 before the first.
+    /// What its largest batch took of the ring; 0 before the first.
     var batchByteCount = 0
 
     // MARK: Credit

@@ -77,7 +77,7 @@ struct AdmittedWindows: ~Copyable {
         }
         note(packet, at: index, now)
         entries[index].batchByteCount = max(
-            entries[index].batchByteCount, packet.source.byteCount)
+            entries[index].batchByteCount, packet.ringByteCount)
         guard decideAcks(packet, index, &ledger) else {
             return refuse(packet, index, .badKind, .refused)
         }
@@ -219,9 +219,15 @@ struct AdmittedWindows: ~Copyable {
     private mutating func changeSize<Result>(
         of index: Int, _ change: (inout AdmittedWindow) -> Result
     ) -> Result {
-        let before = entries[index].byteCount
-        defer { byteCount += entries[index].byteCount - before }
-        return change(&entries[index])
+        // In place: an entry that is only asked is copied, with a count of references for each of its arrays.
+        func measured(_ entry: inout AdmittedWindow) -> (Result, growth: Int) {
+            let before = entry.byteCount
+            let result = change(&entry)
+            return (result, entry.byteCount - before)
+        }
+        let (result, growth) = measured(&entries[index])
+        byteCount += growth
+        return result
     }
 
     // MARK: Opening

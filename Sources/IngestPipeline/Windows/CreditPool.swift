@@ -1,8 +1,7 @@
 // packet → decode → ring → [admit] → block → segment → compaction → snapshot → query
 import IngestFormat
 
-/// How much all senders together may have on its way to the daemon: what the receive buffer and the ring
-/// take in without loss, shared out in equal parts among those that asked in the last two seconds.
+/// How much all senders together may have on its way to the daemon: what the ring takes in without shedding, shared out in equal parts among those that asked in the last two seconds.
 ///
 /// Who has more than that, because there were fewer before, gets less with its next answer; until then a new one gets what is
 /// left. The sum of what is granted passes the pool by a packet a sender at most: nobody ever gets nothing.
@@ -13,8 +12,8 @@ struct CreditPool {
     private var shareCount = 0
     private var lapsedAtNanoseconds: UInt64 = 0
 
-    /// What a packet takes in the kernel's buffer beside its bytes, about.
-    private static let packetOverheadByteCount = 768
+    /// The least that a packet takes, which is what the kernel's buffer needs for an empty one, about.
+    private static let packetByteCountMin = 768
     /// Packets of a sender of which only heartbeats came: how large its batches are is not known.
     private static let unseenCountMax = 64
     private static let lapseNanoseconds: UInt64 = 2_000_000_000
@@ -31,8 +30,7 @@ struct CreditPool {
             entry.isSharing = true
             shareCount += 1
         }
-        let packetByteCount =
-            max(entry.batchByteCount, PacketHeader.byteCount) + Self.packetOverheadByteCount
+        let packetByteCount = max(entry.batchByteCount, Self.packetByteCountMin)
         let share = min(byteCount / shareCount, byteCount - grantedByteCount)
         let most =
             entry.batchByteCount > 0 ? Limits.windowSequenceCountMax : Self.unseenCountMax

@@ -11,6 +11,8 @@ struct SequencedPacket {
     let asksForAcks: Bool
     /// 16 bits of all of the packet's bytes; never 0.
     let check: UInt16
+    /// What it takes of the ring, its descriptors included, but for what fills the last line.
+    let ringByteCount: Int
     let source: PacketSource
 
     init(_ record: RingRecordHeader) {
@@ -20,6 +22,9 @@ struct SequencedPacket {
         sequence = record.sequence
         asksForAcks = record.flags & RingRecordHeader.Flags.wantsAck != 0
         check = record.check
+        ringByteCount =
+            MemoryLayout<RingRecordHeader>.size + Int(record.packetByteCount)
+            + Int(record.eventCount) * MemoryLayout<EventDescriptor>.stride
         source = PacketSource(record)
     }
 }
