@@ -20,7 +20,7 @@ struct ThroughputCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Events to send first, at a tenth of the rate, that are in no figure but those lost: so that names are known.",
+            "Events to send first, at a tenth of the rate, so that names are known. CPU, durable rate and acks are without them; counts of the log are of all.",
             valueName: "n"))
     var warmUp: UInt64 = 0
 

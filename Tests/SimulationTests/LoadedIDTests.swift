@@ -136,6 +136,52 @@ struct LoadedIDTests {
         }
     }
 
+    @Test("a life whose clock was behind makes no later start forget")
+    func clockBehind() throws {
+        let files = SimulatedFileSystem(seed: 13)
+        var left = files
+        // Lives at these days: the second one is wrong by a month.
+        for (life, day) in [0, -30, 0, 0].enumerated() {
+            let clock = SimulatedClock(
+                wallMicroseconds: Self.now + Int64(day) * 24 * Self.hour + Int64(life) * Self.hour)
+            var pipeline = try SteppedPipeline.open(left, clock: clock, seed: 14) {
+                $0.policy = AdmissionPolicy(
+                    ageMicrosecondsMax: nil, leadMicrosecondsMax: 60 * 24 * Self.hour)
+            }
+            let first = UInt64(life) * 10
+            try send(first..<first + 10, from: UInt64(life) * 1_000, to: &pipeline)
+            try pipeline.stop()
+            left = left.disk.kill()
+        }
+        let clock = SimulatedClock(wallMicroseconds: Self.now + 5 * Self.hour)
+        var last = try SteppedPipeline.open(left, clock: clock, seed: 15)
+        let before = try sums(left)
+        try send(0..<10, from: 9_000, to: &last)
+        #expect(try sums(left).counted == before.counted)
+    }
+
+    @Test("a start looks at no more segments than the window has, whether or not they have ids")
+    func boundedReads() throws {
+        let clock = SimulatedClock(wallMicroseconds: Self.now)
+        let files = SimulatedFileSystem(seed: 17)
+        let policy = RepeatPolicy(windowMicroseconds: Self.hour)
+        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 17, repeats: policy)
+        for packet in 0..<600 as Range<UInt64> {
+            while !pipeline.offer(SimulatedPacket(sequence: packet)) { try pipeline.turn() }
+            try pipeline.settle()
+            clock.advance(milliseconds: 600_000)
+        }
+        try pipeline.stop()
+        let left = files.disk.kill()
+        let count = try ManifestStore(files: left).readNewest().sealed.count
+        try #require(count > 60)
+        let opened = left.disk.callCount(.open)
+        var identity = SeededRandom(seed: 1)
+        _ = try PipelineStart.open(
+            left, clock: clock, repeats: policy, counters: PipelineCounters(), random: &identity)
+        #expect(left.disk.callCount(.open) - opened < count)
+    }
+
     @Test("what was too old before a silence is as old as it was")
     func silence() throws {
         let clock = SimulatedClock(wallMicroseconds: Self.now)

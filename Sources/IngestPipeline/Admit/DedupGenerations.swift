@@ -58,6 +58,12 @@ struct DedupGenerations: ~Copyable {
         keyCount += 1
     }
 
+    /// A claim of this live generation is one of the newest now.
+    mutating func renewKey(_ byte: UInt8) {
+        keyCounts[Int(byte)] -= 1
+        keyCounts[Int(newestByte)] += 1
+    }
+
     /// A claim of this live generation had to make room.
     mutating func evictKey(_ byte: UInt8) {
         keyCounts[Int(byte)] -= 1

@@ -119,11 +119,24 @@
         if let found {
             return DedupSlot.check(table.slot(found)) == check ? .duplicate : .conflict
         }
+        add(hash, check, at: free)
+        return .first
+    }
+
+    /// Claims an id that the log says was counted. One that is there was forgotten and counted again: it is as old as now.
+    mutating func load(_ hash: UInt64, check: UInt16) {
+        let (found, free) = table.find(hash, generations.live)
+        guard let found else { return add(hash, check, at: free) }
+        generations.renewKey(DedupSlot.generation(table.slot(found)))
+        table.renew(found, check: check, generation: generations.newestByte)
+    }
+
+    @inline(__always)
+    private mutating func add(_ hash: UInt64, _ check: UInt16, at free: DedupPlace?) {
         table.put(hash, check: check, at: free, &generations)
         generations.addKey()
         if generations.keyCount >= growsAt { addLine() }
         if sweep.isDue { goOnSweeping(1) }
-        return .first
     }
 
     /// Does some of what forgetting left to do; to be called now and then.

@@ -9,6 +9,8 @@ import Dispatch
 /// own slot, but that of slot d that a key which belongs here has displacement d.
 enum DedupSlot {
     static let overflow: UInt64 = 1 << 27
+    /// Check and generation.
+    static let value: UInt64 = 1 << 24 - 1
     static let remainderBitCount = 36
     private static let remainderShift: UInt64 = 28
     private static let displacementShift: UInt64 = 24
@@ -190,6 +192,13 @@ enum DedupSlot {
         let claim = DedupSlot.claim(
             remainder: remainder(hash), check: check, generation: generations.newestByte)
         put(claim, at: free ?? makeRoom(home(hash), &generations))
+    }
+
+    /// Another check and generation for the key at a place that `find` found.
+    func renew(_ place: Int, check: UInt16, generation: UInt8) {
+        let claim = DedupSlot.claim(remainder: 0, check: check, generation: generation)
+        // SAFETY: as in `slot`.
+        unsafe base[place] = base[place] & ~DedupSlot.value | claim
     }
 
     @inline(__always)

@@ -59,7 +59,7 @@ struct LoadedIDs<Files: FileSystem>: ~Copyable {
                 index.prefetch(batch.claims[min(place + farDistance, count - 1)].hash)
                 index.prefetchFurther(batch.claims[min(place + nearDistance, count - 1)].hash)
                 let claim = batch.claims[place]
-                _ = index.claim(claim.hash, check: claim.check)
+                index.load(claim.hash, check: claim.check)
                 place += 1
             }
         }

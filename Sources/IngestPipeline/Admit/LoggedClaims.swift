@@ -19,7 +19,7 @@ final class ClaimBatch: @unchecked Sendable {
 /// What cannot be read is left out and moves `completeSince`: whatever was in it was committed before the first
 /// block behind it that can be read, or before this start.
 ///
-/// **Cost** Of each block the columns of claims, about 10 ns an id, 1 µs a block.
+/// **Cost** Of each block the columns of claims, about 10 ns an id, 2 µs a block.
 final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
     private let files: Files
     private let directory: DirectoryID
@@ -33,6 +33,7 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
 
     private var segment: SealedBlocks<Files>?
     private var nextBlock = 0
+    private var isFirst = true
     /// What of the segment is in the buffer: bytes from here on, several blocks if they are small.
     private var windowStart: UInt64 = 0
     private let buffer = ReadBuffer(capacity: windowByteCount)
@@ -70,7 +71,8 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
                     return false
                 }
                 segment = try SealedBlocks(next, directory: directory, in: files)
-                nextBlock = 0
+                nextBlock = isFirst ? reach.firstBlock : 0
+                isFirst = false
                 buffer.removeAll()
                 continue
             }
@@ -92,7 +94,7 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
     ) throws(StorageError) {
         let block = segment.entries[nextBlock]
         let time = min(block.summary.admissionTime, now)
-        let expected = nextBlock == 0 ? 0 : segment.entries[nextBlock - 1].ordinal + 1
+        let expected = nextBlock > 0 ? segment.entries[nextBlock - 1].ordinal + 1 : 0
         if isPartUnknown || block.ordinal != expected { completeSince = max(completeSince, time) }
         isPartUnknown = false
         if block.summary.eventHashCount == 0 { return }
@@ -156,14 +158,19 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
 struct ClaimReach {
     /// Place in the manifest's list of the segment with the oldest of them.
     let firstSegment: Int
+    /// Blocks of that segment before them.
+    let firstBlock: Int
     /// Claims that were committed earlier are too old, µs since 1970.
     let oldest: Int64
-    /// The newest commit time of the claims before `firstSegment`; `Int64.min` if there are none.
+    /// The newest commit time of the claims before these; `Int64.min` if there are none.
     let completeSince: Int64
-    /// Whether there are rows before `firstSegment` of which no commit time is known.
+    /// Whether there are rows before these of which no commit time is known.
     let isPartUnknown: Bool
-    /// How many claims there are from `firstSegment` on, at least.
+    /// How many claims there are, at least.
     let claimCountMin: Int
+
+    /// Segments that are looked at behind the first that is too old, in case that one's clock was behind theirs.
+    private static let segmentCountBehind = 16
 
     /// Looks back through the footers from the newest segment on, as far as the window and the number of keys reach.
     ///
@@ -172,42 +179,66 @@ struct ClaimReach {
     init<Files: FileSystem>(
         of manifest: Manifest, _ policy: RepeatPolicy, now: Int64, in files: Files
     ) throws(StorageError) {
-        var newest: Int64?
+        var newest = Int64.min
+        var newestTooOld = Int64.min
+        var tooOldCount = 0
         var claimCount = 0
         // The index drops its oldest claims by 64ths of what it keeps.
         let claimCountMax = policy.keyCountMax + policy.keyCountMax / 32
         for (place, segment) in manifest.sealed.enumerated().reversed() {
             let blocks = try SealedBlocks(segment, directory: manifest.directory, in: files)
-            guard let last = blocks.entries.last(where: { $0.summary.eventHashCount > 0 }) else {
-                continue
-            }
+            guard let last = blocks.entries.last else { continue }
             let time = min(last.summary.admissionTime, now)
-            let oldest = (newest ?? time) &- policy.windowMicroseconds
+            newest = max(newest, time)
+            let oldest = newest &- policy.windowMicroseconds
             if time < oldest {
+                newestTooOld = max(newestTooOld, time)
+                tooOldCount += 1
+                if tooOldCount <= Self.segmentCountBehind && place > 0 { continue }
                 self.init(
-                    firstSegment: place + 1, oldest: oldest, completeSince: time,
-                    isPartUnknown: false, claimCountMin: claimCount)
+                    firstSegment: place + tooOldCount, oldest: oldest,
+                    completeSince: newestTooOld, isPartUnknown: false, claimCountMin: claimCount)
                 return
             }
-            newest = newest ?? time
+            tooOldCount = 0
             claimCount += blocks.footer?.claimCountMin ?? 0
             if claimCount > claimCountMax {
+                let (firstBlock, idCount) = Self.skipped(blocks.entries, claimCount - claimCountMax)
                 self.init(
-                    firstSegment: place, oldest: oldest, completeSince: .min,
-                    isPartUnknown: place > 0 || manifest.hasExpired, claimCountMin: claimCount)
+                    firstSegment: place, firstBlock: firstBlock, oldest: oldest,
+                    completeSince: newestTooOld,
+                    isPartUnknown: place > 0 || firstBlock > 0 || manifest.hasExpired,
+                    claimCountMin: claimCount - idCount)
                 return
             }
         }
         self.init(
-            firstSegment: 0, oldest: (newest ?? 0) &- policy.windowMicroseconds,
-            completeSince: .min, isPartUnknown: manifest.hasExpired, claimCountMin: claimCount)
+            firstSegment: 0,
+            oldest: newest == .min ? .min : newest &- policy.windowMicroseconds,
+            completeSince: newestTooOld, isPartUnknown: manifest.hasExpired,
+            claimCountMin: claimCount)
+    }
+
+    /// How many blocks, from the first on, have so few ids together; and how many they have.
+    private static func skipped(
+        _ blocks: [BlockIndexEntry], _ idCountMax: Int
+    ) -> (blockCount: Int, idCount: Int) {
+        var idCount = 0
+        for (place, block) in blocks.enumerated() {
+            let next = idCount + block.summary.eventHashCount
+            if next > idCountMax { return (place, idCount) }
+            idCount = next
+        }
+        return (blocks.count, idCount)
     }
 
     private init(
-        firstSegment: Int, oldest: Int64, completeSince: Int64, isPartUnknown: Bool,
+        firstSegment: Int, firstBlock: Int = 0, oldest: Int64, completeSince: Int64,
+        isPartUnknown: Bool,
         claimCountMin: Int
     ) {
         self.firstSegment = firstSegment
+        self.firstBlock = firstBlock
         self.oldest = oldest
         self.completeSince = completeSince
         self.isPartUnknown = isPartUnknown

@@ -56,6 +56,17 @@ struct AdmittedWindow {
             + checks.count * MemoryLayout<UInt16>.stride
     }
 
+    /// Changes it, and says by how many bytes it grew. (In place: one that is only asked is copied, with a count of
+    /// references for each of its arrays.)
+    @inline(__always)
+    mutating func measuring<Result>(
+        _ change: (inout AdmittedWindow) -> Result
+    ) -> (Result, growth: Int) {
+        let before = byteCount
+        let result = change(&self)
+        return (result, byteCount - before)
+    }
+
     /// Notes that an open sequence was consumed.
     mutating func accept(_ sequence: UInt64, check: UInt16) {
         window.sequences.insert(sequence)

@@ -219,13 +219,7 @@ struct AdmittedWindows: ~Copyable {
     private mutating func changeSize<Result>(
         of index: Int, _ change: (inout AdmittedWindow) -> Result
     ) -> Result {
-        // In place: an entry that is only asked is copied, with a count of references for each of its arrays.
-        func measured(_ entry: inout AdmittedWindow) -> (Result, growth: Int) {
-            let before = entry.byteCount
-            let result = change(&entry)
-            return (result, entry.byteCount - before)
-        }
-        let (result, growth) = measured(&entries[index])
+        let (result, growth) = entries[index].measuring(change)
         byteCount += growth
         return result
     }
