@@ -41,8 +41,8 @@ struct PacketPageTests {
 
     @Test func `The page lists the results that there are, in the order of their checks`() throws {
         let expected: [PacketResult] = [
-            .truncated, .badLength, .badMagic, .badLength, .badCRC, .badKind, .badTag,
-            .unauthenticated, .shed, .oldEpoch, .badKind, .farJump, .resend, .sequenceConflict,
+            .truncated, .badLength, .badMagic, .badLength, .badCRC, .badTag, .unauthenticated,
+            .badKind, .shed, .oldEpoch, .badKind, .farJump, .resend, .sequenceConflict,
             .belowFloor, .malformed, .accepted,
         ]
         let named = page.table(under: "What the daemon answers and counts")
