@@ -5,7 +5,7 @@ import IngestStorage
 /// A directory that is ready to be written to: locked, recovered, everything in it sealed and published,
 /// its names in memory. Made before the socket is bound: nothing is received, counted or served earlier.
 ///
-/// **Cost** The unsealed tail is read and written once; about 100 ns a name, 60 ns an id in the window.
+/// **Cost** The unsealed tail is read and written once; about 100 ns a name, 45 ns an id in the window.
 package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     package let directory: DataDirectory<Files>
     package let recovery: RecoveryReport

@@ -5,7 +5,7 @@ import IngestStorage
 
 /// Makes the rule of repeats at start: from the rows of the sealed segments, as far back as the window reaches.
 ///
-/// **Cost** Claims are read on one thread and entered on another, which takes longer: 40–60 ns an id. Memory is
+/// **Cost** Claims are read on one thread and entered on another, which takes longer: 35–45 ns an id. Memory is
 /// taken for as many as there are.
 struct LoadedIDs<Files: FileSystem>: ~Copyable {
     private var index: DedupIndex
