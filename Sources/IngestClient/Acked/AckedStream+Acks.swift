@@ -143,6 +143,9 @@ extension AckedStream {
     /// Does what is due: at `nextDeadline`, or earlier.
     package mutating func tick(now: UInt64) {
         guard failure == nil else { return }
+        if timers.route.isReconnectDue(now: now, silence: timers.silence(now: now)) {
+            transport.reconnect()
+        }
         let isFlushDue = now >= min(timers.batchDueAt, timers.spoolRetryAt)
         if isFlushDue { flush(now: now) } else { pump(now: now) }
         if failure == nil, now >= timers.heartbeatAt { sendHeartbeat(now: now) }

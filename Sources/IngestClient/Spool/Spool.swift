@@ -237,6 +237,8 @@ final class Spool<Files: FileSystem>: PacketSpool {
             try begin(&state, note, hasEnded: hasEnded)
         } catch {
             guard case .diskFull = error, reserve.spend() else { throw error }
+            // Also where that was not enough: the next time it may be.
+            defer { reserve.hold() }
             try begin(&state, note, hasEnded: hasEnded)
         }
         try retire(&state, below: .max)

@@ -139,8 +139,10 @@ package struct BlockScan<File: StorageFile> {
     /// - Parameter place: of the magic, with the version and the header's length behind it.
     private func candidate(_ bytes: RawSpan, at place: Int) -> Candidate? {
         let version: UInt16 = load(bytes, place + BlockLayout.Header.version.offset)
-        if version == BlockLayout.version && bytes.byteCount - place >= Self.placeEnd {
-            return isOfThisSegment(bytes, at: place) ? (place, false) : nil
+        if version == BlockLayout.version {
+            // Of one at the window's end more is read.
+            let isCut = bytes.byteCount - place < Self.placeEnd
+            return isCut || isOfThisSegment(bytes, at: place) ? (place, false) : nil
         }
         let count: UInt16 = load(bytes, place + BlockLayout.Header.headerByteCount.offset)
         let isPossible =

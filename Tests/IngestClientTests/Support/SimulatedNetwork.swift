@@ -12,6 +12,8 @@ final class SimulatedNetwork: DatagramTransport {
         var partCount = 0
         var reconnectCount = 0
         var hasRoute = true
+        /// Whether the socket's own address has gone: what it sends arrives, and nobody hears the answers.
+        var hasLostAddress = false
         /// A socket that connects again while there is no route has no peer.
         var hasPeer = true
 
@@ -43,11 +45,17 @@ final class SimulatedNetwork: DatagramTransport {
         state.withLock {
             $0.reconnectCount += 1
             $0.hasPeer = $0.hasRoute
+            $0.hasLostAddress = false
         }
     }
 
     /// As a link that goes down: until it is up again, connecting fails too.
     func setRoute(_ isThere: Bool) { state.withLock { $0.hasRoute = isThere } }
+
+    /// As an own address that is replaced by another one.
+    func loseAddress() { state.withLock { $0.hasLostAddress = true } }
+
+    var hasLostAddress: Bool { state.withLock { $0.hasLostAddress } }
 
     /// From now on every send throws this; `nil` ends it.
     ///
