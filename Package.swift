@@ -43,6 +43,9 @@ let package = Package(
         .target(
             name: "IngestFormat", dependencies: ["CIngestLinux", "CLZ4"], swiftSettings: house),
         .target(
+            name: "IngestCounting", dependencies: ["IngestFormat", "CIngestLinux"],
+            swiftSettings: house),
+        .target(
             name: "IngestKeys",
             dependencies: ["IngestFormat", .product(name: "Crypto", package: "swift-crypto")],
             swiftSettings: house),
@@ -50,14 +53,15 @@ let package = Package(
         .target(
             name: "IngestStorage",
             dependencies: [
-                "IngestFormat", "CIngestLinux",
+                "IngestFormat", "IngestCounting", "CIngestLinux",
                 .product(name: "SystemPackage", package: "swift-system"),
             ],
             swiftSettings: house),
         .target(
             name: "IngestPipeline",
             dependencies: [
-                "IngestFormat", "IngestKeys", "IngestRing", "IngestStorage", "CIngestLinux",
+                "IngestFormat", "IngestCounting", "IngestKeys", "IngestRing", "IngestStorage",
+                "CIngestLinux",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SystemPackage", package: "swift-system"),
             ],
@@ -67,7 +71,8 @@ let package = Package(
             dependencies: ["IngestFormat", "IngestKeys", "IngestStorage", "CIngestLinux"],
             swiftSettings: house),
         .target(
-            name: "IngestReader", dependencies: ["IngestFormat", "IngestStorage", "CIngestLinux"],
+            name: "IngestReader",
+            dependencies: ["IngestFormat", "IngestCounting", "IngestStorage", "CIngestLinux"],
             swiftSettings: house),
 
         // MARK: Programs
@@ -109,22 +114,31 @@ let package = Package(
             name: "IngestBench",
             dependencies: [
                 "IngestClient", "IngestReader", "IngestPipeline", "IngestRing", "IngestStorage",
-                "IngestFormat", "CIngestLinux",
+                "IngestFormat", "IngestCounting", "CIngestLinux",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             path: "Benchmarks/IngestBench",
             swiftSettings: house),
 
         // MARK: Tests
+        // What stands in for disk, clock and sockets, deterministic from a seed.
+        .target(
+            name: "TestSupport", dependencies: ["IngestStorage", "IngestFormat"],
+            path: "Tests/TestSupport"),
+        .target(
+            name: "PipelineTestSupport",
+            dependencies: ["TestSupport", "IngestPipeline", "CIngestLinux"],
+            path: "Tests/PipelineTestSupport"),
         .testTarget(
             name: "IngestFormatTests",
             dependencies: [
-                "IngestFormat", "CIngestLinux",
+                "IngestFormat", "IngestCounting", "CIngestLinux",
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             exclude: ["Generated/README.md", "Generated/oracle.proto"]),
         .target(
-            name: "FuzzTargets", dependencies: ["IngestFormat", "IngestStorage"],
+            name: "FuzzTargets",
+            dependencies: ["IngestFormat", "IngestCounting", "IngestStorage", "TestSupport"],
             path: "Tests/FuzzTargets"),
         .executableTarget(
             name: "IngestFuzz", dependencies: ["FuzzTargets"], path: "Tests/FuzzDriver"),
@@ -135,35 +149,39 @@ let package = Package(
                 "IngestKeys", "IngestFormat", .product(name: "Crypto", package: "swift-crypto"),
             ]),
         .testTarget(name: "IngestRingTests", dependencies: ["IngestRing"]),
-        .testTarget(name: "IngestStorageTests", dependencies: ["IngestStorage", "IngestFormat"]),
+        .testTarget(
+            name: "IngestStorageTests",
+            dependencies: ["IngestStorage", "IngestCounting", "IngestFormat", "TestSupport"]),
         .testTarget(
             name: "IngestPipelineTests",
             dependencies: [
                 "IngestPipeline", "IngestStorage", "IngestFormat", "IngestRing", "CIngestLinux",
+                "TestSupport", "PipelineTestSupport",
                 .product(name: "Logging", package: "swift-log"),
             ]),
         .testTarget(
             name: "IngestClientTests",
             dependencies: [
                 "IngestClient", "IngestSend", "IngestBench", "IngestFormat", "IngestKeys",
-                "IngestStorage", "CIngestLinux",
+                "IngestStorage", "CIngestLinux", "TestSupport",
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ]),
         .testTarget(
             name: "IngestReaderTests",
             dependencies: [
                 "IngestReader", "IngestReaderTool", "IngestPipeline", "IngestStorage",
-                "IngestFormat",
+                "IngestFormat", "TestSupport", "PipelineTestSupport",
             ]),
         .testTarget(
             name: "SimulationTests",
             dependencies: [
                 "IngestPipeline", "IngestReader", "IngestStorage", "IngestFormat", "IngestRing",
+                "TestSupport", "PipelineTestSupport",
             ]),
         .testTarget(
             name: "IngestdTests",
             dependencies: [
-                "Ingestd", "IngestPipeline", "IngestFormat",
+                "Ingestd", "IngestPipeline", "IngestFormat", "PipelineTestSupport",
                 .product(name: "Logging", package: "swift-log"),
             ]),
         .testTarget(
@@ -171,7 +189,7 @@ let package = Package(
             dependencies: [
                 "Ingestd", "IngestReaderProgram", "IngestReaderSQLite", "IngestSend",
                 "IngestReader", "IngestKeys", "IngestFormat", "IngestPipeline", "IngestRing",
-                "IngestStorage",
+                "IngestStorage", "TestSupport", "PipelineTestSupport",
             ]),
         .testTarget(name: "TidyTests", dependencies: ["IngestFormat", "IngestRing"]),
     ]

@@ -1,5 +1,6 @@
 // packet → decode → ring → admit → block → segment → [compaction] → snapshot → [query]
 import Glibc
+import IngestCounting
 import IngestFormat
 
 /// Folds rows into a segment's counters, then codes, decodes, merges and projects the table, and prints

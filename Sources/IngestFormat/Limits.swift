@@ -116,7 +116,7 @@ package enum Limits {
     package static let runCountMax = 8
     /// As many small runs of a table gather before they are merged.
     package static let mergeRunCountMin = 4
-    package static let runPageRowCountMax = 1024
+    @inlinable package static var runPageRowCountMax: Int { 1024 }
     /// Of a run of counters: 400 days of ten million rewards are about 60 GB.
     package static let runByteCountMax = 1 << 40
     package static let runRowCountMax = 1 << 36

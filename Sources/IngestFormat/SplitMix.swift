@@ -6,7 +6,7 @@ package enum SplitMix {
     ///
     /// With a secret among the bits (`bits ^ seed`) nobody outside can choose values that meet in a table.
     /// **Cost** 2 ns.
-    @inline(__always)
+    @inlinable @inline(__always)
     package static func finish(_ bits: UInt64) -> UInt64 {
         var mixed = bits
         mixed = (mixed ^ mixed >> 30) &* 0xBF58_476D_1CE4_E5B9

@@ -2,7 +2,6 @@
 // Time, as every stage reads it. A seam: tests move it by hand.
 
 import Glibc
-import Synchronization
 
 /// The two clocks of the pipeline. *Wall* time is what events and blocks are dated with; it may step in
 /// either direction. *Monotonic* time is what ages and intervals are measured with; it never steps.
@@ -51,47 +50,5 @@ package struct LinuxClock: IngestClock {
         // SAFETY: the call writes one timespec. It fails only for a clock that does not exist.
         unsafe clock_gettime(clock, &now)
         return now
-    }
-}
-
-/// A clock that stands still until it is moved.
-package final class SimulatedClock: IngestClock {
-    // Relaxed, all: whoever moves the clock orders its readers by other means.
-    private let wall: Atomic<Int64>
-    private let monotonic: Atomic<UInt64>
-    private let thread = Atomic<UInt64>(0)
-    private let threadStep = Atomic<UInt64>(0)
-
-    package init(wallMicroseconds: Int64, monotonicNanoseconds: UInt64 = 1_000_000_000) {
-        wall = Atomic(wallMicroseconds)
-        monotonic = Atomic(monotonicNanoseconds)
-    }
-
-    package func wallMicroseconds() -> Int64 { wall.load(ordering: .relaxed) }
-    package func monotonicNanoseconds() -> UInt64 { monotonic.load(ordering: .relaxed) }
-    /// Work takes as long as it was said to take, whatever it is: nothing at first.
-    package func threadNanoseconds() -> UInt64 {
-        thread.wrappingAdd(threadStep.load(ordering: .relaxed), ordering: .relaxed).newValue
-    }
-
-    /// Has all that is measured on a core take so long.
-    package func slowDown(milliseconds: Int) {
-        threadStep.store(UInt64(milliseconds) &* 1_000_000, ordering: .relaxed)
-    }
-
-    package func pause(nanoseconds: UInt64) {
-        wall.wrappingAdd(Int64(nanoseconds / 1000), ordering: .relaxed)
-        monotonic.wrappingAdd(nanoseconds, ordering: .relaxed)
-    }
-
-    /// Lets time pass on both clocks.
-    package func advance(milliseconds: Int) {
-        wall.wrappingAdd(Int64(milliseconds) &* 1000, ordering: .relaxed)
-        monotonic.wrappingAdd(UInt64(milliseconds) &* 1_000_000, ordering: .relaxed)
-    }
-
-    /// Steps the wall clock alone, as an operator or a time daemon does.
-    package func jumpWall(milliseconds: Int) {
-        wall.wrappingAdd(Int64(milliseconds) &* 1000, ordering: .relaxed)
     }
 }

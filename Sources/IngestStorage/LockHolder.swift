@@ -9,13 +9,13 @@ import IngestFormat
 package enum LockHolder {
     private static let byteCountMax = 32
 
-    static func write(_ pid: Int32, to file: some StorageFile) {
+    package static func write(_ pid: Int32, to file: some StorageFile) {
         // A hint that cannot be written is no reason not to start.
         try? file.truncate(to: 0)
         try? file.write(text(pid), at: 0)
     }
 
-    static func read(from file: some StorageFile) -> Int32? {
+    package static func read(from file: some StorageFile) -> Int32? {
         guard let bytes = try? file.readArray(at: 0, byteCount: byteCountMax) else { return nil }
         return pid(in: bytes)
     }

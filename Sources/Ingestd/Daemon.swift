@@ -1,4 +1,5 @@
 import Dispatch
+import Foundation
 import Glibc
 import IngestFormat
 import IngestKeys
@@ -16,7 +17,10 @@ struct Daemon {
     init(_ settings: DaemonSettings, unknownVariables: [String]) {
         self.settings = settings
         logger = Logger(label: "ingestd") { LineLogHandler(label: $0) }
-        warn(unknownVariables.map { "\($0) is set and is no option, see 'ingestd --help'" })
+        warn(
+            unknownVariables.map {
+                "environment variable \($0) is not an option and is ignored, see 'ingestd --help'"
+            })
     }
 
     /// Opens the directory, binds, says that it is ready, and returns once it was told to stop and
@@ -26,20 +30,20 @@ struct Daemon {
         // Bound twice: an address that cannot be had is found before a directory is made for it, and while
         // the log is recovered senders are answered that nobody receives.
         do { _ = try bind() }
-        let keys = try readKeys()
+        let keys = try settings.readKeys()
         let start = try openDirectory(counters)
         let stopRequest = DispatchSemaphore(value: 0)
-        let signals = StopSignals { _ in stopRequest.signal() }
+        let signals = ProcessSignals(onStop: { stopRequest.signal() })
         guard waitForClock(after: start.log, stopRequest) else { return }
         let socket = try bind()
         let address = socket.address
         logger.info(
             "receiving on udp \(address), receive buffer \(socket.receiveBufferByteCount) bytes")
         let pipeline = try startPipeline(start, socket, keys, counters)
-        let reload = ReloadSignal { reloadKeys(of: pipeline) }
+        let reload = ProcessSignals(onReload: { reloadKeys(of: pipeline) })
         ReadyLine(udp: "\(address)", http: nil, processID: getpid()).print()
         stopRequest.wait()
-        logger.info("stopping: no more is received, what was is made durable")
+        logger.info("stopping: draining, then sealing the segment")
         pipeline.stop()
         withExtendedLifetime((signals, reload)) {}
         logSummary(counters)
@@ -59,7 +63,7 @@ struct Daemon {
             log(start.directory, start.recovery)
             if start.hasSpentReserve {
                 logger.warning(
-                    "the disk is full: the start used the reserve, \(settings.dataDirectory), free space"
+                    "disk full: recovery used the reserve file, \(settings.dataDirectory), free disk space"
                 )
             }
             return start
@@ -82,29 +86,22 @@ struct Daemon {
         return isOver
     }
 
-    private func readKeys() throws(Fault) -> KeysFile? {
-        guard let path = settings.keysPath else { return nil }
-        do { return try KeysFile(path: path) } catch {
-            throw Fault(.configuration, "\(error)")
-        }
-    }
-
-    /// Takes the keys file as it is now; one that is not in order changes nothing.
+    /// Replaces the keys by those of the file as it is now; an invalid file changes nothing.
     private func reloadKeys(of pipeline: Pipeline) {
-        guard let path = settings.keysPath else { return }
         do {
-            let keys = try KeysFile(path: path)
+            guard let keys = try settings.readKeys() else { return }
             pipeline.replaceKeys(by: keys)
-            logger.info("the keys file was read again: \(keys.keys.count) keys")
+            logger.info("keys file reloaded: \(keys.keys.count) keys")
         } catch {
-            logger.error("\(error); the keys from before hold on")
+            logger.error("\(error.message); keeping the previous keys")
         }
     }
 
     private func bind() throws(Fault) -> LinuxDatagramSocket {
+        guard let udp = settings.udp else { throw Fault(.usage, "--udp is required") }
         do {
             return try LinuxDatagramSocket(
-                binding: settings.udp, receiveBufferByteCount: settings.receiveBufferByteCount)
+                binding: udp, receiveBufferByteCount: settings.receiveBufferByteCount)
         } catch {
             throw Fault(PipelineError.socket(error))
         }
@@ -134,16 +131,16 @@ struct Daemon {
         warn(recovery.messages)
         logger.info(
             """
-            the log stands at segment \(recovery.lastSegment.rawValue), \
-            \(directory.manifest.sealed.count) segments were sealed before, behind \
-            \(directory.manifest.lastExpired.rawValue) that have expired
+            log recovered: last segment \(recovery.lastSegment.rawValue), \
+            \(directory.manifest.sealed.count) sealed segments, \
+            \(directory.manifest.lastExpired.rawValue) expired
             """)
     }
 
     private func warn(_ lines: [String]) {
         for line in lines.prefix(Self.warningCountMax) { logger.warning("\(line)") }
         if lines.count > Self.warningCountMax {
-            logger.warning("and \(lines.count - Self.warningCountMax) more such lines")
+            logger.warning("\(lines.count - Self.warningCountMax) more such lines not shown")
         }
     }
 
@@ -159,7 +156,7 @@ struct Daemon {
         let steps = counters.commit[.clockSteps]
         if steps > 0 {
             logger.warning(
-                "the wall clock stepped \(steps) times in this run and was not followed: see that it is right"
+                "the wall clock stepped \(steps) times during this run and was not followed: check time synchronisation"
             )
         }
         let refused = RefusalSummary(counters)
@@ -167,8 +164,65 @@ struct Daemon {
     }
 }
 
-extension Fault {
-    init(_ error: PipelineError) {
-        self.init(ExitReason(rawValue: error.exitCode) ?? .inputOutput, "\(error)")
+/// The one line that the daemon prints on standard output: scripts wait for it, and read the port from it.
+struct ReadyLine {
+    /// As bound: with the port that the kernel chose where 0 was asked for.
+    let udp: String
+    /// `nil` while there is no server.
+    let http: String?
+    let processID: Int32
+
+    var text: String {
+        let http = http.map { "\"\($0)\"" } ?? "null"
+        return "{\"ready\":true,\"udp\":\"\(udp)\",\"http\":\(http),\"pid\":\(processID)}"
+    }
+
+    /// Prints the line and flushes it, also into a pipe.
+    func print() {
+        Swift.print(text)
+        fflush(nil)
+    }
+}
+
+/// A start whose clock is behind the log's last block: the clock is wrong now, or was wrong before. Blocks would be dated
+/// before those in the log, so the daemon waits until the clock has caught up, or is started with `--accept-clock`.
+struct ClockWait<Clock: IngestClock> {
+    private let log: LogStart
+    private let clock: Clock
+    private let isAccepted: Bool
+
+    init(_ log: LogStart, clock: Clock, isAccepted: Bool) {
+        self.log = log
+        self.clock = clock
+        self.isAccepted = isAccepted
+    }
+
+    /// Returns once the clock has caught up, at once if it is not behind.
+    ///
+    /// - Parameters:
+    ///   - say: writes a line to the log.
+    ///   - isStopped: lets a second pass, or less if it has to end.
+    /// - Returns: whether the start may go on.
+    func run(say: (String) -> Void, isStopped: () -> Bool) -> Bool {
+        let now = clock.wallMicroseconds()
+        guard log.isAhead(of: now) else { return true }
+        let found =
+            "clock skew: the clock shows \(Self.text(now)), the log's last block has "
+            + Self.text(log.lastAdmissionTime)
+        if isAccepted {
+            say("\(found): accepted by --accept-clock")
+            return true
+        }
+        say("\(found): waiting, correct the clock, or if it is correct restart with --accept-clock")
+        while log.lastAdmissionTime > clock.wallMicroseconds() {
+            if isStopped() { return false }
+        }
+        say("the clock has caught up with the log's last block")
+        return true
+    }
+
+    /// UTC, to the second.
+    private static func text(_ microseconds: Int64) -> String {
+        Date(timeIntervalSince1970: Double(microseconds) / 1e6).formatted(.iso8601)
     }
 }

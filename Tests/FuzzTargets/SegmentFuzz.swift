@@ -1,5 +1,6 @@
 import IngestFormat
 import IngestStorage
+import TestSupport
 
 // A segment file as a start finds it, whatever is in it.
 

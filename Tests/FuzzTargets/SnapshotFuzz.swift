@@ -1,3 +1,4 @@
+import IngestCounting
 import IngestFormat
 
 // Footers, runs, names runs, manifests, marks and file names, whatever is in them. Where a checksum would

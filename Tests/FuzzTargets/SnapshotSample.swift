@@ -1,3 +1,4 @@
+import IngestCounting
 import IngestFormat
 
 /// Small files of every kind.
@@ -78,7 +79,7 @@ enum SnapshotSample {
             nextCommitEpoch: 12)
         var ledger = LedgerSum()
         ledger.add(footer.ledger)
-        let stored = ExpiredLedger(ledger)
+        let stored = ExpiredLedger(ledger.entries())
         let header = ExpiredHeader(
             fileNumber: FileNumber(rawValue: 4), directory: directory, sums: sums,
             generation: Generation(rawValue: 2), createdAt: 3, index: counters.index,

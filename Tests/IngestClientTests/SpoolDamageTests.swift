@@ -1,4 +1,5 @@
 import IngestKeys
+import TestSupport
 import Testing
 
 @testable import IngestClient

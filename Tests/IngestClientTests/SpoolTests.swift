@@ -1,5 +1,6 @@
 import Foundation
 import IngestKeys
+import TestSupport
 import Testing
 
 @testable import IngestClient

@@ -1,4 +1,5 @@
 import IngestFormat
+import PipelineTestSupport
 import Synchronization
 import Testing
 

@@ -1,6 +1,7 @@
 import IngestFormat
 import IngestPipeline
 import IngestRing
+import PipelineTestSupport
 import Testing
 
 /// The commit stage alone: records in by hand, blocks out by hand, a clock that stands still.

@@ -1,4 +1,5 @@
 import IngestStorage
+import TestSupport
 import Testing
 
 @testable import IngestPipeline

@@ -1,4 +1,5 @@
 import IngestFormat
+import PipelineTestSupport
 import Testing
 
 @testable import IngestPipeline

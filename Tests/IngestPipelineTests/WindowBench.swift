@@ -1,5 +1,6 @@
 import IngestFormat
 import IngestRing
+import PipelineTestSupport
 import Testing
 
 @testable import IngestPipeline

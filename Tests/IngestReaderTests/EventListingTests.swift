@@ -1,5 +1,6 @@
 import IngestFormat
 import IngestStorage
+import TestSupport
 import Testing
 
 @testable import IngestReader

@@ -1,6 +1,7 @@
 import IngestFormat
 import IngestReader
 import IngestStorage
+import TestSupport
 import Testing
 
 @testable import IngestReaderTool

@@ -1,6 +1,7 @@
 import Foundation
 import IngestFormat
 import IngestStorage
+import TestSupport
 import Testing
 
 @testable import IngestReader

@@ -3,6 +3,7 @@ import IngestFormat
 import IngestReader
 import IngestReaderTool
 import IngestStorage
+import TestSupport
 import Testing
 
 @Suite struct FormattingTests {

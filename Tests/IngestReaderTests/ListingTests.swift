@@ -1,6 +1,7 @@
 import IngestFormat
 import IngestReader
 import IngestStorage
+import TestSupport
 import Testing
 
 /// Listings in ranges, the order of ids, and the greatest of many: what needs more rows, or other names, than

@@ -1,7 +1,10 @@
+import IngestCounting
 import IngestFormat
 import IngestPipeline
 import IngestReader
 import IngestStorage
+import PipelineTestSupport
+import TestSupport
 
 /// One event as a test writes it down.
 struct FixtureEvent {
@@ -341,7 +344,7 @@ final class LogFixture {
             ledger.add(footer.ledger)
         }
         var writer = try ExpiredFooterWriter(
-            next.nextFileNumber, of: sums!, ledger: ExpiredLedger(ledger),
+            next.nextFileNumber, of: sums!, ledger: ExpiredLedger(ledger.entries()),
             rows: CounterMerge(footers.map { $0.counters.makeCursor() }), in: files)
         while try !writer.write(pageCountMax: 1) {}
         next.expired.append(try writer.finish(next.nextFileNumber, for: next))

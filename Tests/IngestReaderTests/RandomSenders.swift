@@ -1,5 +1,6 @@
 import IngestFormat
 import IngestStorage
+import TestSupport
 
 /// Framed senders that announce, send, lose and go at random, and what a daemon's ledger says of them, block by block.
 struct RandomSenders {

@@ -2,6 +2,7 @@ import IngestFormat
 import IngestReader
 import IngestStorage
 import Synchronization
+import TestSupport
 import Testing
 
 @Suite struct SnapshotTests {

@@ -1,6 +1,7 @@
 import IngestFormat
 import IngestReader
 import IngestStorage
+import TestSupport
 import Testing
 
 /// Queries over directories of which the disk lost a part: the whole answer, or an error.

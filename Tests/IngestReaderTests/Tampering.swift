@@ -1,3 +1,4 @@
+import IngestCounting
 import IngestFormat
 import IngestReader
 import IngestStorage
@@ -78,7 +79,7 @@ extension LogFixture {
         change(&entries)
         var sum = LedgerSum()
         sum.add(entries)
-        let ledger = ExpiredLedger(sum)
+        let ledger = ExpiredLedger(sum.entries())
         let header = ExpiredHeader(
             fileNumber: entry.fileNumber, directory: reader.header.directory,
             sums: reader.header.sums, generation: reader.header.generation,

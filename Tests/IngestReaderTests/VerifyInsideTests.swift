@@ -1,6 +1,7 @@
 import IngestFormat
 import IngestReader
 import IngestStorage
+import TestSupport
 import Testing
 
 /// Runs and cuts that end in the middle of a segment: each is held against the rows of exactly the blocks

@@ -3,6 +3,7 @@ import Glibc
 import IngestFormat
 import IngestStorage
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import IngestReader

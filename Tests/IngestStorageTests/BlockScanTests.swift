@@ -1,5 +1,6 @@
 import IngestFormat
 import IngestStorage
+import TestSupport
 import Testing
 
 /// What a scan for the next block makes of bytes that only look like blocks.

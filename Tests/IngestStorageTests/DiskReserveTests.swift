@@ -1,6 +1,7 @@
 import Glibc
 import IngestFormat
 import IngestStorage
+import TestSupport
 import Testing
 
 /// The room that is held back on the disk.

@@ -1,5 +1,7 @@
+import IngestCounting
 import IngestFormat
 import IngestStorage
+import TestSupport
 import Testing
 
 /// Expired footers in their file, and what a start makes of them and of the segments that they stand for.
@@ -40,7 +42,7 @@ import Testing
             var ledger = LedgerSum()
             for segment in segments[..<count] { ledger.add(segment.footer.ledger) }
             return try ExpiredFooterWriter(
-                manifest.nextFileNumber, of: sums(count), ledger: ExpiredLedger(ledger),
+                manifest.nextFileNumber, of: sums(count), ledger: ExpiredLedger(ledger.entries()),
                 rows: CounterMerge(segments[..<count].map { $0.footer.counters.makeCursor() }),
                 in: files)
         }

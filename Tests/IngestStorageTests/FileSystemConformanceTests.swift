@@ -1,5 +1,6 @@
 import Glibc
 import IngestStorage
+import TestSupport
 import Testing
 
 /// The promises of the seam, held against both conformers by the same code.

@@ -1,5 +1,6 @@
 import IngestFormat
 import IngestStorage
+import TestSupport
 import Testing
 
 /// Generations whose cut lies inside a segment: what readers and a start make of them.

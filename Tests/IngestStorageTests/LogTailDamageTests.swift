@@ -1,6 +1,7 @@
 import IngestFormat
 import IngestStorage
 import Synchronization
+import TestSupport
 import Testing
 
 /// No durable block is left out of a tail in silence: not beside a writer, and not where the disk lost some.

@@ -1,6 +1,7 @@
 import Glibc
 import IngestFormat
 import IngestStorage
+import TestSupport
 import Testing
 
 /// Generations of a directory, published over disks that crash, fill up and fail.

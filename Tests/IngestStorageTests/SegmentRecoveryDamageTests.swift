@@ -1,5 +1,6 @@
 import Glibc
 import IngestStorage
+import TestSupport
 import Testing
 
 @testable import IngestFormat

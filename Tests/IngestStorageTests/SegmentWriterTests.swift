@@ -1,6 +1,7 @@
 import Glibc
 import IngestFormat
 import IngestStorage
+import TestSupport
 import Testing
 
 /// Writes `blockCount` blocks into one segment as the sync stage does; `synced` grows with each that is durable.

@@ -1,5 +1,6 @@
 import Glibc
 import IngestStorage
+import TestSupport
 import Testing
 
 /// The simulated disk really loses what its fault model says it may, and never what was synced.

@@ -1,5 +1,7 @@
+import IngestCounting
 import IngestFormat
 import IngestStorage
+import TestSupport
 import Testing
 
 /// A log of several segments, made once, written to many disks.

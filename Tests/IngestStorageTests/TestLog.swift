@@ -1,5 +1,6 @@
 import IngestFormat
 import IngestStorage
+import TestSupport
 
 /// Makes the blocks of a log, one after the other, as the commit stage would: chained, with names, keys,
 /// rows of all types and a ledger entry each. Everything follows from the seed.

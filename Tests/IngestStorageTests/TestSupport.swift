@@ -1,6 +1,7 @@
 import Foundation
 import IngestFormat
 import IngestStorage
+import TestSupport
 import Testing
 
 /// A real directory that goes when the value's scope ends.

@@ -1,5 +1,6 @@
 import IngestFormat
 import IngestPipeline
+import PipelineTestSupport
 import Testing
 
 @testable import Ingestd

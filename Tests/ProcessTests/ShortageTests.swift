@@ -120,7 +120,7 @@ extension ProcessSuite {
             try scene.disk.fill()
             let port = scene.daemon.port
             scene.daemon = try DaemonProcess(in: scene.folder, ["--udp", "127.0.0.1:\(port)"])
-            #expect(scene.daemon.log.contains("the start used the reserve"))
+            #expect(scene.daemon.log.contains("recovery used the reserve"))
             #expect(scene.daemon.log.contains("sealed by copy"))
             try scene.expectAcked()
             try scene.disk.free()

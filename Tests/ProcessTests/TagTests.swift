@@ -72,7 +72,7 @@ extension ProcessSuite {
             #expect(old.delivers(3..<6))
             _ = try write("2 \(hex(Self.second))\n", in: folder)
             daemon.signal(SIGHUP)
-            let isRead = eventually { daemon.log.contains("read again: 1 key") }
+            let isRead = eventually { daemon.log.contains("reloaded: 1 key") }
             #expect(isRead)
             let new = HandSender(to: daemon.port, sender: 6, key: (2, Self.second))
             #expect(new.delivers(0..<3))

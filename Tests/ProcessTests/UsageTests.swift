@@ -65,7 +65,7 @@ extension ProcessSuite {
             running.send(SIGTERM)
             let stopped = running.end()
             #expect(stopped.code == 0)
-            #expect(stopped.errors.contains("INGESTD_PORT is set and is no option"))
+            #expect(stopped.errors.contains("INGESTD_PORT is not an option"))
             #expect(FileManager.default.fileExists(atPath: folder.data))
         }
 

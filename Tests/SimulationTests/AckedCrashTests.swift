@@ -3,6 +3,8 @@ import IngestFormat
 import IngestPipeline
 import IngestReader
 import IngestStorage
+import PipelineTestSupport
+import TestSupport
 import Testing
 
 /// An ack means durable: a sender that forgets what was acked, and sends the rest again after each crash, ends with

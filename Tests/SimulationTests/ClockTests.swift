@@ -2,6 +2,8 @@ import IngestFormat
 import IngestPipeline
 import IngestReader
 import IngestStorage
+import PipelineTestSupport
+import TestSupport
 import Testing
 
 /// The wall clock dates events and blocks, and orders nothing: it may step in either direction.

@@ -3,6 +3,8 @@ import IngestFormat
 import IngestPipeline
 import IngestReader
 import IngestStorage
+import PipelineTestSupport
+import TestSupport
 import Testing
 
 /// The whole path from the ring to the snapshot, crashed at every operation on the disk.

@@ -1,6 +1,7 @@
 import IngestFormat
 import IngestReader
 import IngestStorage
+import TestSupport
 
 /// What a reader finds in a simulated directory, put in the model's shape.
 struct DirectoryReading {

@@ -1,5 +1,6 @@
 import IngestReader
 import IngestStorage
+import TestSupport
 import Testing
 
 /// What holds after every scenario, however it ended and whatever is still to be recovered: the laws of packets and

@@ -2,6 +2,8 @@ import IngestFormat
 import IngestPipeline
 import IngestReader
 import IngestStorage
+import PipelineTestSupport
+import TestSupport
 import Testing
 
 /// Generations in the middle of a segment: that there is one a second, what becomes of its files, and that

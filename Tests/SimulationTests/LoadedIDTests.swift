@@ -2,6 +2,8 @@ import IngestFormat
 import IngestPipeline
 import IngestReader
 import IngestStorage
+import PipelineTestSupport
+import TestSupport
 import Testing
 
 /// The ids that a start knows: those of a log that was damaged, of a clock that was wrong, and the same as the daemon

@@ -2,6 +2,8 @@ import IngestFormat
 import IngestPipeline
 import IngestReader
 import IngestStorage
+import PipelineTestSupport
+import TestSupport
 import Testing
 
 /// Names that are written before a generation covers them: that they are in the next one, once each, and that

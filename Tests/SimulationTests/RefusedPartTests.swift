@@ -3,6 +3,8 @@ import IngestFormat
 import IngestPipeline
 import IngestReader
 import IngestStorage
+import PipelineTestSupport
+import TestSupport
 import Testing
 
 /// A disk that refuses one kind of file alone, while the log goes on: merges, generations, retention. Each must wait

@@ -3,6 +3,8 @@ import IngestFormat
 import IngestPipeline
 import IngestReader
 import IngestStorage
+import PipelineTestSupport
+import TestSupport
 import Testing
 
 /// Rows that expire: what is left of them, that no answer changes, and what crashes make of it.

@@ -3,6 +3,8 @@ import IngestFormat
 import IngestPipeline
 import IngestReader
 import IngestStorage
+import PipelineTestSupport
+import TestSupport
 import Testing
 
 /// A disk that takes nothing for a while: full, read-only, or out of descriptors. From any call on, and at any byte.

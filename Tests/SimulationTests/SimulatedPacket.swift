@@ -1,5 +1,6 @@
 import IngestFormat
 import IngestStorage
+import TestSupport
 
 /// A packet of the simulation: its events follow from its sequence alone, so that a model can be counted
 /// for any number of packets without keeping them.

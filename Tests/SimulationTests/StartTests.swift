@@ -2,6 +2,8 @@ import IngestFormat
 import IngestPipeline
 import IngestReader
 import IngestStorage
+import PipelineTestSupport
+import TestSupport
 import Testing
 
 /// What a start finds of the lives before it, and what those leave for it.

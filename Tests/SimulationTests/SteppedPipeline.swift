@@ -2,7 +2,9 @@ import IngestFormat
 import IngestPipeline
 import IngestRing
 import IngestStorage
+import PipelineTestSupport
 import Synchronization
+import TestSupport
 import Testing
 
 /// The daemon's stages from the ring to the snapshot, on a simulated disk and clock, stepped by one thread

@@ -19,7 +19,8 @@ struct PagesTests {
             let folder = file.path.split(separator: "/").dropLast().joined(separator: "/")
             // From the root, beside the file, or one of docs: `sending.md`.
             let folders = ["", "\(folder)/", "docs/"]
-            for match in file.text.matches(of: #/[A-Za-z0-9_.\/-]*[A-Za-z0-9_-]\.md\b/#) {
+            let mentions = file.lines(withAny: [".md"]).map(\.1).joined(separator: "\n")
+            for match in mentions.matches(of: #/[A-Za-z0-9_.\/-]*[A-Za-z0-9_-]\.md\b/#) {
                 let isThere = folders.contains { SourceTree.exists($0 + String(match.0)) }
                 #expect(isThere, "\(file) names \(match.0)")
             }

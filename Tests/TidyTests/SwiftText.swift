@@ -78,6 +78,12 @@ struct SwiftText: Sendable {
         return found
     }
 
+    /// As `SourceFile.lines(withAny:)`.
+    func lines(withAny words: [String]) -> [(Int, String)] {
+        lines.enumerated().filter { line in words.contains { line.element.contains($0) } }
+            .map { ($0.offset, $0.element) }
+    }
+
     private static func functionName(in line: String) -> String? {
         let mayDeclare = ["func ", "init", "subscript"].contains { line.contains($0) }
         guard mayDeclare, let match = line.firstMatch(of: declaration) else { return nil }

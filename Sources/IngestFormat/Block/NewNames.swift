@@ -67,3 +67,18 @@ package struct NewNames: Sendable, Equatable {
         (index == 0 ? 0 : Int(ends[index - 1]))..<Int(ends[index])
     }
 }
+
+/// The names and keys that one block introduced, with their first ordinals.
+package struct NamesOfBlock: Sendable {
+    package let firstName: NameOrdinal
+    package let names: NewNames
+    package let firstKey: KeyOrdinal
+    package let keys: [RewardKey]
+
+    package init(firstName: NameOrdinal, names: NewNames, firstKey: KeyOrdinal, keys: [RewardKey]) {
+        self.firstName = firstName
+        self.names = names
+        self.firstKey = firstKey
+        self.keys = keys
+    }
+}

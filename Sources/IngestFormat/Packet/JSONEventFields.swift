@@ -138,3 +138,192 @@ struct JSONEventFields {
         return true
     }
 }
+
+// The second half of `JSONEventFields`: from tokens to the descriptor, by the rules in its head comment.
+
+extension JSONEventFields {
+    /// Fills `event`; `false` if a field breaks its rule. Byte counts, ranges and hashes are left to
+    /// `EventCompletion`.
+    func fill(
+        _ event: UnsafeMutablePointer<EventDescriptor>, _ base: UnsafeMutablePointer<UInt8>
+    ) -> Bool {
+        let isMetadata = self[.metadata].kind == .object || self[.metadata].kind == .absent
+        guard isMetadata, let type = unsafe type(base), let timestamp = unsafe timestamp(base),
+            self[.reward].kind == .string, self[.business].kind == .string,
+            let consent = unsafe consent(base)
+        else { return false }
+        unsafe event.pointee.type = type.rawValue
+        unsafe event.pointee.timestampMicroseconds = timestamp
+        unsafe event.pointee.consent = consent.rawValue
+        unsafe Self.place(
+            self[.reward], &event.pointee.rewardOffset, &event.pointee.rewardByteCount)
+        unsafe Self.place(
+            self[.business], &event.pointee.businessOffset, &event.pointee.businessByteCount)
+        return unsafe fillIDs(event, base) && fillViewability(event, base)
+            && fillMoney(event, base) && fillAttribution(event)
+    }
+
+    private static func place(
+        _ token: JSONToken, _ offset: inout UInt16, _ byteCount: inout UInt8
+    ) {
+        offset = UInt16(truncatingIfNeeded: token.place.offset)
+        // 255 is over every limit, as any greater count is.
+        byteCount = UInt8(truncatingIfNeeded: min(token.place.byteCount, 255))
+    }
+
+    private func type(_ base: UnsafeMutablePointer<UInt8>) -> EventType? {
+        guard self[.type].kind == .string else { return nil }
+        let place = self[.type].place
+        if unsafe Self.equals(base, place, "impression") { return .impression }
+        if unsafe Self.equals(base, place, "click") { return .click }
+        return unsafe Self.equals(base, place, "redemption") ? .redemption : nil
+    }
+
+    private func timestamp(_ base: UnsafeMutablePointer<UInt8>) -> Int64? {
+        let place = self[.timestamp].place
+        switch self[.timestamp].kind {
+        case .string:
+            // SAFETY: a token's place lies inside the packet.
+            return unsafe TimestampText.microseconds(base + place.offset, place.byteCount)
+        case .number:
+            // A number that is no decimal is negative: before 1970, where `EventCompletion` begins.
+            return unsafe Self.decimal(base, self[.timestamp], scale: 3).map {
+                Int64(clamping: $0.value)
+            } ?? 0
+        default: return nil
+        }
+    }
+
+    private func consent(_ base: UnsafeMutablePointer<UInt8>) -> Consent? {
+        let token = self[.consent].kind == .absent ? self[.metadataConsent] : self[.consent]
+        if token.kind == .absent { return .notSet }
+        guard token.kind == .string else { return nil }
+        if unsafe Self.equals(base, token.place, "optIn") { return .optIn }
+        if unsafe Self.equals(base, token.place, "optOut") { return .optOut }
+        return unsafe Self.equals(base, token.place, "notSet") ? .notSet : nil
+    }
+
+    private func fillIDs(
+        _ event: UnsafeMutablePointer<EventDescriptor>, _ base: UnsafeMutablePointer<UInt8>
+    ) -> Bool {
+        guard let id = text(.eventID, or: .metadataEventID),
+            let session = text(.session, or: .metadataSession)
+        else { return false }
+        unsafe Self.place(session, &event.pointee.sessionOffset, &event.pointee.sessionByteCount)
+        unsafe Self.place(id, &event.pointee.eventIDOffset, &event.pointee.eventIDByteCount)
+        if id.place.byteCount == UUIDText.byteCount {
+            // SAFETY: the id's 36 bytes lie inside the packet; its 16 take the place of the first of them.
+            let text = unsafe base + id.place.offset
+            guard let uuid = unsafe UUIDText.parse(UnsafeRawPointer(text)) else { return true }
+            for i in 0..<16 { unsafe text[i] = uuid[i] }
+            unsafe event.pointee.eventIDByteCount = 16
+        }
+        return true
+    }
+
+    /// An id: a string, or in metadata also a number, whose digits it then is.
+    private func text(_ field: Field, or metadataField: Field) -> JSONToken? {
+        switch self[field].kind {
+        case .string: self[field]
+        case .absent:
+            switch self[metadataField].kind {
+            case .string, .number, .absent: self[metadataField]
+            default: nil
+            }
+        default: nil
+        }
+    }
+
+    private func fillViewability(
+        _ event: UnsafeMutablePointer<EventDescriptor>, _ base: UnsafeMutablePointer<UInt8>
+    ) -> Bool {
+        guard let format = unsafe format(base) else { return false }
+        var visible: UInt64 = 0
+        var duration: UInt64 = 0
+        if self[.viewability].kind != .absent {
+            guard let share = unsafe Self.decimal(base, self[.viewability], scale: 6) else {
+                return false
+            }
+            visible = share.value
+            // Just above 1 is cut to 1, but it is above.
+            let max = UInt64(Limits.visiblePartsPerMillionMax)
+            guard visible < max || (visible == max && share.isExact) else { return false }
+        }
+        if self[.duration].kind != .absent {
+            guard let time = unsafe Self.decimal(base, self[.duration], scale: 3) else {
+                return false
+            }
+            duration = time.value
+        }
+        if self[.viewability].kind == .absent || self[.duration].kind == .absent { return true }
+        unsafe event.pointee.flags |= EventDescriptor.Flags.isMeasured
+        unsafe event.pointee.visiblePartsPerMillion = UInt32(truncatingIfNeeded: visible)
+        unsafe event.pointee.durationMilliseconds = UInt32(clamping: duration)
+        unsafe event.pointee.format = format.rawValue
+        return true
+    }
+
+    private func format(_ base: UnsafeMutablePointer<UInt8>) -> AdFormat? {
+        let token = self[.format]
+        if token.kind == .absent { return .display }
+        guard token.kind == .string else { return nil }
+        if unsafe Self.equals(base, token.place, "display") { return .display }
+        if unsafe Self.equals(base, token.place, "largeDisplay") { return .largeDisplay }
+        return unsafe Self.equals(base, token.place, "video") ? .video : nil
+    }
+
+    private func fillMoney(
+        _ event: UnsafeMutablePointer<EventDescriptor>, _ base: UnsafeMutablePointer<UInt8>
+    ) -> Bool {
+        guard let revenue = unsafe Self.micros(base, self[.revenue]),
+            let spend = unsafe Self.micros(base, self[.spend])
+        else { return false }
+        unsafe event.pointee.revenueMicros = revenue
+        unsafe event.pointee.spendMicros = spend
+        return true
+    }
+
+    /// Micros of a currency unit; `nil` where a seventh decimal is not 0.
+    private static func micros(_ base: UnsafeMutablePointer<UInt8>, _ token: JSONToken) -> Int64? {
+        if token.kind == .absent { return 0 }
+        guard let amount = unsafe decimal(base, token, scale: 6), amount.isExact else { return nil }
+        return Int64(exactly: amount.value)
+    }
+
+    private func fillAttribution(_ event: UnsafeMutablePointer<EventDescriptor>) -> Bool {
+        func isText(_ field: Field) -> Bool {
+            self[field].kind == .string || self[field].kind == .number
+        }
+        if isText(.platform) {
+            unsafe Self.place(
+                self[.platform], &event.pointee.platformOffset, &event.pointee.platformByteCount)
+        }
+        if isText(.campaign) {
+            unsafe Self.place(
+                self[.campaign], &event.pointee.campaignOffset, &event.pointee.campaignByteCount)
+        }
+        if isText(.source) {
+            unsafe Self.place(
+                self[.source], &event.pointee.sourceOffset, &event.pointee.sourceByteCount)
+        }
+        return true
+    }
+
+    /// A number, or a string that is one by JSON's grammar.
+    private static func decimal(
+        _ base: UnsafeMutablePointer<UInt8>, _ token: JSONToken, scale: Int
+    ) -> DecimalText? {
+        let place = token.place
+        if token.kind == .string {
+            // SAFETY: a token's place lies inside the packet.
+            var cursor = unsafe JSONCursor(base, place)
+            guard let number = cursor.number(), number.byteCount == place.byteCount else {
+                return nil
+            }
+        } else if token.kind != .number {
+            return nil
+        }
+        // SAFETY: as above; a number has at least one byte.
+        return unsafe DecimalText(base + place.offset, place.byteCount, scale: scale)
+    }
+}

@@ -14,13 +14,10 @@ package struct ExpiredLedger: Sendable {
     let place: Place
     package let bytes: [UInt8]
 
-    /// - Parameter sum: what does not fit a footer of one segment is folded into `LedgerSum.others`.
+    /// - Parameter entries: by sender key, within the limits of a footer of one segment.
     ///
-    /// **Cost** A copy of the entries, LZ4 of their bytes.
-    package init(_ sum: LedgerSum) {
-        let entries = sum.entries(
-            countMax: Limits.segmentSenderCountMax,
-            rangeCountMax: Limits.segmentSequenceRangeCountMax)
+    /// **Cost** LZ4 of the entries' bytes.
+    package init(_ entries: [LedgerEntry]) {
         var writer = ByteWriter()
         LedgerCodec.encode(entries, into: &writer)
         let section = StoredSection(writer.bytes, compressor: LZ4Compressor())

@@ -7,19 +7,21 @@
 ///
 /// **Cost** A compare for a range that goes on at the end; O(log n) for any other, spread over the merges.
 /// At most twice the memory of the ranges.
-struct SequenceSet: Sendable {
+package struct SequenceSet: Sendable {
     private static let waitingCountMin = 64
 
     /// Ascending, disjoint, not adjacent.
     private var sorted: [ClosedRange<UInt64>] = []
     private var waiting: [ClosedRange<UInt64>] = []
 
+    package init() {}
+
     /// All sequences: ascending, disjoint, not adjacent.
-    var ranges: [ClosedRange<UInt64>] {
+    package var ranges: [ClosedRange<UInt64>] {
         waiting.isEmpty ? sorted : Self.merged(sorted, waiting)
     }
 
-    mutating func insert(_ range: ClosedRange<UInt64>) {
+    package mutating func insert(_ range: ClosedRange<UInt64>) {
         if let last = sorted.last, range.lowerBound < last.lowerBound {
             waiting.append(range)
             if waiting.count >= max(Self.waitingCountMin, sorted.count) {

@@ -20,7 +20,7 @@
 /// One row of counters: 21 columns of u64. A plain value of 168 bytes, no allocation. Inlinable, because a
 /// listing reads every column of every row in other modules; a call each would copy the row.
 @frozen public struct CounterRow: Equatable, Sendable {
-    public static let columnCount = 21
+    @inlinable public static var columnCount: Int { 21 }
     public var values: InlineArray<21, UInt64>
 
     @inlinable public init() { values = InlineArray(repeating: 0) }
@@ -65,5 +65,53 @@ extension UInt64 {
     public func saturatingSum(_ other: UInt64) -> UInt64 {
         let (sum, overflow) = addingReportingOverflow(other)
         return overflow ? .max : sum
+    }
+}
+
+/// A set of counters: which columns of a table a reader asks for. The others are passed over by their
+/// heads, which is what makes a question about one column cheap.
+package struct CounterColumnSet: OptionSet, Hashable, Sendable, BitwiseCopyable {
+    /// Bit `column.rawValue`.
+    package let rawValue: UInt32
+
+    package static let all = CounterColumnSet(rawValue: (1 << CounterRow.columnCount) - 1)
+
+    @inlinable package init(rawValue: UInt32) {
+        self.rawValue = rawValue & (1 << UInt32(CounterRow.columnCount) - 1)
+    }
+
+    package init(_ columns: [CounterColumn]) {
+        self.init(rawValue: columns.reduce(0) { $0 | 1 << UInt32($1.rawValue) })
+    }
+
+    package var count: Int { rawValue.nonzeroBitCount }
+
+    package func contains(_ column: CounterColumn) -> Bool { contains(column.rawValue) }
+
+    /// - Parameter column: 0 ..< `CounterRow.columnCount`.
+    @inline(__always)
+    func contains(_ column: Int) -> Bool {
+        rawValue &>> UInt32(truncatingIfNeeded: column) & 1 != 0
+    }
+
+    @inline(__always)
+    mutating func insert(_ column: Int) { self = union(CounterColumnSet(number: column)) }
+
+    @inline(__always)
+    mutating func remove(_ column: Int) { self = subtracting(CounterColumnSet(number: column)) }
+
+    /// Takes the first column out of the set; `nil` if it is empty.
+    @inlinable @inline(__always)
+    package mutating func popFirst() -> Int? {
+        guard rawValue != 0 else { return nil }
+        let column = rawValue.trailingZeroBitCount
+        self = CounterColumnSet(rawValue: rawValue & (rawValue &- 1))
+        return column
+    }
+
+    /// The set of one column.
+    @inline(__always)
+    init(number: Int) {
+        self.init(rawValue: 1 &<< UInt32(truncatingIfNeeded: number))
     }
 }

@@ -1,4 +1,5 @@
 // packet → decode → ring → admit → block → segment → [compaction] → snapshot → query
+import IngestCounting
 import IngestFormat
 import IngestStorage
 

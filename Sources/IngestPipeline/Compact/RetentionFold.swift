@@ -1,4 +1,5 @@
 // packet → decode → ring → admit → block → segment → [compaction → snapshot] → query
+import IngestCounting
 import IngestFormat
 import IngestStorage
 
@@ -37,7 +38,7 @@ struct RetentionFold<Files: FileSystem>: ~Copyable {
             }
             guard let whole else { throw PipelineError.inconsistent("expired segments with a gap") }
             writer = try ExpiredFooterWriter(
-                manifest.nextFileNumber, of: whole, ledger: ExpiredLedger(ledger),
+                manifest.nextFileNumber, of: whole, ledger: ExpiredLedger(ledger.entries()),
                 rows: CounterMerge(rows), in: files)
         } catch let error as PipelineError {
             throw error

@@ -1,5 +1,6 @@
 // packet → decode → ring → admit → block → segment → [compaction] → snapshot → query
 import Glibc
+import IngestCounting
 import IngestFormat
 import IngestStorage
 

@@ -1,5 +1,6 @@
 // packet → decode → ring → admit → block → [segment] → compaction → snapshot → [query]
 
+import IngestCounting
 import IngestFormat
 
 /// What the rows and blocks of one segment come to, and what was found wrong in it: made by one worker without

@@ -1,4 +1,5 @@
 // packet → decode → ring → admit → block → [segment] → compaction → snapshot → query
+import IngestCounting
 import IngestFormat
 
 /// Carries out recovery's plans, one segment after the other. Owns the memory for it.

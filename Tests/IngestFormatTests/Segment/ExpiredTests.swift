@@ -1,3 +1,4 @@
+import IngestCounting
 import IngestFormat
 import Testing
 
@@ -23,7 +24,7 @@ struct ExpiredTests {
     ) -> (header: ExpiredHeader, bytes: [UInt8]) {
         var sum = LedgerSum()
         sum.add(ledger)
-        let stored = ExpiredLedger(sum)
+        let stored = ExpiredLedger(sum.entries())
         let header = ExpiredHeader(
             fileNumber: FileNumber(rawValue: 30), directory: SegmentExample.directory, sums: sums,
             generation: Generation(rawValue: 12), createdAt: SegmentExample.time,

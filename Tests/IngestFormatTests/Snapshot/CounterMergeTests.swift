@@ -1,3 +1,4 @@
+import IngestCounting
 import IngestFormat
 import Testing
 

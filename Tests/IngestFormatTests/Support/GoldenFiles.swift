@@ -1,3 +1,4 @@
+import IngestCounting
 import IngestFormat
 
 /// The files of one small directory, as the format pages show them. No part of them is long enough for
@@ -62,7 +63,7 @@ enum GoldenFiles {
             nextCommitEpoch: footer.commitEpoch + 1)
         var ledger = LedgerSum()
         ledger.add(footer.ledger)
-        let stored = ExpiredLedger(ledger)
+        let stored = ExpiredLedger(ledger.entries())
         let header = ExpiredHeader(
             fileNumber: FileNumber(rawValue: 30), directory: directory, sums: sums,
             generation: generation, createdAt: time + 2_000_000, index: footer.counters.index,

@@ -1,3 +1,4 @@
+import IngestCounting
 import IngestFormat
 
 /// A segment that was sealed with three of its five blocks, as an example that is the same everywhere.

@@ -3,6 +3,7 @@ import Glibc
 import IngestFormat
 import IngestPipeline
 import IngestRing
+import PipelineTestSupport
 import Synchronization
 
 /// A ring record, copied out.

@@ -2,6 +2,7 @@ import IngestFormat
 import IngestRing
 import IngestStorage
 import Logging
+import PipelineTestSupport
 import Synchronization
 import Testing
 

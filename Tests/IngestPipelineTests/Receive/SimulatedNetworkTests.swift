@@ -1,6 +1,7 @@
 import IngestFormat
 import IngestPipeline
 import IngestRing
+import PipelineTestSupport
 import Testing
 
 @Suite struct SimulatedNetworkTests {

@@ -3,6 +3,7 @@ import IngestFormat
 import IngestPipeline
 import IngestRing
 import IngestStorage
+import PipelineTestSupport
 
 /// A data directory as a daemon leaves it whose clock was ahead.
 enum FutureLog {

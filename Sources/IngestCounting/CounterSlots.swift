@@ -1,0 +1,206 @@
+// packet → decode → ring → admit → block → segment → [compaction] → snapshot → query
+import CIngestLinux
+import IngestFormat
+
+/// The memory of `SegmentCounters`: where the slot of a (key, day) is. A struct, so that the loop over rows
+/// has one exclusive access to it a block and none a row.
+///
+/// **Layout** `heads`, dense by key, leads to the slot of the day that the key was last seen with. A *slot*
+/// is one cache line: key, day, money and the eight counters that nearly all rows add to. The other eleven
+/// have a *rare* line of their own, taken with the first row that needs it. The slots of a key with several
+/// days form a ring, and `days` finds them by (key, day).
+///
+/// **Cost** 64 bytes a (key, day) pair, 4 bytes a key ordinal up to the largest seen. Memory is kept.
+@safe struct CounterSlots: ~Copyable {
+    /// One (key, day): 64 bytes, a cache line. Slot 0 is none.
+    struct Slot: BitwiseCopyable {
+        /// The key in the lower half, the day's bits in the upper: compared as one integer.
+        var place: UInt64 = .max
+        /// The next slot of the same key; itself if there is one day.
+        var next: UInt32 = 0
+        /// The rare line; 0 = none.
+        var rare: UInt32 = 0
+        var revenue: UInt64 = 0
+        var spend: UInt64 = 0
+        /// By `CountingTable.hotColumns`. 32 bits, as a segment has fewer rows.
+        var hot: SIMD8<UInt32> = SIMD8(repeating: 0)
+
+        @inline(__always)
+        static func place(key: UInt32, day: Int32) -> UInt64 {
+            UInt64(UInt32(bitPattern: day)) << 32 | UInt64(key)
+        }
+        var key: UInt32 { UInt32(truncatingIfNeeded: place) }
+        var day: Int32 { Int32(truncatingIfNeeded: place >> 32) }
+    }
+    /// By `CountingTable.rareColumns`; the last lanes are unused.
+    typealias RareLine = SIMD16<UInt32>
+
+    private var headMemory = LineMemory<UInt32>()
+    /// Heads beyond are not initialised.
+    private(set) var headCount = 0
+    private var slotMemory = LineMemory<Slot>()
+    /// One more than the pairs: slot 0 is none.
+    private(set) var slotCount = 1
+    private var rareMemory = LineMemory<RareLine>()
+    var rareCount = 1
+    private var days = OrderTable()
+    let offsets = CounterColumnOffsets()
+
+    var heads: UnsafeMutablePointer<UInt32> { unsafe headMemory.base }
+    var slots: UnsafeMutablePointer<Slot> { unsafe slotMemory.base }
+    var rareLines: UnsafeMutablePointer<RareLine> { unsafe rareMemory.base }
+
+    init() {
+        // SAFETY: room for one each. Slot 0 is read for keys that have none; its place is no row's.
+        unsafe slotMemory.base.initialize(to: Slot())
+        unsafe rareMemory.base.initialize(to: RareLine(repeating: 0))
+    }
+
+    /// Forgets everything; the memory stays.
+    mutating func removeAll() {
+        headCount = 0
+        slotCount = 1
+        rareCount = 1
+        days.removeAll()
+    }
+
+    /// Makes room for keys up to `keyMax`, and for `rowCount` further slots and rare lines, so that no
+    /// pointer moves while as many rows are added. What is reserved and not used is address space.
+    mutating func reserve(keyMax: Int, rowCount: Int) {
+        if keyMax >= headCount {
+            headMemory.reserve(keyMax + 1, keeping: headCount)
+            // SAFETY: there is room for keyMax + 1 heads.
+            unsafe (heads + headCount).initialize(repeating: 0, count: keyMax + 1 - headCount)
+            headCount = keyMax + 1
+        }
+        slotMemory.reserve(slotCount + rowCount, keeping: slotCount)
+        rareMemory.reserve(rareCount + rowCount, keeping: rareCount)
+    }
+
+    /// The slot of a (key, day) that the key's head does not lead to, made if there is none; the head
+    /// leads to it from now on. Within what `reserve` has made room for.
+    @inline(never)
+    mutating func enter(_ place: UInt64) -> UInt32 {
+        let key = Int(UInt32(truncatingIfNeeded: place))
+        precondition(key < headCount && slotCount < slotMemory.capacity)
+        // SAFETY: key < headCount; heads lead to slots below slotCount.
+        let head = unsafe heads[key]
+        if head == 0 { return append(place, after: nil) }
+        // Around midnight keys have two days, and the other one is next in the ring.
+        let next = unsafe slots[Int(head)].next
+        let found = unsafe slots[Int(next)].place == place ? next : days.slot(of: place)
+        if found != 0 {
+            unsafe heads[key] = found
+            return found
+        }
+        if next == head {
+            unsafe days.insert(slots[Int(head)].place, slot: head)
+        }
+        let slot = append(place, after: head)
+        days.insert(place, slot: slot)
+        return slot
+    }
+
+    private mutating func append(_ place: UInt64, after head: UInt32?) -> UInt32 {
+        let slot = UInt32(truncatingIfNeeded: slotCount)
+        // SAFETY: there is room for a slot, and the key is below headCount, both checked by `enter`.
+        unsafe slots[Int(slot)] = Slot(place: place, next: slot)
+        if let head {
+            unsafe slots[Int(slot)].next = slots[Int(head)].next
+            unsafe slots[Int(head)].next = slot
+        }
+        unsafe heads[Int(UInt32(truncatingIfNeeded: place))] = slot
+        slotCount += 1
+        return slot
+    }
+}
+
+// MARK: Rows to slots. A block is checked as a whole first, so that the loop needs no checks and a block is
+// folded whole or not at all.
+
+/// What the loop over a block's rows relies on.
+///
+/// **Cost** Plain loops over whole columns: half a nanosecond a row.
+struct BlockShape {
+    private(set) var keyMax: UInt32 = 0
+    /// Whether every row is of a type, verdict, consent and format, and has its money.
+    private(set) var isValid = true
+    private(set) var revenue: UInt64 = 0
+    private(set) var spend: UInt64 = 0
+    private(set) var moneyOverflows = false
+
+    init(_ rows: BlockRows) {
+        precondition(rows.rowCount >= 0 && rows.rowCount <= BlockRows.capacity)
+        precondition(rows.moneyCount >= 0 && rows.moneyCount <= BlockRows.capacity)
+        let keys = unsafe UnsafePointer(rows.key)
+        // SAFETY: all columns have room for capacity rows, which bounds both counts.
+        for i in 0..<rows.rowCount { unsafe keyMax = max(keyMax, keys[i]) }
+        let tally = unsafe AttributeTally(rows.attributes, count: rows.rowCount)
+        isValid = tally.areAllValid && tally.moneyCount == rows.moneyCount
+        readMoney(rows)
+    }
+
+    private mutating func readMoney(_ rows: BlockRows) {
+        var signs: Int64 = 0
+        for i in 0..<rows.moneyCount {
+            // SAFETY: as above.
+            let amounts = unsafe (revenue: rows.revenue[i], spend: rows.spend[i])
+            signs |= amounts.revenue | amounts.spend
+            let first = revenue.addingReportingOverflow(UInt64(bitPattern: amounts.revenue))
+            let second = spend.addingReportingOverflow(UInt64(bitPattern: amounts.spend))
+            revenue = first.partialValue
+            spend = second.partialValue
+            moneyOverflows = moneyOverflows || first.overflow || second.overflow
+        }
+        isValid = isValid && signs >= 0
+    }
+}
+
+extension CounterSlots {
+    /// Adds all rows of a block of that shape. No sum can overflow: counts stay below 2^32 as the rows
+    /// of a segment do, and the money of all rows together was found to fit.
+    mutating func add(_ rows: BlockRows, _ shape: BlockShape, by table: CountingTable) {
+        guard rows.rowCount > 0 else { return }
+        reserve(keyMax: Int(shape.keyMax), rowCount: rows.rowCount)
+        let keys = unsafe UnsafePointer(rows.key)
+        let days = unsafe UnsafePointer(rows.day)
+        let attributes = unsafe UnsafePointer(rows.attributes)
+        let money = unsafe (revenue: rows.revenue, spend: rows.spend)
+        let (heads, slots, rareLines) = unsafe (heads, slots, rareLines)
+        let (classes, hot, rareLanes) = unsafe (table.classes, table.hot, table.rareLanes)
+        let last = rows.rowCount &- 1
+        var moneyPlace = 0
+        for i in 0...last {
+            // SAFETY: `reserve` made room for every key of the block and for a slot and a rare line a
+            // row, so nothing moves in the loop; rows and money are as the shape found them.
+            // A slot comes from memory in the time that some 30 rows take, and its head before it.
+            unsafe ingest_prefetch(heads + Int(keys[min(i &+ 64, last)]))
+            unsafe ingest_prefetch(slots + Int(heads[Int(keys[min(i &+ 32, last)])]))
+            let bits = unsafe attributes[i]
+            let key = unsafe keys[i]
+            let place = unsafe Slot.place(key: key, day: days[i])
+            var number = unsafe heads[Int(key)]
+            if unsafe slots[Int(number)].place != place { number = enter(place) }
+            let slot = unsafe slots + Int(number)
+            let rowClass = unsafe Int(classes[CountingTable.index(bits)])
+            unsafe slot.pointee.hot &+= hot[rowClass]
+            let lane = unsafe rareLanes[rowClass]
+            if lane != CountingTable.noLane {
+                if unsafe slot.pointee.rare == 0 {
+                    unsafe rareLines[rareCount] = RareLine(repeating: 0)
+                    unsafe slot.pointee.rare = UInt32(truncatingIfNeeded: rareCount)
+                    rareCount &+= 1
+                }
+                let line = unsafe UnsafeMutableRawPointer(rareLines + Int(slot.pointee.rare))
+                unsafe line.assumingMemoryBound(to: UInt32.self)[Int(lane)] &+= 1
+            }
+            if bits & RowAttributes.money != 0 {
+                if bits & 0x3C == 0 {
+                    unsafe slot.pointee.revenue &+= UInt64(bitPattern: money.revenue[moneyPlace])
+                    unsafe slot.pointee.spend &+= UInt64(bitPattern: money.spend[moneyPlace])
+                }
+                moneyPlace &+= 1
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+// packet → decode → ring → admit → block → [segment → compaction] → snapshot → query
+import IngestFormat
+
+/// Everything that a segment's footer will say, gathered block by block: by the compact stage from blocks
+/// that have become durable, by recovery from the blocks that it finds. One home, so that a segment sealed
+/// in time and one sealed after a crash get the same footer.
+///
+/// **Cost** That of `SegmentCounters.fold`, and a few hundred bytes a block.
+package struct SegmentAccumulator: ~Copyable {
+    package let header: SegmentHeader
+    /// The last four bytes of the segment's header.
+    private let headerChecksum: UInt32
+    package let counters: SegmentCounters
+    private var blocks: [BlockIndexEntry] = []
+    private var ledger = LedgerSum()
+    /// Of all senders, behind the last block that was added.
+    package private(set) var windows: SenderWindows
+    private var lost: [LostRange] = []
+    /// The names and keys that the segment introduced and nobody took, block by block; blocks without any
+    /// have none.
+    package private(set) var names: [NamesOfBlock] = []
+    /// Of `names`.
+    package private(set) var nameByteCount = 0
+    /// The end of the last block: where the next one, or the footer, begins.
+    package private(set) var endOffset = UInt64(SegmentHeader.byteCount)
+    /// The ordinals that the next block gives first.
+    package private(set) var nextName: UInt32
+    package private(set) var nextKey: UInt32
+    /// Of the last block that was added; `nil` before the first.
+    package private(set) var lastSummary: BlockSummary?
+    /// What the blocks added up to now.
+    package private(set) var totals = LogTotals()
+    private var minTimestamp = Int64.max
+    private var maxTimestamp = Int64.min
+    private var blockCount: UInt32 = 0
+
+    /// - Parameters:
+    ///   - counters: empty; given so that its memory can serve one segment after the other.
+    ///   - windows: as the segment before left them.
+    package init(header: SegmentHeader, counters: SegmentCounters, windows: SenderWindows) {
+        self.header = header
+        self.windows = windows
+        headerChecksum = header.encode().suffix(4).reversed().reduce(0) { $0 << 8 | UInt32($1) }
+        self.counters = counters
+        nextName = header.firstName.rawValue
+        nextKey = header.firstKey.rawValue
+    }
+
+    /// How many of the segment's blocks have been added, lost ones included.
+    package var position: LogPosition {
+        LogPosition(segment: header.segment, blockCount: blockCount)
+    }
+
+    /// Adds one block that lies at `offset`: its rows, ledger, names and keys.
+    ///
+    /// - Returns: what the fold said; with anything but `.folded` nothing was added.
+    package mutating func add(
+        _ summary: BlockSummary, ordinal: UInt32, offset: UInt64, rows: BlockRows,
+        names: NewNames, keys: [RewardKey], ledger: [LedgerEntry]
+    ) -> SegmentCounters.FoldOutcome {
+        let outcome = counters.fold(rows)
+        guard outcome == .folded else { return outcome }
+        blocks.append(BlockIndexEntry(ordinal: ordinal, offset: offset, summary: summary))
+        self.ledger.add(ledger, at: summary.admissionTime)
+        windows.apply(ledger, at: summary.admissionTime)
+        totals.add(ledger)
+        totals.rowCount = counters.rowCount
+        if names.count > 0 || !keys.isEmpty {
+            nameByteCount += names.byteCount + keys.count * MemoryLayout<RewardKey>.stride
+            // Copies: what the block's own arrays have room for is more, and they are used again.
+            self.names.append(
+                NamesOfBlock(
+                    firstName: summary.firstName, names: names.copy(), firstKey: summary.firstKey,
+                    keys: keys.map { $0 }))
+        }
+        endOffset = offset + UInt64(summary.byteCount)
+        nextName = summary.firstName.rawValue + UInt32(summary.nameCount)
+        nextKey = summary.firstKey.rawValue + UInt32(summary.keyCount)
+        if summary.rowCount > 0 {
+            minTimestamp = min(minTimestamp, summary.minTimestamp)
+            maxTimestamp = max(maxTimestamp, summary.maxTimestamp)
+        }
+        lastSummary = summary
+        blockCount = ordinal + 1
+        return .folded
+    }
+
+    /// The footer of the segment as it stands.
+    package func footer(sealedAt: Int64) -> SegmentFooter {
+        var footer = SegmentFooter(
+            header: header, headerChecksum: headerChecksum, sealedAt: sealedAt)
+        footer.blockCount = blockCount
+        if let lastSummary {
+            footer.lastBlockChecksum = lastSummary.headerChecksum
+            footer.commitEpoch = lastSummary.commitEpoch
+        }
+        footer.names = header.firstName.rawValue..<nextName
+        footer.keys = header.firstKey.rawValue..<nextKey
+        footer.rowCount = counters.rowCount
+        if counters.rowCount > 0 {
+            footer.minTimestamp = minTimestamp
+            footer.maxTimestamp = maxTimestamp
+        }
+        footer.blocks = blocks
+        footer.counters = counters.encodeTable()
+        footer.ledger = ledger.entries
+        footer.lost = lost
+        footer.windows = windows
+        return footer
+    }
+
+    /// Hands over the names and keys of the blocks added since the last call, and keeps them no longer.
+    package mutating func takeNames() -> [NamesOfBlock] {
+        let taken = names
+        names = []
+        nameByteCount = 0
+        return taken
+    }
+
+    /// Notes a stretch of the segment that could not be read.
+    package mutating func add(_ range: LostRange) {
+        lost.append(range)
+        blockCount = max(blockCount, range.firstBlock + range.blockCount)
+        nextName = max(nextName, range.names.upperBound)
+        nextKey = max(nextKey, range.keys.upperBound)
+        endOffset = max(endOffset, range.offset + range.byteCount)
+    }
+}

@@ -1,0 +1,146 @@
+import Foundation
+
+/// The config file: one JSON object whose keys are the option names.
+///
+///     { "data": "/var/lib/ingestd", "udp": "127.0.0.1:4810", "count-undetermined": false }
+enum ConfigFile {
+    /// A config file of a megabyte is not a config file.
+    private static let byteCountMax = 1 << 20
+
+    /// Reads the file as a layer.
+    ///
+    /// **Errors** `Fault` with `.configuration`: the file cannot be read, is no JSON object, or has a key
+    /// that is no setting or a value that is neither text, number nor true/false.
+    static func read(path: String) throws(Fault) -> SettingLayer {
+        let bytes: Data
+        do {
+            let file = try FileHandle(forReadingFrom: URL(fileURLWithPath: path))
+            // One byte more than is allowed tells enough of any longer file, or of a device.
+            bytes = try file.read(upToCount: byteCountMax + 1) ?? Data()
+        } catch {
+            throw Fault(
+                .configuration,
+                "the config file cannot be read, \(path), check that it is there and readable")
+        }
+        guard bytes.count <= byteCountMax else {
+            throw Fault(
+                .configuration, "the config file is over 1 MiB, \(path), name the right file")
+        }
+        return try parse(bytes, path: path)
+    }
+
+    static func parse(_ bytes: Data, path: String) throws(Fault) -> SettingLayer {
+        let object: [String: Value]
+        do {
+            object = try JSONDecoder().decode([String: Value].self, from: bytes)
+        } catch {
+            throw Fault(
+                .configuration,
+                "the config file is not a JSON object, \(path), \(reason(in: bytes))")
+        }
+        if let key = TopLevelKeys(bytes).repeated {
+            throw Fault(
+                .configuration, "duplicate key '\(key)', \(path), remove one of the two")
+        }
+        var layer = SettingLayer(.file(path: path))
+        for (key, value) in object.sorted(by: { $0.key < $1.key }) {
+            guard let setting = Setting.named(key) else {
+                throw Fault(
+                    .configuration,
+                    "unknown key '\(key)', \(path), see 'ingestd --help' for the options")
+            }
+            guard let text = value.text else {
+                throw Fault(
+                    .configuration, "invalid value, \(path): \(key), give \(setting.wanted)")
+            }
+            layer.texts[key] = text
+        }
+        return layer
+    }
+
+    /// Where the file stops being JSON, which the decoder does not say.
+    private static func reason(in bytes: Data) -> String {
+        do {
+            _ = try JSONSerialization.jsonObject(with: bytes)
+        } catch {
+            if let detail = (error as NSError).userInfo["NSDebugDescription"] as? String {
+                return "correct it: \(detail)"
+            }
+        }
+        return "write it as { \"option-name\": value, … }"
+    }
+
+    /// A JSON value as the text that the same option would have on the command line.
+    private struct Value: Decodable {
+        let text: String?
+
+        init(from decoder: any Decoder) throws {
+            guard let single = try? decoder.singleValueContainer() else {
+                text = nil
+                return
+            }
+            // In this order: a Boolean is not taken for a number, nor a whole number for a fraction.
+            if let isTrue = try? single.decode(Bool.self) {
+                text = isTrue ? "yes" : "no"
+            } else if let number = try? single.decode(Int.self) {
+                text = String(number)
+            } else if let number = try? single.decode(Double.self) {
+                text = String(number)
+            } else {
+                text = try? single.decode(String.self)
+            }
+        }
+    }
+}
+
+/// The keys of a JSON object in their order, repeats included, which a decoder into a dictionary drops
+/// silently.
+struct TopLevelKeys {
+    private(set) var keys: [String] = []
+
+    /// - Parameter bytes: an object of valid JSON in UTF-8.
+    init(_ bytes: Data) {
+        let bytes = [UInt8](bytes)
+        var depth = 0
+        var at = 0
+        while at < bytes.count {
+            switch bytes[at] {
+            case UInt8(ascii: "{"), UInt8(ascii: "["): depth += 1
+            case UInt8(ascii: "}"), UInt8(ascii: "]"): depth -= 1
+            case UInt8(ascii: "\""):
+                let end = Self.endOfString(bytes, from: at)
+                if depth == 1, Self.isKey(bytes, endingAt: end) { append(bytes[at..<end]) }
+                at = end - 1
+            default: break
+            }
+            at += 1
+        }
+    }
+
+    /// The first key that comes a second time.
+    var repeated: String? {
+        var seen: Set<String> = []
+        return keys.first { !seen.insert($0).inserted }
+    }
+
+    /// As the decoder reads it, its escapes undone.
+    private mutating func append(_ literal: ArraySlice<UInt8>) {
+        if let key = try? JSONDecoder().decode(String.self, from: Data(literal)) {
+            keys.append(key)
+        }
+    }
+
+    /// The place after the closing quote.
+    private static func endOfString(_ bytes: [UInt8], from start: Int) -> Int {
+        var at = start + 1
+        while at < bytes.count, bytes[at] != UInt8(ascii: "\"") {
+            at += bytes[at] == UInt8(ascii: "\\") ? 2 : 1
+        }
+        return min(bytes.count, at + 1)
+    }
+
+    /// Whether a colon follows, and not a comma or the end.
+    private static func isKey(_ bytes: [UInt8], endingAt end: Int) -> Bool {
+        bytes[end...].first { ![0x20, 0x09, 0x0A, 0x0D].contains($0) } == UInt8(ascii: ":")
+    }
+}

@@ -1,0 +1,155 @@
+import IngestFormat
+import IngestKeys
+import IngestPipeline
+
+/// What one place says about the settings, still as text.
+struct SettingLayer {
+    enum Origin: Equatable {
+        case commandLine
+        case environment
+        case file(path: String)
+    }
+
+    let origin: Origin
+    /// By the setting's name.
+    var texts: [String: String]
+
+    init(_ origin: Origin, _ texts: [String: String] = [:]) {
+        self.origin = origin
+        self.texts = texts
+    }
+
+    /// The settings among the environment variables.
+    static func environment(_ variables: [String: String]) -> SettingLayer {
+        var layer = SettingLayer(.environment)
+        for setting in Setting.all {
+            layer.texts[setting.name] = variables[setting.environmentName]
+        }
+        return layer
+    }
+
+    /// The environment's way to name the config file.
+    static let configVariable = "INGESTD_CONFIG"
+
+    /// Variables that begin like a setting and are none: logged, not refused, because container
+    /// platforms make up such names for a service that is called ingestd.
+    static func unknownVariables(_ variables: [String: String]) -> [String] {
+        let known = Set(Setting.all.map(\.environmentName) + [configVariable])
+        return variables.keys.filter { $0.hasPrefix("INGESTD_") && !known.contains($0) }.sorted()
+    }
+
+    /// A value on the command line is wrong usage; anywhere else the configuration is wrong.
+    func refusal(of text: String, for setting: Setting) -> Fault {
+        let place =
+            switch origin {
+            case .commandLine: "--\(setting.name)"
+            case .environment: setting.environmentName
+            case .file(let path): "\(path): \(setting.name)"
+            }
+        return Fault(
+            origin == .commandLine ? .usage : .configuration,
+            "invalid value '\(text)', \(place), give \(setting.wanted)")
+    }
+}
+
+/// The settings as values; each field but the addresses and the zone begins with its default.
+struct DaemonSettings {
+    var dataDirectory = ""
+    /// `nil` only before the default of the table was applied.
+    var udp: SocketAddress?
+    /// `nil` when it is off.
+    var http: SocketAddress?
+    var commitIntervalMilliseconds = 5
+    var segmentByteCountMax = Limits.segmentByteCountDefault
+    var compactIntervalSeconds = 1
+    /// 0 = rows do not expire by age.
+    var retentionDayCount = 400
+    /// 0 = rows do not expire by size.
+    var retentionByteCount = 0
+    /// 0 = no limit.
+    var eventAgeSecondsMax = 604_800
+    var eventLeadSecondsMax = 300
+    var countsUndetermined = true
+    var countsConsentNotSet = true
+    var dedupWindowSeconds = 605_100
+    var dedupKeyCountMax = 1 << 26
+    var refusesOutsideWindow = false
+    var zone = BusinessZone.utc
+    /// Empty: senders are not authenticated.
+    var keysPath = ""
+    var receiveBufferByteCount = 64 << 20
+    var acceptsUnauthenticated = false
+    var acceptsClock = false
+
+    /// The defaults of the fields.
+    init() {}
+
+    /// - Parameter layers: the first that gives a setting wins; the defaults come after all of them. Every value
+    ///   is checked, also one that an earlier layer hides, so that a mistake in a file shows when it is made.
+    ///
+    /// **Errors** `Fault`: `.usage` for a value of the command line or a missing one, `.configuration` for
+    /// a value of the other places or an address beyond loopback without keys.
+    init(_ layers: [SettingLayer]) throws(Fault) {
+        self.init()
+        for setting in Setting.all {
+            if let text = setting.defaultText { _ = setting.store(text, &self) }
+            for layer in layers.reversed() {
+                guard let text = layer.texts[setting.name] else { continue }
+                if !setting.store(text, &self) { throw layer.refusal(of: text, for: setting) }
+            }
+        }
+        if dataDirectory.isEmpty {
+            throw Fault(.usage, "--data is required, command line, give the path of a directory")
+        }
+        try refuseOpenAddresses()
+    }
+
+    /// Without keys everything that reaches the port is counted, so an address beyond loopback has to be asked
+    /// for. HTTP is not served yet, and has no keys.
+    private func refuseOpenAddresses() throws(Fault) {
+        if acceptsUnauthenticated { return }
+        for (name, address) in [("udp", udp), ("http", http)] {
+            guard let address, !address.isLoopback, name == "http" || keysPath.isEmpty else {
+                continue
+            }
+            throw Fault(
+                .configuration,
+                "authentication required: --\(name) \(address) is not a loopback address and no keys are given, "
+                    + "use a loopback address\(name == "udp" ? ", --keys FILE" : "") "
+                    + "or --insecure-accept-unauthenticated")
+        }
+    }
+
+    /// `nil` without `--keys`.
+    func readKeys() throws(Fault) -> KeysFile? {
+        if keysPath.isEmpty { return nil }
+        do { return try KeysFile(path: keysPath) } catch {
+            throw Fault(.configuration, "\(error)")
+        }
+    }
+
+    // MARK: In the pipeline's units
+
+    var repeatPolicy: RepeatPolicy {
+        RepeatPolicy(
+            windowMicroseconds: Int64(dedupWindowSeconds) * 1_000_000,
+            keyCountMax: dedupKeyCountMax, refusesOutsideWindow: refusesOutsideWindow,
+            leadMicroseconds: Int64(eventLeadSecondsMax) * 1_000_000)
+    }
+
+    var pipelineConfiguration: PipelineConfiguration {
+        var configuration = PipelineConfiguration()
+        configuration.policy = AdmissionPolicy(
+            ageMicrosecondsMax: eventAgeSecondsMax == 0
+                ? nil : Int64(eventAgeSecondsMax) * 1_000_000,
+            leadMicrosecondsMax: Int64(eventLeadSecondsMax) * 1_000_000,
+            countsUndetermined: countsUndetermined, countsConsentNotSet: countsConsentNotSet)
+        configuration.calendar = zone.calendar
+        configuration.segmentByteCountMax = segmentByteCountMax
+        configuration.commitIntervalNanoseconds = UInt64(commitIntervalMilliseconds) * 1_000_000
+        configuration.compactIntervalNanoseconds = UInt64(compactIntervalSeconds) * 1_000_000_000
+        configuration.retention = RetentionPolicy(
+            dayCountMax: retentionDayCount, byteCountMax: UInt64(retentionByteCount))
+        return configuration
+    }
+}

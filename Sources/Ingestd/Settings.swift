@@ -1,0 +1,178 @@
+import IngestFormat
+import IngestPipeline
+
+/// One option of the daemon: the row from which the command line, the environment, the config file, `--help` and
+/// `check-config` come. A new option is a field of `DaemonSettings` and a row of `all`.
+///
+/// The name with `--` before it is the option, as it is it is a key of the config file, and in capitals
+/// after `INGESTD_` it is the environment variable.
+struct Setting: Sendable {
+    typealias Path<Value> = any WritableKeyPath<DaemonSettings, Value> & Sendable
+
+    let name: String
+    let purpose: String
+    /// What a valid value looks like: ends an error message and stands in the help.
+    let wanted: String
+    /// How the help calls the value; `nil` for a flag, which has none on the command line.
+    let valueName: String?
+    /// `nil` for an option without a default.
+    let defaultText: String?
+    /// Stores the value behind a text; `false` if the text is not a valid one.
+    let store: @Sendable (String, inout DaemonSettings) -> Bool
+
+    var environmentName: String { "INGESTD_" + name.uppercased().replacing("-", with: "_") }
+    var isFlag: Bool { valueName == nil }
+
+    /// The text of `--help`.
+    var helpText: String {
+        if isFlag { return purpose }
+        return "\(purpose) Takes \(wanted)." + (defaultText.map { " (default: \($0))" } ?? "")
+    }
+
+    static func named(_ name: String) -> Setting? { all.first { $0.name == name } }
+
+    static let all: [Setting] = [
+        .path(
+            "data", \.dataDirectory, "the path of a directory", "dir",
+            "The data directory; created if missing."),
+        .address("udp", \.udp, 4810, "Where packets are received; port 0 picks a free one."),
+        .address(
+            "http", \.http, 4811, canBeOff: true,
+            "Reserved for an HTTP server, which does not exist yet: accepted and ignored."),
+        .number(
+            "commit-interval-ms", \.commitIntervalMilliseconds, 1...1_000,
+            "Longest time that an event waits for its group commit."),
+        .number(
+            "segment-bytes-max", \.segmentByteCountMax,
+            Limits.segmentByteCountMin...Limits.segmentByteCountMax,
+            "Size at which a segment file is sealed and the next one begun."),
+        .number(
+            "compact-interval-seconds", \.compactIntervalSeconds, 1...3_600,
+            "Shortest time between two snapshot generations."),
+        .number(
+            "retention-days", \.retentionDayCount, 0...36_500,
+            "Days for which rows are kept; 0 disables the limit."),
+        .number(
+            "retention-bytes", \.retentionByteCount, 0...Int.max,
+            "Bytes of segments to keep, the newest; 0 disables the limit."),
+        .number(
+            "max-event-age-seconds", \.eventAgeSecondsMax, 0...10_000_000_000,
+            "Events older than this are refused; 0 disables the limit."),
+        .number(
+            "max-event-lead-seconds", \.eventLeadSecondsMax, 0...31_622_400,
+            "Events further in the future than this are refused."),
+        .choice(
+            "count-undetermined", \.countsUndetermined, yesNo,
+            "Whether impressions without viewability count."),
+        .choice(
+            "count-consent-not-set", \.countsConsentNotSet, yesNo,
+            "Whether events whose consent is not set count."),
+        .number(
+            "dedup-window-seconds", \.dedupWindowSeconds, 1...316_224_000,
+            "Seconds for which an event id is kept after its commit, to recognise repeats."),
+        .number(
+            "dedup-keys-max", \.dedupKeyCountMax, 1...1 << 30,
+            "Maximum number of event ids kept, the newest; 16 bytes of memory each."),
+        .choice(
+            "outside-dedup-window", \.refusesOutsideWindow, [("count", false), ("refuse", true)],
+            "What happens to an event whose id is older than the ids that are kept."),
+        .zone,
+        .path(
+            "keys", \.keysPath, "the path of a file", "file",
+            "Keys of senders, a line each: KEY_ID HEX_KEY [sender=ID|*] [business=ID|*]. With it, packets "
+                + "without a valid tag are dropped; SIGHUP reloads it."),
+        .number(
+            "receive-buffer-bytes", \.receiveBufferByteCount, 65_536...1_073_741_823,
+            "Receive buffer to ask the kernel for."),
+        .flag(
+            "insecure-accept-unauthenticated", \.acceptsUnauthenticated,
+            "Allows addresses beyond loopback without keys: events of any sender are counted."),
+        .flag(
+            "accept-clock", \.acceptsClock,
+            "Starts at once although the clock is behind the log's last block."),
+    ]
+
+    // MARK: Kinds of values
+
+    private static let yesNo = [("yes", true), ("no", false)]
+
+    private static func number(
+        _ name: String, _ path: Path<Int>, _ range: ClosedRange<Int>, _ purpose: String
+    ) -> Setting {
+        Setting(
+            name: name, purpose: purpose,
+            wanted: "a whole number from \(range.lowerBound) to \(range.upperBound)",
+            valueName: "n", defaultText: "\(DaemonSettings()[keyPath: path])"
+        ) { text, settings in
+            guard !text.isEmpty, text.utf8.allSatisfy({ (0x30...0x39).contains($0) }),
+                let number = Int(text), range.contains(number)
+            else { return false }
+            settings[keyPath: path] = number
+            return true
+        }
+    }
+
+    private static func choice(
+        _ name: String, _ path: Path<Bool>, _ choices: [(text: String, value: Bool)],
+        _ purpose: String
+    ) -> Setting {
+        let texts = choices.map(\.text)
+        let value = DaemonSettings()[keyPath: path]
+        return Setting(
+            name: name, purpose: purpose, wanted: texts.joined(separator: " or "),
+            valueName: texts.joined(separator: "|"),
+            defaultText: choices.first { $0.value == value }?.text
+        ) { text, settings in
+            guard let choice = choices.first(where: { $0.text == text }) else { return false }
+            settings[keyPath: path] = choice.value
+            return true
+        }
+    }
+
+    /// On the command line without a value, elsewhere `yes` or `no`; off by default.
+    private static func flag(_ name: String, _ path: Path<Bool>, _ purpose: String) -> Setting {
+        let choice = choice(name, path, yesNo, purpose)
+        return Setting(
+            name: name, purpose: purpose, wanted: choice.wanted, valueName: nil, defaultText: nil,
+            store: choice.store)
+    }
+
+    private static func path(
+        _ name: String, _ path: Path<String>, _ wanted: String, _ valueName: String,
+        _ purpose: String
+    ) -> Setting {
+        Setting(
+            name: name, purpose: purpose, wanted: wanted, valueName: valueName, defaultText: nil
+        ) { text, settings in
+            guard !text.isEmpty, !text.utf8.contains(0) else { return false }
+            settings[keyPath: path] = text
+            return true
+        }
+    }
+
+    private static func address(
+        _ name: String, _ path: Path<SocketAddress?>, _ port: Int, canBeOff: Bool = false,
+        _ purpose: String
+    ) -> Setting {
+        let address = "127.0.0.1:\(port)"
+        return Setting(
+            name: name, purpose: purpose,
+            wanted: "HOST:PORT such as \(address)" + (canBeOff ? ", or off" : ""),
+            valueName: canBeOff ? "host:port|off" : "host:port", defaultText: address
+        ) { text, settings in
+            let address = try? SocketAddress(text)
+            guard address != nil || (canBeOff && text == "off") else { return false }
+            settings[keyPath: path] = address
+            return true
+        }
+    }
+
+    private static let zone = Setting(
+        name: "time-zone", purpose: "The zone whose midnight begins a business day.",
+        wanted: "UTC or an IANA name such as Europe/Berlin", valueName: "zone", defaultText: "UTC"
+    ) { text, settings in
+        guard let zone = BusinessZone(identifier: text) else { return false }
+        settings.zone = zone
+        return true
+    }
+}
