@@ -35,7 +35,8 @@ extension ProcessSuite {
             daemon = try DaemonProcess(in: folder, Self.options)
             #expect(try reader.tables() == live)
             let ended = daemon.stop()
-            #expect(ended.code == 0 && ended.errors.contains(#/sealed segments, [1-9][0-9]* expired/#))
+            #expect(
+                ended.code == 0 && ended.errors.contains(#/sealed segments, [1-9][0-9]* expired/#))
             let status = try reader.status()
             let expired = try #require(status.expired)
             #expect(status.rows == model.eventCount)
