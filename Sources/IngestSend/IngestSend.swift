@@ -30,7 +30,7 @@ struct IngestSend: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "The sender's own id, 1 … 18446744073709551615; never two processes with one id. "
+            "The sender's own id, 1 … 18446744073709551615, unique among all processes. "
                 + "(default: random)", valueName: "n"))
     var senderID: UInt64?
 
@@ -51,8 +51,8 @@ struct IngestSend: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Give up after so long without an answer, or with answers that ack nothing, 1 … 31536000; after ten "
-                + "where nobody ever listened.",
+            "Give up after this time without an answer or without a new ack, 1 … 31536000; after ten "
+                + "if the receiver is unreachable from the start.",
             valueName: "seconds"))
     var giveUpSeconds = 60
 

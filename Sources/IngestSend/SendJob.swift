@@ -110,7 +110,7 @@ struct SendJob: ~Copyable {
         switch beginning {
         case .same:
             printToStandardError(
-                "ingest-send: \(note.position) bytes of the input were taken before, going on behind them"
+                "ingest-send: resuming the input after \(note.position) bytes sent before"
             )
         case .other: if !hasEnded { throw .otherInput }
         case .longerLine(let number): throw .longerLine(number: number)

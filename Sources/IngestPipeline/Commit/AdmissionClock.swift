@@ -78,7 +78,7 @@ struct AdmissionClock<Clock: IngestClock>: Sendable {
         state.clockStepSeconds = isStep ? difference / 1_000_000 : 0
         guard isStep else {
             return warn(
-                "the wall clock agrees again with the time by which events are admitted"
+                "the wall clock agrees with the admission clock again"
                     + refusedMeanwhile)
         }
         counters.commit.add(.clockSteps)
@@ -86,8 +86,8 @@ struct AdmissionClock<Clock: IngestClock>: Sendable {
         tellNanoseconds = now.monotonicNanoseconds &+ Self.tellIntervalNanoseconds
         warn(
             "the wall clock stepped \(difference > 0 ? "forward" : "back") by "
-                + "\(difference.magnitude / 1_000_000) s: events are admitted by the time from before and "
-                + "what has passed since; \(Self.remedy(difference))")
+                + "\(difference.magnitude / 1_000_000) s: the step is ignored, events are admitted by the "
+                + "monotonic clock; \(Self.remedy(difference))")
     }
 
     private mutating func tellAgain(_ difference: Int64, _ now: StageTime) {
@@ -95,7 +95,7 @@ struct AdmissionClock<Clock: IngestClock>: Sendable {
         tellNanoseconds = now.monotonicNanoseconds &+ Self.tellIntervalNanoseconds
         warn(
             "the wall clock is still \(difference.magnitude / 1_000_000) s "
-                + "\(difference > 0 ? "ahead of" : "behind") the time by which events are admitted"
+                + "\(difference > 0 ? "ahead of" : "behind") the admission clock"
                 + "\(refusedMeanwhile); \(Self.remedy(difference))")
     }
 
@@ -107,13 +107,13 @@ struct AdmissionClock<Clock: IngestClock>: Sendable {
     private var refusedMeanwhile: String {
         let count = refusedCount &- refusedBefore
         return count == 0
-            ? "" : ", \(count) event\(count == 1 ? "" : "s") refused for their time meanwhile"
+            ? "" : ", \(count) event\(count == 1 ? "" : "s") refused as too_old or too_early since"
     }
 
     private static func remedy(_ difference: Int64) -> String {
         let start =
-            difference > 0 ? "start the daemon again" : "start the daemon with --accept-clock"
-        return "set the clock back, or \(start) if it is right now"
+            difference > 0 ? "restart the daemon" : "restart the daemon with --accept-clock"
+        return "correct the clock, or \(start) if it is correct now"
     }
 
     private static func read(_ clock: Clock) -> StageTime {

@@ -104,7 +104,7 @@ struct RefusalLog {
             write(
                 "the kernel dropped \(count) datagrams because the receive buffer of "
                     + "\(receiveBufferByteCount) bytes was full: raise --receive-buffer-bytes, and "
-                    + "net.core.rmem_max if the buffer is smaller than was asked for")
+                    + "net.core.rmem_max if the effective size is smaller than requested")
         }
     }
 
@@ -118,13 +118,13 @@ struct RefusalLog {
             write(
                 "refused \(Self.counted(count, "event")) as too_old: older than "
                     + "--max-event-age-seconds; "
-                    + (Self.blame(step) ?? "compare the clocks, or allow 0 to load history"))
+                    + (Self.blame(step) ?? "check clock synchronisation, or use 0 to load history"))
         }
         if let count = growth(Place.tooEarly, of: counters.events[.tooEarly], now) {
             write(
                 "refused \(Self.counted(count, "event")) as too_early: further ahead than "
                     + "--max-event-lead-seconds; "
-                    + (Self.blame(step) ?? "compare the clocks of the senders with this one"))
+                    + (Self.blame(step) ?? "check clock synchronisation of the senders"))
         }
         if let count = growth(Place.shedByCommit, of: counters.packetsOfCommit[.shed], now) {
             write(
@@ -141,8 +141,8 @@ struct RefusalLog {
         if let count = growth(Place.moneyRefusals, of: counters.commit[.moneyRefusals], now) {
             write(
                 "refused \(Self.counted(count, "event")) as malformed because the money of this "
-                    + "directory has reached \(Limits.moneySumMicrosMax) micros: look for amounts that "
-                    + "nobody paid; money needs another data directory")
+                    + "directory has reached \(Limits.moneySumMicrosMax) micros: check for forged "
+                    + "amounts; further events with money need another data directory")
         }
     }
 
@@ -168,7 +168,7 @@ struct RefusalLog {
     private static func blame(_ stepSeconds: Int64) -> String? {
         if stepSeconds == 0 { return nil }
         return "the clock of this machine stepped \(stepSeconds > 0 ? "forward" : "back") by "
-            + "\(stepSeconds.magnitude) s and is not followed: set it back, or start the daemon again"
+            + "\(stepSeconds.magnitude) s and the step is ignored: correct the clock, or restart the daemon"
     }
 
     private static func counted(_ count: UInt64, _ noun: String) -> String {

@@ -3,7 +3,7 @@
 import IngestFormat
 import IngestStorage
 
-/// Describes the structure of one file of a data directory, for persons. It believes nothing that fails a
+/// Describes the structure of one file of a data directory as text. It believes nothing that fails a
 /// check, prints what it could read, and says what it cannot see.
 package struct Inspector<Files: FileSystem> {
     let files: Files

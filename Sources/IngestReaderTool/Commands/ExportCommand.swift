@@ -32,7 +32,7 @@ struct ExportCommand: ParsableCommand {
 
     func validate() throws {
         if Self.split(out).name.isEmpty {
-            throw ValidationError("--out '\(out)' names no file")
+            throw ValidationError("--out '\(out)' is not a file name")
         }
         if isToStandardOutput, format == .sqlite {
             throw ValidationError("--format sqlite needs a file, --out - is standard output")
@@ -129,9 +129,9 @@ struct ExportCommand: ParsableCommand {
         let holdsManifest = try files.names().contains { name in
             if case .manifest = FileName(name) { true } else { false }
         }
-        if holdsManifest { throw refused("a data directory is no place for exports") }
+        if holdsManifest { throw refused("--out is inside a data directory") }
         do { _ = try files.open(name, .read) } catch {
-            if case .corrupt = error { throw refused("--out is there and no regular file") }
+            if case .corrupt = error { throw refused("--out exists and is not a regular file") }
         }
     }
 

@@ -7,7 +7,7 @@ import IngestStorage
 struct InspectCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "inspect",
-        abstract: "The structure of one segment, run, manifest or mark, for persons.",
+        abstract: "The structure of one segment, run, manifest or mark, human-readable.",
         discussion: """
             Prints what can be read of a damaged file too; the exit code is then 65. Names, the \
             key of the event hash, and whether the numbers are right are not shown. Always text: \

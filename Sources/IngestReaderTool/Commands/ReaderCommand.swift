@@ -6,7 +6,7 @@ import IngestReader
 struct ReaderCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: ReaderProgram.name,
-        abstract: "Answers from a data directory of ingestd, with or without a daemon on it.",
+        abstract: "Queries a data directory of ingestd, whether or not a daemon is running on it.",
         discussion: """
             Every answer is of one durable cut of the log. Rows come in bytewise order of id. Dates \
             are YYYY-MM-DD and inclusive. --with-cut adds the cut to each row of JSON; a table, CSV \
@@ -37,7 +37,7 @@ struct OutputOptions: ParsableArguments {
             valueName: "format"))
     var format: OutputFormat?
 
-    @Flag(help: "Add the cut that was answered from to JSON answers.")
+    @Flag(help: "Include the cut (log position) of the answer in JSON output.")
     var withCut = false
 
     var formatOrDefault: OutputFormat { format ?? (StandardOutput.isTerminal ? .table : .ndjson) }

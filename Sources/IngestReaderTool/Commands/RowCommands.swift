@@ -29,7 +29,8 @@ struct RewardsCommand: ParsableCommand {
     @Option(help: ArgumentHelp("Only this business's counts.", valueName: "id"))
     var business: String?
     @Option(
-        help: ArgumentHelp("At most so many rows; by impressions if not told.", valueName: "n"))
+        help: ArgumentHelp(
+            "Maximum number of rows; ordered by impressions unless --by is given.", valueName: "n"))
     var top: Int?
     @Option(
         help: ArgumentHelp(

@@ -23,7 +23,10 @@ enum SiblingProgram {
         unsafe words.forEach { unsafe free($0) }
         if code == ENOENT {
             return Ending(
-                code: 69, message: "sqlite is written by \(name), \(path), install it there")
+                code: 69,
+                message:
+                    "program not found: \(name), needed for --format sqlite, \(path), install it there"
+            )
         }
         return Ending(
             code: 74, message: "execv failed (errno \(code)), \(path), check the program")

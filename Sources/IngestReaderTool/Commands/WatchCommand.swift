@@ -21,7 +21,8 @@ struct WatchCommand: ParsableCommand {
     var data: String
     @Option(
         help: ArgumentHelp(
-            "So many rows; if not told, what the terminal has room for, else 20.", valueName: "n"))
+            "Maximum number of rows (default: the height of the terminal, else 20).", valueName: "n"
+        ))
     var top: Int?
     @Option(
         help: ArgumentHelp(
