@@ -3,6 +3,7 @@
 import IngestFormat
 import IngestKeys
 import IngestStorage
+import Synchronization
 
 /// Sends events to a daemon as framed packets, and again until the daemon says that they are durable.
 ///
@@ -26,7 +27,7 @@ public final class EventSender: Sendable {
     package let spoolNote: SpoolNote
     /// Whether that was all of the input, and all of it was acked.
     package let hasSpoolEnded: Bool
-    private let engine: any SenderEngine
+    let loop: SenderLoop
     private let openedAt = SenderClock.monotonicNanoseconds()
 
     /// Opens a socket, and a spool if there shall be one; without packets of an earlier start a new epoch begins.
@@ -39,15 +40,20 @@ public final class EventSender: Sendable {
     ) throws(ClientError) -> EventSender {
         try options.check()
         let transport = try UDPTransport(address: address)
-        if options.delivery == .unacked {
-            return EventSender(transport: transport, options: options)
+        var identity = newIdentity(options)
+        let opened = try options.spoolDirectory.map { directory throws(ClientError) in
+            try spool(directory, identity, options)
         }
-        let identity = newIdentity(options)
-        guard let directory = options.spoolDirectory else {
-            return try acked(identity, to: address, transport, nil, options)
-        }
-        let opened = try spool(directory, identity, options)
-        return try acked(opened.spool.identity, to: address, transport, opened, options)
+        identity = opened?.spool.identity ?? identity
+        var random = SystemRandomNumberGenerator()
+        let stream = SenderStream(
+            options.configuration(identity, address: address), transport: transport,
+            spool: opened?.spool, left: opened?.packets ?? [],
+            firstSequence: opened?.firstSequence ?? 0, ids: EventIDSource(&random),
+            now: SenderClock.monotonicNanoseconds())
+        return try EventSender(
+            stream, transport: transport, note: opened?.note ?? SpoolNote(),
+            hasEnded: opened?.hasEnded ?? false)
     }
 
     private static func spool(
@@ -67,61 +73,46 @@ public final class EventSender: Sendable {
         return opened
     }
 
-    private static func acked(
-        _ identity: SenderIdentity, to address: String, _ transport: UDPTransport,
-        _ opened: Spool<LinuxFileSystem>.Opened?, _ options: Options
-    ) throws(ClientError) -> EventSender {
-        var configuration = AckedStream.Configuration(identity: identity)
-        configuration.packetByteCountMax = options.packetByteCountMax
-        configuration.batchNanosecondsMax = options.batchDelay.nanoseconds
-        configuration.unackedByteCountMax = options.unackedByteCountMax
-        configuration.silenceNanosecondsMax = options.givesUpAfter?.nanoseconds
-        configuration.key = options.key?.key
-        configuration.isDurableAtSend = options.isDurableAtSend
-        configuration.address = address
-        configuration.unixMilliseconds = SenderClock.unixNanoseconds() / 1_000_000
-        configuration.clock = { max($0, SenderClock.monotonicNanoseconds()) }
-        let socket = try AckSocket(socket: transport.socket, address: address)
+    /// A sender without acks, over another network, whatever the options say of its delivery.
+    package convenience init(
+        transport: any DatagramTransport, options: Options
+    ) throws(ClientError) {
+        var options = options
+        options.delivery = .unacked
         var random = SystemRandomNumberGenerator()
-        let stream = AckedStream(
-            configuration, transport: transport, spool: opened?.spool, left: opened?.packets ?? [],
-            firstSequence: opened?.firstSequence ?? 0, ids: EventIDSource(&random),
-            now: SenderClock.monotonicNanoseconds())
-        return EventSender(
-            identity, AckedSender(stream, socket: socket, transport: transport),
-            note: opened?.note ?? SpoolNote(), hasEnded: opened?.hasEnded ?? false)
+        let stream = SenderStream(
+            options.configuration(Self.newIdentity(options), address: ""), transport: transport,
+            spool: nil, ids: EventIDSource(&random), now: SenderClock.monotonicNanoseconds())
+        try self.init(stream, transport: transport)
     }
 
-    /// A sender without acks.
-    package convenience init(transport: any DatagramTransport, options: Options) {
-        let identity = Self.newIdentity(options)
-        self.init(
-            identity,
-            UnackedSender(identity: identity, options: options, transport: transport))
-    }
-
-    private init(
-        _ identity: SenderIdentity, _ engine: any SenderEngine,
+    init(
+        _ stream: consuming sending SenderStream, transport: any DatagramTransport,
         note: SpoolNote = SpoolNote(), hasEnded: Bool = false
-    ) {
-        senderID = identity.sender.rawValue
-        epoch = identity.epoch.rawValue
+    ) throws(ClientError) {
+        let configuration = stream.configuration
+        senderID = configuration.identity.sender.rawValue
+        epoch = configuration.identity.epoch.rawValue
         spoolNote = note
         hasSpoolEnded = hasEnded
-        self.engine = engine
+        loop = try SenderLoop(stream, transport: transport, address: configuration.address)
     }
+
+    deinit { loop.stop() }
 
     /// Takes one event, and never waits for room.
     ///
     /// **Errors** What has ended the sender. It is not known then whether the event was taken: with a spool it may be on
     /// disk, and be sent by the next start.
     public func send(_ event: AdEvent) throws(ClientError) -> Outcome {
-        try engine.send(event)
+        try loop.locked { stream, now throws(ClientError) in stream.send(event, now: now) }
     }
 
     /// Takes one JSON event, without its line end. See `send` of an event.
     public func send(jsonLine: Span<UInt8>) throws(ClientError) -> Outcome {
-        try engine.send(jsonLine: jsonLine, note: nil)
+        try loop.locked { stream, now throws(ClientError) in
+            stream.send(jsonLine: jsonLine, now: now)
+        }
     }
 
     /// Takes one JSON event, without its line end. See `send` of an event.
@@ -149,10 +140,13 @@ public final class EventSender: Sendable {
         jsonLine: Span<UInt8>, note: SpoolNote
     ) throws(ClientError) -> EventRefusal? {
         while true {
-            switch try engine.send(jsonLine: jsonLine, note: note) {
+            let outcome = try loop.locked { stream, now throws(ClientError) in
+                stream.send(jsonLine: jsonLine, note: note, now: now)
+            }
+            switch outcome {
             case .taken: return nil
             case .refused(let refusal): return refusal
-            case .full: engine.waitForProgress(nanosecondsMax: .max)
+            case .full: loop.waitForProgress(nanosecondsMax: .max)
             }
         }
     }
@@ -161,7 +155,27 @@ public final class EventSender: Sendable {
     ///
     /// **Errors** What has ended the sender; `.spool(_, .diskFull)`: what was taken stays in memory, and is written when
     /// there is room.
-    public func flush() throws(ClientError) { try engine.flush() }
+    public func flush() throws(ClientError) {
+        let stall = try loop.locked { stream, now throws(ClientError) -> ClientError? in
+            stream.flush(now: now)
+            return stream.isStalledAtEnd ? nil : stream.stall
+        }
+        if let stall { throw stall }
+    }
+
+    /// Ends where all is acked; `nil` where not.
+    ///
+    /// - Parameter note: of the whole input, for the spool.
+    func end(_ note: SpoolNote) throws(ClientError) -> Totals? {
+        let (stall, totals) = try loop.locked {
+            stream, now throws(ClientError) -> (ClientError?, Totals?) in
+            guard stream.isDrained else { return (nil, nil) }
+            stream.finish(note, now: now)
+            return (stream.stall, stream.totals)
+        }
+        if let stall { throw stall }
+        return totals.map { timed($0) }
+    }
 
     /// Sends what is waiting, and waits until all is acked. Calls after this throw `ClientError.closed`.
     ///
@@ -183,10 +197,10 @@ public final class EventSender: Sendable {
     /// **Errors** Also `.cancelled`: the sender goes on, and can be closed again.
     public func close(within limit: Duration? = nil) async throws(ClientError) -> Totals {
         let deadline = Self.deadline(limit)
-        try engine.flush()
+        try flush()
         while true {
-            if let totals = try engine.end(SpoolNote()) { return timed(totals) }
-            if SenderClock.monotonicNanoseconds() >= deadline { throw explained(engine.overdue) }
+            if let totals = try end(SpoolNote()) { return totals }
+            if SenderClock.monotonicNanoseconds() >= deadline { throw explained(overdue) }
             try await pause(until: deadline)
         }
     }
@@ -198,20 +212,36 @@ public final class EventSender: Sendable {
         within limit: Duration?, note: SpoolNote
     ) throws(ClientError) -> Totals {
         let deadline = Self.deadline(limit)
-        try engine.flush()
+        try flush()
         while true {
-            if let totals = try engine.end(note) { return timed(totals) }
+            if let totals = try end(note) { return totals }
             let now = SenderClock.monotonicNanoseconds()
-            if now >= deadline { throw engine.overdue }
-            engine.waitForProgress(nanosecondsMax: deadline - now)
+            if now >= deadline { throw overdue }
+            loop.waitForProgress(nanosecondsMax: deadline - now)
         }
     }
 
     /// How far it is.
-    public var totals: Totals { timed(engine.totals) }
+    public var totals: Totals { timed(loop.state.withLock { $0.stream.totals }) }
 
     /// Whether it works, waits or has ended, at this moment.
-    public var state: State { engine.state }
+    public var state: State {
+        loop.state.withLock { state in
+            if let failure = state.stream.failure { return .ended(failure) }
+            let obstacle = state.stream.obstacle(now: SenderClock.monotonicNanoseconds())
+            return obstacle.map { .waiting($0) } ?? .working
+        }
+    }
+
+    /// Whether it throws its last error for ever.
+    package var hasEnded: Bool {
+        if case .ended = state { true } else { false }
+    }
+
+    private var overdue: ClientError {
+        let count = loop.state.withLock { $0.stream.window.packetCount }
+        return .deadline(unackedPackets: UInt64(count))
+    }
 
     private static func deadline(_ limit: Duration?) -> UInt64 {
         guard let limit else { return .max }

@@ -3,33 +3,60 @@
 import IngestFormat
 import IngestKeys
 
+/// Who sends: fixed for one start of a sender.
+package struct SenderIdentity: Equatable, Sendable {
+    package let sender: SenderID
+    package let epoch: SenderEpoch
+
+    package init(sender: SenderID, epoch: SenderEpoch) {
+        self.sender = sender
+        self.epoch = epoch
+    }
+
+    /// `unix_milliseconds << 20 | 20 random bits`: greater at each start, and different even for two
+    /// starts in one millisecond.
+    package static func epoch(unixMilliseconds: UInt64, random: UInt64) -> SenderEpoch {
+        SenderEpoch(rawValue: unixMilliseconds << 20 | random & 0xF_FFFF)
+    }
+}
+
 /// Makes the packets of one sender, one at a time: events go into the open packet until it is sealed. The only place where
 /// a sender's packets get their header, padding and tag.
 ///
+/// **Layout** Full packets have exactly `packetByteCountMax` bytes, padded inside their payload, so that the kernel can cut
+/// and join them by one size; others have 56 at least, so that they may be answered. Plain datagrams are JSON lines joined by
+/// one newline, none at the end; a line that is longer than the limit travels alone.
+///
 /// **Cost** Two copies of an event's bytes, an array a packet.
 struct PacketEncoder: ~Copyable {
-    let identity: SenderIdentity
+    /// A packet below this gets no answer (the rule that keeps an answer from being larger).
+    static let packetByteCountMin = 56
+    /// The smallest limit on packets that holds one event of any valid size.
+    static let packetByteCountLimits = 1_200...Limits.packetByteCountMax
+
     /// Of a full packet, tag and all.
     let packetByteCountMax: Int
-    private let asksForAcks: Bool
+    private let identity: SenderIdentity
+    private let delivery: SenderStream.Delivery
     private let key: PacketKey?
     private var batch: EventBatchEncoder
+    /// The open plain datagram, and its lines.
+    private var datagram: [UInt8] = []
+    private var lineCount = 0
 
-    /// - Parameter packetByteCountMax: one of `PacketBuilder.packetByteCountLimits`.
-    init(
-        identity: SenderIdentity, packetByteCountMax: Int, key: PacketKey?, asksForAcks: Bool
-    ) {
-        precondition(PacketBuilder.packetByteCountLimits.contains(packetByteCountMax))
-        self.identity = identity
-        self.packetByteCountMax = packetByteCountMax
-        self.asksForAcks = asksForAcks
-        self.key = key
+    init(_ configuration: SenderStream.Configuration) {
+        packetByteCountMax = configuration.packetByteCountMax
+        identity = configuration.identity
+        delivery = configuration.delivery
+        key = configuration.key
+        precondition(
+            delivery == .plain || Self.packetByteCountLimits.contains(packetByteCountMax))
         let tagByteCount = key == nil ? 0 : PacketTag.byteCount
         batch = EventBatchEncoder(packetByteCountMax: packetByteCountMax - tagByteCount)
     }
 
     /// Events in the open packet.
-    var eventCount: Int { batch.eventCount }
+    var eventCount: Int { delivery == .plain ? lineCount : batch.eventCount }
 
     /// Adds one event to the open packet.
     ///
@@ -42,11 +69,33 @@ struct PacketEncoder: ~Copyable {
         return isTaken
     }
 
+    /// Adds one line to the open plain datagram, its bytes unchanged but for white space before it: the first byte of a
+    /// datagram tells a JSON one.
+    ///
+    /// - Returns: `false`, and nothing was added, if the datagram has no room: seal it, then append again.
+    mutating func append(line: Span<UInt8>) -> Bool {
+        var start = 0
+        while start < line.count, isSpace(line[start]) { start += 1 }
+        if !datagram.isEmpty {
+            guard datagram.count + 1 + line.count - start <= packetByteCountMax else {
+                return false
+            }
+            datagram.append(UInt8(ascii: "\n"))
+        }
+        for i in start..<line.count { datagram.append(line[i]) }
+        lineCount += 1
+        return true
+    }
+
     /// Closes the open packet and begins another.
     ///
     /// - Parameter isFull: it is padded to the size of all full ones. Another one is as short as an answer allows.
     mutating func seal(sequence: UInt64, isFull: Bool) -> [UInt8] {
-        let isPadded = isFull || batch.packetByteCount < PacketBuilder.packetByteCountMin
+        if delivery == .plain {
+            defer { (datagram, lineCount) = ([], 0) }
+            return datagram
+        }
+        let isPadded = isFull || batch.packetByteCount < Self.packetByteCountMin
         var packet = batch.seal(header(.batch, sequence), isPadded: isPadded)
         key?.tag.append(to: &packet)
         return packet
@@ -66,10 +115,15 @@ struct PacketEncoder: ~Copyable {
     }
 
     private func header(_ kind: PacketKind, _ sequence: UInt64) -> PacketHeader {
-        let acks = asksForAcks ? PacketHeader.Flags.isAckWanted : 0
+        let acks = delivery == .acked ? PacketHeader.Flags.isAckWanted : 0
         return PacketHeader(
             kind: kind, flags: acks | (key == nil ? 0 : PacketHeader.Flags.hasTag),
             keyID: key?.id ?? 0, sender: identity.sender, epoch: identity.epoch,
             sequence: PacketSequence(rawValue: sequence))
     }
+}
+
+/// White space of JSON.
+package func isSpace(_ byte: UInt8) -> Bool {
+    byte == 0x20 || byte == 0x09 || byte == 0x0A || byte == 0x0D
 }

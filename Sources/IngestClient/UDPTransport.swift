@@ -4,6 +4,36 @@ import CIngestLinux
 import Glibc
 import Synchronization
 
+/// Where finished datagrams go. A conformer keeps no reference to the bytes after `send` returns.
+package protocol DatagramTransport: AnyObject, Sendable {
+    /// Sends `bytes` as datagrams of `segmentByteCount` bytes each, the last possibly shorter.
+    ///
+    /// **Errors** `ClientError.notListening` if an earlier datagram was answered "port unreachable", and others of the
+    /// network. Some of the datagrams, from the first one on, may have left then.
+    func send(_ bytes: Span<UInt8>, segmentByteCount: Int) throws(ClientError)
+
+    /// Throws what the network has answered to earlier datagrams, if it has answered anything.
+    func checkAnswers() throws(ClientError)
+
+    /// Chooses route and own address anew: those of the socket may be gone. Where there is none, each `send` throws an error
+    /// that `isUnreachable` until this has been called again and has found one.
+    func reconnect()
+
+    /// The socket on which answers come; -1 = none do.
+    var socket: Int32 { get }
+
+    /// What a receive failed with, as an error that may pass.
+    func answered(_ errno: Int32) -> ClientError
+}
+
+extension DatagramTransport {
+    package func reconnect() {}
+    package var socket: Int32 { -1 }
+    package func answered(_ errno: Int32) -> ClientError {
+        .socket(call: "receive", address: "", errno: errno)
+    }
+}
+
 /// A connected UDP socket that sends many datagrams a call: UDP_SEGMENT where the kernel, the device and
 /// the path take it, one datagram a message where they do not. Any thread may call; the socket closes with
 /// it.
@@ -59,7 +89,7 @@ package final class UDPTransport: DatagramTransport {
 
     /// What the network has answered to an earlier datagram: as an error that may pass. EMSGSIZE: a router on the
     /// way takes less than this device, so segments of this size would be refused from now on.
-    func answered(_ errno: Int32) -> ClientError {
+    package func answered(_ errno: Int32) -> ClientError {
         if errno == EMSGSIZE { usesSegments.store(false, ordering: .relaxed) }
         return failure("receive", errno)
     }
@@ -149,4 +179,37 @@ func isUnreachable(_ errno: Int32) -> Bool {
 func systemMessage(_ errno: Int32) -> String {
     // SAFETY: strerror returns a string for every number; it is copied at once.
     unsafe String(cString: strerror(errno))
+}
+
+/// HOST:PORT as a person writes it: a name or an IPv4 address as it is, an IPv6 address in brackets.
+package struct SocketAddressText: Equatable, Sendable {
+    package let host: String
+    /// 1 … 65,535: nothing can be sent to port 0.
+    package let port: UInt16
+
+    /// **Errors** `ClientError.badAddress`.
+    package init(_ text: String) throws(ClientError) {
+        guard let colon = text.lastIndex(of: ":"),
+            let port = UInt16(text[text.index(after: colon)...]), port > 0,
+            text[text.index(after: colon)...].allSatisfy(\.isNumber),
+            let host = Self.host(text[..<colon])
+        else { throw .badAddress(text) }
+        self.host = host
+        self.port = port
+    }
+
+    /// `nil` for an empty host, half a bracket, or an IPv6 address without brackets, whose last group
+    /// could not be told from a port.
+    private static func host(_ text: Substring) -> String? {
+        if text.hasPrefix("[") {
+            guard text.hasSuffix("]"), text.count > 2 else { return nil }
+            let inner = text.dropFirst().dropLast()
+            guard inner.contains(":"), !inner.contains(where: { "[]".contains($0) }) else {
+                return nil
+            }
+            return String(inner)
+        }
+        guard !text.isEmpty, !text.contains(where: { ":[]".contains($0) }) else { return nil }
+        return String(text)
+    }
 }

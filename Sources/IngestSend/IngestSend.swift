@@ -111,15 +111,14 @@ struct IngestSend: ParsableCommand {
 
     func run() throws {
         let startedAt = SenderClock.monotonicNanoseconds()
-        let sender: any LineSender
+        let sender: EventSender
         var job: SendJob
         do {
             let reader = try LineReader(path: spoolOnly ? "/dev/null" : file)
-            let opened = try openSender()
-            sender = opened.sender
+            sender = try openSender()
             job = SendJob(
-                reader: reader, rate: rate, from: opened.note, hasEnded: opened.hasEnded,
-                readsInput: !spoolOnly)
+                reader: reader, rate: rate, from: sender.spoolNote,
+                hasEnded: sender.hasSpoolEnded, readsInput: !spoolOnly)
         } catch let error as LineReader.Failure {
             throw fail(error.description, exitCode: error.exitCode)
         } catch let error as ClientError {
@@ -140,17 +139,11 @@ struct IngestSend: ParsableCommand {
         !plain && (acks ?? true)
     }
 
-    private func openSender() throws(ClientError) -> (
-        sender: any LineSender, note: SpoolNote, hasEnded: Bool
-    ) {
-        if plain {
-            let sender = PlainSender(
-                transport: try UDPTransport(address: to), datagramByteCountMax: packetBytes)
-            return (sender, SpoolNote(), false)
-        }
+    private func openSender() throws(ClientError) -> EventSender {
         var options = EventSender.Options()
         options.senderID = senderID
         options.packetByteCountMax = packetBytes
+        options.isPlain = plain
         options.delivery =
             spool.map { .spooled(directory: $0) } ?? (isAcked ? .acked : .unacked)
         options.givesUpAfter = .seconds(giveUpSeconds)
@@ -158,8 +151,7 @@ struct IngestSend: ParsableCommand {
         if let keyID, let keyFile {
             options.key = try EventSender.Key(id: keyID, file: keyFile)
         }
-        let sender = try EventSender.open(to: to, options: options)
-        return (sender, sender.spoolNote, sender.hasSpoolEnded)
+        return try EventSender.open(to: to, options: options)
     }
 
     private func printSummary(_ totals: EventSender.Totals, nanoseconds: UInt64) {

@@ -26,13 +26,13 @@ struct Progress {
     }
 
     /// After each line that was taken: looks at the clock now and then.
-    mutating func update(_ sender: any LineSender) {
+    mutating func update(_ sender: EventSender) {
         lineCount += 1
         if lineCount % Self.lineStride == 0 { look(sender) }
     }
 
     /// Before whatever may take long: the pace, the input. Shows the state unless it was shown just now.
-    mutating func look(_ sender: any LineSender) {
+    mutating func look(_ sender: EventSender) {
         if isShown { show(sender.totals, now: SenderClock.monotonicNanoseconds()) }
     }
 

@@ -65,7 +65,7 @@ struct SendJob: ~Copyable {
     }
 
     /// Sends everything; what stopped it early, or `nil`.
-    mutating func run(to sender: any LineSender) -> Failure? {
+    mutating func run(to sender: EventSender) -> Failure? {
         do throws(Failure) {
             try sendAll(to: sender)
             return nil
@@ -75,7 +75,7 @@ struct SendJob: ~Copyable {
         }
     }
 
-    private mutating func sendAll(to sender: any LineSender) throws(Failure) {
+    private mutating func sendAll(to sender: EventSender) throws(Failure) {
         try skipWhatWasTaken()
         while true {
             while reader.hasLine { try sendLine(to: sender) }
@@ -125,7 +125,7 @@ struct SendJob: ~Copyable {
     }
 
     /// Waits until all is acked, and shows how far it is.
-    private mutating func close(_ sender: any LineSender) throws(Failure) {
+    private mutating func close(_ sender: EventSender) throws(Failure) {
         // Without this a file that was sent in part would be taken for a new one, and its beginning be sent again.
         let end = end
         while true {
@@ -144,7 +144,7 @@ struct SendJob: ~Copyable {
         }
     }
 
-    private mutating func sendLine(to sender: any LineSender) throws(Failure) {
+    private mutating func sendLine(to sender: EventSender) throws(Failure) {
         try waitForToken(sender)
         let line = reader.takeLine()
         let refusal: EventRefusal?
@@ -162,7 +162,7 @@ struct SendJob: ~Copyable {
         progress.update(sender)
     }
 
-    private mutating func waitForToken(_ sender: any LineSender) throws(Failure) {
+    private mutating func waitForToken(_ sender: EventSender) throws(Failure) {
         guard pace != nil else { return }
         while true {
             let now = SenderClock.monotonicNanoseconds()
@@ -183,7 +183,7 @@ struct SendJob: ~Copyable {
     }
 
     /// Where the spool's disk is full, acks may make room, or somebody does.
-    private func flush(_ sender: any LineSender) throws(Failure) {
+    private func flush(_ sender: EventSender) throws(Failure) {
         do throws(ClientError) {
             try sender.flush()
         } catch .spool(_, .diskFull) where !sender.hasEnded {

@@ -194,16 +194,14 @@ struct AckedStreamDiskTests {
         let opened = try Self.spool(files, fileByteCountMax: 2_000)
         let transport = try UDPTransport(address: peer.address)
         var random = SeededRandom(seed: 1)
-        let stream = AckedStream(
-            AckedStream.Configuration(identity: opened.spool.identity), transport: transport,
+        let stream = SenderStream(
+            SenderStream.Configuration(identity: opened.spool.identity), transport: transport,
             spool: opened.spool, ids: EventIDSource(&random),
             now: SenderClock.monotonicNanoseconds())
-        let sender = AckedSender(
-            stream, socket: try AckSocket(socket: transport.socket, address: peer.address),
-            transport: transport)
+        let sender = try EventSender(stream, transport: transport)
         #expect(try sender.send(SampleEvents.event(0)) == .taken)
         try sender.flush()
-        while sender.totals.eventsAcked == 0 { sender.waitForProgress(nanosecondsMax: .max) }
+        while sender.totals.eventsAcked == 0 { sender.loop.waitForProgress(nanosecondsMax: .max) }
         files.disk.limit(byteCount: 0)
         for _ in 0..<2 {
             let error = #expect(throws: ClientError.self) { try sender.end(SpoolNote()) }

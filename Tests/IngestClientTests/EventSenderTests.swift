@@ -16,13 +16,13 @@ struct EventSenderTests {
         #expect(far.rawValue >> 20 == 4_102_444_800_000)
     }
 
-    @Test func `A sender's id is the one given, or a random one above 0`() {
+    @Test func `A sender's id is the one given, or a random one above 0`() throws {
         var options = EventSender.Options()
         options.senderID = 42
         let transport = RecordingTransport()
-        #expect(EventSender(transport: transport, options: options).senderID == 42)
-        let ids = (0..<50).map { _ in
-            EventSender(transport: transport, options: EventSender.Options()).senderID
+        #expect(try EventSender(transport: transport, options: options).senderID == 42)
+        let ids = try (0..<50).map { _ in
+            try EventSender(transport: transport, options: EventSender.Options()).senderID
         }
         #expect(Set(ids).count == 50)
         #expect(!ids.contains(0))
@@ -51,7 +51,7 @@ struct EventSenderTests {
 
     @Test func `Events of many threads all arrive, each once`() async throws {
         let transport = RecordingTransport()
-        let sender = EventSender(transport: transport, options: EventSender.Options())
+        let sender = try EventSender(transport: transport, options: EventSender.Options())
         try await withThrowingTaskGroup(of: Void.self) { group in
             for part in 0..<4 {
                 group.addTask {
@@ -74,7 +74,7 @@ struct EventSenderTests {
     }
 
     @Test func `An event is refused for each bound that it breaks, with the bound`() throws {
-        let sender = EventSender(
+        let sender = try EventSender(
             transport: RecordingTransport(), options: EventSender.Options())
         let long = String(repeating: "x", count: 129)
         let table: [(String, (inout AdEvent) -> Void)] = [
@@ -112,7 +112,7 @@ struct EventSenderTests {
     @Test func `Decoration that the receiver would drop does not leave, and costs no event`() throws
     {
         let transport = RecordingTransport()
-        let sender = EventSender(transport: transport, options: EventSender.Options())
+        let sender = try EventSender(transport: transport, options: EventSender.Options())
         var event = SampleEvents.event(1)
         event.platform = "tvOS"
         event.campaign = String(repeating: "x", count: 65)
@@ -132,7 +132,7 @@ struct EventSenderTests {
         let transport = RecordingTransport()
         var options = EventSender.Options()
         options.packetByteCountMax = 1_200
-        let sender = EventSender(transport: transport, options: options)
+        let sender = try EventSender(transport: transport, options: options)
         let name = String(repeating: "x", count: 128)
         var event = AdEvent(
             .redemption, rewardID: name, businessID: name,

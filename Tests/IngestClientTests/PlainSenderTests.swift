@@ -6,8 +6,9 @@ import Testing
 struct PlainSenderTests {
     private static func sender(
         _ transport: RecordingTransport, byteCountMax: Int = 1_452
-    ) -> PlainSender {
-        PlainSender(transport: transport, datagramByteCountMax: byteCountMax)
+    ) -> UnackedRig {
+        SampleEvents.stream(
+            transport, .plain, packetByteCountMax: byteCountMax, endsAtAnswers: true)
     }
 
     private static func text(_ datagram: [UInt8]) -> String {
@@ -16,9 +17,9 @@ struct PlainSenderTests {
 
     @Test func `Lines are joined up to the limit, in order, and unchanged`() throws {
         let transport = RecordingTransport()
-        let sender = Self.sender(transport)
+        var sender = Self.sender(transport)
         let lines = (0..<200).map(SampleEvents.line)
-        for line in lines { #expect(try sender.send(jsonLine: Array(line.utf8).span) == nil) }
+        for line in lines { #expect(try sender.send(jsonLine: Array(line.utf8).span) == .taken) }
         let result = try sender.close()
         #expect(result.eventsSent == 200)
         #expect(result.packetsSent == UInt64(transport.datagrams.count))
@@ -41,7 +42,7 @@ struct PlainSenderTests {
         let line = Array(SampleEvents.line(1).utf8)
         for (byteCountMax, datagramCount) in [(2 * line.count + 1, 1), (2 * line.count, 2)] {
             let transport = RecordingTransport()
-            let sender = Self.sender(transport, byteCountMax: byteCountMax)
+            var sender = Self.sender(transport, byteCountMax: byteCountMax)
             for _ in 0..<2 { _ = try sender.send(jsonLine: line.span) }
             _ = try sender.close()
             #expect(transport.datagrams.count == datagramCount)
@@ -50,11 +51,11 @@ struct PlainSenderTests {
 
     @Test func `A line longer than the limit travels alone`() throws {
         let transport = RecordingTransport()
-        let sender = Self.sender(transport, byteCountMax: 300)
+        var sender = Self.sender(transport, byteCountMax: 300)
         let padding = String(repeating: "p", count: 1_000)
         let long = "{\"unknown\":\"\(padding)\"," + SampleEvents.line(1).dropFirst()
         for line in [SampleEvents.line(2), long, SampleEvents.line(2)] {
-            #expect(try sender.send(jsonLine: Array(line.utf8).span) == nil)
+            #expect(try sender.send(jsonLine: Array(line.utf8).span) == .taken)
         }
         _ = try sender.close()
         #expect(
@@ -65,7 +66,7 @@ struct PlainSenderTests {
 
     @Test func `A malformed line is refused here and not sent, escapes stay as they were`() throws {
         let transport = RecordingTransport()
-        let sender = Self.sender(transport)
+        var sender = Self.sender(transport)
         let escaped = SampleEvents.line(3).replacing("b-3", with: "b\\u002d3\\n")
         for line in ["{\"no\":1}", "  \t" + escaped, "x" + SampleEvents.line(1), ""] {
             _ = try sender.send(jsonLine: Array(line.utf8).span)
@@ -78,7 +79,7 @@ struct PlainSenderTests {
 
     @Test func `Events count as sent once their datagram has left`() throws {
         let transport = RecordingTransport()
-        let sender = Self.sender(transport)
+        var sender = Self.sender(transport)
         _ = try sender.send(jsonLine: Array(SampleEvents.line(1).utf8).span)
         #expect(sender.totals.eventsSent == 0)
         transport.fail(with: .notListening(address: "there"))

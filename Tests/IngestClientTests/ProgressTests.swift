@@ -49,8 +49,8 @@ struct ProgressTests {
     @Test func `A sender that waits for its pace or its input is shown all the same`() throws {
         let terminal = Terminal()
         var progress = Progress(isShown: true) { terminal.text += $0 }
-        let sender = PlainSender(
-            transport: RecordingTransport(), datagramByteCountMax: 1_452)
+        let sender = try EventSender(
+            transport: RecordingTransport(), options: EventSender.Options())
         progress.update(sender)
         #expect(terminal.text.isEmpty, "one line is no reason to look at the clock")
         progress.look(sender)

@@ -55,7 +55,7 @@ struct SenderSimulationTests {
             self.faults = faults
         }
 
-        func open(crashAt: Int? = nil) throws -> AckedStream {
+        func open(crashAt: Int? = nil) throws -> SenderStream {
             startCount += 1
             var identity = SampleEvents.identity(epoch: 1_000 + UInt64(startCount))
             var left: [SpooledPacket] = []
@@ -74,10 +74,10 @@ struct SenderSimulationTests {
                 if takenCount < safeCount { throw Lost(safe: safeCount, found: takenCount) }
                 safeCount = takenCount
             }
-            var configuration = AckedStream.Configuration(identity: identity)
+            var configuration = SenderStream.Configuration(identity: identity)
             configuration.packetByteCountMax = 1_200
             configuration.unackedByteCountMax = 1 << 20
-            return AckedStream(
+            return SenderStream(
                 configuration, transport: network, spool: spool, left: left, firstSequence: first,
                 ids: EventIDSource(&random), now: now)
         }
@@ -88,7 +88,7 @@ struct SenderSimulationTests {
         }
 
         /// Until everything is acked, or the sender has failed.
-        func drive(_ stream: inout AckedStream) {
+        func drive(_ stream: inout SenderStream) {
             let limit = now + 3_600_000_000_000
             while stream.failure == nil, now < limit {
                 carry()
@@ -103,7 +103,7 @@ struct SenderSimulationTests {
         }
 
         /// One thing: whatever is next.
-        private func step(_ stream: inout AckedStream) {
+        private func step(_ stream: inout SenderStream) {
             if takenCount < Self.lineCount, random.below(3) == 0 {
                 feed(&stream)
                 return
@@ -125,7 +125,7 @@ struct SenderSimulationTests {
             }
         }
 
-        private func feed(_ stream: inout AckedStream) {
+        private func feed(_ stream: inout SenderStream) {
             for _ in 0..<random.below(40) where takenCount < Self.lineCount {
                 let bytes = Array(
                     ("{\"eventType\":\"click\",\"rewardId\":\"r\",\"businessId\":\"b\",\"timestamp\":"

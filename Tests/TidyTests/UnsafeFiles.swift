@@ -146,13 +146,13 @@ enum UnsafeFiles {
             "Output/SharedMode": "hands a C string to chmod",
         ],
         "IngestClient": [
-            "Acked/AckedStream+Acks": "reads an ack where it lies in a datagram",
-            "Acked/AckSocket": "hands buffers to poll, read and recv",
-            "Spool/PacketSpool": "parses a packet where it lies in its array",
+            "SenderExchange": "reads an ack where it lies in a datagram",
+            "SenderLoop": "hands buffers to poll, read and recv",
+            "Spool/SpoolFormat": "parses a packet where it lies in its array",
             "Spool/SpoolRecovery": "parses a packet where it lies in its array",
             "EventLineParser": "decodes a line where it lies",
             "PacketEncoder": "hands an event's texts to the encoder of a batch",
-            "SenderClock": "clock_gettime",
+            "SenderTimers": "clock_gettime",
             "UDPTransport": "hands buffers to sendmmsg",
         ],
         "Ingestd": [

@@ -1,5 +1,6 @@
-import IngestClient
 import Synchronization
+
+@testable import IngestClient
 
 /// A network that keeps what is sent, cut into datagrams as the kernel would, and fails when told to.
 final class RecordingTransport: DatagramTransport {

@@ -1,6 +1,7 @@
 import Foundation
-import IngestClient
+import TestSupport
 
+@testable import IngestClient
 @testable import IngestFormat
 
 /// JSON events of many sizes, and what an independent reader makes of them.
@@ -40,13 +41,68 @@ enum SampleEvents {
             sender: SenderID(rawValue: sender), epoch: SenderEpoch(rawValue: epoch))
     }
 
+    /// A stream without acks.
     static func stream(
-        _ transport: RecordingTransport, packetByteCountMax: Int = 1_452,
-        endsAtAnswers: Bool = false
-    ) -> PacketStream {
-        PacketStream(
-            identity: identity(), packetByteCountMax: packetByteCountMax,
-            endsAtAnswers: endsAtAnswers, transport: transport)
+        _ transport: RecordingTransport, _ delivery: SenderStream.Delivery = .unacked,
+        packetByteCountMax: Int = 1_452, endsAtAnswers: Bool = false
+    ) -> UnackedRig {
+        UnackedRig(transport) {
+            $0.delivery = delivery
+            $0.packetByteCountMax = packetByteCountMax
+            $0.endsAtAnswers = endsAtAnswers
+        }
+    }
+}
+
+/// A stream without acks, whose failures are thrown as `EventSender` does. An event waits for the next tick at most.
+struct UnackedRig: ~Copyable {
+    private var stream: SenderStream
+    private var now: UInt64 = 0
+
+    init(
+        _ transport: RecordingTransport, _ change: (inout SenderStream.Configuration) -> Void
+    ) {
+        var configuration = SenderStream.Configuration(identity: SampleEvents.identity())
+        configuration.batchNanosecondsMax = 0
+        change(&configuration)
+        var random = SeededRandom(seed: 1)
+        stream = SenderStream(
+            configuration, transport: transport, spool: nil, ids: EventIDSource(&random), now: 0)
+    }
+
+    var totals: EventSender.Totals { stream.totals }
+    var failure: ClientError? { stream.failure }
+    var networkError: ClientError? { stream.obstacle(now: now) }
+
+    private mutating func checked<Value>(
+        _ body: (inout SenderStream, UInt64) -> Value
+    ) throws(ClientError) -> Value {
+        if let failure = stream.failure { throw failure }
+        let value = body(&stream, now)
+        if let failure = stream.failure, failure != .closed { throw failure }
+        return value
+    }
+
+    mutating func send(jsonLine: Span<UInt8>) throws(ClientError) -> EventSender.Outcome {
+        try checked { $0.send(jsonLine: jsonLine, now: $1) }
+    }
+
+    mutating func send(_ event: AdEvent) throws(ClientError) -> EventSender.Outcome {
+        try checked { $0.send(event, now: $1) }
+    }
+
+    mutating func flush() throws(ClientError) { try checked { $0.flush(now: $1) } }
+
+    mutating func tick(now: UInt64) throws(ClientError) {
+        self.now = now
+        try checked { $0.tick(now: $1) }
+    }
+
+    mutating func close() throws(ClientError) -> EventSender.Totals {
+        try checked {
+            $0.finish(now: $1)
+            return $0.totals
+        }
     }
 }
 

@@ -9,21 +9,21 @@ import Testing
 /// An acked stream, its network, and a clock that the test moves.
 final class StreamRig {
     let network = SimulatedNetwork()
-    var stream: AckedStream
+    var stream: SenderStream
     private let clock = TestClock()
 
     /// - Parameter left: packets that an earlier start has left.
     init(
         spool: (any PacketSpool)? = nil, left: [SpooledPacket] = [],
-        _ change: (inout AckedStream.Configuration) -> Void = { _ in }
+        _ change: (inout SenderStream.Configuration) -> Void = { _ in }
     ) {
-        var configuration = AckedStream.Configuration(identity: SampleEvents.identity())
+        var configuration = SenderStream.Configuration(identity: SampleEvents.identity())
         configuration.packetByteCountMax = 1_200
         let clock = clock
         configuration.clock = { max($0, clock.now) }
         change(&configuration)
         var random = SeededRandom(seed: 1)
-        stream = AckedStream(
+        stream = SenderStream(
             configuration, transport: network, spool: spool, left: left,
             ids: EventIDSource(&random), now: clock.now)
     }

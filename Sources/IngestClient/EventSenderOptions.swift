@@ -4,6 +4,42 @@ import IngestFormat
 import IngestKeys
 
 extension EventSender {
+    /// What has become of the events so far, or at `close`.
+    public struct Totals: Equatable, Sendable {
+        /// Events in packets that the socket took.
+        public internal(set) var eventsSent: UInt64 = 0
+        /// Packets of these events; heartbeats and resends are not among them.
+        public internal(set) var packetsSent: UInt64 = 0
+        /// Events that the receiver has on disk. With a spool also those of an earlier start.
+        public internal(set) var eventsAcked: UInt64 = 0
+        /// Packets that were sent again, each time.
+        public internal(set) var packetsResent: UInt64 = 0
+        /// Events that were refused before they were sent.
+        public internal(set) var eventsRefused: UInt64 = 0
+        /// Since the sender was opened.
+        public internal(set) var elapsed = Duration.zero
+
+        package init() {}
+    }
+
+    /// What became of one event.
+    public enum Outcome: Equatable, Sendable {
+        case taken
+        /// As much is unacked as may be, or the spool's disk is full. The event was not taken: give it again after an ack.
+        case full
+        /// It breaks a bound, and nothing was sent of it; the others are not affected.
+        case refused(EventRefusal)
+    }
+
+    /// How a sender fares.
+    public enum State: Equatable, Sendable {
+        case working
+        /// Packets wait in vain for the moment, and why. It may end by itself.
+        case waiting(ClientError)
+        /// It does nothing any more, and throws this.
+        case ended(ClientError)
+    }
+
     public struct Options: Sendable {
         /// Whether the receiver acks, and where packets are until it has.
         public enum Delivery: Equatable, Sendable {
@@ -38,6 +74,9 @@ extension EventSender {
         public var givesUpAfter: Duration?
         /// Whether an answer of the network ends a sender without acks.
         package var endsAtAnswers = false
+        /// JSON lines as they are, without sequence, sender, acks or key: what is lost is known to nobody. For receivers that
+        /// framed packets cannot reach, and to test a daemon with what its oldest clients send.
+        package var isPlain = false
 
         public init() {}
 
@@ -46,7 +85,7 @@ extension EventSender {
                 throw .badOption(name: "senderID", got: "0", allowed: "1 to \(UInt64.max)")
             }
             try check(
-                "packetByteCountMax", packetByteCountMax, PacketBuilder.packetByteCountLimits)
+                "packetByteCountMax", packetByteCountMax, PacketEncoder.packetByteCountLimits)
             try check("batchDelay", batchDelay, .milliseconds(1)...(.seconds(1)))
             try check(
                 "unackedByteCountMax", unackedByteCountMax, 1 << 20...Limits.unackedByteCountMax)
@@ -73,9 +112,25 @@ extension EventSender {
             return directory
         }
 
-        var isDurableAtSend: Bool {
-            guard case .spooled(_, let isDurable) = delivery else { return false }
-            return isDurable
+        /// How a stream with these options works.
+        func configuration(
+            _ identity: SenderIdentity, address: String
+        ) -> SenderStream.Configuration {
+            var configuration = SenderStream.Configuration(identity: identity)
+            configuration.delivery = isPlain ? .plain : delivery == .unacked ? .unacked : .acked
+            configuration.packetByteCountMax = packetByteCountMax
+            configuration.batchNanosecondsMax = batchDelay.nanoseconds
+            configuration.unackedByteCountMax = unackedByteCountMax
+            configuration.silenceNanosecondsMax = givesUpAfter?.nanoseconds
+            configuration.endsAtAnswers = endsAtAnswers
+            configuration.key = key?.key
+            if case .spooled(_, durableAtSend: true) = delivery {
+                configuration.isDurableAtSend = true
+            }
+            configuration.address = address
+            configuration.unixMilliseconds = SenderClock.unixNanoseconds() / 1_000_000
+            configuration.clock = { max($0, SenderClock.monotonicNanoseconds()) }
+            return configuration
         }
     }
 

@@ -1,4 +1,5 @@
-// packet → socket → [ack] → window
+// packet → [socket] → ack → window
+// What a stream sends, what acks change, and what is due when.
 
 import IngestFormat
 import IngestKeys
@@ -23,7 +24,120 @@ struct AckState: Sendable {
     var isBlocked: Bool { isShedding || !hasCredit || edge <= floor }
 }
 
-extension AckedStream {
+extension SenderStream {
+    /// Sends what may be sent: first what has to be sent again, then what is new.
+    mutating func pump(now: UInt64) {
+        guard failure == nil, !acks.isShedding, timers.endsQuiet(now: now) else { return }
+        let again = window.due(now: now, edge: acks.edge, countMax: Self.resendCountMax)
+        guard send(again[...], now: now) else {
+            window.recheck()
+            return
+        }
+        let edge = newEdge
+        while let first = window.firstUnsent(), first < edge {
+            let end = min(edge, window.nextSequence, first + 64)
+            let sequences = (first..<end).filter { !window[$0].isDone }
+            guard send(sequences[...], now: now) else { return }
+        }
+    }
+
+    /// Where an earlier start has left packets, no new sequence leaves before the receiver has said which it has: a
+    /// spool that was copied, or had its end cut, must not give one to other bytes.
+    private var newEdge: UInt64 {
+        acks.hasCredit || window.leftEnd == 0 ? acks.edge : min(acks.edge, window.leftEnd)
+    }
+
+    /// In as few calls as the kernel allows: runs of equal size, of which the last may be shorter.
+    ///
+    /// - Returns: `false` if the network took only a part.
+    private mutating func send(_ sequences: ArraySlice<UInt64>, now: UInt64) -> Bool {
+        var rest = sequences
+        while let first = rest.first {
+            burst.removeAll(keepingCapacity: true)
+            let byteCount = window[first].bytes.count
+            let byteCountMax = UDPTransport.burstByteCount(segmentByteCount: byteCount)
+            var count = 0
+            for sequence in rest {
+                let bytes = window[sequence].bytes
+                guard bytes.count <= byteCount, burst.count + bytes.count <= byteCountMax else {
+                    break
+                }
+                burst += bytes
+                count += 1
+                if bytes.count < byteCount { break }
+            }
+            window.attempted(upTo: (rest.prefix(count).max() ?? first) + 1)
+            guard transmit(burst, segmentByteCount: byteCount, now: now) else { return false }
+            for sequence in rest.prefix(count) { noteSent(sequence, now: now) }
+            rest = rest.dropFirst(count)
+        }
+        return true
+    }
+
+    private mutating func noteSent(_ sequence: UInt64, now: UInt64) {
+        if window.sent(sequence, now: now) {
+            totals.packetsResent += 1
+        } else {
+            totals.packetsSent += 1
+            totals.eventsSent += UInt64(window[sequence].eventCount)
+        }
+    }
+
+    /// `false` if not all of it is known to have left, for now or for good.
+    mutating func transmit(
+        _ bytes: [UInt8], segmentByteCount: Int, now: UInt64
+    ) -> Bool {
+        do throws(ClientError) {
+            try transport.send(bytes.span, segmentByteCount: segmentByteCount)
+            if !isAcked {
+                timers.networkError = nil
+                timers.route.found()
+            }
+            return true
+        } catch {
+            unreachable(error, now: now)
+            return false
+        }
+    }
+
+    /// The network says no. A receiver that starts again, and a cable that is plugged in again, are waited for; without
+    /// acks what was given to the network meanwhile shows as missing.
+    package mutating func unreachable(_ error: ClientError, now: UInt64) {
+        guard error.isTemporary, isAcked || !configuration.endsAtAnswers else {
+            if failure == nil { failure = error }
+            return
+        }
+        timers.networkError = error.orBetter(timers.networkError)
+        timers.quieten(now: now)
+        if timers.route.isReconnectDue(now: now, lacksRoute: error.isUnreachable) {
+            transport.reconnect()
+        }
+    }
+
+    /// Base, and the end of what this start has given to the network: packets that only lie in the spool may be more than a
+    /// receiver believes at once. Large enough that the answer can tell of everything that the receiver may have.
+    ///
+    /// Without acks the base is 0, "not given": one would make the receiver give up packets that this heartbeat has merely
+    /// overtaken.
+    mutating func sendHeartbeat(now: UInt64) {
+        guard isAcked else {
+            let packet = encoder.heartbeat(next: nextSequence, base: 0)
+            _ = transmit(packet, segmentByteCount: packet.count, now: now)
+            return timers.heartbeatSent(now: now, isHurried: false)
+        }
+        acks.announcedEnd = max(acks.announcedEnd, window.givenEnd)
+        let words = Int((max(acks.announcedEnd, window.knownEnd) - window.base) / 64)
+        let packet = encoder.heartbeat(
+            next: acks.announcedEnd, base: window.base,
+            answerByteCount: AckPacket.Offset.furtherWords + 8 * words)
+        _ = transmit(packet, segmentByteCount: packet.count, now: now)
+        timers.heartbeatSent(now: now, isHurried: acks.isBlocked)
+    }
+}
+
+// MARK: Acks
+
+extension SenderStream {
     /// So long every ack has to be below the base before acked data counts as lost: one late ack means nothing.
     static let lostNanoseconds: UInt64 = 10_000_000_000
 
@@ -160,11 +274,12 @@ extension AckedStream {
     static let stagnationNanoseconds: UInt64 = 10_000_000_000
 
     /// What keeps packets from being acked: a full spool, silence for two heartbeats, or answers for ten seconds that
-    /// ack nothing. It may end by itself.
+    /// ack nothing. Without acks what the network said last. It may end by itself.
     package func obstacle(now: UInt64) -> ClientError? {
         if let stall { return stall }
+        guard isAcked else { return timers.networkError }
         return obstacle(
-            now: now, silenceMax: AckedTimers.silenceMin,
+            now: now, silenceMax: SenderTimers.silenceMin,
             stagnationMax: Self.stagnationNanoseconds)
     }
 

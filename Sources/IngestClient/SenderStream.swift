@@ -4,16 +4,26 @@ import IngestFormat
 import IngestKeys
 import IngestStorage
 
-/// One sender that is acked: the state behind `EventSender`, without lock, clock, thread or socket of its
-/// own. Whoever holds it brings the time and what arrives, calls `tick` at `nextDeadline`, and asks for
-/// `failure`; transport, spool and randomness are seams.
+/// One sender: the state behind `EventSender`, without lock, clock, thread or socket of its own. Whoever holds it brings the
+/// time and what arrives, calls `tick` at `nextDeadline`, and asks for `failure`; transport, spool and randomness are seams.
 ///
-/// The rules are those of docs/protocol.md: a packet is in the spool before it is sent; it is sent again
-/// until an ack says that it is durable; no sequence goes beyond the credit; a heartbeat leaves first,
-/// every second, and more often while the credit is 0.
-package struct AckedStream: ~Copyable {
+/// The rules are those of docs/protocol.md. With acks a packet is in the spool before it is sent; it is sent again until an ack
+/// says that it is durable; no sequence goes beyond the credit; a heartbeat leaves first, every second, and more often while
+/// the credit is 0. Without, packets leave in bursts, once, and heartbeats follow the first of them.
+package struct SenderStream: ~Copyable {
+    /// What a sender promises of its packets.
+    package enum Delivery: Sendable {
+        /// Sent again until they are durable at the receiver.
+        case acked
+        /// Sent once; the receiver's ledger tells what was lost.
+        case unacked
+        /// JSON lines as they are, once, with nothing that tells of a loss.
+        case plain
+    }
+
     package struct Configuration {
         package var identity: SenderIdentity
+        package var delivery = Delivery.acked
         /// Whole packets, tag and all.
         package var packetByteCountMax = 1_452
         package var batchNanosecondsMax: UInt64 = 20_000_000
@@ -30,6 +40,8 @@ package struct AckedStream: ~Copyable {
         package var key: PacketKey?
         /// An event is taken only when it is in the spool.
         package var isDurableAtSend = false
+        /// Whether what the network answers ends a sender without acks: for a program that somebody waits for.
+        package var endsAtAnswers = false
         /// For messages.
         package var address = ""
         /// The wall clock when the sender was opened, for messages.
@@ -58,7 +70,7 @@ package struct AckedStream: ~Copyable {
     let transport: any DatagramTransport
     private(set) var spool: (any PacketSpool)?
     var window: SendWindow
-    var timers: AckedTimers
+    var timers: SenderTimers
     var acks = AckState()
     private var ids: EventIDSource
     private var parser = EventLineParser()
@@ -70,6 +82,10 @@ package struct AckedStream: ~Copyable {
     private var sealedByteCount = 0
     private var spoolByteCount = 0
     var burst: [UInt8] = []
+    /// Of the next packet that is sealed.
+    private(set) var nextSequence: UInt64
+
+    var isAcked: Bool { configuration.delivery == .acked }
 
     /// - Parameters:
     ///   - left: packets that an earlier start has left in the spool, from `firstSequence` on.
@@ -82,11 +98,9 @@ package struct AckedStream: ~Copyable {
         self.spool = spool
         self.ids = ids
         window = SendWindow(firstSequence: firstSequence)
-        timers = AckedTimers(now: now)
-        encoder = PacketEncoder(
-            identity: configuration.identity,
-            packetByteCountMax: configuration.packetByteCountMax, key: configuration.key,
-            asksForAcks: true)
+        timers = SenderTimers(now: now, isAcked: configuration.delivery == .acked)
+        encoder = PacketEncoder(configuration)
+        nextSequence = firstSequence + UInt64(left.count)
         for packet in left {
             window.append(packet.bytes, eventCount: packet.eventCount, isLeft: true)
         }
@@ -95,8 +109,10 @@ package struct AckedStream: ~Copyable {
         spoolByteCount = spool?.byteCount ?? 0
         if !left.isEmpty { timers.waitsSince = now }
         texts.reserveCapacity(1024)
-        sendHeartbeat(now: now)
-        pump(now: now)
+        if isAcked {
+            sendHeartbeat(now: now)
+            pump(now: now)
+        }
     }
 
     // MARK: Events
@@ -110,8 +126,12 @@ package struct AckedStream: ~Copyable {
             totals.eventsRefused += 1
             return .refused(refusal)
         }
+        if configuration.delivery == .plain {
+            append(line: jsonLine, now: now)
+            return .taken
+        }
         var event = parser.event
-        parser.complete(&event, from: &ids)
+        if isAcked { parser.complete(&event, from: &ids) }
         append(event, parser.bytes, now: now)
         let before = self.note
         if let note { self.note = note }
@@ -129,7 +149,7 @@ package struct AckedStream: ~Copyable {
             totals.eventsRefused += 1
             return .refused(error)
         }
-        ids.complete(&descriptor, &texts)
+        if isAcked { ids.complete(&descriptor, &texts) }
         append(descriptor, texts, now: now)
         return isTaken(now: now) ? .taken : .full
     }
@@ -140,8 +160,8 @@ package struct AckedStream: ~Copyable {
         guard configuration.isDurableAtSend else { return true }
         flush(now: now)
         guard failure == nil, !sealed.isEmpty else { return true }
-        sealed.removeAll(keepingCapacity: true)
-        sealedByteCount = 0
+        nextSequence -= UInt64(sealed.count)
+        forgetSealed()
         return false
     }
 
@@ -157,13 +177,20 @@ package struct AckedStream: ~Copyable {
         if !encoder.append(event, from: bytes) {
             sealPacket(isFull: true)
             if sealedByteCount + configuration.packetByteCountMax > burstByteCountMax {
-                pump(now: commit(now: now))
+                sendSealed(now: now)
             }
             _ = encoder.append(event, from: bytes)
         }
         if timers.batchDueAt == .max {
             timers.batchDueAt = now + configuration.batchNanosecondsMax
         }
+    }
+
+    /// A plain datagram leaves when the next line does not fit, or at `flush`: what shares one depends on no clock.
+    private mutating func append(line: Span<UInt8>, now: UInt64) {
+        if encoder.append(line: line) { return }
+        flush(now: now)
+        _ = encoder.append(line: line)
     }
 
     private var burstByteCountMax: Int {
@@ -174,10 +201,32 @@ package struct AckedStream: ~Copyable {
 
     private mutating func sealPacket(isFull: Bool) {
         let eventCount = encoder.eventCount
-        let sequence = window.nextSequence + UInt64(sealed.count)
-        let bytes = encoder.seal(sequence: sequence, isFull: isFull)
+        let bytes = encoder.seal(sequence: nextSequence, isFull: isFull)
+        nextSequence += 1
         sealedByteCount += bytes.count
         sealed.append(SpooledPacket(bytes: bytes, eventCount: eventCount, note: note))
+    }
+
+    private mutating func sendSealed(now: UInt64) {
+        if isAcked { pump(now: commit(now: now)) } else { sendOnce(now: now) }
+    }
+
+    private mutating func forgetSealed() {
+        sealed.removeAll(keepingCapacity: true)
+        sealedByteCount = 0
+    }
+
+    /// Without acks: what is sealed leaves in one burst and is forgotten, whether or not the network takes it.
+    private mutating func sendOnce(now: UInt64) {
+        guard let first = sealed.first, failure == nil else { return }
+        burst.removeAll(keepingCapacity: true)
+        for packet in sealed { burst += packet.bytes }
+        if transmit(burst, segmentByteCount: first.bytes.count, now: now) {
+            totals.packetsSent += UInt64(sealed.count)
+            totals.eventsSent += sealed.reduce(0) { $0 + UInt64($1.eventCount) }
+        }
+        forgetSealed()
+        if configuration.delivery == .unacked { timers.beginHeartbeats(now: now) }
     }
 
     /// Sealed packets go to the spool, if there is one, and then may be sent.
@@ -202,8 +251,7 @@ package struct AckedStream: ~Copyable {
             later = now
         }
         for packet in sealed { window.append(packet.bytes, eventCount: packet.eventCount) }
-        sealed.removeAll(keepingCapacity: true)
-        sealedByteCount = 0
+        forgetSealed()
         if timers.waitsSince == nil { timers.waitsSince = later }
         return later
     }
@@ -230,7 +278,7 @@ package struct AckedStream: ~Copyable {
     package mutating func flush(now: UInt64) {
         if encoder.eventCount > 0 { sealPacket(isFull: false) }
         timers.batchDueAt = .max
-        pump(now: commit(now: now))
+        sendSealed(now: now)
     }
 
     /// Forgets in the spool what is acked.
@@ -244,9 +292,9 @@ package struct AckedStream: ~Copyable {
         }
     }
 
-    /// Whether everything that was taken is durable at the receiver.
+    /// Whether `finish` may end it: with acks, once everything that was taken is durable at the receiver.
     package var isDrained: Bool {
-        encoder.eventCount == 0 && sealed.isEmpty && window.isEmpty
+        !isAcked || encoder.eventCount == 0 && sealed.isEmpty && window.isEmpty
     }
 
     /// Ends a sender that is drained: tells the receiver how many packets there were, and clears the spool. It has
@@ -255,6 +303,7 @@ package struct AckedStream: ~Copyable {
     /// - Parameter note: of the whole input, which the spool keeps.
     package mutating func finish(_ note: SpoolNote = SpoolNote(), now: UInt64) {
         guard failure == nil else { return }
+        guard isAcked else { return finishUnacked(now: now) }
         do throws(StorageError) {
             try spool?.finish(note)
             endStall()
@@ -263,6 +312,20 @@ package struct AckedStream: ~Copyable {
         } catch {
             storageFailed(error, now: now, atEnd: true)
         }
+    }
+
+    /// What the network has just said is an end too: nothing comes behind these packets that would show it.
+    private mutating func finishUnacked(now: UInt64) {
+        timers.networkError = nil
+        flush(now: now)
+        let answer = timers.networkError
+        if configuration.delivery == .unacked, nextSequence > 0 { sendHeartbeat(now: now) }
+        do throws(ClientError) {
+            try transport.checkAnswers()
+        } catch {
+            failure = failure ?? error
+        }
+        failure = failure ?? answer ?? timers.networkError ?? .closed
     }
 
     /// Ends a sender as it is; its spool is another's to open.

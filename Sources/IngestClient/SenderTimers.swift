@@ -1,8 +1,10 @@
 // events → [time] → packet → socket → ack
 
-/// When an acked sender has to do something by itself. **Units** Nanoseconds of the monotonic clock; `.max`
+import Glibc
+
+/// When a sender has to do something by itself. **Units** Nanoseconds of the monotonic clock; `.max`
 /// = never.
-struct AckedTimers: Sendable {
+struct SenderTimers: Sendable {
     static let heartbeatMax: UInt64 = 1_000_000_000
     static let heartbeatMin: UInt64 = 100_000_000
 
@@ -32,9 +34,15 @@ struct AckedTimers: Sendable {
     /// The network's last refusal since the last answer.
     var networkError: ClientError?
 
-    init(now: UInt64) {
-        heartbeatAt = now
+    /// - Parameter isAcked: a heartbeat leaves first; else none before there is a packet to tell of.
+    init(now: UInt64, isAcked: Bool) {
+        heartbeatAt = isAcked ? now : .max
         heardAt = now
+    }
+
+    /// A packet has left that is not acked: heartbeats follow it.
+    mutating func beginHeartbeats(now: UInt64) {
+        if heartbeatAt == .max { heartbeatAt = now + Self.heartbeatMax }
     }
 
     /// - Parameter isHurried: the credit is 0, or not known yet.
@@ -107,5 +115,64 @@ struct AckedTimers: Sendable {
         let gap = now - min(now, heardAt)
         let isSilent = gap >= Self.silenceMin
         return now - min(now, max(progressAt, waitsSince) + (isSilent ? gap : 0))
+    }
+}
+
+/// Since when there is no route to the receiver. **Units** Nanoseconds of the monotonic clock.
+struct RouteWatch: Sendable {
+    /// Without a route for so long the socket's own address may be gone.
+    static let reconnectInterval: UInt64 = 3_000_000_000
+
+    /// After so long a silence it may be gone too: packets still leave from it, and the answers reach nobody.
+    static let silenceMax: UInt64 = 10_000_000_000
+
+    private var lostSince: UInt64?
+    private var silentSince: UInt64?
+
+    mutating func found() { (lostSince, silentSince) = (nil, nil) }
+
+    /// Whether to connect again, since nothing was heard for so long.
+    mutating func isReconnectDue(now: UInt64, silence: UInt64) -> Bool {
+        guard silence >= Self.silenceMax else { return false }
+        if let silentSince, now - min(now, silentSince) < Self.silenceMax { return false }
+        silentSince = now
+        return true
+    }
+
+    /// Whether to connect again, after an error of the network: for some seconds now there was no route.
+    mutating func isReconnectDue(now: UInt64, lacksRoute: Bool) -> Bool {
+        guard lacksRoute else {
+            lostSince = nil
+            return false
+        }
+        let since = lostSince ?? now
+        let isDue = now - min(now, since) >= Self.reconnectInterval
+        lostSince = isDue ? now : since
+        return isDue
+    }
+}
+
+/// The two clocks that senders read.
+package enum SenderClock {
+    /// CLOCK_MONOTONIC: for pacing and ages; unaffected by steps of the wall clock.
+    package static func monotonicNanoseconds() -> UInt64 { nanoseconds(CLOCK_MONOTONIC) }
+
+    /// CLOCK_REALTIME since 1970 UTC: for epochs and event times.
+    package static func unixNanoseconds() -> UInt64 { nanoseconds(CLOCK_REALTIME) }
+
+    /// Sleeps until the monotonic clock reads this; at once if it already does. Signals do not cut it
+    /// short.
+    package static func sleep(untilMonotonicNanoseconds deadline: UInt64) {
+        var time = timespec(
+            tv_sec: Int(deadline / 1_000_000_000), tv_nsec: Int(deadline % 1_000_000_000))
+        // SAFETY: `time` is read only; with TIMER_ABSTIME nothing is written back.
+        while unsafe clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, nil) == EINTR {}
+    }
+
+    private static func nanoseconds(_ clock: clockid_t) -> UInt64 {
+        var time = timespec()
+        // SAFETY: the kernel writes one timespec.
+        unsafe clock_gettime(clock, &time)
+        return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
     }
 }

@@ -1,0 +1,203 @@
+// packet → socket → [ack] → window
+
+import Dispatch
+import Glibc
+import IngestFormat
+import Synchronization
+
+/// A `SenderStream` with a lock and a thread of its own, which receives acks and does what is due; callers pack and send on
+/// their own threads.
+///
+/// The thread keeps the loop alive until `stop`, never the `EventSender`.
+///
+/// **Cost** One thread, asleep in poll(2) while there is nothing to do; two descriptors beside the socket.
+final class SenderLoop: Sendable {
+    struct State: ~Copyable {
+        var stream: SenderStream
+        /// Threads that wait for an ack.
+        var waiterCount = 0
+        /// When the loop looks again by itself.
+        var wakesAt: UInt64 = 0
+        var isStopped = false
+    }
+
+    let state: Mutex<State>
+    private let socket: AckSocket
+    private let transport: any DatagramTransport
+    private let progress = DispatchSemaphore(value: 0)
+
+    /// **Errors** `ClientError.socket`: no descriptors are left.
+    init(
+        _ stream: consuming sending SenderStream, transport: any DatagramTransport,
+        address: String
+    ) throws(ClientError) {
+        // Without acks nothing comes; what the network says is asked for with the next send.
+        socket = try AckSocket(
+            socket: stream.isAcked ? transport.socket : -1, address: address)
+        state = Mutex(State(stream: stream))
+        self.transport = transport
+        DispatchQueue(label: "ingest.sender.acks").async { self.run() }
+    }
+
+    /// Ends the stream and the thread. That may take a moment longer; the spool can be opened again at once.
+    func stop() {
+        state.withLock { state in
+            state.isStopped = true
+            state.stream.abandon()
+        }
+        socket.wake()
+    }
+
+    /// Runs `body` on the stream, unless it has failed; throws if it fails in it; and wakes the loop if
+    /// that has less time now than it thought.
+    func locked<Value>(
+        _ body: (inout SenderStream, UInt64) throws(ClientError) -> Value
+    ) throws(ClientError) -> Value {
+        var isEarlier = false
+        defer { if isEarlier { socket.wake() } }
+        return try state.withLock { state throws(ClientError) in
+            if let failure = state.stream.failure { throw failure }
+            let value = try body(&state.stream, SenderClock.monotonicNanoseconds())
+            if let failure = state.stream.failure, failure != .closed { throw failure }
+            if state.stream.nextDeadline < state.wakesAt {
+                state.wakesAt = state.stream.nextDeadline
+                isEarlier = true
+            }
+            return value
+        }
+    }
+
+    /// Blocks the thread until an ack has changed something, not long and at most for so long.
+    func waitForProgress(nanosecondsMax: UInt64) {
+        // Not for long: an ack that came just before must not be waited for in vain.
+        let nanoseconds = min(nanosecondsMax, 100_000_000)
+        state.withLock { $0.waiterCount += 1 }
+        _ = progress.wait(timeout: .now() + .nanoseconds(Int(nanoseconds)))
+    }
+
+    // MARK: The thread
+
+    private func run() {
+        var buffer: [UInt8] = []
+        while let nanoseconds = step(&buffer) { socket.wait(nanoseconds: nanoseconds) }
+    }
+
+    /// Takes what has come and does what is due; how long there is nothing to do then, or `nil` at the end.
+    ///
+    /// Both under one lock, in this order: who held it may have waited for a disk, and what came meanwhile is no
+    /// silence.
+    private func step(_ buffer: inout [UInt8]) -> UInt64? {
+        state.withLock { state in
+            if state.isStopped { return nil }
+            receive(into: &state.stream, &buffer)
+            let now = SenderClock.monotonicNanoseconds()
+            state.stream.tick(now: now)
+            for _ in 0..<state.waiterCount { progress.signal() }
+            state.waiterCount = 0
+            state.wakesAt = state.stream.nextDeadline
+            if state.wakesAt == .max { return .max }
+            return state.wakesAt > now ? state.wakesAt - now : 0
+        }
+    }
+
+    private func receive(into stream: inout SenderStream, _ buffer: inout [UInt8]) {
+        guard stream.isAcked else { return }
+        // Bounded, so that what is due is done under a flood too; poll(2) comes back at once for the rest.
+        for _ in 0..<64 {
+            switch socket.receive(&buffer) {
+            case .nothing: return
+            case .failure(let errno):
+                stream.unreachable(
+                    transport.answered(errno), now: SenderClock.monotonicNanoseconds())
+            case .datagram(let byteCount):
+                stream.receive(
+                    buffer.span.extracting(..<byteCount), now: SenderClock.monotonicNanoseconds())
+            }
+        }
+    }
+}
+
+/// The receiving end of a sender's socket, and a way to wake whoever waits at it.
+///
+/// One thread waits and receives; any thread wakes.
+final class AckSocket: Sendable {
+    /// The largest ack; what is longer is none.
+    private static let byteCountMax = 9_216
+
+    private let socket: Int32
+    private let wakeEnds: (read: Int32, write: Int32)
+
+    /// - Parameter socket: of a transport that outlives this; -1 = nothing comes, and it only wakes.
+    ///
+    /// **Errors** `ClientError.socket`: no descriptors are left.
+    init(socket: Int32, address: String) throws(ClientError) {
+        var ends: [Int32] = [-1, -1]
+        // SAFETY: the kernel writes two descriptors.
+        let status = unsafe ends.withUnsafeMutableBufferPointer { unsafe pipe($0.baseAddress!) }
+        guard status == 0 else {
+            throw .socket(call: "pipe", address: address, errno: errno)
+        }
+        for end in ends {
+            _ = fcntl(end, F_SETFD, FD_CLOEXEC)
+            _ = fcntl(end, F_SETFL, O_NONBLOCK)
+        }
+        self.socket = socket
+        wakeEnds = (ends[0], ends[1])
+    }
+
+    deinit {
+        _ = close(wakeEnds.read)
+        _ = close(wakeEnds.write)
+    }
+
+    /// Ends the wait that is going on, or the next one.
+    func wake() {
+        var byte: UInt8 = 0
+        // SAFETY: one byte is read. A full pipe wakes as well.
+        _ = unsafe write(wakeEnds.write, &byte, 1)
+    }
+
+    /// Waits until something has come, somebody wakes, or the time is up.
+    ///
+    /// - Parameter nanoseconds: `.max` = for ever.
+    func wait(nanoseconds: UInt64) {
+        // A millisecond late, never early: a wait of 0 for something that is due soon would spin.
+        let milliseconds =
+            nanoseconds == .max ? -1 : Int32(min(nanoseconds / 1_000_000 + 1, 60_000))
+        var ends = [
+            pollfd(fd: socket, events: Int16(POLLIN), revents: 0),
+            pollfd(fd: wakeEnds.read, events: Int16(POLLIN), revents: 0),
+        ]
+        // SAFETY: the kernel writes within the two entries.
+        _ = unsafe ends.withUnsafeMutableBufferPointer {
+            unsafe poll($0.baseAddress, 2, nanoseconds == 0 ? 0 : milliseconds)
+        }
+        guard ends[1].revents != 0 else { return }
+        var bytes = [UInt8](repeating: 0, count: 64)
+        // SAFETY: at most the array's own bytes are written.
+        while unsafe read(wakeEnds.read, &bytes, bytes.count) == bytes.count {}
+    }
+
+    enum Received {
+        /// In the front of the buffer.
+        case datagram(byteCount: Int)
+        /// The network's answer to an earlier datagram.
+        case failure(errno: Int32)
+        case nothing
+    }
+
+    /// Takes the next datagram, without waiting, into `buffer`, which is made once.
+    func receive(_ buffer: inout [UInt8]) -> Received {
+        if buffer.count != Self.byteCountMax {
+            buffer = [UInt8](repeating: 0, count: Self.byteCountMax)
+        }
+        // SAFETY: at most the buffer's own bytes are written.
+        let count = unsafe buffer.withUnsafeMutableBytes {
+            unsafe recv(socket, $0.baseAddress, $0.count, Int32(MSG_DONTWAIT))
+        }
+        if count < 0 {
+            return errno == EAGAIN || errno == EINTR ? .nothing : .failure(errno: errno)
+        }
+        return .datagram(byteCount: count)
+    }
+}
