@@ -132,7 +132,7 @@ let package = Package(
         .testTarget(
             name: "IngestFormatTests",
             dependencies: [
-                "IngestFormat", "IngestCounting", "CIngestLinux",
+                "IngestFormat", "IngestCounting", "CIngestLinux", "TestSupport",
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             exclude: ["Generated/README.md", "Generated/oracle.proto"]),
@@ -146,9 +146,10 @@ let package = Package(
         .testTarget(
             name: "IngestKeysTests",
             dependencies: [
-                "IngestKeys", "IngestFormat", .product(name: "Crypto", package: "swift-crypto"),
+                "IngestKeys", "IngestFormat", "TestSupport",
+                .product(name: "Crypto", package: "swift-crypto"),
             ]),
-        .testTarget(name: "IngestRingTests", dependencies: ["IngestRing"]),
+        .testTarget(name: "IngestRingTests", dependencies: ["IngestRing", "TestSupport"]),
         .testTarget(
             name: "IngestStorageTests",
             dependencies: ["IngestStorage", "IngestCounting", "IngestFormat", "TestSupport"]),
@@ -181,7 +182,7 @@ let package = Package(
         .testTarget(
             name: "IngestdTests",
             dependencies: [
-                "Ingestd", "IngestPipeline", "IngestFormat", "PipelineTestSupport",
+                "Ingestd", "IngestPipeline", "IngestFormat", "TestSupport", "PipelineTestSupport",
                 .product(name: "Logging", package: "swift-log"),
             ]),
         .testTarget(

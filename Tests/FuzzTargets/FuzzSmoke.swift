@@ -1,3 +1,5 @@
+import TestSupport
+
 /// A few seconds of fuzzing without a fuzzer: each seed, then mutations of it. The same inputs on every
 /// run, so that a failure can be repeated.
 package enum FuzzSmoke {
@@ -5,7 +7,7 @@ package enum FuzzSmoke {
         let seeds = target.seeds()
         for seed in seeds { target.run(seed) }
         target.run([])
-        var random = FuzzRandom(state: 1)
+        var random = SeededRandom(seed: 1)
         for _ in 0..<mutationCount {
             var input = seeds[random.below(seeds.count)]
             for _ in 0..<1 + random.below(4) { mutate(&input, &random) }
@@ -17,7 +19,7 @@ package enum FuzzSmoke {
         0, 1, 0x7F, 0x80, 0xFF, 0x22, 0x5C, 0x7B, 0x7D, 0x0A,
     ]
 
-    private static func mutate(_ input: inout [UInt8], _ random: inout FuzzRandom) {
+    private static func mutate(_ input: inout [UInt8], _ random: inout SeededRandom) {
         let at = random.below(input.count + 1)
         guard at < input.count else {
             input.append(UInt8(random.below(256)))
@@ -34,18 +36,5 @@ package enum FuzzSmoke {
             let end = min(input.count, at + 1 + random.below(32))
             input.insert(contentsOf: input[at..<end], at: random.below(input.count))
         }
-    }
-}
-
-/// SplitMix64.
-struct FuzzRandom {
-    var state: UInt64
-
-    mutating func below(_ bound: Int) -> Int {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var z = state
-        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
-        return Int((z ^ (z >> 31)) % UInt64(bound))
     }
 }

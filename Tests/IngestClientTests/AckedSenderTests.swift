@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 @testable import IngestClient
@@ -45,15 +46,14 @@ struct AckedSenderTests {
     }
 
     @Test func `A receiver that is killed and starts again gets the rest`() throws {
-        var peer = UDPPeer()
+        let peer = UDPPeer()
         let sender = try EventSender.open(
             to: peer.address, options: Self.options { $0.unackedByteCountMax = 1 << 20 })
         for part in 0..<4 {
             for number in 0..<500 {
                 #expect(try sender.send(SampleEvents.event(500 * part + number)) == .taken)
             }
-            let state = peer.kill()
-            peer = UDPPeer(port: peer.port, receiver: state)
+            peer.restart()
         }
         #expect(try sender.close().eventsAcked == 2_000)
         try Self.check(peer.kill(), count: 2_000)
@@ -61,9 +61,7 @@ struct AckedSenderTests {
 
     @Test func `A spool outlives its sender, and the next one goes on under the same epoch`() throws
     {
-        let folder = FileManager.default.temporaryDirectory
-            .appending(path: "spool-\(UUID().uuidString)")
-        defer { try? FileManager.default.removeItem(at: folder) }
+        let folder = try TemporaryFolder()
         let options = Self.options { $0.delivery = .spooled(directory: folder.path) }
         let peer = UDPPeer(lossPercent: 30)
         var senders: Set<UInt64> = []
@@ -88,13 +86,8 @@ struct AckedSenderTests {
     }
 
     @Test func `An empty spool of a random sender is gone on with by a key's own sender`() throws {
-        let folder = FileManager.default.temporaryDirectory
-            .appending(path: "spool-\(UUID().uuidString)")
-        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: false)
-        defer { try? FileManager.default.removeItem(at: folder) }
-        let keys = folder.path + "/keys"
-        try "7 000102030405060708090a0b0c0d0e0f sender=5\n".write(
-            toFile: keys, atomically: false, encoding: .utf8)
+        let folder = try TemporaryFolder()
+        let keys = try folder.write("keys", "7 000102030405060708090a0b0c0d0e0f sender=5\n")
         chmod(keys, 0o600)
         var options = Self.options {
             $0.delivery = .spooled(directory: folder.path + "/spool")
@@ -118,9 +111,7 @@ struct AckedSenderTests {
     }
 
     @Test func `An event is on disk when send has returned, where each shall be`() throws {
-        let folder = FileManager.default.temporaryDirectory
-            .appending(path: "spool-\(UUID().uuidString)")
-        defer { try? FileManager.default.removeItem(at: folder) }
+        let folder = try TemporaryFolder()
         let deaf = UDPPeer(lossPercent: 100)
         let options = Self.options {
             $0.delivery = .spooled(directory: folder.path, durableAtSend: true)
@@ -237,22 +228,20 @@ struct AckedSenderTests {
     }
 
     @Test func `An address where nobody listens ends close with 69`() throws {
-        let port = UDPPeer().closedPort()
+        let nobody = LoopbackSocket.refusing()
+        defer { nobody.close() }
         let sender = try EventSender.open(
-            to: "127.0.0.1:\(port)", options: Self.options { $0.givesUpAfter = .seconds(1) })
+            to: "127.0.0.1:\(nobody.port)", options: Self.options { $0.givesUpAfter = .seconds(1) })
         _ = try sender.send(SampleEvents.event(1))
         let error = #expect(throws: ClientError.self) { try sender.close() }
         #expect(error?.exitCode == 69)
     }
 
     @Test func `A key of another sender is refused before anything is sent`() throws {
-        let folder = FileManager.default.temporaryDirectory
-            .appending(path: "keys-\(UUID().uuidString)")
-        defer { try? FileManager.default.removeItem(at: folder) }
-        try "7 000102030405060708090a0b0c0d0e0f sender=5\n".write(
-            to: folder, atomically: false, encoding: .utf8)
-        chmod(folder.path, 0o600)
-        let key = try EventSender.Key(id: 7, file: folder.path)
+        let folder = try TemporaryFolder()
+        let keys = try folder.write("keys", "7 000102030405060708090a0b0c0d0e0f sender=5\n")
+        chmod(keys, 0o600)
+        let key = try EventSender.Key(id: 7, file: keys)
         let error = #expect(throws: ClientError.self) {
             try EventSender.open(
                 to: "127.0.0.1:9",
@@ -262,10 +251,10 @@ struct AckedSenderTests {
                 })
         }
         #expect(error?.exitCode == 78)
-        for delivery in [.unacked, .spooled(directory: folder.path + "-spool")]
+        for delivery in [.unacked, .spooled(directory: folder.path + "/spool")]
             as [EventSender.Options.Delivery]
         {
-            #expect(throws: ClientError.keys(path: folder.path, .otherSender(id: 7, sender: 5))) {
+            #expect(throws: ClientError.keys(path: keys, .otherSender(id: 7, sender: 5))) {
                 try EventSender.open(
                     to: "127.0.0.1:9",
                     options: Self.options {
@@ -275,17 +264,9 @@ struct AckedSenderTests {
                     })
             }
         }
-        #expect(throws: ClientError.self) { try EventSender.Key(id: 8, file: folder.path) }
+        #expect(throws: ClientError.self) { try EventSender.Key(id: 8, file: keys) }
         let sender = try EventSender.open(
             to: "127.0.0.1:9", options: Self.options { $0.key = key })
         #expect(sender.senderID == 5)
-    }
-}
-
-extension UDPPeer {
-    /// A port that was free a moment ago.
-    fileprivate func closedPort() -> UInt16 {
-        _ = kill()
-        return port
     }
 }

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 @testable import IngestSend
@@ -7,11 +8,7 @@ import Testing
 struct LineReaderTests {
     /// The lines of a file with these bytes, by number.
     private static func lines(of bytes: Data) throws -> [(number: Int, text: String)] {
-        let path = FileManager.default.temporaryDirectory
-            .appendingPathComponent("lines-\(UUID().uuidString)").path
-        try bytes.write(to: URL(fileURLWithPath: path))
-        defer { try? FileManager.default.removeItem(atPath: path) }
-        var reader = try LineReader(path: path)
+        var reader = try reader(of: bytes)
         var lines: [(Int, String)] = []
         while try reader.fill() {
             while reader.hasLine {
@@ -50,11 +47,8 @@ struct LineReaderTests {
 
     /// A reader of a file with these bytes; the file is gone when this returns.
     private static func reader(of bytes: Data) throws -> LineReader {
-        let path = FileManager.default.temporaryDirectory
-            .appendingPathComponent("lines-\(UUID().uuidString)").path
-        try bytes.write(to: URL(fileURLWithPath: path))
-        defer { try? FileManager.default.removeItem(atPath: path) }
-        return try LineReader(path: path)
+        let folder = try TemporaryFolder()
+        return try LineReader(path: folder.write("lines", bytes))
     }
 
     @Test func `A reader goes on behind every line that another has taken`() throws {

@@ -1,5 +1,6 @@
 import Foundation
 import IngestKeys
+import TestSupport
 import Testing
 
 @testable import IngestClient
@@ -12,19 +13,10 @@ struct PythonSenderTests {
     private static var hasPython: Bool { FileManager.default.isExecutableFile(atPath: python) }
 
     private static func run(_ arguments: [String]) throws -> (code: Int32, output: String) {
-        let process = Process()
-        process.executableURL = URL(filePath: python)
-        process.arguments = arguments
-        process.currentDirectoryURL = Repository.root
-        process.environment = ["PYTHONDONTWRITEBYTECODE": "1"]
-        let pipe = Pipe()
-        process.standardOutput = pipe
-        process.standardError = pipe
-        try process.run()
-        let output = String(
-            decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-        process.waitUntilExit()
-        return (process.terminationStatus, output)
+        let ended = try TestSupport.run(
+            python, arguments, in: TemporaryFolder(), directory: Repository.root,
+            environment: ["PYTHONDONTWRITEBYTECODE": "1"])
+        return (ended.code, ended.output + ended.errors)
     }
 
     @Test(.enabled(if: hasPython, "no .build/python: run scripts/python-env, which needs python3"))
@@ -154,11 +146,11 @@ struct PythonSenderTests {
 
     @Test(.enabled(if: hasPython, "no .build/python: run scripts/python-env, which needs python3"))
     func `A copy of it runs anywhere`() throws {
-        let copy = FileManager.default.temporaryDirectory.path + "/\(UUID().uuidString).py"
+        let folder = try TemporaryFolder()
+        let copy = folder.path + "/copy.py"
         try FileManager.default.copyItem(
             atPath: Repository.root.appending(path: "examples/python/ingest_sender.py").path,
             toPath: copy)
-        defer { try? FileManager.default.removeItem(atPath: copy) }
         let peer = UDPPeer()
         let sent = try Self.run([copy, "--to", peer.address, "--proto", "proto"])
         #expect(sent.code == 0, "\(sent.output)")

@@ -1,4 +1,5 @@
 import Glibc
+import TestSupport
 import Testing
 
 @testable import IngestClient
@@ -15,7 +16,7 @@ struct UDPTransportTests {
     }
 
     @Test func `After one refusal of segments all leaves singly, and nothing twice`() throws {
-        let receiver = try Receiver()
+        let receiver = LoopbackSocket()
         let transport = try UDPTransport(address: "127.0.0.1:\(receiver.port)")
         let expected = (0..<10 as Range<UInt8>).map {
             [UInt8](repeating: $0, count: $0 == 9 ? 40 : 100)
@@ -51,7 +52,7 @@ struct UDPTransportTests {
     }
 
     @Test func `A socket that is connected again goes on to the same address`() throws {
-        let receiver = try Receiver()
+        let receiver = LoopbackSocket()
         let transport = try UDPTransport(address: "127.0.0.1:\(receiver.port)")
         for byte in 0..<3 as Range<UInt8> {
             let datagram = [UInt8](repeating: byte, count: 60)
@@ -63,7 +64,7 @@ struct UDPTransportTests {
 
     @Test func `A socket that has lost its peer has no route, until it is connected again`() throws
     {
-        let receiver = try Receiver()
+        let receiver = LoopbackSocket()
         let transport = try UDPTransport(address: "127.0.0.1:\(receiver.port)")
         let datagram = [UInt8](repeating: 7, count: 60)
         // What connecting again leaves where there is no route.
@@ -91,35 +92,9 @@ struct UDPTransportTests {
     }
 }
 
-/// A socket of the test's own on a free port.
-private final class Receiver {
-    private let descriptor: Int32
-    let port: UInt16
-
-    init() throws {
-        descriptor = socket(AF_INET, Int32(SOCK_DGRAM.rawValue), 0)
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-        var byteCount = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let descriptor = descriptor
-        let result = withUnsafeMutablePointer(to: &address) {
-            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                bind(descriptor, $0, byteCount) | getsockname(descriptor, $0, &byteCount)
-            }
-        }
-        try #require(result == 0)
-        port = UInt16(bigEndian: address.sin_port)
-    }
-
-    deinit { close(descriptor) }
-
+extension LoopbackSocket {
     /// What has arrived: over loopback, all that was sent before.
-    func datagrams(_ count: Int) -> [[UInt8]] {
-        (0..<count).map { _ in
-            var bytes = [UInt8](repeating: 0, count: 2_048)
-            let received = recv(descriptor, &bytes, bytes.count, Int32(MSG_DONTWAIT))
-            return Array(bytes.prefix(max(0, received)))
-        }
+    fileprivate func datagrams(_ count: Int) -> [[UInt8]] {
+        (0..<count).map { _ in receive()?.bytes ?? [] }
     }
 }

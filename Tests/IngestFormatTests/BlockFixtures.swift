@@ -1,4 +1,5 @@
 import IngestFormat
+import TestSupport
 
 /// One row as a value, so that tests compare rows and not columns.
 struct Row: Equatable {

@@ -1,5 +1,6 @@
 import Foundation
 import IngestFormat
+import TestSupport
 import Testing
 
 /// docs/format/block.md against the code, and both against the golden files.

@@ -1,5 +1,6 @@
 import CIngestLinux
 import IngestFormat
+import TestSupport
 import Testing
 
 struct ChecksumTests {

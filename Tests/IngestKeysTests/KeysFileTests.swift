@@ -1,6 +1,7 @@
 import Foundation
 import IngestFormat
 import IngestKeys
+import TestSupport
 import Testing
 
 struct KeysFileTests {
@@ -111,12 +112,8 @@ struct KeysFileTests {
     }
 
     @Test func `Only a regular file of mode 0400 or 0600 is read`() throws {
-        let folder = FileManager.default.temporaryDirectory
-            .appending(path: "keys-\(UUID().uuidString)")
-        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-        defer { try? FileManager.default.removeItem(at: folder) }
-        let path = folder.appending(path: "keys").path
-        try "1 \(Self.secret)\n".write(toFile: path, atomically: false, encoding: .utf8)
+        let folder = try TemporaryFolder()
+        let path = try folder.write("keys", "1 \(Self.secret)\n")
         for mode in 0...0o7777 as ClosedRange<mode_t> where mode & 0o400 != 0 {
             chmod(path, mode)
             if mode == 0o400 || mode == 0o600 {
@@ -128,7 +125,7 @@ struct KeysFileTests {
             }
         }
         #expect(throws: KeysError.notAFile(path: folder.path)) { try KeysFile(path: folder.path) }
-        let pipe = folder.appending(path: "pipe").path
+        let pipe = folder.path + "/pipe"
         #expect(mkfifo(pipe, 0o600) == 0)
         #expect(throws: KeysError.notAFile(path: pipe)) { try KeysFile(path: pipe) }
         #expect(throws: KeysError.unreadable(path: path + "x", errno: ENOENT)) {

@@ -1,5 +1,6 @@
 import IngestCounting
 import IngestFormat
+import TestSupport
 import Testing
 
 @testable import IngestPipeline
@@ -285,7 +286,7 @@ struct AdmittedWindowsTests {
     func memory() {
         var bench = WindowBench()
         let empty = bench.windows.memoryByteCount
-        var random = SeededGenerator(seed: 3)
+        var random = SeededRandom(seed: 3)
         for sender in 1...40 as ClosedRange<UInt64> {
             bench.key = WindowBench.key(sender)
             let acks = sender % 2 == 0
@@ -348,7 +349,7 @@ struct AdmittedWindowsTests {
     @Test("windows made again from the ledger are those of the commit stage", arguments: 1...12)
     func replay(seed: Int) {
         var bench = WindowBench()
-        var random = SeededGenerator(seed: UInt64(seed))
+        var random = SeededRandom(seed: UInt64(seed))
         var fromLog = SenderWindows()
         var model: [SenderKey: Set<UInt64>] = [:]
         var next: [UInt64: UInt64] = [:]

@@ -1,4 +1,5 @@
 import IngestFormat
+import TestSupport
 import Testing
 
 @testable import IngestPipeline
@@ -19,7 +20,7 @@ struct BlockLedgerTests {
 
     @Test("ranges come out ascending, disjoint and not adjacent, whatever the order of arrival")
     func ranges() {
-        var generator = SeededGenerator(seed: 3)
+        var generator = SeededRandom(seed: 3)
         for _ in 0..<200 {
             let sequences = (0..<Int.random(in: 1...60, using: &generator)).map { _ in
                 UInt64.random(in: 0...40, using: &generator)
@@ -70,7 +71,7 @@ struct BlockLedgerTests {
     @Test("counts of interleaved senders are kept apart and come out in the order of their keys")
     func senders() {
         var ledger = BlockLedger()
-        var generator = SeededGenerator(seed: 5)
+        var generator = SeededRandom(seed: 5)
         var model: [SenderKey: (packets: UInt64, counted: UInt64)] = [:]
         for _ in 0..<1_000 {
             let key = key(generator.next() % 5, epoch: generator.next() % 3)

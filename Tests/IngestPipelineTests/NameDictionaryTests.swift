@@ -1,4 +1,5 @@
 import IngestFormat
+import TestSupport
 import Testing
 
 @testable import IngestPipeline
@@ -23,7 +24,7 @@ struct NameDictionaryTests {
     @Test("ordinals are given from 1 in order of first sight, and stay through growth")
     func ordinalsStay() {
         var dictionary = NameDictionary()
-        var generator = SeededGenerator(seed: 7)
+        var generator = SeededRandom(seed: 7)
         var hashes: [UInt64] = []
         for index in 0..<20_000 {
             hashes.append(generator.next())
@@ -43,7 +44,7 @@ struct NameDictionaryTests {
     @Test("growing ends also where no name is added, and every name is found on the way")
     func growingEnds() {
         var dictionary = NameDictionary()
-        var generator = SeededGenerator(seed: 8)
+        var generator = SeededRandom(seed: 8)
         var hashes: [UInt64] = []
         while !dictionary.isGrowing {
             hashes.append(generator.next())
@@ -114,7 +115,7 @@ struct NameDictionaryTests {
     func keys() throws {
         var dictionary = NameDictionary()
         var model: [RewardKey: KeyOrdinal] = [:]
-        var generator = SeededGenerator(seed: 11)
+        var generator = SeededRandom(seed: 11)
         for _ in 0..<30_000 {
             let reward = "r\(generator.next() % 600)"
             let business = "b\(generator.next() % 9)"
@@ -181,7 +182,7 @@ struct NameDictionaryTests {
     @Test("while the table grows, names and keys are found in the old memory and in the new")
     func growing() throws {
         var dictionary = NameDictionary(doublingCountMax: 1 << 16)
-        var generator = SeededGenerator(seed: 3)
+        var generator = SeededRandom(seed: 3)
         var hashes: [UInt64] = []
         var growths: Set<Int> = []
         // Past the doublings: from 65,536 places on the table grows by a quarter.
@@ -229,18 +230,5 @@ struct NameDictionaryTests {
 
     private func hash(_ text: String) -> UInt64 {
         text.utf8.reduce(14_695_981_039_346_656_037) { ($0 ^ UInt64($1)) &* 1_099_511_628_211 }
-    }
-}
-
-/// A generator that gives the same numbers for the same seed (SplitMix64).
-struct SeededGenerator: RandomNumberGenerator {
-    private var state: UInt64
-    init(seed: UInt64) { state = seed }
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var z = state
-        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
-        return z ^ (z >> 31)
     }
 }

@@ -35,7 +35,7 @@ struct RandomSenders {
     private mutating func entry(of key: SenderKey) -> LedgerEntry {
         var entry = LedgerEntry(key: key)
         if windows[key] == nil {
-            let start = random.below(100)
+            let start: UInt64 = random.below(100)
             entry.window.start = start
             windows[key] = SenderWindow(start: start, lastSeen: time)
         }
@@ -45,7 +45,7 @@ struct RandomSenders {
             raise(&window, to: window.sequences.floor + random.below(30), &entry)
         }
         if random.below(4) == 0 {
-            let next = window.announced + random.below(9)
+            let next: UInt64 = window.announced + random.below(9)
             window.announce(next)
             entry.window.announced = next
         }

@@ -2,6 +2,7 @@ import Foundation
 import IngestFormat
 import IngestReader
 import IngestStorage
+import TestSupport
 import Testing
 
 @Suite struct ReadingExampleTests {
@@ -24,9 +25,8 @@ import Testing
 
     @Test("The examples of the pages do what they say")
     func examples() throws {
-        let path =
-            FileManager.default.temporaryDirectory.path + "/ingestd-test-\(UUID().uuidString)"
-        defer { try? FileManager.default.removeItem(atPath: path) }
+        let folder = try TemporaryFolder()
+        let path = folder.data
         try Self.write(to: path)
         #expect(try ReadingExamples.first(directory: path) == 2)
         let reader = try IngestReader.open(directory: path)

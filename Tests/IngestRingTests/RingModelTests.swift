@@ -1,17 +1,6 @@
 import IngestRing
+import TestSupport
 import Testing
-
-/// SplitMix64, so that a failing run can be repeated from its seed.
-struct SeededGenerator: RandomNumberGenerator {
-    var state: UInt64
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = state
-        mixed = (mixed ^ mixed >> 30) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ mixed >> 27) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ mixed >> 31
-    }
-}
 
 /// What a ring must do, said with arrays and sums.
 private struct RingModel {
@@ -54,7 +43,7 @@ private struct RingModel {
 @Suite struct RingModelTests {
     @Test(arguments: 0..<24 as Range<UInt64>)
     func anyOrderOfCallsDoesWhatAPlainQueueDoes(seed: UInt64) {
-        var random = SeededGenerator(state: seed)
+        var random = SeededRandom(seed: seed)
         let arenaByteCount = 1 << Int.random(in: 12...15, using: &random)
         let ring = TestRing(byteCount: arenaByteCount)
         var model = RingModel(arenaByteCount: arenaByteCount)

@@ -2,6 +2,7 @@ import Dispatch
 import Glibc
 import IngestRing
 import Synchronization
+import TestSupport
 import Testing
 
 /// Runs two closures at the same time, released together, and waits for both.
@@ -173,7 +174,7 @@ extension RingThreadTests {
             let received = Atomic<UInt64>(0)
             together(
                 {
-                    var random = SeededGenerator(state: 42)
+                    var random = SeededRandom(seed: 42)
                     for sequence in 0..<recordCount {
                         var message = Message(
                             sequence: sequence,
@@ -258,7 +259,7 @@ extension RingThreadTests {
     }
 }
 
-extension SeededGenerator {
+extension SeededRandom {
     fileprivate mutating func fill(_ bytes: UnsafeMutableRawBufferPointer) {
         for index in bytes.indices { bytes[index] = UInt8(truncatingIfNeeded: next()) }
     }

@@ -6,11 +6,8 @@ import Testing
 
 /// A real directory that goes when the value's scope ends.
 func withTemporaryDirectory(_ body: (LinuxFileSystem) throws -> Void) throws {
-    let url = FileManager.default.temporaryDirectory
-        .appending(path: "ingestd-storage-\(UUID().uuidString)")
-    let files = try LinuxFileSystem(path: url.path(), create: true)
-    defer { try? FileManager.default.removeItem(at: url) }
-    try body(files)
+    let folder = try TemporaryFolder()
+    try body(LinuxFileSystem(path: folder.path, create: false))
 }
 
 extension StorageFile {

@@ -1,5 +1,6 @@
 import Foundation
 import IngestPipeline
+import TestSupport
 import Testing
 
 @testable import Ingestd
@@ -47,7 +48,7 @@ struct BusinessZoneTests {
     func `days agree with Foundation at random instants`(identifier: String) throws {
         let zone = try #require(TimeZone(identifier: identifier))
         var calendar = try #require(BusinessZone(identifier: identifier)).calendar
-        var random = SplitMix64(state: 7)
+        var random = SeededRandom(seed: 7)
         for _ in 0..<400 {
             let seconds = Int64(random.next() % 9_214_646_400)
             #expect(
@@ -91,17 +92,5 @@ struct BusinessZoneTests {
         #expect(days.contains(15_337))
         #expect(!days.contains(15_338))
         #expect(days.contains(15_339))
-    }
-}
-
-/// A small generator with a seed, so that a failure can be had again.
-struct SplitMix64: RandomNumberGenerator {
-    var state: UInt64
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var z = state
-        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
-        return z ^ (z >> 31)
     }
 }

@@ -2,6 +2,7 @@ import Foundation
 import IngestPipeline
 import Logging
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Ingestd
@@ -160,10 +161,8 @@ struct SettingsTests {
     }
 
     @Test func `a file that is over a mebibyte is not read to its end`() throws {
-        let path = FileManager.default.temporaryDirectory
-            .appendingPathComponent("ingestd-\(UUID().uuidString).json").path
-        defer { try? FileManager.default.removeItem(atPath: path) }
-        try Data(repeating: 0x20, count: 1 << 20 + 1).write(to: URL(fileURLWithPath: path))
+        let folder = try TemporaryFolder()
+        let path = try folder.write("config.json", repeatElement(0x20, count: 1 << 20 + 1))
         for path in [path, "/dev/zero"] {
             let fault = #expect(throws: Fault.self) { try ConfigFile.read(path: path) }
             #expect(fault?.reason == .configuration)

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 extension ProcessSuite {
@@ -44,7 +45,7 @@ extension ProcessSuite {
         func `with loss and kill -9 every packet counts once, and sent again it is a resend`(
             seed: UInt64
         ) throws {
-            var random = SplitMix64(state: seed)
+            var random = SeededRandom(seed: seed)
             let folder = try TemporaryFolder()
             let options = ["--segment-bytes-max", seed == 1 ? "65536" : "268435456"]
             var daemon: DaemonProcess? = try DaemonProcess(in: folder, options)

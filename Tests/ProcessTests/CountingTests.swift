@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// All tests of real processes, one after the other: they share two cores and count on each other's quiet.

@@ -1,6 +1,7 @@
 import Foundation
 import Glibc
 import IngestFormat
+import TestSupport
 import Testing
 
 extension ProcessSuite {

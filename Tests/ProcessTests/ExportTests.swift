@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import TestSupport
 import Testing
 
 extension ProcessSuite {
@@ -18,7 +19,7 @@ extension ProcessSuite {
         private static func directory() throws -> Reader {
             let folder = try TemporaryFolder()
             let daemon = try DaemonProcess(in: folder, ["--time-zone", "UTC"])
-            let file = try folder.write("events.ndjson", events.joined(separator: "\n") + "\n")
+            let file = try folder.write("events.ndjson", lines: events)
             #expect(try daemon.send(file).code == 0)
             let reader = Reader(folder: folder)
             #expect(try eventually { try reader.status().rows == 4 })

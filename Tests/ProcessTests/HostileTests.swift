@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 extension ProcessSuite {
@@ -89,7 +90,7 @@ extension ProcessSuite {
         private let good: HandSender
         private let socket: Datagrams
         private let hasKeys: Bool
-        private var random = SplitMix64(state: 9)
+        private var random = SeededRandom(seed: 9)
         private(set) var sentByteCount = 0
         private(set) var receivedByteCount = 0
         private let sample: [UInt8]

@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import TestSupport
 import Testing
 
 extension ProcessSuite {
@@ -35,7 +36,7 @@ extension ProcessSuite {
         func `what was durable survives kill -9, and what is counted is a prefix of what was sent`(
             seed: UInt64
         ) throws {
-            var random = SplitMix64(state: seed)
+            var random = SeededRandom(seed: seed)
             let folder = try TemporaryFolder()
             let options = ["--segment-bytes-max", seed % 2 == 0 ? "65536" : "268435456"]
             let reader = Reader(folder: folder)

@@ -2,6 +2,7 @@ import Dispatch
 import Foundation
 import IngestReader
 import Synchronization
+import TestSupport
 import Testing
 
 extension ProcessSuite {

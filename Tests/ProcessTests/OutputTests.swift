@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 extension ProcessSuite {
@@ -15,7 +16,7 @@ extension ProcessSuite {
         private static func directory() throws -> Reader {
             let folder = try TemporaryFolder()
             let daemon = try DaemonProcess(in: folder, ["--time-zone", "UTC"])
-            let file = try folder.write("five.ndjson", events.joined(separator: "\n") + "\n")
+            let file = try folder.write("five.ndjson", lines: events)
             #expect(try daemon.send(file).code == 0)
             let reader = Reader(folder: folder)
             #expect(try eventually { try reader.status().rows == 4 })
@@ -41,7 +42,7 @@ extension ProcessSuite {
                     printed += Self.shown(ended.output)
                 }
             }
-            let path = Programs.root.appendingPathComponent("Tests/Fixtures/reader-output.txt")
+            let path = Repository.root.appendingPathComponent("Tests/Fixtures/reader-output.txt")
             let golden = try String(contentsOf: path, encoding: .utf8)
             if printed != golden {
                 let found = try reader.folder.write("reader-output.txt", printed)

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 extension ProcessSuite {
@@ -19,7 +20,7 @@ extension ProcessSuite {
         ) throws -> (events: [String: Int], rowCount: Int, days: [[String: Any]]) {
             let folder = try TemporaryFolder()
             let daemon = try DaemonProcess(in: folder, options)
-            let file = try folder.write("events.ndjson", lines.joined(separator: "\n") + "\n")
+            let file = try folder.write("events.ndjson", lines: lines)
             #expect(try daemon.send(file).code == 0)
             let reader = Reader(folder: folder)
             let isComplete = try eventually {

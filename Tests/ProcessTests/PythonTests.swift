@@ -1,11 +1,12 @@
 import Foundation
+import TestSupport
 import Testing
 
 extension ProcessSuite {
     /// A sender that shares nothing with the project but the published schema and header.
     struct PythonTests {
         /// Made by `scripts/python-env`.
-        private static let python = Programs.root.appendingPathComponent(
+        private static let python = Repository.root.appendingPathComponent(
             ".build/python/bin/python"
         ).path
 
@@ -16,7 +17,7 @@ extension ProcessSuite {
         func `what the Python example sends is counted`() throws {
             let folder = try TemporaryFolder()
             let daemon = try DaemonProcess(in: folder)
-            let script = Programs.root.appendingPathComponent("examples/python/ingest_sender.py")
+            let script = Repository.root.appendingPathComponent("examples/python/ingest_sender.py")
                 .path
             let sent = try run(Self.python, [script, "--to", daemon.address], in: folder)
             #expect(sent.code == 0, "\(sent.errors)")

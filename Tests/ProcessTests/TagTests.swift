@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import TestSupport
 import Testing
 
 extension ProcessSuite {
@@ -85,7 +86,7 @@ extension ProcessSuite {
             let folder = try TemporaryFolder()
             let keys = try write("1 \(hex(Self.first))\n", in: folder, mode: 0o644)
             let arguments = ["--data", folder.data, "--http", "off", "--keys", keys]
-            let ended = try ProcessTests.run("ingestd", arguments, in: folder)
+            let ended = try TestSupport.run("ingestd", arguments, in: folder)
             #expect(ended.code == 78 && ended.errors.contains("0644"))
             _ = try write("1 \(hex(Self.first))\n", in: folder)
             let daemon = try DaemonProcess(

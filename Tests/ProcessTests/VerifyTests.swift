@@ -1,6 +1,7 @@
 import Foundation
 import Glibc
 import IngestFormat
+import TestSupport
 import Testing
 
 extension ProcessSuite {
@@ -11,7 +12,7 @@ extension ProcessSuite {
             let folder = try state.make()
             let reader = Reader(folder: folder)
             #expect(try reader.run("verify").code == 0)
-            var random = SplitMix64(state: 5)
+            var random = SeededRandom(seed: 5)
             let names = folder.dataFiles
             #expect(names.contains("LOCK") && names.contains("durable-mark"))
             // The reserve is room and no file of the log: nobody reads it.
@@ -134,26 +135,16 @@ extension ProcessSuite {
         ) throws -> Int32 {
             let pipe = Pipe()
             try pipe.fileHandleForReading.close()
-            return try run(arguments, output: pipe.fileHandleForWriting)
+            return try TestSupport.run(
+                "ingest-reader", arguments, in: folder, output: pipe.fileHandleForWriting
+            ).code
         }
 
         private static func runOnFullDisk(
             _ arguments: [String], in folder: TemporaryFolder
         ) throws -> Int32 {
-            try run(arguments, output: try #require(FileHandle(forWritingAtPath: "/dev/full")))
-        }
-
-        private static func run(_ arguments: [String], output: FileHandle) throws -> Int32 {
-            let process = Process()
-            process.executableURL = URL(fileURLWithPath: Programs.path("ingest-reader"))
-            process.arguments = arguments
-            process.standardOutput = output
-            process.standardError = FileHandle.nullDevice
-            process.standardInput = FileHandle.nullDevice
-            try process.run()
-            process.waitUntilExit()
-            let isSignal = process.terminationReason == .uncaughtSignal
-            return process.terminationStatus + (isSignal ? 128 : 0)
+            let full = try #require(FileHandle(forWritingAtPath: "/dev/full"))
+            return try TestSupport.run("ingest-reader", arguments, in: folder, output: full).code
         }
 
         @Test func `readers and verify are right beside a daemon that receives`() throws {

@@ -1,4 +1,4 @@
-/// SplitMix64: every run from the same seed is the same. For simulations only, never for secrets.
+/// SplitMix64: every run from the same seed is the same, on every machine. For tests only, never for secrets.
 ///
 /// **Source** Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014.
 package struct SeededRandom: RandomNumberGenerator, Sendable {
@@ -17,5 +17,15 @@ package struct SeededRandom: RandomNumberGenerator, Sendable {
     /// 0 ..< `bound`, 0 for a bound of 0.
     package mutating func below(_ bound: UInt64) -> UInt64 {
         bound == 0 ? 0 : next().multipliedFullWidth(by: bound).high
+    }
+
+    /// 0 ..< `bound`, 0 for a bound of 0.
+    package mutating func below(_ bound: Int) -> Int { Int(below(UInt64(bound))) }
+
+    /// `true` once in `n` on average.
+    package mutating func oneIn(_ n: Int) -> Bool { below(n) == 0 }
+
+    package mutating func bytes(count: Int) -> [UInt8] {
+        (0..<count).map { _ in UInt8(truncatingIfNeeded: next()) }
     }
 }

@@ -21,6 +21,6 @@ enum Exceptions {
 
     /// Sleeping in tests, by path.
     static let sleeps: [String: String] = [
-        "Tests/ProcessTests/Support/Waiting.swift": "the pause between two looks at a condition"
+        "Tests/TestSupport/Programs.swift": "the pause between two looks at a condition"
     ]
 }

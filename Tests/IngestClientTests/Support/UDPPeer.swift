@@ -1,6 +1,6 @@
 import Dispatch
-import Glibc
 import Synchronization
+import TestSupport
 
 /// A `ModelReceiver` behind a real socket on loopback, on a thread of its own, which loses what it is told to.
 final class UDPPeer: Sendable {
@@ -8,10 +8,30 @@ final class UDPPeer: Sendable {
         var receiver = ModelReceiver()
         var lossPercent = 0
         var isStopped = false
+        /// Whether what the socket holds is lost with the process that had it.
+        var isRestarting = false
         var datagramCount = 0
         var awaitedCount = Int.max
 
         var isLost: Bool { Int.random(in: 0..<100) < lossPercent }
+
+        /// What leaves after a datagram, or after none for a while.
+        mutating func answer(_ datagram: [UInt8]?, _ awaited: DispatchSemaphore) -> [[UInt8]] {
+            if isRestarting {
+                isRestarting = datagram != nil
+                return []
+            }
+            if datagram != nil { datagramCount += 1 }
+            if datagramCount >= awaitedCount {
+                awaitedCount = .max
+                awaited.signal()
+            }
+            var answers = Int.random(in: 0..<8) == 0 || datagram == nil ? receiver.commit() : []
+            if let datagram, !isLost, let answer = receiver.receive(datagram) {
+                answers.append(answer)
+            }
+            return answers.filter { _ in !isLost }
+        }
     }
 
     let port: UInt16
@@ -19,30 +39,14 @@ final class UDPPeer: Sendable {
     private let ended = DispatchSemaphore(value: 0)
     private let awaited = DispatchSemaphore(value: 0)
 
-    /// - Parameter port: 0 = any.
-    init(port: UInt16 = 0, receiver: ModelReceiver = ModelReceiver(), lossPercent: Int = 0) {
-        let descriptor = socket(AF_INET, Int32(SOCK_DGRAM.rawValue), 0)
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_port = port.bigEndian
-        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-        var byteCount = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let bound = withUnsafeMutablePointer(to: &address) {
-            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { pointer in
-                bind(descriptor, pointer, byteCount) == 0
-                    && getsockname(descriptor, pointer, &byteCount) == 0
-            }
-        }
-        precondition(bound, "no socket on loopback")
-        self.port = UInt16(bigEndian: address.sin_port)
-        var wait = timeval(tv_sec: 0, tv_usec: 2_000)
-        setsockopt(
-            descriptor, SOL_SOCKET, SO_RCVTIMEO, &wait, socklen_t(MemoryLayout<timeval>.size))
+    init(receiver: ModelReceiver = ModelReceiver(), lossPercent: Int = 0) {
+        let socket = LoopbackSocket()
+        port = socket.port
         state.withLock {
             $0.receiver = receiver
             $0.lossPercent = lossPercent
         }
-        DispatchQueue(label: "test.peer").async { self.run(descriptor) }
+        DispatchQueue(label: "test.peer").async { self.run(socket) }
     }
 
     var address: String { "127.0.0.1:\(port)" }
@@ -57,6 +61,15 @@ final class UDPPeer: Sendable {
         awaited.wait()
     }
 
+    /// As a process that is killed and started again on its port: what was only admitted is gone, and so is what
+    /// its socket held.
+    func restart() {
+        state.withLock {
+            $0.receiver.restart()
+            $0.isRestarting = true
+        }
+    }
+
     /// Ends as a killed process does: what was only admitted is gone, the port is free.
     func kill() -> ModelReceiver {
         state.withLock { $0.isStopped = true }
@@ -67,41 +80,16 @@ final class UDPPeer: Sendable {
         }
     }
 
-    private func run(_ descriptor: Int32) {
-        var buffer = [UInt8](repeating: 0, count: 65_536)
-        var source = sockaddr_in()
-        var isKnown = false
+    private func run(_ socket: LoopbackSocket) {
+        var source: LoopbackSocket.Source?
         while !state.withLock({ $0.isStopped }) {
-            var byteCount = socklen_t(MemoryLayout<sockaddr_in>.size)
-            let count = withUnsafeMutablePointer(to: &source) {
-                $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                    recvfrom(descriptor, &buffer, buffer.count, 0, $0, &byteCount)
-                }
-            }
-            isKnown = isKnown || count > 0
-            let answers = state.withLock { state -> [[UInt8]] in
-                if count > 0 { state.datagramCount += 1 }
-                if state.datagramCount >= state.awaitedCount {
-                    state.awaitedCount = .max
-                    awaited.signal()
-                }
-                var answers = Int.random(in: 0..<8) == 0 || count < 0 ? state.receiver.commit() : []
-                if count > 0, !state.isLost,
-                    let answer = state.receiver.receive(Array(buffer[..<count]))
-                {
-                    answers.append(answer)
-                }
-                return answers.filter { _ in !state.isLost }
-            }
-            for answer in answers where isKnown {
-                _ = withUnsafePointer(to: &source) {
-                    $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                        sendto(descriptor, answer, answer.count, 0, $0, byteCount)
-                    }
-                }
-            }
+            let datagram = socket.receive(withinMilliseconds: 2)
+            source = datagram?.from ?? source
+            let answers = state.withLock { $0.answer(datagram?.bytes, awaited) }
+            guard let source else { continue }
+            for answer in answers { socket.send(answer, to: source) }
         }
-        close(descriptor)
+        socket.close()
         ended.signal()
     }
 }

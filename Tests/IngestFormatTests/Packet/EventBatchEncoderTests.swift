@@ -1,6 +1,7 @@
 import Foundation
 import IngestFormat
 import SwiftProtobuf
+import TestSupport
 import Testing
 
 struct EventBatchEncoderTests {

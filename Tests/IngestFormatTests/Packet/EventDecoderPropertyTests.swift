@@ -1,5 +1,6 @@
 import IngestFormat
 import SwiftProtobuf
+import TestSupport
 import Testing
 
 /// The decoder against swift-protobuf, as encoder and as decoder, over random events.

@@ -1,4 +1,5 @@
 import IngestFormat
+import TestSupport
 import Testing
 
 /// The same three events, which use every field of version 1, as the official protobuf package for Python

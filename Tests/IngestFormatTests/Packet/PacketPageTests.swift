@@ -1,5 +1,6 @@
 import Foundation
 import IngestFormat
+import TestSupport
 import Testing
 
 /// docs/format/packet.md against the code, and both against the golden packet.

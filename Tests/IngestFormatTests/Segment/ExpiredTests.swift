@@ -1,5 +1,6 @@
 import IngestCounting
 import IngestFormat
+import TestSupport
 import Testing
 
 /// Expired footers: the header, the ledger, and what several stretches are together.

@@ -1,5 +1,6 @@
 import IngestCounting
 import IngestFormat
+import TestSupport
 import Testing
 
 /// The windows as a footer holds them, and as ledgers make them again.

@@ -1,4 +1,5 @@
 import CIngestLinux
+import TestSupport
 import Testing
 
 /// The loops over columns that are compiled for newer CPUs, against plain ones. Where the CPU has no such

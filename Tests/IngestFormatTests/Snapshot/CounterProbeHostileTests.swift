@@ -1,4 +1,5 @@
 import IngestFormat
+import TestSupport
 import Testing
 
 /// What a point query and a projection do with pages that are not what was written.

@@ -1,5 +1,6 @@
 import IngestCounting
 import IngestFormat
+import TestSupport
 import Testing
 
 /// Some rows and some columns of a table: what a cursor with a projection and a point query give is held

@@ -1,5 +1,6 @@
 import IngestCounting
 import IngestFormat
+import TestSupport
 import Testing
 
 struct SegmentCountersTests {

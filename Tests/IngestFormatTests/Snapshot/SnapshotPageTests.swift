@@ -1,5 +1,6 @@
 import Foundation
 import IngestFormat
+import TestSupport
 import Testing
 
 /// The format pages of segments, runs, names, manifests and the mark against the code, and both against

@@ -1,4 +1,5 @@
 import IngestFormat
+import TestSupport
 
 /// The plain counter that tables are held against: a dictionary, and the counting rules once more, as
 /// docs/format/run.md puts them.

@@ -1,6 +1,7 @@
 import Foundation
 import IngestFormat
 import SwiftProtobuf
+import TestSupport
 
 /// Random events, good and bad, as messages of the published schema.
 struct EventGenerator {

@@ -1,3 +1,5 @@
+import TestSupport
+
 /// Writes the protobuf wire format by hand, well or badly: what no encoder of a schema would write.
 struct WireBuilder {
     var bytes: [UInt8] = []

@@ -1,6 +1,7 @@
 import Foundation
 import Glibc
 import IngestReader
+import TestSupport
 import Testing
 
 /// A real `ingestd` on a directory of the test, from its ready line to its end. However it ends, what it leaves is

@@ -1,46 +1,25 @@
-import Foundation
-import Glibc
 import IngestFormat
+import TestSupport
 
-/// A plain UDP socket of the test's own, and packets built by hand from the published layout, so that
-/// what is refused is judged from outside.
+/// A plain UDP socket of the test's own that sends to one port.
 struct Datagrams {
-    private let descriptor: Int32
-    private var address = sockaddr_in()
+    private let socket = LoopbackSocket()
+    private let target: UInt16
 
-    init(to port: UInt16) {
-        descriptor = socket(AF_INET, Int32(SOCK_DGRAM.rawValue), 0)
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_port = port.bigEndian
-        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-    }
+    init(to port: UInt16) { target = port }
 
-    func close() { _ = Glibc.close(descriptor) }
-
-    func send(_ bytes: [UInt8]) {
-        var target = address
-        _ = withUnsafePointer(to: &target) {
-            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                sendto(
-                    descriptor, bytes, bytes.count, 0, $0, socklen_t(MemoryLayout<sockaddr_in>.size)
-                )
-            }
-        }
-    }
-
+    func close() { socket.close() }
+    func send(_ bytes: [UInt8]) { socket.send(bytes, to: target) }
     func send(_ text: String) { send(Array(text.utf8)) }
 
     /// The next datagram that came back; `nil` if none came within a while.
     func receive(withinMilliseconds limit: Int32 = 200) -> [UInt8]? {
-        var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-        guard poll(&waiting, 1, limit) == 1 else { return nil }
-        var bytes = [UInt8](repeating: 0, count: 1 << 16)
-        let count = recv(descriptor, &bytes, bytes.count, 0)
-        return count < 0 ? nil : Array(bytes.prefix(count))
+        socket.receive(withinMilliseconds: limit)?.bytes
     }
 }
 
-/// A framed packet as a sender in another language would write it.
+/// A framed packet as a sender in another language would write it: built from the published layout, so that what is
+/// refused is judged from outside.
 struct FramedPacket {
     var magic = Array("IGD1".utf8)
     var kind: UInt8 = 1

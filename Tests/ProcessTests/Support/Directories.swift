@@ -1,5 +1,6 @@
 import Foundation
 import IngestFormat
+import TestSupport
 import Testing
 
 /// Data directories of one small log in the states that a daemon can leave behind.
@@ -17,7 +18,7 @@ enum DirectoryState: String, CaseIterable, CustomStringConvertible {
         let folder = try TemporaryFolder()
         let daemon = try DaemonProcess(in: folder, Self.options)
         let lines = SampleEvents.lines.prefix(Self.eventCount)
-        let file = try folder.write("events.ndjson", lines.joined(separator: "\n") + "\n")
+        let file = try folder.write("events.ndjson", lines: lines)
         _ = try daemon.send(file)
         let reader = Reader(folder: folder)
         // With two segments or more in the runs, the one that a restart seals makes runs of its own.
@@ -37,18 +38,5 @@ enum DirectoryState: String, CaseIterable, CustomStringConvertible {
         }
         if self == .restarted { try DaemonProcess(in: folder, Self.options).stop() }
         return folder
-    }
-}
-
-extension TemporaryFolder {
-    /// The files in the data directory, what was put aside not included.
-    var dataFiles: [String] { files(ending: "").filter { $0 != "aside" } }
-
-    func bytes(_ name: String) -> [UInt8] {
-        Array(FileManager.default.contents(atPath: "\(data)/\(name)") ?? Data())
-    }
-
-    func replace(_ name: String, _ bytes: [UInt8]) throws {
-        try Data(bytes).write(to: URL(fileURLWithPath: "\(data)/\(name)"))
     }
 }

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 
 /// A plain reference counter: what the first events of a file must add up to. It shares nothing with the
 /// daemon, not even the parser.

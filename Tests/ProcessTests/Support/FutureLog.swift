@@ -4,6 +4,7 @@ import IngestPipeline
 import IngestRing
 import IngestStorage
 import PipelineTestSupport
+import TestSupport
 
 /// A data directory as a daemon leaves it whose clock was ahead.
 enum FutureLog {

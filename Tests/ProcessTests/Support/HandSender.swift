@@ -2,6 +2,7 @@ import Foundation
 import Glibc
 import IngestFormat
 import IngestKeys
+import TestSupport
 
 /// A sender that asks for acks, written for tests alone, from the published protocol: what it knows of acks it
 /// reads from their bytes by itself.

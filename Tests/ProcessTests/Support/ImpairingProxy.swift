@@ -1,7 +1,6 @@
 import Dispatch
-import Foundation
-import Glibc
 import Synchronization
+import TestSupport
 
 /// A bad network between one sender at a time and a daemon: datagrams of both directions are lost, doubled,
 /// damaged and overtaken, by chances drawn from a seed.
@@ -15,7 +14,7 @@ final class ImpairingProxy: Sendable {
     }
 
     private struct State {
-        var random: SplitMix64
+        var random: SeededRandom
         var target: UInt16
         var isStopped = false
         /// Bytes either way; acks must never be more.
@@ -30,18 +29,9 @@ final class ImpairingProxy: Sendable {
 
     init(to target: UInt16, seed: UInt64, _ chances: Chances = Chances()) {
         self.chances = chances
-        state = Mutex(State(random: SplitMix64(state: seed), target: target))
-        let front = socket(AF_INET, Int32(SOCK_DGRAM.rawValue), 0)
-        let back = socket(AF_INET, Int32(SOCK_DGRAM.rawValue), 0)
-        var address = Self.address(0)
-        var byteCount = socklen_t(MemoryLayout<sockaddr_in>.size)
-        withUnsafeMutablePointer(to: &address) {
-            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                _ = bind(front, $0, byteCount)
-                getsockname(front, $0, &byteCount)
-            }
-        }
-        port = UInt16(bigEndian: address.sin_port)
+        state = Mutex(State(random: SeededRandom(seed: seed), target: target))
+        let (front, back) = (LoopbackSocket(), LoopbackSocket())
+        port = front.port
         DispatchQueue(label: "test.proxy").async { self.run(front, back) }
     }
 
@@ -55,39 +45,22 @@ final class ImpairingProxy: Sendable {
         ended.wait()
     }
 
-    private static func address(_ port: UInt16) -> sockaddr_in {
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_port = port.bigEndian
-        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-        return address
-    }
-
-    private func run(_ front: Int32, _ back: Int32) {
-        var client: sockaddr_in?
-        var buffer = [UInt8](repeating: 0, count: 65_536)
+    private func run(_ front: LoopbackSocket, _ back: LoopbackSocket) {
+        var client: LoopbackSocket.Source?
         while !state.withLock({ $0.isStopped }) {
-            var ends = [
-                pollfd(fd: front, events: Int16(POLLIN), revents: 0),
-                pollfd(fd: back, events: Int16(POLLIN), revents: 0),
-            ]
-            poll(&ends, 2, 20)
-            while let (count, source) = Self.receive(front, &buffer) {
+            // An answer waits for the next look, a millisecond at most.
+            if let (bytes, source) = front.receive(withinMilliseconds: 1) {
                 client = source
-                let target = Self.address(state.withLock { $0.target })
-                for datagram in impair(Array(buffer[..<count]), way: 0) {
-                    Self.send(back, datagram, target)
-                }
+                let target = state.withLock { $0.target }
+                for datagram in impair(bytes, way: 0) { back.send(datagram, to: target) }
             }
-            while let (count, _) = Self.receive(back, &buffer) {
+            while let (bytes, _) = back.receive() {
                 guard let client else { continue }
-                for datagram in impair(Array(buffer[..<count]), way: 1) {
-                    Self.send(front, datagram, client)
-                }
+                for datagram in impair(bytes, way: 1) { front.send(datagram, to: client) }
             }
         }
-        close(front)
-        close(back)
+        front.close()
+        back.close()
         ended.signal()
     }
 
@@ -110,31 +83,6 @@ final class ImpairingProxy: Sendable {
             defer { state.held[way] = nil }
             let copies = happens(chances.doublePercent) ? [datagram, datagram] : [datagram]
             return copies + (state.held[way].map { [$0] } ?? [])
-        }
-    }
-
-    private static func receive(
-        _ descriptor: Int32, _ buffer: inout [UInt8]
-    ) -> (Int, sockaddr_in)? {
-        var source = sockaddr_in()
-        var byteCount = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let count = withUnsafeMutablePointer(to: &source) {
-            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                recvfrom(
-                    descriptor, &buffer, buffer.count, Int32(MSG_DONTWAIT), $0, &byteCount)
-            }
-        }
-        return count < 0 ? nil : (count, source)
-    }
-
-    private static func send(_ descriptor: Int32, _ bytes: [UInt8], _ target: sockaddr_in) {
-        var target = target
-        _ = withUnsafePointer(to: &target) {
-            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                sendto(
-                    descriptor, bytes, bytes.count, 0, $0,
-                    socklen_t(MemoryLayout<sockaddr_in>.size))
-            }
         }
     }
 }

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 
 /// `ingest-reader` on the directory of a test.
 struct Reader {
@@ -6,7 +7,7 @@ struct Reader {
 
     @discardableResult
     func run(_ arguments: String...) throws -> Ended {
-        try ProcessTests.run("ingest-reader", arguments + ["--data", folder.data], in: folder)
+        try TestSupport.run("ingest-reader", arguments + ["--data", folder.data], in: folder)
     }
 
     /// What `status` says of packets and events.

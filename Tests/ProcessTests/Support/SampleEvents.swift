@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// The 20,080 real events of the fixture, as the lines that senders read.
@@ -9,7 +10,7 @@ enum SampleEvents {
     static let businessDayCount = 168
 
     static let lines: [String] = {
-        let path = Programs.root.appendingPathComponent(
+        let path = Repository.root.appendingPathComponent(
             "Tests/Fixtures/openbandit-all.ndjson.gz"
         ).path
         guard let folder = try? TemporaryFolder(),
@@ -23,10 +24,10 @@ enum SampleEvents {
         var chosen = lines
         try #require(chosen.count == impressionCount + clickCount)
         if let seed {
-            var random = SplitMix64(state: seed)
+            var random = SeededRandom(seed: seed)
             chosen.shuffle(using: &random)
         }
-        return try folder.write("events.ndjson", chosen.joined(separator: "\n") + "\n")
+        return try folder.write("events.ndjson", lines: chosen)
     }
 }
 

@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import TestSupport
 
 /// A file system of a few megabytes, mounted for one test.
 final class SmallDisk {

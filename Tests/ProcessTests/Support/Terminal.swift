@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import TestSupport
 
 /// A pseudo-terminal: a program writes to one end as to a terminal, the test reads at the other.
 final class Terminal {

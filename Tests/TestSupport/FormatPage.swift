@@ -2,11 +2,11 @@ import Foundation
 import IngestFormat
 
 /// One page of docs/format, for tests that hold its tables and its worked example against the code.
-struct FormatPage {
+package struct FormatPage {
     private let lines: [Substring]
 
     /// - Parameter name: without folder and extension.
-    init(_ name: String) throws {
+    package init(_ name: String) throws {
         let url = Repository.root.appending(path: "docs/format/\(name).md")
         lines = try String(contentsOf: url, encoding: .utf8)
             .split(separator: "\n", omittingEmptySubsequences: false)
@@ -14,7 +14,7 @@ struct FormatPage {
 
     /// The rows of a table under a heading, the first or a later one, each a cell by the name of its
     /// column, without the marks of code.
-    func table(under heading: String, number: Int = 0) -> [[String: String]] {
+    package func table(under heading: String, number: Int = 0) -> [[String: String]] {
         var rest = section(heading).drop { !$0.hasPrefix("|") }
         for _ in 0..<number {
             rest = rest.drop { $0.hasPrefix("|") }.drop { !$0.hasPrefix("|") }
@@ -29,7 +29,7 @@ struct FormatPage {
 
     /// The first number with a unit behind it in each row of a table, without its commas, by the cell of
     /// the column `what`; rows without one are left out.
-    func numbers(under heading: String, column: String) -> [String: String] {
+    package func numbers(under heading: String, column: String) -> [String: String] {
         var numbers: [String: String] = [:]
         for row in table(under: heading) {
             let cell = row[column] ?? ""
@@ -40,7 +40,7 @@ struct FormatPage {
     }
 
     /// The columns `field`, `offset` and `size` of the table under a heading.
-    func fields(under heading: String) -> [FormatField] {
+    package func fields(under heading: String) -> [FormatField] {
         table(under: heading).compactMap { row in
             guard let name = row["field"], let offset = Int(row["offset"] ?? ""),
                 let byteCount = Int(row["size"] ?? "")
@@ -50,7 +50,7 @@ struct FormatPage {
     }
 
     /// The bytes of the first block of hex under a heading.
-    func hex(under heading: String) -> [UInt8] {
+    package func hex(under heading: String) -> [UInt8] {
         let body = section(heading).drop { $0 != "```hex" }.dropFirst().prefix { $0 != "```" }
         return body.flatMap { $0.split(separator: " ") }.compactMap { UInt8($0, radix: 16) }
     }
@@ -67,17 +67,5 @@ struct FormatPage {
     private func cells(_ row: Substring) -> [String] {
         row.dropFirst().dropLast().split(separator: "|", omittingEmptySubsequences: false)
             .map { $0.trimmingCharacters(in: .whitespaces).replacing("`", with: "") }
-    }
-}
-
-/// Where the tests find what is checked in beside them.
-enum Repository {
-    static let root = URL(filePath: #filePath).deletingLastPathComponent()
-        .deletingLastPathComponent().deletingLastPathComponent()
-
-    /// The bytes of a golden file.
-    /// - Parameter name: under Tests/Fixtures, as `v1/block.bin`.
-    static func fixture(_ name: String) throws -> [UInt8] {
-        try [UInt8](Data(contentsOf: root.appending(path: "Tests/Fixtures/\(name)")))
     }
 }

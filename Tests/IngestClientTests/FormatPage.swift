@@ -1,1 +1,0 @@
-../IngestFormatTests/FormatPage.swift
