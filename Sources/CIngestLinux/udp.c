@@ -385,7 +385,7 @@ int ingest_send(int descriptor, const struct ingest_outgoing *messages, uint32_t
     return sent < 0 ? -errno : sent;
 }
 
-int ingest_send_answers(int descriptor, const struct ingest_answer *answers, uint32_t count,
+int ingest_send_acks(int descriptor, const struct ingest_ack *acks, uint32_t count,
                         const struct ingest_locals *locals) {
     struct mmsghdr headers[INGEST_SEND_COUNT_MAX];
     struct iovec buffers[INGEST_SEND_COUNT_MAX];
@@ -393,15 +393,15 @@ int ingest_send_answers(int descriptor, const struct ingest_answer *answers, uin
     union local_control control[INGEST_SEND_COUNT_MAX];
     if (count > INGEST_SEND_COUNT_MAX) count = INGEST_SEND_COUNT_MAX;
     for (uint32_t i = 0; i < count; i++) {
-        buffers[i].iov_base = (void *)answers[i].bytes;
-        buffers[i].iov_len = answers[i].byte_count;
-        socklen_t address_byte_count = peer_address(&answers[i].to, &addresses[i]);
+        buffers[i].iov_base = (void *)acks[i].bytes;
+        buffers[i].iov_len = acks[i].byte_count;
+        socklen_t address_byte_count = peer_address(&acks[i].to, &addresses[i]);
         headers[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &buffers[i],
                                                   .msg_iovlen = 1,
                                                   .msg_name = &addresses[i],
                                                   .msg_namelen = address_byte_count}};
-        if (answers[i].to.local > 0)
-            leave_from(&locals->entries[answers[i].to.local - 1], &headers[i].msg_hdr, &control[i]);
+        if (acks[i].to.local > 0)
+            leave_from(&locals->entries[acks[i].to.local - 1], &headers[i].msg_hdr, &control[i]);
     }
     int sent = sendmmsg(descriptor, headers, count, MSG_DONTWAIT);
     return sent < 0 ? -errno : sent;

@@ -36,7 +36,7 @@ extension ClientError: CustomStringConvertible {
         case .otherSender(let path, let asked, let found):
             "the spool holds packets of sender \(found), not \(asked), \(path), send as that one first"
         case .spool(let path, let failure): failure.description(path)
-        case .keys(let path, let failure): failure.description(path.map { ", \($0)" } ?? "")
+        case .keys(let message): message
         case .cancelled:
             "the task was cancelled, the event was not taken: send it again"
         case .closed:
@@ -79,31 +79,6 @@ extension ClientError.SpoolFailure {
             "no such directory, \(path), check that it is no file and that its parent is there"
         case .io(let call, let errno):
             "\(call) failed: \(systemMessage(errno)), \(path), check the disk and the permissions"
-        }
-    }
-}
-
-extension ClientError.KeysFailure {
-    /// - Parameter path: `", PATH"`, or nothing.
-    fileprivate func description(_ path: String) -> String {
-        switch self {
-        case .unreadable(let errno):
-            "the keys file cannot be read (\(systemMessage(errno)))\(path), check that it is there and"
-                + " readable"
-        case .notAFile: "the keys file is no regular file\(path), name the right one"
-        case .mode(let mode):
-            "the keys file has mode 0\(String(mode, radix: 8))\(path), make it 0400 or 0600"
-        case .tooLarge(let byteCountMax):
-            "the keys file is over \(byteCountMax) bytes\(path), name the right one"
-        case .noKeys: "the keys file has no key\(path), write lines KEY_ID HEX_KEY"
-        case .line(let number, let fault): "the keys file's line \(number)\(path): \(fault)"
-        case .noSuchKey(let id): "the keys file has no key \(id)\(path), add it or name another"
-        case .otherSender(let id, let sender):
-            "key \(id) is for sender \(sender) alone\(path), send as that one or name another key"
-        case .spooledUnder(let id?):
-            "the spool holds packets that are tagged by key \(id)\(path), send them with that one first"
-        case .spooledUnder(nil):
-            "the spool holds packets without a tag\(path), send them without a key first"
         }
     }
 }

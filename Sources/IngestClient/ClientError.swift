@@ -35,7 +35,7 @@ public enum ClientError: Error, Equatable, Sendable {
     /// The spool cannot be used, or not now. Packets that it holds are sent by the next start.
     case spool(path: String, SpoolFailure)
     /// The keys file, if there is one, or its key cannot be used.
-    case keys(path: String?, KeysFailure)
+    case keys(message: String)
     /// The task that waited was cancelled. The event was not taken; the sender goes on.
     case cancelled
     /// The sender was closed before.
@@ -67,21 +67,6 @@ public enum ClientError: Error, Equatable, Sendable {
         case missing
         case io(call: String, errno: Int32)
     }
-
-    public enum KeysFailure: Equatable, Sendable {
-        case unreadable(errno: Int32)
-        case notAFile
-        /// Others than its owner can read it.
-        case mode(UInt32)
-        case tooLarge(byteCountMax: Int)
-        case noKeys
-        case line(number: Int, fault: String)
-        case noSuchKey(id: UInt16)
-        /// The key is for another sender alone.
-        case otherSender(id: UInt16, sender: UInt64)
-        /// The spool holds packets that are tagged by another key, or (`nil`) by none, or by other bytes of this one.
-        case spooledUnder(id: UInt16?)
-    }
 }
 
 extension ClientError {
@@ -107,21 +92,15 @@ extension ClientError {
             }
     }
 
-    package init(keys error: KeysError) {
-        self =
-            switch error {
-            case .unreadable(let path, let errno): .keys(path: path, .unreadable(errno: errno))
-            case .notAFile(let path): .keys(path: path, .notAFile)
-            case .mode(let path, let mode): .keys(path: path, .mode(mode))
-            case .tooLarge(let path, let max): .keys(path: path, .tooLarge(byteCountMax: max))
-            case .noKeys(let path): .keys(path: path, .noKeys)
-            case .line(let path, let number, let fault):
-                .keys(path: path, .line(number: number, fault: "\(fault)"))
-            case .unknownKey(let path, let id): .keys(path: path, .noSuchKey(id: id))
-            case .otherSender(let path, let id, let sender):
-                .keys(path: path, .otherSender(id: id, sender: sender.rawValue))
-            }
+    /// A spool's packets are tagged by another key than the sender's, by other bytes of it, or (`nil`) by none.
+    static func spooledUnder(_ id: UInt16?, path: String) -> ClientError {
+        let (tag, key) =
+            id.map { ("that are tagged by key \($0)", "with that key") }
+            ?? ("without a tag", "without a key")
+        return .keys(message: "the spool holds packets \(tag), \(path), send them \(key) first")
     }
+
+    package init(keys error: KeysError) { self = .keys(message: "\(error)") }
 
     /// Whether the same bytes may be taken later: the receiver starts again, a cable is plugged in again, a firewall or a
     /// route is being changed. What the network answers to one packet ends no sender.

@@ -13,7 +13,7 @@ import Synchronization
 /// What `send` took is counted once `close` has returned, whatever the network loses and however often the daemon
 /// starts again meanwhile. What `flush` returned from is, with a spool, on disk: this process may end
 /// in any way, and the next sender that is opened on the spool sends it under the same sequences, so that
-/// nothing counts twice. Events without an id get one.
+/// nothing counts twice.
 ///
 /// With `Options.Delivery.unacked` packets are sent once: what `close` reports has *left*.
 ///
@@ -45,11 +45,10 @@ public final class EventSender: Sendable {
             try spool(directory, identity, options)
         }
         identity = opened?.spool.identity ?? identity
-        var random = SystemRandomNumberGenerator()
         let stream = SenderStream(
             options.configuration(identity, address: address), transport: transport,
             spool: opened?.spool, left: opened?.packets ?? [],
-            firstSequence: opened?.firstSequence ?? 0, ids: EventIDSource(&random),
+            firstSequence: opened?.firstSequence ?? 0,
             now: SenderClock.monotonicNanoseconds())
         return try EventSender(
             stream, transport: transport, note: opened?.note ?? SpoolNote(),
@@ -79,10 +78,9 @@ public final class EventSender: Sendable {
     ) throws(ClientError) {
         var options = options
         options.delivery = .unacked
-        var random = SystemRandomNumberGenerator()
         let stream = SenderStream(
             options.configuration(Self.newIdentity(options), address: ""), transport: transport,
-            spool: nil, ids: EventIDSource(&random), now: SenderClock.monotonicNanoseconds())
+            spool: nil, now: SenderClock.monotonicNanoseconds())
         try self.init(stream, transport: transport)
     }
 

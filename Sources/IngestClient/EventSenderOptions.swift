@@ -93,7 +93,10 @@ extension EventSender {
                 try check("givesUpAfter", givesUpAfter, .seconds(1)...(.seconds(31_536_000)))
             }
             if let key, let senderID, let bound = key.sender, bound != senderID {
-                throw .keys(path: key.path, .otherSender(id: key.key.id, sender: bound))
+                throw ClientError(
+                    keys: .otherSender(
+                        path: key.path ?? "the key that was given", id: key.key.id,
+                        sender: SenderID(rawValue: bound)))
             }
         }
 

@@ -72,7 +72,6 @@ package struct SenderStream: ~Copyable {
     var window: SendWindow
     var timers: SenderTimers
     var acks = AckState()
-    private var ids: EventIDSource
     private var parser = EventLineParser()
     private var texts: [UInt8] = []
     private(set) var encoder: PacketEncoder
@@ -91,12 +90,11 @@ package struct SenderStream: ~Copyable {
     ///   - left: packets that an earlier start has left in the spool, from `firstSequence` on.
     init(
         _ configuration: Configuration, transport: any DatagramTransport, spool: (any PacketSpool)?,
-        left: [SpooledPacket] = [], firstSequence: UInt64 = 0, ids: EventIDSource, now: UInt64
+        left: [SpooledPacket] = [], firstSequence: UInt64 = 0, now: UInt64
     ) {
         self.configuration = configuration
         self.transport = transport
         self.spool = spool
-        self.ids = ids
         window = SendWindow(firstSequence: firstSequence)
         timers = SenderTimers(now: now, isAcked: configuration.delivery == .acked)
         encoder = PacketEncoder(configuration)
@@ -130,9 +128,7 @@ package struct SenderStream: ~Copyable {
             append(line: jsonLine, now: now)
             return .taken
         }
-        var event = parser.event
-        if isAcked { parser.complete(&event, from: &ids) }
-        append(event, parser.bytes, now: now)
+        append(parser.event, parser.bytes, now: now)
         let before = self.note
         if let note { self.note = note }
         if isTaken(now: now) { return .taken }
@@ -142,14 +138,13 @@ package struct SenderStream: ~Copyable {
 
     package mutating func send(_ event: AdEvent, now: UInt64) -> EventSender.Outcome {
         if isFull { return .full }
-        var descriptor: EventDescriptor
+        let descriptor: EventDescriptor
         do {
             descriptor = try event.describe(into: &texts)
         } catch {
             totals.eventsRefused += 1
             return .refused(error)
         }
-        if isAcked { ids.complete(&descriptor, &texts) }
         append(descriptor, texts, now: now)
         return isTaken(now: now) ? .taken : .full
     }

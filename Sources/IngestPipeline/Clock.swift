@@ -52,3 +52,11 @@ package struct LinuxClock: IngestClock {
         return now
     }
 }
+
+/// Now, by both clocks; read once for some packets.
+struct StageTime {
+    let wallMicroseconds: Int64
+    let monotonicNanoseconds: UInt64
+    /// The same, for times before the start of the machine.
+    var signedNanoseconds: Int64 { Int64(clamping: monotonicNanoseconds) }
+}

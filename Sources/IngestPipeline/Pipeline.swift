@@ -48,13 +48,13 @@ package final class Pipeline: Sendable {
             throw .inconsistent("no memory for \(PacketBatch.defaultCapacity) receive buffers")
         }
         var stages = try PipelineStages(
-            start, configuration: configuration, clock: clock, answers: socket.answers,
+            start, configuration: configuration, clock: clock, acks: socket.acks,
             keyRing: keyRing, counters: counters,
             say: { [logLines] in logLines.inform($0) }, warn: { [logLines] in logLines.warn($0) })
         guard let producer = stages.producer.take() else { throw .inconsistent("no ring") }
-        let answers = socket.answers
+        let acks = socket.acks
         let receiver = UDPReceiver(
-            socket: socket, batch: batch, ring: producer, hash: hash, answers: answers,
+            socket: socket, batch: batch, ring: producer, hash: hash, acks: acks,
             keyRing: keyRing, state: stages.state, clock: clock, counters: counters,
             warn: { [logLines] in logLines.warn($0) })
         mergeQueue.start(stages.merge, onFailure: onFailure)
@@ -119,15 +119,15 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
     ///
     /// - Parameters:
     ///   - start: of a directory that this process has locked; its recovery is done.
-    ///   - answers: where acks leave.
-    ///   - keyRing: what tagged answers are tagged by.
+    ///   - acks: where acks leave.
+    ///   - keyRing: what tagged acks are tagged by.
     ///   - say: takes a line for the log from the compact stage, and never blocks.
     ///   - warn: as `say`, of what an operator has to look after, from all stages.
     /// **Errors** `inconsistent` if the memory of the ring cannot be had; `storage` if the reserve on disk can be
     /// neither held nor waited for.
     package init(
         _ start: consuming PipelineStart<Files, Clock>, configuration: PipelineConfiguration,
-        clock: Clock, answers: any AnswerSocket, keyRing: KeyRing? = nil,
+        clock: Clock, acks: any AckSocket, keyRing: KeyRing? = nil,
         counters: PipelineCounters,
         say: @escaping @Sendable (String) -> Void = { _ in },
         warn: @escaping @Sendable (String) -> Void = { _ in }
@@ -151,7 +151,7 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
         sync = SyncStage(
             files: files, mark: start.mark,
             segmentByteCountMax: configuration.segmentByteCountMax, reserve: reserve, clock: clock,
-            waker: waker, answers: AnswerSender(socket: answers, keyRing: keyRing), links: links,
+            waker: waker, acks: AckSender(socket: acks, keyRing: keyRing), links: links,
             counters: counters, warn: warn)
         compact = CompactStage(
             publisher: start.publisher, windows: start.log.windows, files: files, clock: clock,

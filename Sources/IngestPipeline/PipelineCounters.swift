@@ -32,7 +32,7 @@ package enum ReceiveCounter: Int, CounterName {
     /// Datagrams that the kernel dropped at the socket.
     case kernelDrops
     /// Senders that were told that their packets are shed, because the ring or the disk is full.
-    case busyAnswers
+    case busyAcks
 }
 
 /// Counters of the commit queue.

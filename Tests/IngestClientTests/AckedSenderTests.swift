@@ -4,6 +4,7 @@ import Testing
 
 @testable import IngestClient
 @testable import IngestFormat
+@testable import IngestKeys
 
 /// `EventSender` over real sockets, against a receiver that acks.
 struct AckedSenderTests {
@@ -106,7 +107,7 @@ struct AckedSenderTests {
         // Now it holds a tagged packet, which nobody would take without its key.
         options.key = nil
         #expect(
-            throws: ClientError.keys(path: folder.path + "/spool", .spooledUnder(id: 7))
+            throws: ClientError.spooledUnder(7, path: folder.path + "/spool")
         ) { try EventSender.open(to: "127.0.0.1:9", options: options) }
     }
 
@@ -237,6 +238,11 @@ struct AckedSenderTests {
         #expect(error?.exitCode == 69)
     }
 
+    private static func otherSender(_ path: String) -> ClientError {
+        ClientError(
+            keys: .otherSender(path: path, id: 7, sender: SenderID(rawValue: 5)))
+    }
+
     @Test func `A key of another sender is refused before anything is sent`() throws {
         let folder = try TemporaryFolder()
         let keys = try folder.write("keys", "7 000102030405060708090a0b0c0d0e0f sender=5\n")
@@ -254,7 +260,7 @@ struct AckedSenderTests {
         for delivery in [.unacked, .spooled(directory: folder.path + "/spool")]
             as [EventSender.Options.Delivery]
         {
-            #expect(throws: ClientError.keys(path: keys, .otherSender(id: 7, sender: 5))) {
+            #expect(throws: Self.otherSender(keys)) {
                 try EventSender.open(
                     to: "127.0.0.1:9",
                     options: Self.options {

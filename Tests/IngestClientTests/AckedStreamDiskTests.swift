@@ -193,10 +193,9 @@ struct AckedStreamDiskTests {
         let files = SimulatedFileSystem(seed: 3)
         let opened = try Self.spool(files, fileByteCountMax: 2_000)
         let transport = try UDPTransport(address: peer.address)
-        var random = SeededRandom(seed: 1)
         let stream = SenderStream(
             SenderStream.Configuration(identity: opened.spool.identity), transport: transport,
-            spool: opened.spool, ids: EventIDSource(&random),
+            spool: opened.spool,
             now: SenderClock.monotonicNanoseconds())
         let sender = try EventSender(stream, transport: transport)
         #expect(try sender.send(SampleEvents.event(0)) == .taken)

@@ -79,7 +79,7 @@ struct SenderSimulationTests {
             configuration.unackedByteCountMax = 1 << 20
             return SenderStream(
                 configuration, transport: network, spool: spool, left: left, firstSequence: first,
-                ids: EventIDSource(&random), now: now)
+                now: now)
         }
 
         struct Lost: Error {

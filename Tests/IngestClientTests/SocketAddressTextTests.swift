@@ -1,6 +1,7 @@
 import Testing
 
 @testable import IngestClient
+@testable import IngestKeys
 
 struct SocketAddressTextTests {
     @Test(arguments: [
@@ -43,14 +44,11 @@ struct SocketAddressTextTests {
             (.spool(path: "/s", .durabilityLost(call: "fsync", errno: 5)), 71),
             (.spool(path: "/s", .tooLarge(byteCountMax: 5)), 74),
             (.spool(path: "/s", .io(call: "open", errno: 13)), 74),
-            (.keys(path: "/k", .unreadable(errno: 2)), 78), (.keys(path: "/k", .notAFile), 78),
-            (.keys(path: "/k", .mode(0o644)), 78), (.keys(path: "/k", .noKeys), 78),
-            (.keys(path: "/k", .tooLarge(byteCountMax: 5)), 78),
-            (.keys(path: "/k", .line(number: 3, fault: "no key")), 78),
-            (.keys(path: "/k", .noSuchKey(id: 4)), 78),
-            (.keys(path: nil, .otherSender(id: 4, sender: 9)), 78),
-            (.keys(path: "/s", .spooledUnder(id: 1)), 78),
-            (.keys(path: "/s", .spooledUnder(id: nil)), 78), (.cancelled, 74), (.closed, 74),
+            (ClientError(keys: .unreadable(path: "/k", errno: 2)), 78),
+            (ClientError(keys: .mode(path: "/k", mode: 0o644)), 78),
+            (ClientError(keys: .line(path: "/k", number: 3, .noKey)), 78),
+            (.spooledUnder(1, path: "/s"), 78), (.spooledUnder(nil, path: "/s"), 78),
+            (.cancelled, 74), (.closed, 74),
         ]
         for (error, exitCode) in table {
             #expect(error.exitCode == exitCode, "\(error)")

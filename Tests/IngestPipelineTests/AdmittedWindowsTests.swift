@@ -49,9 +49,9 @@ struct AdmittedWindowsTests {
         var bench = WindowBench()
         #expect(bench.send(1) == .accepted)
         #expect(bench.send(65_535) == .accepted)
-        _ = bench.answers()
+        _ = bench.acks()
         #expect(bench.send(65_536) == .farJump)
-        #expect(bench.answers().first?.status == .beyondWindow)
+        #expect(bench.acks().first?.status == .beyondWindow)
         #expect(bench.heartbeat(next: 65_537, base: 1) == nil)
         #expect(bench.send(65_536) == .accepted)
         #expect(bench.windows.window(of: bench.key)?.sequences.missing == [0...0])
@@ -63,9 +63,9 @@ struct AdmittedWindowsTests {
         var bench = WindowBench()
         #expect(bench.send(0, acks: false) == .accepted)
         #expect(bench.send(1, acks: true) == .badKind)
-        #expect(bench.answers().map(\.status) == [.refused])
+        #expect(bench.acks().map(\.status) == [.refused])
         #expect(bench.send(1, acks: false) == .accepted)
-        #expect(bench.answers().isEmpty)
+        #expect(bench.acks().isEmpty)
     }
 
     @Test("a jump of 2^20 is refused until 16 packets in a row agree on it within a second")
@@ -106,7 +106,7 @@ struct AdmittedWindowsTests {
             let next = 3 << 20 + 700 as UInt64
             for announced in [1 << 20, 2 << 20, 3 << 20, next - base] as [UInt64] {
                 #expect(bench.heartbeat(next: next, base: base) == nil)
-                #expect(bench.answers().map(\.status) == [.ok])
+                #expect(bench.acks().map(\.status) == [.ok])
                 #expect(bench.windows.window(of: bench.key)?.announced == base + announced)
             }
             #expect(bench.send(base) == .accepted)
@@ -146,7 +146,7 @@ struct AdmittedWindowsTests {
         #expect(bench.send(0) == .accepted)
         bench.key = WindowBench.key(7, milliseconds: WindowBench.milliseconds + 86_400_001)
         #expect(bench.send(0) == .oldEpoch)
-        let refusal = bench.answers().last
+        let refusal = bench.acks().last
         #expect(refusal?.status == .refused)
         #expect(refusal?.credit == 0)
         bench.key = older
@@ -161,14 +161,14 @@ struct AdmittedWindowsTests {
         #expect(bench.send(0) == .accepted)
         #expect(bench.heartbeat(next: 5, base: 0) == nil)
         bench.advance(milliseconds: 7 * 86_400_000 + 1)
-        _ = bench.answers()
+        _ = bench.acks()
         bench.expire()
         #expect(bench.windows.window(of: bench.key) == nil)
         let entry = bench.takeLedger().last
         #expect(entry?.window.isExpired == true)
         #expect(entry?.window.missingCount == 4)
         #expect(bench.send(5) == .oldEpoch)
-        #expect(bench.answers().first?.epoch == bench.key.epoch)
+        #expect(bench.acks().first?.epoch == bench.key.epoch)
         bench.key = WindowBench.key(7, milliseconds: WindowBench.milliseconds + 1)
         #expect(bench.send(0) == .accepted)
     }
@@ -180,20 +180,20 @@ struct AdmittedWindowsTests {
             bench.key = WindowBench.key(sender)
             if bench.send(0) != .accepted { Issue.record("sender \(sender)") }
             if sender % 1_000 == 0 {
-                _ = bench.answers()
+                _ = bench.acks()
                 _ = bench.takeLedger()
             }
         }
-        _ = bench.answers()
+        _ = bench.acks()
         _ = bench.takeLedger()
         #expect(bench.windows.memoryByteCount <= Limits.windowByteCountMax)
         bench.key = WindowBench.key(1 << 20)
         #expect(bench.send(0) == .shed)
-        #expect(bench.answers().first?.status == .busy)
+        #expect(bench.acks().first?.status == .busy)
         bench.advance(milliseconds: 599_000)
         bench.key = WindowBench.key(2)
         #expect(bench.send(1) == .accepted)
-        _ = bench.answers()
+        _ = bench.acks()
         bench.advance(milliseconds: 2_000)
         bench.key = WindowBench.key(1 << 20)
         #expect(bench.send(0) == .accepted)
@@ -206,7 +206,7 @@ struct AdmittedWindowsTests {
     func beginsWithHeartbeat() {
         var bench = WindowBench()
         #expect(bench.heartbeat(next: 70_000, base: 0) == nil)
-        #expect(bench.answers().first?.floor == 0)
+        #expect(bench.acks().first?.floor == 0)
         #expect(bench.send(0) == .accepted)
         #expect(bench.send(4_463) == .accepted)
         bench.key = WindowBench.key(8)
@@ -230,7 +230,7 @@ struct AdmittedWindowsTests {
         again.expire()
         #expect(again.windows.window(of: again.key) != nil)
         again.advance(milliseconds: 7 * 86_400_000)
-        _ = again.answers()
+        _ = again.acks()
         again.expire()
         #expect(again.windows.window(of: again.key) == nil)
     }
@@ -265,11 +265,11 @@ struct AdmittedWindowsTests {
                 bench.key = next()
                 if bench.send(0) != .accepted { Issue.record("sender \(sender) of \(round)") }
                 if sender % 1_000 == 0 {
-                    _ = bench.answers()
+                    _ = bench.acks()
                     _ = bench.takeLedger()
                 }
             }
-            _ = bench.answers()
+            _ = bench.acks()
             bench.advance(milliseconds: 601_000)
         }
         bench.key = next()
@@ -296,7 +296,7 @@ struct AdmittedWindowsTests {
             _ = bench.send(.random(in: 0...65_000, using: &random), acks: acks)
             _ = bench.heartbeat(next: 65_001, base: .random(in: 0...3_000, using: &random))
         }
-        _ = bench.answers()
+        _ = bench.acks()
         #expect(bench.windows.memoryByteCount > 40 * (16 << 10))
         bench.advance(milliseconds: 8 * 86_400_000)
         bench.expire()
@@ -340,9 +340,9 @@ struct AdmittedWindowsTests {
         #expect(results == [.accepted])
         #expect(bench.windows.window(of: bench.key)?.sequences.missing == [0...0])
         bench.key = WindowBench.key(1 << 31)
-        _ = bench.answers()
+        _ = bench.acks()
         #expect(bench.send(3_000) == .shed)
-        #expect(bench.answers().first?.status == .busy)
+        #expect(bench.acks().first?.status == .busy)
         #expect(bench.windows.memoryByteCount <= Limits.windowByteCountMax)
     }
 
@@ -375,7 +375,7 @@ struct AdmittedWindowsTests {
             bench.advance(milliseconds: 1)
             if Int.random(in: 0..<20, using: &random) == 0 {
                 fromLog.apply(bench.takeLedger(), at: bench.now.wallMicroseconds)
-                _ = bench.answers()
+                _ = bench.acks()
             }
         }
         fromLog.apply(bench.takeLedger(), at: bench.now.wallMicroseconds)

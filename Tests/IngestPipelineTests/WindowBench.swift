@@ -92,11 +92,11 @@ struct WindowBench: ~Copyable {
     }
 
     /// What is owed, as its packets say it.
-    mutating func answers() -> [Ack] {
-        var list = AnswerList()
-        windows.takeAnswers(into: &list, now)
-        let socket = SimulatedAnswerSocket()
-        var sender = AnswerSender(socket: socket)
+    mutating func acks() -> [Ack] {
+        var list = AckList()
+        windows.takeAcks(into: &list, now)
+        let socket = SimulatedAckSocket()
+        var sender = AckSender(socket: socket)
         sender.send(list)
         return socket.take().map { packet in
             packet.withUnsafeBytes { bytes in

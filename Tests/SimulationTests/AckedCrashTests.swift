@@ -61,13 +61,13 @@ struct AckedCrashTests {
                 let packet = SimulatedPacket(sequence: waiting[place], hasIDs: true)
                 if pipeline.offer(packet, wantsAck: true) { waiting.remove(at: place) }
                 do { try pipeline.turn() } catch {
-                    try? sender.hear(pipeline.takeAnswers())
+                    try? sender.hear(pipeline.takeAcks())
                     throw error
                 }
-                try? sender.hear(pipeline.takeAnswers())
+                try? sender.hear(pipeline.takeAcks())
             }
             try pipeline.stop()
-            try? sender.hear(pipeline.takeAnswers())
+            try? sender.hear(pipeline.takeAcks())
         } catch {
             return false
         }
@@ -127,7 +127,7 @@ struct AckedCrashTests {
             #expect(isTaken)
             sequence += 1
             try pipeline.settle()
-            let answer = try #require(pipeline.takeAnswers().last)
+            let answer = try #require(pipeline.takeAcks().last)
             let edge = try answer.withUnsafeBytes { bytes in
                 guard case .packet(let header) = PacketHeader.parse(bytes, for: .sender) else {
                     throw AckFault.unreadable
@@ -146,7 +146,7 @@ struct AckedCrashTests {
             }
             #expect(shedCount == 0)
             try pipeline.settle()
-            _ = pipeline.takeAnswers()
+            _ = pipeline.takeAcks()
         }
         try pipeline.stop()
     }

@@ -15,7 +15,7 @@ struct SteppedPipeline: ~Copyable {
     static let segmentByteCountMax = 4 << 10
     private var stages: PipelineStages<SimulatedFileSystem, SimulatedClock>
     private let clock: SimulatedClock
-    private let answers: SimulatedAnswerSocket
+    private let answers: SimulatedAckSocket
     let directory: DataDirectory<SimulatedFileSystem>
     private var generator: SeededRandom
     let counters: PipelineCounters
@@ -49,10 +49,10 @@ struct SteppedPipeline: ~Copyable {
         configuration.ringByteCount = ringByteCount
         configuration.segmentByteCountMax = segmentByteCountMax
         configure(&configuration)
-        let answers = SimulatedAnswerSocket()
+        let answers = SimulatedAckSocket()
         let told = ToldLines()
         let stages = try PipelineStages(
-            start, configuration: configuration, clock: clock, answers: answers,
+            start, configuration: configuration, clock: clock, acks: answers,
             counters: counters, warn: { told.add($0) })
         return SteppedPipeline(
             stages: stages, clock: clock, answers: answers, directory: directory,
@@ -71,7 +71,7 @@ struct SteppedPipeline: ~Copyable {
     }
 
     /// The acks sent since the last call.
-    func takeAnswers() -> [[UInt8]] { answers.take() }
+    func takeAcks() -> [[UInt8]] { answers.take() }
 
     /// Takes packets, with turns of the stages between them, and settles.
     mutating func take(_ packets: Range<UInt64>) throws(PipelineError) {

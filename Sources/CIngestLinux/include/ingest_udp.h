@@ -108,12 +108,12 @@ int ingest_send(int descriptor, const struct ingest_outgoing *messages, uint32_t
                 const struct ingest_address *to);
 
 // One datagram to answer with.
-struct ingest_answer {
+struct ingest_ack {
     const uint8_t *bytes;
     uint32_t byte_count;
     struct ingest_peer to;
 };
 // sendmmsg of at most INGEST_SEND_COUNT_MAX datagrams, each to its own address and from the one that was sent to, without
 // waiting for room. The number taken (> 0), or -errno of the first.
-int ingest_send_answers(int descriptor, const struct ingest_answer *answers, uint32_t count,
+int ingest_send_acks(int descriptor, const struct ingest_ack *acks, uint32_t count,
                         const struct ingest_locals *locals);

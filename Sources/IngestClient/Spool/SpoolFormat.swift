@@ -59,7 +59,7 @@ extension SpooledPacket {
                 guard isChecked, let key else { return (header.keyID, true) }
                 return (header.keyID, unsafe key.tag.isTag(of: bytes))
             }
-            guard id == key?.id, isSame else { throw .keys(path: path, .spooledUnder(id: id)) }
+            guard id == key?.id, isSame else { throw .spooledUnder(id, path: path) }
         }
     }
 }

@@ -17,8 +17,7 @@ import CIngestLinux
     private static let firstOffset = 64
 
     let chunks = unsafe Chunks(first: .allocate(capacity: chunkCountMax))
-    /// Whether a chunk is mapped, or came from the allocator.
-    private var isMapped: [Bool] = []
+    private var memory: [ZeroedTable<UInt8>] = []
     private var used = NameRecords.chunkByteCount
 
     /// Where the chunks are: plain data, for a look-up that must not copy the rest.
@@ -46,19 +45,12 @@ import CIngestLinux
     }
 
     deinit {
-        for index in isMapped.indices {
-            let chunk = unsafe chunks.first[index]
-            if isMapped[index] {
-                unsafe ingest_pages_unmap(chunk, Self.chunkByteCount)
-            } else {
-                unsafe chunk.deallocate()
-            }
-        }
+        for chunk in memory { chunk.free() }
         unsafe chunks.first.deallocate()
     }
 
     /// Bytes of address space.
-    var byteCount: Int { isMapped.count * Self.chunkByteCount }
+    var byteCount: Int { memory.count * Self.chunkByteCount }
 
     /// Adds a name of 1 to 128 bytes and returns its place.
     mutating func append(
@@ -68,23 +60,22 @@ import CIngestLinux
         if used + recordByteCount > Self.chunkByteCount { addChunk() }
         let offset = used
         let place =
-            UInt32(truncatingIfNeeded: isMapped.count - 1) << Self.chunkShift
+            UInt32(truncatingIfNeeded: memory.count - 1) << Self.chunkShift
             | UInt32(truncatingIfNeeded: offset / Self.unitByteCount)
         // SAFETY: the record is inside the last chunk, by the check above, and its place is a multiple of 4.
-        let memory = unsafe chunks.pointer(at: place)
-        unsafe memory.initialize(to: record)
-        unsafe (UnsafeMutableRawPointer(memory) + NameRecord.nameOffset)
+        let new = unsafe chunks.pointer(at: place)
+        unsafe new.initialize(to: record)
+        unsafe (UnsafeMutableRawPointer(new) + NameRecord.nameOffset)
             .copyMemory(from: bytes, byteCount: byteCount)
         used = (offset + recordByteCount + Self.unitByteCount - 1) & ~(Self.unitByteCount - 1)
         return place
     }
 
     private mutating func addChunk() {
-        precondition(isMapped.count < Self.chunkCountMax)
-        let pages = unsafe ingest_pages_map(Self.chunkByteCount)
-        unsafe (chunks.first + isMapped.count).initialize(
-            to: pages ?? .allocate(byteCount: Self.chunkByteCount, alignment: 64))
-        isMapped.append(unsafe pages != nil)
+        precondition(memory.count < Self.chunkCountMax)
+        let chunk = ZeroedTable<UInt8>(capacity: Self.chunkByteCount)
+        unsafe (chunks.first + memory.count).initialize(to: UnsafeMutableRawPointer(chunk.base))
+        memory.append(chunk)
         used = Self.firstOffset
     }
 }

@@ -17,9 +17,9 @@ package final class BlockSlot: @unchecked Sendable {
     package let buffer = BlockBuffer()
     package var summary: BlockSummary?
     /// What may be said to senders once the block is durable.
-    package var answers = AnswerList()
-    /// Whether it is no block of the log: it only takes answers past all blocks before it.
-    package var isAnswersOnly = false
+    package var acks = AckList()
+    /// Whether it is no block of the log: it only takes acks past all blocks before it.
+    package var isAcksOnly = false
     package var context: BlockContext
     /// As in `Manifest`, when the block was closed.
     package var idsCompleteSince: Int64 = 0
@@ -47,8 +47,8 @@ package final class BlockSlot: @unchecked Sendable {
         keys.removeAll(keepingCapacity: true)
         ledger.removeAll(keepingCapacity: true)
         summary = nil
-        answers.removeAll()
-        isAnswersOnly = false
+        acks.removeAll()
+        isAcksOnly = false
         self.context = context
         self.startsSegment = startsSegment
     }

@@ -266,12 +266,12 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     private mutating func closeBlock(isLast: Bool = false) {
         guard let slot else { return }
         let now = time.now()
-        windows.takeAnswers(into: &slot.answers, now)
+        windows.takeAcks(into: &slot.acks, now)
         if slot.rows.rowCount == 0 { slot.context.admissionTime = now.wallMicroseconds }
         if hasNews(slot, now, isLast: isLast) {
             encode(slot)
         } else {
-            slot.isAnswersOnly = true
+            slot.isAcksOnly = true
         }
         links.state.willSync()
         links.toSync.push(slot)
@@ -308,7 +308,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     /// Whether the open block holds something that its senders wait for.
     private var isGathering: Bool {
         guard let slot else { return false }
-        return slot.rows.rowCount > 0 || windows.owesAnswers
+        return slot.rows.rowCount > 0 || windows.owesAcks
     }
 
     private func isDue(ringIsEmpty: Bool) -> Bool {

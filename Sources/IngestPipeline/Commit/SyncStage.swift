@@ -28,7 +28,7 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     /// The segment that is open, and the one that was begun last, successfully or not.
     private var open: SegmentNumber?
     private var begun: SegmentNumber?
-    private var answers: AnswerSender
+    private var acks: AckSender
     /// The block whose write was refused.
     private var kept: BlockSlot?
     private var wait: DiskWait?
@@ -36,7 +36,7 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     init(
         files: Files, mark: consuming DurableMarkFile<Files>, segmentByteCountMax: Int,
         reserve: DiskReserve<Files>, clock: Clock,
-        waker: RingWaker, answers: consuming AnswerSender, links: StageLinks,
+        waker: RingWaker, acks: consuming AckSender, links: StageLinks,
         counters: PipelineCounters, warn: @escaping @Sendable (String) -> Void
     ) {
         self.files = files
@@ -45,7 +45,7 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         self.reserve = reserve
         self.clock = clock
         self.waker = waker
-        self.answers = answers
+        self.acks = acks
         self.links = links
         self.counters = counters
         self.warn = warn
@@ -112,7 +112,7 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     private mutating func take(
         _ slot: BlockSlot, mayKeep: Bool
     ) throws(PipelineError) -> StageOutcome {
-        if !slot.isAnswersOnly {
+        if !slot.isAcksOnly {
             do throws(StorageError) {
                 if mayKeep {
                     try holdReserve(for: slot)
@@ -126,9 +126,9 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
             endWait()
         }
         // Everything that they say is durable now.
-        let sent = answers.send(slot.answers)
+        let sent = acks.send(slot.acks)
         counters.sync.add(.acks, UInt64(sent))
-        counters.sync.add(.acksLost, UInt64(slot.answers.answers.count - sent))
+        counters.sync.add(.acksLost, UInt64(slot.acks.acks.count - sent))
         links.toCompact.push(slot)
         links.state.didSync()
         waker.wake()

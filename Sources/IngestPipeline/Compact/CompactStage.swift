@@ -124,7 +124,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
 
     /// - Returns: `false` if it has to wait for the segment before it to be sealed.
     private mutating func takeOn(_ slot: BlockSlot) throws(PipelineError) -> Bool {
-        if slot.startsSegment && !slot.isAnswersOnly && live != nil {
+        if slot.startsSegment && !slot.isAcksOnly && live != nil {
             let isSealed = try attempt(.counters) { (stage) throws(PipelineError) in
                 try stage.sealLive()
             }
@@ -140,7 +140,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     }
 
     private mutating func take(_ slot: BlockSlot) throws(PipelineError) {
-        if slot.isAnswersOnly { return }
+        if slot.isAcksOnly { return }
         guard let summary = slot.summary else { throw .inconsistent("a block without a summary") }
         if slot.startsSegment {
             live = SegmentAccumulator(

@@ -57,8 +57,8 @@ package protocol DatagramSocket: ~Copyable, SendableMetatype {
 
     deinit { unsafe ingest_receiver_free(receiver) }
 
-    /// Where answers leave: the same socket, so that they come from the address that was sent to.
-    package var answers: any AnswerSocket { LinuxAnswerSocket(bound: bound) }
+    /// Where acks leave: the same socket, so that they come from the address that was sent to.
+    package var acks: any AckSocket { LinuxAckSocket(bound: bound) }
 
     /// The address that the socket has: with the port that was found where 0 was asked for.
     package var address: SocketAddress { bound.address }
@@ -102,31 +102,31 @@ package protocol DatagramSocket: ~Copyable, SendableMetatype {
 }
 
 /// Where acks leave, one datagram each. A seam, as the `DatagramSocket` that it belongs to.
-package protocol AnswerSocket: Sendable {
+package protocol AckSocket: Sendable {
     /// Sends as many as there is room for, from the first on; never waits.
     ///
     /// - Returns: how many were sent. What was not is lost, as it might be on the way.
-    func send(_ answers: UnsafeBufferPointer<ingest_answer>) -> Int
+    func send(_ acks: UnsafeBufferPointer<ingest_ack>) -> Int
 }
 
-struct LinuxAnswerSocket: AnswerSocket {
+struct LinuxAckSocket: AckSocket {
     fileprivate let bound: BoundSocket
 
-    func send(_ answers: UnsafeBufferPointer<ingest_answer>) -> Int {
+    func send(_ acks: UnsafeBufferPointer<ingest_ack>) -> Int {
         var sent = 0
         var skipped = 0
-        while sent + skipped < answers.count {
+        while sent + skipped < acks.count {
             let start = sent + skipped
-            let count = min(answers.count - start, Int(INGEST_SEND_COUNT_MAX))
-            // SAFETY: start + count ≤ answers.count; bytes and addresses live through the call.
-            let taken = unsafe ingest_send_answers(
-                bound.descriptor, answers.baseAddress! + start, UInt32(count), bound.locals)
+            let count = min(acks.count - start, Int(INGEST_SEND_COUNT_MAX))
+            // SAFETY: start + count ≤ acks.count; bytes and addresses live through the call.
+            let taken = unsafe ingest_send_acks(
+                bound.descriptor, acks.baseAddress! + start, UInt32(count), bound.locals)
             if taken > 0 {
                 sent += Int(taken)
             } else if Errno(rawValue: -taken) == .resourceTemporarilyUnavailable {
                 return sent
             } else {
-                // This address cannot be reached, or an earlier answer's failure is told now.
+                // This address cannot be reached, or an earlier ack's failure is told now.
                 skipped += 1
             }
         }

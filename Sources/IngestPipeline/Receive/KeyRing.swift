@@ -5,7 +5,7 @@ import Synchronization
 
 /// The keys that packets are taken under, replaced as a whole while the daemon runs.
 ///
-/// The receive stage checks tags by it, the sync stage tags answers; both look once a batch whether it is still
+/// The receive stage checks tags by it, the sync stage tags acks; both look once a batch whether it is still
 /// the same.
 package final class KeyRing: Sendable {
     /// The keys at one time.

@@ -27,13 +27,13 @@ struct PacketIntake: ~Copyable {
     private var tally = IntakeTally()
     private(set) var refusals = RefusalSamples()
     /// To senders whose packets of this batch were shed, that they are to wait.
-    private(set) var busyAnswers = AnswerList()
+    private(set) var busyAcks = AckList()
 
     /// Kept free in the ring, so that the last refusals record finds room however full it is: the record
     /// is 184 bytes and needs up to as much padding before it.
     private static var reserveByteCount: Int { 512 }
     /// Of one batch.
-    private static var busyAnswerCountMax: Int { 32 }
+    private static var busyAckCountMax: Int { 32 }
 
     init(
         ring: consuming RingProducer, hash: KeyedHash, keyRing: KeyRing?,
@@ -54,7 +54,7 @@ struct PacketIntake: ~Copyable {
             keyRing.refresh(&current)
             keys = current
         }
-        busyAnswers.removeAll()
+        busyAcks.removeAll()
         shortage = state?.shortage
         for index in 0..<batch.count {
             // SAFETY: `count` datagrams have been filled, and their bytes stay until the next receive.
@@ -158,7 +158,7 @@ extension PacketIntake {
             packet: packet.baseAddress!, payloadOffset: PacketHeader.byteCount,
             payloadByteCount: header.payloadByteCount, into: scratch.descriptors)
         var record = unsafe RingRecordHeader(
-            header, kind: RingRecordKind.framed, answersTagged: keys != nil, from: buffer)
+            header, kind: RingRecordKind.framed, acksAreTagged: keys != nil, from: buffer)
         switch outcome {
         case .events(let count, let malformed):
             if let businessHash { unsafe mark(count, notOf: businessHash) }
@@ -200,7 +200,7 @@ extension PacketIntake {
         // One that is shed is answered and is no loss: it brings nothing that is counted.
         _ = unsafe append(
             RingRecordHeader(
-                header, kind: RingRecordKind.heartbeat, answersTagged: keys != nil, from: buffer),
+                header, kind: RingRecordKind.heartbeat, acksAreTagged: keys != nil, from: buffer),
             packet)
         return nil
     }
@@ -256,16 +256,14 @@ extension PacketIntake {
     /// What of its sequences is known is for the windows to say: this has none of them, and no credit.
     private mutating func noteShed(_ record: RingRecordHeader) {
         guard record.flags & RingRecordHeader.Flags.wantsAck != 0,
-            busyAnswers.answers.count < Self.busyAnswerCountMax
+            busyAcks.acks.count < Self.busyAckCountMax
         else { return }
-        let (sender, epoch) = (
-            SenderID(rawValue: record.sender), SenderEpoch(rawValue: record.epoch)
-        )
-        if let last = busyAnswers.answers.last, last.ack.sender == sender { return }
-        let ack = AckPacket(
-            sender: sender, epoch: epoch, floor: PacketSequence(rawValue: 0), credit: 0,
-            status: shortage?.status ?? .busy)
-        if let answer = Answer(ack, to: PacketSource(record)) { busyAnswers.append(answer) }
+        let sender = SenderID(rawValue: record.sender)
+        if let last = busyAcks.acks.last, last.packet.sender == sender { return }
+        let ack = OutgoingAck(
+            shortage?.status ?? .busy, sender: sender,
+            epoch: SenderEpoch(rawValue: record.epoch), to: PacketSource(record))
+        if let ack { busyAcks.append(ack) }
     }
 
     @unsafe private mutating func refuse(
@@ -293,12 +291,12 @@ extension Shortage {
 extension RingRecordHeader {
     /// A record of a framed packet.
     @unsafe fileprivate init(
-        _ header: PacketHeader, kind: UInt8, answersTagged: Bool,
+        _ header: PacketHeader, kind: UInt8, acksAreTagged: Bool,
         from buffer: UnsafePointer<ingest_datagram>
     ) {
         self.init(kind: kind)
         if header.isAckWanted { flags = Flags.wantsAck }
-        if header.hasTag && answersTagged { flags |= Flags.hasTag }
+        if header.hasTag && acksAreTagged { flags |= Flags.hasTag }
         // The CRC covers all bytes; 0 is for "not known".
         check = max(1, UInt16(truncatingIfNeeded: header.checksum ^ header.checksum >> 16))
         // SAFETY: the call reads the datagram, which lives through it.

@@ -12,7 +12,7 @@ package struct UDPReceiver<Socket: DatagramSocket & ~Copyable, Clock: IngestCloc
     private var batch: PacketBatch
     private var intake: PacketIntake
     /// `nil`: nobody is told that it is shed.
-    private var answers: AnswerSender?
+    private var acks: AckSender?
     private var log: RefusalLog
     private let state: StageLinks.SharedState?
     private let clock: Clock
@@ -35,7 +35,7 @@ package struct UDPReceiver<Socket: DatagramSocket & ~Copyable, Clock: IngestCloc
     /// `warn` gets log lines, a few a second at most, on the receive queue; it must not block.
     package init(
         socket: consuming Socket, batch: consuming PacketBatch, ring: consuming RingProducer,
-        hash: KeyedHash, answers: (any AnswerSocket)? = nil, keyRing: KeyRing? = nil,
+        hash: KeyedHash, acks: (any AckSocket)? = nil, keyRing: KeyRing? = nil,
         state: StageLinks.SharedState? = nil, clock: Clock,
         counters: PipelineCounters,
         warn: @escaping @Sendable (String) -> Void
@@ -45,7 +45,7 @@ package struct UDPReceiver<Socket: DatagramSocket & ~Copyable, Clock: IngestCloc
         self.batch = batch
         intake = PacketIntake(
             ring: ring, hash: hash, keyRing: keyRing, state: state, counters: counters)
-        self.answers = answers.map { AnswerSender(socket: $0, keyRing: keyRing) }
+        self.acks = acks.map { AckSender(socket: $0, keyRing: keyRing) }
         log = RefusalLog(write: warn)
         self.state = state
         self.clock = clock
@@ -71,9 +71,9 @@ package struct UDPReceiver<Socket: DatagramSocket & ~Copyable, Clock: IngestCloc
 
     private mutating func takeBatch() {
         intake.take(batch)
-        if intake.busyAnswers.isEmpty { return }
-        let sent = answers?.send(intake.busyAnswers) ?? 0
-        counters.receive.add(.busyAnswers, UInt64(sent))
+        if intake.busyAcks.isEmpty { return }
+        let sent = acks?.send(intake.busyAcks) ?? 0
+        counters.receive.add(.busyAcks, UInt64(sent))
     }
 
     /// Lets datagrams gather in the socket while they come one upon the other; a lone one never waits.

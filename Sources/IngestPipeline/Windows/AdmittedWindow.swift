@@ -1,5 +1,7 @@
 // packet → decode → ring → [admit] → block → segment → compaction → snapshot → query
+import CIngestLinux
 import IngestFormat
+import IngestRing
 
 /// The window of one sender epoch as the commit stage has it: what the log will say, and what only memory
 /// knows.
@@ -15,13 +17,13 @@ struct AdmittedWindow {
     private var checks: [UInt16] = []
     var run = JumpRun()
 
-    // MARK: The answer that is due with the open block
+    // MARK: The ack that is due with the open block
 
-    var isAnswerDue = false
+    var isAckDue = false
     var status = AckStatus.ok
     /// Where the last packet came from, and its size.
     var source: PacketSource?
-    /// The largest packet from there since the last answer.
+    /// The largest packet from there since the last ack.
     var largestByteCount = 0
     /// What its largest batch took of the ring; 0 before the first.
     var batchByteCount = 0
@@ -40,7 +42,7 @@ struct AdmittedWindow {
         self.seenNanoseconds = seenNanoseconds
     }
 
-    /// A packet that is owed an answer came from there.
+    /// A packet that is owed an ack came from there.
     mutating func note(_ packetSource: PacketSource) {
         let isSame = source.map { $0.isSamePeer(as: packetSource) } ?? false
         source = packetSource
@@ -126,4 +128,62 @@ struct JumpRun {
 
     /// A packet came that is not far ahead.
     mutating func end() { count = 0 }
+}
+
+/// What a framed packet says to the window of its sender, as it comes out of the ring.
+struct SequencedPacket {
+    let key: SenderKey
+    /// Of a heartbeat: the next one to be sent.
+    let sequence: UInt64
+    let asksForAcks: Bool
+    /// 16 bits of all of the packet's bytes; never 0.
+    let check: UInt16
+    /// What it takes of the ring, its descriptors included, but for what fills the last line.
+    let ringByteCount: Int
+    let source: PacketSource
+
+    init(_ record: RingRecordHeader) {
+        key = SenderKey(
+            kind: .framed, sender: SenderID(rawValue: record.sender),
+            epoch: SenderEpoch(rawValue: record.epoch))
+        sequence = record.sequence
+        asksForAcks = record.flags & RingRecordHeader.Flags.wantsAck != 0
+        check = record.check
+        ringByteCount =
+            MemoryLayout<RingRecordHeader>.size + Int(record.packetByteCount)
+            + Int(record.eventCount) * MemoryLayout<EventDescriptor>.stride
+        source = PacketSource(record)
+    }
+}
+
+/// Where an ack of a packet goes, and how large it may be.
+struct PacketSource {
+    let peer: ingest_peer
+    /// 0 = no key.
+    let keyID: UInt16
+    /// Whether the packet had a tag: then its ack has one.
+    let isTagged: Bool
+    /// Bytes of the packet: an ack is no larger.
+    private(set) var byteCount: Int
+
+    /// Whether both come from one address and port.
+    func isSamePeer(as other: PacketSource) -> Bool {
+        let (a, b) = (peer, other.peer)
+        return a.host.0 == b.host.0 && a.host.1 == b.host.1 && a.scope == b.scope
+            && a.port == b.port && a.family == b.family
+    }
+
+    /// The same, for an ack of several packets, of which the largest had so many bytes.
+    func acked(byteCount: Int) -> PacketSource {
+        var source = self
+        source.byteCount = byteCount
+        return source
+    }
+
+    init(_ record: RingRecordHeader) {
+        peer = record.source
+        keyID = record.keyID
+        isTagged = record.flags & RingRecordHeader.Flags.hasTag != 0
+        byteCount = Int(record.packetByteCount)
+    }
 }

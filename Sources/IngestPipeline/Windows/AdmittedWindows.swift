@@ -33,7 +33,7 @@ struct AdmittedWindows: ~Copyable {
     private var newestEpochs: [UInt64: UInt64] = [:]
     private var byteCount = 0
     private var idle: IdleWindows
-    private var answers = DueAnswers()
+    private var acks = DueAcks()
     private var credit: CreditPool
 
     private static var farJumpMin: UInt64 { 1 << 20 }
@@ -196,13 +196,13 @@ struct AdmittedWindows: ~Copyable {
     }
 
     private mutating func owe(_ index: Int, _ status: AckStatus) {
-        if entries[index].isAnswerDue {
+        if entries[index].isAckDue {
             entries[index].status = entries[index].status.stronger(status)
             return
         }
-        entries[index].isAnswerDue = true
+        entries[index].isAckDue = true
         entries[index].status = status
-        answers.due.append(index)
+        acks.due.append(index)
     }
 
     private mutating func raise(_ index: Int, to floor: UInt64, _ ledger: inout BlockLedger) {
@@ -280,7 +280,7 @@ struct AdmittedWindows: ~Copyable {
         if packet.asksForAcks {
             let sender = packet.key.sender.rawValue
             let current = max(newestEpochs[sender] ?? 0, expired.epochs[sender] ?? 0)
-            answers.refuse(packet, status, currentEpoch: current)
+            acks.refuse(packet, status, currentEpoch: current)
         }
         return .refused(result)
     }
@@ -311,7 +311,7 @@ struct AdmittedWindows: ~Copyable {
     mutating func expire(_ now: StageTime, _ ledger: inout BlockLedger) {
         guard idle.isDue(now) else { return }
         let silent = now.signedNanoseconds - IdleWindows.microsecondsMax * 1_000
-        let keys = entries.filter { $0.seenNanoseconds < silent && !$0.isAnswerDue }.map(\.key)
+        let keys = entries.filter { $0.seenNanoseconds < silent && !$0.isAckDue }.map(\.key)
         // In the order in which the log will tell of them.
         for key in keys.sorted() where ledger.hasRoomForExpiry {
             if expiry.mayAdd(key, to: expired, now) { close(key, &ledger) }
@@ -354,39 +354,41 @@ struct AdmittedWindows: ~Copyable {
         guard index < entries.count else { return }
         entries[index] = last
         indexes[last.key] = index
-        answers.move(entries.count, to: index)
+        acks.move(entries.count, to: index)
     }
 
-    // MARK: Answers
+    // MARK: Acks
 
-    /// Whether a sender waits for an answer.
-    var owesAnswers: Bool { answers.isOwed }
+    /// Whether a sender waits for an ack.
+    var owesAcks: Bool { acks.isOwed }
 
     /// Puts what is owed into the slot of the block that is being closed: once that is durable it is true.
-    mutating func takeAnswers(into list: inout AnswerList, _ now: StageTime) {
-        guard answers.isOwed else { return }
+    mutating func takeAcks(into list: inout AckList, _ now: StageTime) {
+        guard acks.isOwed else { return }
         credit.lapse(&entries, now)
-        for index in answers.due {
-            entries[index].isAnswerDue = false
+        for index in acks.due {
+            entries[index].isAckDue = false
             let status = entries[index].status
             entries[index].status = .ok
             let granted = credit.grant(&entries[index])
-            if let source = entries[index].source {
-                // What came already is not in flight.
-                let arrived = Int(entries[index].window.sequences.arrivedAboveFloorCount)
-                let ack = AckPacket(
-                    sender: entries[index].key.sender, epoch: entries[index].key.epoch,
-                    floor: PacketSequence(rawValue: entries[index].window.sequences.floor),
-                    credit: status == .busy
-                        ? 0 : UInt32(min(granted + arrived, Limits.windowSequenceCountMax)),
-                    status: status)
-                list.append(
-                    ack, entries[index].window.sequences,
-                    to: source.answered(byteCount: entries[index].largestByteCount))
+            if let ack = ack(of: entries[index], status, granted: granted) {
+                list.append(ack, entries[index].window.sequences)
             }
             entries[index].largestByteCount = 0
         }
-        for refusal in answers.refusals { list.append(refusal) }
-        answers.removeAll()
+        for refusal in acks.refusals { list.append(refusal) }
+        acks.removeAll()
+    }
+
+    private func ack(
+        of entry: borrowing AdmittedWindow, _ status: AckStatus, granted: Int
+    ) -> OutgoingAck? {
+        guard let source = entry.source else { return nil }
+        let window = entry.window.sequences
+        // What came already is not in flight.
+        let credit = status == .busy ? 0 : granted + Int(window.arrivedAboveFloorCount)
+        return OutgoingAck(
+            status, sender: entry.key.sender, epoch: entry.key.epoch, floor: window.floor,
+            credit: credit, to: source.acked(byteCount: entry.largestByteCount))
     }
 }

@@ -65,9 +65,8 @@ struct UnackedRig: ~Copyable {
         var configuration = SenderStream.Configuration(identity: SampleEvents.identity())
         configuration.batchNanosecondsMax = 0
         change(&configuration)
-        var random = SeededRandom(seed: 1)
         stream = SenderStream(
-            configuration, transport: transport, spool: nil, ids: EventIDSource(&random), now: 0)
+            configuration, transport: transport, spool: nil, now: 0)
     }
 
     var totals: EventSender.Totals { stream.totals }

@@ -22,10 +22,8 @@ final class StreamRig {
         let clock = clock
         configuration.clock = { max($0, clock.now) }
         change(&configuration)
-        var random = SeededRandom(seed: 1)
         stream = SenderStream(
-            configuration, transport: network, spool: spool, left: left,
-            ids: EventIDSource(&random), now: clock.now)
+            configuration, transport: network, spool: spool, left: left, now: clock.now)
     }
 
     var now: UInt64 {

@@ -56,7 +56,7 @@ final class ReceiveRig<Socket: DatagramSocket & ~Copyable> {
     let clock = SimulatedClock(wallMicroseconds: 1_763_600_000_000_000)
     let log = LineRecorder()
     /// What was sent back.
-    let answers = SimulatedAnswerSocket()
+    let answers = SimulatedAckSocket()
     /// What the stages behind the ring say.
     let state = StageLinks.SharedState()
 
@@ -68,7 +68,7 @@ final class ReceiveRig<Socket: DatagramSocket & ~Copyable> {
         consumer = ends.consumer
         receiver = UDPReceiver(
             socket: socket, batch: PacketBatch(byteCountMax: byteCountMax)!, ring: ends.producer,
-            hash: TestPackets.hash, answers: answers, state: state, clock: clock,
+            hash: TestPackets.hash, acks: answers, state: state, clock: clock,
             counters: counters, warn: log.write)
     }
 

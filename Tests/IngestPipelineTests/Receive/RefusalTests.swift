@@ -249,7 +249,7 @@ import Testing
                 #expect(ack.wordCount == 1 && ack.word(0) == 0)
             }
         }
-        #expect(rig.counters.receive[.busyAnswers] == UInt64(answers.count))
+        #expect(rig.counters.receive[.busyAcks] == UInt64(answers.count))
     }
 
     @Test(arguments: [

@@ -19,7 +19,7 @@ enum FutureLog {
             random: &random)
         var stages = try PipelineStages(
             start, configuration: PipelineConfiguration(), clock: clock,
-            answers: SimulatedAnswerSocket(), counters: counters)
+            acks: SimulatedAckSocket(), counters: counters)
         var header = RingRecordHeader(kind: RingRecordKind.framed)
         (header.sender, header.epoch) = (7, 1)
         let place = RingLayout.descriptorOffset(packetByteCount: 0)

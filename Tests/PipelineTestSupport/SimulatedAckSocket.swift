@@ -3,20 +3,20 @@ import IngestPipeline
 import Synchronization
 
 /// Acks as a test finds them: kept in memory, in the order in which they left.
-package final class SimulatedAnswerSocket: AnswerSocket {
+package final class SimulatedAckSocket: AckSocket {
     private let packets = Mutex<[[UInt8]]>([])
 
     package init() {}
 
-    package func send(_ answers: UnsafeBufferPointer<ingest_answer>) -> Int {
-        for index in answers.indices {
+    package func send(_ acks: UnsafeBufferPointer<ingest_ack>) -> Int {
+        for index in acks.indices {
             // SAFETY: each answer's bytes are there until this call returns.
             let packet = Array(
                 UnsafeBufferPointer(
-                    start: answers[index].bytes, count: Int(answers[index].byte_count)))
+                    start: acks[index].bytes, count: Int(acks[index].byte_count)))
             packets.withLock { $0.append(packet) }
         }
-        return answers.count
+        return acks.count
     }
 
     /// The packets sent since the last call.
