@@ -69,3 +69,77 @@ struct LineLogHandler: LogHandler {
         stream.log(event: event)
     }
 }
+
+/// The work of compaction in numbers: bytes written by kind of file, rows, and CPU time of the two queues. `ingest-bench` reads these lines; docs/performance.md says what they mean.
+struct CompactionSummary {
+    let lines: [String]
+
+    init(_ counters: PipelineCounters) {
+        let (compact, merge) = (counters.compact, counters.merge)
+        lines = [
+            Self.line(
+                "bytes written",
+                [
+                    ("blocks", counters.sync[.bytes]), ("footers", compact[.footerBytes]),
+                    ("sealed runs", compact[.sealedBytes]), ("merged runs", merge[.bytes]),
+                    ("live runs", compact[.liveBytes]), ("names", compact[.namesBytes]),
+                    ("merged names", merge[.namesBytes]),
+                    ("manifests", compact[.manifestBytes]),
+                ]),
+            Self.line(
+                "rows by reward and day",
+                [
+                    ("in sealed runs", compact[.sealedRows]), ("in live runs", compact[.liveRows]),
+                    ("read by merges", merge[.rowsRead]), ("written by merges", merge[.rows]),
+                ]),
+            Self.line(
+                "nanoseconds on a core",
+                [
+                    ("fold", compact[.foldNanoseconds]), ("seal", compact[.sealNanoseconds]),
+                    ("sealed runs", compact[.sealedNanoseconds]),
+                    ("live runs", compact[.liveNanoseconds]),
+                    ("names", compact[.namesNanoseconds]),
+                    ("generations in all", compact[.publishNanoseconds]),
+                    ("merges", merge[.nanoseconds]),
+                ]),
+            Self.line(
+                "counted",
+                [
+                    ("generations", compact[.manifests]), ("merges", merge[.merges]),
+                    ("files that could not be removed", compact[.unlinkFailures]),
+                    ("waits for the disk", counters.sync[.waits]),
+                    ("refused by the disk", compact[.refusals] &+ merge[.refusals]),
+                ]),
+        ]
+    }
+
+    private static func line(_ title: String, _ values: [(String, UInt64)]) -> String {
+        "\(title): " + values.map { "\($0) \($1)" }.joined(separator: ", ")
+    }
+}
+
+/// What a run has refused, as one text: "12 events as too_old, 3 datagrams as bad_magic": the log's last line.
+struct RefusalSummary {
+    let text: String
+
+    init(_ counters: PipelineCounters) {
+        let events = Verdict.allCases.filter(Self.isFault).compactMap {
+            Self.part(counters.events[$0], "event", $0.name)
+        }
+        let packets = PacketResult.allCases.filter { $0 != .accepted }.compactMap {
+            Self.part(counters.packets($0), "datagram", $0.name)
+        }
+        text = (events + packets).joined(separator: ", ")
+    }
+
+    /// Whether a verdict says that something is wrong with an event, or with a clock; the others are what
+    /// counting is about.
+    private static func isFault(_ verdict: Verdict) -> Bool {
+        [.tooOld, .tooEarly, .outsideWindow, .wrongBusiness, .conflict, .malformed]
+            .contains(verdict)
+    }
+
+    private static func part(_ count: UInt64, _ noun: String, _ name: String) -> String? {
+        count == 0 ? nil : "\(count) \(noun)\(count == 1 ? "" : "s") as \(name)"
+    }
+}

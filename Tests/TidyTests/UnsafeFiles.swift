@@ -32,7 +32,6 @@ enum UnsafeFiles {
             "EventBatchEncoder": "writes a batch into a packet's bytes",
             "EventCompletion": "hashes names where they lie in a packet",
             "EventDecoder": "one pass over a packet's bytes, length checked once",
-            "Heartbeat": "reads the payload after its length was checked",
             "JSONCursor": "one pass over a datagram's bytes",
             "JSONEventDecoder": "decodes and unescapes in place",
             "JSONEventFields": "places of values in a datagram's bytes",
@@ -79,7 +78,7 @@ enum UnsafeFiles {
         ],
         "IngestKeys": [
             "KeysError": "asks for the system's word on an errno",
-            "KeysFile+Load": "hands a buffer to read",
+            "KeysFile": "hands a buffer to read",
             "PacketTag": "hashes a packet where it lies, and writes its tag behind it",
         ],
         "IngestRing": [
@@ -147,7 +146,7 @@ enum UnsafeFiles {
             "SenderLoop": "hands buffers to poll, read and recv",
             "Spool/SpoolFormat": "parses a packet where it lies in its array",
             "Spool/SpoolRecovery": "parses a packet where it lies in its array",
-            "EventLineParser": "decodes a line where it lies",
+            "AdEvent": "decodes a line where it lies",
             "PacketEncoder": "hands an event's texts to the encoder of a batch",
             "SenderTimers": "clock_gettime",
             "UDPTransport": "hands buffers to sendmmsg",

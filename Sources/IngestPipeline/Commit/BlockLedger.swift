@@ -89,7 +89,7 @@ struct BlockLedger: ~Copyable {
         movesWindows = false
         taken.sort { $0.key < $1.key }
         for index in taken.indices {
-            taken[index].sequences = SequenceRanges.merged(taken[index].sequences)
+            taken[index].sequences = SequenceSet.merged(taken[index].sequences)
         }
         return taken
     }
@@ -105,22 +105,5 @@ struct VerdictTally: ~Copyable {
 
     mutating func add(_ other: borrowing VerdictTally) {
         for code in 0..<Self.count { counts[code] &+= other.counts[code] }
-    }
-}
-
-/// Ranges of sequences, kept ascending, disjoint and not adjacent.
-enum SequenceRanges {
-    static func merged(_ ranges: [ClosedRange<UInt64>]) -> [ClosedRange<UInt64>] {
-        var result: [ClosedRange<UInt64>] = []
-        for range in ranges.sorted(by: { $0.lowerBound < $1.lowerBound }) {
-            guard let last = result.last,
-                last.upperBound == UInt64.max || range.lowerBound <= last.upperBound + 1
-            else {
-                result.append(range)
-                continue
-            }
-            result[result.count - 1] = last.lowerBound...max(last.upperBound, range.upperBound)
-        }
-        return result
     }
 }
