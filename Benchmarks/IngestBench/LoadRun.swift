@@ -1,4 +1,5 @@
 import IngestClient
+import IngestFormat
 
 /// One load against one fresh daemon: start, send, wait until the log stands still, stop, count.
 struct LoadRun {
@@ -78,7 +79,7 @@ struct LoadRun {
         let durableAt = DurableWatch(directory).waitUntilStill()
         let after = try ProcessFigures(processID: process.processID)
         let memory = watch.stop()
-        let drops = kernelDropCount(port: try SocketAddressText(process.address).port)
+        let drops = kernelDropCount(port: HostPort(process.address)?.port ?? 0)
         let stopSeconds = try process.stop()
         return Result(
             sent: sent, warmUpEventCount: warmUp.eventCount, log: try LogFigures(directory),

@@ -2,6 +2,7 @@
 
 import CIngestLinux
 import Glibc
+import IngestFormat
 import Synchronization
 
 /// Where finished datagrams go. A conformer keeps no reference to the bytes after `send` returns.
@@ -56,7 +57,7 @@ package final class UDPTransport: DatagramTransport {
     ///
     /// **Errors** `badAddress`, `unresolved`, `socket`.
     package init(address: String) throws(ClientError) {
-        let parts = try SocketAddressText(address)
+        guard let parts = HostPort(address), parts.port > 0 else { throw .badAddress(address) }
         self.address = address
         (socket, resolved) = try Self.connected(parts, address)
     }
@@ -155,7 +156,7 @@ package final class UDPTransport: DatagramTransport {
 
 extension UDPTransport {
     private static func connected(
-        _ parts: SocketAddressText, _ address: String
+        _ parts: HostPort, _ address: String
     ) throws(ClientError) -> (Int32, ingest_address) {
         var resolved = ingest_address()
         let status = unsafe ingest_address_resolve(parts.host, parts.port, &resolved)
@@ -179,37 +180,4 @@ func isUnreachable(_ errno: Int32) -> Bool {
 func systemMessage(_ errno: Int32) -> String {
     // SAFETY: strerror returns a string for every number; it is copied at once.
     unsafe String(cString: strerror(errno))
-}
-
-/// HOST:PORT as a person writes it: a name or an IPv4 address as it is, an IPv6 address in brackets.
-package struct SocketAddressText: Equatable, Sendable {
-    package let host: String
-    /// 1 … 65,535: nothing can be sent to port 0.
-    package let port: UInt16
-
-    /// **Errors** `ClientError.badAddress`.
-    package init(_ text: String) throws(ClientError) {
-        guard let colon = text.lastIndex(of: ":"),
-            let port = UInt16(text[text.index(after: colon)...]), port > 0,
-            text[text.index(after: colon)...].allSatisfy(\.isNumber),
-            let host = Self.host(text[..<colon])
-        else { throw .badAddress(text) }
-        self.host = host
-        self.port = port
-    }
-
-    /// `nil` for an empty host, half a bracket, or an IPv6 address without brackets, whose last group
-    /// could not be told from a port.
-    private static func host(_ text: Substring) -> String? {
-        if text.hasPrefix("[") {
-            guard text.hasSuffix("]"), text.count > 2 else { return nil }
-            let inner = text.dropFirst().dropLast()
-            guard inner.contains(":"), !inner.contains(where: { "[]".contains($0) }) else {
-                return nil
-            }
-            return String(inner)
-        }
-        guard !text.isEmpty, !text.contains(where: { ":[]".contains($0) }) else { return nil }
-        return String(text)
-    }
 }

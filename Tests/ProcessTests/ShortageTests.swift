@@ -7,7 +7,7 @@ extension ProcessSuite {
     /// Disks that are full, and fail, under the real daemon: real file systems of 64 MiB, and calls that the kernel
     /// is made to refuse.
     struct ShortageTests {
-        private static let full = "nothing is taken in until the disk takes it: disk full"
+        private static let full = "ingestion paused, retrying: disk full"
 
         /// A daemon that has taken something in, and then has no room for more.
         private struct Scene {
@@ -64,7 +64,7 @@ extension ProcessSuite {
                 #expect(try eventually { try reader.status().packets["shed", default: 0] > 0 })
                 let ended = daemon.stop()
                 #expect(ended.code == 0, "\(ended.errors)")
-                #expect(ended.errors.contains("the disk takes what it is given again, after "))
+                #expect(ended.errors.contains("ingestion resumed after "))
                 #expect(try reader.totals()["clicks"] == 600)
                 let verify = try reader.run("verify")
                 #expect(verify.code == 0, "\(verify.output)")

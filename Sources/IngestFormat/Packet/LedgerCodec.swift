@@ -55,7 +55,7 @@ package enum LedgerCodec {
         entries.reserveCapacity(min(entryCount, reader.remainingByteCount / 3))
         var rangesLeft = rangeCountMax
         for _ in 0..<entryCount {
-            var source = LedgerSource(reader: reader, offset: offset)
+            var source = SectionReader(reader: reader, section: "ledger", start: offset)
             var entry = LedgerEntry(key: try source.key())
             if let last = entries.last, last.key >= entry.key {
                 throw source.fault("order of senders", got: entry.key.sender.rawValue)
@@ -130,42 +130,27 @@ package enum LedgerCodec {
     }
 }
 
-/// Reads the parts of an entry and says what is wrong with one.
-private struct LedgerSource {
-    var reader: ByteReader
-    let offset: Int
-
-    func fault(_ part: String, got: UInt64, expected: UInt64 = 0) -> FormatError {
-        .corrupt(
-            "ledger: \(part)", at: offset + reader.offset, got: got, expected: .exactly(expected))
-    }
-
-    mutating func key() throws(FormatError) -> SenderKey {
-        guard let raw = reader.readU8() else { throw fault("end of bytes", got: 0, expected: 1) }
+/// The parts of an entry.
+extension SectionReader {
+    fileprivate mutating func key() throws(FormatError) -> SenderKey {
+        let raw = try u8("sender kind")
         guard let kind = SenderKind(rawValue: raw) else {
             throw .corrupt(
-                "ledger: sender kind", at: offset + reader.offset - 1, got: raw,
+                "\(section): sender kind", at: start + reader.offset - 1, got: raw,
                 expected: .atMost(SenderKind.unidentified.rawValue))
         }
         guard kind == .framed else {
             return SenderKey(
                 kind: kind, sender: SenderID(rawValue: 0), epoch: SenderEpoch(rawValue: 0))
         }
-        guard let sender = reader.readU64(), let epoch = reader.readU64() else {
-            throw fault("end of bytes", got: UInt64(reader.remainingByteCount), expected: 16)
-        }
         return SenderKey(
-            kind: kind, sender: SenderID(rawValue: sender), epoch: SenderEpoch(rawValue: epoch))
+            kind: kind, sender: SenderID(rawValue: try u64("sender")),
+            epoch: SenderEpoch(rawValue: try u64("epoch")))
     }
 
-    mutating func varint(_ part: String) throws(FormatError) -> UInt64 {
-        guard let value = reader.readVarint() else {
-            throw fault("\(part): varint", got: UInt64(reader.remainingByteCount))
-        }
-        return value
-    }
-
-    mutating func counts(_ part: String, into counts: inout [UInt64]) throws(FormatError) {
+    fileprivate mutating func counts(_ part: String, into counts: inout [UInt64])
+        throws(FormatError)
+    {
         let mask = try varint(part)
         guard mask >> UInt64(counts.count) == 0 else { throw fault("\(part): mask", got: mask) }
         for index in 0..<counts.count where mask >> UInt64(index) & 1 != 0 {
@@ -174,17 +159,23 @@ private struct LedgerSource {
         }
     }
 
-    mutating func window(into entry: inout LedgerEntry) throws(FormatError) {
+    fileprivate mutating func window(into entry: inout LedgerEntry) throws(FormatError) {
         typealias Flags = LedgerCodec.Flags
-        guard let flags = reader.readU8() else { throw fault("end of bytes", got: 0, expected: 1) }
+        let flags = try u8("flags")
         let both = Flags.asksForAcks | Flags.asksForNone
         guard entry.key.kind == .framed || flags & ~Flags.seen == 0, flags & both != both else {
             throw fault("flags", got: UInt64(flags))
         }
         if flags & Flags.seen != 0 { entry.seen = try seen() }
-        if flags & Flags.start != 0 { entry.window.start = try sequence("start") }
-        if flags & Flags.floor != 0 { entry.window.floor = try sequence("floor") }
-        if flags & Flags.announced != 0 { entry.window.announced = try sequence("announced") }
+        if flags & Flags.start != 0 {
+            entry.window.start = try varint("start", max: Limits.sequenceMax + 1)
+        }
+        if flags & Flags.floor != 0 {
+            entry.window.floor = try varint("floor", max: Limits.sequenceMax + 1)
+        }
+        if flags & Flags.announced != 0 {
+            entry.window.announced = try varint("announced", max: Limits.sequenceMax + 1)
+        }
         if flags & Flags.missing != 0 {
             entry.window.missingCount = try varint("missing count")
             guard entry.window.missingCount != 0 else {
@@ -196,35 +187,18 @@ private struct LedgerSource {
     }
 
     private mutating func seen() throws(FormatError) -> ClosedRange<Int64> {
-        guard let first = reader.readU64() else {
-            throw fault("end of bytes", got: UInt64(reader.remainingByteCount), expected: 8)
-        }
+        let first = try u64("time seen")
         let distance = try varint("time seen")
-        let start = Int64(bitPattern: first)
-        let end = start &+ Int64(bitPattern: distance)
-        guard end >= start else { throw fault("time seen", got: distance) }
-        return start...end
+        let least = Int64(bitPattern: first)
+        let last = least &+ Int64(bitPattern: distance)
+        guard last >= least else { throw fault("time seen", got: distance) }
+        return least...last
     }
 
-    /// One that is at most the end of what a window can hold.
-    private mutating func sequence(_ part: String) throws(FormatError) -> UInt64 {
-        let value = try varint(part)
-        guard value <= Limits.sequenceMax + 1 else {
-            throw .corrupt(
-                "ledger: \(part)", at: offset + reader.offset, got: value,
-                expected: .atMost(Limits.sequenceMax + 1))
-        }
-        return value
-    }
-
-    mutating func ranges(countMax: Int) throws(FormatError) -> [ClosedRange<UInt64>] {
-        let count = try varint("range count")
-        // A range has at least 2 bytes.
-        guard count <= min(countMax, reader.remainingByteCount / 2) else {
-            throw fault("range count", got: count, expected: UInt64(countMax))
-        }
+    fileprivate mutating func ranges(countMax: Int) throws(FormatError) -> [ClosedRange<UInt64>] {
+        let count = try self.count("range count", max: countMax, leastByteCount: 2)
         var ranges: [ClosedRange<UInt64>] = []
-        ranges.reserveCapacity(Int(count))
+        ranges.reserveCapacity(count)
         var least: UInt64 = 0
         for index in 0..<count {
             let (start, far) = least.addingReportingOverflow(try varint("range start"))

@@ -175,7 +175,7 @@ extension SenderWindows {
     /// **Errors** `corrupt`.
     package static func decode(_ bytes: [UInt8]) throws(FormatError) -> SenderWindows {
         try ByteReader.reading(bytes) { (reader) throws(FormatError) in
-            var source = WindowSource(reader: reader)
+            var source = SectionReader(reader: reader, section: "windows")
             var windows = SenderWindows()
             windows.expired = try ExpiredEpochs(&source)
             let count = try source.count(
@@ -235,7 +235,7 @@ extension SenderWindow {
         for word in words { writer.append(u64: word) }
     }
 
-    fileprivate init(_ source: inout WindowSource) throws(FormatError) {
+    fileprivate init(_ source: inout SectionReader) throws(FormatError) {
         let flags = try source.u8("flags")
         guard flags & ~(Self.asks | Self.decided) == 0, flags != Self.asks else {
             throw source.fault("flags", got: UInt64(flags))
@@ -264,7 +264,7 @@ extension SenderWindow {
 
     /// From the highest down in the bytes, ascending in memory.
     private static func missing(
-        _ source: inout WindowSource, start: UInt64, floor: UInt64
+        _ source: inout SectionReader, start: UInt64, floor: UInt64
     ) throws(FormatError) -> [ClosedRange<UInt64>] {
         let count = try source.count(
             "missing range count", max: Limits.windowMissingRangeCountMax, leastByteCount: 2)
@@ -282,7 +282,7 @@ extension SenderWindow {
 }
 
 extension ExpiredEpochs {
-    fileprivate init(_ source: inout WindowSource) throws(FormatError) {
+    fileprivate init(_ source: inout SectionReader) throws(FormatError) {
         watermark = try source.u64("watermark")
         let count = try source.count(
             "expired epoch count", max: Limits.expiredEpochCountMax, leastByteCount: 16)
@@ -295,44 +295,5 @@ extension ExpiredEpochs {
             epochs[sender] = try source.u64("expired epoch")
             last = sender
         }
-    }
-}
-
-/// Reads the parts of the section and says what is wrong with one.
-private struct WindowSource {
-    var reader: ByteReader
-
-    func fault(_ part: String, got: UInt64) -> FormatError {
-        .corrupt("windows: \(part)", at: reader.offset, got: got, expected: .exactly(0))
-    }
-
-    mutating func u8(_ part: String) throws(FormatError) -> UInt8 {
-        guard let value = reader.readU8() else { throw fault(part, got: 0) }
-        return value
-    }
-
-    mutating func u64(_ part: String) throws(FormatError) -> UInt64 {
-        guard let value = reader.readU64() else { throw fault(part, got: 0) }
-        return value
-    }
-
-    mutating func varint(_ part: String, max: UInt64) throws(FormatError) -> UInt64 {
-        let offset = reader.offset
-        guard let value = reader.readVarint() else { throw fault(part, got: 0) }
-        guard value <= max else {
-            throw .corrupt("windows: \(part)", at: offset, got: value, expected: .atMost(max))
-        }
-        return value
-    }
-
-    /// How many things follow that have at least so many bytes each.
-    mutating func count(
-        _ part: String, max: Int, leastByteCount: Int
-    ) throws(FormatError) -> Int {
-        let value = try varint(part, max: UInt64(max))
-        guard value <= UInt64(reader.remainingByteCount / leastByteCount) else {
-            throw fault(part, got: value)
-        }
-        return Int(value)
     }
 }

@@ -1,5 +1,6 @@
 // [packet] → decode → ring → admit → block → segment → compaction → snapshot → query
 import CIngestLinux
+import IngestFormat
 import SystemPackage
 
 /// Where datagrams come from. A seam: `LinuxDatagramSocket` is a UDP socket, `SimulatedDatagramSocket` a
@@ -183,13 +184,17 @@ package struct SocketAddress: Sendable, CustomStringConvertible {
     /// **Errors** `SocketError.badAddress` says what is wrong with the text, or that the name is unknown.
     /// **Cost** A name is looked up by the system's resolver, which may take seconds.
     package init(_ text: String) throws(SocketError) {
-        let (host, port) = try Self.split(text)
+        guard let parts = HostPort(text) else {
+            throw SocketError.badAddress(text: text, reason: "not HOST:PORT")
+        }
         var raw = ingest_address()
         // SAFETY: the text is terminated and lives through the call, which writes one address.
-        let code = unsafe host.withCString { unsafe ingest_address_resolve($0, port, &raw) }
+        let code = unsafe parts.host.withCString {
+            unsafe ingest_address_resolve($0, parts.port, &raw)
+        }
         guard code == 0 else {
             let reason = unsafe String(cString: ingest_address_error(code))
-            throw SocketError.badAddress(text: text, reason: "\(host): \(reason)")
+            throw SocketError.badAddress(text: text, reason: "\(parts.host): \(reason)")
         }
         self.raw = raw
     }
@@ -213,23 +218,6 @@ package struct SocketAddress: Sendable, CustomStringConvertible {
             }
             return unsafe String(cString: text.baseAddress!)
         }
-    }
-
-    private static func split(_ text: String) throws(SocketError) -> (host: String, port: UInt16) {
-        func bad(_ reason: String) -> SocketError { .badAddress(text: text, reason: reason) }
-        guard let colon = text.lastIndex(of: ":") else { throw bad("the port is missing") }
-        let digits = text[text.index(after: colon)...]
-        guard let port = UInt16(digits), digits.allSatisfy({ $0.isASCII && $0.isNumber }) else {
-            throw bad("the port is not a number from 0 to 65535")
-        }
-        var host = text[..<colon]
-        if host.hasPrefix("[") && host.hasSuffix("]") {
-            host = host.dropFirst().dropLast()
-        } else if host.contains(":") {
-            throw bad("an IPv6 address needs brackets")
-        }
-        if host.isEmpty { throw bad("the host is missing") }
-        return (String(host), port)
     }
 }
 

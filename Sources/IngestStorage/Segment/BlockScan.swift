@@ -114,7 +114,7 @@ package struct BlockScan<File: StorageFile> {
         guard falseByteCount > falseByteCountMax else { return }
         throw .corrupt(
             path: file.path, offset: offset,
-            detail: "bytes that were made to look like blocks: \(falseByteCount) checked in vain")
+            detail: "too many false block headers: \(falseByteCount) bytes checked")
     }
 
     private typealias Candidate = (place: Int, isStrange: Bool)

@@ -55,12 +55,12 @@ package struct RecoveryReport: Sendable {
                     + "\(entry.blockCount) blocks, "
                     + "\(entry.rowCount) rows"
             }
-            + dropped.map { "segment \($0.rawValue): was begun and held no block, removed" }
+            + dropped.map { "segment \($0.rawValue): empty, removed" }
     }
 
     private static func message(_ lost: LostRange) -> String {
         let rows = lost.rowCount.map { "\($0) rows" } ?? "an unknown number of rows"
-        return "segment \(lost.segment.rawValue): evidence lost, \(rows) in blocks "
+        return "segment \(lost.segment.rawValue): corrupt, \(rows) lost in blocks "
             + "\(lost.firstBlock) to \(lost.firstBlock &+ lost.blockCount &- 1), "
             + "\(lost.byteCount) bytes at \(lost.offset) put aside"
     }

@@ -1,15 +1,16 @@
 import Testing
 
 @testable import IngestClient
+@testable import IngestFormat
 @testable import IngestKeys
 
-struct SocketAddressTextTests {
+struct HostPortTests {
     @Test(arguments: [
         ("127.0.0.1:4810", "127.0.0.1", 4810), ("localhost:1", "localhost", 1),
         ("[::1]:65535", "::1", 65_535), ("[fe80::1%lo]:53", "fe80::1%lo", 53),
     ])
     func `An address is a host and a port`(text: String, host: String, port: UInt16) throws {
-        let address = try SocketAddressText(text)
+        let address = try #require(HostPort(text))
         #expect(address.host == host)
         #expect(address.port == port)
     }
@@ -20,7 +21,7 @@ struct SocketAddressTextTests {
         "[::1:4810", "::1]:4810", "[]:4810", "[localhost]:4810", "a[::1]:4810", "host:٣",
     ])
     func `What is no address is refused with the text that was given`(text: String) {
-        #expect(throws: ClientError.badAddress(text)) { try SocketAddressText(text) }
+        #expect(throws: ClientError.badAddress(text)) { try UDPTransport(address: text) }
     }
 
     @Test func `Each error says what and where in one line and has its exit code`() {

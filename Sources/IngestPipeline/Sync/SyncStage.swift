@@ -204,7 +204,7 @@ extension SyncStage {
         if wait == nil { counters.sync.add(.waits) }
         var wait =
             wait ?? DiskWait(now: now, everyNanoseconds: Self.waitIntervalNanoseconds)
-        if wait.goOn(at: now) { warn("nothing is taken in until the disk takes it: \(error)") }
+        if wait.goOn(at: now) { warn("ingestion paused, retrying: \(error)") }
         self.wait = wait
         links.state.shortage = shortage
     }
@@ -213,7 +213,7 @@ extension SyncStage {
         guard let wait else { return }
         let now = clock.monotonicNanoseconds()
         counters.sync.add(.waitNanoseconds, wait.nanoseconds(at: now))
-        warn("the disk takes what it is given again, after \(wait.milliseconds(at: now)) ms")
+        warn("ingestion resumed after \(wait.milliseconds(at: now)) ms")
         self.wait = nil
         links.state.shortage = nil
     }
