@@ -14,7 +14,6 @@ func namesBenchmark() {
 /// Names such as `reward-0001234567`, each with a key, in an order that has nothing to do with that of the bytes.
 private struct NamesMeasurement {
     let count: Int
-    private let hash = KeyedHash(key: InlineArray(repeating: 7))
     private let manifest = Manifest(
         directory: DirectoryID(rawValue: 1), createdAt: 0, hashAlgorithm: KeyedHash.algorithm,
         hashKey: [UInt8](repeating: 7, count: KeyedHash.keyByteCount))
@@ -66,17 +65,16 @@ private struct NamesMeasurement {
     private func ask(_ run: NamesRunReader<LinuxFileSystem>) throws(StorageError) {
         let places = (0..<20_000).map { UInt32($0 &* 7_919 % count) }
         let names = places.map { Self.name(Int($0)) }
-        let hashes = names.map { hash.name($0) }
         try show("ordinal of a name", places.count) { () throws(StorageError) in
             for (place, name) in names.enumerated() {
-                let found = try run.ordinal(of: name, hash: hashes[place])
+                let found = try run.ordinal(of: name)
                 precondition(found?.rawValue == places[place] + 1)
             }
         }
         try show("ordinal of a name that is not there", places.count) {
             () throws(StorageError) in
-            for (place, name) in names.enumerated() {
-                let found = try run.ordinal(of: name, hash: ~hashes[place])
+            for name in names {
+                let found = try run.ordinal(of: name + [33])
                 precondition(found == nil)
             }
         }
@@ -115,7 +113,7 @@ private struct NamesMeasurement {
     private func fresh(_ range: Range<Int>) -> FreshNames {
         var fresh = FreshNames(
             firstName: NameOrdinal(rawValue: UInt32(range.lowerBound + 1)),
-            firstKey: KeyOrdinal(rawValue: UInt32(range.lowerBound)), hash: hash)
+            firstKey: KeyOrdinal(rawValue: UInt32(range.lowerBound)))
         for place in range {
             fresh.append(name: Self.name(place)[...])
             fresh.append(

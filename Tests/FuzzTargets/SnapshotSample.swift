@@ -1,5 +1,6 @@
 import IngestCounting
 import IngestFormat
+import TestSupport
 
 /// Small files of every kind.
 enum SnapshotSample {
@@ -99,7 +100,7 @@ enum SnapshotSample {
     static let namesBytes: [UInt8] = {
         var encoder = NamesRunEncoder(
             fileNumber: FileNumber(rawValue: 6), directory: directory,
-            firstName: NameOrdinal(rawValue: 1), firstKey: KeyOrdinal(rawValue: 0), hash: hash,
+            firstName: NameOrdinal(rawValue: 1), firstKey: KeyOrdinal(rawValue: 0),
             generation: Generation(rawValue: 2), createdAt: 3)
         for i in 0..<60 { encoder.append(name: Array("name-\(i * i)".utf8)[...]) }
         encoder.append(name: [])

@@ -2,6 +2,7 @@ import IngestCounting
 import IngestFormat
 import IngestReader
 import IngestStorage
+import TestSupport
 
 /// Changes what files say and makes every checksum over it right again, the manifest's too: what only a
 /// recount can find.
@@ -91,21 +92,20 @@ extension LogFixture {
     /// Changes names and keys of the first names run.
     func alterNames(
         name: (UInt32, ArraySlice<UInt8>) -> ArraySlice<UInt8> = { $1 },
-        key: (UInt32, RewardKey?) -> RewardKey? = { $1 }, hash: KeyedHash? = nil
+        key: (UInt32, RewardKey?) -> RewardKey? = { $1 }
     ) throws {
         let entry = manifest.namesRuns[0]
-        let run = try NamesRun.decode(bytes(entry.fileName))
+        let run = try DecodedNames(bytes(entry.fileName))
         var encoder = NamesRunEncoder(
             fileNumber: entry.fileNumber, directory: run.header.directory,
-            firstName: NameOrdinal(rawValue: run.names.lowerBound),
-            firstKey: KeyOrdinal(rawValue: run.keys.lowerBound),
-            hash: hash ?? KeyedHash(key: manifest.hashKey)!,
+            firstName: NameOrdinal(rawValue: entry.names.lowerBound),
+            firstKey: KeyOrdinal(rawValue: entry.keys.lowerBound),
             generation: run.header.generation, createdAt: run.header.createdAt)
-        for ordinal in run.names {
-            encoder.append(name: name(ordinal, run.name(NameOrdinal(rawValue: ordinal))))
+        for (ordinal, found) in zip(entry.names, run.names) {
+            encoder.append(name: name(ordinal, found[...]))
         }
-        for ordinal in run.keys {
-            encoder.append(key: key(ordinal, run.key(KeyOrdinal(rawValue: ordinal))))
+        for (ordinal, found) in zip(entry.keys, run.keys) {
+            encoder.append(key: key(ordinal, found))
         }
         let (image, newEntry) = encoder.finish()
         replace(entry.fileName, image)

@@ -120,9 +120,6 @@ import Testing
             ordinal == 2 ? RewardKey(reward: pair!.business, business: pair!.reward) : pair
         })
         #expect(try key.verify().exitCode == 1)
-        let hash = try LogFixture.random(seed: 26)
-        try hash.alterNames(hash: KeyedHash(key: InlineArray(repeating: 1)))
-        #expect(try hash.verify().exitCode != 0)
     }
 
     @Test("A ledger that does not say what its block's rows are is found")

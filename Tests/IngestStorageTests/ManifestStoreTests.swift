@@ -27,15 +27,16 @@ import Testing
 
     /// Every file that a generation names is there and is the one that it means.
     private func check(_ manifest: Manifest, in files: SimulatedFileSystem) throws {
-        let store = ManifestStore(files: files)
         for run in manifest.runs {
             #expect(
-                try store.readRun(run, directory: manifest.directory).rowCount
+                try RunReader(run, directory: manifest.directory, in: files).readTable().rowCount
                     == Int(run.rowCount))
         }
         for run in manifest.namesRuns {
-            let contents = try store.readNames(run, directory: manifest.directory)
-            #expect(contents.names == run.names && contents.keys == run.keys)
+            let bytes = try files.open(run.fileName.text, .read).readAll(byteCountMax: 1 << 20)
+            let contents = try DecodedNames(
+                bytes, directory: manifest.directory, fileNumber: run.fileNumber)
+            #expect(contents.header.entry == run)
         }
         for segment in manifest.sealed {
             let reader = try SegmentReader(

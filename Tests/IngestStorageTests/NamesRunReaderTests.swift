@@ -5,7 +5,6 @@ import Testing
 
 @Suite struct NamesRunReaderTests {
     private static let number = FileNumber(rawValue: 12)
-    private static let hash = KeyedHash(key: InlineArray(repeating: 9))
 
     /// Names and keys by ordinal, from a first one on.
     private struct Content {
@@ -32,7 +31,7 @@ import Testing
         var fresh: FreshNames {
             var fresh = FreshNames(
                 firstName: NameOrdinal(rawValue: firstName),
-                firstKey: KeyOrdinal(rawValue: firstKey), hash: hash)
+                firstKey: KeyOrdinal(rawValue: firstKey))
             for name in names { fresh.append(name: name[...]) }
             for key in keys { fresh.append(key: key) }
             fresh.sort()
@@ -45,7 +44,7 @@ import Testing
             var encoder = NamesRunEncoder(
                 fileNumber: number, directory: TestLog.directory,
                 firstName: NameOrdinal(rawValue: firstName),
-                firstKey: KeyOrdinal(rawValue: firstKey), hash: hash,
+                firstKey: KeyOrdinal(rawValue: firstKey),
                 generation: Generation(rawValue: 3), createdAt: 5)
             for name in names { encoder.append(name: name[...]) }
             for key in keys { encoder.append(key: key) }
@@ -73,7 +72,7 @@ import Testing
             let cache = place % 3 == 0 ? nil : shared
             let ordinal = NameOrdinal(rawValue: content.firstName + UInt32(place))
             #expect(try run.name(ordinal, cache: cache) == (name.isEmpty ? nil : name))
-            let found = try run.ordinal(of: name, hash: Self.hash.name(name), cache: cache)
+            let found = try run.ordinal(of: name, cache: cache)
             #expect(found == (name.isEmpty ? nil : ordinal))
         }
         for (place, key) in content.keys.enumerated() {
@@ -95,9 +94,11 @@ import Testing
     func absent() throws {
         let files = SimulatedFileSystem(seed: 1)
         let run = try open(Content(nameCount: 2_000, keyCount: 30).write(to: files), files)
-        for name in ["", "reward", "reward-00", "~", "reward-7919 "] {
+        for name in [
+            "", "1", "reward", "reward-00", "~", "reward-7919 ", "reward-7918", "reward-79190",
+        ] {
             let bytes = Array(name.utf8)
-            #expect(try run.ordinal(of: bytes, hash: Self.hash.name(bytes)) == nil)
+            #expect(try run.ordinal(of: bytes) == nil)
         }
         #expect(try run.name(NameOrdinal(rawValue: 39)) == nil)
         #expect(try run.name(NameOrdinal(rawValue: 2_040)) == nil)
@@ -105,15 +106,17 @@ import Testing
         #expect(try run.key(KeyOrdinal(rawValue: 37)) == nil)
     }
 
-    @Test("names whose hashes are alike are told apart by their bytes")
-    func equalHashes() throws {
+    @Test("one name under several ordinals, over several pages, is found as the first of them")
+    func repeated() throws {
         let files = SimulatedFileSystem(seed: 1)
-        let content = Content(nameCount: 700, keyCount: 0)
+        var content = Content(nameCount: 0, keyCount: 0)
+        content.names = (0..<700).map { Array((300..<600 ~= $0 ? "m" : "a\($0)").utf8) }
+        content.names += (0..<700).map { Array("z\($0)".utf8) }
         let run = try open(content.write(to: files), files)
-        // The hash of another name of the run: candidates are found, and none has these bytes.
-        let other = Self.hash.name(content.names[5])
-        #expect(try run.ordinal(of: content.names[6], hash: other) == nil)
-        #expect(try run.ordinal(of: content.names[5], hash: other | 0xFFFF_FFFF)?.rawValue == 45)
+        for (place, name) in content.names.enumerated() where !(301..<600 ~= place) {
+            let ordinal = NameOrdinal(rawValue: content.firstName + UInt32(place))
+            #expect(try run.ordinal(of: name) == ordinal)
+        }
     }
 
     @Test("the cursors give all names in the order of their bytes, and keys in theirs")
@@ -224,7 +227,7 @@ import Testing
             let ordinal = NameOrdinal(rawValue: content.firstName + UInt32(place))
             ask(name.isEmpty ? nil : name) { try run.name(ordinal) }
             ask(name.isEmpty ? nil : ordinal) {
-                try run.ordinal(of: name, hash: Self.hash.name(name))
+                try run.ordinal(of: name)
             }
         }
         for (place, key) in content.keys.enumerated() {

@@ -186,8 +186,7 @@ private func writeNames(
         fileNumber: number, directory: next.directory,
         firstName: NameOrdinal(rawValue: manifest.shard.nextName),
         firstKey: KeyOrdinal(rawValue: manifest.shard.nextKey),
-        hash: try #require(KeyedHash(key: next.hashKey)), generation: next.generation,
-        createdAt: next.createdAt)
+        generation: next.generation, createdAt: next.createdAt)
     for block in blocks where block.firstName.rawValue >= manifest.shard.nextName {
         for index in 0..<block.names.count { names.append(name: block.names.name(index)[...]) }
         for key in block.keys { names.append(key: key) }

@@ -2,12 +2,10 @@
 
 /// The fixed places of a names run: docs/format/names.md has the same tables, and a test compares them.
 package enum NamesLayout {
-    /// Items of one page; all but the last page of each kind are full.
-    package static let pageCapacity = 1024
-    /// Hashes of one page: the one that a look-up reads of a run without the name is small.
-    package static let hashPageCapacity = 512
-    /// Every so many names of a page, one is written whole: where the search for a name can begin.
-    package static let restartInterval = 32
+    /// Names of one page: a look-up reads one page of a run that does not have the name.
+    package static let namePageCapacity = 256
+    /// Ranks, keys and rewards of one page. All but the last page of each kind are full.
+    package static let pairPageCapacity = 1024
 
     package enum Header {
         package static let byteCount = 128
@@ -49,7 +47,7 @@ package enum NamesLayout {
     }
 }
 
-/// The five kinds of pages of a names run, in the order in which they lie in the file.
+/// The kinds of pages of a names run, in the order in which they lie in the file: by text, by ordinal, by reward.
 package enum NamesPageKind: Int, CaseIterable, Sendable {
     /// The names in bytewise order, each with its ordinal.
     case names
@@ -57,23 +55,26 @@ package enum NamesPageKind: Int, CaseIterable, Sendable {
     case ranks
     /// The names of each key, by ordinal.
     case keys
-    /// The hash of each name and its ordinal, in the order of the hashes.
-    case hashes
     /// The reward of each key and its ordinal, in the order of the rewards.
     case rewards
 
     /// Items of one page.
     package var capacity: Int {
-        self == .hashes ? NamesLayout.hashPageCapacity : NamesLayout.pageCapacity
+        self == .names ? NamesLayout.namePageCapacity : NamesLayout.pairPageCapacity
+    }
+
+    /// Packed columns of a page.
+    var columnCount: Int {
+        switch self {
+        case .names: 3
+        case .ranks: 1
+        case .keys, .rewards: 2
+        }
     }
 
     /// What a page of `capacity` items takes at most.
     package var byteCountMax: Int {
-        switch self {
-        case .names:
-            PackedColumn.byteCountMax(capacity) + capacity * (2 + Limits.nameByteCountMax)
-        case .ranks: PackedColumn.byteCountMax(capacity)
-        case .keys, .hashes, .rewards: 2 * PackedColumn.byteCountMax(capacity)
-        }
+        let columns = columnCount * PackedColumn.byteCountMax(capacity)
+        return self == .names ? columns + capacity * Limits.nameByteCountMax : columns
     }
 }

@@ -2,11 +2,11 @@
 
 /// Where the pages of a names run are, what each must sum to, and what each begins with.
 ///
-/// **Layout** docs/format/names.md. 12 bytes a page: byte count u32, CRC-32C of the page u32, first u32. First is
-/// the rank, name ordinal, key ordinal, hash or reward of the page's first item. Pages lie back to back in
-/// this order.
+/// **Layout** docs/format/names.md. 12 bytes a page: byte count u32, CRC-32C of the page u32, first u32; then the first
+/// names of the pages of names, back to back. First is the ordinal or reward of the page's first item; for a page of
+/// names, where its first name ends among those. Pages lie back to back in this order.
 ///
-/// **Cost** 24 bytes a page; about 6 pages for 1024 names and keys.
+/// **Cost** 24 bytes a page, and a name for each page of names: 0.4 bytes a name with its key.
 package struct NamesPageIndex: Hashable, Sendable {
     package struct Entry: Hashable, Sendable {
         /// Of the page in the file; derived.
@@ -14,11 +14,25 @@ package struct NamesPageIndex: Hashable, Sendable {
         package var byteCount: UInt32
         package var checksum: UInt32
         package var first: UInt32
+
+        /// Checks a page that was read.
+        /// **Errors** `torn` for fewer bytes, `corrupt` for a wrong checksum.
+        package func check(_ page: [UInt8]) throws(FormatError) {
+            guard page.count == Int(byteCount) else {
+                throw .torn("page", at: 0, available: page.count, needed: Int(byteCount))
+            }
+            let computed = Checksum.crc32c(page)
+            guard computed == checksum else {
+                throw .corrupt("page checksum", at: 0, got: computed, expected: .exactly(checksum))
+            }
+        }
     }
 
     package private(set) var entries: [Entry] = []
+    /// The first names of the pages of names.
+    private let firstNames: ArraySlice<UInt8>
     /// Where the pages of each kind begin in `entries`, and where the last kind's end.
-    private var starts: [Int]
+    private var starts = [0]
 
     private typealias Field = NamesLayout.PageEntry
 
@@ -37,7 +51,7 @@ package struct NamesPageIndex: Hashable, Sendable {
                 "page index checksum", at: 0, got: computed,
                 expected: .exactly(header.pageIndexChecksum))
         }
-        starts = [0]
+        firstNames = bytes[header.pageEntriesByteCount...]
         entries.reserveCapacity(bytes.count / Field.byteCount)
         var end = UInt64(NamesRun.Header.byteCount)
         for kind in NamesPageKind.allCases {
@@ -48,6 +62,7 @@ package struct NamesPageIndex: Hashable, Sendable {
             throw .corrupt(
                 "page byte count", at: 0, got: end, expected: .exactly(header.pageIndexOffset))
         }
+        try checkFirstNames()
     }
 
     private mutating func append(
@@ -64,30 +79,36 @@ package struct NamesPageIndex: Hashable, Sendable {
                 throw .corrupt(
                     "page byte count", at: at, got: entry.byteCount, expected: .atMost(most))
             }
-            try check(entry.first, kind, page: page, header, at: at + Field.first.offset)
+            let least = page == 0 ? 0 : entries[entries.count - 1].first
+            let expected: ClosedRange<UInt32> =
+                switch kind {
+                // As many bytes as one name has.
+                case .names: least...least + UInt32(Limits.nameByteCountMax)
+                case .ranks: header.first(.ranks, page)...header.first(.ranks, page)
+                case .keys: header.first(.keys, page)...header.first(.keys, page)
+                case .rewards: least...UInt32.max
+                }
+            guard expected.contains(entry.first) else {
+                throw .corrupt(
+                    "first", at: at + Field.first.offset, got: entry.first,
+                    expected: .atLeast(expected.lowerBound))
+            }
             entries.append(entry)
             end += UInt64(entry.byteCount)
         }
     }
 
-    /// Ranks and ordinals follow from the page's place; hashes and rewards ascend.
-    private func check(
-        _ first: UInt32, _ kind: NamesPageKind, page: Int, _ header: NamesRun.Header, at: Int
-    ) throws(FormatError) {
-        let begin = UInt32(page * kind.capacity)
-        let expected: UInt32
-        switch kind {
-        case .names: expected = begin
-        case .ranks: expected = header.names.lowerBound + begin
-        case .keys: expected = header.keys.lowerBound + begin
-        case .hashes, .rewards:
-            if page > 0, let last = entries.last, first < last.first {
-                throw .corrupt("first", at: at, got: first, expected: .atLeast(last.first))
-            }
-            return
+    /// The first names ascend, and are all that follows the entries.
+    private func checkFirstNames() throws(FormatError) {
+        let pages = pages(.names)
+        let end = pages.last.map { Int(entries[$0].first) } ?? 0
+        guard end == firstNames.count else {
+            throw .corrupt(
+                "first names", at: 0, got: firstNames.count, expected: .exactly(end))
         }
-        guard first == expected else {
-            throw .corrupt("first", at: at, got: first, expected: .exactly(expected))
+        for page in pages.dropFirst()
+        where firstName(page).lexicographicallyPrecedes(firstName(page - 1)) {
+            throw .corrupt("first names", at: 0, got: page, expected: .atLeast(page + 1))
         }
     }
 
@@ -101,25 +122,51 @@ package struct NamesPageIndex: Hashable, Sendable {
         starts[kind.rawValue]..<starts[kind.rawValue + 1]
     }
 
-    /// The pages, as places in `entries`, that may hold `wanted`, in a kind whose items ascend.
+    /// The first name of a page of names.
+    package func firstName(_ page: Int) -> ArraySlice<UInt8> {
+        let start = page == 0 ? 0 : Int(entries[page - 1].first)
+        return firstNames[
+            firstNames.startIndex + start..<firstNames.startIndex + Int(entries[page].first)]
+    }
+
+    /// The pages of names, as places in `entries`, that may hold `name`: one, or two where the second begins with it.
     ///
     /// **Cost** Two binary searches.
-    package func pages(_ kind: NamesPageKind, holding wanted: UInt32) -> Range<Int> {
+    package func pages(holding name: [UInt8]) -> Range<Int> {
+        pages(
+            .names, { !firstName($0).lexicographicallyPrecedes(name) },
+            { name.lexicographicallyPrecedes(firstName($0)) })
+    }
+
+    /// The pages of rewards, as places in `entries`, that may hold keys of `reward`.
+    package func pages(holding reward: UInt32) -> Range<Int> {
+        pages(.rewards, { entries[$0].first >= reward }, { entries[$0].first > reward })
+    }
+
+    /// From the page before the first that begins with what is wanted, which may end with it.
+    private func pages(
+        _ kind: NamesPageKind, _ isNotBefore: (Int) -> Bool, _ isBehind: (Int) -> Bool
+    ) -> Range<Int> {
         let all = pages(kind)
-        // The page before the first that begins with it may end with it.
-        let first = max(all.lowerBound, partition(all) { $0.first >= wanted } - 1)
-        let end = partition(all) { $0.first > wanted }
-        return min(first, end)..<end
+        let end = partition(all, isBehind)
+        return min(max(all.lowerBound, partition(all, isNotBefore) - 1), end)..<end
     }
 
     /// The first page in `range` that `isBeyond` holds for, and so for all after it.
-    private func partition(_ range: Range<Int>, _ isBeyond: (Entry) -> Bool) -> Int {
+    private func partition(_ range: Range<Int>, _ isBeyond: (Int) -> Bool) -> Int {
         var low = range.lowerBound
         var high = range.upperBound
         while low < high {
             let middle = (low + high) / 2
-            if isBeyond(entries[middle]) { high = middle } else { low = middle + 1 }
+            if isBeyond(middle) { high = middle } else { low = middle + 1 }
         }
         return low
+    }
+}
+
+extension NamesRun.Header {
+    /// The ordinal of the first item of a page of a kind that is in the order of ordinals.
+    func first(_ kind: NamesPageKind, _ page: Int) -> UInt32 {
+        (kind == .keys ? keys : names).lowerBound + UInt32(page * kind.capacity)
     }
 }

@@ -3,10 +3,10 @@
 /// Names and keys in the orders of a names run → its bytes, kind by kind, so that neither what they are made of nor
 /// what they become is in memory. Owned by one stage.
 ///
-/// Order of calls: `appendNames` for all names, `appendPairs` for all keys, hashes and rewards, `finish`; `takeBytes`
-/// at any time.
+/// Order of calls: `appendNames` for all names, `appendPairs` for all keys, then all rewards, `finish`; `takeBytes` at
+/// any time.
 ///
-/// **Cost** 4 bytes a name for the ranks, 12 bytes a page for the index.
+/// **Cost** 4 bytes a name for the ranks; 12 bytes a page, and a name for each page of names, for the index.
 package struct NamesRunBuilder {
     private var header: NamesRun.Header
     private var kind = NamesPageKind.names
@@ -18,6 +18,7 @@ package struct NamesRunBuilder {
 
     private var bytes: [UInt8] = []
     private var index = FieldWriter()
+    private var firstNames: [UInt8] = []
 
     package init(
         fileNumber: FileNumber, directory: DirectoryID, names: Range<UInt32>, keys: Range<UInt32>,
@@ -42,16 +43,20 @@ package struct NamesRunBuilder {
             else { return false }
             ranks[Int(ordinal - header.names.lowerBound)] = UInt32(count + place)
         }
-        append(NamePage.encode(batch), itemCount: batch.count, first: UInt32(count))
+        firstNames += batch.name(0)
+        append(
+            NamePage.encode(batch), itemCount: batch.count, first: UInt32(firstNames.count))
         return true
     }
 
-    /// Adds the next page of keys, hashes or rewards, whose turn it is: full, or the last.
+    /// Adds the next page of keys or rewards, whose turn it is: full, or the last.
     package mutating func appendPairs(_ batch: PairBatch) {
         let first =
-            kind == .keys
-            ? header.keys.lowerBound + UInt32(count) : UInt32(truncatingIfNeeded: batch[0] >> 32)
-        append(PairPage.encode(batch), itemCount: batch.count, first: first)
+            kind == .rewards
+            ? UInt32(truncatingIfNeeded: batch[0] >> 32) : header.first(kind, count / kind.capacity)
+        append(
+            PairPage.encode(batch, columnCount: kind.columnCount), itemCount: batch.count,
+            first: first)
     }
 
     /// The coded pages since the last call.
@@ -67,8 +72,10 @@ package struct NamesRunBuilder {
     /// The header, and the page index that follows the last page.
     package mutating func finish() -> (header: NamesRun.Header, index: [UInt8]) {
         precondition(kind == .rewards && count == header.itemCount(.rewards))
-        header.pageIndexChecksum = Checksum.crc32c(index.bytes)
-        return (header, index.bytes)
+        let whole = index.bytes + firstNames
+        header.pageIndexByteCount = whole.count
+        header.pageIndexChecksum = Checksum.crc32c(whole)
+        return (header, whole)
     }
 
     private mutating func append(_ page: [UInt8], itemCount: Int, first: UInt32) {
@@ -96,13 +103,13 @@ package struct NamesRunBuilder {
     }
 
     private mutating func appendRanks() {
-        let all = ranks
-        ranks = []
-        for start in stride(from: 0, to: all.count, by: NamesPageKind.ranks.capacity) {
-            let page = all[start..<min(all.count, start + NamesPageKind.ranks.capacity)]
-            append(
-                RankPage.encode(page), itemCount: page.count,
-                first: header.names.lowerBound + UInt32(start))
+        let page = PairBatch()
+        for (place, rank) in ranks.enumerated() {
+            page.append(PairBatch.word(rank, 0))
+            if page.count < page.capacity && place + 1 < ranks.count { continue }
+            appendPairs(page)
+            page.removeAll()
         }
+        ranks = []
     }
 }

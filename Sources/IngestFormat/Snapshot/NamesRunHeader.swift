@@ -1,6 +1,14 @@
 // packet → decode → ring → admit → block → segment → [compaction] → [snapshot] → [query]
 
-extension NamesRun {
+/// Names and keys of a range of ordinals in a file of their own, so that they outlive their segments: one sorted table
+/// with three orders, by text, by ordinal and by reward.
+///
+/// **Layout** docs/format/names.md: a fixed header of 128 bytes, pages of four kinds, the page index. A name of no
+/// bytes and a key without names stand for ordinals that were lost with their block.
+package enum NamesRun {
+    /// What is shown for a name or key that was lost with its block.
+    package static func lostText(_ ordinal: UInt32) -> String { "(lost:\(ordinal))" }
+
     package struct Header: Hashable, Sendable {
         package static let byteCount = NamesLayout.Header.byteCount
 
@@ -14,11 +22,13 @@ extension NamesRun {
         package internal(set) var pageIndexOffset = UInt64(byteCount)
         /// CRC-32C of the page index, which holds that of each page.
         package internal(set) var pageIndexChecksum: UInt32 = 0
+        /// Entries, and the first names of the pages of names.
+        package internal(set) var pageIndexByteCount = 0
 
         /// Items of all pages of a kind.
         package func itemCount(_ kind: NamesPageKind) -> Int {
             switch kind {
-            case .names, .ranks, .hashes: names.count
+            case .names, .ranks: names.count
             case .keys, .rewards: keys.count
             }
         }
@@ -29,7 +39,8 @@ extension NamesRun {
         package func itemCount(_ kind: NamesPageKind, page: Int) -> Int {
             min(kind.capacity, itemCount(kind) - page * kind.capacity)
         }
-        package var pageIndexByteCount: Int {
+        /// Of the page index, less the first names.
+        var pageEntriesByteCount: Int {
             NamesPageKind.allCases.reduce(0) { $0 + pageCount($1) }
                 * NamesLayout.PageEntry.byteCount
         }
@@ -75,7 +86,7 @@ extension NamesRun {
             try reader.identify(Field.fileNumber, fileNumber?.rawValue)
             try reader.expectZeros(Field.fields)
             _ = try reader.load(Field.firstName, in: Limits.nextNames)
-            let header = Header(
+            var header = Header(
                 fileNumber: FileNumber(
                     rawValue: try reader.load(Field.fileNumber, in: 1...UInt64.max)),
                 directory: DirectoryID(rawValue: reader.load(Field.directory)),
@@ -88,7 +99,12 @@ extension NamesRun {
                     Field.pageIndexOffset,
                     in: UInt64(Field.byteCount)...UInt64(Limits.namesRunByteCountMax)),
                 pageIndexChecksum: reader.u32(Field.pageIndexChecksum))
-            try reader.expect(Field.fileByteCount, header.fileByteCount)
+            let least = UInt64(header.pageEntriesByteCount)
+            let most = least + UInt64(header.pageCount(.names) * Limits.nameByteCountMax)
+            let end = try reader.load(
+                Field.fileByteCount,
+                in: header.pageIndexOffset + least...header.pageIndexOffset + most)
+            header.pageIndexByteCount = Int(end - header.pageIndexOffset)
             return header
         }
     }

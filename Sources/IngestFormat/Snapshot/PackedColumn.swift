@@ -50,6 +50,11 @@ struct PackedColumn {
         }
     }
 
+    /// A column that is not stored: nothing but zeros.
+    init(zeros count: Int, at offset: Int) {
+        (base, width, self.count, start, end) = (0, 0, count, offset, offset)
+    }
+
     /// **Errors** `corrupt` unless the column is the last part of its page.
     func expectEnd(of byteCount: Int) throws(FormatError) {
         if end == byteCount { return }
@@ -91,19 +96,6 @@ struct PackedColumn {
         if unsafe ingest_unpack(target, first + start, count, UInt32(width), base) { return }
         unsafe BitPacking.unpack(count: count, width: width, from: first + start) {
             unsafe target[$0] = base &+ $1
-        }
-    }
-
-    /// All values in order.
-    @inline(__always)
-    func forEach(in bytes: UnsafeRawBufferPointer, _ body: (Int, UInt64) -> Void) {
-        guard width > 0, let first = bytes.baseAddress else {
-            for place in 0..<count { body(place, base) }
-            return
-        }
-        // SAFETY: the packed values lie inside `bytes`, checked when the column was found in them.
-        unsafe BitPacking.unpack(count: count, width: width, from: first + start) {
-            body($0, base &+ $1)
         }
     }
 

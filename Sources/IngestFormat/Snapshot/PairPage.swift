@@ -1,22 +1,17 @@
 // packet → decode → ring → admit → block → segment → [compaction] → [snapshot] → [query]
 
-/// Up to 1024 pairs of 32-bit values, a page of keys, hashes or rewards, as words with the first value in the
-/// upper half: in the two kinds that are in order, their order is that of the words. Owned by one stage.
+/// Up to 1024 pairs of 32-bit values, a page of ranks, keys or rewards, as words with the first value in the upper
+/// half, so that rewards ascend as words do; the second value of a rank is 0. Owned by one stage.
 ///
 /// **Cost** 8 KiB, taken once.
 @safe package final class PairBatch {
-    package let capacity: Int
+    package var capacity: Int { NamesLayout.pairPageCapacity }
     package var count: Int { pairCount }
     /// Private, so that the compiler sees every access, and checks none of them while it runs.
     private var pairCount = 0
     private let words: UnsafeMutablePointer<UInt64>
 
-    /// - Parameter capacity: 1 … 1024.
-    package init(capacity: Int = NamesLayout.pageCapacity) {
-        precondition(capacity > 0 && capacity <= NamesLayout.pageCapacity)
-        self.capacity = capacity
-        unsafe words = .allocate(capacity: capacity)
-    }
+    package init() { unsafe words = .allocate(capacity: NamesLayout.pairPageCapacity) }
 
     deinit { unsafe words.deallocate() }
 
@@ -50,7 +45,7 @@
             return least >= bounds.first.lowerBound && most <= bounds.first.upperBound
                 && leastSecond >= bounds.second.lowerBound
                 && mostSecond <= bounds.second.upperBound
-                && (bounds.isOrdered || halfCount == 0)
+                && (!bounds.areKeys || halfCount == 0)
         }
         let fits = unsafe isValid && (!bounds.isOrdered || Self.ascend(words, count))
         pairCount = fits ? count : 0
@@ -101,41 +96,49 @@
 
 /// Pages of pairs, coded and decoded, and the pairs of a value in a coded page.
 ///
-/// **Layout** Two packed columns: the first values of all pairs, then the second ones.
+/// **Layout** A packed column of the first values of all pairs, then, but for ranks, one of the second values.
 package enum PairPage {
-    static func encode(_ batch: PairBatch) -> [UInt8] {
+    static func encode(_ batch: PairBatch, columnCount: Int) -> [UInt8] {
         var page: [UInt8] = []
         page.reserveCapacity(
             2 * PackedColumn.byteCountMax(batch.count) + BitPacking.slackByteCount)
         PackedColumn.append(count: batch.count, to: &page) {
             UInt32(truncatingIfNeeded: batch[$0] >> 32)
         }
-        PackedColumn.append(count: batch.count, to: &page) { UInt32(truncatingIfNeeded: batch[$0]) }
+        if columnCount > 1 {
+            PackedColumn.append(count: batch.count, to: &page) {
+                UInt32(truncatingIfNeeded: batch[$0])
+            }
+        }
         return page
     }
 
     /// What the pairs of a page can be.
     package struct Bounds: Sendable {
+        let columnCount: Int
         let first: ClosedRange<UInt64>
-        /// What the index says that the page begins with; `nil` for keys, of which it says the ordinal.
+        /// What the index says that the page begins with; `nil` where that is an ordinal.
         let pageFirst: UInt64?
         let second: ClosedRange<UInt64>
-        /// Pairs ascend; if not they are keys, of which both values are 0 or none.
-        let isOrdered: Bool
+        /// Pairs ascend.
+        var isOrdered: Bool { pageFirst != nil }
+        /// Both values are 0, or none.
+        let areKeys: Bool
 
-        /// Those of a page of keys, hashes or rewards.
+        /// Those of a page of ranks, keys or rewards.
         package init(
             _ kind: NamesPageKind, _ header: NamesRun.Header, _ entry: NamesPageIndex.Entry
         ) {
-            pageFirst = kind == .keys ? nil : UInt64(entry.first)
+            columnCount = kind.columnCount
+            pageFirst = kind == .rewards ? UInt64(entry.first) : nil
+            areKeys = kind == .keys
             let names = 0...UInt64(Limits.nameCountMax)
-            isOrdered = kind != .keys
-            first = kind == .hashes ? 0...UInt64(UInt32.max) : names
+            first = kind == .ranks ? Self.closed(0..<UInt32(header.names.count)) : names
             second =
                 switch kind {
-                case .hashes: Self.closed(header.names)
                 case .rewards: Self.closed(header.keys)
-                case .names, .ranks, .keys: names
+                case .keys: names
+                case .names, .ranks: 0...0
                 }
         }
 
@@ -203,10 +206,10 @@ package enum PairPage {
     ) throws(FormatError) -> UInt64 {
         let (a, b) = unsafe (first.value(place, in: bytes), second.value(place, in: bytes))
         guard bounds.first.contains(a), bounds.second.contains(b),
-            bounds.isOrdered || (a == 0) == (b == 0)
+            !bounds.areKeys || (a == 0) == (b == 0)
         else {
             throw .corrupt(
-                bounds.isOrdered ? "pair" : "key", at: 0, got: max(a, b),
+                bounds.areKeys ? "key" : "pair", at: 0, got: max(a, b),
                 expected: .atMost(max(bounds.first.upperBound, bounds.second.upperBound)))
         }
         return a << 32 | b
@@ -221,7 +224,10 @@ package enum PairPage {
         try unsafe bytes.withUnsafeBufferPointer { (buffer) throws(FormatError) in
             let bytes = UnsafeRawBufferPointer(buffer)
             let first = try unsafe PackedColumn(bytes, at: 0, count: count)
-            let second = try unsafe PackedColumn(bytes, at: first.end, count: count)
+            let second =
+                bounds.columnCount == 1
+                ? PackedColumn(zeros: count, at: first.end)
+                : try unsafe PackedColumn(bytes, at: first.end, count: count)
             try second.expectEnd(of: bytes.count)
             if let expected = bounds.pageFirst {
                 let found = unsafe first.value(0, in: bytes)
@@ -230,46 +236,6 @@ package enum PairPage {
                 }
             }
             return try unsafe body(bytes, first, second)
-        }
-    }
-}
-
-/// Pages of ranks: where each name stands in the bytewise order of its run.
-///
-/// **Layout** A packed column.
-package enum RankPage {
-    /// The ranks of `count` ordinals.
-    static func encode(_ ranks: ArraySlice<UInt32>) -> [UInt8] {
-        var page: [UInt8] = []
-        let first = ranks.startIndex
-        PackedColumn.append(count: ranks.count, to: &page) { ranks[first + $0] }
-        return page
-    }
-
-    /// Appends the ranks of a whole page. **Errors** `torn`, `corrupt`; also for ranks from `nameCount` on.
-    package static func decode(
-        _ bytes: [UInt8], count: Int, nameCount: Int, to ranks: inout [UInt32]
-    ) throws(FormatError) {
-        ranks.reserveCapacity(ranks.count + count)
-        for place in 0..<count {
-            ranks.append(try rank(place, of: bytes, count: count, nameCount: nameCount))
-        }
-    }
-
-    /// One rank. - Parameter place: 0 ..< count.
-    package static func rank(
-        _ place: Int, of bytes: [UInt8], count: Int, nameCount: Int
-    ) throws(FormatError) -> UInt32 {
-        // SAFETY: the buffer is used inside the closure only.
-        try unsafe bytes.withUnsafeBufferPointer { (buffer) throws(FormatError) in
-            let bytes = UnsafeRawBufferPointer(buffer)
-            let column = try unsafe PackedColumn(bytes, at: 0, count: count)
-            try column.expectEnd(of: bytes.count)
-            let rank = unsafe column.value(place, in: bytes)
-            guard rank < UInt64(nameCount) else {
-                throw .corrupt("rank", at: 0, got: rank, expected: .atMost(nameCount - 1))
-            }
-            return UInt32(truncatingIfNeeded: rank)
         }
     }
 }

@@ -123,12 +123,10 @@ struct RunMerge<Files: FileSystem> {
     private func mergeNames(
         _ inputs: [NamesRunEntry], _ number: FileNumber
     ) throws(PipelineError) -> NamesRunEntry {
-        guard let last = inputs.last, let hash = KeyedHash(key: order.manifest.hashKey) else {
-            throw .inconsistent("a merge of no names")
-        }
+        guard let last = inputs.last else { throw .inconsistent("a merge of no names") }
         let none = FreshNames(
             firstName: NameOrdinal(rawValue: last.names.upperBound),
-            firstKey: KeyOrdinal(rawValue: last.keys.upperBound), hash: hash)
+            firstKey: KeyOrdinal(rawValue: last.keys.upperBound))
         do {
             var runs: [NamesRunReader<Files>] = []
             for input in inputs {

@@ -51,16 +51,12 @@ extension SnapshotPublisher {
         _ number: FileNumber, of blocks: [NamesOfBlock], _ start: OrdinalPair, _ end: OrdinalPair,
         for manifest: Manifest, isNamed: Bool
     ) throws(PipelineError) -> NamesRunEntry {
-        guard let hash = KeyedHash(key: manifest.hashKey) else {
-            throw .inconsistent("hash key of \(manifest.hashKey.count) bytes")
-        }
         let blocks = blocks.filter {
             $0.firstName.rawValue >= start.name && $0.firstKey.rawValue >= start.key
         }
         appendKeys(of: blocks, upTo: end.key)
         var fresh = FreshNames(
-            firstName: NameOrdinal(rawValue: start.name), firstKey: KeyOrdinal(rawValue: start.key),
-            hash: hash)
+            firstName: NameOrdinal(rawValue: start.name), firstKey: KeyOrdinal(rawValue: start.key))
         fresh.reserve(
             nameCount: Int(end.name - start.name),
             nameByteCount: blocks.reduce(0) { $0 + $1.names.bytes.count },

@@ -54,7 +54,7 @@ extension Inspector {
     // MARK: Names runs
 
     mutating func describeNames(_ file: Files.File) throws(StorageError) {
-        let bytes = try file.readAll(byteCountMax: Limits.namesRunByteCountMax)
+        let bytes = try file.readArray(at: 0, byteCount: NamesRun.Header.byteCount)
         let header = decoding("header", at: 0) { [meant] () throws(FormatError) in
             guard case .run(.names, let number)? = meant else {
                 return try NamesRun.Header.decode(bytes)
@@ -71,14 +71,27 @@ extension Inspector {
             "names \(header.names.lowerBound) ..< \(header.names.upperBound) in "
                 + "\(header.pageCount(.names)) pages, keys \(header.keys.lowerBound) ..< "
                 + "\(header.keys.upperBound) in \(header.pageCount(.keys)) pages")
-        let run = decoding("names run", at: 0) { () throws(FormatError) in
-            try NamesRun.decode(bytes)
+        do throws(StorageError) {
+            let run = try NamesRunReader<Files>(file, header)
+            let (lostNames, lostKeys) = (try run.lostNames().count, try run.lostKeyCount())
+            try readOrders(of: run)
+            line("lost", "\(lostNames) names and \(lostKeys) keys")
+        } catch {
+            guard error.exitCode == 65 else { throw error }
+            bad("names run: \(error)")
         }
-        guard let run else { return }
-        let lostNames = run.names.count { run.name(NameOrdinal(rawValue: $0)).isEmpty }
-        let lostKeys = run.keys.count { run.key(KeyOrdinal(rawValue: $0)) == nil }
-        line("lost", "\(lostNames) names and \(lostKeys) keys")
         cannotSee("which names are rewards: one list holds those of every kind")
+    }
+
+    /// Checks every page; whether the orders are of the same names, `verify` knows.
+    private func readOrders(of run: NamesRunReader<Files>) throws(StorageError) {
+        let (names, pairs) = (NameBatch(), PairBatch())
+        var cursor = run.makeNameCursor()
+        while try cursor.nextNames(into: names) {}
+        for kind in [NamesPageKind.ranks, .keys, .rewards] {
+            var cursor = run.makePairCursor(kind)
+            while try cursor.nextPairs(into: pairs) {}
+        }
     }
 
     // MARK: Manifests

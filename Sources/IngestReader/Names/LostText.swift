@@ -42,33 +42,30 @@ package enum LostText {
     }
 }
 
-/// Lost ordinals as names in bytewise order.
-struct LostNames: NameCursor {
-    /// (text's ordinal, the number that it stands under), in order of the texts.
-    private let entries: [(shown: UInt32, number: UInt32)]
-    private var next = 0
-
+extension LostText {
+    /// Lost ordinals as names in bytewise order.
     /// - Parameters:
     ///   - names: lost names, which stand under their own ordinals.
     ///   - keys: lost keys, which stand under `firstNumber` and those after it; behind a name whose text is
     ///     the same.
-    init(names: [UInt32], keys: [UInt32] = [], firstNumber: UInt32 = 0) {
+    static func cursor(
+        names: [UInt32], keys: [UInt32] = [], firstNumber: UInt32 = 0
+    ) -> NameCursor {
         var entries = names.map { (shown: $0, number: $0) }
         for (index, key) in keys.enumerated() {
             entries.append((shown: key, number: firstNumber + UInt32(index)))
         }
-        self.entries = entries.sorted {
-            $0.shown == $1.shown
-                ? $0.number < $1.number : LostText.order($0.shown) < LostText.order($1.shown)
+        entries.sort {
+            $0.shown == $1.shown ? $0.number < $1.number : order($0.shown) < order($1.shown)
         }
-    }
-
-    mutating func nextBatch(into batch: NameBatch) throws(ReaderError) -> Bool {
-        batch.removeAll()
-        while next < entries.count, batch.count < NameBatch.capacity {
-            batch.append(LostText.bytes(entries[next].shown)[...], ordinal: entries[next].number)
-            next += 1
+        var rest = entries[...]
+        return { batch in
+            batch.removeAll()
+            for entry in rest.prefix(NameBatch.capacity) {
+                batch.append(bytes(entry.shown)[...], ordinal: entry.number)
+            }
+            rest = rest.dropFirst(batch.count)
+            return batch.count > 0
         }
-        return batch.count > 0
     }
 }

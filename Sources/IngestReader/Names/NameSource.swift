@@ -40,15 +40,12 @@ package protocol NameSource {
     /// The ordinals from 1 on that have no name, ascending.
     func lostNames() throws(ReaderError) -> [UInt32]
     /// The stored names, in bytewise order within each cursor; together they give each once.
-    func makeCursors() throws(ReaderError) -> [any NameCursor]
+    func makeCursors() throws(ReaderError) -> [NameCursor]
 }
 
-/// Names in bytewise order, a batch at a time.
-package protocol NameCursor {
-    /// Fills `batch` with the next names, at least one; `false` at the end, with `batch` empty. A name
-    /// without bytes is one that was lost.
-    mutating func nextBatch(into batch: NameBatch) throws(ReaderError) -> Bool
-}
+/// Names in bytewise order: fills a batch with the next ones, at least one; `false` at the end, with the batch empty. A
+/// name without bytes is one that was lost.
+package typealias NameCursor = (NameBatch) throws(ReaderError) -> Bool
 
 extension NameSource {
     /// The bytes of a name as it is shown.

@@ -135,31 +135,21 @@ extension NameTable: NameSource {
         places.indices.filter { places[$0] == 0 }.map { firstName + UInt32($0) }
     }
 
-    package func makeCursors() throws(ReaderError) -> [any NameCursor] { [Sorted(self)] }
-
-    /// The names in bytewise order.
-    private struct Sorted: NameCursor {
-        private let table: NameTable
-        private let order: [UInt32]
-        private var next = 0
-
-        init(_ table: NameTable) {
-            self.table = table
-            let known = table.places.indices.filter { table.places[$0] != 0 }
-            let ranks = NameOrder.ranks(of: known.map { Array(table.slice($0)) })
-            var order = [UInt32](repeating: 0, count: known.count)
-            for (index, rank) in ranks.enumerated() { order[Int(rank)] = UInt32(known[index]) }
-            self.order = order
-        }
-
-        mutating func nextBatch(into batch: NameBatch) throws(ReaderError) -> Bool {
-            batch.removeAll()
-            while next < order.count, batch.count < NameBatch.capacity {
-                batch.append(
-                    table.slice(Int(order[next])), ordinal: table.firstName + order[next])
-                next += 1
+    package func makeCursors() throws(ReaderError) -> [NameCursor] {
+        let known = places.indices.filter { places[$0] != 0 }
+        let ranks = NameOrder.ranks(of: known.map { Array(slice($0)) })
+        var order = [UInt32](repeating: 0, count: known.count)
+        for (index, rank) in ranks.enumerated() { order[Int(rank)] = UInt32(known[index]) }
+        var rest = order[...]
+        return [
+            { batch in
+                batch.removeAll()
+                for place in rest.prefix(NameBatch.capacity) {
+                    batch.append(slice(Int(place)), ordinal: firstName + place)
+                }
+                rest = rest.dropFirst(batch.count)
+                return batch.count > 0
             }
-            return batch.count > 0
-        }
+        ]
     }
 }

@@ -33,7 +33,7 @@ extension NameSource {
         for ordinal in ordinals where ordinal < nextName { isWanted[Int(ordinal)] = true }
         var lost = try lostNames().filter { isWanted[Int($0)] }
         if ordinals.first == 0 { lost.append(0) }
-        var walk = NameWalk(try makeCursors() + [LostNames(names: lost)])
+        var walk = NameWalk(try makeCursors() + [LostText.cursor(names: lost)])
         var found: [(ordinal: UInt32, text: [UInt8])] = []
         while try walk.next() {
             guard isWanted[Int(walk.number)] else { continue }

@@ -22,7 +22,7 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
         if let found = parts.tail.storedOrdinal(of: name, hash: hash) { return found }
         for run in parts.runs {
             let found = try ReaderError.reading { () throws(StorageError) in
-                try run.ordinal(of: name, hash: hash, cache: cache)
+                try run.ordinal(of: name, cache: cache)
             }
             if let found { return found }
         }
@@ -98,26 +98,27 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
     func lostNames() throws(ReaderError) -> [UInt32] {
         var lost: [UInt32] = []
         for run in parts.runs {
-            // They come first in the run's order.
-            var cursor = run.makeNameCursor()
-            let batch = NameBatch()
-            while try ReaderError.reading({ () throws(StorageError) in
-                try cursor.nextNames(into: batch)
-            }) {
-                let places = (0..<batch.count).prefix { batch.isLost($0) }
-                lost += places.map { batch.ordinal($0).rawValue }
-                if places.count < batch.count { break }
-            }
+            lost += try ReaderError.reading { () throws(StorageError) in try run.lostNames() }
         }
         lost += try parts.tail.lostNames()
         if parts.tail.nextName < nextName { lost += parts.tail.nextName..<nextName }
         return lost.sorted()
     }
 
-    func makeCursors() throws(ReaderError) -> [any NameCursor] {
-        var cursors: [any NameCursor] = parts.runs.map { RunNames($0) }
+    func makeCursors() throws(ReaderError) -> [NameCursor] {
+        var cursors = parts.runs.map(Self.cursor)
         cursors += try parts.tail.makeCursors()
         return cursors
+    }
+
+    private static func cursor(_ run: NamesRunReader<Files>) -> NameCursor {
+        var cursor = run.makeNameCursor()
+        func next(into batch: NameBatch) throws(ReaderError) -> Bool {
+            do throws(StorageError) { return try cursor.nextNames(into: batch) } catch {
+                throw ReaderError(error)
+            }
+        }
+        return next
     }
 }
 
@@ -157,25 +158,6 @@ struct NameParts<Files: FileSystem>: Sendable {
             if isBeyond(runs[middle]) { high = middle } else { low = middle + 1 }
         }
         return low < runs.count ? runs[low] : nil
-    }
-}
-
-/// The names of one run in bytewise order; those that were lost, without bytes, first.
-private struct RunNames<Files: FileSystem>: NameCursor {
-    private var cursor: NamesRunReader<Files>.NameCursor
-
-    init(_ run: NamesRunReader<Files>) { cursor = run.makeNameCursor() }
-
-    mutating func nextBatch(into batch: NameBatch) throws(ReaderError) -> Bool {
-        do throws(StorageError) { return try cursor.nextNames(into: batch) } catch {
-            throw ReaderError(error)
-        }
-    }
-}
-
-extension NameBatch {
-    fileprivate func isLost(_ place: Int) -> Bool {
-        withName(place) { $0.byteCount == 0 }
     }
 }
 

@@ -113,7 +113,7 @@ extension NameSource {
     ) throws(ReaderError) -> NameWalk {
         let lost = try lostNames().filter { $0 < nextName && isWanted(Int($0)) }
         var cursors = try makeCursors()
-        cursors.append(LostNames(names: lost, keys: lostKeys, firstNumber: nextName))
+        cursors.append(LostText.cursor(names: lost, keys: lostKeys, firstNumber: nextName))
         return NameWalk(cursors)
     }
 }

@@ -60,12 +60,11 @@ extension VerifyRun {
     private func namesComparisons(
         _ target: VerifyTarget<Files>, _ recount: LogRecount
     ) -> [NamesComparison<Files>] {
-        let hash = KeyedHash(key: target.manifest.hashKey)
         let isLogWhole =
             recount.report.corruptionCount == 0 && recount.report.evidenceLostCount == 0
         return target.namesRuns.map { run in
             NamesComparison(
-                reader: run, hash: hash, names: recount.names, areNamesComplete: isLogWhole,
+                reader: run, names: recount.names, areNamesComplete: isLogWhole,
                 meter: meter)
         }
     }

@@ -271,8 +271,7 @@ struct VerifyRun<Files: FileSystem> {
             let run = try NamesRunReader(
                 header.entry, directory: manifest.directory, in: files)
             let outcome = NamesComparison(
-                reader: run, hash: KeyedHash(key: manifest.hashKey), names: recount.names,
-                areNamesComplete: false, meter: meter
+                reader: run, names: recount.names, areNamesComplete: false, meter: meter
             ).run()
             recount.report.append(outcome.report)
             if let failure = outcome.failure { throw failure }

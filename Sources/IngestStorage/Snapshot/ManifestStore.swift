@@ -94,30 +94,6 @@ package struct ManifestStore<Files: FileSystem>: Sendable {
             try Manifest.decode(bytes, generation: generation)
         }
     }
-
-    /// A whole counter table of a run.
-    package func readRun(
-        _ entry: RunEntry, directory: DirectoryID? = nil
-    ) throws(StorageError) -> CounterTable {
-        try RunReader(entry, directory: directory, in: files).readTable()
-    }
-
-    /// All names and keys of a names run in memory, every order held against them.
-    /// - Parameter hash: the directory's; `nil` = the stored hashes are not held against the names.
-    package func readNames(
-        _ entry: NamesRunEntry, directory: DirectoryID? = nil, hash: KeyedHash? = nil
-    ) throws(StorageError) -> NamesRun {
-        let file = try files.open(entry.fileName.text, .read)
-        try file.check(byteCount: entry.byteCount, max: UInt64(Limits.namesRunByteCountMax))
-        let bytes = try file.readAll(byteCountMax: Limits.namesRunByteCountMax)
-        return try StorageError.decoding(file.path) { () throws(FormatError) in
-            let contents = try NamesRun.decode(
-                bytes, directory: directory, fileNumber: entry.fileNumber, hash: hash)
-            // Every fixed header ends with its checksum (`FixedImage`).
-            try entry.checksum.check(against: bytes, at: NamesRun.Header.byteCount - 4)
-            return contents
-        }
-    }
 }
 
 extension StorageFile {
@@ -127,15 +103,6 @@ extension StorageFile {
         if found == expected && found <= max { return }
         throw .corrupt(
             path: path, offset: found, detail: "\(found) bytes, the manifest says \(expected)")
-    }
-}
-
-extension UInt32 {
-    /// Checks that the little-endian u32 at `offset`, which lies inside, is this checksum of the manifest.
-    fileprivate func check(against bytes: [UInt8], at offset: Int) throws(FormatError) {
-        let found = bytes[offset..<offset + 4].reversed().reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
-        if found == self { return }
-        throw .notThisFile("checksum", at: offset, got: found, expected: .exactly(self))
     }
 }
 

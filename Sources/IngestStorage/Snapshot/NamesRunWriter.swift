@@ -7,9 +7,6 @@ import IngestFormat
 /// **Cost** A page an input and kind, 4 bytes a name for the ranks, and a few hundred KiB to write; 300 to
 /// 400 ns a name with its key, read back from the disk included.
 package enum NamesRunWriter {
-    /// Bytes that are put together before they are written.
-    private static var writeByteCount: Int { 256 << 10 }
-
     /// Writes a run of all names and keys of `runs` and `fresh`.
     ///
     /// Its bytes are durable at return; its name is after the next `ManifestStore.publish`.
@@ -36,152 +33,115 @@ package enum NamesRunWriter {
                 names: (runs.first?.names.lowerBound ?? fresh.firstName)..<fresh.names.upperBound,
                 keys: (runs.first?.keys.lowerBound ?? fresh.firstKey)..<fresh.keyRange.upperBound,
                 generation: manifest.generation, createdAt: manifest.createdAt)
-            var merge = Merge(runs: runs, fresh: fresh, builder: builder)
-            try merge.writeNames(to: &recorder)
-            try merge.writeKeys(to: &recorder)
-            try merge.writePairs(.hashes, to: &recorder)
-            try merge.writePairs(.rewards, to: &recorder)
-            return try merge.finish(&recorder)
+            var pages = NamesPageSink(builder: builder)
+            try pages.writeNames(runs.map(Self.names) + [Self.names(fresh)], to: &recorder)
+            try pages.writeKeys(
+                runs.map { Self.pairs(.keys, $0) } + [Self.pairs(.keys, fresh)], to: &recorder)
+            try pages.writeRewards(
+                runs.map { Self.pairs(.rewards, $0) } + [Self.pairs(.rewards, fresh)],
+                to: &recorder)
+            return try pages.finish(&recorder)
         }
     }
 
-    /// One attempt; the input behind the last run is what is fresh.
-    private struct Merge<Files: FileSystem> {
-        let runs: [NamesRunReader<Files>]
-        var fresh: FreshNames
-        var builder: NamesRunBuilder
-        var offset = UInt64(NamesRun.Header.byteCount)
+    fileprivate typealias Names = PageMerge<NameBatch, StorageError>
+    fileprivate typealias Pairs = PageMerge<PairBatch, StorageError>
 
-        private var inputCount: Int { runs.count + 1 }
+    private static func names<Files>(_ run: NamesRunReader<Files>) -> Names.Source {
+        var cursor = run.makeNameCursor()
+        return { (batch) throws(StorageError) in try cursor.nextNames(into: batch) }
+    }
 
-        init(runs: [NamesRunReader<Files>], fresh: FreshNames, builder: NamesRunBuilder) {
-            self.runs = runs
-            self.fresh = fresh
-            self.builder = builder
-        }
+    private static func names(_ fresh: FreshNames) -> Names.Source {
+        var place = 0
+        return { fresh.readNames(from: &place, into: $0) }
+    }
 
-        mutating func writeNames(
-            to recorder: inout WriteRecorder<Files.File>
-        ) throws(StorageError) {
-            let target = NameBatch()
-            if runs.isEmpty {
-                while fresh.nextNames(into: target) {
-                    try append(target, to: recorder)
-                    try write(to: &recorder)
-                }
-                return
+    private static func pairs<Files>(
+        _ kind: NamesPageKind, _ run: NamesRunReader<Files>
+    ) -> Pairs.Source {
+        var cursor = run.makePairCursor(kind)
+        return { (batch) throws(StorageError) in try cursor.nextPairs(into: batch) }
+    }
+
+    private static func pairs(_ kind: NamesPageKind, _ fresh: FreshNames) -> Pairs.Source {
+        var place = 0
+        return { fresh.readPairs(kind, from: &place, into: $0) }
+    }
+}
+
+/// Pages of a run on their way to its file.
+private struct NamesPageSink {
+    /// Bytes that are put together before they are written.
+    private static let writeByteCount = 256 << 10
+
+    var builder: NamesRunBuilder
+    private var offset = UInt64(NamesRun.Header.byteCount)
+
+    init(builder: NamesRunBuilder) { self.builder = builder }
+
+    mutating func writeNames<File>(
+        _ sources: [NamesRunWriter.Names.Source], to recorder: inout WriteRecorder<File>
+    ) throws(StorageError) {
+        let page = NameBatch()
+        var merge = NamesRunWriter.Names(sources)
+        while try merge.next(into: page) {
+            guard builder.appendNames(page) else {
+                throw .corrupt(
+                    path: recorder.file.path, offset: 0,
+                    detail: "a name twice, or of another run, in the runs that were merged")
             }
-            let merge = NameMerge(inputCount: inputCount)
-            var cursors = runs.map { $0.makeNameCursor() }
-            var waiting = Array(0..<inputCount)
-            while true {
-                while let input = waiting.popLast() {
-                    let batch = merge.batch(input)
-                    let hasNames =
-                        input < runs.count
-                        ? try cursors[input].nextNames(into: batch) : fresh.nextNames(into: batch)
-                    if hasNames { merge.enter(input) }
-                }
-                let step = merge.run(into: target)
-                if case .usedUp(let input) = step {
-                    waiting.append(input)
-                    continue
-                }
-                try append(target, to: recorder)
-                target.removeAll()
-                try write(to: &recorder)
-                if step == .isAtEnd { return }
-            }
+            try write(to: &recorder)
         }
+    }
 
-        private mutating func append(
-            _ names: NameBatch, to recorder: borrowing WriteRecorder<Files.File>
-        ) throws(StorageError) {
-            guard names.count > 0, !builder.appendNames(names) else { return }
-            throw .corrupt(
-                path: recorder.file.path, offset: 0,
-                detail: "a name twice, or of another run, in the runs that were merged")
-        }
-
-        /// Keys follow each other as the runs do.
-        mutating func writeKeys(
-            to recorder: inout WriteRecorder<Files.File>
-        ) throws(StorageError) {
-            let target = PairBatch()
-            if runs.isEmpty { return try writeFresh(.keys, target, to: &recorder) }
-            let batch = PairBatch()
-            for input in 0..<inputCount {
-                var cursor = input < runs.count ? runs[input].makePairCursor(.keys) : nil
-                while try cursor?.nextPairs(into: batch) ?? fresh.nextPairs(.keys, into: batch) {
-                    for place in 0..<batch.count {
-                        target.append(batch[place])
-                        guard target.count == target.capacity else { continue }
-                        builder.appendPairs(target)
-                        target.removeAll()
-                    }
-                    try write(to: &recorder)
+    /// Keys follow each other as the sources do.
+    mutating func writeKeys<File>(
+        _ sources: [NamesRunWriter.Pairs.Source], to recorder: inout WriteRecorder<File>
+    ) throws(StorageError) {
+        let (batch, page) = (PairBatch(), PairBatch())
+        for source in sources {
+            while try source(batch) {
+                for place in 0..<batch.count {
+                    page.append(batch[place])
+                    guard page.count == page.capacity else { continue }
+                    builder.appendPairs(page)
+                    page.removeAll()
                 }
-            }
-            if target.count > 0 { builder.appendPairs(target) }
-        }
-
-        mutating func writePairs(
-            _ kind: NamesPageKind, to recorder: inout WriteRecorder<Files.File>
-        ) throws(StorageError) {
-            let target = PairBatch(capacity: kind.capacity)
-            if runs.isEmpty { return try writeFresh(kind, target, to: &recorder) }
-            let merge = PairMerge(inputCount: inputCount)
-            var cursors = runs.map { $0.makePairCursor(kind) }
-            var waiting = Array(0..<inputCount)
-            while true {
-                while let input = waiting.popLast() {
-                    let batch = merge.batch(input)
-                    let hasPairs =
-                        input < runs.count
-                        ? try cursors[input].nextPairs(into: batch)
-                        : fresh.nextPairs(kind, into: batch)
-                    if hasPairs { merge.enter(input) }
-                }
-                let step = merge.run(into: target)
-                if case .usedUp(let input) = step {
-                    waiting.append(input)
-                    continue
-                }
-                if target.count > 0 { builder.appendPairs(target) }
-                target.removeAll()
-                try write(to: &recorder)
-                if step == .isAtEnd { return }
-            }
-        }
-
-        /// Pairs that nothing has to be merged with.
-        private mutating func writeFresh(
-            _ kind: NamesPageKind, _ target: PairBatch, to recorder: inout WriteRecorder<Files.File>
-        ) throws(StorageError) {
-            while fresh.nextPairs(kind, into: target) {
-                builder.appendPairs(target)
                 try write(to: &recorder)
             }
         }
+        if page.count > 0 { builder.appendPairs(page) }
+    }
 
-        /// Writes what has been put together, once it is much.
-        private mutating func write(
-            to recorder: inout WriteRecorder<Files.File>, isLast: Bool = false
-        ) throws(StorageError) {
-            guard builder.waitingByteCount >= (isLast ? 1 : writeByteCount) else { return }
-            let bytes = builder.takeBytes()
-            try recorder.write(bytes, at: offset)
-            offset += UInt64(bytes.count)
+    mutating func writeRewards<File>(
+        _ sources: [NamesRunWriter.Pairs.Source], to recorder: inout WriteRecorder<File>
+    ) throws(StorageError) {
+        let page = PairBatch()
+        var merge = NamesRunWriter.Pairs(sources)
+        while try merge.next(into: page) {
+            builder.appendPairs(page)
+            try write(to: &recorder)
         }
+    }
 
-        mutating func finish(
-            _ recorder: inout WriteRecorder<Files.File>
-        ) throws(StorageError) -> NamesRunEntry {
-            try write(to: &recorder, isLast: true)
-            let (header, index) = builder.finish()
-            if !index.isEmpty { try recorder.write(index, at: offset) }
-            try recorder.write(header.encode(), at: 0)
-            return header.entry
-        }
+    mutating func finish<File>(
+        _ recorder: inout WriteRecorder<File>
+    ) throws(StorageError) -> NamesRunEntry {
+        try write(to: &recorder, isLast: true)
+        let (header, index) = builder.finish()
+        if !index.isEmpty { try recorder.write(index, at: offset) }
+        try recorder.write(header.encode(), at: 0)
+        return header.entry
+    }
+
+    /// Writes what has been put together, once it is much.
+    private mutating func write<File>(
+        to recorder: inout WriteRecorder<File>, isLast: Bool = false
+    ) throws(StorageError) {
+        guard builder.waitingByteCount >= (isLast ? 1 : Self.writeByteCount) else { return }
+        let bytes = builder.takeBytes()
+        try recorder.write(bytes, at: offset)
+        offset += UInt64(bytes.count)
     }
 }

@@ -1,5 +1,6 @@
 import IngestCounting
 import IngestFormat
+import TestSupport
 
 /// The files of one small directory, as the format pages show them. No part of them is long enough for
 /// LZ4, so that their bytes are the same with every version of that library.
@@ -77,7 +78,7 @@ enum GoldenFiles {
     static func namesRun() -> (bytes: [UInt8], entry: NamesRunEntry) {
         var encoder = NamesRunEncoder(
             fileNumber: FileNumber(rawValue: 34), directory: directory,
-            firstName: NameOrdinal(rawValue: 1), firstKey: KeyOrdinal(rawValue: 0), hash: hash,
+            firstName: NameOrdinal(rawValue: 1), firstKey: KeyOrdinal(rawValue: 0),
             generation: generation, createdAt: time + 2_000_000)
         for name in ["r-1", "b-1", "iOS"] { encoder.append(name: Array(name.utf8)[...]) }
         encoder.append(
@@ -136,11 +137,11 @@ extension GoldenFiles {
         return footer
     }()
 
-    /// Names and keys of two pages a kind, hashes of three.
+    /// Names of five pages, the other kinds of two each.
     static func longNamesRun() -> [UInt8] {
         var encoder = NamesRunEncoder(
             fileNumber: FileNumber(rawValue: 1), directory: directory,
-            firstName: NameOrdinal(rawValue: 1), firstKey: KeyOrdinal(rawValue: 0), hash: hash,
+            firstName: NameOrdinal(rawValue: 1), firstKey: KeyOrdinal(rawValue: 0),
             generation: generation, createdAt: time)
         for i in 1...1_200 { encoder.append(name: Array("reward-\(i)".utf8)[...]) }
         for i in 0..<1_100 as Range<UInt32> {

@@ -1,4 +1,5 @@
 import IngestFormat
+import TestSupport
 
 /// A directory's files as examples that are the same everywhere: a run, a names run, a manifest.
 enum ManifestExample {
@@ -26,7 +27,7 @@ enum ManifestExample {
     static func namesRun() -> (bytes: [UInt8], entry: NamesRunEntry) {
         var encoder = NamesRunEncoder(
             fileNumber: FileNumber(rawValue: 34), directory: directory,
-            firstName: NameOrdinal(rawValue: 1), firstKey: KeyOrdinal(rawValue: 0), hash: hash,
+            firstName: NameOrdinal(rawValue: 1), firstKey: KeyOrdinal(rawValue: 0),
             generation: generation, createdAt: time)
         for name in names { encoder.append(name: Array(name.utf8)[...]) }
         for key in keys { encoder.append(key: key) }
