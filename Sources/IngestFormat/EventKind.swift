@@ -2,13 +2,18 @@
 // The closed sets of the domain: event type, consent, ad format, verdict, packet result. Their raw values
 // are written to disk and never change; their names are the ones that rows, ledger and metrics show.
 
+/// A closed set whose members have a name in output, and are counted by their codes.
+public protocol NamedCode: CaseIterable, Hashable, Sendable {
+    /// The name in JSON events and in output.
+    var name: String { get }
+}
+
 /// What happened to the ad. Raw values are those of `ingest.v1.EventType`; 0 is refused.
-public enum EventType: UInt8, Sendable, CaseIterable {
+public enum EventType: UInt8, NamedCode {
     case impression = 1
     case click = 2
     case redemption = 3
 
-    /// The name in JSON events and in output.
     public var name: String {
         switch self {
         case .impression: "impression"
@@ -19,22 +24,38 @@ public enum EventType: UInt8, Sendable, CaseIterable {
 }
 
 /// The user's choice as the sender knows it. Raw values are those of `ingest.v1.Consent`.
-public enum Consent: UInt8, Sendable, CaseIterable {
+public enum Consent: UInt8, NamedCode {
     case notSet = 0
     case optIn = 1
     case optOut = 2
+
+    public var name: String {
+        switch self {
+        case .notSet: "notSet"
+        case .optIn: "optIn"
+        case .optOut: "optOut"
+        }
+    }
 }
 
 /// Which viewability threshold applies. Raw values are those of `ingest.v1.AdFormat`.
-public enum AdFormat: UInt8, Sendable, CaseIterable {
+public enum AdFormat: UInt8, NamedCode {
     case display = 0
     case largeDisplay = 1
     case video = 2
+
+    public var name: String {
+        switch self {
+        case .display: "display"
+        case .largeDisplay: "largeDisplay"
+        case .video: "video"
+        }
+    }
 }
 
 /// What admission decided about one event. Exactly one verdict an event; the raw value is the code in
 /// the log's rows (4 bits) and in ledger entries.
-public enum Verdict: UInt8, Sendable, CaseIterable {
+public enum Verdict: UInt8, NamedCode {
     case counted = 0
     case notViewable = 1
     /// Only where policy does not count undetermined impressions.
@@ -71,7 +92,7 @@ public enum Verdict: UInt8, Sendable, CaseIterable {
 }
 
 /// What became of one datagram. The raw value is the code in ledger entries.
-public enum PacketResult: UInt8, Sendable, CaseIterable {
+public enum PacketResult: UInt8, NamedCode {
     case accepted = 0
     case resend = 1
     case badLength = 2

@@ -1,5 +1,7 @@
 // packet → decode → ring → admit → block → segment → compaction → [snapshot] → [query]
 
+import IngestFormat
+
 /// What a data directory holds, as of one cut.
 public struct DirectoryStatus: Sendable, Equatable {
     /// What queries answer from.
@@ -22,8 +24,8 @@ public struct DirectoryStatus: Sendable, Equatable {
     /// Rows of the whole log, expired ones included.
     public let rowCount: UInt64
     /// Packets by what became of them, and events by verdict; those that there are.
-    public let packets: [PacketOutcome: UInt64]
-    public let events: [EventRow.Verdict: UInt64]
+    public let packets: [PacketResult: UInt64]
+    public let events: [Verdict: UInt64]
     /// Starts that found the log without a clean end: what had been received and was not durable then
     /// is unknown.
     public let uncleanStops: [UncleanStopRecord]

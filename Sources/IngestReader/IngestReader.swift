@@ -1,5 +1,6 @@
 // packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
 
+import IngestFormat
 import IngestStorage
 
 /// One consistent durable cut of a data directory, and the answers from it.
@@ -53,10 +54,203 @@ public struct IngestReader: Sendable {
         try CounterQuery(snapshot).day(business: business, date: date)
     }
 
+    // MARK: Listings, a row at a time
+    //
+    // Each is there twice: for a body that does not throw, and for one that does, whose error ends the listing
+    // and comes out as it is.
+
+    /// Gives rewards, bytewise by id or in the order that the query names.
+    ///
+    /// **Cost** By id: memory for the counters of a million rewards at a time and some bytes for each name and
+    /// key of the directory, whatever there is to list. The greatest: one pass over one counter.
+    /// - Parameters:
+    ///   - query: which of them, and of which days.
+    ///   - body: takes each row, and says whether it wants another.
+    public func forEachReward(
+        _ query: RewardsQuery = RewardsQuery(), _ body: (RewardRow) -> Iteration
+    ) throws(ReaderError) {
+        try CounterQuery(snapshot).forEachReward(query) { body(RewardRow($0)) == .next }
+    }
+
+    public func forEachReward(
+        _ query: RewardsQuery = RewardsQuery(), _ body: (RewardRow) throws -> Iteration
+    ) throws {
+        try holdingErrors { held in
+            try forEachReward(query) { row in held.hold { try body(row) } }
+        }
+    }
+
+    /// Gives business-days, bytewise by `{businessId}#{date}`.
+    ///
+    /// **Cost** Memory for the counters of a million rows at a time, and the names of all businesses.
+    /// - Parameters: as those of `forEachReward`.
+    public func forEachDay(
+        _ query: DaysQuery = DaysQuery(), _ body: (DayRow) -> Iteration
+    ) throws(ReaderError) {
+        try CounterQuery(snapshot).forEachDay(query) { body(DayRow($0)) == .next }
+    }
+
+    public func forEachDay(
+        _ query: DaysQuery = DaysQuery(), _ body: (DayRow) throws -> Iteration
+    ) throws {
+        try holdingErrors { held in
+            try forEachDay(query) { row in held.hold { try body(row) } }
+        }
+    }
+
+    /// Gives reward-days, bytewise by reward, then business, then date.
+    ///
+    /// **Cost** As `forEachReward`; of one reward, that of its rows alone.
+    /// - Parameters: as those of `forEachReward`.
+    public func forEachRewardDay(
+        _ query: RewardDaysQuery = RewardDaysQuery(), _ body: (RewardDayRow) -> Iteration
+    ) throws(ReaderError) {
+        try CounterQuery(snapshot).forEachRewardDay(query) { body(RewardDayRow($0)) == .next }
+    }
+
+    public func forEachRewardDay(
+        _ query: RewardDaysQuery = RewardDaysQuery(), _ body: (RewardDayRow) throws -> Iteration
+    ) throws {
+        try holdingErrors { held in
+            try forEachRewardDay(query) { row in held.hold { try body(row) } }
+        }
+    }
+
+    /// Gives events in the order of the log, from the oldest that retention has left.
+    ///
+    /// **Errors** As all queries; `io` also where rows expired before it was their turn.
+    /// **Cost** One pass over the blocks that may hold a wanted day, in constant memory: a microsecond an event, six
+    /// where its names have to be read.
+    /// - Parameters: as those of `forEachReward`.
+    public func forEachEvent(
+        _ query: EventsQuery = EventsQuery(), _ body: (EventRow) -> Iteration
+    ) throws(ReaderError) {
+        try snapshot.forEachEvent(query) { body($0) == .next }
+    }
+
+    public func forEachEvent(
+        _ query: EventsQuery = EventsQuery(), _ body: (EventRow) throws -> Iteration
+    ) throws {
+        try holdingErrors { held in
+            try forEachEvent(query) { row in held.hold { try body(row) } }
+        }
+    }
+
+    /// Gives the rows of an event one by one, as `find`.
+    ///
+    /// **Cost** Reads the blocks that have event ids and are not older than the business's name; 2 ns a row of
+    /// these, in constant memory.
+    /// - Parameters:
+    ///   - eventID: any bytes.
+    ///   - business: whose event it is.
+    ///   - body: takes each row, and says whether it wants another.
+    public func forEachFound(
+        eventID: [UInt8], business: String, _ body: (FoundEvent) -> Iteration
+    ) throws(ReaderError) {
+        try snapshot.forEachFound(eventID: eventID, business: Array(business.utf8)) {
+            body($0) == .next
+        }
+    }
+
+    public func forEachFound(
+        eventID: [UInt8], business: String, _ body: (FoundEvent) throws -> Iteration
+    ) throws {
+        try holdingErrors { held in
+            try forEachFound(eventID: eventID, business: business) { row in
+                held.hold { try body(row) }
+            }
+        }
+    }
+
+    // MARK: All rows at once
+
+    /// The rows of `forEachReward` in memory: for listings that are known to be short.
+    public func rewards(_ query: RewardsQuery = RewardsQuery()) throws(ReaderError) -> [RewardRow] {
+        try gathered { (body) throws(ReaderError) in try forEachReward(query, body) }
+    }
+
+    /// The rows of `forEachDay` in memory.
+    public func days(_ query: DaysQuery = DaysQuery()) throws(ReaderError) -> [DayRow] {
+        try gathered { (body) throws(ReaderError) in try forEachDay(query, body) }
+    }
+
+    /// The rows of `forEachRewardDay` in memory.
+    public func rewardDays(
+        _ query: RewardDaysQuery = RewardDaysQuery()
+    ) throws(ReaderError) -> [RewardDayRow] {
+        try gathered { (body) throws(ReaderError) in try forEachRewardDay(query, body) }
+    }
+
+    /// The rows of an event, in the order of the log; none if the log has none, or no longer has them.
+    ///
+    /// The log keeps no ids but a keyed hash of each with its business, of 64 bits, and that is what is compared. Events
+    /// of users who opted out and malformed ones are no rows and are never found.
+    ///
+    /// **Errors** As `forEachEvent`.
+    /// **Cost** As `forEachFound`, and memory for the rows.
+    /// - Parameters:
+    ///   - eventID: as its sender gave it; a UUID in text is the same id as its 16 bytes.
+    ///   - business: whose event it is: equal ids of two businesses are two events.
+    public func find(eventID: String, business: String) throws(ReaderError) -> [FoundEvent] {
+        try gathered { (body) throws(ReaderError) in
+            try forEachFound(eventID: Array(eventID.utf8), business: business, body)
+        }
+    }
+
     // MARK: The directory
+
+    /// What became of all packets and events, a row for each sender epoch: framed ones by id and epoch, then
+    /// plain datagrams, HTTP, and what could not be identified.
+    ///
+    /// **Errors** As all queries; `io` also where rows expired before it was their turn.
+    /// **Cost** One read of every footer, and of the blocks of the segment that is being written; memory for a row a sender.
+    public func ledger() throws(ReaderError) -> [LedgerRow] { try snapshot.ledger() }
 
     /// What the directory holds.
     ///
     /// **Cost** Opens every file for its size.
     public func status() throws(ReaderError) -> DirectoryStatus { try snapshot.status() }
+
+    /// What the whole log of the cut adds up to, also what retention has removed since.
+    package var totals: LogTotals { snapshot.totals }
+
+    /// Whether retention has removed rows.
+    package var hasExpiredRows: Bool { snapshot.hasExpiredRows }
+
+    /// How many events there are to list.
+    package var eventCount: UInt64 { snapshot.eventCount }
+
+    /// At least as many rows as a listing of the whole table has.
+    package func rowCountMax(of table: TableKind) -> UInt64 { snapshot.rowCountMax(of: table) }
+}
+
+/// The error of a body of a listing, whose own errors are all of one type: it ends the listing, and comes out behind it
+/// as it was.
+private struct HeldError {
+    fileprivate var error: (any Error)?
+
+    mutating func hold(_ body: () throws -> Iteration) -> Iteration {
+        do { return try body() } catch {
+            self.error = error
+            return .stop
+        }
+    }
+}
+
+private func holdingErrors(_ list: (inout HeldError) throws -> Void) throws {
+    var held = HeldError()
+    try list(&held)
+    if let error = held.error { throw error }
+}
+
+/// All rows of a listing.
+private func gathered<Row>(
+    _ list: ((Row) -> Iteration) throws(ReaderError) -> Void
+) throws(ReaderError) -> [Row] {
+    var rows: [Row] = []
+    try list { row in
+        rows.append(row)
+        return .next
+    }
+    return rows
 }

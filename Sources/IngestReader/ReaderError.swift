@@ -1,5 +1,8 @@
 // packet → decode → ring → admit → block → segment → compaction → [snapshot] → [query]
 
+import IngestFormat
+import IngestStorage
+
 /// Why a data directory could not be read: what, where, what to do.
 public struct ReaderError: Error, Sendable, Equatable {
     public enum Kind: Sendable, Equatable {
@@ -40,5 +43,95 @@ extension ReaderError: CustomStringConvertible {
     /// One line: `what, path at offset n, advice`.
     public var description: String {
         "\(what), \(path)" + (offset.map { " at offset \($0)" } ?? "") + ", \(advice)"
+    }
+}
+
+extension ReaderError {
+    private static let corruptAdvice =
+        "run ingest-reader verify, restore the file from a copy"
+
+    /// Bytes of `path` that a decoder refused.
+    package init(_ error: FormatError, path: String) {
+        let fault = error.fault
+        switch error {
+        case .newerFormat:
+            self.init(
+                kind: .newerFormat,
+                what: "written by a newer version (\(fault.field) \(fault.got))", path: path,
+                offset: UInt64(clamping: fault.offset), advice: "use that version")
+        case .torn, .corrupt, .notThisFile:
+            self.init(
+                kind: .corrupt, what: "corrupt: \(fault.comparison)", path: path,
+                offset: UInt64(clamping: fault.offset), advice: Self.corruptAdvice)
+        }
+    }
+
+    package init(_ error: StorageError) {
+        switch error {
+        case .notFound(let path):
+            self.init(kind: .notFound, what: "no such file", path: path, advice: "check the path")
+        case .missingDirectory(let path):
+            self.init(
+                kind: .notFound, what: "no such directory", path: path, advice: "check the path")
+        case .missingManifest(let directory, 0):
+            self.init(
+                kind: .missingManifest, what: "not a data directory of ingestd", path: directory,
+                advice: "check the path")
+        case .missingManifest(let directory, let fileCount):
+            self.init(
+                kind: .missingManifest, what: "no manifest beside \(fileCount) log files",
+                path: directory, advice: "restore the *.manifest files")
+        case .corrupt(let path, let offset, let detail):
+            self.init(
+                kind: .corrupt, what: "corrupt: \(detail)", path: path, offset: offset,
+                advice: Self.corruptAdvice)
+        case .overLimit(let path, let detail):
+            self.init(
+                kind: .corrupt, what: "corrupt: over a limit: \(detail)", path: path,
+                advice: Self.corruptAdvice)
+        case .newerFormat(let path, let version):
+            self.init(
+                kind: .newerFormat, what: "written by a newer version (format \(version))",
+                path: path, advice: "use that version")
+        case .io(let path, let call, let errno), .diskFull(let path, let call, let errno),
+            .durabilityLost(let path, let call, let errno):
+            self.init(
+                kind: .io, what: "\(call) failed: \(StorageError.text(errno))", path: path,
+                advice: error.remedy)
+        case .alreadyExists(let path):
+            self.init(
+                kind: .io, what: "the file exists already", path: path,
+                advice: "it is never overwritten: check who made it")
+        case .locked(let path, let holder):
+            let daemon = "another daemon" + (holder.map { " (pid \($0))" } ?? "")
+            self.init(
+                kind: .io, what: "\(daemon) uses this directory", path: path,
+                advice: "stop it or use another")
+        }
+    }
+}
+
+extension StorageError {
+    /// Whether bytes on disk are to blame: what `verify` reports and goes on behind.
+    package var isOfData: Bool {
+        switch self {
+        case .corrupt, .newerFormat, .overLimit: true
+        default: false
+        }
+    }
+}
+
+extension FormatFault {
+    /// What differs, without the place: `checksum is 0x1f, expected 0x2e`.
+    package var comparison: String { "\(field) is \(gotText), expected \(expectedText)" }
+
+    package var gotText: String { "0x" + String(got, radix: 16) }
+
+    package var expectedText: String {
+        switch expected {
+        case .value(let value): "0x" + String(value, radix: 16)
+        case .max(let value): "at most 0x" + String(value, radix: 16)
+        case .min(let value): "at least 0x" + String(value, radix: 16)
+        }
     }
 }

@@ -10,15 +10,12 @@ import IngestReaderTool
 ///
 /// **Cost** A statement a row with an array of its values, and the sorting of the indexes; SQLite's page cache of 64 MiB.
 enum SQLiteTable {
-    /// **Errors** `ReaderError` of the rows; `SQLiteFailure`.
+    /// **Errors** `ReaderError` of the rows; `SQLiteFailure`, also for a counter of more than 63 bits.
     static func write(_ job: ExportJob, to path: String, _ onRow: () -> Void) throws {
         do {
             let queue = try DatabaseQueue(path: path, configuration: configuration)
             try queue.inTransaction(.exclusive) { database in
-                let schema = SQLiteSchema(job.table)
-                try database.execute(sql: schema.createTable)
-                try insert(job, into: schema, of: database, onRow)
-                for index in schema.createIndexes { try database.execute(sql: index) }
+                try job.give(to: Inserter(job.table, database), onRow)
                 return .commit
             }
             try queue.close()
@@ -41,52 +38,113 @@ enum SQLiteTable {
         }
         return configuration
     }
+}
 
-    private static func insert(
-        _ job: ExportJob, into schema: SQLiteSchema, of database: Database, _ onRow: () -> Void
-    ) throws {
+/// Puts the rows of one table into a database.
+private struct Inserter: RowTaker {
+    let table: ExportJob.Table
+    let database: Database
+
+    init(_ table: ExportJob.Table, _ database: Database) {
+        self.table = table
+        self.database = database
+    }
+
+    func take<Row: OutputRow>(_ type: Row.Type, _ rows: Rows<Row>) throws {
+        let schema = SQLiteSchema(table, Row.columns)
+        try database.execute(sql: schema.createTable)
         let statement = try database.makeStatement(sql: schema.insert)
-        func insert(_ cells: [Cell], _ micros: [Money?]) throws {
-            let values = try cells.map(value) + micros.map { try value($0) }
-            statement.setUncheckedArguments(StatementArguments(values))
+        try rows { row in
+            var sink = SQLiteValues()
+            row.give(to: &sink)
+            if let count = sink.overflow {
+                throw SQLiteFailure("a counter of \(count) does not fit an integer of SQLite")
+            }
+            statement.setUncheckedArguments(StatementArguments(sink.values + sink.micros))
             try statement.execute()
-            onRow()
         }
-        if let kind = job.table.kind {
-            try job.list { row in
-                let counters = Counters(row.counters)
-                try insert(
-                    kind.identityCells(row) + counters.cells, [counters.revenue, counters.spend])
-            }
-        } else {
-            try job.listEvents { event in
-                let event = EventRow(event)
-                try insert(event.cells, [event.revenue, event.spend])
-            }
-        }
+        for index in schema.createIndexes { try database.execute(sql: index) }
     }
+}
 
-    /// **Errors** `SQLiteFailure` for a counter of more than 63 bits: SQLite has no such integers, and what it makes
-    /// of them instead is rounded.
-    private static func value(_ cell: Cell) throws -> DatabaseValue {
-        switch cell {
-        case .text(let text), .decimal(let text): text.databaseValue
-        case .count(let count): try value(count)
-        case .number(let text): Double(text).databaseValue
-        case .flag(let isSet): isSet.databaseValue
-        case .none, .fields, .list: .null
+/// The values of a row, and behind them its money as integers.
+private struct SQLiteValues: ValueSink {
+    private(set) var values: [DatabaseValue] = []
+    private(set) var micros: [DatabaseValue] = []
+    /// A number of more than 63 bits: SQLite has no such integers, and what it makes of them instead is rounded.
+    private(set) var overflow: UInt64?
+
+    mutating func put(
+        _ name: StaticString, _ kind: OutputColumn.Kind, _ cell: @autoclosure () -> Cell
+    ) {
+        switch cell() {
+        case .text(let text), .decimal(let text): values.append(text.databaseValue)
+        case .count(let count): values.append(value(count))
+        case .number(let text): values.append(Double(text).databaseValue)
+        case .flag(let isSet): values.append(isSet.databaseValue)
+        case .none, .fields, .list: values.append(.null)
         }
     }
 
-    private static func value(_ money: Money?) throws -> DatabaseValue {
-        guard let money else { return .null }
-        return try value(money.micros)
+    mutating func money(_ name: StaticString, _ micros: UInt64?) {
+        values.append(micros.map { Money(micros: $0).description }.databaseValue)
+        self.micros.append(micros.map { value($0) } ?? .null)
     }
 
-    private static func value(_ count: UInt64) throws -> DatabaseValue {
+    private mutating func value(_ count: UInt64) -> DatabaseValue {
         guard let count = Int64(exactly: count) else {
-            throw SQLiteFailure("a counter of \(count) does not fit an integer of SQLite")
+            overflow = count
+            return .null
         }
         return count.databaseValue
+    }
+}
+
+/// The table that one export becomes, as SQL: columns, indexes.
+struct SQLiteSchema {
+    private let name: String
+    private let columns: [OutputColumn]
+    /// The columns of each index.
+    private let indexes: [[String]]
+
+    /// - Parameter columns: of its rows; each of money has another one, that can be summed, behind them all.
+    init(_ table: ExportJob.Table, _ columns: [OutputColumn]) {
+        // A name that SQL takes without quotes.
+        name = table == .rewardDays ? "reward_days" : table.rawValue
+        let money = columns.filter { $0.kind == .decimal }
+        self.columns =
+            columns
+            + money.map { OutputColumn(name: "\($0.name)Micros", kind: .count, isDetail: false) }
+        switch table {
+        // Not unique: a stored name may read like `(lost:N)`.
+        case .rewards: indexes = [["id"], ["businessId"]]
+        case .days: indexes = [["id"], ["businessId", "date"], ["date"]]
+        case .rewardDays: indexes = [["id", "date"], ["businessId", "date"], ["date"]]
+        case .events: indexes = [["rewardId", "date"], ["businessId", "date"], ["date"]]
+        }
+    }
+
+    var createTable: String {
+        let list = columns.map { "\($0.name) \(Self.type(of: $0))" }
+        return "CREATE TABLE \(name) (\(list.joined(separator: ", ")))"
+    }
+
+    var insert: String {
+        "INSERT INTO \(name) VALUES (\(columns.map { _ in "?" }.joined(separator: ", ")))"
+    }
+
+    var createIndexes: [String] {
+        indexes.map { columns in
+            "CREATE INDEX \(name)_\(columns.joined(separator: "_")) "
+                + "ON \(name) (\(columns.joined(separator: ", ")))"
+        }
+    }
+
+    private static func type(of column: OutputColumn) -> String {
+        switch column.kind {
+        case .text, .decimal, .nested: "TEXT"
+        case .number: "REAL"
+        case .count, .flag: "INTEGER"
+        }
     }
 }

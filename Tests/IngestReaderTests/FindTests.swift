@@ -160,14 +160,11 @@ import Testing
     func formats() throws {
         let found = try Self.fixture().reader.find(eventID: "a-1", business: "shop")
         func text(_ format: OutputFormat, _ cut: Cut? = nil) throws -> String {
-            var bytes: [UInt8] = []
-            let output = OutputBuffer { bytes += $0 }
-            let count = try RowFormatter(format: format, cut: cut, output: output).list(
-                FoundEvent.columns
-            ) { body in for event in found { try body(event.cells) } }
-            try output.flush()
-            #expect(count == 4)
-            return String(decoding: bytes, as: UTF8.self)
+            try FormattingTests.written { output in
+                let count = try RowFormatter(format: format, cut: cut, output: output)
+                    .list(FoundEvent.self, FormattingTests.given(found))
+                #expect(count == 4)
+            }
         }
         let json = try JSONSerialization.jsonObject(with: Data(text(.json).utf8))
         let rows = try #require(json as? [[String: Any]])

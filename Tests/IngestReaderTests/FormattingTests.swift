@@ -1,10 +1,11 @@
 import Foundation
 import IngestFormat
 import IngestReader
-import IngestReaderTool
 import IngestStorage
 import TestSupport
 import Testing
+
+@testable import IngestReaderTool
 
 @Suite struct FormattingTests {
     static func counters(_ values: [CounterColumn: UInt64]) -> Counters {
@@ -28,12 +29,12 @@ import Testing
     static func list(_ format: OutputFormat, _ rows: [RewardRow], cut: Cut? = nil) throws -> String
     {
         try written { output in
-            try RowFormatter(format: format, cut: cut, output: output).list(
-                .rewards, given(rows.map(\.listed)))
+            try RowFormatter(format: format, cut: cut, output: output)
+                .list(RewardRow.self, given(rows))
         }
     }
 
-    static func given(_ rows: [ListedRow]) -> RowFormatter.Rows {
+    static func given<Row>(_ rows: [Row]) -> Rows<Row> {
         { body in
             for row in rows { try body(row) }
         }
@@ -49,30 +50,36 @@ import Testing
 
     @Test("A table of few rows asks for them once, of many twice, and looks the same")
     func tablePasses() throws {
-        let max = RowFormatter.keptRowCountMax
+        let max = TableListing<RewardRow>.keptRowCountMax
         for (count, passes) in [(0, 1), (3, 1), (max, 1), (max + 1, 2)] {
             var calls = 0
             let text = try Self.written { output in
-                let listed = try RowFormatter(format: .table, cut: nil, output: output).list([
-                    "n", "id",
-                ]) { body in
+                let formatter = RowFormatter(format: .table, cut: nil, output: output)
+                let listed = try formatter.list(RewardRow.self) { body in
                     calls += 1
-                    for row in 0..<count { try body([.count(UInt64(row)), .text("r")]) }
+                    for row in 0..<count {
+                        try body(
+                            RewardRow(
+                                id: "r", businessID: "b", businessCount: row,
+                                counters: Self.counters([:])))
+                    }
                 }
                 #expect(listed == count)
             }
             #expect(calls == passes, "\(count) rows")
-            let width = max > 1 ? "\(Swift.max(0, count - 1))".count : 1
             let lines = text.split(separator: "\n")
-            #expect(lines.count == count + 1)
-            #expect(lines.dropFirst().allSatisfy { $0.utf8.count == width + 3 })
+            #expect(lines.count == count + 3)
+            #expect(count == 0 || Set(lines.map(\.utf8.count)).count == 1)
+            for (row, line) in lines.dropFirst().prefix(count).enumerated() {
+                #expect(line.split(separator: " ")[2] == "\(row)")
+            }
         }
     }
 
     @Test("The columns are those of the contract, in its order")
     func columns() {
         #expect(
-            RewardRow.columns == [
+            RewardRow.columns.map(\.name) == [
                 "id", "businessId", "businessCount", "impressions", "clicks", "redemptions", "ctr",
                 "revenue", "spend", "viewableImpressions", "undeterminedImpressions",
                 "notViewableImpressions", "grossImpressions", "invalidImpressions",
@@ -81,8 +88,8 @@ import Testing
                 "grossRedemptions", "invalidRedemptions", "duplicateRedemptions",
                 "conflictRedemptions", "refusedRedemptions", "uncheckedEvents",
             ])
-        #expect(DayRow.columns.prefix(3) == ["id", "businessId", "date"])
-        #expect(RewardDayRow.columns.prefix(3) == ["id", "businessId", "date"])
+        #expect(DayRow.columns.map(\.name).prefix(3) == ["id", "businessId", "date"])
+        #expect(RewardDayRow.columns.map(\.name).prefix(3) == ["id", "businessId", "date"])
         for row in Self.rows { #expect(row.cells.count == RewardRow.columns.count) }
     }
 
@@ -126,9 +133,10 @@ import Testing
     func jsonEscapes() throws {
         for value in 0..<0x300 {
             guard let scalar = Unicode.Scalar(value) else { continue }
-            var bytes: [UInt8] = []
             let text = "x\(Character(scalar))y"
-            JSONText.append([Field("k", .text(text))], to: &bytes)
+            let bytes = OutputBuffer.bytes {
+                ValueText.json.put([Field("k", .text(text))], to: $0)
+            }
             let read = try JSONSerialization.jsonObject(with: Data(bytes)) as? [String: String]
             #expect(read?["k"]?.unicodeScalars.elementsEqual(text.unicodeScalars) == true)
             #expect(!bytes.contains { $0 < 0x20 })
@@ -143,7 +151,9 @@ import Testing
             text.contains("\r\n\"a,\"\"b\"\"\n\u{1b}[2J\",shop,1,20000,80,0,0.0040,12.50,0.00,"))
         #expect(text.contains("\r\nr-日本,b\\c,12,0,3,0,,0.00,0.000001,"))
         #expect(text.hasSuffix("\r\n"))
-        #expect(try Self.list(.csv, []) == RewardRow.columns.joined(separator: ",") + "\r\n")
+        #expect(
+            try Self.list(.csv, []) == RewardRow.columns.map(\.name).joined(separator: ",") + "\r\n"
+        )
     }
 
     @Test("A table is aligned, has totals, and lets no control character through")
@@ -189,8 +199,8 @@ import Testing
             RewardRow(
                 id: "r-\($0)", businessID: "b", businessCount: 1, counters: Self.counters([:]))
         }
-        try RowFormatter(format: .ndjson, cut: nil, output: output).list(
-            .rewards, Self.given(rows.map(\.listed)))
+        try RowFormatter(format: .ndjson, cut: nil, output: output)
+            .list(RewardRow.self, Self.given(rows))
         try output.flush()
         #expect(lines == 2_000)
         #expect(pieces > 1)
@@ -213,23 +223,27 @@ import Testing
             for column in CounterColumn.allCases where random.below(2) == 0 {
                 row.counters[column] = amounts[Int(random.below(UInt64(amounts.count)))]
             }
-            for kind in ListingKind.allCases {
-                if kind == .days { row.id = row.business }
-                let cells = kind.identityCells(row) + Counters(row.counters).cells
-                var json: [UInt8] = []
-                JSONText.append(
-                    zip(kind.columns, cells).map { Field($0, $1) }, to: &json)
-                var csv: [UInt8] = []
-                CSVText.append(record: kind.columns, to: &csv)
-                CSVText.append(record: cells.map(\.plainText), to: &csv)
-                for (format, expected) in [(OutputFormat.ndjson, json + [0x0A]), (.csv, csv)] {
-                    let text = try Self.written { output in
-                        try RowFormatter(format: format, cut: nil, output: output).list(
-                            kind, Self.given([row]))
-                    }
-                    #expect(text == String(decoding: expected, as: UTF8.self))
-                }
+            try Self.expectCells(RewardRow(row))
+            try Self.expectCells(DayRow(row))
+            try Self.expectCells(RewardDayRow(row))
+        }
+    }
+
+    static func expectCells<Row: OutputRow>(_ row: Row) throws {
+        let names = Row.columns.map(\.name)
+        let fields = zip(names, row.cells).map { Field($0, $1) }
+        #expect(fields.count == names.count && row.cells.count == names.count)
+        let json = OutputBuffer.bytes { ValueText.json.put(fields, to: $0) } + [0x0A]
+        let csv = OutputBuffer.bytes {
+            ValueText.putRecord(names, to: $0)
+            ValueText.putRecord(row.cells.map(\.plainText), to: $0)
+        }
+        for (format, expected) in [(OutputFormat.ndjson, json), (.csv, csv)] {
+            let text = try written { output in
+                try RowFormatter(format: format, cut: nil, output: output)
+                    .list(Row.self, given([row]))
             }
+            #expect(text == String(decoding: expected, as: UTF8.self))
         }
     }
 
@@ -238,11 +252,11 @@ import Testing
         struct Failed: Error {}
         let output = OutputBuffer { _ in throw Failed() }
         let row = RewardRow(
-            id: "r", businessID: "b", businessCount: 1, counters: Self.counters([:])
-        ).listed
+            id: "r", businessID: "b", businessCount: 1, counters: Self.counters([:]))
         var given = 0
         #expect(throws: Failed.self) {
-            try RowFormatter(format: .ndjson, cut: nil, output: output).list(.rewards) { body in
+            try RowFormatter(format: .ndjson, cut: nil, output: output).list(RewardRow.self) {
+                body in
                 for _ in 0..<100_000 {
                     given += 1
                     try body(row)

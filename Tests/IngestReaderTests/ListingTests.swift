@@ -111,6 +111,31 @@ import Testing
         }
     }
 
+    @Test("The greatest are found by sums of any width that fits 64 bits", arguments: 1...3)
+    func widths(count: Int) throws {
+        // Of each as many as fit 31 bits, 63, 64.
+        let sums: [[UInt64]] = [
+            [3, 1 << 31 - 1], [1 << 31, 1 << 40], [1 << 63 - 1, 1 << 63, .max],
+        ]
+        var model = ReferenceModel()
+        let wanted = sums.prefix(count).flatMap { $0 }
+        for (place, sum) in wanted.enumerated() {
+            for part in [sum / 2, sum - sum / 2] {
+                var row = CounterRow()
+                row[.clicks] = part
+                row[.spendMicros] = part
+                model.facts.append(
+                    .init(reward: "r\(place)", business: "b", day: 20_000, row: row))
+            }
+        }
+        let query = QueryRows(MemorySource(model), partKeyCountMin: 1)
+        for order in [RewardsQuery.Order.clicks, .spend] {
+            let found = try query.rewards(RewardsQuery(order: order, limit: wanted.count))
+            #expect(found.map(\.counters.clicks) == wanted.reversed())
+            #expect(found.map(\.id) == wanted.indices.reversed().map { "r\($0)" })
+        }
+    }
+
     @Test("A sum of a reward's keys that does not fit 64 bits is an error of the greatest too")
     func overflow() throws {
         for businesses in [["b", "b"], ["b", "c"]] {

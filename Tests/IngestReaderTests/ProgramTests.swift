@@ -1,3 +1,4 @@
+import IngestFormat
 import IngestReader
 import IngestStorage
 import Testing
@@ -119,13 +120,14 @@ import Testing
             let sums = [row.eventsRefused, row.eventsRepeated].map { $0.values.reduce(0, +) }
             #expect(row.eventsDecoded == row.eventsCounted + sums[0] + sums[1])
             let fields = Dictionary(
-                uniqueKeysWithValues: zip(LedgerRow.columns, row.cells.map(\.plainText)))
+                uniqueKeysWithValues: zip(LedgerRow.columns.map(\.name), row.cells.map(\.plainText))
+            )
             let repeats = LedgerRow.repeats.map {
-                "\($0.rawValue) \(row.eventsRepeated[$0, default: 0])"
+                "\($0.name) \(row.eventsRepeated[$0, default: 0])"
             }
             #expect(fields["eventsRepeated"] == repeats.joined(separator: ", "))
-            let refused = PacketOutcome.allCases.compactMap { outcome in
-                row.packetsRefused[outcome].map { "\(outcome.rawValue) \($0)" }
+            let refused = PacketResult.allCases.compactMap { outcome in
+                row.packetsRefused[outcome].map { "\(outcome.name) \($0)" }
             }
             #expect(fields["packetsRefused"] == refused.joined(separator: ", "))
         }

@@ -1,6 +1,39 @@
 import IngestFormat
 import IngestReader
 
+extension RewardRow {
+    init(id: String, businessID: String, businessCount: Int, counters: Counters) {
+        var row = ListedRow()
+        row.id = Array(id.utf8)
+        row.business = Array(businessID.utf8)
+        row.businessCount = businessCount
+        row.counters = counters.row
+        self.init(row)
+    }
+}
+
+extension DayRow {
+    init(businessID: String, date: CivilDay, counters: Counters) {
+        var row = ListedRow()
+        row.id = Array(businessID.utf8)
+        row.business = row.id
+        row.day = date.dayNumber
+        row.counters = counters.row
+        self.init(row)
+    }
+}
+
+extension RewardDayRow {
+    init(id: String, businessID: String, date: CivilDay, counters: Counters) {
+        var row = ListedRow()
+        row.id = Array(id.utf8)
+        row.business = Array(businessID.utf8)
+        row.day = date.dayNumber
+        row.counters = counters.row
+        self.init(row)
+    }
+}
+
 /// What queries must answer, computed in the plainest way: a list of (reward, business, day, counters)
 /// facts, filtered and added up by dictionaries of strings.
 struct ReferenceModel {

@@ -36,7 +36,7 @@ struct LoadedIDTests {
         let reader = try IngestReader.open(files)
         var sums = Sums()
         for (verdict, count) in try reader.status().events {
-            switch verdict.rawValue {
+            switch verdict.name {
             case "counted": sums.counted = count
             case "duplicate": sums.duplicate = count
             case "outside_window": sums.outside = count

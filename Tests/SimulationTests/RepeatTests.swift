@@ -31,7 +31,7 @@ struct RepeatTests {
 
     private func events(_ files: SimulatedFileSystem) throws -> [String: UInt64] {
         let status = try IngestReader.open(files).status()
-        return Dictionary(uniqueKeysWithValues: status.events.map { ($0.key.rawValue, $0.value) })
+        return Dictionary(uniqueKeysWithValues: status.events.map { ($0.key.name, $0.value) })
     }
 
     private func counted(_ files: SimulatedFileSystem) throws -> UInt64 {

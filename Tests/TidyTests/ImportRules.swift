@@ -30,14 +30,14 @@ enum ImportRules {
         ]),
         "IngestReaderTool": system.union([
             "IngestReader", "IngestStorage", "IngestFormat", "ArgumentParser", "SystemPackage",
+            "Dispatch",
         ]),
         "IngestReaderProgram": system.union(["IngestReaderTool"]),
         "IngestReaderSQLite": system.union(["IngestReaderTool", "IngestReader", "GRDB"]),
         "IngestSend": system.union(["IngestClient", "IngestFormat", "ArgumentParser"]),
         "IngestBench": system.union([
-            "IngestClient", "IngestReader", "IngestPipeline", "IngestRing", "IngestStorage",
-            "IngestFormat", "IngestCounting", "CIngestLinux", "ArgumentParser", "Dispatch",
-            "Foundation",
+            "IngestClient", "IngestReader", "IngestPipeline", "IngestStorage", "IngestFormat",
+            "IngestCounting", "CIngestLinux", "ArgumentParser", "Dispatch", "Foundation",
         ]),
     ]
 }

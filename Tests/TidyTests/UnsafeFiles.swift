@@ -113,11 +113,11 @@ enum UnsafeFiles {
         ],
         "IngestReader": [
             "Events/EventListing": "reads the columns of a decoded block",
-            "Find/EventSearch": "reads the hashes of a decoded block",
+            "Events/FoundEvent": "reads the hashes of a decoded block",
             "Names/NameOrder": "compares names where they lie in their arrays",
             "Names/NameTable": "hashes a name where it lies among the others",
             "Names/NameWalk": "compares names where they lie in their pages",
-            "Query/KeyScores": "owns the dense sums of all keys, reads pages' columns",
+            "Query/DenseSums": "owns the dense sums of all rewards, reads pages' columns",
             "Query/CounterSlab": "owns the counters of a listing's rows, reads pages' columns",
             "Verify/NamesComparison": "hashes and compares names where they lie in their pages",
             "Verify/RecountNames":
@@ -132,11 +132,10 @@ enum UnsafeFiles {
             "Verify/WordSorter": "owns the words that it sorts",
         ],
         "IngestReaderTool": [
-            "Commands/SiblingProgram": "hands C strings to execv",
-            "Output/HeldSignals": "hands a set of signals to sigtimedwait",
-            "Output/RowBytes": "owns the bytes of one row",
-            "Output/WatchScreen": "asks the terminal, the clock and poll",
-            "Output/SharedMode": "hands a C string to chmod",
+            "Output/ExportFile": "hands a C string to chmod",
+            "Output/OutputBuffer": "owns the bytes of the next piece",
+            "Output/WatchScreen": "asks the terminal, the clock, poll and sigtimedwait",
+            "ReaderProgram": "hands C strings to execv",
         ],
         "IngestClient": [
             "SenderExchange": "reads an ack where it lies in a datagram",

@@ -17,7 +17,7 @@ struct EventListing {
     private var names: EventNames
     private let decoder = BlockDecoder()
     private let rows = BlockRows()
-    private var event = ListedEvent()
+    private var event = EventRow()
 
     init(_ query: EventsQuery, _ source: any NameSource) {
         days = query.days
@@ -27,7 +27,7 @@ struct EventListing {
     /// Gives the events of one block that are asked for; `false` where `body` ended the listing.
     /// - Parameter path: of the directory, for messages.
     mutating func give(
-        _ header: BlockHeader, _ buffer: ReadBuffer, path: String, _ body: ListedEvent.Body
+        _ header: BlockHeader, _ buffer: ReadBuffer, path: String, _ body: EventRow.Body
     ) throws(ReaderError) -> Bool {
         let segment = header.context.segment
         do throws(FormatError) {
@@ -67,19 +67,16 @@ struct EventListing {
     private mutating func read(_ row: Int, measured: Int, money: Int) throws(ReaderError) {
         // SAFETY: as in `give`; the sparse columns are as long as the attributes say, which the decoder held
         // against the block's counts.
-        event.timestamp = unsafe rows.timestamp[row]
-        event.platform = try names.text(of: unsafe rows.platform[row])
-        event.campaign = try names.text(of: unsafe rows.campaign[row])
-        event.source = try names.text(of: unsafe rows.source[row])
-        if event.attributes.isMeasured {
-            event.visible = unsafe rows.visible[measured]
-            event.duration = unsafe rows.duration[measured]
-        }
-        if event.attributes.hasMoney {
-            // The decoder takes none below 0.
-            event.revenueMicros = UInt64(clamping: unsafe rows.revenue[money])
-            event.spendMicros = UInt64(clamping: unsafe rows.spend[money])
-        }
+        event.timestampMicroseconds = unsafe rows.timestamp[row]
+        event.platformText = try names.text(of: unsafe rows.platform[row])
+        event.campaignText = try names.text(of: unsafe rows.campaign[row])
+        event.sourceText = try names.text(of: unsafe rows.source[row])
+        let (isMeasured, hasMoney) = (event.attributes.isMeasured, event.attributes.hasMoney)
+        event.visible = isMeasured ? unsafe rows.visible[measured] : 0
+        event.duration = isMeasured ? unsafe rows.duration[measured] : 0
+        // The decoder takes none below 0.
+        event.revenueMicros = hasMoney ? UInt64(clamping: unsafe rows.revenue[money]) : 0
+        event.spendMicros = hasMoney ? UInt64(clamping: unsafe rows.spend[money]) : 0
     }
 }
 
@@ -115,12 +112,12 @@ private struct EventNames {
     }
 
     /// Sets the names of a row's key; `false` if it is not asked for.
-    mutating func read(key: UInt32, into event: inout ListedEvent) throws(ReaderError) -> Bool {
+    mutating func read(key: UInt32, into event: inout EventRow) throws(ReaderError) -> Bool {
         let place = Int(key) % Self.slotCount
         if slots[place].key != key { slots[place] = try slot(of: key) }
         guard slots[place].isWanted else { return false }
-        event.reward = slots[place].reward
-        event.business = slots[place].business
+        event.rewardText = slots[place].reward
+        event.businessText = slots[place].business
         return true
     }
 
@@ -141,5 +138,61 @@ private struct EventNames {
         if ordinal == 0 { return [] }
         guard ordinal < nextName else { throw .impossibleRow }
         return try shown.bytes(of: ordinal)
+    }
+}
+
+extension Snapshot {
+    package func forEachEvent(
+        _ query: EventsQuery, _ body: EventRow.Body
+    ) throws(ReaderError) {
+        var limit = RowLimit(query.limit)
+        if limit.isReached { return }
+        func limited(_ event: EventRow) -> Bool { limit.goesOn(body(event)) }
+        var listing = EventListing(query, makeNames())
+        let days = query.days
+        // Events that were refused from far away have the day of their admission, all others that of their time.
+        let blocks = CutBlocks(files: files, manifest: manifest, end: tail.position) { block in
+            block.rowCount > 0
+                && (days.mayHold(timestamps: block.minTimestamp, block.maxTimestamp)
+                    || days.mayHold(timestamps: block.admissionTime, block.admissionTime))
+        }
+        let mayHold = { (entry: SealedSegment) in
+            entry.rowCount > 0
+                && (days.mayHold(timestamps: entry.minTimestamp, entry.maxTimestamp)
+                    || days.mayHoldRefused(timestamps: entry.minTimestamp, entry.maxTimestamp))
+        }
+        try blocks.forEach(whereSealed: mayHold) { (header, buffer) throws(ReaderError) in
+            try listing.give(header, buffer, path: files.path, limited)
+        }
+    }
+
+    package var eventCount: UInt64 {
+        let counted = manifest.shard.liveTotals.rowCount.saturatingSum(tail.totals.rowCount)
+        return manifest.sealed.reduce(counted) { $0.saturatingSum($1.rowCount) }
+    }
+}
+
+extension DayRange {
+    /// Whether rows of these event times can be of a day of the range. The zones of the world are less than a
+    /// day away from UTC, so a row's day is that of its time in UTC, or the one before or after.
+    /// **Units** microseconds since 1970 UTC, any values.
+    func mayHold(timestamps first: Int64, _ last: Int64) -> Bool {
+        let firstDay = Self.day(of: first) - 1
+        let lastDay = Self.day(of: last) + 1
+        return lastDay >= Int64(from?.dayNumber ?? .min) && firstDay <= Int64(to?.dayNumber ?? .max)
+    }
+
+    /// Whether rows of these event times may have been refused from so far away
+    /// (`Limits.refusedDayDistanceMicrosecondsMax`) that they belong to the day of their admission, which may be one of the
+    /// range: their times are then at least that far from it, but for a day on each side.
+    func mayHoldRefused(timestamps first: Int64, _ last: Int64) -> Bool {
+        let distance = Limits.refusedDayDistanceMicrosecondsMax / TimeText.dayMicroseconds - 2
+        return Self.day(of: first) <= Int64(to?.dayNumber ?? .max) - distance
+            || Self.day(of: last) >= Int64(from?.dayNumber ?? .min) + distance
+    }
+
+    private static func day(of timestamp: Int64) -> Int64 {
+        let (day, rest) = timestamp.quotientAndRemainder(dividingBy: TimeText.dayMicroseconds)
+        return rest < 0 ? day - 1 : day
     }
 }

@@ -42,12 +42,9 @@ package struct CounterQuery {
     /// **Cost** A small read a part of the cut, for the name, for its keys and for each of their counters.
     package func reward(_ id: String, business: String?) throws(ReaderError) -> RewardRow? {
         guard case .some(let wanted) = try ordinal(ofBusiness: business) else { return nil }
-        let row = try sum(of: keys(ofReward: id), business: wanted, days: .all)
-        return row.map { row in
-            RewardRow(
-                id: id, businessID: String(decoding: row.business, as: UTF8.self),
-                businessCount: row.businessCount, counters: Counters(row.counters))
-        }
+        var row = try sum(of: keys(ofReward: id), business: wanted, days: .all)
+        row?.id = Array(id.utf8)
+        return row.map(RewardRow.init)
     }
 
     /// One business-day; `nil` if no event of it is stored.
@@ -120,26 +117,13 @@ package struct CounterQuery {
         of table: TableKind, ordinal: UInt32, _ days: DayRange
     ) throws(ReaderError) -> [(day: Int32, counters: CounterRow)] {
         guard let dayNumbers = days.dayNumbers else { return [] }
-        var rows: [(day: Int32, counters: CounterRow)] = []
+        var sums: [Int32: CounterRow] = [:]
         try source.forEachRow(
             of: table, CounterPoint(key: ordinal, days: dayNumbers), names
         ) { (day, counters) throws(ReaderError) in
             guard try days.admits(day) else { return }
-            if let last = rows.indices.last, rows[last].day == day {
-                guard rows[last].counters.add(counters) else { throw .overflow }
-            } else {
-                rows.append((day, counters))
-            }
+            guard sums[day, default: CounterRow()].add(counters) else { throw .overflow }
         }
-        rows.sort { $0.day < $1.day }
-        var summed: [(day: Int32, counters: CounterRow)] = []
-        for row in rows {
-            if let last = summed.indices.last, summed[last].day == row.day {
-                guard summed[last].counters.add(row.counters) else { throw .overflow }
-            } else {
-                summed.append(row)
-            }
-        }
-        return summed
+        return sums.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 }

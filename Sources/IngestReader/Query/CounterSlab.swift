@@ -5,26 +5,24 @@ import IngestFormat
 /// Room for the counters of many rows, found by their numbers. Owned by one query, reused from range to
 /// range.
 ///
-/// **Layout** A slot is three cache lines, 24 words. The first has `tag`, a number of the owner's, and the
-/// counters that are 0 in few rows; nearly every row touches that line alone.
-/// **Cost** 192 bytes a slot, and none for those beyond the highest that was used; in huge pages, as slots are
+/// **Layout** A slot is a cache line of the eight counters that are not 0 in most rows; nearly every row touches that line
+/// alone. The others have two lines a slot of their own, which are taken when a page first has one that is not 0.
+/// **Cost** 64 bytes a slot, or 192, and none for those beyond the highest that was used; in huge pages, as slots are
 /// touched in any order.
 @safe final class CounterSlab {
-    private static let stride = 24
-    private static let tagPlace = 0
-    /// By column: its place in a slot.
+    private static let firstStride = 8
+    private static let otherStride = 16
+    /// By column: its place in a slot's first line, or 8 + that in the others.
     private static let places: InlineArray<21, UInt8> = [
-        1, 2, 3, 4, 5, 6, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 7, 8,
+        0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 6, 7,
     ]
-    /// Columns of the first line.
-    private static let firstLine = CounterColumnSet([
-        .impressions, .clicks, .redemptions, .viewableImpressions, .undeterminedImpressions,
-        .notViewableImpressions, .revenueMicros,
-    ])
 
     let capacity: Int
-    private let memory: LineMemory<UInt64>
-    private var words: UnsafeMutablePointer<UInt64> { unsafe memory.base }
+    private let first: LineMemory<UInt64>
+    private var others = LineMemory<UInt64>()
+    private var hasOthers = false
+    /// Slots that were cleared and may be used.
+    private var clearedCount = 0
     /// A sum over slots that were looked at for nothing but to have them in the cache.
     private var touched: UInt64 = 0
 
@@ -33,44 +31,44 @@ import IngestFormat
         precondition(capacity <= Limits.queryRowCountMax)
         self.capacity = max(1, capacity)
         // What is not used is never touched.
-        memory = LineMemory(capacity: Self.stride * self.capacity)
+        first = LineMemory(capacity: Self.firstStride * self.capacity)
     }
 
-    /// Sets slots to zero, the tag too.
-    func clear(_ slots: Range<Int>) {
-        precondition(slots.lowerBound >= 0 && slots.upperBound <= capacity)
+    /// Makes the counters of the first `count` slots 0.
+    func clear(_ count: Int) {
+        precondition(count >= 0 && count <= capacity)
+        clearedCount = count
         // SAFETY: the slots are inside.
-        unsafe (words + slots.lowerBound * Self.stride).update(
-            repeating: 0, count: slots.count * Self.stride)
+        unsafe first.base.update(repeating: 0, count: count * Self.firstStride)
+        if hasOthers { unsafe others.base.update(repeating: 0, count: count * Self.otherStride) }
     }
 
-    func tag(_ slot: Int) -> UInt64 {
-        precondition(slot >= 0 && slot < capacity)
-        // SAFETY: the slot is inside.
-        return unsafe words[slot &* Self.stride &+ Self.tagPlace]
-    }
-
-    func setTag(_ tag: UInt64, _ slot: Int) {
-        precondition(slot >= 0 && slot < capacity)
-        // SAFETY: the slot is inside.
-        unsafe words[slot &* Self.stride &+ Self.tagPlace] = tag
-    }
-
-    func set(_ counters: CounterRow, tag: UInt64, _ slot: Int) {
-        setTag(tag, slot)
+    func set(_ counters: CounterRow, _ slot: Int) {
+        precondition(slot >= 0 && slot < clearedCount)
         for column in 0..<CounterRow.columnCount {
-            // SAFETY: setTag found the slot to be inside.
-            unsafe words[slot &* Self.stride &+ Int(Self.places[column])] = counters.values[column]
+            let place = Int(Self.places[column])
+            // SAFETY: the slot is inside of both, where both are there.
+            if place < Self.firstStride {
+                unsafe first.base[slot &* Self.firstStride &+ place] = counters.values[column]
+            } else if hasOthers {
+                unsafe others.base[slot &* Self.otherStride &+ place &- Self.firstStride] =
+                    counters.values[column]
+            }
         }
     }
 
     func counters(_ slot: Int) -> CounterRow {
-        precondition(slot >= 0 && slot < capacity)
-        let source = unsafe words + slot &* Self.stride
+        precondition(slot >= 0 && slot < clearedCount)
         var row = CounterRow()
         for column in 0..<CounterRow.columnCount {
-            // SAFETY: the slot is inside, and has a word for each column.
-            row.values[column] = unsafe source[Int(Self.places[column])]
+            let place = Int(Self.places[column])
+            // SAFETY: the slot is inside of both, where both are there.
+            if place < Self.firstStride {
+                row.values[column] = unsafe first.base[slot &* Self.firstStride &+ place]
+            } else if hasOthers {
+                row.values[column] = unsafe others.base[
+                    slot &* Self.otherStride &+ place &- Self.firstStride]
+            }
         }
         return row
     }
@@ -80,10 +78,10 @@ import IngestFormat
     func touch(_ picks: Span<RowPick>) {
         var sum: UInt64 = 0
         for place in picks.indices {
-            let slot = Int(picks[place].slot)
-            precondition(slot < capacity)
+            let slot = Int(picks[place].unit)
+            precondition(slot < clearedCount)
             // SAFETY: the slot is inside. Loads that do not wait for each other.
-            sum ^= unsafe words[slot &* Self.stride]
+            sum ^= unsafe first.base[slot &* Self.firstStride]
         }
         touched ^= sum
     }
@@ -93,22 +91,45 @@ import IngestFormat
     ///   - row: 0 ..< page.rowCount.
     ///   - columns: those of the page that are not 0 in all rows.
     func add(_ row: Int, of page: CounterPage, _ columns: Columns, to slot: Int) -> Bool {
-        precondition(slot >= 0 && slot < capacity && row >= 0 && row < page.rowCount)
-        // SAFETY: slot and row are inside, and both have a word for each column.
-        let target = unsafe words + slot &* Self.stride
+        precondition(slot >= 0 && slot < clearedCount && row >= 0 && row < page.rowCount)
         let source = unsafe page.values + row
         var carries: UInt64 = 0
-        for i in 0..<columns.count {
-            let column = columns.columns[i]
+        // SAFETY: slot and row are inside, and both have a word for each column.
+        let line = unsafe first.base + slot &* Self.firstStride
+        for index in 0..<columns.firstCount {
+            let column = columns.columns[index]
+            unsafe Self.add(source[Int(column.offset)], to: line + Int(column.place), &carries)
+        }
+        if columns.firstCount == columns.count { return carries >> 63 == 0 }
+        takeOthers()
+        let lines = unsafe others.base + slot &* Self.otherStride
+        for index in columns.firstCount..<columns.count {
+            let column = columns.columns[index]
             let value = unsafe source[Int(column.offset)]
-            // The other lines are looked at for nothing but a number.
-            if i >= columns.firstLineCount && value == 0 { continue }
-            let old = unsafe target[Int(column.place)]
-            let sum = old &+ value
-            carries |= old & value | (old | value) & ~sum
-            unsafe target[Int(column.place)] = sum
+            // These lines are looked at for nothing but a number.
+            if value == 0 { continue }
+            unsafe Self.add(value, to: lines + Int(column.place) - Self.firstStride, &carries)
         }
         return carries >> 63 == 0
+    }
+
+    /// - Parameter carries: gets the carries out of the top bit.
+    @inline(__always)
+    private static func add(
+        _ value: UInt64, to target: UnsafeMutablePointer<UInt64>, _ carries: inout UInt64
+    ) {
+        let old = unsafe target.pointee
+        let sum = old &+ value
+        carries |= old & value | (old | value) & ~sum
+        unsafe target.pointee = sum
+    }
+
+    private func takeOthers() {
+        if hasOthers { return }
+        hasOthers = true
+        others = LineMemory(capacity: Self.otherStride * capacity)
+        // SAFETY: the slots are inside.
+        unsafe others.base.initialize(repeating: 0, count: clearedCount * Self.otherStride)
     }
 
     /// Columns of a page, those of a slot's first line first.
@@ -122,30 +143,32 @@ import IngestFormat
 
         fileprivate var columns = InlineArray<21, Column>(repeating: Column())
         fileprivate var count = 0
-        fileprivate var firstLineCount = 0
+        fileprivate var firstCount = 0
 
         /// Those of which a row of the page may be other than 0.
         init(of page: CounterPage) {
-            append(page.nonzero.intersection(CounterSlab.firstLine))
-            firstLineCount = count
-            append(page.nonzero.subtracting(CounterSlab.firstLine))
+            append(page) { $0 < CounterSlab.firstStride }
+            firstCount = count
+            append(page) { $0 >= CounterSlab.firstStride }
         }
 
-        private mutating func append(_ set: CounterColumnSet) {
-            for column in CounterColumn.allCases where set.contains(column) {
+        private mutating func append(_ page: CounterPage, where isAsked: (Int) -> Bool) {
+            for column in CounterColumn.allCases where page.nonzero.contains(column) {
+                let place = Int(CounterSlab.places[column.rawValue])
+                guard isAsked(place) else { continue }
                 columns[count] = Column(
                     offset: UInt16(column.rawValue * CounterPage.columnStride),
-                    place: UInt16(CounterSlab.places[column.rawValue]))
+                    place: UInt16(place))
                 count += 1
             }
         }
     }
 }
 
-/// A row of a page and the slot that it goes to.
+/// A row of a page and the unit of a range that it belongs to.
 struct RowPick: BitwiseCopyable {
     var row: UInt32
-    var slot: UInt32
+    var unit: UInt32
 }
 
 extension CounterPage {

@@ -43,7 +43,7 @@ package protocol SnapshotSource: CounterSource {
     /// How many events `forEachEvent` gives where all are asked for.
     var eventCount: UInt64 { get }
     /// Gives the events of the cut in the order of the log.
-    func forEachEvent(_ query: EventsQuery, _ body: ListedEvent.Body) throws(ReaderError)
+    func forEachEvent(_ query: EventsQuery, _ body: EventRow.Body) throws(ReaderError)
     /// Gives the rows of an event id of a business.
     func forEachFound(
         eventID: [UInt8], business: [UInt8], _ body: (FoundEvent) -> Bool
@@ -52,49 +52,6 @@ package protocol SnapshotSource: CounterSource {
     var hasExpiredRows: Bool { get }
     /// What every sender added, by sender.
     func ledger() throws(ReaderError) -> [LedgerRow]
-}
-
-/// A row of a listing as bytes: who formats many of them makes no texts of them.
-package struct ListedRow {
-    /// The reward; in `days` the business.
-    package var id: [UInt8] = []
-    package var business: [UInt8] = []
-    /// Of `rewards`: how many businesses the counters span.
-    package var businessCount = 0
-    /// Of `days` and `reward-days`.
-    package var day: Int32 = 0
-    package var counters = CounterRow()
-
-    package init() {}
-
-    /// Takes each row; `false` ends the listing.
-    package typealias Body = (ListedRow) -> Bool
-}
-
-extension RewardRow {
-    package init(_ row: ListedRow) {
-        self.init(
-            id: String(decoding: row.id, as: UTF8.self),
-            businessID: String(decoding: row.business, as: UTF8.self),
-            businessCount: row.businessCount, counters: Counters(row.counters))
-    }
-}
-
-extension DayRow {
-    package init(_ row: ListedRow) {
-        self.init(
-            businessID: String(decoding: row.business, as: UTF8.self),
-            date: CivilDay(dayNumber: row.day), counters: Counters(row.counters))
-    }
-}
-
-extension RewardDayRow {
-    package init(_ row: ListedRow) {
-        self.init(
-            id: String(decoding: row.id, as: UTF8.self),
-            businessID: String(decoding: row.business, as: UTF8.self),
-            date: CivilDay(dayNumber: row.day), counters: Counters(row.counters))
-    }
 }
 
 extension ReaderError {

@@ -9,7 +9,7 @@ import IngestFormat
 /// businesses, all of the second come between two days of the first. A business is *inside* another one if
 /// its name is that one's, `#`, and more; all its ids fall between the same two days of the outer one.
 ///
-/// **Cost** The names; 32 bytes a business, and as many for each that is inside another.
+/// **Cost** The names; 24 bytes a business, and as many for each that is inside another.
 struct DayOrder {
     struct Stretch {
         /// Index into `businesses`.
@@ -21,8 +21,6 @@ struct DayOrder {
     private let businesses: [(ordinal: UInt32, text: [UInt8])]
     /// In the order of the ids.
     private(set) var stretches: [Stretch] = []
-    /// Numbers of stretches, by (ordinal, day).
-    private var byOrdinal: [Int] = []
 
     private static let first = Limits.businessDays.lowerBound
     private static let end = Limits.businessDays.upperBound + 1
@@ -49,37 +47,9 @@ struct DayOrder {
             outer.append((index, Self.first))
         }
         for last in outer.reversed() { close(last) }
-        byOrdinal = stretches.indices.sorted {
-            let (a, b) = (stretches[$0], stretches[$1])
-            return (a.ordinal, a.days.lowerBound) < (b.ordinal, b.days.lowerBound)
-        }
     }
 
     func text(ofStretch number: Int) -> [UInt8] { businesses[stretches[number].business].text }
-
-    func contains(_ ordinal: UInt32, _ day: Int32, inStretch number: Int) -> Bool {
-        guard number < stretches.count else { return false }
-        return stretches[number].ordinal == ordinal && stretches[number].days.contains(day)
-    }
-
-    /// The stretch that a row belongs to; `nil` for a business that is none of these.
-    func stretch(of ordinal: UInt32, _ day: Int32) -> Int? {
-        var low = 0
-        var high = byOrdinal.count
-        while low < high {
-            let middle = (low + high) / 2
-            let stretch = stretches[byOrdinal[middle]]
-            if (stretch.ordinal, stretch.days.upperBound - 1) < (ordinal, day) {
-                low = middle + 1
-            } else {
-                high = middle
-            }
-        }
-        guard low < byOrdinal.count, contains(ordinal, day, inStretch: byOrdinal[low]) else {
-            return nil
-        }
-        return byOrdinal[low]
-    }
 
     private mutating func close(_ last: (business: Int, next: Int32)) {
         append(last.business, last.next..<max(last.next, Self.end))

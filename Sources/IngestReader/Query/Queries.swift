@@ -86,6 +86,27 @@ public struct RewardDaysQuery: Sendable {
     }
 }
 
+/// Which events to list.
+public struct EventsQuery: Sendable {
+    /// Only this reward's events; `nil` for all.
+    public var reward: String?
+    /// Only this business's events; `nil` for all.
+    public var business: String?
+    /// Only events of these business-days.
+    public var days: DayRange
+    /// At most so many, the oldest in the log; `nil` for all, below 0 none.
+    public var limit: Int?
+
+    public init(
+        reward: String? = nil, business: String? = nil, days: DayRange = .all, limit: Int? = nil
+    ) {
+        self.reward = reward
+        self.business = business
+        self.days = days
+        self.limit = limit
+    }
+}
+
 /// Counts the rows of a listing down to its limit. Owned by one query.
 struct RowLimit {
     private var left: Int

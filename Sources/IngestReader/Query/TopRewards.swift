@@ -1,39 +1,35 @@
 // packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
 
+import Glibc
 import IngestFormat
 
 /// The rewards with the greatest counters, greatest first, equal ones bytewise by id: found without sorting
 /// all, and without asking for the names of those that are not among them.
 ///
-/// All cores sum one counter (of `ctr` two) by key, a stretch of keys after the other. Bounded heaps find the
-/// least sum that is still among the greatest; in a second pass those above it are taken, and of those that
-/// equal it the first by name. Where a reward has several keys, or many are asked for, the sums of all keys are
-/// held and joined instead.
+/// One counter (of `ctr` two) is summed by reward, by all cores. Bounded heaps find the least sum that is still among the
+/// greatest; then those above it are taken, and of those that equal it the first by name.
 ///
-/// **Cost** Two passes over a column; 2 MB a core, N scores a part, and 60 bytes and a name for each that is asked
-/// for; a bit a name where many are equal. With all keys that of `KeyScores`, and 5 bytes a name.
+/// **Cost** That of `DenseSums`; N scores a core, and 60 bytes and a name for each that is asked for.
 struct TopRewards {
     /// Up to so many names are read one by one; for more, all are gone through in their order.
     static let pointCountMax = 4096
+    /// For each core, so that one that has more to do elsewhere does not hold up the others.
+    private static let partCountOfCore = 4
 
     struct Reward: Sendable {
         /// `nil` of a lost key.
         let name: NameOrdinal?
-        /// The first of its keys, where more than `pointCountMax` are asked for; or the lost one.
-        let key: UInt32
+        let lostKey: UInt32
         fileprivate let score: Score
-        /// Where its text is in `texts`.
-        fileprivate var textRange = 0..<0
+        /// Its id as it is shown.
+        fileprivate(set) var text: [UInt8] = []
     }
 
     private let names: any NameSource
-    private var pass: ScorePass
-    private var texts: [UInt8] = []
+    private let countMax: Int
+    private let partCount: Int
     /// In the order asked for.
     private(set) var rewards: [Reward] = []
-
-    /// The bytes of a reward's id as it is shown.
-    func text(of reward: Reward) -> [UInt8] { Array(texts[reward.textRange]) }
 
     /// - Parameter countMax: how many are asked for, from 1.
     init(
@@ -41,246 +37,172 @@ struct TopRewards {
         by order: RewardsQuery.Order, countMax: Int
     ) throws(ReaderError) {
         names = query.names
-        let parts = KeyParts(
-            keyCount: Int(names.nextKey), partKeyCountMin: query.partKeyCountMin)
-        pass = ScorePass(query.source, names, parts, days, business, order)
-        if countMax <= Self.pointCountMax {
-            try selectByPoints(countMax)
-        } else {
-            try selectByWalk(countMax)
+        self.countMax = countMax
+        let coreCount = max(1, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))))
+        partCount = max(
+            1, min(Int(names.nextKey) / query.partKeyCountMin, coreCount * Self.partCountOfCore))
+        let request = SumRequest(query.source, days, business, order)
+        // Sums of money fit 31 bits in few directories; those that do not fit 63 are in none that is sound.
+        let isMoney = order == .revenue || order == .spend
+        if !isMoney {
+            if try select(UInt32.self, request) { return }
         }
-        pass.removeAll()
+        if try select(UInt64.self, request) { return }
+        guard try select(UInt128.self, request) else { throw .overflow }
     }
 
-    /// The least of the `countMax` greatest scores, and how many are greater; `nil` if all are among them.
-    private mutating func leastScore(
-        _ countMax: Int
-    ) throws(ReaderError) -> (score: Score, greaterCount: Int)? {
-        if countMax > pass.parts.keyCount { return nil }
-        let found = try pass.gather(BoundedHeap<Score>(capacity: countMax)) { heap, scores, keys in
-            var bound = KeyScores.Bound(isOpen: true)
-            if heap.count == countMax { bound.least = heap.least }
-            scores.forEachKey(in: keys, &bound) { _, score, bound in
-                heap.insert(score)
-                if heap.count == countMax { bound.least = heap.least }
+    /// - Returns: `false` if a sum does not fit.
+    private mutating func select<Sum>(
+        _ type: Sum.Type, _ request: SumRequest
+    ) throws(ReaderError) -> Bool
+    where Sum: FixedWidthInteger & UnsignedInteger & BitwiseCopyable & Sendable {
+        let sums = DenseSums<Sum>(request, names)
+        guard try sums.fold(names, partCount: partCount) else { return false }
+        let least = try leastScore(sums)
+        if countMax <= Self.pointCountMax {
+            try selectByPoints(sums, least)
+        } else {
+            rewards = try walked(sums, least, countMax, isOfGreater: true)
+            // In bytewise order by now: the place decides between equal ones.
+            let order = rewards.indices.sorted { a, b in
+                if rewards[b].score < rewards[a].score { return true }
+                return rewards[a].score < rewards[b].score ? false : a < b
             }
+            rewards = order.map { rewards[$0] }
+        }
+        return true
+    }
+
+    /// What `body` makes of the groups of each part, and of lost keys.
+    private func gather<Sum, Output: Sendable>(
+        _ sums: DenseSums<Sum>, _ empty: Output,
+        _ body: @Sendable (inout Output, _ group: Int) -> Void
+    ) throws(ReaderError) -> [Output] {
+        let (partCount, count) = (partCount, sums.nextName)
+        return try inParallel(partCount + 1) { part in
+            var output = empty
+            if part == partCount {
+                for group in sums.lostGroups { body(&output, group) }
+            } else {
+                for group in count * part / partCount..<count * (part + 1) / partCount {
+                    body(&output, group)
+                }
+            }
+            return output
+        }
+    }
+
+    /// The least of the `countMax` greatest scores; `nil` if all are among them.
+    private func leastScore<Sum>(_ sums: DenseSums<Sum>) throws(ReaderError) -> Score? {
+        if countMax > sums.nextName + sums.lostGroups.count { return nil }
+        let found = try gather(sums, BoundedHeap<Score>(capacity: countMax)) { heap, group in
+            guard let score = sums.score(group) else { return }
+            heap.insert(score)
         }
         var heap = BoundedHeap<Score>(capacity: countMax)
         for part in found { for score in part.elements { heap.insert(score) } }
-        guard heap.count == countMax, let least = heap.least else { return nil }
-        return (least, heap.elements.count { least < $0 })
+        return heap.count == countMax ? heap.least : nil
     }
 
-    private mutating func selectByWalk(_ countMax: Int) throws(ReaderError) {
-        let scores = try pass.allKeys()
-        let least = try leastScore(countMax)
-        var equalCount = least.map { countMax - $0.greaterCount } ?? .max
-        var walk = try KeyWalk(names, scores, pass.parts.keyCount)
-        while let key = try walk.next() {
-            let score = scores.score(key)
-            if let least, score < least.score { continue }
-            if let least, !(least.score < score) {
-                guard equalCount > 0 else { continue }
-                equalCount -= 1
-            }
-            append(scores.reward(ofKey: key, score)) { walk.appendName(to: &$0) }
-        }
-        // In bytewise order by now: the place decides between equal ones.
-        let order = rewards.indices.sorted { a, b in
-            if rewards[b].score < rewards[a].score { return true }
-            return rewards[a].score < rewards[b].score ? false : a < b
-        }
-        rewards = order.map { rewards[$0] }
+    /// Few rewards: their names are read one by one.
+    private mutating func selectByPoints<Sum>(
+        _ sums: DenseSums<Sum>, _ least: Score?
+    ) throws(ReaderError) {
+        let found = try gather(sums, Selection(least: least)) { $0.add($1, sums) }
+        let greater = found.flatMap(\.greater)
+        let equalCount = found.reduce(0) { $0 + $1.equalCount }
+        let missing = countMax - greater.count
+        let equal =
+            equalCount > Self.pointCountMax
+            ? try walked(sums, least, missing, isOfGreater: false)
+            : try inOrder(found.flatMap(\.equal))
+        rewards = try inOrder(greater) + equal.prefix(missing)
     }
 
-    private mutating func append(_ reward: Reward, _ appendName: (inout [UInt8]) -> Void) {
-        var reward = reward
-        let start = texts.count
-        appendName(&texts)
-        reward.textRange = start..<texts.count
-        rewards.append(reward)
-    }
-
-    private mutating func selectByPoints(_ countMax: Int) throws(ReaderError) {
-        let least = try leastScore(countMax)
-        let found = try pass.gather(Selection(least: least?.score)) { selection, scores, keys in
-            selection.add(scores, keys)
-        }
-        var chosen = found.flatMap { $0.greater }
-        var equal = EqualRewards()
-        for part in found { equal.formUnion(part.equal) }
-        let missing = countMax - chosen.count
-        if let least, equal.areMany {
-            chosen += try firstByName(in: equal.names, least.score, missing)
-        } else {
-            chosen += try inOrder(equal.rewards).prefix(missing)
-        }
-        for reward in try inOrder(chosen) {
-            let text = try shownText(of: reward)
-            append(reward) { $0 += text }
-        }
-    }
-
-    /// The rewards of a part with a score above the least, and those with the least.
+    /// The rewards of a part with a score above the least, and those with the least, as long as they are few.
     private struct Selection: Sendable {
         let least: Score?
         var greater: [Reward] = []
-        var equal = EqualRewards()
+        var equal: [Reward] = []
+        var equalCount = 0
 
         init(least: Score?) { self.least = least }
 
-        mutating func add(_ scores: KeyScores, _ keys: Range<Int>) {
-            var bound = KeyScores.Bound(least: least)
-            scores.forEachKey(in: keys, &bound) { key, score, _ in
-                let reward = scores.reward(ofKey: key, score)
-                if let least, !(least < score) {
-                    equal.insert(reward)
-                } else {
-                    greater.append(reward)
+        mutating func add<Sum>(_ group: Int, _ sums: DenseSums<Sum>) {
+            guard let score = sums.score(group) else { return }
+            if let least, score < least { return }
+            if let least, !(least < score) {
+                equalCount += 1
+                if equalCount <= TopRewards.pointCountMax {
+                    equal.append(Reward(group, score, sums))
                 }
+            } else {
+                greater.append(Reward(group, score, sums))
             }
         }
     }
 
-    /// The first so many by name.
-    private func firstByName(
-        in set: NameSet, _ score: Score, _ count: Int
+    /// Rewards in bytewise order, with their texts: the first `equalCountMax` of those that have the least score, and
+    /// where they are wanted all that have a greater one.
+    private func walked<Sum>(
+        _ sums: DenseSums<Sum>, _ least: Score?, _ countMax: Int, isOfGreater: Bool
     ) throws(ReaderError) -> [Reward] {
-        var rewards: [Reward] = []
-        var walk = try names.walk(lostKeys: set.lostKeys) { set.contains($0) }
-        while rewards.count < count, try walk.next() {
-            if walk.number >= names.nextName {
-                let key = set.lostKeys[Int(walk.number - names.nextName)]
-                rewards.append(Reward(name: nil, key: key, score: score))
-            } else if set.contains(Int(walk.number)) {
-                let name = NameOrdinal(rawValue: walk.number)
-                rewards.append(Reward(name: name, key: 0, score: score))
+        var equalLeft = Int.max
+        if let least {
+            let greater = try gather(sums, 0) { count, group in
+                if let score = sums.score(group), least < score { count += 1 }
             }
+            equalLeft = isOfGreater ? countMax - greater.reduce(0, +) : countMax
         }
-        return rewards
+        let lostKeys = sums.lostGroups.filter { sums.score($0) != nil }
+            .compactMap { sums.lostKey(ofGroup: $0) }
+        var found: [Reward] = []
+        var walk = try names.walk(lostKeys: lostKeys) { sums.score($0) != nil }
+        while found.count < countMax, try walk.next() {
+            let number = Int(walk.number)
+            let group =
+                number < sums.nextName
+                ? number : sums.nextName + Int(lostKeys[number - sums.nextName])
+            guard let score = sums.score(group) else { continue }
+            if let least {
+                if score < least || least < score && !isOfGreater { continue }
+                if !(least < score) {
+                    guard equalLeft > 0 else { continue }
+                    equalLeft -= 1
+                }
+            }
+            var reward = Reward(group, score, sums)
+            walk.appendName(to: &reward.text)
+            found.append(reward)
+        }
+        return found
     }
 
     /// Greatest first, equal ones by name; of equal names a reward before a lost key.
     private func inOrder(_ unordered: [Reward]) throws(ReaderError) -> [Reward] {
-        let rewards = unordered.filter { $0.name != nil } + unordered.filter { $0.name == nil }
-        var texts: [[UInt8]] = []
-        for reward in rewards { texts.append(try shownText(of: reward)) }
-        let ranks = NameOrder.ranks(of: texts)
+        var rewards = unordered.filter { $0.name != nil } + unordered.filter { $0.name == nil }
+        for place in rewards.indices {
+            rewards[place].text =
+                try rewards[place].name.map { (name) throws(ReaderError) in
+                    try names.shownBytes(of: name)
+                } ?? LostText.bytes(rewards[place].lostKey)
+        }
+        let ranks = NameOrder.ranks(of: rewards.map(\.text))
         return rewards.indices.sorted { a, b in
             let (x, y) = (rewards[a].score, rewards[b].score)
             if y < x { return true }
             return x < y ? false : ranks[a] < ranks[b]
         }.map { rewards[$0] }
     }
-
-    private func shownText(of reward: Reward) throws(ReaderError) -> [UInt8] {
-        guard let name = reward.name else { return LostText.bytes(reward.key) }
-        return try names.shownBytes(of: name)
-    }
 }
 
-extension KeyScores {
-    fileprivate func reward(ofKey key: Int, _ score: Score) -> TopRewards.Reward {
-        TopRewards.Reward(name: name(ofKey: key), key: UInt32(key), score: score)
+extension TopRewards.Reward {
+    fileprivate init<Sum>(_ group: Int, _ score: Score, _ sums: DenseSums<Sum>) {
+        let lostKey = sums.lostKey(ofGroup: group)
+        self.init(
+            name: lostKey == nil ? NameOrdinal(rawValue: UInt32(group)) : nil,
+            lostKey: lostKey ?? 0, score: score)
     }
-}
-
-/// Rewards with the same score; where they are many, only their names are kept.
-private struct EqualRewards: Sendable {
-    private(set) var rewards: [TopRewards.Reward] = []
-    private(set) var names = NameSet()
-    private(set) var areMany = false
-
-    mutating func insert(_ reward: TopRewards.Reward) {
-        if areMany { return names.insert(reward) }
-        rewards.append(reward)
-        if rewards.count > TopRewards.pointCountMax { makeMany() }
-    }
-
-    private mutating func makeMany() {
-        for reward in rewards { names.insert(reward) }
-        rewards = []
-        areMany = true
-    }
-
-    mutating func formUnion(_ other: EqualRewards) {
-        for reward in other.rewards { insert(reward) }
-        guard other.areMany else { return }
-        makeMany()
-        names.formUnion(other.names)
-    }
-}
-
-/// The names of some rewards, and lost keys.
-///
-/// **Cost** A bit for each name up to the greatest.
-private struct NameSet: Sendable {
-    private var words: [UInt64] = []
-    private(set) var lostKeys: [UInt32] = []
-
-    mutating func insert(_ reward: TopRewards.Reward) {
-        guard let name = reward.name else { return lostKeys.append(reward.key) }
-        let place = Int(name.rawValue / 64)
-        reserve(place + 1)
-        words[place] |= 1 << UInt64(name.rawValue % 64)
-    }
-
-    private mutating func reserve(_ count: Int) {
-        guard count > words.count else { return }
-        // By a half more at least: names come nearly in their order.
-        let larger = max(count, words.count + words.count / 2)
-        words.append(contentsOf: repeatElement(0, count: larger - words.count))
-    }
-
-    func contains(_ name: Int) -> Bool {
-        name / 64 < words.count && words[name / 64] >> UInt64(name % 64) & 1 != 0
-    }
-
-    mutating func formUnion(_ other: NameSet) {
-        reserve(other.words.count)
-        for place in other.words.indices { words[place] |= other.words[place] }
-        lostKeys += other.lostKeys
-    }
-}
-
-/// The keys that count, in bytewise order of their rewards' names as they are shown.
-///
-/// **Cost** 5 bytes a name.
-private struct KeyWalk {
-    private static let none = UInt32.max
-
-    /// By number of `NameSource.walk`.
-    private var keys: [UInt32]
-    private var walk: NameWalk
-
-    init(
-        _ names: any NameSource, _ scores: KeyScores, _ keyCount: Int
-    ) throws(ReaderError) {
-        var keys = [UInt32](repeating: Self.none, count: Int(names.nextName))
-        var lostKeys: [UInt32] = []
-        var all = KeyScores.Bound()
-        scores.forEachKey(in: 0..<keyCount, &all) { key, _, _ in
-            if let name = scores.name(ofKey: key) {
-                keys[Int(name.rawValue)] = UInt32(key)
-            } else {
-                lostKeys.append(UInt32(key))
-            }
-        }
-        keys += lostKeys
-        self.keys = keys
-        walk = try names.walk(lostKeys: lostKeys) { keys[$0] != Self.none }
-    }
-
-    /// The next key.
-    mutating func next() throws(ReaderError) -> Int? {
-        while try walk.next() {
-            let key = keys[Int(walk.number)]
-            if key != Self.none { return Int(key) }
-        }
-        return nil
-    }
-
-    func appendName(to bytes: inout [UInt8]) { walk.appendName(to: &bytes) }
 }
 
 /// What rewards are ordered by: a counter, or a quotient of two. No quotient, where there is no impression, is
@@ -298,4 +220,49 @@ struct Score: Comparable, Sendable {
     }
 
     static func == (a: Self, b: Self) -> Bool { !(a < b) && !(b < a) }
+}
+
+/// The greatest elements of many, at most `capacity` of them.
+///
+/// **Cost** One comparison for an element that is not among them, log2(capacity) for one that is.
+struct BoundedHeap<Element: Comparable & Sendable>: Sendable {
+    private let capacity: Int
+    /// As a heap: the least first.
+    private(set) var elements: [Element] = []
+
+    init(capacity: Int) { self.capacity = capacity }
+
+    var count: Int { elements.count }
+    var least: Element? { elements.first }
+
+    mutating func insert(_ element: Element) {
+        if elements.count < capacity {
+            elements.append(element)
+            raise(elements.count - 1)
+        } else if let least, least < element {
+            elements[0] = element
+            sink()
+        }
+    }
+
+    private mutating func raise(_ start: Int) {
+        var place = start
+        while place > 0, elements[place] < elements[(place - 1) / 2] {
+            elements.swapAt(place, (place - 1) / 2)
+            place = (place - 1) / 2
+        }
+    }
+
+    private mutating func sink() {
+        var place = 0
+        while true {
+            var least = place
+            for child in [2 * place + 1, 2 * place + 2] where child < elements.count {
+                if elements[child] < elements[least] { least = child }
+            }
+            if least == place { return }
+            elements.swapAt(place, least)
+            place = least
+        }
+    }
 }

@@ -33,8 +33,8 @@ extension Snapshot {
             fileCount: present.count,
             byteCount: present.reduce(0) { $0.saturatingSum($1.byteCount) },
             nameCount: nameCount, keyCount: keyCount, rowCount: totals.rowCount,
-            packets: PacketOutcome.counts(totals.packets),
-            events: EventRow.Verdict.counts(totals.events),
+            packets: PacketResult.counts(totals.packets),
+            events: Verdict.counts(totals.events),
             uncleanStops: manifest.uncleanStops.map {
                 .init(foundAtMicroseconds: $0.foundAt, position: $0.position.cut)
             },

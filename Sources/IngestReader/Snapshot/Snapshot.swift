@@ -106,4 +106,22 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
             throw ReaderError(error, path: files.path)
         }
     }
+
+    // MARK: Totals
+
+    package var totals: LogTotals {
+        var totals = manifest.shard.totals
+        totals.add(tail.totals)
+        return totals
+    }
+
+    package var hasExpiredRows: Bool { !manifest.expired.isEmpty }
+
+    package func rowCountMax(of table: TableKind) -> UInt64 {
+        var count = tail.tables.reduce(0) { $0 + UInt64($1.rowCount) }
+        for entry in manifest.runs(of: table) {
+            count = count.saturatingSum(entry.rowCount)
+        }
+        return table == .rewards ? min(count, UInt64(makeNames().nextKey)) : count
+    }
 }

@@ -5,30 +5,11 @@ import IngestFormat
 /// One event as the log keeps it. Ids of events and sessions are never stored, and so never here; events of
 /// users who opted out and malformed ones are no rows.
 public struct EventRow: Sendable, Equatable {
-    /// What happened to the ad; raw values are those of JSON events.
-    public enum Kind: String, Sendable, CaseIterable { case impression, click, redemption }
-
-    /// What admission decided, in the order of the codes. Only `counted` rows are in the counters of events counted.
-    public enum Verdict: String, Sendable, CaseIterable {
-        case counted
-        case notViewable = "not_viewable"
-        case undetermined, duplicate, conflict
-        case sessionRepeat = "session_repeat"
-        case invalidTraffic = "invalid_traffic"
-        case tooOld = "too_old"
-        case tooEarly = "too_early"
-        case noConsent = "no_consent"
-        case outsideWindow = "outside_window"
-        case wrongBusiness = "wrong_business"
-        /// Never that of a row: the ledger and the status count them.
-        case malformed
-    }
-
-    /// The user's choice as the sender knew it.
-    public enum Consent: String, Sendable, CaseIterable { case notSet, optIn }
-
-    /// Which viewability threshold applied.
-    public enum Format: String, Sendable, CaseIterable { case display, largeDisplay, video }
+    public typealias Kind = EventType
+    /// What admission decided. Only `counted` rows are in the counters of events counted; none is `malformed`.
+    public typealias Verdict = IngestFormat.Verdict
+    public typealias Consent = IngestFormat.Consent
+    public typealias Format = AdFormat
 
     /// What was measured of an impression.
     public struct Viewability: Sendable, Equatable {
@@ -39,67 +20,77 @@ public struct EventRow: Sendable, Equatable {
     }
 
     /// Where the row lies: the segment, the block's ordinal in it, and the row's number in the block.
-    public let segment: UInt32
-    public let block: UInt32
-    public let row: Int
-
+    public package(set) var segment: UInt32 = 0
+    public package(set) var block: UInt32 = 0
+    public package(set) var row = 0
     /// When it happened, by the sender. Microseconds since 1970 UTC.
-    public let timestampMicroseconds: Int64
-    /// The business-day that it counts for; fixed when it was written.
-    public let date: CivilDay
-    public let kind: Kind
-    public let verdict: Verdict
-    /// `(lost:N)` where the block that held the name was lost; of the other names too.
-    public let rewardID: String
-    public let businessID: String
-    public let consent: Consent
-    public let format: Format
-    /// `nil` where it was not measured.
-    public let viewability: Viewability?
-    public let platform: String?
-    public let campaign: String?
-    public let source: String?
-    /// `nil` where the event had no amounts.
-    public let revenue: Money?
-    public let spend: Money?
-    /// Whether it had an id or a session, by which repeats can be told.
-    public let hasEventID: Bool
-    public let hasSession: Bool
-    /// Whether the sender itself marked it as invalid traffic.
-    public let isMarkedInvalid: Bool
-    /// Whether it was older than the window of ids that could be compared.
-    public let isOutsideWindow: Bool
+    public package(set) var timestampMicroseconds: Int64 = 0
+
+    package var day: Int32 = 0
+    /// Valid: the decoder refuses a block with others.
+    package var attributes = RowAttributes(rawValue: 1)
+    // Names as they are shown; those of the last three are empty where there is none.
+    package var rewardText: [UInt8] = []
+    package var businessText: [UInt8] = []
+    package var platformText: [UInt8] = []
+    package var campaignText: [UInt8] = []
+    package var sourceText: [UInt8] = []
+    /// Parts per million and milliseconds; 0 where it was not measured.
+    package var visible: UInt32 = 0
+    package var duration: UInt32 = 0
+    /// 0 where the event had no amounts.
+    package var revenueMicros: UInt64 = 0
+    package var spendMicros: UInt64 = 0
+
+    package init() {}
+
+    /// Takes each event; `false` ends the listing.
+    package typealias Body = (EventRow) -> Bool
 }
 
 extension EventRow {
-    package init(_ event: ListedEvent) {
-        func text(_ bytes: [UInt8]) -> String { String(decoding: bytes, as: UTF8.self) }
-        func name(_ bytes: [UInt8]) -> String? { bytes.isEmpty ? nil : text(bytes) }
-        segment = event.segment
-        block = event.block
-        row = event.row
-        timestampMicroseconds = event.timestamp
-        date = CivilDay(dayNumber: event.day)
-        kind = event.kind
-        verdict = event.verdict
-        rewardID = text(event.reward)
-        businessID = text(event.business)
-        consent = event.consent
-        format = event.format
-        let attributes = event.attributes
-        viewability =
-            attributes.isMeasured
-            ? Viewability(
-                visiblePartsPerMillion: event.visible, durationMilliseconds: event.duration)
-            : nil
-        platform = name(event.platform)
-        campaign = name(event.campaign)
-        source = name(event.source)
-        revenue = attributes.hasMoney ? Money(micros: event.revenueMicros) : nil
-        spend = attributes.hasMoney ? Money(micros: event.spendMicros) : nil
-        hasEventID = attributes.hasEventID
-        hasSession = attributes.hasSession
-        isMarkedInvalid = event.isMarkedInvalid
-        isOutsideWindow = attributes.isOutsideWindow
+    /// The business-day that it counts for; fixed when it was written.
+    public var date: CivilDay { CivilDay(dayNumber: day) }
+
+    public var kind: Kind { attributes.type ?? .impression }
+    public var verdict: Verdict { attributes.verdict ?? .counted }
+    public var consent: Consent { attributes.consent ?? .notSet }
+    public var format: Format { attributes.format ?? .display }
+
+    /// `(lost:N)` where the block that held the name was lost; of the other names too.
+    public var rewardID: String { String(decoding: rewardText, as: UTF8.self) }
+    public var businessID: String { String(decoding: businessText, as: UTF8.self) }
+    public var platform: String? { Self.name(platformText) }
+    public var campaign: String? { Self.name(campaignText) }
+    public var source: String? { Self.name(sourceText) }
+
+    /// `nil` where it was not measured.
+    public var viewability: Viewability? {
+        guard attributes.isMeasured else { return nil }
+        return Viewability(visiblePartsPerMillion: visible, durationMilliseconds: duration)
+    }
+
+    /// `nil` where the event had no amounts.
+    public var revenue: Money? { attributes.hasMoney ? Money(micros: revenueMicros) : nil }
+    public var spend: Money? { attributes.hasMoney ? Money(micros: spendMicros) : nil }
+
+    /// Whether it had an id or a session, by which repeats can be told.
+    public var hasEventID: Bool { attributes.hasEventID }
+    public var hasSession: Bool { attributes.hasSession }
+    /// Whether the sender itself marked it as invalid traffic.
+    public var isMarkedInvalid: Bool { attributes.rawValue & RowAttributes.markedInvalid != 0 }
+    /// Whether it was older than the window of ids that could be compared.
+    public var isOutsideWindow: Bool { attributes.isOutsideWindow }
+
+    private static func name(_ text: [UInt8]) -> String? {
+        text.isEmpty ? nil : String(decoding: text, as: UTF8.self)
+    }
+}
+
+extension NamedCode {
+    /// Those that there are.
+    /// - Parameter byCode: a count for each case, in their order.
+    static func counts(_ byCode: [UInt64]) -> [Self: UInt64] {
+        Dictionary(uniqueKeysWithValues: zip(allCases, byCode).filter { $1 > 0 })
     }
 }

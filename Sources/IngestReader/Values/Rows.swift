@@ -1,53 +1,63 @@
 // packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
 
+import IngestFormat
+
+/// A row of counters as queries make it: names as bytes, of which only those make texts who ask for them.
+package struct ListedRow: Sendable, Equatable {
+    /// The reward; in `days` the business.
+    package var id: [UInt8] = []
+    package var business: [UInt8] = []
+    /// Of `rewards`: how many businesses the counters span.
+    package var businessCount = 0
+    /// Of `days` and `reward-days`.
+    package var day: Int32 = 0
+    package var counters = CounterRow()
+
+    package init() {}
+
+    /// Takes each row; `false` ends the listing.
+    package typealias Body = (ListedRow) -> Bool
+}
+
 /// The counters of one reward, over all its businesses or (where the query names one) of one.
 public struct RewardRow: Sendable, Equatable {
-    /// The reward id; `(lost:N)` where the block that held the name was lost.
-    public let id: String
-    /// The business; of several the bytewise smallest.
-    public let businessID: String
-    /// How many businesses the counters span; at least 1.
-    public let businessCount: Int
-    public let counters: Counters
+    package let row: ListedRow
 
-    package init(id: String, businessID: String, businessCount: Int, counters: Counters) {
-        self.id = id
-        self.businessID = businessID
-        self.businessCount = businessCount
-        self.counters = counters
-    }
+    package init(_ row: ListedRow) { self.row = row }
+
+    /// The reward id; `(lost:N)` where the block that held the name was lost.
+    public var id: String { String(decoding: row.id, as: UTF8.self) }
+    /// The business; of several the bytewise smallest.
+    public var businessID: String { String(decoding: row.business, as: UTF8.self) }
+    /// How many businesses the counters span; at least 1.
+    public var businessCount: Int { row.businessCount }
+    public var counters: Counters { Counters(row.counters) }
 }
 
 /// The counters of one business on one day.
 public struct DayRow: Sendable, Equatable {
-    public let businessID: String
-    public let date: CivilDay
-    public let counters: Counters
+    package let row: ListedRow
+
+    package init(_ row: ListedRow) { self.row = row }
 
     /// `{businessId}#{YYYY-MM-DD}`.
     public var id: String { "\(businessID)#\(date)" }
-
-    package init(businessID: String, date: CivilDay, counters: Counters) {
-        self.businessID = businessID
-        self.date = date
-        self.counters = counters
-    }
+    public var businessID: String { String(decoding: row.business, as: UTF8.self) }
+    public var date: CivilDay { CivilDay(dayNumber: row.day) }
+    public var counters: Counters { Counters(row.counters) }
 }
 
 /// The counters of one reward at one business on one day.
 public struct RewardDayRow: Sendable, Equatable {
-    /// The reward id.
-    public let id: String
-    public let businessID: String
-    public let date: CivilDay
-    public let counters: Counters
+    package let row: ListedRow
 
-    package init(id: String, businessID: String, date: CivilDay, counters: Counters) {
-        self.id = id
-        self.businessID = businessID
-        self.date = date
-        self.counters = counters
-    }
+    package init(_ row: ListedRow) { self.row = row }
+
+    /// The reward id.
+    public var id: String { String(decoding: row.id, as: UTF8.self) }
+    public var businessID: String { String(decoding: row.business, as: UTF8.self) }
+    public var date: CivilDay { CivilDay(dayNumber: row.day) }
+    public var counters: Counters { Counters(row.counters) }
 }
 
 /// The place in the log up to which an answer counts: every block of the segments before `segment`,
@@ -66,4 +76,11 @@ public struct Cut: Sendable, Hashable, Comparable {
     public static func < (a: Self, b: Self) -> Bool {
         (a.segment, a.block) < (b.segment, b.block)
     }
+}
+
+/// What the taker of a row wants next.
+public enum Iteration: Sendable, Equatable {
+    case next
+    /// The listing ends, which is no error.
+    case stop
 }

@@ -49,7 +49,7 @@ struct ExportCommand: ParsableCommand {
     func run(sqlite: SQLiteWriter?) throws {
         let reader = try IngestReader.open(directory: data)
         let job = ExportJob(
-            table, reward: reward, business: business, days: dates.range, reader: reader)
+            table: table, reward: reward, business: business, days: dates.range, reader: reader)
         var progress = ExportProgress(
             rowCountMax: job.rowCountMax, isSilent: isToStandardOutput)
         defer { progress.end() }
@@ -61,7 +61,7 @@ struct ExportCommand: ParsableCommand {
             let files = try LinuxFileSystem(path: directory, create: false)
             try Self.checkTarget(name, in: files)
             let file = try ExportFile(name, in: files)
-            SharedMode.set(of: file.temporaryPath)
+            file.share()
             if format == .sqlite, let sqlite {
                 try sqlite(job, file.temporaryPath) { progress.addRow() }
             } else {
@@ -82,23 +82,8 @@ struct ExportCommand: ParsableCommand {
     private func write(
         _ job: ExportJob, to output: OutputBuffer, _ onRow: () -> Void
     ) throws {
-        let formatter = RowFormatter(
-            format: format == .csv ? .csv : .ndjson, cut: nil, output: output)
-        if let kind = job.table.kind {
-            try formatter.list(kind) { body in
-                try job.list { row in
-                    onRow()
-                    try body(row)
-                }
-            }
-        } else {
-            try formatter.listEvents { body in
-                try job.listEvents { event in
-                    onRow()
-                    try body(event)
-                }
-            }
-        }
+        let format: OutputFormat = format == .csv ? .csv : .ndjson
+        try job.give(to: RowFormatter(format: format, cut: nil, output: output), onRow)
         try output.flush()
     }
 
@@ -136,13 +121,12 @@ struct ExportCommand: ParsableCommand {
     }
 
     private static func report(_ rowCount: UInt64, _ byteCount: UInt64, of cut: Cut) throws {
-        var line: [UInt8] = []
-        JSONText.append(
-            [
-                Field("rows", .count(rowCount)), Field("bytes", .count(byteCount)),
-                Field("cut", cut.cell),
-            ], to: &line)
-        try StandardOutput.write(line + [0x0A])
+        let fields = [
+            Field("rows", .count(rowCount)), Field("bytes", .count(byteCount)),
+            Field("cut", cut.cell),
+        ]
+        try StandardOutput.write(
+            OutputBuffer.bytes { ValueText.json.put(fields, to: $0) } + [0x0A])
     }
 
     private static func cannotWrite(_ what: String, _ out: String) -> Ending {

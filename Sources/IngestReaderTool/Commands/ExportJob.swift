@@ -1,5 +1,6 @@
 // packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
 import ArgumentParser
+import Glibc
 import IngestFormat
 import IngestReader
 
@@ -9,16 +10,6 @@ package struct ExportJob {
         case rewards, days
         case rewardDays = "reward-days"
         case events
-
-        /// `nil` for events, which are no rows of counters.
-        package var kind: ListingKind? {
-            switch self {
-            case .rewards: .rewards
-            case .days: .days
-            case .rewardDays: .rewardDays
-            case .events: nil
-            }
-        }
     }
 
     package let table: Table
@@ -27,17 +18,6 @@ package struct ExportJob {
     package let business: String?
     package let days: DayRange
     package let reader: IngestReader
-
-    package init(
-        _ table: Table, reward: String? = nil, business: String?, days: DayRange,
-        reader: IngestReader
-    ) {
-        self.table = table
-        self.reward = reward
-        self.business = business
-        self.days = days
-        self.reader = reader
-    }
 
     /// At least as many rows as will come; `nil` where only a part is asked for, and nobody knows.
     package var rowCountMax: UInt64? {
@@ -50,22 +30,56 @@ package struct ExportJob {
         }
     }
 
-    /// Gives the rows of a table of counters; none of events.
-    package func list(_ body: (ListedRow) throws -> Void) throws {
+    /// Gives the rows of the table.
+    /// - Parameter onRow: is called for each.
+    package func give(to taker: some RowTaker, _ onRow: () -> Void) throws {
         switch table {
         case .rewards:
-            try reader.listRewards(RewardsQuery(business: business, days: days), body)
+            try taker.take(RewardRow.self) { body in
+                try reader.forEachReward(RewardsQuery(business: business, days: days)) { row in
+                    onRow()
+                    try body(row)
+                    return .next
+                }
+            }
         case .days:
-            try reader.listDays(DaysQuery(business: business, days: days), body)
+            try taker.take(DayRow.self) { body in
+                try reader.forEachDay(DaysQuery(business: business, days: days)) { row in
+                    onRow()
+                    try body(row)
+                    return .next
+                }
+            }
         case .rewardDays:
-            try reader.listRewardDays(
-                RewardDaysQuery(reward: reward, business: business, days: days), body)
-        case .events: break
+            let query = RewardDaysQuery(reward: reward, business: business, days: days)
+            try taker.take(RewardDayRow.self) { body in
+                try reader.forEachRewardDay(query) { row in
+                    onRow()
+                    try body(row)
+                    return .next
+                }
+            }
+        case .events:
+            let query = EventsQuery(reward: reward, business: business, days: days)
+            try taker.take(EventRow.self) { body in
+                try reader.forEachEvent(query) { row in
+                    onRow()
+                    try body(row)
+                    return .next
+                }
+            }
         }
     }
+}
 
-    package func listEvents(_ body: (ListedEvent) throws -> Void) throws {
-        try reader.listEvents(EventsQuery(reward: reward, business: business, days: days), body)
+/// What writes the rows of an export.
+package protocol RowTaker {
+    func take<Row: OutputRow>(_ type: Row.Type, _ rows: Rows<Row>) throws
+}
+
+extension RowFormatter: RowTaker {
+    package func take<Row: OutputRow>(_ type: Row.Type, _ rows: Rows<Row>) throws {
+        try list(type, rows)
     }
 }
 
@@ -75,3 +89,60 @@ package struct ExportJob {
 package typealias SQLiteWriter = (
     _ job: ExportJob, _ path: String, _ onRow: () -> Void
 ) throws -> Void
+
+/// The rows of an export so far, on stderr where that is a terminal: as a bar where it is known how many are to
+/// come.
+package struct ExportProgress {
+    private static let stride = 1 << 14
+    private static let interval = Duration.milliseconds(200)
+    private static let barWidth = 24
+
+    private let isShown: Bool
+    private let clock = ContinuousClock()
+    private let startedAt = ContinuousClock().now
+    private let rowCountMax: UInt64?
+    private var shownAt: ContinuousClock.Instant?
+    private(set) var rowCount: UInt64 = 0
+
+    /// - Parameters:
+    ///   - rowCountMax: at least as many rows as will come.
+    ///   - isSilent: where the rows themselves may be on the terminal.
+    init(rowCountMax: UInt64?, isSilent: Bool) {
+        self.rowCountMax = rowCountMax
+        isShown = !isSilent && isatty(STDERR_FILENO) == 1
+    }
+
+    mutating func addRow() {
+        rowCount += 1
+        guard isShown, rowCount % UInt64(Self.stride) == 0 else { return }
+        let now = clock.now
+        if let shownAt, now - shownAt < Self.interval { return }
+        shownAt = now
+        let line = Self.line(
+            rowCount: rowCount, of: rowCountMax, seconds: (now - startedAt) / .seconds(1))
+        ReaderProgram.standardError("\r\(line)\u{1b}[K")
+    }
+
+    /// Takes the line away.
+    func end() {
+        if shownAt != nil { ReaderProgram.standardError("\r\u{1b}[K") }
+    }
+
+    /// `[######                  ]  25 %, 1048576 rows, 524288/s, 6 s left`.
+    package static func line(
+        rowCount: UInt64, of rowCountMax: UInt64?, seconds: Double
+    ) -> String {
+        let rate = Double(rowCount) / max(seconds, 0.001)
+        let counts = "\(rowCount) rows, \(Int(rate))/s"
+        guard let rowCountMax, rowCountMax >= rowCount, rowCount > 0 else { return counts }
+        let share = Double(rowCount) / Double(rowCountMax)
+        let filled = Int(share * Double(barWidth))
+        let bar =
+            String(repeating: "#", count: filled)
+            + String(repeating: " ", count: barWidth - filled)
+        let percent = String(Int(share * 100))
+        let gap = String(repeating: " ", count: 3 - percent.utf8.count)
+        let left = Int((Double(rowCountMax - rowCount) / rate).rounded(.up))
+        return "[\(bar)] \(gap)\(percent) %, \(counts), \(left) s left"
+    }
+}

@@ -44,11 +44,11 @@ struct FindCommand: ParsableCommand {
     func run() throws {
         let bytes = bytes ?? []
         try output.answer { reader, formatter in
-            let isTable = formatter.format == .table
-            let columns = isTable ? FoundEvent.mainColumns : FoundEvent.columns
-            let count = try formatter.list(columns) { body in
+            let count = try formatter.list(
+                FoundEvent.self, tableColumns: FoundEvent.tableColumns
+            ) { body in
                 try reader.forEachFound(eventID: bytes, business: business) { event in
-                    try body(isTable ? event.mainCells : event.cells)
+                    try body(event)
                     return .next
                 }
             }
@@ -59,35 +59,6 @@ struct FindCommand: ParsableCommand {
                         + (reader.hasExpiredRows
                             ? "check both ids, or it has expired" : "check both ids"))
             }
-        }
-    }
-}
-
-extension FoundEvent {
-    private static let findColumns = [
-        "committedAt", "sender", "epoch", "firstSequence", "lastSequence", "differs",
-    ]
-    package static let columns = EventText.columns + findColumns
-    /// What tells rows of one id apart.
-    static let mainColumns =
-        ["verdict"] + findColumns
-        + ["segment", "block", "row", "eventType", "rewardId", "revenue", "spend"]
-
-    /// The values of `columns`, in their order.
-    package var cells: [Cell] {
-        func count(_ count: UInt64?) -> Cell { count.map { .count($0) } ?? .none }
-        return row.cells + [
-            .text(TimeText.utc(committedMicroseconds)),
-            sender.map { .text($0.name) } ?? .none, sender?.epoch ?? .none,
-            count(sequences?.lowerBound), count(sequences?.upperBound),
-            differences.map { .list($0.map { .text($0.rawValue) }) } ?? .none,
-        ]
-    }
-
-    fileprivate var mainCells: [Cell] {
-        let cells = cells
-        return Self.mainColumns.compactMap { name in
-            Self.columns.firstIndex(of: name).map { cells[$0] }
         }
     }
 }

@@ -26,7 +26,7 @@ struct InspectCommand: ParsableCommand {
         let path = path
         let output = OutputBuffer(StandardOutput.write)
         let isSound = try Inspector.run(path: path) { line in
-            output.bytes.append(contentsOf: (TerminalText.escaped(line) + "\n").utf8)
+            output.put(TerminalText.escaped(line) + "\n")
         }
         try Ending.check(
             isSound ? EXIT_SUCCESS : 65,

@@ -49,7 +49,12 @@ struct RewardsCommand: ParsableCommand {
         let query = RewardsQuery(
             business: business, days: dates.range, order: order, limit: top)
         try output.answer { reader, formatter in
-            try formatter.list(.rewards) { try reader.listRewards(query, $0) }
+            try formatter.list(RewardRow.self) { body in
+                try reader.forEachReward(query) { row in
+                    try body(row)
+                    return .next
+                }
+            }
         }
     }
 }
@@ -84,7 +89,12 @@ struct DaysCommand: ParsableCommand {
     func run() throws {
         let query = DaysQuery(business: business, days: dates.range)
         try output.answer { reader, formatter in
-            try formatter.list(.days) { try reader.listDays(query, $0) }
+            try formatter.list(DayRow.self) { body in
+                try reader.forEachDay(query) { row in
+                    try body(row)
+                    return .next
+                }
+            }
         }
     }
 }
@@ -103,7 +113,33 @@ struct RewardDaysCommand: ParsableCommand {
     func run() throws {
         let query = RewardDaysQuery(reward: reward, business: business, days: dates.range)
         try output.answer { reader, formatter in
-            try formatter.list(.rewardDays) { try reader.listRewardDays(query, $0) }
+            try formatter.list(RewardDayRow.self) { body in
+                try reader.forEachRewardDay(query) { row in
+                    try body(row)
+                    return .next
+                }
+            }
+        }
+    }
+}
+
+struct LedgerCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "ledger",
+        abstract: "What became of every sender's packets and events.")
+
+    @Option(
+        help: ArgumentHelp(
+            "Only the epochs of this framed sender, or plain, http, unidentified or others.",
+            valueName: "id"))
+    var sender: String?
+    @OptionGroup var output: OutputOptions
+
+    func run() throws {
+        try output.answer { reader, formatter in
+            let rows = try reader.ledger().filter { sender == nil || $0.sender.name == sender }
+            if let sender, rows.isEmpty { throw Ending.unseen("sender \(sender)", in: output.data) }
+            try formatter.list(LedgerRow.self) { body in for row in rows { try body(row) } }
         }
     }
 }

@@ -1,5 +1,6 @@
 // packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
 import ArgumentParser
+import IngestFormat
 import IngestReader
 
 struct StatusCommand: ParsableCommand {
@@ -21,9 +22,7 @@ struct StatusCommand: ParsableCommand {
 extension DirectoryStatus {
     /// - Parameter isForPerson: leave out packets and events of which there are none.
     package func fields(isForPerson: Bool) -> [Field] {
-        func named<Key: Hashable & RawRepresentable & CaseIterable>(
-            _ counts: [Key: UInt64]
-        ) -> Cell where Key.RawValue == String {
+        func named<Key: NamedCode>(_ counts: [Key: UInt64]) -> Cell {
             isForPerson ? .counts(counts) : .counts(counts, of: Key.allCases)
         }
         return [
@@ -33,11 +32,7 @@ extension DirectoryStatus {
             Field("generation", .count(generation)),
             Field(
                 "windows",
-                .fields([
-                    Field(
-                        "idsCompleteSince",
-                        idsCompleteSinceMicroseconds.map { .text(TimeText.utc($0)) } ?? .none)
-                ])),
+                .fields([Field("idsCompleteSince", .time(idsCompleteSinceMicroseconds))])),
             Field(
                 "segments",
                 .fields([
@@ -61,7 +56,7 @@ extension DirectoryStatus {
 extension DirectoryStatus.UncleanStopRecord {
     fileprivate var cell: Cell {
         .fields([
-            Field("foundAt", .text(TimeText.utc(foundAtMicroseconds))),
+            Field("foundAt", .time(foundAtMicroseconds)),
             Field("position", position.cell),
         ])
     }
@@ -72,7 +67,7 @@ extension ExpiredPart {
         .fields([
             Field("lastSegment", .count(UInt64(lastSegment))),
             Field("rows", .count(rowCount)),
-            Field("newestEvent", newestEventMicroseconds.map { .text(TimeText.utc($0)) } ?? .none),
+            Field("newestEvent", .time(newestEventMicroseconds)),
             Field("missingSegments", .count(UInt64(missingSegmentCount))),
         ])
     }

@@ -61,36 +61,35 @@ extension VerifyReport {
     package func write(to output: OutputBuffer, as format: OutputFormat) {
         switch format {
         case .json, .ndjson:
-            JSONText.append(fields, to: &output.bytes)
-            output.bytes.append(0x0A)
+            ValueText.json.put(fields, to: output)
+            output.put("\n")
         case .csv:
-            CSVText.append(
-                record: ["kind", "file", "offset", "what", "got", "expected"], to: &output.bytes)
+            ValueText.putRecord(
+                ["kind", "file", "offset", "what", "got", "expected"], to: output)
             for finding in findings {
-                CSVText.append(record: finding.fields.map(\.cell.plainText), to: &output.bytes)
+                ValueText.putRecord(finding.fields.map(\.cell.plainText), to: output)
             }
         case .table:
             for finding in findings {
-                output.bytes.append(
-                    contentsOf: (TerminalText.escaped(finding.description) + "\n").utf8)
+                output.put(TerminalText.escaped(finding.description) + "\n")
             }
             if unlistedCount > 0 {
-                output.bytes.append(contentsOf: "and \(unlistedCount) more findings\n".utf8)
+                output.put("and \(unlistedCount) more findings\n")
             }
             if lastExpiredSegment > 0 {
-                output.bytes.append(
-                    contentsOf: """
-                        segments up to \(lastExpiredSegment) have expired: \(attestedRowCount) rows are \
-                        attested by their footers, the others are recounted
+                output.put(
+                    """
+                    segments up to \(lastExpiredSegment) have expired: \(attestedRowCount) rows are \
+                    attested by their footers, the others are recounted
 
-                        """.utf8)
+                    """)
             }
-            output.bytes.append(
-                contentsOf: """
-                    \(result): recounted \(rowCount) rows in \(blockCount) blocks of \
-                    \(segmentCount) segments, checked \(fileCount) files; \(summary)
+            output.put(
+                """
+                \(result): recounted \(rowCount) rows in \(blockCount) blocks of \
+                \(segmentCount) segments, checked \(fileCount) files; \(summary)
 
-                    """.utf8)
+                """)
         }
     }
 

@@ -1,6 +1,8 @@
 // packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
+import IngestFormat
+import IngestReader
 
-/// One value of a row, before it has a format.
+/// One value of a row, before it has a format: what tables show, and what has no column type of its own.
 package enum Cell: Sendable, Equatable {
     /// An id or a date: a JSON string.
     case text(String)
@@ -56,17 +58,27 @@ package struct Field: Sendable, Equatable {
 }
 
 extension Cell {
+    static func text(orNone text: String?) -> Cell { text.map { .text($0) } ?? .none }
+    static func count(orNone count: UInt64?) -> Cell { count.map { .count($0) } ?? .none }
+    static func time(_ microseconds: Int64?) -> Cell {
+        .text(orNone: microseconds.map { TimeText.utc($0) })
+    }
+
     /// Counts by what they are of, in the order of `keys`; what is not in `counts` is 0.
-    static func counts<Key: Hashable & RawRepresentable>(
+    static func counts<Key: NamedCode>(
         _ counts: [Key: UInt64], of keys: some Sequence<Key>
-    ) -> Cell where Key.RawValue == String {
-        .fields(keys.map { Field($0.rawValue, .count(counts[$0, default: 0])) })
+    ) -> Cell {
+        .fields(keys.map { Field($0.name, .count(counts[$0, default: 0])) })
     }
 
     /// Those that there are, in the order of their codes.
-    static func counts<Key: Hashable & RawRepresentable & CaseIterable>(
-        _ counts: [Key: UInt64]
-    ) -> Cell where Key.RawValue == String {
+    static func counts<Key: NamedCode>(_ counts: [Key: UInt64]) -> Cell {
         Cell.counts(counts, of: Key.allCases.filter { counts[$0] != nil })
+    }
+}
+
+extension Cut {
+    package var cell: Cell {
+        .fields([Field("segment", .count(UInt64(segment))), Field("block", .count(UInt64(block)))])
     }
 }

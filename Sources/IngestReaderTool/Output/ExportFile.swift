@@ -1,8 +1,14 @@
 // packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
+import Dispatch
+import Glibc
 import IngestStorage
+import Synchronization
 
 /// A file that appears under its name whole and durable, or not at all: written under a temporary name
 /// (`NAME.RANDOM.tmp`) in the same directory, synced, renamed. What had the name before stays until then.
+///
+/// Pieces are written on a queue of its own, so that rows are made while the pieces before are on their way.
+/// **Cost** The memory of four pieces.
 package final class ExportFile<Files: FileSystem> {
     private let files: Files
     private let name: String
@@ -10,6 +16,9 @@ package final class ExportFile<Files: FileSystem> {
     private let file: Files.File
     private var writtenByteCount: UInt64 = 0
     private var isFinished = false
+    private let queue = DispatchQueue(label: "export")
+    private let room = DispatchSemaphore(value: 4)
+    private let failure = WriteFailure()
 
     /// Creates the temporary file.
     /// - Parameters:
@@ -27,22 +36,55 @@ package final class ExportFile<Files: FileSystem> {
 
     /// Removes the temporary file of an export that was not finished.
     deinit {
+        queue.sync {}
         if !isFinished { try? files.unlink(temporary) }
     }
 
+    /// Gives the file the permissions of files that are made for others: those that the process's umask leaves. Files
+    /// of a data directory have fewer. Best effort: a file system without permissions takes none.
+    package func share() {
+        let mask = umask(0)
+        umask(mask)
+        // SAFETY: the path is a temporary C string that outlives the call.
+        _ = unsafe chmod(file.path, 0o666 & ~mask)
+    }
+
+    /// **Errors** Those of this piece or of one before it, also at a later call.
     package func write(_ bytes: [UInt8]) throws(StorageError) {
-        try file.write(bytes, at: writtenByteCount)
+        room.wait()
+        let (file, failure, room, offset) = (file, failure, room, writtenByteCount)
         writtenByteCount += UInt64(bytes.count)
+        queue.async {
+            defer { room.signal() }
+            do throws(StorageError) {
+                try failure.check()
+                try file.write(bytes, at: offset)
+            } catch { failure.set(error) }
+        }
+        try failure.check()
     }
 
     /// Makes the file durable, and gives it its name.
     /// - Returns: its byte count.
     package func finish() throws(StorageError) -> UInt64 {
+        queue.sync {}
+        try failure.check()
         try file.sync()
         let byteCount = try file.byteCount()
         try files.rename(temporary, to: name)
         isFinished = true
         try files.syncDirectory()
         return byteCount
+    }
+}
+
+/// The first error of the writes.
+private final class WriteFailure: Sendable {
+    private let error = Mutex<StorageError?>(nil)
+
+    func set(_ error: StorageError) { self.error.withLock { $0 = $0 ?? error } }
+
+    func check() throws(StorageError) {
+        if let error = error.withLock({ $0 }) { throw error }
     }
 }

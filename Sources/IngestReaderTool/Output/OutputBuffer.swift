@@ -1,27 +1,164 @@
 // packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
+import IngestReader
 
-/// Bytes on their way out, written in large pieces. Owned by the command that answers.
-package final class OutputBuffer {
+/// Bytes on their way out: numbers and texts are put behind one another with no String or array of their own, and
+/// written in large pieces. Owned by the command that answers.
+///
+/// **Cost** About a nanosecond for two digits or 16 copied bytes.
+@safe package final class OutputBuffer {
     package static let pieceByteCount = 256 << 10
 
-    package var bytes: [UInt8] = []
+    // Private, so that the compiler sees every access, and checks none of them while it runs.
+    private var base: UnsafeMutablePointer<UInt8>
+    private var capacity: Int
+    private var count = 0
     private let write: ([UInt8]) throws -> Void
 
     /// - Parameter write: takes the next piece; it is not kept.
-    package init(_ write: @escaping ([UInt8]) throws -> Void) {
-        self.write = write
-        bytes.reserveCapacity(Self.pieceByteCount + (16 << 10))
+    package convenience init(_ write: @escaping ([UInt8]) throws -> Void) {
+        self.init(capacity: Self.pieceByteCount + (16 << 10), write)
     }
+
+    /// - Parameter capacity: at first.
+    private init(capacity: Int, _ write: @escaping ([UInt8]) throws -> Void) {
+        self.write = write
+        self.capacity = capacity
+        unsafe base = .allocate(capacity: capacity)
+    }
+
+    deinit { unsafe base.deallocate() }
 
     /// To be called after each row: writes once a piece is full.
     package func drain() throws {
-        if bytes.count >= Self.pieceByteCount { try flush() }
+        if count >= Self.pieceByteCount { try flush() }
     }
 
     /// Writes what is left.
     package func flush() throws {
-        if bytes.isEmpty { return }
-        try write(bytes)
-        bytes.removeAll(keepingCapacity: true)
+        if count == 0 { return }
+        // SAFETY: count bytes were put.
+        let piece = unsafe Array(UnsafeBufferPointer(start: base, count: count))
+        try write(piece)
+        count = 0
+    }
+
+    /// What `body` puts.
+    package static func bytes(of body: (OutputBuffer) throws -> Void) rethrows -> [UInt8] {
+        let output = OutputBuffer(capacity: 256) { _ in }
+        try body(output)
+        // SAFETY: count bytes were put.
+        return unsafe Array(UnsafeBufferPointer(start: output.base, count: output.count))
+    }
+
+    // MARK: Bytes and texts
+
+    @inline(__always)
+    package func put(_ byte: UInt8) {
+        reserve(1)
+        // SAFETY: there is room for one.
+        unsafe base[count] = byte
+        count &+= 1
+    }
+
+    package func put(_ bytes: [UInt8]) { put(bytes, bytes.indices) }
+
+    /// Puts a part of `bytes`.
+    package func put(_ bytes: [UInt8], _ range: Range<Int>) {
+        precondition(range.lowerBound >= 0 && range.upperBound <= bytes.count)
+        reserve(range.count)
+        unsafe bytes.withUnsafeBufferPointer { source in
+            guard let from = source.baseAddress else { return }
+            // SAFETY: the range is inside, and there is room for it.
+            unsafe (base + count).update(from: from + range.lowerBound, count: range.count)
+        }
+        count &+= range.count
+    }
+
+    package func put(_ text: String) {
+        var text = text
+        text.withUTF8 { source in
+            reserve(source.count)
+            guard let from = source.baseAddress else { return }
+            // SAFETY: there is room for it.
+            unsafe (base + count).update(from: from, count: source.count)
+            count &+= source.count
+        }
+    }
+
+    // MARK: Numbers
+
+    /// Puts a decimal number.
+    package func put(_ value: UInt64) {
+        if value < 10 { return put(UInt8(ascii: "0") &+ UInt8(truncatingIfNeeded: value)) }
+        put(value, width: Self.digitCount(value))
+    }
+
+    /// Puts the last `width` digits of a number, with zeros in front.
+    package func put(_ value: UInt64, width: Int) {
+        precondition(width >= 0)
+        reserve(width)
+        var rest = value
+        var place = width
+        while place > 1 {
+            place &-= 2
+            let pair = rest % 100
+            rest /= 100
+            // SAFETY: there is room for width bytes.
+            unsafe base[count &+ place] = Self.digit(pair / 10)
+            unsafe base[count &+ place &+ 1] = Self.digit(pair % 10)
+        }
+        if place == 1 { unsafe base[count] = Self.digit(rest % 10) }
+        count &+= width
+    }
+
+    /// As `Money.description`.
+    package func put(_ amount: Money) {
+        put(amount.micros / 1_000_000)
+        put(UInt8(ascii: "."))
+        var rest = amount.micros % 1_000_000
+        var width = 6
+        while width > 2, rest % 10 == 0 {
+            rest /= 10
+            width -= 1
+        }
+        put(rest, width: width)
+    }
+
+    /// As `ClickThroughRate.description`.
+    package func put(_ rate: ClickThroughRate) {
+        guard let value = UInt64(exactly: rate.tenThousandths) else { return put(rate.description) }
+        put(value / 10_000)
+        put(UInt8(ascii: "."))
+        put(value % 10_000, width: 4)
+    }
+
+    private static func digit(_ value: UInt64) -> UInt8 {
+        UInt8(ascii: "0") &+ UInt8(truncatingIfNeeded: value)
+    }
+
+    private static func digitCount(_ value: UInt64) -> Int {
+        var count = 1
+        var rest = value
+        while rest >= 100 {
+            rest /= 100
+            count &+= 2
+        }
+        return rest >= 10 ? count &+ 1 : count
+    }
+
+    @inline(__always)
+    private func reserve(_ byteCount: Int) {
+        if capacity &- count < byteCount { grow(byteCount) }
+    }
+
+    @inline(never)
+    private func grow(_ byteCount: Int) {
+        let larger = max(2 * capacity, count + byteCount)
+        let moved = UnsafeMutablePointer<UInt8>.allocate(capacity: larger)
+        // SAFETY: count bytes were put, and there is room for more than them.
+        unsafe moved.update(from: base, count: count)
+        unsafe base.deallocate()
+        unsafe base = moved
+        capacity = larger
     }
 }

@@ -2,94 +2,149 @@
 import IngestFormat
 import IngestReader
 
-/// A row that can be written in every format: its columns in their order, and their cells.
+/// A column of a table, whatever the format.
+package struct OutputColumn: Sendable, Equatable {
+    package enum Kind: Sendable {
+        case text, count
+        /// A number with decimals: a rate, a share.
+        case number
+        /// Money.
+        case decimal
+        case flag
+        /// A table within the row, or a list.
+        case nested
+    }
+
+    package let name: String
+    package let kind: Kind
+    /// Whether a table shows it only where it says more than the other columns do.
+    package let isDetail: Bool
+
+    package init(name: String, kind: Kind, isDetail: Bool) {
+        self.name = name
+        self.kind = kind
+        self.isDetail = isDetail
+    }
+}
+
+/// A row that can be written in every format: `give` names its columns and gives their values, both in one place and
+/// in the order of every format.
 package protocol OutputRow {
-    static var columns: [String] { get }
-    var identityCells: [Cell] { get }
-    var counters: Counters { get }
+    /// A row of which only the columns are asked for.
+    static var empty: Self { get }
+    func give(to sink: inout some ValueSink)
+    /// What a table's line of totals sums up; such columns are the last ones.
+    var summed: CounterRow? { get }
 }
 
 extension OutputRow {
-    package var cells: [Cell] { identityCells + counters.cells }
-}
+    package var summed: CounterRow? { nil }
 
-extension RewardRow: OutputRow {
-    package static let columns = ["id", "businessId", "businessCount"] + Counters.columns
-    package var identityCells: [Cell] {
-        [.text(id), .text(businessID), .count(UInt64(businessCount))]
+    package static var columns: [OutputColumn] {
+        var sink = ColumnSink()
+        empty.give(to: &sink)
+        return sink.columns
     }
-}
-
-extension DayRow: OutputRow {
-    package static let columns = ["id", "businessId", "date"] + Counters.columns
-    package var identityCells: [Cell] {
-        let date = date.description
-        return [.text("\(businessID)#\(date)"), .text(businessID), .text(date)]
-    }
-}
-
-extension RewardDayRow: OutputRow {
-    package static let columns = ["id", "businessId", "date"] + Counters.columns
-    package var identityCells: [Cell] { [.text(id), .text(businessID), .text(date.description)] }
-}
-
-extension Counters {
-    /// The names of the counters, the same in every table.
-    package static let columns: [String] =
-        [
-            "impressions", "clicks", "redemptions", "ctr", "revenue", "spend",
-            "viewableImpressions", "undeterminedImpressions", "notViewableImpressions",
-        ]
-        + Kind.allCases.flatMap { kind in
-            ["gross", "invalid", "duplicate", "conflict", "refused"].map { "\($0)\(kind.suffix)" }
-        } + ["uncheckedEvents"]
-
-    /// How many of the first columns a table always shows.
-    package static let mainColumnCount = 6
 
     /// The values of `columns`, in their order.
     package var cells: [Cell] {
-        var cells: [Cell] = []
-        cells.reserveCapacity(Self.columns.count)
-        cells.append(.count(impressions))
-        cells.append(.count(clicks))
-        cells.append(.count(redemptions))
-        cells.append(ctr.map { .number($0.description) } ?? .none)
-        cells.append(.decimal(revenue.description))
-        cells.append(.decimal(spend.description))
-        cells.append(.count(viewableImpressions))
-        cells.append(.count(undeterminedImpressions))
-        cells.append(.count(notViewableImpressions))
-        for kind in Kind.allCases {
-            cells.append(.count(gross(kind)))
-            cells.append(.count(invalid(kind)))
-            cells.append(.count(duplicate(kind)))
-            cells.append(.count(conflict(kind)))
-            cells.append(.count(refused(kind)))
-        }
-        cells.append(.count(uncheckedEvents))
-        return cells
-    }
-
-    /// Whether a table leaves out column `index` where this holds for every row: it says nothing that
-    /// the main columns do not say.
-    package func isSilent(column index: Int, cell: Cell) -> Bool {
-        guard index >= Self.mainColumnCount else { return false }
-        switch Self.columns[index] {
-        case "grossImpressions": return gross(.impressions) == impressions
-        case "grossClicks": return gross(.clicks) == clicks
-        case "grossRedemptions": return gross(.redemptions) == redemptions
-        default: return cell == .count(0)
-        }
+        var sink = CellSink()
+        give(to: &sink)
+        return sink.cells
     }
 }
 
-extension Counters.Kind {
-    fileprivate var suffix: String {
-        switch self {
-        case .impressions: "Impressions"
-        case .clicks: "Clicks"
-        case .redemptions: "Redemptions"
-        }
+/// Takes the values of a row. One that knows cells only has them from all of these.
+package protocol ValueSink {
+    /// A value of any kind.
+    mutating func put(
+        _ name: StaticString, _ kind: OutputColumn.Kind, _ cell: @autoclosure () -> Cell)
+    mutating func text(_ name: StaticString, _ text: [UInt8])
+    /// A name of a closed set, which needs no escapes.
+    mutating func word(_ name: StaticString, _ word: String)
+    mutating func count(_ name: StaticString, _ count: UInt64)
+    /// - Parameter usual: a table leaves the column out where this is what all rows have.
+    mutating func detail(_ name: StaticString, _ count: UInt64, usual: UInt64)
+    /// - Parameter micros: `nil` is none; of `fraction` too.
+    mutating func money(_ name: StaticString, _ micros: UInt64?)
+    mutating func fraction(_ name: StaticString, _ micros: UInt64?)
+    mutating func rate(_ name: StaticString, _ rate: ClickThroughRate?)
+    mutating func flag(_ name: StaticString, _ isSet: Bool)
+    mutating func day(_ name: StaticString, _ dayNumber: Int32)
+    mutating func time(_ name: StaticString, _ microseconds: Int64)
+}
+
+extension ValueSink {
+    package mutating func text(_ name: StaticString, _ text: [UInt8]) {
+        put(name, .text, .text(String(decoding: text, as: UTF8.self)))
+    }
+
+    package mutating func word(_ name: StaticString, _ word: String) {
+        put(name, .text, .text(word))
+    }
+
+    package mutating func count(_ name: StaticString, _ count: UInt64) {
+        put(name, .count, .count(count))
+    }
+
+    package mutating func detail(_ name: StaticString, _ count: UInt64, usual: UInt64) {
+        self.count(name, count)
+    }
+
+    package mutating func money(_ name: StaticString, _ micros: UInt64?) {
+        put(name, .decimal, micros.map { .decimal(Money(micros: $0).description) } ?? .none)
+    }
+
+    package mutating func fraction(_ name: StaticString, _ micros: UInt64?) {
+        put(name, .number, micros.map { .number(Money(micros: $0).description) } ?? .none)
+    }
+
+    package mutating func rate(_ name: StaticString, _ rate: ClickThroughRate?) {
+        put(name, .number, rate.map { .number($0.description) } ?? .none)
+    }
+
+    package mutating func flag(_ name: StaticString, _ isSet: Bool) {
+        put(name, .flag, .flag(isSet))
+    }
+
+    package mutating func day(_ name: StaticString, _ dayNumber: Int32) {
+        put(name, .text, .text(CivilDay(dayNumber: dayNumber).description))
+    }
+
+    package mutating func time(_ name: StaticString, _ microseconds: Int64) {
+        put(name, .text, .time(microseconds))
+    }
+}
+
+/// The columns of a row.
+private struct ColumnSink: ValueSink {
+    var columns: [OutputColumn] = []
+
+    mutating func put(
+        _ name: StaticString, _ kind: OutputColumn.Kind, _ cell: @autoclosure () -> Cell
+    ) {
+        columns.append(OutputColumn(name: "\(name)", kind: kind, isDetail: false))
+    }
+
+    mutating func detail(_ name: StaticString, _ count: UInt64, usual: UInt64) {
+        columns.append(OutputColumn(name: "\(name)", kind: .count, isDetail: true))
+    }
+}
+
+/// The values of a row as cells.
+struct CellSink: ValueSink {
+    private(set) var cells: [Cell] = []
+    /// Columns that say more than others do.
+    private(set) var tellingColumns: [Int] = []
+
+    mutating func put(
+        _ name: StaticString, _ kind: OutputColumn.Kind, _ cell: @autoclosure () -> Cell
+    ) {
+        cells.append(cell())
+    }
+
+    mutating func detail(_ name: StaticString, _ count: UInt64, usual: UInt64) {
+        if count != usual { tellingColumns.append(cells.count) }
+        cells.append(.count(count))
     }
 }

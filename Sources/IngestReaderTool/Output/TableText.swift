@@ -1,4 +1,5 @@
 // packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
+import IngestFormat
 
 /// Cells → an aligned table for a person: texts to the left, numbers to the right.
 package struct TableText {
@@ -12,56 +13,116 @@ package struct TableText {
         widths = columns.map(TerminalText.width)
     }
 
-    /// Makes room for a row that is to be appended later: all are measured before the first is written.
-    package mutating func measure(_ cells: [Cell]) {
-        for (index, cell) in cells.enumerated() where cell.isNumeric { isRight[index] = true }
-        measureFooter(cells)
-    }
-
-    /// Makes room for the footer, which does not say how a column is aligned.
-    package mutating func measureFooter(_ cells: [Cell]) {
+    /// Makes room for a row that is to be put later: all are measured before the first is written.
+    /// - Parameter isFooter: one that does not say how a column is aligned.
+    package mutating func measure(_ cells: [Cell], isFooter: Bool = false) {
         for (index, cell) in cells.enumerated() {
+            if !isFooter && cell.isNumeric { isRight[index] = true }
             widths[index] = max(widths[index], TerminalText.width(cell.tableText))
         }
     }
 
     /// - Parameter shown: the columns to write; of the others nothing is.
-    package func appendHeader(_ shown: [Int], to bytes: inout [UInt8]) {
-        append(line: header, shown, to: &bytes)
+    package func putHeader(_ shown: [Int], to output: OutputBuffer) {
+        put(line: header, shown, to: output)
     }
 
-    package func append(_ cells: [Cell], _ shown: [Int], to bytes: inout [UInt8]) {
-        append(line: cells.map(\.tableText), shown, to: &bytes)
+    package func put(_ cells: [Cell], _ shown: [Int], to output: OutputBuffer) {
+        put(line: cells.map(\.tableText), shown, to: output)
     }
 
     /// A rule, and the last line below it.
-    package func appendFooter(_ cells: [Cell], _ shown: [Int], to bytes: inout [UInt8]) {
+    package func putFooter(_ cells: [Cell], _ shown: [Int], to output: OutputBuffer) {
         let ruleWidth = shown.reduce(0) { $0 + widths[$1] } + 2 * max(0, shown.count - 1)
-        bytes.append(contentsOf: repeatElement(UInt8(ascii: "-"), count: ruleWidth))
-        bytes.append(0x0A)
-        append(cells, shown, to: &bytes)
+        output.put(String(repeating: "-", count: ruleWidth) + "\n")
+        put(cells, shown, to: output)
     }
 
     /// A line for each value: its name, then the value.
-    package static func append(vertical fields: [Field], to bytes: inout [UInt8]) {
+    package static func put(vertical fields: [Field], to output: OutputBuffer) {
         let width = fields.map { TerminalText.width($0.name) }.max() ?? 0
         for field in fields {
             let gap = String(repeating: " ", count: width + 2 - TerminalText.width(field.name))
-            bytes.append(contentsOf: "\(field.name)\(gap)\(field.cell.tableText)\n".utf8)
+            output.put("\(field.name)\(gap)\(field.cell.tableText)\n")
         }
     }
 
-    private func append(line: [String], _ shown: [Int], to bytes: inout [UInt8]) {
+    private func put(line: [String], _ shown: [Int], to output: OutputBuffer) {
         for index in shown {
             let text = line[index]
-            if index != shown.first { bytes.append(contentsOf: "  ".utf8) }
-            let gap = repeatElement(
-                UInt8(ascii: " "), count: widths[index] - TerminalText.width(text))
-            if isRight[index] { bytes.append(contentsOf: gap) }
-            bytes.append(contentsOf: text.utf8)
+            if index != shown.first { output.put("  ") }
+            let gap = String(repeating: " ", count: widths[index] - TerminalText.width(text))
+            if isRight[index] { output.put(gap) }
+            output.put(text)
             // Nothing follows the last column, so that lines do not end in spaces.
-            if !isRight[index] && index != shown.last { bytes.append(contentsOf: gap) }
+            if !isRight[index] && index != shown.last { output.put(gap) }
         }
-        bytes.append(0x0A)
+        output.put("\n")
+    }
+}
+
+/// A listing as a table, with a line of totals where its rows have counters. Columns that say nothing in any row are
+/// left out.
+///
+/// **Cost** Some microseconds a row; the memory of the rows that are kept.
+struct TableListing<Row: OutputRow> {
+    /// Rows that are kept while they are measured: a search of the whole log gives few, and is not made twice for them.
+    static var keptRowCountMax: Int { 4_096 }
+
+    private let columns = Row.columns
+    /// In their order; `nil` is all that say anything.
+    private let wanted: [Int]?
+    private var table: TableText
+    private var isTelling: [Bool]
+    private var kept: [[Cell]] = []
+    private var rowCount = 0
+    /// `nil` where a sum does not fit 64 bits.
+    private var totals: CounterRow? = CounterRow()
+
+    init(_ tableColumns: [String]?) {
+        let names = columns.map(\.name)
+        wanted = tableColumns.map { $0.compactMap { names.firstIndex(of: $0) } }
+        table = TableText(columns: names)
+        isTelling = columns.map { !$0.isDetail }
+    }
+
+    /// - Returns: how many rows there were.
+    mutating func write(_ rows: Rows<Row>, to output: OutputBuffer) throws -> Int {
+        try rows { measure($0) }
+        let footer = footer
+        table.measure(footer, isFooter: true)
+        let shown = wanted ?? isTelling.indices.filter { isTelling[$0] }
+        table.putHeader(shown, to: output)
+        if rowCount <= Self.keptRowCountMax {
+            for cells in kept { table.put(cells, shown, to: output) }
+        } else {
+            try rows { row in
+                table.put(row.cells, shown, to: output)
+                try output.drain()
+            }
+        }
+        if !footer.isEmpty { table.putFooter(footer, shown, to: output) }
+        return rowCount
+    }
+
+    private mutating func measure(_ row: Row) {
+        var sink = CellSink()
+        row.give(to: &sink)
+        table.measure(sink.cells)
+        for column in sink.tellingColumns { isTelling[column] = true }
+        rowCount += 1
+        if rowCount <= Self.keptRowCountMax { kept.append(sink.cells) }
+        guard let counters = row.summed, var sum = totals else { return }
+        totals = sum.add(counters) ? sum : nil
+    }
+
+    /// Empty where there is nothing to sum.
+    private var footer: [Cell] {
+        guard let zero = Row.empty.summed else { return [] }
+        var sink = CellSink()
+        (totals ?? zero).give(to: &sink)
+        let sums = totals == nil ? sink.cells.map { _ in .text("overflow") } : sink.cells
+        let gap = Array(repeating: Cell.text(""), count: columns.count - sums.count - 1)
+        return [.text("total of \(rowCount)")] + gap + sums
     }
 }

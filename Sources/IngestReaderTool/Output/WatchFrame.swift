@@ -94,9 +94,10 @@ package enum WatchFrame {
         var text = TableText(columns: columns)
         for row in rows { text.measure(row) }
         let shown = Array(columns.indices)
-        var bytes: [UInt8] = []
-        text.appendHeader(shown, to: &bytes)
-        for row in rows { text.append(row, shown, to: &bytes) }
+        let bytes = OutputBuffer.bytes { output in
+            text.putHeader(shown, to: output)
+            for row in rows { text.put(row, shown, to: output) }
+        }
         return String(decoding: bytes, as: UTF8.self).split(separator: "\n").map(String.init)
     }
 

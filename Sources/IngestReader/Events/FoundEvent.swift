@@ -3,6 +3,28 @@
 import IngestFormat
 import IngestStorage
 
+/// A row of the log whose event has the id that was asked for.
+public struct FoundEvent: Sendable, Equatable {
+    /// What makes a conflict: the same id, and something else in it.
+    public enum Difference: String, Sendable, CaseIterable {
+        case eventType, rewardId, revenue, spend
+    }
+
+    /// The event, the verdict on it, and where it lies.
+    public let row: EventRow
+    /// When it was admitted; its block was durable some milliseconds later. Microseconds since 1970 UTC.
+    public let committedMicroseconds: Int64
+    /// Who sent it; `nil` where its block has events of this verdict from several senders, since rows do not name
+    /// theirs.
+    public let sender: LedgerRow.Sender?
+    /// The lowest and the highest sequence of that sender's packets in the block, one of which brought it; `nil`
+    /// where there are none.
+    public let sequences: ClosedRange<UInt64>?
+    /// Of a conflict: in what it is not the row counted before it. `nil` for other verdicts, and where that row is no
+    /// longer in the log.
+    public let differences: [Difference]?
+}
+
 /// Finds the rows of one event id: by the column of hashes, and only where that has it by all others. Owned by one
 /// query.
 ///
@@ -44,11 +66,9 @@ struct EventSearch {
         let goesOn = try listing.give(header, buffer, path: path) { event in
             guard next < places.count, places[next] == event.row else { return true }
             next += 1
-            let row = EventRow(event)
             let found = FoundEvent(
-                row, ledger, committed: header.context.admissionTime, counted: counted,
-                verdict: event.attributes.verdict)
-            if row.verdict == .counted { counted = row }
+                event, ledger, committed: header.context.admissionTime, counted: counted)
+            if event.verdict == .counted { counted = event }
             return body(found)
         }
         self.counted = counted
@@ -74,16 +94,18 @@ struct EventSearch {
 }
 
 extension FoundEvent {
+    /// A row of which nothing more is known.
+    package init(_ row: EventRow) { self.init(row, [], committed: 0, counted: nil) }
+
     /// - Parameters:
     ///   - ledger: of the row's block.
     ///   - counted: the row with this id that was counted last before.
     fileprivate init(
-        _ row: EventRow, _ ledger: [LedgerEntry], committed: Int64, counted: EventRow?,
-        verdict: Verdict?
+        _ row: EventRow, _ ledger: [LedgerEntry], committed: Int64, counted: EventRow?
     ) {
         self.row = row
         committedMicroseconds = committed
-        let code = Int(verdict?.rawValue ?? 0)
+        let code = Int(row.verdict.rawValue)
         let senders = ledger.filter { code < $0.events.count && $0.events[code] > 0 }
         let only = senders.count == 1 ? senders[0] : nil
         sender = only.map { LedgerRow.Sender($0.key) }
@@ -100,10 +122,36 @@ extension FoundEvent {
         Difference.allCases.filter { difference in
             switch difference {
             case .eventType: a.kind != b.kind
-            case .rewardId: a.rewardID != b.rewardID
-            case .revenue: a.revenue?.micros ?? 0 != b.revenue?.micros ?? 0
-            case .spend: a.spend?.micros ?? 0 != b.spend?.micros ?? 0
+            case .rewardId: a.rewardText != b.rewardText
+            case .revenue: a.revenueMicros != b.revenueMicros
+            case .spend: a.spendMicros != b.spendMicros
             }
+        }
+    }
+}
+
+extension Snapshot {
+    package func forEachFound(
+        eventID: [UInt8], business: [UInt8], _ body: (FoundEvent) -> Bool
+    ) throws(ReaderError) {
+        guard (1...Limits.eventIDByteCountMax).contains(eventID.count),
+            (1...Limits.nameByteCountMax).contains(business.count)
+        else { return }
+        let names = makeNames()
+        let ordinal = try names.storedOrdinal(of: business)
+        // Rows of a business whose name was lost are found by the hash all the same.
+        let hasLostNames = try !names.lostNames().isEmpty
+        if ordinal == nil && !hasLostNames { return }
+        let first = hasLostNames ? 0 : ordinal?.rawValue ?? 0
+        let blocks = CutBlocks(files: files, manifest: manifest, end: tail.position) { block in
+            // A block that is before the name was given has none of its rows.
+            block.eventHashCount > 0
+                && UInt64(block.firstName.rawValue) + UInt64(block.nameCount) > UInt64(first)
+        }
+        var search = EventSearch(hash.event(business: business, id: eventID), names)
+        try blocks.forEach(whereSealed: { $0.rowCount > 0 }) {
+            (header, buffer) throws(ReaderError) in
+            try search.give(header, buffer, path: files.path, body)
         }
     }
 }

@@ -3,6 +3,7 @@ import Dispatch
 import Foundation
 import IngestClient
 import IngestReader
+import Synchronization
 
 /// `ingest-bench latency`: how long an event takes from its scheduled departure to being in the reader's
 /// answer, while a load goes on beside it.
@@ -102,5 +103,38 @@ struct LatencyCommand: ParsableCommand {
         for (name, share) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)] {
             Report.line(name, "\(fixed(percentile(times, share), 1)) ms")
         }
+    }
+}
+
+/// A load that goes on beside what the main thread does.
+final class BackgroundLoad: Sendable {
+    private let mix: MixOptions
+    private let sender: LoadSender
+    private let queue = DispatchQueue(label: "ingest-bench.load")
+    private let figures = Mutex(SendFigures())
+
+    init(_ mix: MixOptions, to address: String) throws(ClientError) {
+        self.mix = mix
+        sender = try LoadSender(to: address)
+    }
+
+    /// Encodes the packets at once, then sends for so long, or until nobody receives any more.
+    func start(eventsPerSecond: Double, seconds: Double) {
+        let isEncoded = DispatchSemaphore(value: 0)
+        queue.async { [self] in
+            var pool = mix.makePool()
+            isEncoded.signal()
+            let sent = try? sender.send(
+                &pool, eventCount: UInt64(eventsPerSecond * seconds),
+                eventsPerSecond: eventsPerSecond)
+            figures.withLock { $0 = sent ?? SendFigures() }
+        }
+        isEncoded.wait()
+    }
+
+    /// Waits for its end; what it sent, zeros if it was cut off.
+    func wait() -> SendFigures {
+        queue.sync {}
+        return figures.withLock { $0 }
     }
 }

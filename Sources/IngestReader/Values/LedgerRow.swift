@@ -1,6 +1,7 @@
 // packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
 import IngestCounting
 import IngestFormat
+import IngestStorage
 
 /// What became of everything that one sender epoch sent: its packets and their events.
 ///
@@ -20,7 +21,7 @@ public struct LedgerRow: Sendable, Equatable {
     }
 
     /// The verdicts on repeats of an event.
-    public static let repeats: [EventRow.Verdict] = [.duplicate, .conflict, .sessionRepeat]
+    public static let repeats: [Verdict] = [.duplicate, .conflict, .sessionRepeat]
 
     public let sender: Sender
     /// Sequences that the sender has used, as far as the log knows. `nil` where there are no sequences.
@@ -34,13 +35,13 @@ public struct LedgerRow: Sendable, Equatable {
     /// Packets that had been received before.
     public let packetsResent: UInt64
     /// By result, those that there are.
-    public let packetsRefused: [PacketOutcome: UInt64]
+    public let packetsRefused: [PacketResult: UInt64]
     public let eventsDecoded: UInt64
     public let eventsCounted: UInt64
     /// By reason, those that there are.
-    public let eventsRefused: [EventRow.Verdict: UInt64]
+    public let eventsRefused: [Verdict: UInt64]
     /// Duplicates, conflicts, session repeats, those that there are.
-    public let eventsRepeated: [EventRow.Verdict: UInt64]
+    public let eventsRepeated: [Verdict: UInt64]
     /// Microseconds since 1970 UTC.
     public let firstSeenMicroseconds: Int64?
     public let lastSeenMicroseconds: Int64?
@@ -50,13 +51,16 @@ public struct LedgerRow: Sendable, Equatable {
 }
 
 extension LedgerRow {
+    /// The row of a sender that sent nothing.
+    package init() { self.init(LedgerEntry(key: .plain), window: nil, uncleanStops: []) }
+
     /// - Parameters:
     ///   - window: of a framed sender, if it is open.
     ///   - uncleanStops: when they were found, ascending.
     init(_ entry: LedgerEntry, window: SenderWindow?, uncleanStops: [Int64]) {
         sender = Sender(entry.key)
-        let packets = PacketOutcome.counts(entry.packets)
-        let events = EventRow.Verdict.counts(entry.events)
+        let packets = PacketResult.counts(entry.packets)
+        let events = Verdict.counts(entry.events)
         packetsReceived = entry.consumedCount
         if entry.key.kind == .framed {
             let balance =
@@ -95,5 +99,53 @@ extension LedgerRow.Sender {
         case .http: self = .http
         case .unidentified: self = .unidentified
         }
+    }
+}
+
+extension Snapshot {
+    package func ledger() throws(ReaderError) -> [LedgerRow] {
+        let (sum, windows) = try sumOfLedger()
+        let stops = manifest.uncleanStops.map(\.foundAt).sorted()
+        return sum.entries.map { entry in
+            LedgerRow(entry, window: windows.open[entry.key], uncleanStops: stops)
+        }
+    }
+
+    /// Expired footers, footers, and the blocks behind them.
+    private func sumOfLedger() throws(ReaderError) -> (LedgerSum, SenderWindows) {
+        var sum = LedgerSum()
+        var windows = SenderWindows()
+        for entry in manifest.expired {
+            let ledger = try ReaderError.reading { () throws(StorageError) in
+                try ExpiredFooterReader(entry, directory: manifest.directory, in: files)
+                    .readLedger()
+            }
+            sum.add(ledger)
+            windows.apply(ledger)
+        }
+        let blocks = CutBlocks(files: files, manifest: manifest, end: tail.position) {
+            $0.ledgerEntryCount > 0
+        }
+        try blocks.forEachFooter { footer in
+            sum.add(footer.ledger)
+            windows = footer.windows
+        }
+        let decoder = BlockDecoder()
+        let rows = BlockRows()
+        try blocks.forEachBehindSealed { (header, buffer) throws(ReaderError) in
+            let time = header.context.admissionTime
+            let ledger: [LedgerEntry]
+            do throws(FormatError) {
+                ledger = try buffer.withBytes { (bytes) throws(FormatError) in
+                    try decoder.decode(bytes, wanted: .ledger, into: rows).ledger
+                }
+            } catch {
+                throw ReaderError(error, path: files.path)
+            }
+            sum.add(ledger, at: time)
+            windows.apply(ledger, at: time)
+            return true
+        }
+        return (sum, windows)
     }
 }
