@@ -16,8 +16,7 @@ package struct SegmentAccumulator: ~Copyable {
     /// Of all senders, behind the last block that was added.
     package private(set) var windows: SenderWindows
     private var lost: [LostRange] = []
-    /// The names and keys that the segment introduced and nobody took, block by block; blocks without any
-    /// have none.
+    /// The names and keys that the segment introduced, block by block; blocks without any have none.
     package private(set) var names: [NamesOfBlock] = []
     /// Of `names`.
     package private(set) var nameByteCount = 0
@@ -28,8 +27,6 @@ package struct SegmentAccumulator: ~Copyable {
     package private(set) var nextKey: UInt32
     /// Of the last block that was added; `nil` before the first.
     package private(set) var lastSummary: BlockSummary?
-    /// What the blocks added up to now.
-    package private(set) var totals = LogTotals()
     private var minTimestamp = Int64.max
     private var maxTimestamp = Int64.min
     private var blockCount: UInt32 = 0
@@ -46,11 +43,6 @@ package struct SegmentAccumulator: ~Copyable {
         nextKey = header.firstKey.rawValue
     }
 
-    /// How many of the segment's blocks have been added, lost ones included.
-    package var position: LogPosition {
-        LogPosition(segment: header.segment, blockCount: blockCount)
-    }
-
     /// Adds one block that lies at `offset`: its rows, ledger, names and keys.
     ///
     /// - Returns: what the fold said; with anything but `.folded` nothing was added.
@@ -63,8 +55,6 @@ package struct SegmentAccumulator: ~Copyable {
         blocks.append(BlockIndexEntry(ordinal: ordinal, offset: offset, summary: summary))
         self.ledger.add(ledger, at: summary.admissionTime)
         windows.apply(ledger, at: summary.admissionTime)
-        totals.add(ledger)
-        totals.rowCount = counters.rowCount
         if names.count > 0 || !keys.isEmpty {
             nameByteCount += names.byteCount + keys.count * MemoryLayout<RewardKey>.stride
             // Copies: what the block's own arrays have room for is more, and they are used again.
@@ -107,14 +97,6 @@ package struct SegmentAccumulator: ~Copyable {
         footer.lost = lost
         footer.windows = windows
         return footer
-    }
-
-    /// Hands over the names and keys of the blocks added since the last call, and keeps them no longer.
-    package mutating func takeNames() -> [NamesOfBlock] {
-        let taken = names
-        names = []
-        nameByteCount = 0
-        return taken
     }
 
     /// Notes a stretch of the segment that could not be read.

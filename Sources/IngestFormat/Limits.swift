@@ -102,12 +102,12 @@ package enum Limits {
 
     // MARK: When a segment is full
     // With as many as this, the next block starts a new segment. Each is short of what a footer may hold
-    // by what the blocks of the old one may still add: the one being filled or, where the count is taken
-    // by the compact stage, all that are on their way.
-    package static let rollRowCount = segmentRowCountMax - blockEventCountMax
-    /// Of (key, day) pairs far fewer than a footer may hold: each takes up to 400 bytes of memory, and all of them
-    /// are written with every generation.
-    package static let rollKeyDayCount = 1 << 22
+    // by what the block being filled may still add.
+    /// A reader folds as many rows at most.
+    package static let rollRowCount = 1 << 22
+    package static let rollBlockCount = 1 << 14
+    /// Bytes of new names and keys: they are kept in memory until the segment is published.
+    package static let rollNameByteCount = 32 << 20
     package static let rollSenderCount = segmentSenderCountMax - blockSenderCountMax
     /// Far below the limit, since ranges are memory; before those of different blocks are merged.
     package static let rollSequenceRangeCount = 1 << 20

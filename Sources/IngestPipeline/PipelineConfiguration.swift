@@ -12,16 +12,14 @@ package struct PipelineConfiguration: Sendable {
     package var segmentByteCountMax = Limits.segmentByteCountDefault
     /// How old a block may get before it is closed, while there is something else to do.
     package var commitIntervalNanoseconds: UInt64 = 5_000_000
-    /// How often a generation may be published.
+    /// How often a generation of sealed segments may be published.
     package var compactIntervalNanoseconds: UInt64 = 1_000_000_000
     /// Which rows are removed; their counters stay.
     package var retention = RetentionPolicy()
-    /// Sealed segments that wait for a generation are kept in memory with their counters; at so many, or so
-    /// many bytes of footers, one is published before its time.
-    package var unpublishedSegmentCountMax = 256
+    /// Sealed segments that wait for a generation are kept in memory with their counters and names; at so many, or
+    /// so many bytes of these, one is published before its time.
+    package var unpublishedSegmentCountMax = 16
     package var unpublishedByteCountMax: UInt64 = 64 << 20
-    /// New names that wait for a generation are kept in memory; at so many bytes they are written before it.
-    package var waitingNameByteCountMax = 32 << 20
 
     package init() {}
 

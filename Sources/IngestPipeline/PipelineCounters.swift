@@ -72,16 +72,12 @@ package enum CompactCounter: Int, CounterName {
     case sealNanoseconds
     case manifests
     case manifestBytes
-    /// All that a generation takes: the three kinds of runs below, and the manifest.
+    /// All that a generation takes: the runs below, and the manifest.
     case publishNanoseconds
     /// Runs of reward-days and days of sealed segments.
     case sealedRows
     case sealedBytes
     case sealedNanoseconds
-    /// Live runs.
-    case liveRows
-    case liveBytes
-    case liveNanoseconds
     /// Segments whose rows have expired, those rows, and bytes written of expired footers.
     case segmentsExpired
     case rowsExpired

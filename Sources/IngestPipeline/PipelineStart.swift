@@ -81,10 +81,8 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
                 recovery.segments.map(\.file),
                 uncleanStop: UncleanStop(
                     foundAt: now, position: position ?? directory.manifest.cut),
-                isAlone: true)
-            // Those of the blocks before the cut have been loaded.
-            names.add(
-                directory.manifest.uncovered(recovery.segments.flatMap(\.file.names)))
+                isLast: true)
+            names.add(recovery.segments.flatMap(\.file.names))
         }
         names.reserve(upTo: recovery.next)
         let manifest = publisher.manifest

@@ -23,9 +23,9 @@ package struct StageLinks: Sendable {
     /// stage. Relaxed throughout, because the blocks themselves are ordered by the links.
     package final class SharedState: Sendable {
         private let syncing = Atomic<Int>(0)
-        private let keyDays = Atomic<Int>(0)
         private let mergeStopped = Atomic(false)
         private let missing = Atomic<UInt8>(0)
+        private let missingToCompact = Atomic<UInt8>(0)
         private let clockStep = Atomic<Int64>(0)
 
         package init() {}
@@ -37,16 +37,17 @@ package struct StageLinks: Sendable {
         /// Said by the sync stage once a block is durable.
         package func didSync() { syncing.subtract(1, ordering: .relaxed) }
 
-        /// Distinct (reward key, day) pairs of the live segment, stored by the compact stage.
-        package var liveKeyDayCount: Int {
-            get { keyDays.load(ordering: .relaxed) }
-            set { keyDays.store(newValue, ordering: .relaxed) }
+        /// What the log waits for, or compaction so that no block can be folded; while one does, the receive stage
+        /// sheds. Stored by the sync stage.
+        package var shortage: Shortage? {
+            get { Shortage(rawValue: missing.load(ordering: .relaxed)) ?? compactShortage }
+            set { missing.store(newValue?.rawValue ?? 0, ordering: .relaxed) }
         }
 
-        /// What the log waits for; while it does, the receive stage sheds. Stored by the sync stage.
-        package var shortage: Shortage? {
-            get { Shortage(rawValue: missing.load(ordering: .relaxed)) }
-            set { missing.store(newValue?.rawValue ?? 0, ordering: .relaxed) }
+        /// The part of it that is the compact stage's, and stored by that.
+        package var compactShortage: Shortage? {
+            get { Shortage(rawValue: missingToCompact.load(ordering: .relaxed)) }
+            set { missingToCompact.store(newValue?.rawValue ?? 0, ordering: .relaxed) }
         }
 
         /// By how many seconds the wall clock has stepped, and is not followed; 0 while it is. Stored by the commit stage.

@@ -169,9 +169,8 @@ extension Manifest {
         sealed.map(\.number).filter { !names.contains(.segment($0)) }
     }
 
-    /// The first segment number that this generation does not call sealed: newer than the cut, or the cut lies
-    /// in it.
-    package var firstUnsealed: SegmentNumber { liveSegment ?? cut.segment.next }
+    /// The first segment number that this generation does not call sealed.
+    package var firstUnsealed: SegmentNumber { cut.segment.next }
 
     /// Whether a segment can be part of the log behind the sealed ones.
     package func mayHoldTail(_ number: SegmentNumber) -> Bool { number >= firstUnsealed }

@@ -82,22 +82,20 @@ struct CompactionSummary {
                 [
                     ("blocks", counters.sync[.bytes]), ("footers", compact[.footerBytes]),
                     ("sealed runs", compact[.sealedBytes]), ("merged runs", merge[.bytes]),
-                    ("live runs", compact[.liveBytes]), ("names", compact[.namesBytes]),
-                    ("merged names", merge[.namesBytes]),
+                    ("names", compact[.namesBytes]), ("merged names", merge[.namesBytes]),
                     ("manifests", compact[.manifestBytes]),
                 ]),
             Self.line(
                 "rows by reward and day",
                 [
-                    ("in sealed runs", compact[.sealedRows]), ("in live runs", compact[.liveRows]),
-                    ("read by merges", merge[.rowsRead]), ("written by merges", merge[.rows]),
+                    ("in sealed runs", compact[.sealedRows]), ("read by merges", merge[.rowsRead]),
+                    ("written by merges", merge[.rows]),
                 ]),
             Self.line(
                 "nanoseconds on a core",
                 [
                     ("fold", compact[.foldNanoseconds]), ("seal", compact[.sealNanoseconds]),
                     ("sealed runs", compact[.sealedNanoseconds]),
-                    ("live runs", compact[.liveNanoseconds]),
                     ("names", compact[.namesNanoseconds]),
                     ("generations in all", compact[.publishNanoseconds]),
                     ("merges", merge[.nanoseconds]),

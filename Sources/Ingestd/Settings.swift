@@ -48,7 +48,7 @@ struct Setting: Sendable {
             "Size at which a segment file is sealed and the next one begun."),
         .number(
             "compact-interval-seconds", \.compactIntervalSeconds, 1...3_600,
-            "Shortest time between two snapshot generations."),
+            "Shortest time between two generations of sealed segments."),
         .number(
             "retention-days", \.retentionDayCount, 0...36_500,
             "Days for which rows are kept; 0 disables the limit."),

@@ -87,7 +87,7 @@ struct MergeOrderTests {
                 }
                 #expect(orderCount <= 4)
                 #expect(log.manifest.hasRoomForRuns, "\(generation) generations, \(names) names")
-                mostRewards = max(mostRewards, log.manifest.sealedRuns(of: .rewards).count)
+                mostRewards = max(mostRewards, log.manifest.ownRuns(of: .rewards).count)
             }
             // As many as a merge leaves, and no reason to wait for one.
             #expect(mostRewards == Limits.runCountMax)
@@ -105,9 +105,9 @@ struct MergeOrderTests {
             }
             last += 1
         }
-        #expect(last == Limits.runCountMax && log.manifest.hasRoomForRunsAlone())
+        #expect(last == Limits.runCountMax && log.manifest.hasRoomForLastRuns)
         log.append(namesRunCount: 1)
-        #expect(!log.manifest.hasRoomForRunsAlone())
+        #expect(!log.manifest.hasRoomForLastRuns)
         if let order = log.manifest.orderMerge(at: 0) { log.carryOut(order) }
         #expect(log.manifest.hasRoomForRuns)
     }

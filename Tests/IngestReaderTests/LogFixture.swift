@@ -277,9 +277,6 @@ final class LogFixture {
         return entry
     }
 
-    /// What the blocks of the segment at hand add up to.
-    var liveTotals: LogTotals { live?.totals ?? LogTotals() }
-
     /// Writes the footer of the segment at hand. No manifest has it before `publish`.
     func seal() throws {
         let segment = live.take()!
@@ -301,28 +298,10 @@ final class LogFixture {
     /// Publishes segments that recovery sealed.
     func publish(_ segments: [SealedSegmentFile]) throws {
         try publisher.publish(segments)
-        liveManifest = nil
     }
 
     /// The newest generation.
-    var manifest: Manifest { liveManifest ?? publisher.manifest }
-
-    /// The newest generation without what it says of the live segment.
-    var sealedManifest: Manifest { publisher.manifest }
-
-    /// The newest generation, if its cut lies in the live segment.
-    private var liveManifest: Manifest?
-
-    /// Takes a generation that was published for the live segment: the next one comes after it.
-    func take(liveManifest manifest: Manifest) {
-        var base = publisher.manifest
-        base.generation = manifest.generation
-        base.nextFileNumber = manifest.nextFileNumber
-        publisher = SnapshotPublisher(
-            store: ManifestStore(files: files), manifest: base, keys: publisher.keys, clock: clock,
-            counters: PipelineCounters(), mergesAtOnce: true)
-        liveManifest = manifest
-    }
+    var manifest: Manifest { publisher.manifest }
 
     // MARK: Expired segments
 

@@ -56,27 +56,21 @@ struct LogScript {
         return (segment.footer(sealedAt: TestLog.now), segment.endOffset)
     }
 
-    /// The segment up to one of its blocks, as if it had been sealed there.
-    func file(_ index: Int, blockCount: Int? = nil) throws -> SealedSegmentFile {
-        let segment = try accumulated(index, blockCount: blockCount)
+    /// The segment as it is sealed.
+    func file(_ index: Int) throws -> SealedSegmentFile {
+        let segment = try accumulated(index)
         let footer = segment.footer(sealedAt: TestLog.now)
         let trailer = footer.encode(at: segment.endOffset).trailer
         return SealedSegmentFile(
             footer: footer, entry: footer.entry(trailer: trailer), names: segment.names)
     }
 
-    func totals(_ index: Int, blockCount: Int) throws -> LogTotals {
-        try accumulated(index, blockCount: blockCount).totals
-    }
-
-    private func accumulated(
-        _ index: Int, blockCount: Int? = nil
-    ) throws -> SegmentAccumulator {
+    private func accumulated(_ index: Int) throws -> SegmentAccumulator {
         var segment = SegmentAccumulator(
             header: headers[index], counters: SegmentCounters(), windows: SenderWindows())
         let rows = BlockRows()
         let decoder = BlockDecoder()
-        for block in segments[index].prefix(blockCount ?? segments[index].count) {
+        for block in segments[index] {
             let decoded = try decoder.decode(block.bytes.span.bytes, into: rows)
             let outcome = segment.add(
                 block.summary, ordinal: block.header.blockOrdinal, offset: segment.endOffset,
@@ -121,19 +115,14 @@ func image(_ files: SimulatedFileSystem) throws -> [String: [UInt8]] {
 
 /// Publishes a generation that covers the given segments and all before, in a few large runs: what the
 /// compact stage does, without its thrift.
-/// - Parameter isLive: whether the one segment is the live one, of which these are the first blocks.
 func publish(
-    _ segments: [SealedSegmentFile], after manifest: Manifest, in files: SimulatedFileSystem,
-    isLive: Bool = false
+    _ segments: [SealedSegmentFile], after manifest: Manifest, in files: SimulatedFileSystem
 ) throws -> Manifest {
     let store = ManifestStore(files: files)
     var next = manifest
     next.generation = manifest.generation.next
-    next.runs.removeAll { manifest.liveRuns.contains($0) }
     let last = try #require(segments.last).footer
-    if !isLive { next.sealed += segments.map(\.entry) }
-    next.shard.cutOffset = isLive ? try #require(last.blocks.last).end : 0
-    next.shard.liveTotals = isLive ? LogTotals(last) : LogTotals()
+    next.sealed += segments.map(\.entry)
     next.shard.cut = LogPosition(segment: last.segment, blockCount: last.blockCount)
     next.shard.nextName = last.names.upperBound
     next.shard.nextKey = last.keys.upperBound
@@ -149,8 +138,7 @@ func publish(
     next.namesRuns.append(entry)
     let span = LogSpan(
         firstSegment: segments[0].footer.segment, end: next.shard.cut)
-    // Of a live segment there are no runs of rewards.
-    for table in TableKind.counterTables where table != .rewards || !isLive {
+    for table in TableKind.counterTables {
         // The rows of the first segment stand for all: the store does not look at them.
         let counters = segments[0].footer.counters
         let entry: RunEntry

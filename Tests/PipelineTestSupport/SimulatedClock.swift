@@ -6,8 +6,6 @@ package final class SimulatedClock: IngestClock {
     // Relaxed, all: whoever moves the clock orders its readers by other means.
     private let wall: Atomic<Int64>
     private let monotonic: Atomic<UInt64>
-    private let thread = Atomic<UInt64>(0)
-    private let threadStep = Atomic<UInt64>(0)
 
     package init(wallMicroseconds: Int64, monotonicNanoseconds: UInt64 = 1_000_000_000) {
         wall = Atomic(wallMicroseconds)
@@ -16,15 +14,8 @@ package final class SimulatedClock: IngestClock {
 
     package func wallMicroseconds() -> Int64 { wall.load(ordering: .relaxed) }
     package func monotonicNanoseconds() -> UInt64 { monotonic.load(ordering: .relaxed) }
-    /// Work takes as long as it was said to take, whatever it is: nothing at first.
-    package func threadNanoseconds() -> UInt64 {
-        thread.wrappingAdd(threadStep.load(ordering: .relaxed), ordering: .relaxed).newValue
-    }
-
-    /// Has all that is measured on a core take so long.
-    package func slowDown(milliseconds: Int) {
-        threadStep.store(UInt64(milliseconds) &* 1_000_000, ordering: .relaxed)
-    }
+    /// No work takes any time.
+    package func threadNanoseconds() -> UInt64 { 0 }
 
     package func pause(nanoseconds: UInt64) {
         wall.wrappingAdd(Int64(nanoseconds / 1000), ordering: .relaxed)

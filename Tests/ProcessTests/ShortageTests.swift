@@ -17,7 +17,10 @@ extension ProcessSuite {
             let reader: Reader
             var daemon: DaemonProcess
 
-            init(_ kind: SmallDisk.Kind, _ options: [String] = []) throws {
+            /// - Parameter options: as it is, a segment is full after a few packets, and the next one needs new room.
+            init(
+                _ kind: SmallDisk.Kind, _ options: [String] = ["--segment-bytes-max", "65536"]
+            ) throws {
                 folder = try TemporaryFolder()
                 disk = try SmallDisk(at: folder.data, in: folder, megabytes: 64, kind)
                 daemon = try DaemonProcess(in: folder, options)

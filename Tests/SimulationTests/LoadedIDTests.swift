@@ -171,6 +171,7 @@ struct LoadedIDTests {
         for packet in 0..<600 as Range<UInt64> {
             while !pipeline.offer(SimulatedPacket(sequence: packet)) { try pipeline.turn() }
             try pipeline.settle()
+            try pipeline.rest(turns: 2)
             clock.advance(milliseconds: 600_000)
         }
         try pipeline.stop()

@@ -41,8 +41,6 @@ struct MergeTests {
             let manifest = try newest(files)
             if manifest.generation == last { continue }
             last = manifest.generation
-            let live = manifest.liveRuns.count
-            #expect(live == 0 || live == 2)
             for table in TableKind.counterTables {
                 let count = manifest.runs.count { $0.table == table }
                 #expect(count <= Limits.runCountMax + 1)
@@ -54,7 +52,7 @@ struct MergeTests {
         }
         #expect(seen == ["no rewards", "rewards", "several rewards", "behind them"])
         try pipeline.stop()
-        #expect(pipeline.counters.merge[.merges] > 10)
+        #expect(pipeline.counters.merge[.merges] > 5)
         #expect(try DirectoryReading(files).counts == model(400).counts)
         #expect(try Verifier.run(files).findings.isEmpty)
     }
@@ -75,7 +73,7 @@ struct MergeTests {
         }
         let full = try newest(files)
         #expect(!full.hasRoomForRuns)
-        #expect(full.sealedRuns(of: .days).count <= Limits.runCountMax)
+        #expect(full.ownRuns(of: .days).count <= Limits.runCountMax)
         #expect(full.runs.allSatisfy { $0.table != .rewards })
         #expect(pipeline.counters.compact[.segmentsSealed] >= UInt64(full.sealed.count) + 8)
         #expect(pipeline.counters.compact[.segmentsSealed] <= UInt64(full.sealed.count) + 10)
@@ -138,55 +136,11 @@ struct MergeTests {
         #expect(try DirectoryReading(files).counts == model(200).counts)
     }
 
-    @Test("one ledger entry a second does not have the live runs written each second")
-    func fewRows() throws {
-        let files = SimulatedFileSystem(seed: 5)
-        var pipeline = try open(files) { $0.segmentByteCountMax = 1 << 20 }
-        var next: UInt64 = 0
-        while next < 20 {
-            if pipeline.offer(SimulatedPacket(sequence: next)) { next += 1 }
-            try pipeline.turn()
-        }
-        try pipeline.settle()
-        try pipeline.rest(turns: 5)
-        let start = try newest(files)
-        #expect(start.liveSegment != nil)
-        for _ in 0..<50 {
-            let isTaken = pipeline.offerEmpty(sender: 3)
-            #expect(isTaken)
-            try pipeline.settle()
-            try pipeline.rest(turns: 1)
-        }
-        #expect(try newest(files).generation.rawValue <= start.generation.rawValue + 1)
-        try pipeline.rest(turns: 70)
-        let end = try newest(files)
-        #expect(end.cut > start.cut && end.shard.totals.packets != start.shard.totals.packets)
-        try pipeline.stop()
-        #expect(try DirectoryReading(files).counts == model(20).counts)
-    }
-
-    @Test("live runs and their manifest take a hundredth of a core, however often blocks come")
-    func share() throws {
-        let files = SimulatedFileSystem(seed: 7)
-        var pipeline = try open(files) { $0.segmentByteCountMax = 1 << 20 }
-        // The live runs take 50 ms and the manifest as long: a generation every ten seconds, of two hundred.
-        clock.slowDown(milliseconds: 50)
-        for next in 0..<200 as Range<UInt64> {
-            while !pipeline.offer(SimulatedPacket(sequence: next)) { try pipeline.turn() }
-            try pipeline.settle()
-            clock.advance(milliseconds: 960)
-        }
-        let generationCount = pipeline.counters.compact[.liveNanoseconds] / 50_000_000
-        #expect(generationCount >= 15 && generationCount <= 21, "\(generationCount)")
-        try pipeline.stop()
-        #expect(try DirectoryReading(files).counts == model(200).counts)
-    }
-
     @Test("what manifests take on disk is counted")
     func manifestBytes() throws {
         let files = SimulatedFileSystem(seed: 8)
         var pipeline = try open(files)
-        for next in 0..<60 as Range<UInt64> {
+        for next in 0..<200 as Range<UInt64> {
             while !pipeline.offer(SimulatedPacket(sequence: next)) { try pipeline.turn() }
             try pipeline.turn()
         }
@@ -198,7 +152,7 @@ struct MergeTests {
         }
         #expect(pipeline.counters.compact[.manifests] == last.rawValue)
         let byteCount = pipeline.counters.compact[.manifestBytes]
-        #expect(byteCount > kept && byteCount <= kept * last.rawValue)
+        #expect(byteCount >= kept && byteCount <= kept * last.rawValue)
     }
 
     @Test("daemons that live half a minute leave no runs behind")

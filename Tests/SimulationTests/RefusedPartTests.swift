@@ -55,7 +55,7 @@ struct RefusedPartTests {
             // A stop may have left one more.
             let runCountMax = Limits.runCountMax + (first > 0 ? 1 : 0)
             for table in TableKind.counterTables {
-                #expect(manifest.sealedRuns(of: table).count <= runCountMax, "\(table)")
+                #expect(manifest.ownRuns(of: table).count <= runCountMax, "\(table)")
             }
             #expect(manifest.namesRuns.count <= 2 * Limits.runCountMax)
         }
@@ -72,14 +72,14 @@ struct RefusedPartTests {
         let full = try newest(files)
         #expect(!full.hasRoomForRuns)
         // What could be merged was: the small tables do not wait for the large one.
-        #expect(full.sealedRuns(of: .days).count < Limits.runCountMax)
-        #expect(full.sealedRuns(of: .rewardDays).count == Limits.runCountMax)
+        #expect(full.ownRuns(of: .days).count < Limits.runCountMax)
+        #expect(full.ownRuns(of: .rewardDays).count == Limits.runCountMax)
         #expect(pipeline.counters.merge[.refusals] > 2)
         // Each minute, and not with every try.
         let minutes = pipeline.counters.merge[.refusals] / 15 + 2
-        let waiting = pipeline.told.count("counters wait to be published: ")
+        let waiting = pipeline.told.count("snapshot publish failed, retrying: ")
         #expect(waiting >= 1 && waiting <= minutes, "\(waiting)")
-        #expect(pipeline.told.count("counters are published again") == 0)
+        #expect(pipeline.told.count("snapshot publish resumed") == 0)
         let reading = try DirectoryReading(files)
         let packets = reading.eventCount / UInt64(SimulatedPacket.eventCount)
         #expect(reading.counts == ReferenceModel(packetCount: packets).counts)
@@ -87,7 +87,7 @@ struct RefusedPartTests {
         try pipeline.rest(turns: 20)
         #expect(try newest(files).generation > full.generation)
         #expect(try newest(files).hasRoomForRuns)
-        #expect(pipeline.told.count("counters are published again, after ") == 1)
+        #expect(pipeline.told.count("snapshot publish resumed after ") == 1)
         try pipeline.stop()
         try expectAll(files, next)
     }
@@ -100,7 +100,7 @@ struct RefusedPartTests {
         try pipeline.settle()
         try pipeline.stop()
         let last = try newest(files)
-        #expect(last.sealedRuns(of: .rewardDays).count == Limits.runCountMax + 1)
+        #expect(last.ownRuns(of: .rewardDays).count == Limits.runCountMax + 1)
         try expectAll(files, next)
         // Now there is no room even for that.
         let left = files.disk.kill()
@@ -131,7 +131,7 @@ struct RefusedPartTests {
         let left = files.disk.kill()
         var again = try open(left)
         #expect(again.counters.merge[.merges] == 0)
-        #expect(try newest(left).sealedRuns(of: .rewardDays).count == Limits.runCountMax + 1)
+        #expect(try newest(left).ownRuns(of: .rewardDays).count == Limits.runCountMax + 1)
         try again.rest(turns: 20)
         #expect(try newest(left).hasRoomForRuns)
         let events = try DirectoryReading(left).eventCount
@@ -232,12 +232,12 @@ struct RefusedPartTests {
         try pipeline.rest(turns: 30)
         let held = try newest(files)
         #expect(held.expired.isEmpty && held.sealed.count > 4)
-        let waiting = pipeline.told.count("rows wait to expire: ")
+        let waiting = pipeline.told.count("retention failed, retrying: ")
         #expect(waiting >= 1 && waiting <= 3, "\(waiting)")
         files.disk.clearFailures()
         try pipeline.rest(turns: 130)
         #expect(try !newest(files).expired.isEmpty)
-        #expect(pipeline.told.count("rows expire again, after ") == 1)
+        #expect(pipeline.told.count("retention resumed after ") == 1)
         try pipeline.stop()
         #expect(try DirectoryReading(files).counts == ReferenceModel(packetCount: 120).counts)
     }
@@ -256,10 +256,10 @@ struct RefusedPartTests {
             try pipeline.turn()
         }
         #expect(try newest(files).generation == held.generation)
-        #expect(pipeline.told.count("counters wait to be published: ") >= 1)
+        #expect(pipeline.told.count("snapshot publish failed, retrying: ") >= 1)
         files.disk.clearFailures()
         try pipeline.rest(turns: 5)
-        #expect(pipeline.told.count("counters are published again, after ") == 1)
+        #expect(pipeline.told.count("snapshot publish resumed after ") == 1)
         try pipeline.stop()
         try expectAll(files, next)
         let end = try newest(files)

@@ -70,14 +70,13 @@ struct ShortageTests {
         ]
 
     @Test(
-        "so with names ahead, generations without the live segment, rows that expire, and kills",
+        "so with several segments a generation, rows that expire, and kills",
         arguments: refusalsOfGenerations)
     func everyCallOfGenerations(
         refusal: (kind: SimulatedDisk.Kind, errno: Int32, stride: Int)
     ) throws {
         var call = 1
         let configure = { (configuration: inout PipelineConfiguration) in
-            configuration.waitingNameByteCountMax = 64
             configuration.unpublishedSegmentCountMax = 3
             configuration.compactIntervalNanoseconds = 4_000_000_000
             configuration.retention = RetentionPolicy(byteCountMax: 12_000)

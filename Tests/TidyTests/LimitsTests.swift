@@ -42,16 +42,16 @@ struct LimitsTests {
     /// A segment that is not full yet takes one more block, and what is on its way.
     @Test func `a segment that rolls where it should never passes what a footer may hold`() {
         #expect(Limits.rollRowCount + Limits.blockEventCountMax <= Limits.segmentRowCountMax)
-        #expect(
-            Limits.rollKeyDayCount + Limits.blockSlotCount * Limits.blockEventCountMax
-                <= Limits.segmentKeyDayCountMax)
+        #expect(Limits.rollRowCount + Limits.blockEventCountMax <= Limits.segmentKeyDayCountMax)
+        #expect(Limits.rollBlockCount <= Limits.segmentBlockCountMax)
         #expect(
             Limits.rollSenderCount + Limits.blockSenderCountMax <= Limits.segmentSenderCountMax)
         #expect(
             Limits.rollSequenceRangeCount + Limits.blockSequenceRangeCountMax
                 <= Limits.segmentSequenceRangeCountMax)
         for roll in [
-            Limits.rollRowCount, Limits.rollKeyDayCount, Limits.rollSenderCount,
+            Limits.rollRowCount, Limits.rollBlockCount, Limits.rollNameByteCount,
+            Limits.rollSenderCount,
             Limits.rollSequenceRangeCount,
         ] { #expect(roll > 0) }
         #expect(Limits.segmentLostRangeCountMax <= Limits.segmentBlockCountMax)

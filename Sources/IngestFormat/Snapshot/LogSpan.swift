@@ -2,8 +2,7 @@
 
 /// A stretch of the log that one run covers: whole segments from `firstSegment` on, up to `end`.
 ///
-/// Spans are chained by segment numbers, `next.firstSegment == end.segment.next`. The last run of a table
-/// may end inside the live segment (the *live run*); it is replaced whole, so no other run starts there.
+/// Spans are chained by segment numbers, `next.firstSegment == end.segment.next`.
 package struct LogSpan: Hashable, Sendable, BitwiseCopyable {
     package let firstSegment: SegmentNumber
     /// The last segment covered, and how many of its blocks (ordinals, lost ones too) are.

@@ -21,8 +21,7 @@ extension Manifest {
         var manifest = try Manifest(head: reader)
         manifest.shard = try ShardState(&reader)
         let shard = reader
-        manifest.shard.sealedTotals = try LogTotals(&reader)
-        manifest.shard.liveTotals = try LogTotals(&reader)
+        manifest.shard.totals = try LogTotals(&reader)
         manifest.expired = try decodeExpired(&reader, count: counts.expired)
         manifest.sealed = try decodeSealed(
             &reader, count: counts.sealed, after: manifest.lastExpired)
@@ -150,12 +149,11 @@ extension Manifest {
             expected: .exactly(cut.segment.rawValue))
     }
 
-    /// Where the runs of rewards end, a run of reward-days does that is not live.
+    /// Where the runs of rewards end, a run of reward-days does.
     /// - Parameter reader: at the shard.
     private func checkRewards(_ reader: FieldReader) throws(FormatError) {
         guard let end = runs.last(where: { $0.table == .rewards })?.span.end else { return }
-        let ends = runs.filter { $0.table == .rewardDays && $0.span.lastSegment != liveSegment }
-            .map(\.span.end)
+        let ends = runs.filter { $0.table == .rewardDays }.map(\.span.end)
         guard !ends.contains(end) else { return }
         let next = ends.first { $0 > end } ?? ends.last
         throw .corrupt(
@@ -217,29 +215,14 @@ extension Manifest {
         return LogPosition(segment: last.number, blockCount: last.blockCount)
     }
 
-    /// The cut is the end of the last sealed segment, or lies in the one that comes next: then the last run
-    /// of days and of reward-days is of that segment alone, and rewards have none.
+    /// The cut is the end of the last sealed segment.
     /// - Parameter reader: at the shard.
     private func checkCut(_ reader: FieldReader) throws(FormatError) {
         typealias Field = ManifestLayout.Shard
-        guard lastSealed < cut.segment else {
-            try reader.expect(Field.cutSegment, lastSealed.rawValue)
-            try reader.expect(Field.cutBlockCount, sealedEnd.blockCount)
-            try reader.expect(Field.cutOffset, 0)
-            // Another segment comes.
-            _ = try reader.load(Field.cutSegment, in: 0...UInt64(UInt32.max) - 1)
-            if shard.liveTotals == LogTotals() { return }
-            throw reader.corrupt(Field.cutOffset, .atLeast(SegmentHeader.byteCount))
-        }
-        try reader.expect(Field.cutSegment, lastSealed.next.rawValue)
-        let offsets = UInt64(SegmentHeader.byteCount)...UInt64(Limits.segmentFileByteCountMax)
-        _ = try reader.load(Field.cutOffset, in: offsets)
-        _ = try reader.load(Field.cutBlockCount, in: 1...UInt64(Limits.segmentBlockCountMax))
-        for run in liveRuns where run.span.firstSegment != cut.segment {
-            throw .corrupt(
-                "first segment", at: reader.start, got: run.span.firstSegment.rawValue,
-                expected: .exactly(cut.segment.rawValue))
-        }
+        try reader.expect(Field.cutSegment, lastSealed.rawValue)
+        try reader.expect(Field.cutBlockCount, sealedEnd.blockCount)
+        // Another segment comes.
+        _ = try reader.load(Field.cutSegment, in: 0...UInt64(UInt32.max) - 1)
     }
 
     /// No file stands in it twice, and none is newer than the numbers given.
@@ -271,7 +254,7 @@ private struct ManifestCounts {
         try reader.expect(Head.shardCount, 1)
         expired = try reader.count(Head.expiredCount, max: Limits.runCountMax)
         sealed = try reader.count(Head.sealedCount, max: Limits.manifestFileCountMax)
-        // At most the runs of each table, and its live one.
+        // At most the runs of each table, and one that waits for a merge.
         runs = try reader.count(
             Head.runCount, max: TableKind.counterTables.count * (Limits.runCountMax + 1))
         namesRuns = try reader.count(
@@ -279,7 +262,7 @@ private struct ManifestCounts {
         lost = try reader.count(Head.lostRangeCount, max: Limits.manifestLostRangeCountMax)
         stops = try reader.count(Head.uncleanStopCount, max: Limits.manifestUncleanStopCountMax)
         let entries =
-            ManifestLayout.Shard.byteCount + 2 * ManifestLayout.Totals.byteCount
+            ManifestLayout.Shard.byteCount + ManifestLayout.Totals.byteCount
             + expired * ManifestLayout.Expired.byteCount
             + sealed * ManifestLayout.Sealed.byteCount + runs * ManifestLayout.Run.byteCount
             + namesRuns * ManifestLayout.NamesRun.byteCount
@@ -311,7 +294,6 @@ extension ShardState {
         nextKey = UInt32(try reader.load(Field.nextKey, in: Limits.nextKeys))
         commitEpoch = reader.load(Field.commitEpoch)
         lastBlockChecksum = reader.u32(Field.lastBlockChecksum)
-        cutOffset = reader.load(Field.cutOffset)
         sealedMoneyMicros = reader.load(Field.sealedMoney)
     }
 }

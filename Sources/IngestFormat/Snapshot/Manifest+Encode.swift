@@ -25,8 +25,7 @@ extension Manifest {
         writer.put(expired.count, Head.expiredCount)
         writer.put(idsCompleteSince, Head.idsCompleteSince)
         put(shard, to: &writer)
-        put(shard.sealedTotals, to: &writer)
-        put(shard.liveTotals, to: &writer)
+        put(shard.totals, to: &writer)
         for entry in expired { put(entry, to: &writer) }
         for segment in sealed { put(segment, to: &writer) }
         for run in runs { put(run, to: &writer) }
@@ -39,7 +38,7 @@ extension Manifest {
 
     /// Byte count of the whole file.
     package var fileByteCount: Int {
-        Head.byteCount + ManifestLayout.Shard.byteCount + 2 * ManifestLayout.Totals.byteCount
+        Head.byteCount + ManifestLayout.Shard.byteCount + ManifestLayout.Totals.byteCount
             + expired.count * ManifestLayout.Expired.byteCount
             + sealed.count * ManifestLayout.Sealed.byteCount
             + runs.count * ManifestLayout.Run.byteCount
@@ -58,7 +57,6 @@ extension Manifest {
         writer.put(shard.lastBlockChecksum, Field.lastBlockChecksum)
         writer.put(shard.nextName, Field.nextName)
         writer.put(shard.nextKey, Field.nextKey)
-        writer.put(shard.cutOffset, Field.cutOffset)
         writer.put(shard.sealedMoneyMicros, Field.sealedMoney)
     }
 

@@ -22,7 +22,7 @@ package struct Manifest: Hashable, Sendable {
     /// By number; all behind those that have expired.
     package var sealed: [SealedSegment]
     /// By table, then by span; the spans of a table are contiguous from segment 1 on: those of days and of
-    /// reward-days to the cut, those of rewards to the end of a run of reward-days that is not live, or none.
+    /// reward-days to the cut, those of rewards to the end of a run of reward-days, or none.
     package var runs: [RunEntry]
     /// By ordinal; contiguous from the first name and key.
     package var namesRuns: [NamesRunEntry]
@@ -58,16 +58,6 @@ package struct Manifest: Hashable, Sendable {
 
     /// The last sealed segment, expired or not; 0 if there is none.
     package var lastSealed: SegmentNumber { sealed.last?.number ?? lastExpired }
-
-    /// The segment that the cut lies in, if it was not sealed yet: the last run of days and of reward-days is
-    /// then a *live run*, which covers the first blocks of this segment and nothing else.
-    package var liveSegment: SegmentNumber? { shard.cutOffset == 0 ? nil : cut.segment }
-
-    /// The runs that the next generation will replace.
-    package var liveRuns: [RunEntry] {
-        guard let liveSegment else { return [] }
-        return runs.filter { $0.span.lastSegment == liveSegment }
-    }
 
     /// Puts `entry` in the place of the segments that it covers, and of what they were folded with.
     ///

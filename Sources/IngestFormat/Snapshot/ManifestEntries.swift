@@ -121,7 +121,7 @@ package struct UncleanStop: Hashable, Sendable {
 /// Where one shard's log stands. There is one shard today.
 package struct ShardState: Hashable, Sendable {
     package var shard: UInt16 = 0
-    /// Everything up to here is in the runs, nothing after it is.
+    /// The end of the last sealed segment: everything up to here is in the runs, nothing after it is.
     package var cut: LogPosition = .start
     /// The next ordinals to be given at the cut.
     package var nextName: UInt32 = 1
@@ -129,21 +129,9 @@ package struct ShardState: Hashable, Sendable {
     /// The commit epoch and the header checksum of the last block before the cut; 0 at the start.
     package var commitEpoch: UInt64 = 0
     package var lastBlockChecksum: UInt32 = 0
-    /// Where the next block begins in the segment that the cut lies in; 0 where the cut is the end of a
-    /// sealed segment, or the start of the log.
-    package var cutOffset: UInt64 = 0
     /// All revenue and spend that sealed segments have counted, micros; at most 2^64 − 1.
     package var sealedMoneyMicros: UInt64 = 0
     /// Of all sealed segments.
-    package var sealedTotals = LogTotals()
-    /// Of the blocks of the live segment that the runs cover.
-    package var liveTotals = LogTotals()
+    package var totals = LogTotals()
     package init() {}
-
-    /// Of everything up to the cut.
-    package var totals: LogTotals {
-        var totals = sealedTotals
-        totals.add(liveTotals)
-        return totals
-    }
 }

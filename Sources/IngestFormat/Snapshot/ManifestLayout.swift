@@ -48,12 +48,12 @@ package enum ManifestLayout {
         package static let nextName = FormatField("next name", 28, 4)
         package static let nextKey = FormatField("next key", 32, 4)
         package static let reservedMiddle = FormatField("reserved middle", 36, 4)
-        package static let cutOffset = FormatField("cut offset", 40, 8)
+        package static let reservedEnd = FormatField("reserved end", 40, 8)
         package static let sealedMoney = FormatField("sealed money", 48, 8)
 
         package static let fields = [
             shard, reserved, cutSegment, cutBlockCount, commitEpoch, lastBlockChecksum, nextName,
-            nextKey, reservedMiddle, cutOffset, sealedMoney,
+            nextKey, reservedMiddle, reservedEnd, sealedMoney,
         ]
     }
 

@@ -251,7 +251,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         let now = time.now()
         let (context, startsSegment) = cursor.next(
             admissionTime: now.wallMicroseconds, nextName: admission.nextName,
-            nextKey: admission.nextKey, keyDayCount: links.state.liveKeyDayCount)
+            nextKey: admission.nextKey)
         free.open(context, startsSegment: startsSegment)
         openedAtNanoseconds = now.monotonicNanoseconds
         let room = startsSegment ? cursor.bounds.byteCountMax : cursor.remainingByteCount

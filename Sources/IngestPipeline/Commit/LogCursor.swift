@@ -8,9 +8,9 @@ struct LogCursor {
     struct Bounds {
         var byteCountMax: Int
         var ageMicrosecondsMax: Int64 = 3_600_000_000
-        var blockCountMax = Limits.segmentBlockCountMax
+        var blockCountMax = Limits.rollBlockCount
         var rowCountMax = Limits.rollRowCount
-        var keyDayCountMax = Limits.rollKeyDayCount
+        var nameByteCountMax = Limits.rollNameByteCount
         var senderCountMax = Limits.rollSenderCount
         var sequenceRangeCountMax = Limits.rollSequenceRangeCount
     }
@@ -25,6 +25,8 @@ struct LogCursor {
     private(set) var commitEpoch: UInt64
     private(set) var previousChecksum: UInt32
     private var rowCount = 0
+    /// Of names and keys that the segment introduced.
+    private var nameByteCount = 0
     private var openedAt: Int64 = 0
     private var senders: Set<SenderKey> = []
     private var sequenceRangeCount = 0
@@ -46,10 +48,9 @@ struct LogCursor {
 
     /// What the header of the next block says, and whether the block starts a segment.
     func next(
-        admissionTime: Int64, nextName: UInt32, nextKey: UInt32, keyDayCount: Int
+        admissionTime: Int64, nextName: UInt32, nextKey: UInt32
     ) -> (context: BlockContext, startsSegment: Bool) {
-        let starts =
-            !isSegmentOpen || isFull(at: admissionTime) || keyDayCount >= bounds.keyDayCountMax
+        let starts = !isSegmentOpen || isFull(at: admissionTime)
         let context = BlockContext(
             directory: directory, shard: shard, segment: starts ? segment.next : segment,
             blockOrdinal: starts ? 0 : blockCount, commitEpoch: commitEpoch,
@@ -61,7 +62,7 @@ struct LogCursor {
 
     private func isFull(at time: Int64) -> Bool {
         segmentByteCount >= bounds.byteCountMax || Int(blockCount) >= bounds.blockCountMax
-            || rowCount >= bounds.rowCountMax
+            || rowCount >= bounds.rowCountMax || nameByteCount >= bounds.nameByteCountMax
             || time &- openedAt >= bounds.ageMicrosecondsMax
             || senders.count >= bounds.senderCountMax
             || sequenceRangeCount >= bounds.sequenceRangeCountMax
@@ -74,6 +75,7 @@ struct LogCursor {
             blockCount = 0
             segmentByteCount = 0
             rowCount = 0
+            nameByteCount = 0
             openedAt = slot.admissionTime
             senders.removeAll()
             sequenceRangeCount = 0
@@ -82,6 +84,8 @@ struct LogCursor {
         blockCount += 1
         segmentByteCount += summary.byteCount
         rowCount += summary.rowCount
+        nameByteCount +=
+            slot.names.byteCount + slot.keys.count * MemoryLayout<RewardKey>.stride
         commitEpoch += 1
         previousChecksum = summary.headerChecksum
         for entry in slot.ledger {

@@ -19,7 +19,7 @@ extension CompactStage {
     private var needsMerge: Bool {
         switch phase {
         case .running: false
-        case .publishingLast: !sealed.isEmpty && !publisher.canPublish(isAlone: true)
+        case .publishingLast: !sealed.isEmpty && !publisher.canPublish(isLast: true)
         case .endingMerge: false
         }
     }
@@ -77,7 +77,7 @@ extension CompactStage {
             return .idle
         }
         let isPublished = try attempt(.counters) { (stage) throws(PipelineError) in
-            try stage.publish(isAlone: true)
+            try stage.publish(isLast: true)
         }
         guard isPublished else { return .idle }
         links.state.stopMerging()
@@ -97,14 +97,14 @@ extension CompactStage {
     // MARK: Shortage
 
     /// Whether a table is full, so that only a merge can make room for the next generation.
-    private var isStuck: Bool { !publisher.canPublish(isAlone: phase != .running) }
+    private var isStuck: Bool { !publisher.canPublish(isLast: phase != .running) }
 
     /// Whether a block that was taken on now would find something before it that could not be written. Once the daemon
     /// ends, what is still to come is bounded: for that no merge is waited for.
     var isHeldUp: Bool {
         let isResting = waits.isResting(.counters)
         return (mustPublish && (isResting || mayRest && !publisher.canPublish()))
-            || (isResting && (waiting != nil || mustWriteNames))
+            || (isResting && waiting != nil)
     }
 
     /// Lets time go by, where nothing else does: a merge that is on its way has been waited for.

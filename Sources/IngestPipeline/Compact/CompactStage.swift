@@ -3,8 +3,9 @@ import IngestCounting
 import IngestFormat
 import IngestStorage
 
-/// Folds durable blocks into the counters of the live segment, seals segments, and publishes snapshots: once
-/// a second, of all that is durable then, also in the middle of a segment. Owned by the compact queue; `step` is one turn of its loop.
+/// Folds durable blocks into the counters of the live segment, the memtable of the log-structured merge; seals
+/// segments and publishes them as snapshots. Readers fold what comes after. Owned by the compact queue; `step` is
+/// one turn of its loop.
 ///
 /// `@unchecked Sendable`: it is moved whole to its queue and shares nothing but its links, which are.
 ///
@@ -21,19 +22,14 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     private let configuration: PipelineConfiguration
     private let liveCounters = SegmentCounters()
     private var live: SegmentAccumulator?
-    /// Of `live`, the names that nobody has written yet.
-    private var liveNameByteCount = 0
     /// The first block of a segment, while the one before cannot be sealed.
     var waiting: BlockSlot?
     /// Of all senders, behind the last sealed segment.
     private var windows: SenderWindows
     var sealed: [SealedSegmentFile] = []
-    /// Of the footers of `sealed`, and of the names that these have in memory.
+    /// Of the footers of `sealed`, and of their names.
     private var sealedByteCount: UInt64 = 0
-    private var sealedNameByteCount = 0
     private var nextPublishNanoseconds: UInt64
-    /// When the last generation of this stage was begun.
-    private var publishedNanoseconds: UInt64
     var phase = Phase.running
     var waits: CompactWaits<Clock>
     /// Whether what is refused may be tried again later; not once the daemon ends.
@@ -46,15 +42,6 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         /// All is published; the merge stage is to end.
         case endingMerge
     }
-
-    /// A generation that took t is followed by the next no earlier than 10 t after it began; one whose live runs
-    /// and manifest took t on a core, no earlier than 100 t: they are written again and again, and are not to cost
-    /// more than that (docs/decisions/0032-share-of-publishing.md).
-    private static var periodPerPublish: UInt64 { 10 }
-    private static var periodPerLiveRuns: UInt64 { 100 }
-    /// So many rows of live runs are written for a new row of the log, and more only once a minute.
-    private static var liveRowsPerNewRow: UInt64 { 32 }
-    private static var livePeriodMax: UInt64 { 60_000_000_000 }
 
     package init(
         publisher: consuming SnapshotPublisher<Files, Clock>, windows: SenderWindows,
@@ -73,9 +60,8 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         self.links = links
         self.counters = counters
         self.configuration = configuration
-        publishedNanoseconds = clock.monotonicNanoseconds()
         nextPublishNanoseconds =
-            publishedNanoseconds &+ configuration.compactIntervalNanoseconds
+            clock.monotonicNanoseconds() &+ configuration.compactIntervalNanoseconds
     }
 
     /// One turn: folds the next block, publishes if it is time, has runs merged if that is due.
@@ -101,12 +87,12 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         case .endingMerge: outcome = try endMerge(waitNanoseconds: wait)
         }
         endWait()
+        links.state.compactShortage = isHeldUp ? waits.shortage : nil
         return outcome
     }
 
     private mutating func goOn(waitNanoseconds wait: UInt64) throws(PipelineError) -> StageOutcome {
         var hasWorked = try takeMerged(waitNanoseconds: 0)
-        try writeNamesAheadIfDue()
         if isHeldUp {
             // No more is taken on before what waits is written.
             hasWorked = try takeMerged(waitNanoseconds: wait) || hasWorked
@@ -135,7 +121,6 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         }
         try take(slot)
         links.free.push(slot)
-        try writeNamesAheadIfDue()
         return true
     }
 
@@ -159,44 +144,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         guard outcome == .folded else {
             throw .inconsistent("block \(slot.context.blockOrdinal) was not folded: \(outcome)")
         }
-        liveNameByteCount = segment.nameByteCount
         live = consume segment
-        links.state.liveKeyDayCount = liveCounters.keyDayCount
-    }
-
-    // MARK: Names ahead
-
-    /// Whether the names that wait for a generation take too much memory to wait on.
-    var mustWriteNames: Bool {
-        sealedNameByteCount + liveNameByteCount >= configuration.waitingNameByteCountMax
-    }
-
-    private mutating func writeNamesAheadIfDue() throws(PipelineError) {
-        guard mustWriteNames, !waits.isResting(.counters) else { return }
-        _ = try attempt(.counters) { (stage) throws(PipelineError) in try stage.writeNamesAhead() }
-    }
-
-    /// Writes the names that wait for a generation. A run has those of one segment, as a generation may cover the sealed
-    /// ones alone.
-    private mutating func writeNamesAhead() throws(PipelineError) {
-        for place in sealed.indices {
-            try publisher.writeNamesAhead(of: sealed[place].names)
-            sealed[place].names = []
-        }
-        sealedNameByteCount = 0
-        guard let segment = live.take() else { return }
-        let names = segment.names
-        live = consume segment
-        try publisher.writeNamesAhead(of: names)
-        forgetLiveNames()
-    }
-
-    /// The names of the live segment are in a run.
-    private mutating func forgetLiveNames() {
-        guard var segment = live.take() else { return }
-        _ = segment.takeNames()
-        live = consume segment
-        liveNameByteCount = 0
     }
 
     // MARK: Sealing
@@ -206,6 +154,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         let start = clock.threadNanoseconds()
         let footer = segment.footer(sealedAt: clock.wallMicroseconds())
         let (offset, names) = (segment.endOffset, segment.names)
+        let nameByteCount = UInt64(segment.nameByteCount)
         live = consume segment
         let trailer: SegmentTrailer
         do {
@@ -218,13 +167,10 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         live = nil
         sealed.append(
             SealedSegmentFile(footer: footer, entry: footer.entry(trailer: trailer), names: names))
-        sealedByteCount &+= UInt64(trailer.footerByteCount)
-        sealedNameByteCount += liveNameByteCount
-        liveNameByteCount = 0
+        sealedByteCount &+= UInt64(trailer.footerByteCount) &+ nameByteCount
         counters.compact.add(.footerBytes, UInt64(trailer.footerByteCount))
         windows = footer.windows
         liveCounters.removeAll()
-        links.state.liveKeyDayCount = 0
         counters.compact.add(.segmentsSealed)
         counters.compact.add(.sealNanoseconds, clock.threadNanoseconds() &- start)
     }
@@ -233,62 +179,29 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
 
     private mutating func publishIfDue() throws(PipelineError) {
         let start = clock.monotonicNanoseconds()
-        let isDue = start >= nextPublishNanoseconds
         publisher.unlinkRetired(at: start)
-        guard isDue || mustPublish, publisher.canPublish(), !waits.isResting(.counters) else {
-            return
-        }
+        guard !sealed.isEmpty, start >= nextPublishNanoseconds || mustPublish,
+            publisher.canPublish(), !waits.isResting(.counters)
+        else { return }
         let isPublished = try attempt(.counters) { (stage) throws(PipelineError) in
-            // Segments that only take too much memory are published without the live one.
-            try stage.publish(isDue ? stage.takeLiveCut(at: start) : nil)
+            try stage.publish()
         }
         guard isPublished else { return }
-        let spent = clock.monotonicNanoseconds() &- start
-        nextPublishNanoseconds =
-            start
-            &+ max(
-                configuration.compactIntervalNanoseconds, spent &* Self.periodPerPublish,
-                publisher.liveNanoseconds &* Self.periodPerLiveRuns)
+        nextPublishNanoseconds = start &+ configuration.compactIntervalNanoseconds
     }
 
     /// Whether what waits for a generation takes too much memory to wait on.
     var mustPublish: Bool {
         sealed.count >= configuration.unpublishedSegmentCountMax
             || sealedByteCount >= configuration.unpublishedByteCountMax
-            || (!sealed.isEmpty
-                && publisher.namesAhead.count >= configuration.unpublishedSegmentCountMax)
     }
 
-    /// The live segment as far as it is folded; `nil` if the newest generation covers that already, or so nearly
-    /// that a reader folds the rest in less than a hundredth of what its rows cost to write again. A minute later
-    /// it is taken all the same.
-    private mutating func takeLiveCut(at now: UInt64) -> LiveCut? {
-        guard let segment = live.take() else { return nil }
-        let shard = publisher.manifest.shard
-        let hasMore = segment.position > shard.cut
-        let isCovered = publisher.manifest.liveSegment == segment.position.segment
-        let newRowCount =
-            segment.totals.rowCount &- (isCovered ? shard.liveTotals.rowCount : 0)
-        let isWorth =
-            newRowCount &* Self.liveRowsPerNewRow >= UInt64(liveCounters.keyDayCount)
-            || now &- publishedNanoseconds >= Self.livePeriodMax
-        let cut = hasMore && isWorth ? LiveCut(of: segment) : nil
-        live = consume segment
-        return cut
-    }
-
-    /// Publishes what is new, if anything is.
-    mutating func publish(
-        _ cut: LiveCut? = nil, isAlone: Bool = false
-    ) throws(PipelineError) {
-        if sealed.isEmpty && cut == nil { return }
-        let start = clock.monotonicNanoseconds()
-        try publisher.publish(sealed, live: cut, isAlone: isAlone)
-        publishedNanoseconds = start
-        if cut != nil { forgetLiveNames() }
+    /// Publishes what is sealed, if anything is.
+    mutating func publish(isLast: Bool = false) throws(PipelineError) {
+        if sealed.isEmpty { return }
+        try publisher.publish(sealed, isLast: isLast)
         sealed.removeAll()
         sealedByteCount = 0
-        sealedNameByteCount = 0
     }
 }
 

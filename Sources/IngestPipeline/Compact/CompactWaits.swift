@@ -1,5 +1,7 @@
 // packet → decode → ring → admit → block → segment → [compaction → snapshot] → query
 
+import IngestStorage
+
 /// What of the compact stage waits for a disk that takes nothing. Rows that expire wait by themselves: they make room,
 /// and must have their turn while counters find none. Owned by the compact queue.
 struct CompactWaits<Clock: IngestClock> {
@@ -13,6 +15,8 @@ struct CompactWaits<Clock: IngestClock> {
     private let clock: Clock
     private let warn: @Sendable (String) -> Void
     private var waits: [Work: DiskWait] = [:]
+    /// What counters wait for.
+    private(set) var shortage: Shortage?
 
     /// After which what the disk did not take is tried again.
     private static var restNanoseconds: UInt64 { 500_000_000 }
@@ -39,20 +43,22 @@ struct CompactWaits<Clock: IngestClock> {
         var wait = waits[work] ?? DiskWait(now: now, everyNanoseconds: Self.restNanoseconds)
         if wait.goOn(at: now) {
             switch work {
-            case .counters: warn("counters wait to be published: \(error)")
-            case .rows: warn("rows wait to expire: \(error)")
+            case .counters: warn("snapshot publish failed, retrying: \(error)")
+            case .rows: warn("retention failed, retrying: \(error)")
             }
         }
         waits[work] = wait
+        if work == .counters { shortage = error.shortage }
     }
 
     /// Nothing is waited for any more.
     mutating func end(_ work: Work) {
         guard let wait = waits.removeValue(forKey: work) else { return }
+        if work == .counters { shortage = nil }
         let milliseconds = wait.milliseconds(at: clock.monotonicNanoseconds())
         switch work {
-        case .counters: warn("counters are published again, after \(milliseconds) ms")
-        case .rows: warn("rows expire again, after \(milliseconds) ms")
+        case .counters: warn("snapshot publish resumed after \(milliseconds) ms")
+        case .rows: warn("retention resumed after \(milliseconds) ms")
         }
     }
 }

@@ -13,22 +13,15 @@ struct FreshCounters<Files: FileSystem> {
     /// The footer's own table, where that is all.
     let onlyTable: CounterTable?
 
-    /// - Parameters:
-    ///   - segments: sealed one after the other, at least one.
-    ///   - liveRun: the reward-days run of the manifest that covers the first blocks of the first segment, if
-    ///     its counters stay.
-    init(
-        _ segments: [SealedSegmentFile], adding liveRun: RunReader<Files>?, path: String
-    ) throws(PipelineError) {
+    /// - Parameter segments: sealed one after the other, at least one.
+    init(_ segments: [SealedSegmentFile], path: String) throws(PipelineError) {
         guard let first = segments.first?.footer, let last = segments.last?.footer else {
             throw .inconsistent("a generation without new segments")
         }
         span = LogSpan(firstSegment: first.segment, end: last.end)
-        let tables = segments.map { $0.remainder?.counters ?? $0.footer.counters }
-        onlyTable = tables.count == 1 && liveRun == nil ? tables[0] : nil
-        var parts = tables.map { CounterSource<Files>.table($0.makeCursor(), path: path) }
-        if let liveRun { parts.append(.run(liveRun.makeCursor())) }
-        self.parts = parts
+        let tables = segments.map(\.footer.counters)
+        onlyTable = tables.count == 1 ? tables[0] : nil
+        parts = tables.map { .table($0.makeCursor(), path: path) }
     }
 
     /// The rows from the first on.

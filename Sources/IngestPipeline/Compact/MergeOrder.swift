@@ -49,9 +49,9 @@ extension Manifest {
     /// Names runs up to which a table of names may grow while a merge is on its way.
     private static var namesRunCountMax: Int { 2 * Limits.runCountMax }
 
-    /// The runs of a table that cover sealed segments.
-    package func sealedRuns(of table: TableKind) -> [RunEntry] {
-        runs.filter { $0.table == table && $0.span.lastSegment != liveSegment }
+    /// The runs of a table.
+    package func ownRuns(of table: TableKind) -> [RunEntry] {
+        runs.filter { $0.table == table }
     }
 
     /// Whether one more run may come of each table that a generation adds one to.
@@ -59,17 +59,15 @@ extension Manifest {
         namesRuns.count < Self.namesRunCountMax && hasRoom(runCountMax: Limits.runCountMax)
     }
 
-    /// Whether one may come with a generation that has no live runs: in the place of these.
-    ///
-    /// - Parameter namesRunCount: how many runs of names it brings.
-    package func hasRoomForRunsAlone(namesRunCount: Int = 1) -> Bool {
-        namesRuns.count + namesRunCount <= Limits.manifestNamesRunCountMax
+    /// Whether one may come with a generation that is followed by a merge.
+    package var hasRoomForLastRuns: Bool {
+        namesRuns.count < Limits.manifestNamesRunCountMax
             && hasRoom(runCountMax: Limits.runCountMax + 1)
     }
 
     /// Runs of rewards come by merges alone, which see to it that there are no more.
     private func hasRoom(runCountMax: Int) -> Bool {
-        [.days, .rewardDays].allSatisfy { sealedRuns(of: $0).count < runCountMax }
+        [.days, .rewardDays].allSatisfy { ownRuns(of: $0).count < runCountMax }
     }
 
     /// Orders the merge that is due, if one is; the file numbers of what it writes are given.
@@ -105,7 +103,7 @@ extension Manifest {
     }
 
     private func ripeRuns(of table: TableKind, _ runCountMin: Int) -> [RunEntry] {
-        let runs = sealedRuns(of: table)
+        let runs = ownRuns(of: table)
         let plan = CompactionPlan(
             ripe: runs.map(\.span.segmentCount), runCountMin: runCountMin)
         return runs.suffix(plan.mergedRunCount)
@@ -113,9 +111,9 @@ extension Manifest {
 
     /// The runs of reward-days that no run of rewards covers, and the runs of rewards that they are merged with.
     private func runsToMergeIntoRewards() -> [RunEntry] {
-        let own = sealedRuns(of: .rewards)
+        let own = ownRuns(of: .rewards)
         let end = own.last?.span.end ?? .start
-        let fresh = sealedRuns(of: .rewardDays).filter { $0.span.end > end }
+        let fresh = ownRuns(of: .rewardDays).filter { $0.span.end > end }
         if fresh.isEmpty { return [] }
         let plan = CompactionPlan(
             runs: own.map(\.span.segmentCount),

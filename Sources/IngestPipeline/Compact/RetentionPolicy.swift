@@ -18,7 +18,7 @@ package struct RetentionPolicy: Sendable, Hashable {
     /// **Cost** A pass over the sealed segments, where there is a bound.
     func excessByteCount(of manifest: Manifest) -> UInt64 {
         if byteCountMax == 0 { return 0 }
-        var sum = manifest.shard.cutOffset
+        var sum: UInt64 = 0
         for segment in manifest.sealed {
             let (whole, overflow) = sum.addingReportingOverflow(segment.byteCount)
             sum = overflow ? .max : whole

@@ -5,40 +5,29 @@ import IngestFormat
 /// footers. Owned by the compact queue.
 ///
 /// A file stays a minute: a reader may be about to open it, and opens the newest manifest instead where it
-/// comes too late. Of live runs there is a set a second, each nearly as large as the last: of those only the
-/// last three stay, as many as there are older manifests, and go after a minute too.
+/// comes too late.
 package struct RetiredFiles {
     private struct Batch {
         let names: [FileName]
         let atNanoseconds: UInt64
     }
 
-    private var lasting: [Batch] = []
-    /// A batch a generation.
-    private var live: [Batch] = []
+    private var batches: [Batch] = []
 
     package static let keptNanoseconds: UInt64 = 60_000_000_000
-    package static let liveBatchCountMax = 3
 
     package init() {}
 
     /// Takes on what a generation has dropped.
-    package mutating func add(
-        _ names: [FileName], live liveNames: [FileName] = [], at now: UInt64
-    ) {
-        if !names.isEmpty { lasting.append(Batch(names: names, atNanoseconds: now)) }
-        if !liveNames.isEmpty { live.append(Batch(names: liveNames, atNanoseconds: now)) }
+    package mutating func add(_ names: [FileName], at now: UInt64) {
+        if !names.isEmpty { batches.append(Batch(names: names, atNanoseconds: now)) }
     }
 
     /// The next files that no reader needs any more; they are forgotten here.
     package mutating func takeDue(at now: UInt64) -> [FileName]? {
-        if let first = lasting.first, isOld(first, at: now) { return lasting.removeFirst().names }
-        guard let first = live.first, live.count > Self.liveBatchCountMax || isOld(first, at: now)
-        else { return nil }
-        return live.removeFirst().names
-    }
-
-    private func isOld(_ batch: Batch, at now: UInt64) -> Bool {
-        now &- batch.atNanoseconds >= Self.keptNanoseconds
+        guard let first = batches.first, now &- first.atNanoseconds >= Self.keptNanoseconds else {
+            return nil
+        }
+        return batches.removeFirst().names
     }
 }

@@ -3,57 +3,22 @@ import IngestFormat
 import IngestStorage
 
 extension SnapshotPublisher {
-    /// Writes names and keys before there is a generation that covers them, so that as many as come until then need
-    /// not be kept in memory. The one that covers the blocks takes the run on.
-    ///
-    /// - Parameter blocks: of one segment, none of them half; they follow those of the call before.
-    package mutating func writeNamesAhead(of blocks: [NamesOfBlock]) throws(PipelineError) {
-        guard let last = blocks.last else { return }
-        let start = OrdinalPair(endOf: namesAhead.last, from: manifest.shard)
-        let end = OrdinalPair(
-            name: last.firstName.rawValue + UInt32(last.names.count),
-            key: last.firstKey.rawValue + UInt32(last.keys.count))
-        if end.name <= start.name && end.key <= start.key { return }
-        try measuring(.namesNanoseconds) { (publisher) throws(PipelineError) in
-            let number = publisher.manifest.takeFileNumber()
-            let entry = try publisher.writeRun(
-                number, of: blocks, start, end, for: publisher.makeNext(), isNamed: false)
-            publisher.namesAhead.append(entry)
-        }
-    }
-
-    /// Writes the blocks' names and keys, but for those that were written ahead; merges make larger runs of them.
+    /// Writes the blocks' names and keys; merges make larger runs of them.
     mutating func writeNames(
         of blocks: [NamesOfBlock], into next: inout Manifest
     ) throws(PipelineError) {
-        let end = OrdinalPair(name: next.shard.nextName, key: next.shard.nextKey)
-        let covered = namesAhead.prefix {
-            $0.names.upperBound <= end.name && $0.keys.upperBound <= end.key
-        }
-        for (index, entry) in covered.enumerated() {
-            if index >= namedAheadCount {
-                try storing { () throws(StorageError) in
-                    try DurableFile.name(entry.fileName, in: store.files)
-                }
-                namedAheadCount = index + 1
-            }
-            next.namesRuns.append(entry)
-        }
-        let start = OrdinalPair(endOf: covered.last, from: manifest.shard)
+        let start = OrdinalPair(at: manifest.shard)
+        let end = OrdinalPair(at: next.shard)
         if start.name == end.name && start.key == end.key { return }
         let number = next.takeFileNumber()
-        next.namesRuns.append(
-            try writeRun(number, of: blocks, start, end, for: next, isNamed: true))
+        next.namesRuns.append(try writeRun(number, of: blocks, start, end, for: next))
     }
 
     /// Writes a run of what the blocks have from `start` on, with gaps for what was lost before `end`.
     private mutating func writeRun(
         _ number: FileNumber, of blocks: [NamesOfBlock], _ start: OrdinalPair, _ end: OrdinalPair,
-        for manifest: Manifest, isNamed: Bool
+        for manifest: Manifest
     ) throws(PipelineError) -> NamesRunEntry {
-        let blocks = blocks.filter {
-            $0.firstName.rawValue >= start.name && $0.firstKey.rawValue >= start.key
-        }
         appendKeys(of: blocks, upTo: end.key)
         var fresh = FreshNames(
             firstName: NameOrdinal(rawValue: start.name), firstKey: KeyOrdinal(rawValue: start.key))
@@ -69,7 +34,7 @@ extension SnapshotPublisher {
         let none: [NamesRunReader<Files>] = []
         let entry = try storing { () throws(StorageError) in
             try NamesRunWriter.write(
-                number, merging: none, and: fresh, for: manifest, in: store.files, isNamed: isNamed)
+                number, merging: none, and: fresh, for: manifest, in: store.files)
         }
         counters.compact.add(.namesBytes, entry.byteCount)
         return entry
@@ -114,15 +79,8 @@ private struct OrdinalPair {
     let name: UInt32
     let key: UInt32
 
-    init(name: UInt32, key: UInt32) {
-        self.name = name
-        self.key = key
-    }
-
-    /// Behind a run, or where there is none, behind a cut.
-    init(endOf run: NamesRunEntry?, from shard: ShardState) {
-        self.init(
-            name: run?.names.upperBound ?? shard.nextName,
-            key: run?.keys.upperBound ?? shard.nextKey)
+    init(at shard: ShardState) {
+        name = shard.nextName
+        key = shard.nextKey
     }
 }

@@ -12,11 +12,7 @@ extension SnapshotPublisher {
     mutating func writeRuns(
         of segments: [SealedSegmentFile], into next: inout Manifest
     ) throws(PipelineError) {
-        var liveRun: RunReader<Files>?
-        if segments.contains(where: { $0.remainder != nil }) {
-            for run in manifest.liveRuns where run.table == .rewardDays { liveRun = try open(run) }
-        }
-        let fresh = try FreshCounters(segments, adding: liveRun, path: store.files.path)
+        let fresh = try FreshCounters<Files>(segments, path: store.files.path)
         let sums = DaySums(keys: keys)
         let entry: RunEntry
         if let table = fresh.onlyTable {
@@ -42,21 +38,6 @@ extension SnapshotPublisher {
         counters.compact.add(.sealedBytes, entry.byteCount &+ days.byteCount)
     }
 
-    /// Writes the live runs: of reward-days and of days.
-    mutating func writeLiveRuns(
-        of live: LiveCut, into next: inout Manifest
-    ) throws(PipelineError) {
-        let span = LogSpan(firstSegment: live.position.segment, end: live.position)
-        let sums = DaySums(keys: keys)
-        let entry = try write(.rewardDays, of: span, into: &next) {
-            sums.removeAll()
-            return DaySumming(live.counters.makeCursor(), into: sums)
-        }
-        let days = try write(.days, of: span, into: &next) { sums.makeCursor() }
-        counters.compact.add(.liveRows, entry.rowCount)
-        counters.compact.add(.liveBytes, entry.byteCount &+ days.byteCount)
-    }
-
     /// Writes one run.
     private mutating func write<Source: CounterPageSource>(
         _ table: TableKind, of span: LogSpan, into next: inout Manifest, rows: () -> Source
@@ -74,11 +55,5 @@ extension SnapshotPublisher {
         }
         next.insert(entry)
         return entry
-    }
-
-    private func open(_ run: RunEntry) throws(PipelineError) -> RunReader<Files> {
-        try storing { () throws(StorageError) in
-            try RunReader(run, directory: manifest.directory, in: store.files)
-        }
     }
 }

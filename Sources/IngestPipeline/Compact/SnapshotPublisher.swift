@@ -2,17 +2,12 @@
 import IngestFormat
 import IngestStorage
 
-/// Turns sealed segments, and the live one as far as it has come, into the next generation: names run, runs
-/// of the three tables, manifest, in the order of writes that leaves either the old generation or the new
-/// one. Owned by the compact queue.
+/// Turns sealed segments into the next generation: names run, runs of reward-days and days, manifest, in the
+/// order of writes that leaves either the old generation or the new one. Owned by the compact queue.
 ///
-/// The counters of sealed segments are a run of reward-days and one of days, as they come; merges, which are not
-/// done here, make fewer runs of them, and runs of rewards. Those of the live segment are a run of each of the two
-/// as well, the *live run*, which every generation replaces whole; once the segment is sealed, its footer takes
-/// their place.
+/// Merges, which are not done here, make fewer runs of them, and runs of rewards.
 ///
-/// **Cost** Distinct keys, not events: 45 to 95 ns a row of the live segment, 45 a row of a sealed one, in the
-/// memory of a page a source; and two syncs a file.
+/// **Cost** Distinct keys, not events: 45 ns a row in the memory of a page a source; and two syncs a file.
 package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     let store: ManifestStore<Files>
     let clock: Clock
@@ -20,18 +15,11 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     package internal(set) var manifest: Manifest
     /// The names of every key up to the manifest's cut, by ordinal; (none, none) for one that was lost.
     package internal(set) var keys: [RewardKey]
-    /// Runs of names that were written before a generation covers them: under temporary names, each of blocks of one
-    /// segment, and following those of the newest generation.
-    var namesAhead: [NamesRunEntry] = []
     /// Of the generations to come, as in `Manifest`.
     private var idsCompleteSince: Int64
-    /// How many of these, from the first on, have their names already: of a generation that was refused.
-    var namedAheadCount = 0
     private let mergesAtOnce: Bool
     private var retired = RetiredFiles()
     private(set) var merge = MergeProgress()
-    /// What the live runs of the last generation and its manifest took on a core; 0 if it had none.
-    package private(set) var liveNanoseconds: UInt64 = 0
 
     /// - Parameter mergesAtOnce: whether a generation merges what it appends, for a directory that is written without
     ///   a merge queue.
@@ -54,35 +42,31 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         idsCompleteSince = max(idsCompleteSince, time)
     }
 
-    /// Publishes a generation that covers `segments`, sealed one after the other since the last one, and then
-    /// the live segment up to `live`.
+    /// Publishes a generation that covers `segments`, sealed one after the other since the last one.
     ///
     /// - Parameters:
     ///   - uncleanStop: noted in the manifest, with or without segments.
-    ///   - isAlone: whether it has no live runs, and the next one comes after a merge: that of a start, and the last
-    ///     one. It may have a run more of each table.
+    ///   - isLast: whether the next one comes after a merge: that of a start, and the last one. It may have a run more
+    ///     of each table.
     /// **Errors** `overLimit`, before anything is written, if the manifest would have more entries than one can
     /// have; `inconsistent` if `canPublish` is not true. After a `Shortage` the generation before
     /// stands, nothing is left of this one, and the same or a later one can be published.
     package mutating func publish(
-        _ segments: [SealedSegmentFile], live: LiveCut? = nil, uncleanStop: UncleanStop? = nil,
-        isAlone: Bool = false
+        _ segments: [SealedSegmentFile], uncleanStop: UncleanStop? = nil, isLast: Bool = false
     ) throws(PipelineError) {
         let start = clock.threadNanoseconds()
         try checkCounts(adding: segments)
-        guard segments.isEmpty || canPublish(isAlone: isAlone) else {
+        guard segments.isEmpty || canPublish(isLast: isLast) else {
             throw .inconsistent("a generation for tables that are full")
         }
         var next = makeNext()
         if let uncleanStop { next.note(uncleanStop) }
         do throws(PipelineError) {
-            if !segments.isEmpty || live != nil {
-                try writeFiles(of: segments, live, into: &next)
+            if !segments.isEmpty {
+                try writeFiles(of: segments, into: &next)
+                if mergesAtOnce { try mergeRuns(into: &next) }
             }
-            if mergesAtOnce && !segments.isEmpty { try mergeRuns(into: &next) }
-            let written = clock.threadNanoseconds()
             try publish(next)
-            if live != nil { liveNanoseconds &+= clock.threadNanoseconds() &- written }
         } catch {
             if error.shortage != nil { removeFiles(of: next) }
             throw error
@@ -92,53 +76,31 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
 
     /// Writes what a generation has more than the one before.
     private mutating func writeFiles(
-        of segments: [SealedSegmentFile], _ live: LiveCut?, into next: inout Manifest
+        of segments: [SealedSegmentFile], into next: inout Manifest
     ) throws(PipelineError) {
         next.add(segments)
-        if let live { next.shard.move(to: live) }
-        let blocks = segments.flatMap(\.names) + (live?.names ?? [])
         try measuring(.namesNanoseconds) { (publisher) throws(PipelineError) in
-            try publisher.writeNames(of: blocks, into: &next)
+            try publisher.writeNames(of: segments.flatMap(\.names), into: &next)
         }
-        let replaced = manifest.liveRuns
-        next.runs.removeAll { replaced.contains($0) }
-        if !segments.isEmpty {
-            try measuring(.sealedNanoseconds) { (publisher) throws(PipelineError) in
-                try publisher.writeRuns(of: segments, into: &next)
-            }
-        }
-        liveNanoseconds = 0
-        if let live {
-            liveNanoseconds = try measuring(.liveNanoseconds) {
-                (publisher) throws(PipelineError) in
-                try publisher.writeLiveRuns(of: live, into: &next)
-            }
+        try measuring(.sealedNanoseconds) { (publisher) throws(PipelineError) in
+            try publisher.writeRuns(of: segments, into: &next)
         }
     }
 
     /// Removes what was written for a generation that was refused; the next one writes it again. What stays is
     /// removed by a start.
     private mutating func removeFiles(of next: Manifest) {
-        let kept = Set(manifest.derivedNames).union(namesAhead.map(\.fileName))
+        let kept = Set(manifest.derivedNames)
         for name in next.derivedNames where !kept.contains(name) { try? store.unlink(name) }
-        // The next one may cover less: what no generation names is under a temporary name.
-        while namedAheadCount > 0 {
-            let name = namesAhead[namedAheadCount - 1].fileName
-            guard (try? DurableFile.unname(name, in: store.files)) != nil else { return }
-            namedAheadCount -= 1
-        }
     }
 
     /// Counts the time that a part of the work takes on a core.
-    @discardableResult
-    mutating func measuring(
+    private mutating func measuring(
         _ counter: CompactCounter, _ body: (inout Self) throws(PipelineError) -> Void
-    ) throws(PipelineError) -> UInt64 {
+    ) throws(PipelineError) {
         let start = clock.threadNanoseconds()
         try body(&self)
-        let spent = clock.threadNanoseconds() &- start
-        counters.compact.add(counter, spent)
-        return spent
+        counters.compact.add(counter, clock.threadNanoseconds() &- start)
     }
 
     /// The next generation, as yet with everything that the newest one has.
@@ -155,9 +117,6 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         try storing { () throws(StorageError) in try store.publish(next) }
         retire(notIn: next)
         manifest = next
-        let aheadCount = namesAhead.count
-        namesAhead.removeAll { next.namesRuns.contains($0) }
-        namedAheadCount = max(0, namedAheadCount - (aheadCount - namesAhead.count))
         counters.compact.add(.manifests)
         counters.compact.add(.manifestBytes, UInt64(next.fileByteCount))
     }
@@ -200,10 +159,8 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
 
     /// Whether the tables have room for the runs of a generation with sealed segments: not while one is full, until a
     /// merge has made room.
-    package func canPublish(isAlone: Bool = false) -> Bool {
-        isAlone
-            ? manifest.hasRoomForRunsAlone(namesRunCount: namesAhead.count + 1)
-            : manifest.hasRoomForRuns
+    package func canPublish(isLast: Bool = false) -> Bool {
+        isLast ? manifest.hasRoomForLastRuns : manifest.hasRoomForRuns
     }
 
     /// Takes an order back; what was merged is to be published.
@@ -220,10 +177,9 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         merge.publish()
     }
 
-    /// Merges at once as long as there is not even room for a generation without live runs: at a start, where there is
-    /// no merge queue yet.
+    /// Merges at once as long as there is no room for a generation: at a start, where there is no merge queue yet.
     package mutating func makeRoom() throws(PipelineError) {
-        while !canPublish(isAlone: true),
+        while !canPublish(isLast: true),
             let order = manifest.orderMerge(at: clock.wallMicroseconds())
         {
             var next = makeNext()
@@ -274,44 +230,28 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
 
     private mutating func retire(notIn next: Manifest) {
         let kept = Set(next.derivedNames)
-        let live = Set(manifest.liveRuns.map(\.fileName))
         let dropped =
             manifest.derivedNames.filter { !kept.contains($0) }
             + manifest.sealed.prefix { $0.number <= next.lastExpired }
             .map { .segment($0.number) }
         let now = clock.monotonicNanoseconds()
-        retired.add(
-            dropped.filter { !live.contains($0) }, live: dropped.filter { live.contains($0) },
-            at: now)
+        retired.add(dropped, at: now)
         unlinkRetired(at: now)
     }
 }
 
 extension Manifest {
-    /// Those of the blocks whose names and keys this generation does not have; its cut lies between two.
-    func uncovered(_ blocks: [NamesOfBlock]) -> [NamesOfBlock] {
-        blocks.filter {
-            $0.firstName.rawValue >= shard.nextName && $0.firstKey.rawValue >= shard.nextKey
-        }
-    }
-
     /// The files made of the log: there are some dozens of them, however many segments there are.
     fileprivate var derivedNames: [FileName] {
         runs.map(\.fileName) + namesRuns.map(\.fileName) + expired.map(\.fileName)
     }
 
-    /// Moves the cut behind segments that were sealed since, and keeps of them what is kept.
+    /// Moves the cut behind segments that were sealed since.
     fileprivate mutating func add(_ segments: [SealedSegmentFile]) {
         for segment in segments {
             sealed.append(segment.entry)
             lost.append(contentsOf: segment.footer.lost)
-            guard let remainder = segment.remainder else {
-                shard.sealedTotals.add(LogTotals(segment.footer))
-                continue
-            }
-            // What was shown of its first blocks stays.
-            shard.sealedTotals.add(shard.liveTotals)
-            shard.sealedTotals.add(remainder.totals)
+            shard.totals.add(LogTotals(segment.footer))
         }
         guard let last = segments.last?.footer else { return }
         // As recovery counts on: the epochs of blocks that were lost at the end are not given again.
@@ -319,24 +259,9 @@ extension Manifest {
             LogAnchor(after: $1.footer, startingAt: $0)
         }
         shard.cut = last.end
-        shard.cutOffset = 0
         shard.nextName = last.names.upperBound
         shard.nextKey = last.keys.upperBound
         shard.commitEpoch = next.commitEpoch &- 1
         shard.lastBlockChecksum = next.previousChecksum
-        shard.liveTotals = LogTotals()
-    }
-}
-
-extension ShardState {
-    /// Moves the cut to a place inside the live segment.
-    fileprivate mutating func move(to live: LiveCut) {
-        cut = live.position
-        cutOffset = live.offset
-        nextName = live.next.nextName
-        nextKey = live.next.nextKey
-        commitEpoch = live.next.commitEpoch &- 1
-        lastBlockChecksum = live.next.previousChecksum
-        liveTotals = live.totals
     }
 }

@@ -167,8 +167,7 @@ extension Snapshot {
     }
 
     package var eventCount: UInt64 {
-        let counted = manifest.shard.liveTotals.rowCount.saturatingSum(tail.totals.rowCount)
-        return manifest.sealed.reduce(counted) { $0.saturatingSum($1.rowCount) }
+        manifest.sealed.reduce(tail.totals.rowCount) { $0.saturatingSum($1.rowCount) }
     }
 }
 

@@ -118,13 +118,9 @@ extension Inspector {
             "next name \(shard.nextName), next key \(shard.nextKey), commit epoch "
                 + "\(shard.commitEpoch), last block's checksum \(Self.hex(shard.lastBlockChecksum))"
         )
-        if manifest.liveSegment != nil {
-            indented(
-                "inside a segment that is not sealed, the next block at offset \(shard.cutOffset)")
-        }
         indented(
-            "\(shard.totals.rowCount) rows before the cut, \(shard.liveTotals.rowCount) of them in that "
-                + "segment; \(Money(micros: shard.sealedMoneyMicros)) counted in sealed ones")
+            "\(shard.totals.rowCount) rows before the cut, "
+                + "\(Money(micros: shard.sealedMoneyMicros)) counted")
         describeEntries(manifest)
         cannotSee(
             "whether the files are there and what they should be: ingest-reader verify checks")

@@ -56,12 +56,23 @@ struct CutBlocks<Files: FileSystem> {
         return (reader, footer)
     }
 
-    /// The blocks behind the manifest's sealed segments.
+    /// The blocks behind the manifest's sealed segments, up to the cut: all of them were durable when it was made.
     func forEachBehindSealed(_ body: Body) throws(ReaderError) {
-        if let live = manifest.liveSegment {
-            guard try giveLive(try open(live), body) else { return }
+        var position = manifest.cut
+        var tail = LogTail(after: manifest, mark: end, in: files)
+        while position < end {
+            let block = try ReaderError.reading { () throws(StorageError) in
+                guard let block = try tail.next(into: buffer) else {
+                    throw tail.damage
+                        ?? .corrupt(
+                            path: files.path, offset: 0,
+                            detail: "the log ends at \(position.text), the cut is \(end.text)")
+                }
+                return block
+            }
+            position = block.end
+            if isWanted(block.header.summary), try !body(block.header, buffer) { return }
         }
-        try giveTail(body)
     }
 
     private func open(_ number: SegmentNumber) throws(ReaderError) -> SegmentReader<Files> {
@@ -92,52 +103,6 @@ struct CutBlocks<Files: FileSystem> {
             guard try body(header, buffer) else { return false }
         }
         return true
-    }
-
-    /// The blocks before the manifest's cut in the segment that it lies in: by walk, or by index if it was
-    /// sealed since.
-    private func giveLive(
-        _ reader: SegmentReader<Files>, _ body: Body
-    ) throws(ReaderError) -> Bool {
-        let footer = try ReaderError.reading { () throws(StorageError) in
-            try reader.readFooterIfSealed()
-        }
-        if let footer {
-            let covered = footer.blocks.prefix { $0.ordinal < manifest.cut.blockCount }
-            return try give(covered, of: reader, body)
-        }
-        var walk = reader.makeWalk()
-        while walk.offset < manifest.shard.cutOffset {
-            let header = try ReaderError.reading { () throws(StorageError) in
-                let offset = walk.offset
-                let step = try walk.next(into: buffer)
-                guard case .block(let header) = step else {
-                    throw step.error(path: reader.file.path, offset: offset)
-                }
-                return header
-            }
-            if isWanted(header.summary), try !body(header, buffer) { return false }
-        }
-        return true
-    }
-
-    /// The blocks that no run covers, up to the cut: all of them were durable when it was made.
-    private func giveTail(_ body: Body) throws(ReaderError) {
-        var position = manifest.cut
-        var tail = LogTail(after: manifest, mark: end, in: files)
-        while position < end {
-            let block = try ReaderError.reading { () throws(StorageError) in
-                guard let block = try tail.next(into: buffer) else {
-                    throw tail.damage
-                        ?? .corrupt(
-                            path: files.path, offset: 0,
-                            detail: "the log ends at \(position.text), the cut is \(end.text)")
-                }
-                return block
-            }
-            position = block.end
-            if isWanted(block.header.summary), try !body(block.header, buffer) { return }
-        }
     }
 }
 

@@ -153,7 +153,6 @@ struct LogRecount {
         check(
             claimsAt: position, segment.isBroken ? chain : chain.inheriting(self.chain),
             inside: Inside(
-                endOffset: stop.endOffset,
                 totals: stop.isWhole && segment.isUnharmed ? stop.totals : nil,
                 moneyMicros: prefix.moneyMicros))
     }
@@ -194,8 +193,6 @@ struct LogRecount {
 
     /// What is known of the segment at hand up to a stop in it.
     private struct Inside {
-        /// Of the last block before the stop.
-        let endOffset: UInt64?
         /// `nil` where not all rows before the stop can be read.
         let totals: TotalsRecount?
         let moneyMicros: UInt64
@@ -219,10 +216,6 @@ struct LogRecount {
             }
             report.expect(
                 state.commitEpoch, chain.endEpoch, "commit epoch at the cut", in: file, at: nil)
-            if state.cutOffset != 0 {
-                report.expect(
-                    state.cutOffset, inside?.endOffset, "offset of the cut", in: file, at: nil)
-            }
             checkSums(claim, inside)
         }
     }
@@ -230,15 +223,11 @@ struct LogRecount {
     /// Holds what a manifest says that the log adds up to against the recount, where that knows all rows.
     private mutating func checkSums(_ claim: ShardClaim, _ inside: Inside?) {
         guard var sealed = totals else { return }
-        var (money, live) = (moneyMicros, TotalsRecount())
+        var money = moneyMicros
         if let inside {
             guard let totals = inside.totals else { return }
-            if claim.state.cutOffset == 0 {
-                sealed.add(totals)
-                money = money.saturatingSum(inside.moneyMicros)
-            } else {
-                live = totals
-            }
+            sealed.add(totals)
+            money = money.saturatingSum(inside.moneyMicros)
         }
         func expect(_ what: String, _ found: (what: String, got: String, expected: String)?) {
             guard let found else { return }
@@ -247,13 +236,7 @@ struct LogRecount {
                     .difference, file: claim.file, what: "\(found.what) of \(what)",
                     got: found.got, expected: found.expected))
         }
-        if inside == nil && claim.state.cutOffset != 0 {
-            // The segment that the cut lay in has expired since, to exactly there: live and sealed are one.
-            return expect(
-                "all segments before the cut", sealed.difference(from: claim.state.totals))
-        }
-        expect("all sealed segments", sealed.difference(from: claim.state.sealedTotals))
-        expect("the live segment before the cut", live.difference(from: claim.state.liveTotals))
+        expect("all sealed segments", sealed.difference(from: claim.state.totals))
         let found = claim.state.sealedMoneyMicros
         expect("all sealed segments", found == money ? nil : ("money", "\(found)", "\(money)"))
     }

@@ -65,13 +65,6 @@ package struct LogAnchor: Hashable, Sendable {
             nextKey: footer.keys.upperBound)
     }
 
-    /// Behind a stretch of expired segments.
-    init(behind sums: ExpiredSums) {
-        self.init(
-            commitEpoch: sums.nextCommitEpoch, previousChecksum: sums.lastBlockChecksum,
-            nextName: sums.nextName, nextKey: sums.nextKey)
-    }
-
     /// How many blocks lie between this place and a later one; at most what one segment can have.
     func blockCount(to later: LogAnchor) -> UInt32 {
         guard later.commitEpoch > commitEpoch else { return 0 }

@@ -11,8 +11,6 @@ import IngestFormat
 /// is looked at once more, because what was being written at the first look is whole by then; if it still
 /// cannot be read, that is an error. Each segment must continue the chain of the one before.
 ///
-/// Where the cut lies inside a segment, that is gone into at the cut: what is before it is not read.
-///
 /// **Cost** That of `BlockWalk`; where the mark is behind, each block is looked at twice, and the rest of
 /// the last segment is searched once.
 package struct LogTail<Files: FileSystem> {
@@ -60,7 +58,7 @@ package struct LogTail<Files: FileSystem> {
         self.manifest = manifest
         self.mark = mark
         position = manifest.cut
-        segment = manifest.liveSegment ?? manifest.cut.segment.next
+        segment = manifest.firstUnsealed
         lastChecksum = manifest.shard.lastBlockChecksum
     }
 
@@ -96,19 +94,11 @@ package struct LogTail<Files: FileSystem> {
             try SegmentReader(number, directory: directory, in: files)
         }
         guard let reader = opened else { return nil }
-        let isCut = number == manifest.liveSegment
-        if let footer = try reader.readFooterIfSealed() {
-            return .index(reader, footer, next: isCut ? footer.firstBlock(after: manifest.cut) : 0)
-        }
-        return .walk(reader, isCut ? reader.makeWalk(after: manifest.shard) : reader.makeWalk())
+        if let footer = try reader.readFooterIfSealed() { return .index(reader, footer, next: 0) }
+        return .walk(reader, reader.makeWalk())
     }
 
     private mutating func enter(_ opened: Source) throws(StorageError) {
-        if segment == manifest.liveSegment {
-            try checkCut(opened)
-            source = opened
-            return
-        }
         if let lastChecksum, opened.header.previousChecksum != lastChecksum {
             throw damage
                 ?? .corrupt(
@@ -118,19 +108,6 @@ package struct LogTail<Files: FileSystem> {
         damage = nil
         lastChecksum = opened.header.previousChecksum
         source = opened
-    }
-
-    /// A segment that was sealed since the manifest was published must have the block before its cut; a walk
-    /// finds that out by itself. It may have been lost since then: what it added is in the runs.
-    private func checkCut(_ opened: Source) throws(StorageError) {
-        guard case .index(let reader, let footer, let next) = opened, next > 0 else { return }
-        let last = footer.blocks[next - 1]
-        guard last.ordinal &+ 1 == manifest.cut.blockCount,
-            last.summary.headerChecksum != manifest.shard.lastBlockChecksum
-        else { return }
-        throw .corrupt(
-            path: reader.file.path, offset: last.offset,
-            detail: "not the block that manifest \(manifest.generation.rawValue) ends with")
     }
 
     /// Goes on with the next segment, where nothing can come behind the place at hand any more.
@@ -212,17 +189,12 @@ package struct LogTail<Files: FileSystem> {
         return false
     }
 
-    /// Whether a whole block lies anywhere in a segment, behind the cut, whatever its header says.
+    /// Whether a whole block lies anywhere in a segment, whatever its header says.
     private func hasAnyBlock(_ number: SegmentNumber) throws(StorageError) -> Bool {
         let opened = try StorageError.readable { () throws(StorageError) in
             try files.open(FileName.segment(number).text, .read)
         }
         guard let file = opened else { return false }
-        if number == manifest.liveSegment {
-            let place = BlockPlace(behind: manifest.shard, in: directory)
-            return try hasBlock(
-                behind: BlockWalk(file, from: manifest.shard.cutOffset, place: place))
-        }
         let place = BlockPlace(directory: directory, segment: number, blockOrdinal: 0)
         return try hasBlock(behind: BlockWalk(file, place: place))
     }
@@ -247,11 +219,6 @@ package struct LogTail<Files: FileSystem> {
 }
 
 extension SegmentFooter {
-    /// The place in `blocks` of the first block that does not lie before a cut in this segment.
-    fileprivate func firstBlock(after cut: LogPosition) -> Int {
-        blocks.firstIndex { $0.ordinal >= cut.blockCount } ?? blocks.count
-    }
-
     /// Whether the last blocks of the segment are among those that were lost.
     fileprivate var endsInLoss: Bool {
         lost.contains { $0.firstBlock &+ $0.blockCount == blockCount }

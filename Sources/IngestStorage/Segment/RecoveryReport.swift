@@ -15,8 +15,6 @@ package struct RecoveredSegment: Sendable {
     /// Its footer has what was lost.
     package let file: SealedSegmentFile
     package let torn: TornTail?
-    /// Whether its file only got a footer; else it was copied.
-    package let isInPlace: Bool
     /// Copies of bytes that were cut or lost, by name below the data directory.
     package let aside: [String]
 }
@@ -51,8 +49,7 @@ package struct RecoveryReport: Sendable {
             + segments.map { segment in
                 let entry = segment.file.entry
                 return
-                    "segment \(entry.number.rawValue): sealed \(segment.isInPlace ? "in place" : "by copy"), "
-                    + "\(entry.blockCount) blocks, "
+                    "segment \(entry.number.rawValue): sealed by copy, \(entry.blockCount) blocks, "
                     + "\(entry.rowCount) rows"
             }
             + dropped.map { "segment \($0.rawValue): empty, removed" }

@@ -23,22 +23,18 @@ struct SegmentPlan<Files: FileSystem> {
     private let durableBlockCount: UInt32?
     /// The first place behind the segment of which anything is known.
     private let next: LogAnchor?
-    /// What the newest manifest says, if its cut lies in this segment.
-    private let cut: ShardState?
 
     /// - Parameters:
     ///   - start: behind the segment before; `nil` at the start of the log, or if it is not known.
     ///   - next: the first anchor in a later segment.
-    ///   - cut: of the newest manifest, if it lies in this segment.
     ///   - bound: the greater of durable mark and cut.
     ///   - now: for the header of a segment that has lost its own.
     init(
-        _ survey: SegmentSurvey<Files>, start: LogAnchor?, next: LogAnchor?, cut: ShardState?,
-        bound: LogPosition, directory: DirectoryID, now: Int64
+        _ survey: SegmentSurvey<Files>, start: LogAnchor?, next: LogAnchor?, bound: LogPosition,
+        directory: DirectoryID, now: Int64
     ) {
         self.survey = survey
         self.next = next
-        self.cut = cut
         header = Self.header(of: survey, start: start, directory: directory, now: now)
         end = LogAnchor(startOf: header)
         switch bound.segment {
@@ -55,28 +51,13 @@ struct SegmentPlan<Files: FileSystem> {
         }
     }
 
-    /// The segment's footer, if it is whole and has all that the newest manifest covers: a copy from earlier days, put in
-    /// the place of a damaged segment, may have less.
+    /// The segment's footer, if it is whole and has all that was durable: a copy from earlier days, put in the place
+    /// of a damaged segment, may have less.
     var intact: (footer: SegmentFooter, offset: UInt64)? {
-        guard let intact = survey.intact, intact.footer.blockCount >= coveredBlockCount else {
+        guard let intact = survey.intact, intact.footer.blockCount >= durableBlockCount ?? 0 else {
             return nil
         }
         return intact
-    }
-
-    /// How many of the segment's blocks the newest manifest covers.
-    var coveredBlockCount: UInt32 { cut?.cut.blockCount ?? 0 }
-
-    /// Whether the file holds what the newest manifest covers, and not one byte behind it. Its blocks are
-    /// durable then, and it needs nothing but a footer.
-    var isCovered: Bool {
-        guard let cut, survey.header != nil, survey.footer == nil, aside.isEmpty,
-            survey.pieces.count == steps.count
-        else { return false }
-        let areAllKept = steps.allSatisfy { if case .keep = $0 { true } else { false } }
-        return areAllKept && ordinal == coveredBlockCount
-            && steps.last?.endOffset == cut.cutOffset
-            && end.previousChecksum == cut.lastBlockChecksum
     }
 
     /// Whether nothing of the segment was ever durable: a file that was begun when the crash came.
@@ -148,7 +129,7 @@ struct SegmentPlan<Files: FileSystem> {
         _ range: Range<UInt64>, before index: Int, _ content: SegmentSurvey<Files>.Content
     ) {
         let following = index < survey.pieces.count ? survey.pieces[index].header : nil
-        let later = following.map { LogAnchor(before: $0) } ?? anchorBehind
+        let later = following.map { LogAnchor(before: $0) } ?? next
         let missing =
             following.map { $0.context.blockOrdinal &- ordinal } ?? missingAtEnd()
         let verdict = DamageVerdict(
@@ -167,15 +148,7 @@ struct SegmentPlan<Files: FileSystem> {
         let missing = missingAtEnd()
         if missing == 0 || torn != nil { return }
         let offset = steps.last.map(\.endOffset) ?? UInt64(SegmentHeader.byteCount)
-        lose(missing, offset..<offset, upTo: anchorBehind)
-    }
-
-    /// The next place behind the last block of which anything is known: what the manifest covers has given
-    /// ordinals that its names runs hold, and that no later block may give again.
-    private var anchorBehind: LogAnchor? {
-        if let next { return next }
-        guard let cut, ordinal < coveredBlockCount else { return nil }
-        return LogAnchor(cutOf: cut)
+        lose(missing, offset..<offset, upTo: next)
     }
 
     private var isBelowBound: Bool { durableBlockCount.map { ordinal < $0 } ?? true }
@@ -190,7 +163,7 @@ struct SegmentPlan<Files: FileSystem> {
     /// How many blocks are known to have followed the last one in this segment.
     private func missingAtEnd() -> UInt32 {
         let byAnchor = next.map { end.blockCount(to: $0) } ?? 0
-        let bound = max(durableBlockCount ?? 0, coveredBlockCount)
+        let bound = durableBlockCount ?? 0
         let byBound = bound > ordinal ? bound - ordinal : 0
         // The walk gives no ordinal beyond the limit.
         return min(max(byAnchor, byBound), UInt32(Limits.segmentBlockCountMax) &- ordinal)

@@ -81,11 +81,6 @@ package struct SegmentReader<Files: FileSystem> {
         throw step.error(path: file.path, offset: entry.offset)
     }
 
-    /// The blocks behind the cut of a manifest, by walk: it lies inside this segment.
-    func makeWalk(after shard: ShardState) -> BlockWalk<Files.File> {
-        BlockWalk(file, from: shard.cutOffset, place: BlockPlace(behind: shard, in: directory))
-    }
-
     /// The blocks from the first on, by walk.
     package func makeWalk() -> BlockWalk<Files.File> {
         BlockWalk(
@@ -93,15 +88,6 @@ package struct SegmentReader<Files: FileSystem> {
             place: BlockPlace(
                 directory: directory, segment: number, blockOrdinal: 0,
                 previousChecksum: header.previousChecksum))
-    }
-}
-
-extension BlockPlace {
-    /// Of the block that comes next after a cut inside a segment.
-    init(behind shard: ShardState, in directory: DirectoryID) {
-        self.init(
-            directory: directory, segment: shard.cut.segment,
-            blockOrdinal: shard.cut.blockCount, previousChecksum: shard.lastBlockChecksum)
     }
 }
 

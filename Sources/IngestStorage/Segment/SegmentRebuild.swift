@@ -53,20 +53,11 @@ struct SegmentRebuild<Files: FileSystem> {
                 detail: "\(over.name) of \(over.count), a footer holds \(over.max)")
         }
         let aside = try putAside(contents.aside, of: plan.survey, file)
-        // Before the copy takes the file's place.
-        let remainder = try remainder(contents, plan, file)
-        let isInPlace = plan.isCovered && contents.aside.isEmpty
-        let trailer = isInPlace ? try sealInPlace(contents) : try copy(plan, file, contents)
+        let trailer = try copy(plan, file, contents)
         let sealed = SealedSegmentFile(
             footer: contents.footer, entry: contents.footer.entry(trailer: trailer),
-            names: contents.names, remainder: remainder)
-        return RecoveredSegment(file: sealed, torn: plan.torn, isInPlace: isInPlace, aside: aside)
-    }
-
-    private func sealInPlace(_ contents: Contents) throws(StorageError) -> SegmentTrailer {
-        let name = FileName.segment(contents.footer.segment).text
-        return try SegmentSealer.seal(
-            try files.open(name, .readWrite), footer: contents.footer, at: contents.footerOffset)
+            names: contents.names)
+        return RecoveredSegment(file: sealed, torn: plan.torn, aside: aside)
     }
 
     private func copy(
@@ -161,23 +152,6 @@ struct SegmentRebuild<Files: FileSystem> {
         return Contents(
             kept: kept, aside: aside, footer: footer, footerOffset: segment.endOffset,
             names: segment.names)
-    }
-
-    /// What is behind the manifest's cut, if blocks before it were lost: also by an earlier start, which did
-    /// not come so far as to publish it.
-    private func remainder(
-        _ contents: Contents, _ plan: SegmentPlan<Files>, _ file: Files.File?
-    ) throws(StorageError) -> SegmentRemainder? {
-        let covered = plan.coveredBlockCount
-        guard contents.footer.lost.contains(where: { $0.firstBlock < covered }) else { return nil }
-        counters.removeAll()
-        // Only its counters and totals are asked for.
-        var segment = SegmentAccumulator(
-            header: plan.header, counters: counters, windows: SenderWindows())
-        for (offset, header) in contents.kept where header.context.blockOrdinal >= covered {
-            _ = try add(offset, header, of: file, to: &segment)
-        }
-        return SegmentRemainder(counters: counters.encodeTable(), totals: segment.totals)
     }
 
     private func add(

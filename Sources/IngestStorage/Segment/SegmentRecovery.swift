@@ -8,13 +8,11 @@ import IngestFormat
 /// lies behind them in the whole log (`DamageVerdict`).
 /// 3. In order of numbers: bytes that go are copied to `aside/`; then the valid blocks, byte by byte at the same
 /// places, and a footer go to `N.segment.tmp` → fsync → read back → rename → fsync of the directory. A file
-/// in which nothing was ever durable is removed instead. One that ends where the manifest's cut lies gets
-/// its footer in place: its blocks were durable before they were published.
+/// in which nothing was ever durable is removed instead.
 ///
 /// A crash at any point leaves a directory for which all of this can be done again, with the same bytes.
 ///
-/// **Cost** The unsealed tail is read three times and written once, or, in place, read twice; memory is that
-/// of its footers.
+/// **Cost** The unsealed tail is read three times and written once; memory is that of its footers.
 package enum SegmentRecovery {
     /// More segments than this missing in a row are no accident of a disk.
     static let missingSegmentCountMax: UInt32 = 1024
@@ -34,7 +32,7 @@ package enum SegmentRecovery {
             lastSegment: manifest.lastSealed,
             next: LogAnchor(cutOf: manifest), mark: mark,
             windows: history.windows, lastAdmissionTime: history.lastAdmissionTime)
-        let plans = try plan(surveys, manifest, in: files, bound: bound, now: now)
+        let plans = plan(surveys, manifest, bound: bound, now: now)
         let rebuild = SegmentRebuild(files: files, directory: manifest.directory, now: now)
         let end = plans.lastIndex { !$0.isEmpty }.map { $0 + 1 } ?? 0
         for plan in plans[..<end] {
@@ -84,67 +82,29 @@ package enum SegmentRecovery {
         return surveys
     }
 
-    /// The log after the cut must go on where the manifest says that it was: in the next segment, or behind
-    /// one of the blocks of the first.
+    /// The log after the cut must go on where the manifest says that it was.
     private static func checkContinuity<Files: FileSystem>(
         _ surveys: [SegmentSurvey<Files>], _ manifest: Manifest, path: String
     ) throws(StorageError) {
-        guard let first = surveys.first else { return }
-        let isContinued =
-            manifest.liveSegment == nil
-            ? first.follows(manifest.shard) : first.hasCut(of: manifest.shard)
-        if isContinued { return }
+        guard let first = surveys.first, !first.follows(manifest.shard) else { return }
         throw .corrupt(
             path: "\(path)/\(FileName.segment(first.number).text)", offset: 0,
             detail: "does not continue the log of manifest \(manifest.generation.rawValue)")
     }
 
     private static func plan<Files: FileSystem>(
-        _ surveys: [SegmentSurvey<Files>], _ manifest: Manifest, in files: Files,
-        bound: LogPosition, now: Int64
-    ) throws(StorageError) -> [SegmentPlan<Files>] {
+        _ surveys: [SegmentSurvey<Files>], _ manifest: Manifest, bound: LogPosition, now: Int64
+    ) -> [SegmentPlan<Files>] {
         var plans: [SegmentPlan<Files>] = []
         var anchor: LogAnchor? = LogAnchor(cutOf: manifest)
-        if manifest.liveSegment != nil, surveys.first?.header == nil {
-            anchor = try anchorOfLiveSegment(manifest, in: files)
-        }
         for (index, survey) in surveys.enumerated() {
             let plan = SegmentPlan(
                 survey, start: anchor, next: surveys[(index + 1)...].firstAnchor(),
-                cut: survey.number == manifest.liveSegment ? manifest.shard : nil, bound: bound,
-                directory: manifest.directory, now: now)
+                bound: bound, directory: manifest.directory, now: now)
             anchor = plan.end
             plans.append(plan)
         }
         return plans
-    }
-
-    /// What the header said of the segment that the cut lies in, as the footer of the one before has it. Where that
-    /// cannot be read, the commit epoch is worked out from the cut, and nothing is known of what was given before.
-    private static func anchorOfLiveSegment<Files: FileSystem>(
-        _ manifest: Manifest, in files: Files
-    ) throws(StorageError) -> LogAnchor {
-        let shard = manifest.shard
-        if shard.cut.segment == LogPosition.start.segment.next { return .startOfLog }
-        var unread = LogAnchor.startOfLog
-        // Each block is one commit.
-        unread.commitEpoch = shard.commitEpoch &+ 1 &- UInt64(shard.cut.blockCount)
-        do {
-            guard let before = manifest.sealed.last else {
-                guard let expired = manifest.expired.last else { return unread }
-                return LogAnchor(
-                    behind: try ExpiredFooterReader(
-                        expired, directory: manifest.directory, in: files
-                    ).header.sums)
-            }
-            let reader = try SegmentReader(before.number, directory: manifest.directory, in: files)
-            return reader.anchor(behind: try reader.readFooter(of: before))
-        } catch {
-            switch error {
-            case .corrupt, .notFound: return unread
-            default: throw error
-            }
-        }
     }
 }
 
@@ -153,17 +113,6 @@ extension SegmentSurvey {
     fileprivate func follows(_ shard: ShardState) -> Bool {
         guard number == shard.cut.segment.next, let header else { return true }
         return header.previousChecksum == shard.lastBlockChecksum
-    }
-
-    /// Whether the cut can lie in this segment: the block before it, where it can be read, is the one that
-    /// the manifest means.
-    fileprivate func hasCut(of shard: ShardState) -> Bool {
-        for case .block(let offset, let header) in pieces
-        where header.context.blockOrdinal &+ 1 == shard.cut.blockCount {
-            return header.headerChecksum == shard.lastBlockChecksum
-                && offset &+ UInt64(header.byteCount) == shard.cutOffset
-        }
-        return true
     }
 }
 

@@ -8,15 +8,13 @@ import IngestFormat
 package enum DurableFile {
     /// Writes a file under a temporary name and renames it.
     ///
-    /// - Parameters:
-    ///   - write: writes everything through the recorder; called a second time, on a new file, if the
+    /// - Parameter write: writes everything through the recorder; called a second time, on a new file, if the
     ///   first could not be synced or read back. What the second failure says is final.
-    ///   - isNamed: whether it gets its name now, or later by `name`.
     /// - Returns: what `write` returned.
     /// **Errors** A `Shortage` leaves nothing behind that counts, and can be tried again later.
     @discardableResult
     package static func write<Files: FileSystem, Result>(
-        _ name: FileName, in files: Files, isNamed: Bool = true,
+        _ name: FileName, in files: Files,
         _ write: (inout WriteRecorder<Files.File>) throws(StorageError) -> Result
     ) throws(StorageError) -> Result {
         let temporary = FileName.temporary(name).text
@@ -37,26 +35,11 @@ package enum DurableFile {
                 throw error.ofUnneededBytes
             }
         }
-        guard isNamed else { return result }
         do { try files.rename(temporary, to: name.text) } catch {
             try? files.unlink(temporary)
             throw error
         }
         return result
-    }
-
-    /// Gives a file that was written without it its name. Until then it is one that a start removes.
-    package static func name<Files: FileSystem>(
-        _ name: FileName, in files: Files
-    ) throws(StorageError) {
-        try files.rename(FileName.temporary(name).text, to: name.text)
-    }
-
-    /// Takes the name away again, of a file that `name` gave it to for nothing.
-    package static func unname<Files: FileSystem>(
-        _ name: FileName, in files: Files
-    ) throws(StorageError) {
-        try files.rename(name.text, to: FileName.temporary(name).text)
     }
 
     private static func attempt<Files: FileSystem, Result>(

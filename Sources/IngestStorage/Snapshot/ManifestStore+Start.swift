@@ -6,8 +6,6 @@ extension ManifestStore {
     /// Checks that every run and every file of expired footers that a manifest names is there, as long as it
     /// says, with its header and index.
     ///
-    /// Live runs are not: recovery replaces them, and needs them only where blocks that they cover are gone.
-    ///
     /// **Errors** `corrupt` with the file's path, also where it is missing, and for a manifest whose names runs do not
     /// go up to its next name and key; `newerFormat`, `io`.
     /// **Cost** Some kilobytes of each run.
@@ -26,8 +24,7 @@ extension ManifestStore {
                 path: "\(files.path)/\(FileName.manifest(manifest.generation).text)", offset: 0,
                 detail: "names or keys were given that are in none of its names runs")
         }
-        let live = Set(manifest.liveRuns)
-        for entry in manifest.runs where !live.contains(entry) {
+        for entry in manifest.runs {
             try expecting { () throws(StorageError) in
                 _ = try RunReader(entry, directory: manifest.directory, in: files)
             }

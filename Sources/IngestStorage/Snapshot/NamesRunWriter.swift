@@ -14,11 +14,10 @@ package enum NamesRunWriter {
     ///   - runs: each goes on where the one before ends.
     ///   - fresh: sorted; goes on where the last run ends.
     ///   - manifest: the generation that the run is made for.
-    ///   - isNamed: as in `DurableFile.write`.
     /// **Errors** `corrupt` with the path of a run that cannot be merged; those of writing.
     package static func write<Files: FileSystem>(
         _ number: FileNumber, merging runs: [NamesRunReader<Files>], and fresh: FreshNames,
-        for manifest: Manifest, in files: Files, isNamed: Bool = true
+        for manifest: Manifest, in files: Files
     ) throws(StorageError) -> NamesRunEntry {
         for (run, next) in zip(runs, runs.dropFirst()) {
             precondition(run.names.upperBound == next.names.lowerBound)
@@ -26,7 +25,7 @@ package enum NamesRunWriter {
         }
         precondition(runs.last.map { $0.names.upperBound == fresh.firstName } ?? true)
         precondition(runs.last.map { $0.keys.upperBound == fresh.firstKey } ?? true)
-        return try DurableFile.write(.run(.names, number), in: files, isNamed: isNamed) {
+        return try DurableFile.write(.run(.names, number), in: files) {
             (recorder) throws(StorageError) in
             let builder = NamesRunBuilder(
                 fileNumber: number, directory: manifest.directory,

@@ -39,7 +39,7 @@ struct ManifestTests {
         #expect(try Manifest.decode(manifest.encode()) == manifest)
     }
 
-    @Test(arguments: [Example.manifest, Example.live])
+    @Test(arguments: [Example.manifest])
     func `every flipped bit and every cut is seen`(manifest: Manifest) {
         let bytes = manifest.encode()
         #expect(Damage.unseenFlips(bytes, Self.read) == [])
@@ -157,11 +157,6 @@ struct ManifestTests {
                 $0.moveCut(to: ManifestExample.position(.max, 5))
             }
         ),
-        ("a cut at an end, with an offset", "corrupt cut offset", { $0.shard.cutOffset = 128 }),
-        (
-            "totals of a live segment, without one", "corrupt cut offset",
-            { $0.shard.liveTotals.rowCount = 1 }
-        ),
         ("too many blocks", "corrupt block count", { $0.sealed[0].blockCount = 1 << 20 }),
         ("too many rows", "corrupt row count", { $0.sealed[0].rowCount = 1 << 40 }),
         ("runs out of order", "corrupt first segment", { $0.runs.swapAt(0, 1) }),
@@ -242,67 +237,20 @@ struct ManifestTests {
         #expect(error?.summary == expected, "\(name)")
     }
 
-    /// The same of a manifest with a cut inside segment 8.
-    private static let wrongLive: [(String, String, @Sendable (inout Manifest) -> Void)] = [
-        ("no offset", "corrupt cut offset", { $0.shard.cutOffset = 0 }),
-        ("an offset in the header", "corrupt cut offset", { $0.shard.cutOffset = 127 }),
-        (
-            "an offset that no segment has", "corrupt cut offset",
-            { $0.shard.cutOffset = UInt64(Limits.segmentFileByteCountMax) + 1 }
-        ),
-        (
-            "no blocks", "corrupt cut block count",
-            { $0.moveCut(to: ManifestExample.position(8, 0)) }
-        ),
-        (
-            "a run of more than the live segment", "corrupt first segment",
-            {
-                $0.runs.remove(at: 3)
-                $0.runs[2].span = LogSpan(
-                    firstSegment: SegmentNumber(rawValue: 1), end: $0.cut)
-            }
-        ),
-        ("a table that ends before the cut", "corrupt last segment", { $0.runs.remove(at: 3) }),
-        (
-            "a live run of rewards", "corrupt last segment",
-            { $0.runs.insert(ManifestExample.entry(.rewards, 34, 8...8, 3), at: 2) }
-        ),
-        (
-            "a live segment that is not the next one", "corrupt cut segment",
-            { $0.moveCut(to: ManifestExample.position(9, 3)) }
-        ),
-        (
-            "the segment sealed", "corrupt cut block count",
-            { $0.sealed.append(ManifestExample.sealed(8)) }
-        ),
-    ]
-
-    @Test(arguments: Self.wrongLive.indices)
-    func `a manifest that contradicts itself about its live segment is refused`(index: Int) {
-        let (name, expected, damage) = Self.wrongLive[index]
-        var manifest = Example.live
-        damage(&manifest)
-        let error = Damage.error { try Self.read(manifest.encode()) }
-        #expect(error?.summary == expected, "\(name)")
-    }
-
     @Test(arguments: ["packets", "events"])
     func `a count of a code that is not defined is refused`(name: String) throws {
         typealias Totals = ManifestLayout.Totals
         let bytes = Example.manifest.encode()
         let field = try #require(Totals.fields.first { $0.name == name })
         let start = Head.byteCount + ManifestLayout.Shard.byteCount
-        for entry in 0..<2 {
-            let last = FormatField(name, field.end - 8, 8)
-            let damaged = bytes.with(last, 1, at: start + entry * Totals.byteCount)
-                .sealed(bytes.count)
-            #expect(Damage.error { try Self.read(damaged) }?.summary == "corrupt \(name)")
-        }
+        let last = FormatField(name, field.end - 8, 8)
+        let damaged = bytes.with(last, 1, at: start).sealed(bytes.count)
+        #expect(Damage.error { try Self.read(damaged) }?.summary == "corrupt \(name)")
     }
 
     @Test func `reserved bytes of every entry are checked`() {
         let bytes = Example.manifest.encode()
-        let counts = [1, 2, 2, 3, 5, 2, 2, 2]
+        let counts = [1, 1, 2, 3, 5, 2, 2, 2]
         let tables: [([FormatField], Int)] = [
             (ManifestLayout.Shard.fields, ManifestLayout.Shard.byteCount),
             (ManifestLayout.Totals.fields, ManifestLayout.Totals.byteCount),

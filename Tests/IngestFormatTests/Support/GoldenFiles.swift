@@ -102,7 +102,7 @@ enum GoldenFiles {
         manifest.shard.commitEpoch = footer.commitEpoch
         manifest.shard.lastBlockChecksum = footer.lastBlockChecksum
         manifest.shard.sealedMoneyMicros = 12_500_000
-        manifest.shard.sealedTotals = LogTotals(footer)
+        manifest.shard.totals = LogTotals(footer)
         manifest.expired = [try expired(block).header.entry]
         manifest.sealed = [footer.entry(trailer: footer.encode(at: end).trailer)]
         manifest.runs = [31, 32, 33].map { number in

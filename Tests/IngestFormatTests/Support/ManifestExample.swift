@@ -50,7 +50,7 @@ enum ManifestExample {
         manifest.shard.commitEpoch = 903
         manifest.shard.lastBlockChecksum = 0xB10C_0003
         manifest.shard.sealedMoneyMicros = 9_000_000_001
-        manifest.shard.sealedTotals = totals(rowCount: 1_234)
+        manifest.shard.totals = totals(rowCount: 1_234)
         manifest.expired = [expired(12, 1...2), expired(13, 3...4)]
         manifest.sealed = [sealed(5), sealed(6), sealed(7)]
         manifest.runs = [
@@ -63,17 +63,6 @@ enum ManifestExample {
             UncleanStop(foundAt: time - 9_000, position: position(5, 2)),
             UncleanStop(foundAt: time - 8_000, position: position(7, 5)),
         ]
-        return manifest
-    }()
-
-    /// The same log a moment later: three blocks of segment 8 are in live runs.
-    static let live: Manifest = {
-        var manifest = Self.manifest
-        manifest.shard.cut = position(8, 3)
-        manifest.shard.cutOffset = 4_096
-        manifest.shard.liveTotals = totals(rowCount: 77)
-        manifest.runs.insert(entry(.rewardDays, 36, 8...8, 3), at: 5)
-        manifest.runs.insert(entry(.days, 35, 8...8, 3), at: 3)
         return manifest
     }()
 
