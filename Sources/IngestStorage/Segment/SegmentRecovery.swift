@@ -1,4 +1,5 @@
 // packet → decode → ring → admit → block → [segment] → compaction → snapshot → query
+import IngestCounting
 import IngestFormat
 
 /// Seals what a crash left unsealed, before anything else looks at the log (docs/durability.md).
@@ -12,7 +13,7 @@ import IngestFormat
 ///
 /// A crash at any point leaves a directory for which all of this can be done again, with the same bytes.
 ///
-/// **Cost** The unsealed tail is read three times and written once; memory is that of its footers.
+/// **Cost** The unsealed tail is read twice and written once; memory is that of its footers.
 package enum SegmentRecovery {
     /// More segments than this missing in a row are no accident of a disk.
     static let missingSegmentCountMax: UInt32 = 1024
@@ -33,10 +34,10 @@ package enum SegmentRecovery {
             next: LogAnchor(cutOf: manifest), mark: mark,
             windows: history.windows, lastAdmissionTime: history.lastAdmissionTime)
         let plans = plan(surveys, manifest, bound: bound, now: now)
-        let rebuild = SegmentRebuild(files: files, directory: manifest.directory, now: now)
+        let copy = SegmentCopy(files: files, directory: manifest.directory, now: now)
         let end = plans.lastIndex { !$0.isEmpty }.map { $0 + 1 } ?? 0
         for plan in plans[..<end] {
-            let segment = try rebuild.seal(plan, windows: report.windows)
+            let segment = try copy.seal(plan, windows: report.windows)
             report.windows = segment.file.footer.windows
             report.segments.append(segment)
             report.lastSegment = plan.survey.number
@@ -46,7 +47,7 @@ package enum SegmentRecovery {
             report.lastAdmissionTime = plan.lastAdmissionTime ?? report.lastAdmissionTime
         }
         for plan in plans[end...] where plan.survey.path != nil {
-            report.asideOfDropped += try rebuild.drop(plan)
+            report.asideOfDropped += try copy.drop(plan)
             report.dropped.append(plan.survey.number)
         }
         return report
@@ -132,10 +133,150 @@ extension ArraySlice {
 
 extension SegmentPlan {
     fileprivate var lastAdmissionTime: Int64? {
-        if let intact { return intact.footer.blocks.last?.summary.admissionTime }
         for step in steps.reversed() {
             if case .keep(_, let header) = step { return header.context.admissionTime }
         }
         return nil
+    }
+}
+
+/// Seals segments by copy, as planned, one after the other. Owns the memory for it.
+private struct SegmentCopy<Files: FileSystem> {
+    let files: Files
+    let directory: DirectoryID
+    let now: Int64
+    private let buffer = ReadBuffer()
+    private let decoder = BlockDecoder()
+    private let rows = BlockRows()
+    private let counters = SegmentCounters()
+
+    init(files: Files, directory: DirectoryID, now: Int64) {
+        self.files = files
+        self.directory = directory
+        self.now = now
+    }
+
+    /// Seals a segment by copy under its own number: everything that can be counted, and a footer that says so, or the one
+    /// that was there, if the file is as that says.
+    ///
+    /// - Parameter windows: as the segment before left them.
+    func seal(
+        _ plan: SegmentPlan<Files>, windows: SenderWindows
+    ) throws(StorageError) -> RecoveredSegment {
+        let file = plan.survey.path == nil ? nil : try plan.survey.open(in: files)
+        let recovered = try DurableFile.write(.segment(plan.survey.number), in: files) {
+            (recorder) throws(StorageError) in
+            try copy(plan, file, windows, to: &recorder)
+        }
+        try files.syncDirectory()
+        return recovered
+    }
+
+    /// Everything that goes into the new file. What goes nowhere is put aside before that takes the place of the old one.
+    private func copy(
+        _ plan: SegmentPlan<Files>, _ file: Files.File?, _ windows: SenderWindows,
+        to recorder: inout WriteRecorder<Files.File>
+    ) throws(StorageError) -> RecoveredSegment {
+        counters.removeAll()
+        var segment = SegmentAccumulator(
+            header: plan.header, counters: counters, windows: windows)
+        try recorder.write(plan.header.encode(), at: 0)
+        let aside = try copyBlocks(plan, file, to: &recorder, &segment)
+        let footer =
+            plan.intact?.footer ?? segment.footer(sealedAt: plan.survey.footer?.sealedAt ?? now)
+        try check(footer, path: plan.survey.path)
+        let offset = plan.intact?.offset ?? segment.endOffset
+        let (bytes, trailer) = footer.encode(at: offset)
+        try recorder.write(bytes, at: offset)
+        return RecoveredSegment(
+            file: SealedSegmentFile(
+                footer: footer, entry: footer.entry(trailer: trailer), names: segment.names),
+            torn: plan.torn, aside: try putAside(aside, of: plan.survey, file))
+    }
+
+    private func check(_ footer: SegmentFooter, path: String?) throws(StorageError) {
+        guard let over = footer.countOverLimit else { return }
+        throw .corrupt(
+            path: path ?? files.path, offset: 0,
+            detail: "\(over.name) of \(over.count), a footer holds \(over.max)")
+    }
+
+    /// Copies and counts the blocks that stay, each at its place.
+    ///
+    /// - Returns: the bytes to be put aside.
+    private func copyBlocks(
+        _ plan: SegmentPlan<Files>, _ file: Files.File?,
+        to recorder: inout WriteRecorder<Files.File>, _ segment: inout SegmentAccumulator
+    ) throws(StorageError) -> [Range<UInt64>] {
+        var aside = plan.aside
+        for step in plan.steps {
+            switch step {
+            case .lose(let lost): segment.add(lost)
+            case .keep(let offset, let header):
+                guard let file else { continue }
+                try buffer.read(file, at: offset, byteCount: header.byteCount)
+                if try add(offset, header, path: file.path, to: &segment) || plan.intact != nil {
+                    try buffer.withBytes { (bytes) throws(StorageError) in
+                        try recorder.write(bytes, at: offset)
+                    }
+                } else {
+                    // Sound bytes that no encoder of ours makes: as a bad block.
+                    let range = offset..<offset + UInt64(header.byteCount)
+                    segment.add(SegmentPlan<Files>.lost(header, at: range))
+                    aside.append(range)
+                }
+            }
+        }
+        return aside
+    }
+
+    /// Counts the block in the buffer.
+    ///
+    /// - Returns: whether it could be counted.
+    private func add(
+        _ offset: UInt64, _ header: BlockHeader, path: String,
+        to segment: inout SegmentAccumulator
+    ) throws(StorageError) -> Bool {
+        let decoded = try buffer.withBytes { (bytes) throws(StorageError) -> DecodedBlock? in
+            guard (try? decoder.check(bytes)) == header else {
+                throw .corrupt(path: path, offset: offset, detail: "changed while it was read")
+            }
+            return try? decoder.decode(bytes, wanted: .all, into: rows)
+        }
+        guard let decoded else { return false }
+        return segment.add(
+            header.summary, ordinal: header.context.blockOrdinal, offset: offset, rows: rows,
+            names: decoded.names, keys: decoded.keys, ledger: decoded.ledger) == .folded
+    }
+
+    /// Removes a segment file in which nothing was ever durable.
+    /// - Returns: the copies of what was in it.
+    func drop(_ plan: SegmentPlan<Files>) throws(StorageError) -> [String] {
+        let survey = plan.survey
+        var ranges = plan.aside
+        let file = try survey.open(in: files)
+        if survey.header == nil {
+            // A header that was not finished, or was never one of ours.
+            let head = 0..<UInt64(SegmentHeader.byteCount)
+            let end = try file.endOfContent(in: head)
+            if end > 0 { ranges.insert(0..<end, at: 0) }
+        }
+        let aside = try putAside(ranges, of: survey, file)
+        try files.unlink(FileName.segment(survey.number).text)
+        try files.syncDirectory()
+        return aside
+    }
+
+    private func putAside(
+        _ ranges: [Range<UInt64>], of survey: SegmentSurvey<Files>, _ file: Files.File?
+    ) throws(StorageError) -> [String] {
+        guard let file, ranges.contains(where: { !$0.isEmpty }) else { return [] }
+        let aside = try AsideDirectory(of: files)
+        var names: [String] = []
+        for range in ranges where !range.isEmpty {
+            let name = "\(FileName.segment(survey.number).text).at-\(range.lowerBound)"
+            names.append(try aside.copy(range, of: file, as: name))
+        }
+        return names
     }
 }

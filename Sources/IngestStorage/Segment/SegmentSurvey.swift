@@ -63,7 +63,30 @@ struct SegmentSurvey<Files: FileSystem> {
         }
         footer = sealed?.footer
         trailer = sealed?.trailer
-        if try !readByIndex(file, directory) { try readByWalk(file, directory) }
+        try readByWalk(file, directory)
+        if let footer, let trailer, header != nil, isAsIn(footer) {
+            intact = (footer, trailer.footerOffset)
+        }
+    }
+
+    /// The whole blocks, as a footer lists them.
+    var blocks: [BlockIndexEntry] {
+        pieces.compactMap { piece in
+            guard case .block(let offset, let header) = piece else { return nil }
+            return BlockIndexEntry(
+                ordinal: header.context.blockOrdinal, offset: offset, summary: header.summary)
+        }
+    }
+
+    /// Whether there are just the blocks that a footer lists, and nothing but zeros between them.
+    private func isAsIn(_ footer: SegmentFooter) -> Bool {
+        let isSound = pieces.allSatisfy { piece in
+            switch piece {
+            case .block, .unreadable(_, .zeros): true
+            case .damaged, .unreadable: false
+            }
+        }
+        return isSound && blocks == footer.blocks
     }
 
     /// The file again.
@@ -79,29 +102,6 @@ struct SegmentSurvey<Files: FileSystem> {
             if case .corrupt = error { return nil }
             throw error
         }
-    }
-
-    /// The pieces of a file that is exactly what its footer says.
-    private mutating func readByIndex(
-        _ file: Files.File, _ directory: DirectoryID
-    ) throws(StorageError) -> Bool {
-        guard let footer, let trailer, let header else { return false }
-        let reader = SegmentReader<Files>(number, directory, header, file)
-        let buffer = ReadBuffer()
-        var found: [Piece] = []
-        for entry in footer.blocks {
-            let block = try Self.believing { () throws(StorageError) in
-                try reader.read(entry, into: buffer)
-            }
-            guard let block else { return false }
-            found.append(.block(offset: entry.offset, block))
-        }
-        for gap in footer.gaps(footerOffset: trailer.footerOffset) {
-            guard try file.isZero(gap) else { return false }
-        }
-        pieces = found
-        intact = (footer, trailer.footerOffset)
-        return true
     }
 
     private mutating func readByWalk(
@@ -152,11 +152,6 @@ struct SegmentSurvey<Files: FileSystem> {
 extension StorageFile {
     private static var windowByteCount: UInt64 { 1 << 20 }
 
-    /// Whether a range holds zeros only; what lies behind the file's end does.
-    func isZero(_ range: Range<UInt64>) throws(StorageError) -> Bool {
-        try endOfContent(in: range) == range.lowerBound
-    }
-
     /// Where the last byte of a range ends that is not zero; its start if there is none.
     func endOfContent(in range: Range<UInt64>) throws(StorageError) -> UInt64 {
         let buffer = ReadBuffer(capacity: Int(Self.windowByteCount))
@@ -168,5 +163,41 @@ extension StorageFile {
             end -= count
         }
         return range.lowerBound
+    }
+}
+
+/// Which blocks of a sealed segment can be read, also where its footer cannot.
+///
+/// **Cost** That of the footer; without it, that of reading the segment.
+package struct SealedBlocks<Files: FileSystem> {
+    /// `nil` where the segment is missing.
+    package let file: Files.File?
+    /// In the order of the log. Ordinals of blocks that were lost are missing.
+    package let entries: [BlockIndexEntry]
+    /// Block ordinals given in the segment.
+    package let ordinalCount: UInt32
+    /// `nil` if it cannot be believed.
+    package let footer: SegmentFooter?
+
+    /// **Errors** `io`; `newerFormat`. A segment that is missing or damaged has the blocks that are left of it.
+    package init(
+        _ segment: SealedSegment, directory: DirectoryID, in files: Files
+    ) throws(StorageError) {
+        ordinalCount = segment.blockCount
+        let sealed = try StorageError.readable { () throws(StorageError) in
+            let reader = try SegmentReader(segment.number, directory: directory, in: files)
+            return (file: reader.file, footer: try reader.readFooter(of: segment))
+        }
+        if let sealed {
+            (file, entries, footer) = (sealed.file, sealed.footer.blocks, sealed.footer)
+            return
+        }
+        footer = nil
+        let found = try StorageError.readable { () throws(StorageError) in
+            let survey = try SegmentSurvey(segment.number, directory: directory, in: files)
+            return (file: try survey.open(in: files), blocks: survey.blocks)
+        }
+        file = found?.file
+        entries = found?.blocks ?? []
     }
 }
