@@ -5,7 +5,7 @@
 // remainder over the bytes that follow it, which is one carry-less multiplication by x^(8n-33) mod P
 // (the instruction that reduces the product supplies x^32, the reflected multiplication another x).
 // Method: V. Gopal et al., "Fast CRC Computation for iSCSI Polynomial Using CRC32 Instruction", Intel.
-#include "ingest_checksum.h"
+#include "ingest_hash.h"
 
 #include <string.h>
 

@@ -12,7 +12,7 @@
 // of each other: a CPU runs them side by side, so an id of 36 bytes costs little more than one of 8.
 // Two data blocks at least, so that lengths up to 32 need no branch: lengths are as good as random, and
 // a branch that is guessed wrong costs more than four rounds.
-#include "ingest_keyed_hash.h"
+#include "ingest_hash.h"
 
 #include <string.h>
 

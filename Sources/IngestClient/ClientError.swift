@@ -161,7 +161,7 @@ extension ClientError: CustomStringConvertible {
         case .unresolved(let address, let reason):
             "no address for \(quoted(address)): \(reason), check the host name"
         case .notListening(let address):
-            "nobody receives on \(address), start ingestd there or correct the address"
+            "receiver unreachable: nothing listens on \(address), start ingestd there or correct the address"
         case .socket(let call, let address, let errno):
             "\(call) to \(address) failed: \(systemMessage(errno)), \(advice(errno))"
         case .badOption(let name, let got, let allowed):
@@ -171,7 +171,7 @@ extension ClientError: CustomStringConvertible {
                 + " what is not acked is not counted"
         case .unknownPackets(let sender, let sequence, let next):
             "the receiver has packet \(sequence) of sender \(sender), of which only those below \(next)"
-                + " were sent from here, never copy a spool: remove it and send again what is missing"
+                + " were sent from here, a spool must not be copied: remove it and send again what is missing"
         case .ackedDataLost(let sender, let floor, let base):
             "the receiver has lost packets \(floor) to \(base - 1) of sender \(sender), which it had acked,"
                 + " check its disk and send these events again"
@@ -179,16 +179,16 @@ extension ClientError: CustomStringConvertible {
             "no answer from \(address) for \(seconds) s, check that ingestd runs there, its keys and the"
                 + " network"
         case .noProgress(let address, let sequence, let byteCount):
-            "\(address) answers, but does not take packet \(sequence) of \(byteCount) bytes, check the keys,"
+            "\(address) answers, but does not ack packet \(sequence) of \(byteCount) bytes, check the keys,"
                 + " and whether packets of that size pass the network"
         case .deadline(let unackedPackets):
-            "\(unackedPackets) packets are not acked in the time given, send them again"
+            "\(unackedPackets) packets were not acked before the deadline, send them again"
         case .otherSender(let path, let asked, let found):
             "the spool holds packets of sender \(found), not \(asked), \(path), send as that one first"
         case .spool(let path, let failure): failure.description(path)
         case .keys(let message): message
         case .cancelled:
-            "the task was cancelled, the event was not taken: send it again"
+            "the task was cancelled, the event was not accepted: send it again"
         case .closed:
             "the sender is closed, open another one"
         }
@@ -219,14 +219,14 @@ extension ClientError.SpoolFailure {
         case .damaged(let offset, let detail):
             "corrupt: \(detail), \(path) at byte \(offset), restore the file from a copy"
         case .diskFull:
-            "the spool's disk is full, \(path), free space on this file system; nothing that was taken is"
+            "the spool's disk is full, \(path), free space on this file system; no accepted event is"
                 + " lost"
         case .durabilityLost(let call, let errno):
             "durability lost: \(call): \(systemMessage(errno)), \(path), check the disk, then send again"
         case .tooLarge(let byteCountMax):
             "a spool of over \(byteCountMax) bytes, \(path), use another directory"
         case .missing:
-            "no such directory, \(path), check that it is no file and that its parent is there"
+            "no such directory, \(path), check that it is a directory and that its parent exists"
         case .io(let call, let errno):
             "\(call) failed: \(systemMessage(errno)), \(path), check the disk and the permissions"
         }

@@ -181,7 +181,7 @@ public final class EventSender: Sendable {
     ///
     /// **Errors** What has ended the sender. When the time is up, what the packets wait for, as `state` has it, or
     /// `.deadline`; and `.spool(_, .diskFull)`: the sender goes on then, and can be closed again. Without
-    /// acks, as `flush`; also if the machine has answered by now that nobody receives.
+    /// acks, as `flush`; also if the network has answered by now that the port is unreachable.
     public func close(within limit: Duration? = nil) throws(ClientError) -> Totals {
         do throws(ClientError) {
             return try close(within: limit, note: SpoolNote())
@@ -271,7 +271,7 @@ public final class EventSender: Sendable {
 
     private static func newIdentity(_ options: Options) -> SenderIdentity {
         let sender = options.senderID ?? options.key?.sender ?? UInt64.random(in: 1...UInt64.max)
-        precondition(sender != 0, "sender id 0 is refused by every receiver")
+        precondition(sender != 0, "sender id 0 is invalid")
         return SenderIdentity(
             sender: SenderID(rawValue: sender),
             epoch: SenderIdentity.epoch(

@@ -34,7 +34,7 @@ extension EventSender {
     /// How a sender fares.
     public enum State: Equatable, Sendable {
         case working
-        /// Packets wait in vain for the moment, and why. It may end by itself.
+        /// Packets wait for acks without progress, and why. It may end by itself.
         case waiting(ClientError)
         /// It does nothing any more, and throws this.
         case ended(ClientError)
@@ -69,12 +69,12 @@ extension EventSender {
         public var key: Key?
         /// What may be taken and not be acked, 1 MiB … 1 GiB: beyond that `send` says `.full`.
         public var unackedByteCountMax = 64 << 20
-        /// Ends the sender when packets have waited in vain for so long, 1 s … a year; where nobody ever listened, ten
+        /// Ends the sender after this time without progress in acks, 1 s … a year; if unreachable from the start, ten
         /// seconds are enough. `nil`: it never ends by itself, whatever `state` says.
         public var givesUpAfter: Duration?
         /// Whether an answer of the network ends a sender without acks.
         package var endsAtAnswers = false
-        /// JSON lines as they are, without sequence, sender, acks or key: what is lost is known to nobody. For receivers that
+        /// JSON lines as they are, without sequence, sender, acks or key: loss is unknown. For receivers that
         /// framed packets cannot reach, and to test a daemon with what its oldest clients send.
         package var isPlain = false
 

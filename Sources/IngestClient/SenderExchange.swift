@@ -17,7 +17,7 @@ struct AckState: Sendable {
     var hasCredit = false
     /// What heartbeats announce: never less than before.
     var announcedEnd: UInt64 = 0
-    /// Since when every ack tells of less than was acked before.
+    /// Since when every ack acknowledges less than an earlier one.
     var lostSince: UInt64?
 
     /// Whether the receiver has to be asked for credit.
@@ -115,7 +115,7 @@ extension SenderStream {
     }
 
     /// Base, and the end of what this start has given to the network: packets that only lie in the spool may be more than a
-    /// receiver believes at once. Large enough that the answer can tell of everything that the receiver may have.
+    /// receiver accepts at once. Large enough that the answer can tell of everything that the receiver may have.
     ///
     /// Without acks the base is 0, "not given": one would make the receiver give up packets that this heartbeat has merely
     /// overtaken.
@@ -302,8 +302,8 @@ extension SenderStream {
 
     private var silenceMax: UInt64? {
         guard let silenceMax = configuration.silenceNanosecondsMax else { return nil }
-        let isNobodyThere = !timers.hasHeard && timers.networkError != nil
-        return isNobodyThere ? min(configuration.absenceNanosecondsMax, silenceMax) : silenceMax
+        let isUnreachable = !timers.hasHeard && timers.networkError != nil
+        return isUnreachable ? min(configuration.absenceNanosecondsMax, silenceMax) : silenceMax
     }
 
     /// When `tick` has something to do; `.max` for a sender that has ended.

@@ -69,7 +69,7 @@ final class SenderLoop: Sendable {
 
     /// Blocks the thread until an ack has changed something, not long and at most for so long.
     func waitForProgress(nanosecondsMax: UInt64) {
-        // Not for long: an ack that came just before must not be waited for in vain.
+        // A short wait: the ack may have come just before.
         let nanoseconds = min(nanosecondsMax, 100_000_000)
         state.withLock { $0.waiterCount += 1 }
         _ = progress.wait(timeout: .now() + .nanoseconds(Int(nanoseconds)))
@@ -117,7 +117,7 @@ final class SenderLoop: Sendable {
     }
 }
 
-/// The receiving end of a sender's socket, and a way to wake whoever waits at it.
+/// The receiving end of a sender's socket, and a way to wake the thread that waits at it.
 ///
 /// One thread waits and receives; any thread wakes.
 final class AckSocket: Sendable {
@@ -157,7 +157,7 @@ final class AckSocket: Sendable {
         _ = unsafe write(wakeEnds.write, &byte, 1)
     }
 
-    /// Waits until something has come, somebody wakes, or the time is up.
+    /// Waits until something has come, `wake` is called, or the time is up.
     ///
     /// - Parameter nanoseconds: `.max` = for ever.
     func wait(nanoseconds: UInt64) {

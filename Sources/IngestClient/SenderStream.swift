@@ -4,7 +4,7 @@ import IngestFormat
 import IngestKeys
 import IngestStorage
 
-/// One sender: the state behind `EventSender`, without lock, clock, thread or socket of its own. Whoever holds it brings the
+/// One sender: the state behind `EventSender`, without lock, clock, thread or socket of its own. Its owner brings the
 /// time and what arrives, calls `tick` at `nextDeadline`, and asks for `failure`; transport, spool and randomness are seams.
 ///
 /// The rules are those of docs/protocol.md. With acks a packet is in the spool before it is sent; it is sent again until an ack
@@ -34,13 +34,13 @@ package struct SenderStream: ~Copyable {
         /// Without an answer for so long while packets wait for one, or with answers and none of them acked, the
         /// sender gives up; `nil` = never.
         package var silenceNanosecondsMax: UInt64?
-        /// The same where nobody ever answered and the network says that nobody receives: a wrong address is
+        /// The same if no answer ever came and the network says "port unreachable": a wrong address is
         /// likelier then than a receiver that starts again.
         package var absenceNanosecondsMax: UInt64 = 10_000_000_000
         package var key: PacketKey?
         /// An event is taken only when it is in the spool.
         package var isDurableAtSend = false
-        /// Whether what the network answers ends a sender without acks: for a program that somebody waits for.
+        /// Whether what the network answers ends a sender without acks: for a program in the foreground.
         package var endsAtAnswers = false
         /// For messages.
         package var address = ""

@@ -123,7 +123,7 @@ struct RouteWatch: Sendable {
     /// Without a route for so long the socket's own address may be gone.
     static let reconnectInterval: UInt64 = 3_000_000_000
 
-    /// After so long a silence it may be gone too: packets still leave from it, and the answers reach nobody.
+    /// After so long a silence it may be gone too: packets still leave from it, and the answers are lost.
     static let silenceMax: UInt64 = 10_000_000_000
 
     private var lostSince: UInt64?

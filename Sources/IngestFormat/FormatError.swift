@@ -1,12 +1,12 @@
 // packet → decode → ring → admit → [block] → [segment] → compaction → [snapshot] → [query]
 
-/// Why bytes that came from a disk were not believed: one error for every file kind, told apart by what
+/// Why bytes that came from a disk were rejected: one error for every file kind, told apart by what
 /// the reader should do. It knows nothing of files; who reads one adds its name.
 ///
 /// **Errors** `torn`: the bytes end early; at the end of the log that is an unfinished write, anywhere
 /// else it is damage. `corrupt`: whole, but wrong: put it aside and report it. `newerFormat`: sound, but
 /// written by a later release: stop, and say which one is needed. `notThisFile`: sound, but of another
-/// kind, directory or place: somebody copied or renamed it.
+/// kind, directory or place: it was copied or renamed.
 ///
 /// **Cost** A plain value; nothing is allocated (the names of fields are literals).
 package enum FormatError: Error, Hashable, Sendable {

@@ -108,7 +108,7 @@ extension KeyedHash {
 package enum SplitMix {
     /// Every bit of `bits` reaches every bit of the result; one to one.
     ///
-    /// With a secret among the bits (`bits ^ seed`) nobody outside can choose values that meet in a table.
+    /// With a secret among the bits (`bits ^ seed`) values cannot be chosen to collide in a table.
     /// **Cost** 2 ns.
     @inlinable @inline(__always)
     package static func finish(_ bits: UInt64) -> UInt64 {

@@ -1,7 +1,7 @@
 // packet → decode → ring → admit → block → segment → compaction → snapshot → query
 
 /// Text from outside, made fit for one line of a log or of a terminal: names, paths and values that
-/// somebody else chose, and whatever messages quote of them.
+/// come from outside, and whatever messages quote of them.
 ///
 /// **Cost** Made for what is printed now and then; never for each packet.
 package enum OneLine {
@@ -57,4 +57,11 @@ package enum OneLine {
         default: return String(scalar)
         }
     }
+}
+
+/// The number of this release, the same for every program of the project.
+package enum Release {
+    package static let version = "0.1.0"
+    /// The framed packet's version, as its magic names it.
+    package static let packetVersion = "IGD1"
 }

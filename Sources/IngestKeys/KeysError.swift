@@ -7,14 +7,14 @@ import IngestFormat
 package enum KeysError: Error, Equatable, Sendable {
     case unreadable(path: String, errno: Int32)
     case notAFile(path: String)
-    /// Others than its owner may read it, or somebody may run it.
+    /// Readable by other users than its owner, or executable.
     case mode(path: String, mode: UInt32)
     case tooLarge(path: String, byteCountMax: Int)
     case noKeys(path: String)
     case line(path: String, number: Int, Fault)
-    /// A key that somebody asked for is not there.
+    /// The requested key is not in the file.
     case unknownKey(path: String, id: UInt16)
-    /// The key that somebody asked for is another sender's.
+    /// The requested key belongs to another sender.
     case otherSender(path: String, id: UInt16, sender: SenderID)
 
     /// What is wrong with a line.
@@ -43,21 +43,21 @@ extension KeysError: CustomStringConvertible {
             return
                 "the keys file cannot be read (\(reason)), \(path), check that it is there and readable"
         case .notAFile(let path):
-            return "the keys file is no regular file, \(path), name the right one"
+            return "the keys file is not a regular file, \(path), correct the path"
         case .mode(let path, let mode):
             let octal = String(mode, radix: 8)
             return "the keys file has mode 0\(octal), \(path), make it 0400 or 0600"
         case .tooLarge(let path, let byteCountMax):
-            return "the keys file is over \(byteCountMax) bytes, \(path), name the right one"
+            return "the keys file is over \(byteCountMax) bytes, \(path), correct the path"
         case .noKeys(let path):
             return "the keys file has no key, \(path), write lines KEY_ID HEX_KEY"
         case .line(let path, let number, let fault):
             return "\(path) line \(number): \(fault)"
         case .unknownKey(let path, let id):
-            return "the keys file has no key \(id), \(path), add it or name another"
+            return "the keys file has no key \(id), \(path), add it or use another"
         case .otherSender(let path, let id, let sender):
-            return "key \(id) is for sender \(sender.rawValue) alone, \(path), send as that one"
-                + " or name another key"
+            return "key \(id) belongs to sender \(sender.rawValue), \(path), use that sender id"
+                + " or another key"
         }
     }
 }
@@ -65,20 +65,20 @@ extension KeysError: CustomStringConvertible {
 extension KeysError.Fault: CustomStringConvertible {
     package var description: String {
         switch self {
-        case .id: "it does not begin with a key id, write 1 to 65535"
-        case .noKey: "no key behind the key id, write it in hexadecimal"
+        case .id: "missing key id at the start, write 1 to 65535"
+        case .noKey: "missing key after the key id, write it in hexadecimal"
         case .notHex: "the key is not hexadecimal, write it in 0-9 and a-f"
         case .halfByte: "the key has an odd number of digits, write two for each byte"
         case .keyByteCount(let got, let allowed):
             "the key has \(got) bytes, make it \(allowed.lowerBound) to \(allowed.upperBound)"
-        case .repeatedID(let id): "key id \(id) is there twice, give each key its own"
+        case .repeatedID(let id): "duplicate key id \(id), give each key its own"
         case .unknownField(let place):
             "field \(place) is neither sender=ID nor business=ID, correct or remove it"
-        case .repeatedField(let name): "\(name)= is there twice, leave the one that is meant"
+        case .repeatedField(let name): "duplicate field \(name)=, remove one"
         case .sender: "sender= has no sender id, write 1 to 18446744073709551615, or *"
         case .business: "business= has no business id, write 1 to 128 bytes of UTF-8, or *"
         case .tooManyKeys(let sender):
-            "a third key for sender \(sender.rawValue), leave \(Limits.senderKeyCountMax)"
+            "too many keys for sender \(sender.rawValue), keep \(Limits.senderKeyCountMax)"
         }
     }
 }

@@ -82,12 +82,12 @@ extension KeysFile {
     ///
     /// **Errors** Those of `init`, and `unreadable`, `notAFile`, `mode`, `tooLarge`.
     package init(path: String) throws(KeysError) {
-        // Without waiting for a writer, should somebody have put a pipe there.
+        // Non-blocking: the path may be a pipe without a writer.
         // SAFETY: the path is copied by the kernel.
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else { throw .unreadable(path: path, errno: errno) }
         defer { _ = close(descriptor) }
-        // Asked of what was opened, not of the path, which may change under our hands.
+        // Checked on the descriptor: the path may be replaced meanwhile.
         var status = stat()
         // SAFETY: the kernel writes one stat.
         guard unsafe fstat(descriptor, &status) == 0 else {

@@ -61,7 +61,7 @@ package enum PipelineError: Error, Sendable {
         switch self {
         case .storage(let error): error.exitCode
         case .socket(let error): error.exitCode
-        // Not 65, "corrupt data": nobody shall restore a good directory for a fault of the program.
+        // Not 65, "corrupt data": the directory is intact, the fault is the program's.
         case .inconsistent: 74
         }
     }

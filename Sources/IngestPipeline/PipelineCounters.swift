@@ -158,7 +158,7 @@ package struct PipelineCounters: Sendable {
 
     package init() {}
 
-    /// Packets with this result, whoever decided it.
+    /// Packets with this result, of all stages.
     package func packets(_ result: PacketResult) -> UInt64 {
         packetsOfReceive[result] &+ packetsOfCommit[result]
     }

@@ -101,7 +101,7 @@ extension ReaderError {
         case .alreadyExists(let path):
             self.init(
                 kind: .io, what: "the file exists already", path: path,
-                advice: "it is never overwritten: check who made it")
+                advice: "it is not overwritten: check what created it")
         case .locked(let path, let holder):
             let daemon = "another daemon" + (holder.map { " (pid \($0))" } ?? "")
             self.init(

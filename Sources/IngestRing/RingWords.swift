@@ -5,7 +5,7 @@ import Synchronization
 /// The atomic words that the ring's ends share, and every operation on them: all orderings of the ring
 /// stand on this page, each beside its partner.
 ///
-/// Sleeping is Dekker's pattern. The consumer stores `sleeping`, then loads what it waits for; whoever
+/// Sleeping is Dekker's pattern. The consumer stores `sleeping`, then loads what it waits for; the thread that
 /// changes that stores the change, then loads `sleeping`. These four are sequentially consistent: in the
 /// one order that all threads see, either the consumer's load comes after the change (it does not sleep)
 /// or the other's load comes after `sleeping` was set (it wakes). No wake-up is lost, and no side pays

@@ -18,7 +18,7 @@ struct IngestSend: ParsableCommand {
 
             Exit codes: 0 every event is durable (with --plain or --no-acks: has left) · 1 lines were \
             refused, the others are durable · 64 wrong usage · 65 the spool is damaged · 66 FILE cannot be \
-            read, or is not the one of the spool · 69 nobody receives or answers at HOST:PORT, or what answers \
+            read, or is not the one of the spool · 69 receiver unreachable or silent, or what answers \
             acks nothing or refuses this sender · 71 acked events were lost, or the spool's disk fails · 74 other I/O error · \
             78 keys file or sender id wrong.
             """,

@@ -3,7 +3,7 @@
 import IngestClient
 
 /// One run: lines out of the reader, at the rate asked for, into the sender; refused lines named on
-/// stderr, progress where a person watches.
+/// stderr, progress on a terminal.
 struct SendJob: ~Copyable {
     /// Refused lines named one by one; the rest is only counted.
     private static let namedRefusalCountMax = 20
@@ -182,7 +182,7 @@ struct SendJob: ~Copyable {
         }
     }
 
-    /// Where the spool's disk is full, acks may make room, or somebody does.
+    /// Where the spool's disk is full, acks may make room, or an operator does.
     private func flush(_ sender: EventSender) throws(Failure) {
         do throws(ClientError) {
             try sender.flush()

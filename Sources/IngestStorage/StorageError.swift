@@ -61,16 +61,16 @@ extension StorageError: CustomStringConvertible {
         case .notFound(let path):
             "no such file, \(path), check the path"
         case .alreadyExists(let path):
-            "the file exists already, \(path), it is never overwritten: check who made it"
+            "the file exists already, \(path), it is not overwritten: check what created it"
         case .locked(let path, let holder?):
             "another daemon (pid \(holder)) uses this directory, \(path), stop it or use another"
         case .locked(let path, nil):
             "another daemon uses this directory, \(path), stop it or use another"
         case .missingDirectory(let path):
-            "no such directory, \(path), check that it is no file and that its parent is there"
+            "no such directory, \(path), check that it is a directory and that its parent exists"
         case .missingManifest(let directory, let fileCount):
             "no manifest beside \(fileCount) log files, \(directory), restore the *.manifest files; "
-                + "the directory is not taken for a fresh one"
+                + "an existing log is not opened as a new directory"
         case .corrupt(let path, let offset, let detail):
             "corrupt: \(detail), \(path) at byte \(offset), restore the file from a copy"
         case .newerFormat(let path, let version):
@@ -97,7 +97,7 @@ extension StorageError: CustomStringConvertible {
     /// What to do about a call that failed.
     package var remedy: String {
         switch shortage {
-        case .writeAccess: "look why the file system is read-only, and mount it for writing"
+        case .writeAccess: "check why the file system is read-only, and remount it read-write"
         case .resources: "raise the limit on open files (ulimit -n), or free memory"
         case .space, nil: "check the disk and the permissions"
         }

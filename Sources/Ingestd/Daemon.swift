@@ -28,7 +28,7 @@ struct Daemon {
     func runUntilStopped() throws(Fault) {
         let counters = PipelineCounters()
         // Bound twice: an address that cannot be had is found before a directory is made for it, and while
-        // the log is recovered senders are answered that nobody receives.
+        // the log is recovered senders get "port unreachable".
         do { _ = try bind() }
         let keys = try settings.readKeys()
         let start = try openDirectory(counters)

@@ -42,7 +42,7 @@ extension Fault {
 }
 
 /// Writes log lines to standard error, each made fit for one line of a terminal or a collector, whatever
-/// name, path or value of somebody else it quotes. Every line of the daemon's log passes here.
+/// name, path or value from outside it quotes. Every line of the daemon's log passes here.
 struct LineLogHandler: LogHandler {
     private var stream: any LogHandler
 

@@ -1,10 +1,9 @@
 import IngestFormat
+import TestSupport
 
 // The two forms of a datagram and the header of the framed one.
 
 extension FuzzTarget {
-    private static let hash = KeyedHash(key: [UInt8](0..<32))!
-
     // MARK: Header
 
     /// Parses the bytes as they are and, since few of them have a right checksum, sealed again.
@@ -112,14 +111,14 @@ extension FuzzTarget {
     // MARK: Protobuf
 
     static let events = FuzzTarget(
-        name: "events", seeds: { [EventSample.payload] },
+        name: "events", seeds: { [EventSeeds.payload] },
         run: { bytes in
-            let decoded = EventSample.decodeProtobuf(bytes, hash)
             // What was decoded can be encoded, and then is the same.
-            if let decoded { checkAgain(decoded) }
+            let decoded = DecoderHarness.protobuf(Array(bytes), headerByteCount: 0)
+            if let decoded { checkAgain(decoded.events) }
         })
 
-    private static func checkAgain(_ decoded: [EventSample]) {
+    private static func checkAgain(_ decoded: [DecodedEvent]) {
         var encoder = EventBatchEncoder(packetByteCountMax: Limits.packetByteCountMax)
         for event in decoded {
             let (descriptor, source) = event.descriptor
@@ -130,18 +129,18 @@ extension FuzzTarget {
             kind: .batch, sender: SenderID(rawValue: 1), epoch: SenderEpoch(rawValue: 1),
             sequence: PacketSequence(rawValue: 0))
         let payload = Array(encoder.seal(header)[PacketHeader.byteCount...])
-        let again = payload.withUnsafeBytes { EventSample.decodeProtobuf($0, hash) }
-        fuzzExpect(again == decoded, "the events encoded and decoded again")
+        let again = DecoderHarness.protobuf(payload, headerByteCount: 0)
+        fuzzExpect(again?.events == decoded, "the events encoded and decoded again")
     }
 
     // MARK: JSON
 
     /// What is decoded from JSON has to pass through protobuf unchanged: `ingest-send` depends on it.
     static let jsonEvents = FuzzTarget(
-        name: "json-events", seeds: { EventSample.lines },
+        name: "json-events", seeds: { EventSeeds.lines },
         run: { bytes in
             let lineCount = bytes.count { $0 == 0x0A } + 1
-            guard let decoded = EventSample.decodeJSON(bytes, hash) else {
+            guard let decoded = DecoderHarness.json(Array(bytes))?.events else {
                 fuzzExpect(bytes.count > Limits.packetByteCountMax, "JSON is refused by the line")
                 return
             }

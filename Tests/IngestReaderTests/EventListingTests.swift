@@ -187,7 +187,7 @@ import Testing
         try fixture.seal()
         try fixture.publish()
         let expired = #expect(throws: ReaderError.self) { _ = try Self.events(of: reader) }
-        #expect(expired?.kind == .io && expired?.what.contains("expired") == true)
+        #expect(expired?.kind == .io && expired?.what.contains("retention removed") == true)
     }
 
     @Test("What happened is what the attributes of the row say")

@@ -79,7 +79,7 @@ import Testing
                 ])
     }
 
-    @Test("Every byte of expired footers is covered, and a missing file is corruption")
+    @Test("Every third byte of expired footers is covered, and a missing file is corruption")
     func damage() throws {
         let fixture = try Self.fixture(seed: 87)
         for entry in fixture.manifest.expired {

@@ -79,7 +79,7 @@ extension ProcessSuite {
             for path in [file, "\(file)/data", "\(folder.path)/a/b"] {
                 let ended = try run(
                     "ingestd", ["--data", path, "--udp", "127.0.0.1:0"], in: folder)
-                expectOneLine(ended, code: 66, containing: path, "no file", "parent")
+                expectOneLine(ended, code: 66, containing: path, "no such directory", "parent")
             }
         }
     }

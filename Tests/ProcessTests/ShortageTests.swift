@@ -188,7 +188,7 @@ extension ProcessSuite {
             try scene.expectAcked()
             let ended = scene.daemon.stop()
             #expect(ended.code == 74, "\(ended.errors)")
-            #expect(ended.errorLines.last?.contains("mount it for writing") == true)
+            #expect(ended.errorLines.last?.contains("remount it read-write") == true)
             try scene.expectAcked()
         }
 

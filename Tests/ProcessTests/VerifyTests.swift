@@ -45,8 +45,8 @@ extension ProcessSuite {
             let manifest = try #require(folder.files(ending: ".manifest").last)
             let goodManifest = folder.bytes(manifest)
             let runs = folder.files(ending: ".run").filter { !$0.contains("names") }
-            // After a restart there are those of two generations.
-            #expect(runs.count >= (state == .restarted ? 6 : 3))
+            // Of days and reward-days; after a restart those of two generations.
+            #expect(runs.count >= (state == .restarted ? 4 : 2))
             for name in runs {
                 let good = folder.bytes(name)
                 let (run, entry) = try Self.altered(good)

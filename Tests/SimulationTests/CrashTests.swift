@@ -127,8 +127,8 @@ struct CrashTests {
         #expect(crashes > 100)
     }
 
-    @Test("a killed process loses no block that was written whole, synced or not")
-    func killAtEveryOperation() throws {
+    @Test("killed before every fifth operation, a process loses no block that was written whole")
+    func killAtEveryFifthOperation() throws {
         let seed: UInt64 = 21
         var operation = 1
         while true {

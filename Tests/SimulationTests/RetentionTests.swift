@@ -320,8 +320,8 @@ struct RetentionTests {
         #expect(try segments(files).first.map { $0.rawValue > 1 } == true)
     }
 
-    @Test("a power cut before each operation loses no row that counts, and no evidence")
-    func powerCutAtEveryOperation() throws {
+    @Test("a power cut before every ninth operation loses no row that counts, and no evidence")
+    func powerCutAtEveryNinthOperation() throws {
         var operation = 1
         var crashes = 0
         while true {

@@ -148,9 +148,9 @@ struct ShortageTests {
     }
 
     @Test(
-        "at any byte: it fills, is read, goes on when there is room, or starts on the full disk",
+        "at one of 32 places in 40 KB: it fills, is read, goes on when there is room, or starts on the full disk",
         arguments: 0..<4)
-    func everyByte(part: Int) throws {
+    func fillsAnywhere(part: Int) throws {
         var (waitCount, spentCount) = (0, 0)
         for room in stride(from: part * 97, to: 40_000, by: 4 * 1297) {
             let files = SimulatedFileSystem(seed: 5)

@@ -11,11 +11,10 @@ enum UnsafeFiles {
 
     private static let folders: [String: [String: String]] = [
         "IngestFormat": [
-            "Bytes": "the one place that loads and stores integers in raw bytes for the rest",
-            "Checksum": "hands bytes to the CRC instructions",
+            "Bytes":
+                "the one place that loads and stores integers in raw bytes for the rest, and hands them to the CRC",
             "KeyedHash": "hands bytes and key to the AES instructions",
-            "UTF8Text": "validates text where it lies in a packet",
-            "UUIDText": "replaces a UUID in text by its bytes, in place",
+            "ShortText": "validates text, and reads UUIDs, where they lie in a packet",
         ],
         "IngestCounting": [
             "CounterSlots": "owns the dense counters of a segment, and the loop over all rows",

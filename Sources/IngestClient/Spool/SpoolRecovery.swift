@@ -76,8 +76,8 @@ struct SpoolRecovery<Files: FileSystem> {
             throw .corrupt(
                 path: file.path, offset: 0,
                 detail: isNumbered
-                    ? "this spool file does not go on where the one before ended"
-                    : "this spool file has another's name")
+                    ? "this spool file does not continue the previous one"
+                    : "the name of this spool file does not match its content")
         }
         if found.packets.isEmpty { found.firstSequence = header.firstSequence }
         found.last = header.identity

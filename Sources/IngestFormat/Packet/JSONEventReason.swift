@@ -1,12 +1,12 @@
 // packet → [decode] → ring → admit → block → segment → compaction → snapshot → query
 
-/// Why a line is not one valid event, for whoever has to mend the file that it came from. The daemon only
+/// Why a line is not one valid event, for the operator who has to correct the file. The daemon only
 /// counts such lines; a sender asks here once the decoder has refused one.
 ///
 /// The rules are not written a second time: the decoder's own are tried again with one key after the other
 /// put right, and the key that makes the event valid is to blame.
 ///
-/// **Cost** A copy of the line and about twenty trials: for lines that are named to a person.
+/// **Cost** A copy of the line and about twenty trials: only for lines that are reported.
 package enum JSONEventReason {
     private typealias Field = JSONEventFields.Field
 
@@ -37,10 +37,10 @@ package enum JSONEventReason {
     ) -> String {
         guard unsafe UTF8Text.isValid(base, line.byteCount) else { return "not UTF-8" }
         var cursor = unsafe JSONCursor(base, line)
-        if cursor.peek() == 0xEF { return "something stands before the object" }
+        if cursor.peek() == 0xEF { return "unexpected bytes before the object" }
         guard cursor.peek() == UInt8(ascii: "{") else { return "not a JSON object" }
         var fields = JSONEventFields()
-        guard unsafe fields.read(base, line) else { return "not one object of strict JSON" }
+        guard unsafe fields.read(base, line) else { return "invalid JSON" }
         for (field, _) in good where fields[field].kind == .absent {
             return "\(words(of: field).key) is missing"
         }
@@ -50,7 +50,7 @@ package enum JSONEventReason {
         for field in optional where unsafe isValid(fields, with: field, as: JSONToken(), base) {
             return "\(words(of: field).key) \(words(of: field).rule)"
         }
-        return "several keys break their rules"
+        return "several keys have invalid values"
     }
 
     private static let optional: [Field] = [
@@ -73,22 +73,22 @@ package enum JSONEventReason {
     }
 
     private static func words(of field: Field) -> (key: String, rule: String) {
-        let name = "has to be a text of 1 to \(Limits.nameByteCountMax) bytes"
-        let id = "has to be a text of at most \(Limits.eventIDByteCountMax) bytes"
-        let amount = "has to be an amount of at most 6 decimals, not negative"
-        let consent = "is not optIn, optOut or notSet"
+        let name = "must be a string of 1 to \(Limits.nameByteCountMax) bytes"
+        let id = "must be a string of at most \(Limits.eventIDByteCountMax) bytes"
+        let amount = "must be a non-negative amount with at most 6 decimals"
+        let consent = "must be optIn, optOut or notSet"
         return switch field {
-        case .type: ("eventType", "is not impression, click or redemption")
+        case .type: ("eventType", "must be impression, click or redemption")
         case .reward: ("rewardId", name)
         case .business: ("businessId", name)
-        case .timestamp: ("timestamp", "is no time with a zone, nor milliseconds since 1970")
+        case .timestamp: ("timestamp", "must be RFC 3339 with a zone, or milliseconds since 1970")
         case .eventID: ("eventId", id)
         case .session: ("sessionId", id)
         case .consent: ("consent", consent)
-        case .metadata: ("metadata", "is not an object, nor a text that holds one")
-        case .viewability: ("metadata.viewability", "has to be a number from 0 to 1")
-        case .duration: ("metadata.duration", "has to be a number of seconds")
-        case .format: ("metadata.format", "is not display, largeDisplay or video")
+        case .metadata: ("metadata", "must be an object, or a string that holds one")
+        case .viewability: ("metadata.viewability", "must be a number from 0 to 1")
+        case .duration: ("metadata.duration", "must be a number of seconds")
+        case .format: ("metadata.format", "must be display, largeDisplay or video")
         case .platform: ("metadata.platform", id)
         case .revenue: ("metadata.revenue", amount)
         case .spend: ("metadata.spend", amount)

@@ -8,7 +8,7 @@ package enum SenderKind: UInt8, Sendable, CaseIterable {
     case plain = 1
     /// HTTP requests; sender and epoch are 0.
     case http = 2
-    /// Datagrams that failed identity: nothing that they say of themselves is believed.
+    /// Datagrams that failed identity: their sender is unknown.
     case unidentified = 3
 }
 
@@ -71,7 +71,7 @@ package struct LedgerEntry: Hashable, Sendable {
 /// What a block, or the blocks of a segment, did to the window of a sender epoch beside the sequences that
 /// arrived. Together they make the window again: `SenderWindow.apply`.
 package struct WindowDelta: Hashable, Sendable {
-    /// Where a window that was opened begins: sequences below it belong to nobody.
+    /// Where a window that was opened begins: sequences below it are not counted.
     package var start: UInt64?
     /// How far the floor was taken up over sequences that had not arrived.
     package var floor: UInt64?

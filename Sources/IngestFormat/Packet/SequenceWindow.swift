@@ -38,7 +38,7 @@ package struct SequenceWindow: Sendable, Hashable {
     /// Bit `sequence mod count`; 0 outside `floor ..< end`.
     private var words: [UInt64]
 
-    /// A window in which nothing has come; what is below `floor` belongs to nobody.
+    /// A window in which nothing has come; what is below `floor` is not counted.
     package init(floor: UInt64 = 0) {
         self.floor = floor
         end = floor

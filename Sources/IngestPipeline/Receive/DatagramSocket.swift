@@ -258,10 +258,10 @@ extension SocketError: CustomStringConvertible {
         case .badAddress(let text, let reason):
             "not an address: \(reason), \"\(text)\", give HOST:PORT, with IPv6 as [::1]:4810"
         case .addressInUse(let address):
-            "the address is in use, udp \(address), stop the program that has it or give another --udp"
+            "the address is in use, udp \(address), stop the program that uses it or choose another --udp"
         case .cannotBind(let address, let errno):
-            "cannot bind: \(Self.text(errno)), udp \(address), give an address of this machine and a "
-                + "port that this user may use"
+            "cannot bind: \(Self.text(errno)), udp \(address), use an address of this machine and a "
+                + "port that this user may bind"
         case .failed(let address, let call, let errno):
             "\(call) failed: \(Self.text(errno)), udp \(address), start again; what was acked is safe"
         case .noMemory(let byteCount):

@@ -33,7 +33,7 @@ package final class KeyRing: Sendable {
 
         /// Checks key and tag of a packet whose frame is sound.
         ///
-        /// - Returns: the key, or why the packet is not believed. Which of key, tag and sender was wrong is told to nobody.
+        /// - Returns: the key, or why the packet is refused. No answer says which of key, tag and sender was wrong.
         @unsafe func check(_ packet: UnsafeRawBufferPointer) -> Result<PacketKey, PacketRefusal> {
             // SAFETY: the caller has checked that a header is there.
             let (flags, id, sender) = unsafe (

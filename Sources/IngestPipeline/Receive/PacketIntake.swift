@@ -21,7 +21,7 @@ struct PacketIntake: ~Copyable {
     private let state: StageLinks.SharedState?
     /// While the disk takes nothing, everything is shed for that.
     private var shortage: Shortage?
-    /// `nil`: every sender is believed.
+    /// `nil`: senders are not authenticated.
     private let keyRing: KeyRing?
     private var keys: KeyRing.Keys?
     private var tally = IntakeTally()
@@ -134,7 +134,7 @@ extension PacketIntake {
         if let refusal = unsafe PacketHeader.frameRefusal(bytes) { return refusal }
         var businessHash: UInt64?
         if let keys {
-            // Before anything of the packet but its length and checksum is believed.
+            // Before anything of the packet but its length and checksum is used.
             switch unsafe keys.check(bytes) {
             case .failure(let refusal): return refusal.result
             case .success(let key): businessHash = keys.businessHash(of: key)

@@ -11,7 +11,7 @@ package struct UDPReceiver<Socket: DatagramSocket & ~Copyable, Clock: IngestCloc
     private var socket: Socket
     private var batch: PacketBatch
     private var intake: PacketIntake
-    /// `nil`: nobody is told that it is shed.
+    /// `nil`: no answer says that it is shed.
     private var acks: AckSender?
     private var log: RefusalLog
     private let state: StageLinks.SharedState?

@@ -62,7 +62,7 @@ extension ReaderError {
 
     /// A row of a key or name that was never given, or of a day that no event can have.
     static let impossibleRow = ReaderError(
-        kind: .corrupt, what: "a row of a key or day that there cannot be",
+        kind: .corrupt, what: "a row of an unknown key or an impossible day",
         path: "counters of this cut", advice: verifyAdvice)
 
     private static let verifyAdvice = "run ingest-reader verify to find the file"

@@ -41,7 +41,7 @@ public struct RewardsQuery: Sendable {
     public var days: DayRange
     /// `nil`: bytewise by id.
     public var order: Order?
-    /// At most so many rows, the greatest by `order` or else the first by id; `nil` for all, below 0 none.
+    /// Maximum number of rows, the greatest by `order` or else the first by id; `nil` for all, below 0 none.
     public var limit: Int?
 
     public init(
@@ -58,7 +58,7 @@ public struct RewardsQuery: Sendable {
 public struct DaysQuery: Sendable {
     public var business: String?
     public var days: DayRange
-    /// At most so many rows; `nil` for all, below 0 none.
+    /// Maximum number of rows; `nil` for all, below 0 none.
     public var limit: Int?
 
     public init(business: String? = nil, days: DayRange = .all, limit: Int? = nil) {
@@ -73,7 +73,7 @@ public struct RewardDaysQuery: Sendable {
     public var reward: String?
     public var business: String?
     public var days: DayRange
-    /// At most so many rows; `nil` for all, below 0 none.
+    /// Maximum number of rows; `nil` for all, below 0 none.
     public var limit: Int?
 
     public init(
@@ -118,7 +118,7 @@ struct RowLimit {
     var isReached: Bool { left <= 0 }
 
     /// Counts a row that was given; whether there is to be another.
-    /// - Parameter isWanted: whether its taker wants another.
+    /// - Parameter isWanted: whether its visitor wants another.
     mutating func goesOn(_ isWanted: Bool) -> Bool {
         left -= 1
         return isWanted && !isReached

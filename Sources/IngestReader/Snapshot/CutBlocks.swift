@@ -110,7 +110,7 @@ extension ReaderError {
     /// Retention was faster than who read the rows.
     static func expired(_ path: String) -> ReaderError {
         ReaderError(
-            kind: .io, what: "rows expired before they were read", path: path,
+            kind: .io, what: "retention removed rows before they were read", path: path,
             advice: "open the directory again")
     }
 }

@@ -60,7 +60,7 @@ package struct SnapshotLoader<Files: FileSystem> {
             runs.append(try RunReader(entry, directory: manifest.directory, in: files))
         }
         guard let hash = KeyedHash(key: manifest.hashKey) else {
-            throw .corrupt(path: files.path, offset: 0, detail: "a hash key of another length")
+            throw .corrupt(path: files.path, offset: 0, detail: "unexpected hash key length")
         }
         var names: [NamesRunReader<Files>] = []
         for entry in manifest.namesRuns {
@@ -100,7 +100,7 @@ extension ReaderError {
 
     static func alwaysChanging(_ path: String) -> ReaderError {
         ReaderError(
-            kind: .io, what: "a new generation came at every attempt to read one", path: path,
+            kind: .io, what: "the manifest changed during every attempt to open it", path: path,
             advice: "try again")
     }
 }

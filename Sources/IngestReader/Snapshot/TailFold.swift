@@ -69,7 +69,7 @@ package struct TailFold {
             outcome = counters.fold(rows)
         }
         guard outcome == .folded else {
-            throw .corrupt(path: file, offset: offset, detail: "rows that cannot be: \(outcome)")
+            throw .corrupt(path: file, offset: offset, detail: "invalid rows: \(outcome)")
         }
     }
 

@@ -1,5 +1,6 @@
 import IngestFormat
 import SwiftProtobuf
+import TestSupport
 import Testing
 
 /// The corners of the wire format, by hand, with swift-protobuf as the judge where it has an opinion.

@@ -1,4 +1,5 @@
 import IngestFormat
+import TestSupport
 import Testing
 
 /// JSON events field by field: what each may be, and what it may not.

@@ -25,19 +25,19 @@ struct JSONEventReasonTests {
         ("eventType", nil, "eventType is missing"), ("rewardId", nil, "rewardId is missing"),
         ("businessId", "null", "businessId is missing"),
         ("timestamp", nil, "timestamp is missing"),
-        ("eventType", "\"view\"", "eventType is not impression"),
-        ("eventType", "1", "eventType is"),
-        ("rewardId", "\"\"", "rewardId has to be"), ("rewardId", "5", "rewardId has to be"),
-        ("businessId", long, "businessId has to be"),
-        ("timestamp", "\"yesterday\"", "timestamp is no time"),
-        ("timestamp", "\"2019-02-29T00:00:00Z\"", "timestamp is no time"),
-        ("eventId", long, "eventId has to be"), ("sessionId", "{}", "sessionId has to be"),
-        ("consent", "\"maybe\"", "consent is not"), ("metadata", "[]", "metadata is not"),
-        ("metadata", "{\"viewability\":1.1,\"duration\":1}", "metadata.viewability has"),
-        ("metadata", "{\"duration\":true}", "metadata.duration has"),
-        ("metadata", "{\"format\":\"large\"}", "metadata.format is not"),
-        ("metadata", "{\"revenue\":-1}", "metadata.revenue has"),
-        ("metadata", "{\"spend\":\"much\"}", "metadata.spend has"),
+        ("eventType", "\"view\"", "eventType must be impression"),
+        ("eventType", "1", "eventType must be"),
+        ("rewardId", "\"\"", "rewardId must be"), ("rewardId", "5", "rewardId must be"),
+        ("businessId", long, "businessId must be"),
+        ("timestamp", "\"yesterday\"", "timestamp must be RFC 3339"),
+        ("timestamp", "\"2019-02-29T00:00:00Z\"", "timestamp must be RFC 3339"),
+        ("eventId", long, "eventId must be"), ("sessionId", "{}", "sessionId must be"),
+        ("consent", "\"maybe\"", "consent must be"), ("metadata", "[]", "metadata must be"),
+        ("metadata", "{\"viewability\":1.1,\"duration\":1}", "metadata.viewability must be"),
+        ("metadata", "{\"duration\":true}", "metadata.duration must be"),
+        ("metadata", "{\"format\":\"large\"}", "metadata.format must be"),
+        ("metadata", "{\"revenue\":-1}", "metadata.revenue must be"),
+        ("metadata", "{\"spend\":\"much\"}", "metadata.spend must be"),
     ]
 
     @Test(arguments: wrong)
@@ -49,11 +49,11 @@ struct JSONEventReasonTests {
 
     @Test(arguments: [
         ("[1]", "not a JSON object"), ("click", "not a JSON object"), ("", "not a JSON object"),
-        ("\u{FEFF}{}", "something stands before the object"),
-        ("{} {}", "not one object of strict JSON"),
-        ("{\"a\":1,}", "not one object of strict JSON"),
-        ("{\"a\":", "not one object of strict JSON"), ("{}", "eventType is missing"),
-        (line("eventType", "1").replacing("\"r\"", with: "1"), "several keys break their rules"),
+        ("\u{FEFF}{}", "unexpected bytes before the object"),
+        ("{} {}", "invalid JSON"),
+        ("{\"a\":1,}", "invalid JSON"),
+        ("{\"a\":", "invalid JSON"), ("{}", "eventType is missing"),
+        (line("eventType", "1").replacing("\"r\"", with: "1"), "several keys have invalid values"),
     ])
     func `What is no object of an event is said to be none`(line: String, reason: String) {
         #expect(JSONEventReason.why(line.utf8Span.span) == reason, "\(line)")

@@ -1,4 +1,5 @@
 import SwiftProtobuf
+import TestSupport
 
 @testable import IngestFormat
 

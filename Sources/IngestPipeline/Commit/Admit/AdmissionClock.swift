@@ -6,7 +6,7 @@ import IngestFormat
 ///
 /// Since the last look both must have moved by the same, but for 5 s: a clock that is slewed is followed. One that
 /// steps by more is not: from then on now is the last good wall time and the monotonic time since, so that no
-/// verdict and no business day changes because somebody set a clock. That ends when the wall clock comes back to
+/// verdict and no business day changes because a clock was set. That ends when the wall clock comes back to
 /// within 5 s of it, or with the process. The wall time that is given never goes back. As long as they are apart the log
 /// is told each minute, with what was refused for its time meanwhile.
 ///

@@ -30,7 +30,7 @@ package struct BusinessCalendar: Sendable {
     private var lastDayStart: Int64 = 0
     private var lastDayEnd: Int64 = 0
 
-    /// UTC: one offset, for ever.
+    /// UTC: a constant offset.
     package static let utc = BusinessCalendar(initialOffsetSeconds: 0, changes: [])!
 
     /// - Parameters:

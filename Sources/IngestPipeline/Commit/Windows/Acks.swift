@@ -176,7 +176,7 @@ extension AckStatus {
             ack,
             into: UnsafeMutableRawBufferPointer(
                 rebasing: bytes[start..<start + Self.byteCountMax]))
-        // Where the key is gone by now the sender will not believe the ack, as it should be.
+        // Without its key by now, the ack leaves untagged and the sender ignores it.
         if ack.packet.hasTag, let key = keys?[ack.packet.keyID] {
             byteCount += PacketTag.byteCount
             unsafe key.tag.seal(
@@ -190,7 +190,7 @@ extension AckStatus {
 /// How much all senders together may have on its way to the daemon: what the ring takes in without shedding, shared out in equal parts among those that asked in the last two seconds.
 ///
 /// Who has more than that, because there were fewer before, gets less with its next answer; until then a new one gets what is
-/// left. The sum of what is granted passes the pool by a packet a sender at most: nobody ever gets nothing.
+/// left. The sum of what is granted passes the pool by a packet a sender at most: every sender gets at least one.
 struct CreditPool {
     private let byteCount: Int
     private var grantedByteCount = 0

@@ -111,7 +111,7 @@ struct JumpRun {
     private static let nanosecondsMax: UInt64 = 1_000_000_000
 
     /// Notes a sequence that is too far ahead.
-    /// - Returns: the lowest of the run, once it is long enough to be believed.
+    /// - Returns: the lowest of the run, once it is long enough to be accepted.
     mutating func note(_ sequence: UInt64, at nanoseconds: UInt64) -> UInt64? {
         let (low, high) = (min(low, sequence), max(high, sequence))
         let goesOn =

@@ -1,7 +1,9 @@
-#include "ingest_files.h"
+#include "ingest_system.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
 _Static_assert(sizeof(off_t) == sizeof(int64_t), "offsets are 64 bits");
 
@@ -12,4 +14,11 @@ int ingest_rename_exclusive(
 
 int ingest_allocate(int descriptor, int64_t offset, int64_t byte_count) {
     return fallocate(descriptor, 0, offset, byte_count);
+}
+
+void ingest_thread_name(const char *name) {
+    char kept[16];  // the kernel's TASK_COMM_LEN, with the end
+    strncpy(kept, name, sizeof kept - 1);
+    kept[sizeof kept - 1] = 0;
+    (void)pthread_setname_np(pthread_self(), kept);
 }
