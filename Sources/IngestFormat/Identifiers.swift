@@ -65,8 +65,8 @@ public struct SegmentNumber: RawRepresentable, Hashable, Sendable, BitwiseCopyab
 ///
 /// `(segment: 0, blockCount: 0)` is the start of the log, before the first segment.
 public struct LogPosition: Hashable, Sendable, BitwiseCopyable, Comparable {
-    public let segment: SegmentNumber
-    public let blockCount: UInt32
+    public internal(set) var segment: SegmentNumber
+    public internal(set) var blockCount: UInt32
     public init(segment: SegmentNumber, blockCount: UInt32) {
         self.segment = segment
         self.blockCount = blockCount

@@ -187,9 +187,9 @@ private enum Reseal {
     }
 
     static func run(_ bytes: [UInt8]) -> [UInt8] {
-        typealias Field = CounterLayout.RunHeader
+        let field = RunHeader.layout
         return pages(
-            bytes, index: Field.pageIndexOffset, checksum: Field.pageIndexChecksum,
+            bytes, index: field.pageIndexOffset, checksum: field.pageIndexChecksum,
             entryByteCount: CounterLayout.PageEntry.byteCount,
             byteCount: CounterLayout.PageEntry.pageByteCount,
             entryChecksum: CounterLayout.PageEntry.checksum)
@@ -219,9 +219,9 @@ private enum Reseal {
     }
 
     static func names(_ bytes: [UInt8]) -> [UInt8] {
-        typealias Field = NamesLayout.Header
+        let field = NamesRun.Header.layout
         return pages(
-            bytes, index: Field.pageIndexOffset, checksum: Field.pageIndexChecksum,
+            bytes, index: field.pageIndexOffset, checksum: field.pageIndexChecksum,
             entryByteCount: NamesLayout.PageEntry.byteCount,
             byteCount: NamesLayout.PageEntry.pageByteCount,
             entryChecksum: NamesLayout.PageEntry.checksum)

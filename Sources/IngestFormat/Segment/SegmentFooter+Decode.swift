@@ -156,7 +156,7 @@ extension SegmentFooter {
         let count = try reader.count(
             Field.lostRangeCount, max: Limits.segmentLostRangeCountMax)
         let raw = try sections.raw(.lost)
-        try SectionTable.expect(raw, byteCount: count * SegmentLayout.Lost.byteCount, .lost)
+        try SectionTable.expect(raw, byteCount: count * LostRange.layout.byteCount, .lost)
         var source = FieldReader(raw)
         return try LostRange.decode(&source, count: count)
     }

@@ -133,23 +133,24 @@ extension SegmentFooter {
 }
 
 extension LostRange {
-    private typealias Field = SegmentLayout.Lost
+    package static let layout = Layout<Self>(
+        .id("segment", \.segment, in: 1...UInt64(UInt32.max)),
+        .int("first block", \.firstBlock, in: 0...UInt64(Limits.segmentBlockCountMax)),
+        .int("offset", \.offset, in: 0...UInt64(Limits.segmentFileByteCountMax)),
+        .int("lost byte count", \.byteCount, in: 0...UInt64(Limits.segmentFileByteCountMax)),
+        .int("row count", \.storedRowCount), .int("block count", \.blockCount),
+        .range("first name", "next name", \.names, max: Limits.nameCountMax + 1),
+        .range("first key", "next key", \.keys, max: Limits.keyCountMax), .reserved(4))
+
+    private static let unknownRowCount = UInt64.max
+    private var storedRowCount: UInt64 {
+        get { rowCount ?? Self.unknownRowCount }
+        set { rowCount = newValue == Self.unknownRowCount ? nil : newValue }
+    }
 
     static func encode(_ ranges: [LostRange]) -> [UInt8] {
-        var writer = FieldWriter(capacity: ranges.count * Field.byteCount)
-        for range in ranges {
-            writer.begin(Field.byteCount)
-            writer.put(range.segment.rawValue, Field.segment)
-            writer.put(range.firstBlock, Field.firstBlock)
-            writer.put(range.blockCount, Field.blockCount)
-            writer.put(range.offset, Field.offset)
-            writer.put(range.byteCount, Field.lostByteCount)
-            writer.put(range.rowCount ?? Field.unknownRowCount, Field.rowCount)
-            writer.put(range.names.lowerBound, Field.firstName)
-            writer.put(range.names.upperBound, Field.nextName)
-            writer.put(range.keys.lowerBound, Field.firstKey)
-            writer.put(range.keys.upperBound, Field.nextKey)
-        }
+        var writer = FieldWriter(capacity: ranges.count * layout.byteCount)
+        for range in ranges { layout.append(range, to: &writer) }
         return writer.bytes
     }
 
@@ -158,14 +159,21 @@ extension LostRange {
     static func decode(
         _ reader: inout FieldReader, count: Int
     ) throws(FormatError) -> [LostRange] {
+        let blank = LostRange(
+            segment: SegmentNumber(rawValue: 0), firstBlock: 0, blockCount: 0, offset: 0,
+            byteCount: 0, rowCount: nil, names: 0..<0, keys: 0..<0)
         var ranges: [LostRange] = []
-        ranges.reserveCapacity(min(count, (reader.bytes.count - reader.end) / Field.byteCount))
+        ranges.reserveCapacity(min(count, (reader.bytes.count - reader.end) / layout.byteCount))
         for _ in 0..<count {
-            try reader.begin(Field.byteCount)
-            try reader.expectZeros(Field.fields)
-            let range = try LostRange(reader)
+            let range = try layout.next(&reader, into: blank)
+            let blockCountMax = Limits.segmentBlockCountMax - Int(range.firstBlock)
+            _ = try reader.count(layout.blockCount, max: blockCountMax)
+            if range.rowCount ?? 0 > UInt64(Limits.segmentRowCountMax) {
+                throw reader.corrupt(layout.rowCount, .atMost(Limits.segmentRowCountMax))
+            }
             if let last = ranges.last, last.endPlace > range.place {
-                throw reader.corrupt(Field.firstBlock, .atLeast(last.firstBlock + last.blockCount))
+                throw reader.corrupt(
+                    layout.firstBlock, .atLeast(last.firstBlock + last.blockCount))
             }
             ranges.append(range)
         }
@@ -174,25 +182,4 @@ extension LostRange {
 
     private var place: (UInt32, UInt32) { (segment.rawValue, firstBlock) }
     private var endPlace: (UInt32, UInt32) { (segment.rawValue, firstBlock + blockCount) }
-
-    private init(_ reader: FieldReader) throws(FormatError) {
-        let blockMax = Limits.segmentBlockCountMax
-        let first = try reader.count(Field.firstBlock, max: blockMax)
-        let rows = reader.load(Field.rowCount)
-        if rows != Field.unknownRowCount, rows > UInt64(Limits.segmentRowCountMax) {
-            throw reader.corrupt(Field.rowCount, .atMost(Limits.segmentRowCountMax))
-        }
-        self.init(
-            segment: SegmentNumber(
-                rawValue: UInt32(try reader.load(Field.segment, in: 1...UInt64(UInt32.max)))),
-            firstBlock: UInt32(first),
-            blockCount: UInt32(try reader.count(Field.blockCount, max: blockMax - first)),
-            offset: try reader.load(Field.offset, in: 0...UInt64(Limits.segmentFileByteCountMax)),
-            byteCount: try reader.load(
-                Field.lostByteCount, in: 0...UInt64(Limits.segmentFileByteCountMax)),
-            rowCount: rows == Field.unknownRowCount ? nil : rows,
-            names: try reader.range(
-                Field.firstName, Field.nextName, max: Limits.nameCountMax + 1),
-            keys: try reader.range(Field.firstKey, Field.nextKey, max: Limits.keyCountMax))
-    }
 }

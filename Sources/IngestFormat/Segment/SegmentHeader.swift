@@ -4,8 +4,16 @@
 ///
 /// **Layout** docs/format/segment.md. Fixed 128 bytes; the first block follows at once.
 package struct SegmentHeader: Hashable, Sendable {
-    package static let byteCount = SegmentLayout.Header.byteCount
-    package static let magic = SegmentLayout.Header.magicNumber
+    package static let layout = Layout<Self>(
+        .magic, .version, .int("shard", \.shard),
+        .id("segment", \.segment, in: 1...UInt64(UInt32.max)),
+        .int("previous checksum", \.previousChecksum), .id("directory", \.directory),
+        .int("created at", \.createdAt), .int("commit epoch", \.commitEpoch),
+        .id("first name", \.firstName, in: Limits.nextNames),
+        .id("first key", \.firstKey, in: Limits.nextKeys), .reserved(76), .checksum)
+    package static let byteCount = layout.byteCount
+    /// `IGS1` as its bytes lie in the file.
+    package static let magic: UInt32 = 0x3153_4749
 
     package var directory: DirectoryID
     package var shard: UInt16
@@ -35,20 +43,7 @@ package struct SegmentHeader: Hashable, Sendable {
         self.commitEpoch = commitEpoch
     }
 
-    private typealias Field = SegmentLayout.Header
-
-    package func encode() -> [UInt8] {
-        var writer = FileEnvelope.begin(Field.magicNumber, Field.byteCount)
-        writer.put(shard, Field.shard)
-        writer.put(segment.rawValue, Field.segment)
-        writer.put(previousChecksum, Field.previousChecksum)
-        writer.put(directory.rawValue, Field.directory)
-        writer.put(createdAt, Field.createdAt)
-        writer.put(commitEpoch, Field.commitEpoch)
-        writer.put(firstName.rawValue, Field.firstName)
-        writer.put(firstKey.rawValue, Field.firstKey)
-        return FileEnvelope.finish(&writer)
-    }
+    package func encode() -> [UInt8] { Self.layout.encode(self, magic: Self.magic) }
 
     /// Checks and decodes the first 128 bytes of a segment file; more may follow.
     /// - Parameters:
@@ -59,24 +54,15 @@ package struct SegmentHeader: Hashable, Sendable {
     package static func decode(
         _ bytes: [UInt8], directory: DirectoryID? = nil, segment: SegmentNumber? = nil
     ) throws(FormatError) -> SegmentHeader {
-        let reader = try FileEnvelope.open(
-            bytes, magic: Field.magicNumber, byteCount: Field.byteCount)
-        try reader.identify(Field.directory, directory?.rawValue)
-        try reader.identify(Field.segment, segment?.rawValue)
-        try reader.expectZeros(Field.fields)
-        return SegmentHeader(
-            directory: DirectoryID(rawValue: reader.load(Field.directory)),
-            shard: reader.u16(Field.shard),
-            segment: SegmentNumber(
-                rawValue: UInt32(try reader.load(Field.segment, in: 1...UInt64(UInt32.max)))),
-            createdAt: reader.i64(Field.createdAt),
-            previousChecksum: reader.u32(Field.previousChecksum),
-            firstName: NameOrdinal(
-                rawValue: UInt32(try reader.load(Field.firstName, in: Limits.nextNames))),
-            firstKey: KeyOrdinal(
-                rawValue: UInt32(try reader.load(Field.firstKey, in: Limits.nextKeys))),
-            commitEpoch: reader.load(Field.commitEpoch))
+        let reader = try layout.open(bytes, magic: magic)
+        try reader.identify(layout.directory, directory?.rawValue)
+        try reader.identify(layout.segment, segment?.rawValue)
+        return try layout.load(reader, into: blank)
     }
+
+    private static let blank = SegmentHeader(
+        directory: DirectoryID(rawValue: 0), segment: SegmentNumber(rawValue: 1), createdAt: 0,
+        previousChecksum: 0, firstName: .none, firstKey: KeyOrdinal(rawValue: 0), commitEpoch: 0)
 }
 
 extension Limits {

@@ -1,54 +1,8 @@
 // packet → decode → ring → admit → block → [segment] → compaction → snapshot → query
 
-/// The fixed places of a segment's header, footer and trailer: docs/format/segment.md has the same tables,
+/// The fixed places of a segment's footer: docs/format/segment.md has the same tables,
 /// and a test compares them.
 package enum SegmentLayout {
-    package enum Header {
-        package static let byteCount = 128
-        /// `IGS1` as its bytes lie in the file.
-        package static let magicNumber: UInt32 = 0x3153_4749
-
-        package static let magic = FileEnvelope.magicField
-        package static let version = FileEnvelope.versionField
-        package static let shard = FormatField("shard", 6, 2)
-        package static let segment = FormatField("segment", 8, 4)
-        package static let previousChecksum = FormatField("previous checksum", 12, 4)
-        package static let directory = FormatField("directory", 16, 8)
-        package static let createdAt = FormatField("created at", 24, 8)
-        package static let commitEpoch = FormatField("commit epoch", 32, 8)
-        package static let firstName = FormatField("first name", 40, 4)
-        package static let firstKey = FormatField("first key", 44, 4)
-        package static let reserved = FormatField("reserved", 48, 76)
-        package static let checksum = FileEnvelope.checksumField(byteCount)
-
-        package static let fields = [
-            magic, version, shard, segment, previousChecksum, directory, createdAt, commitEpoch,
-            firstName, firstKey, reserved, checksum,
-        ]
-    }
-
-    package enum Trailer {
-        package static let byteCount = 64
-        /// `IGT1` as its bytes lie in the file.
-        package static let magicNumber: UInt32 = 0x3154_4749
-
-        package static let magic = FileEnvelope.magicField
-        package static let version = FileEnvelope.versionField
-        package static let reserved = FormatField("reserved", 6, 2)
-        package static let segment = FormatField("segment", 8, 4)
-        package static let footerChecksum = FormatField("footer checksum", 12, 4)
-        package static let directory = FormatField("directory", 16, 8)
-        package static let footerOffset = FormatField("footer offset", 24, 8)
-        package static let footerByteCount = FormatField("footer byte count", 32, 8)
-        package static let reservedEnd = FormatField("reserved end", 40, 20)
-        package static let checksum = FileEnvelope.checksumField(byteCount)
-
-        package static let fields = [
-            magic, version, reserved, segment, footerChecksum, directory, footerOffset,
-            footerByteCount, reservedEnd, checksum,
-        ]
-    }
-
     /// The footer's head; the section table follows, then the head's checksum, then the sections.
     package enum Footer {
         package static let byteCount = 128
@@ -127,28 +81,5 @@ package enum SegmentLayout {
             commitEpoch, admissionTime, firstName, nameCount, firstKey, keyCount, eventHashCount,
             ledgerEntryCount,
         ]
-    }
-
-    /// One lost range, in footers and manifests.
-    package enum Lost {
-        package static let byteCount = 56
-        package static let segment = FormatField("segment", 0, 4)
-        package static let firstBlock = FormatField("first block", 4, 4)
-        package static let offset = FormatField("offset", 8, 8)
-        package static let lostByteCount = FormatField("lost byte count", 16, 8)
-        package static let rowCount = FormatField("row count", 24, 8)
-        package static let blockCount = FormatField("block count", 32, 4)
-        package static let firstName = FormatField("first name", 36, 4)
-        package static let nextName = FormatField("next name", 40, 4)
-        package static let firstKey = FormatField("first key", 44, 4)
-        package static let nextKey = FormatField("next key", 48, 4)
-        package static let reserved = FormatField("reserved", 52, 4)
-
-        package static let fields = [
-            segment, firstBlock, offset, lostByteCount, rowCount, blockCount, firstName, nextName,
-            firstKey, nextKey, reserved,
-        ]
-        /// `rowCount` where nobody knows.
-        package static let unknownRowCount = UInt64.max
     }
 }

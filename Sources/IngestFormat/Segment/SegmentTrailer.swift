@@ -4,8 +4,19 @@
 ///
 /// **Layout** docs/format/segment.md. Fixed 64 bytes at the very end of the file.
 package struct SegmentTrailer: Hashable, Sendable {
-    package static let byteCount = SegmentLayout.Trailer.byteCount
-    package static let magic = SegmentLayout.Trailer.magicNumber
+    package static let layout = Layout<Self>(
+        .magic, .version, .reserved(2), .id("segment", \.segment, in: 1...UInt64(UInt32.max)),
+        .int("footer checksum", \.footerChecksum), .id("directory", \.directory),
+        .int(
+            "footer offset", \.footerOffset,
+            in: UInt64(SegmentHeader.byteCount)...UInt64(Limits.segmentByteCountMax)),
+        .int(
+            "footer byte count", \.footerByteCount,
+            in: UInt64(SegmentLayout.Footer.byteCount + 4)...UInt64(Limits.footerByteCountMax)),
+        .reserved(20, "reserved end"), .checksum)
+    package static let byteCount = layout.byteCount
+    /// `IGT1` as its bytes lie in the file.
+    package static let magic: UInt32 = 0x3154_4749
 
     package var directory: DirectoryID
     package var segment: SegmentNumber
@@ -29,17 +40,7 @@ package struct SegmentTrailer: Hashable, Sendable {
     /// Byte count of the file that this trailer ends.
     package var fileByteCount: UInt64 { footerOffset + footerByteCount + UInt64(Self.byteCount) }
 
-    private typealias Field = SegmentLayout.Trailer
-
-    package func encode() -> [UInt8] {
-        var writer = FileEnvelope.begin(Field.magicNumber, Field.byteCount)
-        writer.put(segment.rawValue, Field.segment)
-        writer.put(footerChecksum, Field.footerChecksum)
-        writer.put(directory.rawValue, Field.directory)
-        writer.put(footerOffset, Field.footerOffset)
-        writer.put(footerByteCount, Field.footerByteCount)
-        return FileEnvelope.finish(&writer)
-    }
+    package func encode() -> [UInt8] { Self.layout.encode(self, magic: Self.magic) }
 
     /// Checks and decodes the last 64 bytes of a segment file.
     /// - Parameters:
@@ -52,27 +53,19 @@ package struct SegmentTrailer: Hashable, Sendable {
         _ bytes: [UInt8], fileByteCount: UInt64, directory: DirectoryID? = nil,
         segment: SegmentNumber? = nil
     ) throws(FormatError) -> SegmentTrailer {
-        let reader = try FileEnvelope.open(
-            bytes, magic: Field.magicNumber, byteCount: Field.byteCount)
-        try reader.identify(Field.directory, directory?.rawValue)
-        try reader.identify(Field.segment, segment?.rawValue)
-        try reader.expectZeros(Field.fields)
-        let offset = try reader.load(
-            Field.footerOffset,
-            in: UInt64(SegmentHeader.byteCount)...UInt64(Limits.segmentByteCountMax))
-        let byteCount = try reader.load(
-            Field.footerByteCount,
-            in: UInt64(SegmentLayout.Footer.byteCount + 4)...UInt64(Limits.footerByteCountMax))
-        guard offset + byteCount + UInt64(Self.byteCount) == fileByteCount else {
+        let reader = try layout.open(bytes, magic: magic)
+        try reader.identify(layout.directory, directory?.rawValue)
+        try reader.identify(layout.segment, segment?.rawValue)
+        let trailer = try layout.load(
+            reader,
+            into: SegmentTrailer(
+                directory: DirectoryID(rawValue: 0), segment: SegmentNumber(rawValue: 1),
+                footerOffset: 0, footerByteCount: 0, footerChecksum: 0))
+        guard trailer.fileByteCount == fileByteCount else {
             throw reader.corrupt(
-                Field.footerByteCount,
-                .exactly(fileByteCount &- offset &- UInt64(Self.byteCount)))
+                layout.footerByteCount,
+                .exactly(fileByteCount &- trailer.footerOffset &- UInt64(byteCount)))
         }
-        return SegmentTrailer(
-            directory: DirectoryID(rawValue: reader.load(Field.directory)),
-            segment: SegmentNumber(
-                rawValue: UInt32(try reader.load(Field.segment, in: 1...UInt64(UInt32.max)))),
-            footerOffset: offset, footerByteCount: byteCount,
-            footerChecksum: reader.u32(Field.footerChecksum))
+        return trailer
     }
 }

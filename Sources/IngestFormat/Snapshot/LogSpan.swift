@@ -4,9 +4,9 @@
 ///
 /// Spans are chained by segment numbers, `next.firstSegment == end.segment.next`.
 package struct LogSpan: Hashable, Sendable, BitwiseCopyable {
-    package let firstSegment: SegmentNumber
+    package internal(set) var firstSegment: SegmentNumber
     /// The last segment covered, and how many of its blocks (ordinals, lost ones too) are.
-    package let end: LogPosition
+    package internal(set) var end: LogPosition
     package init(firstSegment: SegmentNumber, end: LogPosition) {
         self.firstSegment = firstSegment
         self.end = end

@@ -74,14 +74,18 @@ extension Manifest {
     private static func decodeExpired(
         _ reader: inout FieldReader, count: Int
     ) throws(FormatError) -> [ExpiredEntry] {
-        typealias Field = ManifestLayout.Expired
+        let layout = ExpiredEntry.layout
+        let blank = ExpiredEntry(
+            fileNumber: FileNumber(rawValue: 0), byteCount: 0, checksum: 0, span: .blank,
+            missingCount: 0, rowCount: 0, minTimestamp: 0, maxTimestamp: 0)
         var expired: [ExpiredEntry] = []
         for _ in 0..<count {
-            try reader.begin(Field.byteCount)
-            try reader.expectZeros(Field.fields)
-            let entry = try ExpiredEntry(reader)
+            let entry = try layout.next(&reader, into: blank)
+            let span = try reader.span(
+                layout.firstSegment, last: layout.lastSegment, blockCount: layout.lastBlockCount)
+            _ = try reader.load(layout.missingCount, in: 0...span.segmentCount - 1)
             let last = expired.last?.span.lastSegment ?? LogPosition.start.segment
-            try reader.expect(Field.firstSegment, last.rawValue &+ 1)
+            try reader.expect(layout.firstSegment, last.rawValue &+ 1)
             expired.append(entry)
         }
         return expired
@@ -90,17 +94,17 @@ extension Manifest {
     private static func decodeSealed(
         _ reader: inout FieldReader, count: Int, after last: SegmentNumber
     ) throws(FormatError) -> [SealedSegment] {
-        typealias Field = ManifestLayout.Sealed
+        let segmentField = SealedSegment.layout.segment
+        let blank = SealedSegment(
+            number: last, byteCount: 0, footerChecksum: 0, blockCount: 0, rowCount: 0,
+            minTimestamp: 0, maxTimestamp: 0)
         var sealed: [SealedSegment] = []
         sealed.reserveCapacity(count)
         var next = UInt64(last.rawValue) + 1
         for _ in 0..<count {
-            try reader.begin(Field.byteCount)
-            try reader.expectZeros(Field.fields)
+            sealed.append(try SealedSegment.layout.next(&reader, into: blank))
             // At the end of all numbers there is none that it could be.
-            try reader.expect(Field.segment, next)
-            let number = SegmentNumber(rawValue: reader.u32(Field.segment))
-            sealed.append(try SealedSegment(reader, number: number))
+            try reader.expect(segmentField, next)
             next += 1
         }
         return sealed
@@ -110,19 +114,22 @@ extension Manifest {
     private func decodeRuns(
         _ reader: inout FieldReader, count: Int
     ) throws(FormatError) -> [RunEntry] {
-        typealias Field = ManifestLayout.Run
+        let layout = RunEntry.layout
+        let blank = RunEntry(
+            table: .rewards, fileNumber: FileNumber(rawValue: 0), byteCount: 0, checksum: 0,
+            span: .blank, rowCount: 0)
         var runs: [RunEntry] = []
         runs.reserveCapacity(count)
         for _ in 0..<count {
-            try reader.begin(Field.byteCount)
-            try reader.expectZeros(Field.fields)
-            let run = try RunEntry(reader)
+            let run = try layout.next(&reader, into: blank)
+            _ = try reader.span(
+                layout.firstSegment, last: layout.lastSegment, blockCount: layout.lastBlockCount)
             let last = runs.last
             if let last, last.table == run.table {
-                try reader.expect(Field.firstSegment, last.span.end.segment.next.rawValue)
+                try reader.expect(layout.firstSegment, last.span.end.segment.next.rawValue)
             } else {
                 try checkTable(run.table, after: last?.table, reader)
-                try reader.expect(Field.firstSegment, 1)
+                try reader.expect(layout.firstSegment, 1)
                 try checkEnd(of: last, reader)
             }
             runs.append(run)
@@ -138,7 +145,7 @@ extension Manifest {
         _ table: TableKind, after last: TableKind?, _ reader: FieldReader
     ) throws(FormatError) {
         if last == nil && table == .days { return }
-        try reader.expect(ManifestLayout.Run.table, Int(last?.rawValue ?? 0) + 1)
+        try reader.expect(RunEntry.layout.table, Int(last?.rawValue ?? 0) + 1)
     }
 
     /// The last run of a table ends at the cut, but for that of rewards.
@@ -165,24 +172,19 @@ extension Manifest {
     private func decodeNamesRuns(
         _ reader: inout FieldReader, count: Int
     ) throws(FormatError) -> [NamesRunEntry] {
-        typealias Field = ManifestLayout.NamesRun
+        let layout = NamesRunEntry.layout
+        let blank = NamesRunEntry(
+            fileNumber: FileNumber(rawValue: 0), byteCount: 0, checksum: 0, names: 0..<0,
+            keys: 0..<0)
         var runs: [NamesRunEntry] = []
         runs.reserveCapacity(count)
         for _ in 0..<count {
-            try reader.begin(Field.byteCount)
-            try reader.expectZeros(Field.fields)
-            try reader.expect(Field.firstName, runs.last?.names.upperBound ?? 1)
-            try reader.expect(Field.firstKey, runs.last?.keys.upperBound ?? 0)
-            runs.append(
-                NamesRunEntry(
-                    fileNumber: FileNumber(rawValue: reader.load(Field.fileNumber)),
-                    byteCount: try reader.load(
-                        Field.fileByteCount, in: 0...UInt64(Limits.namesRunByteCountMax)),
-                    checksum: reader.u32(Field.checksum),
-                    names: try reader.range(
-                        Field.firstName, Field.nextName, max: Int(shard.nextName)),
-                    keys: try reader.range(
-                        Field.firstKey, Field.nextKey, max: Int(shard.nextKey))))
+            let run = try layout.next(&reader, into: blank)
+            try reader.expect(layout.firstName, runs.last?.names.upperBound ?? 1)
+            try reader.expect(layout.firstKey, runs.last?.keys.upperBound ?? 0)
+            _ = try reader.load(layout.nextName, in: 0...UInt64(shard.nextName))
+            _ = try reader.load(layout.nextKey, in: 0...UInt64(shard.nextKey))
+            runs.append(run)
         }
         return runs
     }
@@ -190,19 +192,14 @@ extension Manifest {
     private static func decodeStops(
         _ reader: inout FieldReader, count: Int
     ) throws(FormatError) -> [UncleanStop] {
-        typealias Field = ManifestLayout.Stop
+        let blank = UncleanStop(foundAt: 0, position: .start)
         var stops: [UncleanStop] = []
         stops.reserveCapacity(count)
         for _ in 0..<count {
-            try reader.begin(Field.byteCount)
-            let blocks = try reader.count(Field.blockCount, max: Limits.segmentBlockCountMax)
-            let stop = UncleanStop(
-                foundAt: reader.i64(Field.foundAt),
-                position: LogPosition(
-                    segment: SegmentNumber(rawValue: reader.u32(Field.segment)),
-                    blockCount: UInt32(blocks)))
+            let stop = try UncleanStop.layout.next(&reader, into: blank)
             if let last = stops.last, last.position > stop.position {
-                throw reader.corrupt(Field.segment, .atLeast(last.position.segment.rawValue))
+                throw reader.corrupt(
+                    UncleanStop.layout.segment, .atLeast(last.position.segment.rawValue))
             }
             stops.append(stop)
         }
@@ -263,10 +260,10 @@ private struct ManifestCounts {
         stops = try reader.count(Head.uncleanStopCount, max: Limits.manifestUncleanStopCountMax)
         let entries =
             ManifestLayout.Shard.byteCount + ManifestLayout.Totals.byteCount
-            + expired * ManifestLayout.Expired.byteCount
-            + sealed * ManifestLayout.Sealed.byteCount + runs * ManifestLayout.Run.byteCount
-            + namesRuns * ManifestLayout.NamesRun.byteCount
-            + lost * SegmentLayout.Lost.byteCount + stops * ManifestLayout.Stop.byteCount
+            + expired * ExpiredEntry.layout.byteCount
+            + sealed * SealedSegment.layout.byteCount + runs * RunEntry.layout.byteCount
+            + namesRuns * NamesRunEntry.layout.byteCount
+            + lost * LostRange.layout.byteCount + stops * UncleanStop.layout.byteCount
         try reader.expect(
             Head.fileByteCount, Head.byteCount + entries + FileEnvelope.checksumByteCount)
     }
@@ -318,53 +315,7 @@ extension LogTotals {
     }
 }
 
-extension SealedSegment {
-    fileprivate init(_ reader: FieldReader, number: SegmentNumber) throws(FormatError) {
-        typealias Field = ManifestLayout.Sealed
-        self.init(
-            number: number, byteCount: reader.load(Field.fileByteCount),
-            footerChecksum: reader.u32(Field.footerChecksum),
-            blockCount: UInt32(
-                try reader.count(Field.blockCount, max: Limits.segmentBlockCountMax)),
-            rowCount: try reader.load(
-                Field.rowCount, in: 0...UInt64(Limits.segmentRowCountMax)),
-            minTimestamp: reader.i64(Field.minTimestamp),
-            maxTimestamp: reader.i64(Field.maxTimestamp))
-    }
-}
-
-extension ExpiredEntry {
-    fileprivate init(_ reader: FieldReader) throws(FormatError) {
-        typealias Field = ManifestLayout.Expired
-        let span = try reader.span(
-            Field.firstSegment, last: Field.lastSegment, blockCount: Field.lastBlockCount)
-        self.init(
-            fileNumber: FileNumber(rawValue: reader.load(Field.fileNumber)),
-            byteCount: try reader.load(
-                Field.fileByteCount, in: 0...UInt64(Limits.runByteCountMax)),
-            checksum: reader.u32(Field.checksum), span: span,
-            missingCount: UInt32(
-                try reader.load(Field.missingCount, in: 0...span.segmentCount - 1)),
-            rowCount: reader.load(Field.rowCount), minTimestamp: reader.i64(Field.minTimestamp),
-            maxTimestamp: reader.i64(Field.maxTimestamp))
-    }
-}
-
-extension RunEntry {
-    fileprivate init(_ reader: FieldReader) throws(FormatError) {
-        typealias Field = ManifestLayout.Run
-        let tables = UInt64(TableKind.rewards.rawValue)...UInt64(TableKind.rewardDays.rawValue)
-        let raw = try reader.load(Field.table, in: tables)
-        guard let table = TableKind(rawValue: UInt8(raw)) else {
-            throw reader.corrupt(Field.table, .atMost(tables.upperBound))
-        }
-        let span = try reader.span(
-            Field.firstSegment, last: Field.lastSegment, blockCount: Field.lastBlockCount)
-        self.init(
-            table: table, fileNumber: FileNumber(rawValue: reader.load(Field.fileNumber)),
-            byteCount: try reader.load(
-                Field.fileByteCount, in: 0...UInt64(Limits.runByteCountMax)),
-            checksum: reader.u32(Field.checksum), span: span,
-            rowCount: try reader.load(Field.rowCount, in: 0...UInt64(Limits.runRowCountMax)))
-    }
+extension LogSpan {
+    /// Of nothing.
+    fileprivate static let blank = LogSpan(firstSegment: SegmentNumber(rawValue: 0), end: .start)
 }

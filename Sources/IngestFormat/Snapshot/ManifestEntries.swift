@@ -3,6 +3,13 @@
 
 /// A sealed segment as the manifest knows it: enough to tell whether the file is the one that was sealed.
 package struct SealedSegment: Hashable, Sendable {
+    package static let layout = Layout<Self>(
+        .id("segment", \.number), .reserved(4), .int("file byte count", \.byteCount),
+        .int("row count", \.rowCount, in: 0...UInt64(Limits.segmentRowCountMax)),
+        .int("min timestamp", \.minTimestamp), .int("max timestamp", \.maxTimestamp),
+        .int("footer checksum", \.footerChecksum),
+        .int("block count", \.blockCount, in: 0...UInt64(Limits.segmentBlockCountMax)))
+
     package var number: SegmentNumber
     /// Byte count of the whole file.
     package var byteCount: UInt64
@@ -31,6 +38,14 @@ package struct SealedSegment: Hashable, Sendable {
 
 /// The folded footers of a stretch of expired segments as the manifest knows them.
 package struct ExpiredEntry: Hashable, Sendable {
+    package static let layout = Layout<Self>(
+        .id("first segment", \.span.firstSegment), .id("last segment", \.span.end.segment),
+        .int("last block count", \.span.end.blockCount), .int("missing count", \.missingCount),
+        .id("file number", \.fileNumber),
+        .int("file byte count", \.byteCount, in: 0...UInt64(Limits.runByteCountMax)),
+        .int("row count", \.rowCount), .int("min timestamp", \.minTimestamp),
+        .int("max timestamp", \.maxTimestamp), .int("checksum", \.checksum), .reserved(4))
+
     package var fileNumber: FileNumber
     package var byteCount: UInt64
     /// `ExpiredHeader.checksum`: through it every byte of the file is covered.
@@ -62,6 +77,17 @@ package struct ExpiredEntry: Hashable, Sendable {
 
 /// A run of a counter table as the manifest knows it.
 package struct RunEntry: Hashable, Sendable {
+    package static let layout = Layout<Self>(
+        .id("table", \.table, in: tables), .reserved(3),
+        .id("first segment", \.span.firstSegment), .id("last segment", \.span.end.segment),
+        .int("last block count", \.span.end.blockCount), .id("file number", \.fileNumber),
+        .int("file byte count", \.byteCount, in: 0...UInt64(Limits.runByteCountMax)),
+        .int("row count", \.rowCount, in: 0...UInt64(Limits.runRowCountMax)),
+        .int("checksum", \.checksum), .reserved(4, "reserved end"))
+    /// What `table` can be: never names.
+    static let tables =
+        UInt64(TableKind.rewards.rawValue)...UInt64(TableKind.rewardDays.rawValue)
+
     package var table: TableKind
     package var fileNumber: FileNumber
     package var byteCount: UInt64
@@ -86,6 +112,13 @@ package struct RunEntry: Hashable, Sendable {
 
 /// A names run as the manifest knows it.
 package struct NamesRunEntry: Hashable, Sendable {
+    package static let layout = Layout<Self>(
+        .id("file number", \.fileNumber),
+        .int("file byte count", \.byteCount, in: 0...UInt64(Limits.namesRunByteCountMax)),
+        .range("first name", "next name", \.names, max: Limits.nameCountMax + 1),
+        .range("first key", "next key", \.keys, max: Limits.keyCountMax),
+        .int("checksum", \.checksum), .reserved(4))
+
     package var fileNumber: FileNumber
     package var byteCount: UInt64
     /// `NamesRun.Header.checksum`: through it every byte of the file is covered.
@@ -108,6 +141,11 @@ package struct NamesRunEntry: Hashable, Sendable {
 
 /// An unclean stop that a start found: what was received and not yet durable then is unknown.
 package struct UncleanStop: Hashable, Sendable {
+    package static let layout = Layout<Self>(
+        .int("found at", \.foundAt), .id("segment", \.position.segment),
+        .int(
+            "block count", \.position.blockCount, in: 0...UInt64(Limits.segmentBlockCountMax)))
+
     /// When the next start found it, microseconds since 1970.
     package var foundAt: Int64
     /// The end of what survived.

@@ -10,15 +10,29 @@ package enum NamesRun {
     package static func lostText(_ ordinal: UInt32) -> String { "(lost:\(ordinal))" }
 
     package struct Header: Hashable, Sendable {
-        package static let byteCount = NamesLayout.Header.byteCount
+        package static let layout = Layout<Self>(
+            .magic, .version, .reserved(2),
+            .range("first name", "next name", \.names, max: Limits.nameCountMax + 1),
+            .id("directory", \.directory), .id("file number", \.fileNumber, in: 1...UInt64.max),
+            .id("generation", \.generation), .int("created at", \.createdAt),
+            .range("first key", "next key", \.keys, max: Limits.keyCountMax),
+            .derived("file byte count", 8, \.fileByteCount),
+            .int(
+                "page index offset", \.pageIndexOffset,
+                in: UInt64(byteCount)...UInt64(Limits.namesRunByteCountMax)),
+            .int("page index checksum", \.pageIndexChecksum), .reserved(48, "reserved end"),
+            .checksum)
+        package static let byteCount = 128
+        /// `IGN1` as its bytes lie in the file.
+        package static let magic: UInt32 = 0x314E_4749
 
-        package let fileNumber: FileNumber
-        package let directory: DirectoryID
-        package let names: Range<UInt32>
-        package let keys: Range<UInt32>
+        package internal(set) var fileNumber: FileNumber
+        package internal(set) var directory: DirectoryID
+        package internal(set) var names: Range<UInt32>
+        package internal(set) var keys: Range<UInt32>
         /// Generation and time that it was made for; microseconds since 1970 UTC.
-        package let generation: Generation
-        package let createdAt: Int64
+        package internal(set) var generation: Generation
+        package internal(set) var createdAt: Int64
         package internal(set) var pageIndexOffset = UInt64(byteCount)
         /// CRC-32C of the page index, which holds that of each page.
         package internal(set) var pageIndexChecksum: UInt32 = 0
@@ -56,23 +70,7 @@ package enum NamesRun {
                 keys: keys)
         }
 
-        private typealias Field = NamesLayout.Header
-
-        package func encode() -> [UInt8] {
-            var writer = FileEnvelope.begin(Field.magicNumber, Field.byteCount)
-            writer.put(names.lowerBound, Field.firstName)
-            writer.put(names.upperBound, Field.nextName)
-            writer.put(keys.lowerBound, Field.firstKey)
-            writer.put(keys.upperBound, Field.nextKey)
-            writer.put(directory.rawValue, Field.directory)
-            writer.put(fileNumber.rawValue, Field.fileNumber)
-            writer.put(generation.rawValue, Field.generation)
-            writer.put(createdAt, Field.createdAt)
-            writer.put(fileByteCount, Field.fileByteCount)
-            writer.put(pageIndexOffset, Field.pageIndexOffset)
-            writer.put(pageIndexChecksum, Field.pageIndexChecksum)
-            return FileEnvelope.finish(&writer)
-        }
+        package func encode() -> [UInt8] { Self.layout.encode(self, magic: Self.magic) }
 
         /// Checks and decodes the first 128 bytes of a names run; more may follow.
         /// **Errors** as `FileEnvelope.open`; `notThisFile` for another directory or number; `corrupt` for
@@ -80,29 +78,19 @@ package enum NamesRun {
         package static func decode(
             _ bytes: [UInt8], directory: DirectoryID? = nil, fileNumber: FileNumber? = nil
         ) throws(FormatError) -> Header {
-            let reader = try FileEnvelope.open(
-                bytes, magic: Field.magicNumber, byteCount: Field.byteCount)
-            try reader.identify(Field.directory, directory?.rawValue)
-            try reader.identify(Field.fileNumber, fileNumber?.rawValue)
-            try reader.expectZeros(Field.fields)
-            _ = try reader.load(Field.firstName, in: Limits.nextNames)
-            var header = Header(
-                fileNumber: FileNumber(
-                    rawValue: try reader.load(Field.fileNumber, in: 1...UInt64.max)),
-                directory: DirectoryID(rawValue: reader.load(Field.directory)),
-                names: try reader.range(
-                    Field.firstName, Field.nextName, max: Limits.nameCountMax + 1),
-                keys: try reader.range(Field.firstKey, Field.nextKey, max: Limits.keyCountMax),
-                generation: Generation(rawValue: reader.load(Field.generation)),
-                createdAt: reader.i64(Field.createdAt),
-                pageIndexOffset: try reader.load(
-                    Field.pageIndexOffset,
-                    in: UInt64(Field.byteCount)...UInt64(Limits.namesRunByteCountMax)),
-                pageIndexChecksum: reader.u32(Field.pageIndexChecksum))
+            let reader = try layout.open(bytes, magic: magic)
+            try reader.identify(layout.directory, directory?.rawValue)
+            try reader.identify(layout.fileNumber, fileNumber?.rawValue)
+            _ = try reader.load(layout.firstName, in: Limits.nextNames)
+            var header = try layout.load(
+                reader,
+                into: Header(
+                    fileNumber: FileNumber(rawValue: 1), directory: DirectoryID(rawValue: 0),
+                    names: 1..<1, keys: 0..<0, generation: Generation(rawValue: 0), createdAt: 0))
             let least = UInt64(header.pageEntriesByteCount)
             let most = least + UInt64(header.pageCount(.names) * Limits.nameByteCountMax)
             let end = try reader.load(
-                Field.fileByteCount,
+                layout.fileByteCount,
                 in: header.pageIndexOffset + least...header.pageIndexOffset + most)
             header.pageIndexByteCount = Int(end - header.pageIndexOffset)
             return header

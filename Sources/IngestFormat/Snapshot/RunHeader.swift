@@ -4,22 +4,37 @@
 ///
 /// **Layout** docs/format/run.md. Fixed 128 bytes; then the pages, then the page index to the file's end.
 package struct RunHeader: Hashable, Sendable {
-    package static let byteCount = CounterLayout.RunHeader.byteCount
-    package static let magic = CounterLayout.RunHeader.magicNumber
+    package static let layout = Layout<Self>(
+        .magic, .version, .id("table", \.table, in: RunEntry.tables),
+        .derived("column count", 1) { _ in UInt64(CounterRow.columnCount) },
+        .id("first segment", \.span.firstSegment), .id("last segment", \.span.end.segment),
+        .id("directory", \.directory), .id("file number", \.fileNumber, in: 1...UInt64.max),
+        .id("generation", \.generation), .int("created at", \.createdAt),
+        .int("row count", \.rowCount, in: 0...UInt64(Limits.runRowCountMax)),
+        .derived("file byte count", 8, \.fileByteCount),
+        .int(
+            "page index offset", \.pageIndexOffset,
+            in: UInt64(byteCount)...UInt64(Limits.runByteCountMax)),
+        .int("page count", \.storedPageCount), .int("page index checksum", \.pageIndexChecksum),
+        .int("last block count", \.span.end.blockCount), .reserved(40), .checksum)
+    package static let byteCount = 128
+    /// `IGR1` as its bytes lie in the file.
+    package static let magic: UInt32 = 0x3152_4749
 
     /// Never `names`.
-    package let table: TableKind
-    package let fileNumber: FileNumber
-    package let directory: DirectoryID
-    package let span: LogSpan
-    package let rowCount: UInt64
-    package let pageCount: Int
-    package let pageIndexOffset: UInt64
+    package private(set) var table: TableKind
+    package private(set) var fileNumber: FileNumber
+    package private(set) var directory: DirectoryID
+    package private(set) var span: LogSpan
+    package private(set) var rowCount: UInt64
+    private var storedPageCount: UInt32
+    package var pageCount: Int { Int(storedPageCount) }
+    package private(set) var pageIndexOffset: UInt64
     /// CRC-32C of the page index, which holds that of each page.
-    package let pageIndexChecksum: UInt32
+    package private(set) var pageIndexChecksum: UInt32
     /// Generation and time that it was made for; microseconds since 1970 UTC.
-    package let generation: Generation
-    package let createdAt: Int64
+    package private(set) var generation: Generation
+    package private(set) var createdAt: Int64
 
     package var pageIndexByteCount: Int { pageCount * CounterPageIndex.Entry.byteCount }
     /// Of the whole file.
@@ -36,33 +51,14 @@ package struct RunHeader: Hashable, Sendable {
         self.directory = directory
         self.span = span
         rowCount = UInt64(index.rowCount)
-        pageCount = index.entries.count
+        storedPageCount = UInt32(index.entries.count)
         pageIndexOffset = UInt64(Self.byteCount + index.pagesByteCount)
         pageIndexChecksum = Checksum.crc32c(index.encode())
         self.generation = generation
         self.createdAt = createdAt
     }
 
-    private typealias Field = CounterLayout.RunHeader
-
-    package func encode() -> [UInt8] {
-        var writer = FileEnvelope.begin(Field.magicNumber, Field.byteCount)
-        writer.put(table.rawValue, Field.table)
-        writer.put(CounterRow.columnCount, Field.columnCount)
-        writer.put(span.firstSegment.rawValue, Field.firstSegment)
-        writer.put(span.end.segment.rawValue, Field.lastSegment)
-        writer.put(span.end.blockCount, Field.lastBlockCount)
-        writer.put(directory.rawValue, Field.directory)
-        writer.put(fileNumber.rawValue, Field.fileNumber)
-        writer.put(generation.rawValue, Field.generation)
-        writer.put(createdAt, Field.createdAt)
-        writer.put(rowCount, Field.rowCount)
-        writer.put(fileByteCount, Field.fileByteCount)
-        writer.put(pageIndexOffset, Field.pageIndexOffset)
-        writer.put(pageCount, Field.pageCount)
-        writer.put(pageIndexChecksum, Field.pageIndexChecksum)
-        return FileEnvelope.finish(&writer)
-    }
+    package func encode() -> [UInt8] { Self.layout.encode(self, magic: Self.magic) }
 
     /// The checksum at the header's end, and so, by the index, of the whole file: what the manifest holds.
     package var checksum: UInt32 { Checksum.crc32c(encode().dropLast(4)) }
@@ -77,39 +73,25 @@ package struct RunHeader: Hashable, Sendable {
         _ bytes: [UInt8], directory: DirectoryID? = nil, table: TableKind? = nil,
         fileNumber: FileNumber? = nil
     ) throws(FormatError) -> RunHeader {
-        let reader = try FileEnvelope.open(
-            bytes, magic: Field.magicNumber, byteCount: Field.byteCount)
-        try reader.identify(Field.directory, directory?.rawValue)
-        try reader.identify(Field.fileNumber, fileNumber?.rawValue)
-        try reader.identify(Field.table, table?.rawValue)
-        try reader.expect(Field.columnCount, CounterRow.columnCount)
-        try reader.expectZeros(Field.fields)
-        let header = try RunHeader(reader)
-        try reader.expect(Field.fileByteCount, header.fileByteCount)
+        let reader = try layout.open(bytes, magic: magic)
+        try reader.identify(layout.directory, directory?.rawValue)
+        try reader.identify(layout.fileNumber, fileNumber?.rawValue)
+        try reader.identify(layout.table, table?.rawValue)
+        try reader.expect(layout.columnCount, CounterRow.columnCount)
+        let header = try layout.load(reader, into: blank)
+        _ = try reader.span(
+            layout.firstSegment, last: layout.lastSegment, blockCount: layout.lastBlockCount)
+        let pagesByteCount = header.pageIndexOffset - UInt64(byteCount)
+        let pageCountMax = min(header.rowCount, pagesByteCount / UInt64(CounterPage.byteCountMin))
+        _ = try reader.load(layout.pageCount, in: 0...pageCountMax)
+        try reader.expect(layout.fileByteCount, header.fileByteCount)
         return header
     }
 
-    private init(_ reader: FieldReader) throws(FormatError) {
-        let tables = UInt64(TableKind.rewards.rawValue)...UInt64(TableKind.rewardDays.rawValue)
-        let raw = UInt8(try reader.load(Field.table, in: tables))
-        guard let table = TableKind(rawValue: raw) else {
-            throw reader.corrupt(Field.table, .atMost(tables.upperBound))
-        }
-        self.table = table
-        directory = DirectoryID(rawValue: reader.load(Field.directory))
-        fileNumber = FileNumber(rawValue: try reader.load(Field.fileNumber, in: 1...UInt64.max))
-        span = try reader.span(
-            Field.firstSegment, last: Field.lastSegment, blockCount: Field.lastBlockCount)
-        generation = Generation(rawValue: reader.load(Field.generation))
-        createdAt = reader.i64(Field.createdAt)
-        pageIndexOffset = try reader.load(
-            Field.pageIndexOffset, in: UInt64(Self.byteCount)...UInt64(Limits.runByteCountMax))
-        rowCount = try reader.load(Field.rowCount, in: 0...UInt64(Limits.runRowCountMax))
-        let pagesByteCount = pageIndexOffset - UInt64(Self.byteCount)
-        let pageCountMax = min(rowCount, pagesByteCount / UInt64(CounterPage.byteCountMin))
-        pageCount = Int(try reader.load(Field.pageCount, in: 0...pageCountMax))
-        pageIndexChecksum = reader.u32(Field.pageIndexChecksum)
-    }
+    private static let blank = RunHeader(
+        table: .rewards, fileNumber: FileNumber(rawValue: 1), directory: DirectoryID(rawValue: 0),
+        span: LogSpan(firstSegment: SegmentNumber(rawValue: 1), end: .start),
+        generation: Generation(rawValue: 0), createdAt: 0, index: CounterPageIndex())
 
     /// Checks and decodes the page index that follows the pages.
     /// - Parameter bytes: `pageIndexByteCount` bytes from `pageIndexOffset` on.

@@ -60,12 +60,7 @@ extension Inspector {
         }
         guard let header else { return }
         line("header", "segment \(header.segment.rawValue), shard \(header.shard)")
-        indented("directory \(Self.hex(header.directory.rawValue))")
-        indented("created \(TimeText.utc(header.createdAt))")
-        indented(
-            "first name \(header.firstName.rawValue), first key \(header.firstKey.rawValue), "
-                + "commit epoch \(header.commitEpoch)")
-        indented("checksum of the block before \(Self.hex(header.previousChecksum))")
+        indented(Self.text(header.encode(), SegmentHeader.layout))
     }
 
     // MARK: Blocks

@@ -16,16 +16,7 @@ extension Inspector {
         }
         guard let header else { return }
         line("header", "\(header.table.name) run \(header.fileNumber.rawValue)")
-        indented("directory \(Self.hex(header.directory.rawValue))")
-        indented(
-            "covers the log from segment \(header.span.firstSegment.rawValue) to "
-                + header.span.end.text)
-        indented(
-            "made \(TimeText.utc(header.createdAt)) for generation \(header.generation.rawValue), "
-                + "checksum \(Self.hex(header.checksum))")
-        indented(
-            "\(header.rowCount) rows in \(header.pageCount) pages, page index at offset "
-                + "\(header.pageIndexOffset)")
+        indented(Self.text(header.encode(), RunHeader.layout))
         try describePages(
             RunReader(header.entry, in: files), from: UInt64(RunHeader.byteCount))
         cannotSee("names: keys and businesses are ordinals, see the names runs")
@@ -63,14 +54,7 @@ extension Inspector {
         }
         guard let header else { return }
         line("header", "names run \(header.fileNumber.rawValue)")
-        indented("directory \(Self.hex(header.directory.rawValue))")
-        indented(
-            "made \(TimeText.utc(header.createdAt)) for generation \(header.generation.rawValue), "
-                + "checksum \(Self.hex(header.checksum))")
-        indented(
-            "names \(header.names.lowerBound) ..< \(header.names.upperBound) in "
-                + "\(header.pageCount(.names)) pages, keys \(header.keys.lowerBound) ..< "
-                + "\(header.keys.upperBound) in \(header.pageCount(.keys)) pages")
+        indented(Self.text(header.encode(), NamesRun.Header.layout))
         do throws(StorageError) {
             let run = try NamesRunReader<Files>(file, header)
             let (lostNames, lostKeys) = (try run.lostNames().count, try run.lostKeyCount())
@@ -127,38 +111,11 @@ extension Inspector {
     }
 
     private func describeEntries(_ manifest: Manifest) {
-        for entry in manifest.expired {
-            line(
-                "expired",
-                "\(entry.fileName.text), \(entry.byteCount) bytes, segments "
-                    + "\(entry.span.firstSegment.rawValue) to \(entry.span.lastSegment.rawValue), "
-                    + "\(entry.rowCount) rows, checksum \(Self.hex(entry.checksum))")
-        }
-        for entry in manifest.sealed {
-            line(
-                "sealed",
-                "segment \(entry.number.rawValue), \(entry.byteCount) bytes, "
-                    + "\(entry.blockCount) blocks, \(entry.rowCount) rows, footer checksum "
-                    + Self.hex(entry.footerChecksum))
-        }
-        for entry in manifest.runs {
-            line(
-                "run",
-                "\(entry.fileName.text), \(entry.byteCount) bytes, \(entry.rowCount) rows, segments "
-                    + "\(entry.span.firstSegment.rawValue) to \(entry.span.lastSegment.rawValue), "
-                    + "checksum \(Self.hex(entry.checksum))")
-        }
-        for entry in manifest.namesRuns {
-            line(
-                "names",
-                "\(entry.fileName.text), \(entry.byteCount) bytes, names "
-                    + "\(entry.names.lowerBound) ..< \(entry.names.upperBound), keys "
-                    + "\(entry.keys.lowerBound) ..< \(entry.keys.upperBound), checksum "
-                    + Self.hex(entry.checksum))
-        }
-        for range in manifest.lost { line("lost", range.text) }
-        for stop in manifest.uncleanStops {
-            line("unclean", "stop at \(stop.position.text), found \(TimeText.utc(stop.foundAt))")
-        }
+        list("expired", manifest.expired, ExpiredEntry.layout)
+        list("sealed", manifest.sealed, SealedSegment.layout)
+        list("run", manifest.runs, RunEntry.layout)
+        list("names", manifest.namesRuns, NamesRunEntry.layout)
+        list("lost", manifest.lost, LostRange.layout)
+        list("unclean", manifest.uncleanStops, UncleanStop.layout)
     }
 }

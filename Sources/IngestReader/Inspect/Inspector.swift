@@ -42,10 +42,10 @@ package struct Inspector<Files: FileSystem> {
         let magic = head.reversed().reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
         line("file", "\(name), \(byteCount) bytes")
         switch magic {
-        case SegmentLayout.Header.magicNumber: try describeSegment(file, byteCount: byteCount)
-        case CounterLayout.RunHeader.magicNumber: try describeRun(file)
+        case SegmentHeader.magic: try describeSegment(file, byteCount: byteCount)
+        case RunHeader.magic: try describeRun(file)
         case ExpiredLayout.Header.magicNumber: try describeExpired(file)
-        case NamesLayout.Header.magicNumber: try describeNames(file)
+        case NamesRun.Header.magic: try describeNames(file)
         case ManifestLayout.Head.magicNumber: try describeManifest(file)
         case DurableMark.Layout.magicNumber: try describeMark(file)
         default:
@@ -79,6 +79,21 @@ package struct Inspector<Files: FileSystem> {
             bad("\(what) at offset \(offset): \(error)")
             return nil
         }
+    }
+
+    /// The fields of an image, by the table that encodes and decodes it too.
+    static func text<Record>(_ image: [UInt8], _ layout: Layout<Record>) -> String {
+        layout.values(in: image).map { name, value in
+            if name.hasSuffix("checksum") || name == "directory" || name == "magic" {
+                return "\(name) \(hex(value))"
+            }
+            let isTime = name.hasSuffix(" at") || name.hasSuffix("timestamp")
+            return "\(name) \(isTime ? TimeText.utc(Int64(bitPattern: value)) : String(value))"
+        }.joined(separator: ", ")
+    }
+
+    func list<Record>(_ label: String, _ entries: [Record], _ layout: Layout<Record>) {
+        for entry in entries { line(label, Self.text(layout.image(of: entry), layout)) }
     }
 
     static func hex(_ value: some FixedWidthInteger) -> String { "0x" + String(value, radix: 16) }

@@ -65,6 +65,47 @@ final class DenseSums<Sum: FixedWidthInteger & UnsignedInteger & BitwiseCopyable
             value: UInt64(clamping: value & ~Self.seenBit), divisor: UInt64(clamping: divisor))
     }
 
+    /// Which groups are looked for: all, or those with a score from `least` on, or only above it.
+    struct Bound: Sendable {
+        var least: Score?
+        var isOpen = false
+
+        @inline(__always)
+        fileprivate func leavesOut(_ score: Score) -> Bool {
+            guard let least else { return false }
+            return isOpen ? !(least < score) : score < least
+        }
+    }
+
+    /// Calls `body` with the groups that have rows and a score inside the bound, ascending.
+    ///
+    /// **Cost** Half a nanosecond a group that is outside; of a quotient some.
+    /// - Parameter bound: is looked at again after each call of `body`, which may raise it.
+    @inline(__always)
+    func forEach(
+        in groups: Range<Int>, _ bound: inout Bound, _ body: (Int, Score, inout Bound) -> Void
+    ) {
+        precondition(groups.lowerBound >= 0 && groups.upperBound <= nextName + nextKey)
+        // Of nearly all groups one number decides.
+        var floor = floor(of: bound)
+        for group in groups {
+            // SAFETY: the groups are inside.
+            guard unsafe values.base[group] >= floor, let score = score(group),
+                !bound.leavesOut(score)
+            else { continue }
+            body(group, score, &bound)
+            floor = self.floor(of: bound)
+        }
+    }
+
+    /// What the word of no group inside the bound is below.
+    private func floor(of bound: Bound) -> Sum {
+        guard request.divisor == nil, let least = bound.least else { return Self.seenBit }
+        // A score comes from a sum, so that it fits; above the greatest there is none.
+        let value = Sum(truncatingIfNeeded: least.value) | Self.seenBit
+        return bound.isOpen && value < .max ? value + 1 : value
+    }
+
     /// Adds all rows.
     /// - Parameter partCount: of the keys, gone through side by side.
     /// - Returns: `false` if a sum does not fit.

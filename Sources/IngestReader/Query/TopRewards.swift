@@ -73,20 +73,21 @@ struct TopRewards {
         return true
     }
 
-    /// What `body` makes of the groups of each part, and of lost keys.
+    /// What `body` makes of the groups of each part, and of each lost key, inside a bound.
+    @inline(__always)
     private func gather<Sum, Output: Sendable>(
-        _ sums: DenseSums<Sum>, _ empty: Output,
-        _ body: @Sendable (inout Output, _ group: Int) -> Void
+        _ sums: DenseSums<Sum>, _ empty: Output, _ bound: DenseSums<Sum>.Bound,
+        _ body: @Sendable (inout Output, Int, Score, inout DenseSums<Sum>.Bound) -> Void
     ) throws(ReaderError) -> [Output] {
         let (partCount, count) = (partCount, sums.nextName)
         return try inParallel(partCount + 1) { part in
-            var output = empty
-            if part == partCount {
-                for group in sums.lostGroups { body(&output, group) }
-            } else {
-                for group in count * part / partCount..<count * (part + 1) / partCount {
-                    body(&output, group)
-                }
+            var (output, bound) = (empty, bound)
+            let ranges =
+                part == partCount
+                ? sums.lostGroups.map { $0..<$0 + 1 }
+                : [count * part / partCount..<count * (part + 1) / partCount]
+            for range in ranges {
+                sums.forEach(in: range, &bound) { body(&output, $0, $1, &$2) }
             }
             return output
         }
@@ -95,11 +96,13 @@ struct TopRewards {
     /// The least of the `countMax` greatest scores; `nil` if all are among them.
     private func leastScore<Sum>(_ sums: DenseSums<Sum>) throws(ReaderError) -> Score? {
         if countMax > sums.nextName + sums.lostGroups.count { return nil }
-        let found = try gather(sums, BoundedHeap<Score>(capacity: countMax)) { heap, group in
-            guard let score = sums.score(group) else { return }
+        let countMax = countMax
+        let empty = BoundedHeap<Score>(capacity: countMax)
+        let found = try gather(sums, empty, .init(isOpen: true)) { heap, _, score, bound in
             heap.insert(score)
+            if heap.count == countMax { bound.least = heap.least }
         }
-        var heap = BoundedHeap<Score>(capacity: countMax)
+        var heap = empty
         for part in found { for score in part.elements { heap.insert(score) } }
         return heap.count == countMax ? heap.least : nil
     }
@@ -108,7 +111,10 @@ struct TopRewards {
     private mutating func selectByPoints<Sum>(
         _ sums: DenseSums<Sum>, _ least: Score?
     ) throws(ReaderError) {
-        let found = try gather(sums, Selection(least: least)) { $0.add($1, sums) }
+        let found = try gather(sums, Selection(), .init(least: least)) {
+            selection, group, score, _ in
+            selection.add(Reward(group, score, sums), isGreater: least.map { $0 < score } ?? true)
+        }
         let greater = found.flatMap(\.greater)
         let equalCount = found.reduce(0) { $0 + $1.equalCount }
         let missing = countMax - greater.count
@@ -121,24 +127,14 @@ struct TopRewards {
 
     /// The rewards of a part with a score above the least, and those with the least, as long as they are few.
     private struct Selection: Sendable {
-        let least: Score?
         var greater: [Reward] = []
         var equal: [Reward] = []
         var equalCount = 0
 
-        init(least: Score?) { self.least = least }
-
-        mutating func add<Sum>(_ group: Int, _ sums: DenseSums<Sum>) {
-            guard let score = sums.score(group) else { return }
-            if let least, score < least { return }
-            if let least, !(least < score) {
-                equalCount += 1
-                if equalCount <= TopRewards.pointCountMax {
-                    equal.append(Reward(group, score, sums))
-                }
-            } else {
-                greater.append(Reward(group, score, sums))
-            }
+        mutating func add(_ reward: Reward, isGreater: Bool) {
+            if isGreater { return greater.append(reward) }
+            equalCount += 1
+            if equalCount <= TopRewards.pointCountMax { equal.append(reward) }
         }
     }
 
@@ -149,8 +145,8 @@ struct TopRewards {
     ) throws(ReaderError) -> [Reward] {
         var equalLeft = Int.max
         if let least {
-            let greater = try gather(sums, 0) { count, group in
-                if let score = sums.score(group), least < score { count += 1 }
+            let greater = try gather(sums, 0, .init(least: least, isOpen: true)) { count, _, _, _ in
+                count += 1
             }
             equalLeft = isOfGreater ? countMax - greater.reduce(0, +) : countMax
         }

@@ -190,11 +190,10 @@ struct TailJudge {
         let byteCountMax = Limits.footerByteCountMax + SegmentTrailer.byteCount
         if let judgement = isBeyond(byteCountMax) { return judgement }
         // A footer that is wholly there ends its file; a flipped bit leaves one of the two as it was.
-        typealias Field = SegmentLayout.Trailer
         let hasTrailer =
             bytes.count == SegmentTrailer.byteCount
             && (Self.begins(bytes, SegmentTrailer.magic)
-                || bytes.littleEndian(Field.footerOffset) == start)
+                || bytes.littleEndian(SegmentTrailer.layout.footerOffset) == start)
         if !hasTrailer || content.isMissing(start..<content.fileByteCount) { return torn }
         return damage("a footer that is wholly there and cannot be read")
     }

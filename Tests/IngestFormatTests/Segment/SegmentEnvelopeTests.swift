@@ -1,11 +1,11 @@
 import IngestFormat
 import Testing
 
+private let head = SegmentHeader.layout
+private let tail = SegmentTrailer.layout
+
 /// Header and trailer of a segment: the fixed parts.
 struct SegmentEnvelopeTests {
-    private typealias Header = SegmentLayout.Header
-    private typealias Trailer = SegmentLayout.Trailer
-
     static let header = SegmentHeader(
         directory: DirectoryID(rawValue: 0x0102_0304_0506_0708), shard: 0,
         segment: SegmentNumber(rawValue: 42), createdAt: 1_795_000_000_000_000,
@@ -42,16 +42,16 @@ struct SegmentEnvelopeTests {
     }
 
     @Test(arguments: [
-        (Header.magic, 0x1234, "notThisFile magic"),
-        (Header.version, 2, "newerFormat version"),
-        (Header.version, 0, "corrupt version"),
-        (Header.segment, 0, "corrupt segment"),
-        (Header.segment, 43, "notThisFile segment"),
-        (Header.directory, 1, "notThisFile directory"),
-        (Header.firstName, 0, "corrupt first name"),
-        (Header.firstName, UInt64(Limits.nameCountMax) + 2, "corrupt first name"),
-        (Header.firstKey, UInt64(Limits.keyCountMax) + 1, "corrupt first key"),
-        (Header.reserved, 1, "corrupt reserved"),
+        (head.magic, 0x1234, "notThisFile magic"),
+        (head.version, 2, "newerFormat version"),
+        (head.version, 0, "corrupt version"),
+        (head.segment, 0, "corrupt segment"),
+        (head.segment, 43, "notThisFile segment"),
+        (head.directory, 1, "notThisFile directory"),
+        (head.firstName, 0, "corrupt first name"),
+        (head.firstName, UInt64(Limits.nameCountMax) + 2, "corrupt first name"),
+        (head.firstKey, UInt64(Limits.keyCountMax) + 1, "corrupt first key"),
+        (head.reserved, 1, "corrupt reserved"),
     ])
     func `a header field that cannot be is refused although the checksum fits`(
         field: FormatField, value: UInt64, expected: String
@@ -66,16 +66,16 @@ struct SegmentEnvelopeTests {
     }
 
     @Test(arguments: [
-        (Trailer.magic, 0x1234, "notThisFile magic"),
-        (Trailer.version, 9, "newerFormat version"),
-        (Trailer.segment, 1, "notThisFile segment"),
-        (Trailer.directory, 1, "notThisFile directory"),
-        (Trailer.footerOffset, 127, "corrupt footer offset"),
-        (Trailer.footerOffset, UInt64.max, "corrupt footer offset"),
-        (Trailer.footerByteCount, 4_095, "corrupt footer byte count"),
-        (Trailer.footerByteCount, UInt64.max - 65_535, "corrupt footer byte count"),
-        (Trailer.reserved, 1, "corrupt reserved"),
-        (Trailer.reservedEnd, 1, "corrupt reserved end"),
+        (tail.magic, 0x1234, "notThisFile magic"),
+        (tail.version, 9, "newerFormat version"),
+        (tail.segment, 1, "notThisFile segment"),
+        (tail.directory, 1, "notThisFile directory"),
+        (tail.footerOffset, 127, "corrupt footer offset"),
+        (tail.footerOffset, UInt64.max, "corrupt footer offset"),
+        (tail.footerByteCount, 4_095, "corrupt footer byte count"),
+        (tail.footerByteCount, UInt64.max - 65_535, "corrupt footer byte count"),
+        (tail.reserved, 1, "corrupt reserved"),
+        (tail.reservedEnd, 1, "corrupt reserved end"),
     ])
     func `a trailer field that cannot be is refused although the checksum fits`(
         field: FormatField, value: UInt64, expected: String
@@ -100,21 +100,21 @@ struct SegmentEnvelopeTests {
 
     @Test func `the tables of fields leave no gap and no overlap`() {
         let tables: [([FormatField], Int)] = [
-            (Header.fields, Header.byteCount), (Trailer.fields, Trailer.byteCount),
+            (head.fields, head.byteCount), (tail.fields, tail.byteCount),
             (SegmentLayout.Footer.fields, SegmentLayout.Footer.byteCount),
             (SegmentLayout.Section.fields, SegmentLayout.Section.byteCount),
             (SegmentLayout.Block.fields, SegmentLayout.Block.byteCount),
-            (SegmentLayout.Lost.fields, SegmentLayout.Lost.byteCount),
+            (LostRange.layout.fields, LostRange.layout.byteCount),
             (CounterLayout.PageEntry.fields, CounterLayout.PageEntry.byteCount),
-            (CounterLayout.RunHeader.fields, CounterLayout.RunHeader.byteCount),
-            (NamesLayout.Header.fields, NamesLayout.Header.byteCount),
+            (RunHeader.layout.fields, RunHeader.layout.byteCount),
+            (NamesRun.Header.layout.fields, NamesRun.Header.layout.byteCount),
             (NamesLayout.PageEntry.fields, NamesLayout.PageEntry.byteCount),
             (ManifestLayout.Head.fields, ManifestLayout.Head.byteCount),
             (ManifestLayout.Shard.fields, ManifestLayout.Shard.byteCount),
-            (ManifestLayout.Sealed.fields, ManifestLayout.Sealed.byteCount),
-            (ManifestLayout.Run.fields, ManifestLayout.Run.byteCount),
-            (ManifestLayout.NamesRun.fields, ManifestLayout.NamesRun.byteCount),
-            (ManifestLayout.Stop.fields, ManifestLayout.Stop.byteCount),
+            (SealedSegment.layout.fields, SealedSegment.layout.byteCount),
+            (RunEntry.layout.fields, RunEntry.layout.byteCount),
+            (NamesRunEntry.layout.fields, NamesRunEntry.layout.byteCount),
+            (UncleanStop.layout.fields, UncleanStop.layout.byteCount),
             (DurableMark.Layout.fields, DurableMark.Layout.byteCount),
         ]
         for (fields, byteCount) in tables {

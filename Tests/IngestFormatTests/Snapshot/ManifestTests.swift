@@ -254,12 +254,12 @@ struct ManifestTests {
         let tables: [([FormatField], Int)] = [
             (ManifestLayout.Shard.fields, ManifestLayout.Shard.byteCount),
             (ManifestLayout.Totals.fields, ManifestLayout.Totals.byteCount),
-            (ManifestLayout.Expired.fields, ManifestLayout.Expired.byteCount),
-            (ManifestLayout.Sealed.fields, ManifestLayout.Sealed.byteCount),
-            (ManifestLayout.Run.fields, ManifestLayout.Run.byteCount),
-            (ManifestLayout.NamesRun.fields, ManifestLayout.NamesRun.byteCount),
-            (SegmentLayout.Lost.fields, SegmentLayout.Lost.byteCount),
-            (ManifestLayout.Stop.fields, ManifestLayout.Stop.byteCount),
+            (ExpiredEntry.layout.fields, ExpiredEntry.layout.byteCount),
+            (SealedSegment.layout.fields, SealedSegment.layout.byteCount),
+            (RunEntry.layout.fields, RunEntry.layout.byteCount),
+            (NamesRunEntry.layout.fields, NamesRunEntry.layout.byteCount),
+            (LostRange.layout.fields, LostRange.layout.byteCount),
+            (UncleanStop.layout.fields, UncleanStop.layout.byteCount),
         ]
         var start = Head.byteCount
         for (table, count) in zip(tables, counts) {

@@ -2,9 +2,9 @@ import IngestFormat
 import TestSupport
 import Testing
 
-struct NamesRunTests {
-    private typealias Field = NamesLayout.Header
+private let field = NamesRun.Header.layout
 
+struct NamesRunTests {
     private static func read(_ bytes: [UInt8]) throws {
         _ = try DecodedNames(bytes)
     }
@@ -112,25 +112,25 @@ struct NamesRunTests {
     }
 
     @Test(arguments: [
-        (Field.magic, 1, "notThisFile magic"),
-        (Field.version, 2, "newerFormat version"),
-        (Field.directory, 1, "notThisFile directory"),
-        (Field.fileNumber, 1, "notThisFile file number"),
-        (Field.firstName, 0, "corrupt first name"),
-        (Field.firstName, 8, "corrupt first name"),
-        (Field.nextName, UInt64(UInt32.max), "corrupt next name"),
-        (Field.nextName, 2_000, "corrupt file byte count"),
-        (Field.nextKey, UInt64(UInt32.max), "corrupt next key"),
-        (Field.firstKey, 4, "corrupt first key"),
-        (Field.firstKey, 1, "corrupt first"),
-        (Field.pageIndexOffset, 100, "corrupt page index offset"),
-        (Field.fileByteCount, 100, "corrupt file byte count"),
-        (Field.pageIndexChecksum, 100, "corrupt page index checksum"),
-        (Field.reserved, 1, "corrupt reserved"),
-        (Field.reservedEnd, 1, "corrupt reserved end"),
+        (field.magic, 1, "notThisFile magic"),
+        (field.version, 2, "newerFormat version"),
+        (field.directory, 1, "notThisFile directory"),
+        (field.fileNumber, 1, "notThisFile file number"),
+        (field.firstName, 0, "corrupt first name"),
+        (field.firstName, 8, "corrupt first name"),
+        (field.nextName, UInt64(UInt32.max), "corrupt next name"),
+        (field.nextName, 2_000, "corrupt file byte count"),
+        (field.nextKey, UInt64(UInt32.max), "corrupt next key"),
+        (field.firstKey, 4, "corrupt first key"),
+        (field.firstKey, 1, "corrupt first"),
+        (field.pageIndexOffset, 100, "corrupt page index offset"),
+        (field.fileByteCount, 100, "corrupt file byte count"),
+        (field.pageIndexChecksum, 100, "corrupt page index checksum"),
+        (field.reserved, 1, "corrupt reserved"),
+        (field.reservedEnd, 1, "corrupt reserved end"),
         // A name and a key less than their pages hold.
-        (Field.nextName, 6, "corrupt column values"),
-        (Field.nextKey, 2, "corrupt column byte count"),
+        (field.nextName, 6, "corrupt column values"),
+        (field.nextKey, 2, "corrupt column byte count"),
     ])
     func `a header field that cannot be is refused although the checksum fits`(
         field: FormatField, value: UInt64, expected: String
@@ -229,7 +229,7 @@ private struct NamesImage {
         typealias Entry = NamesLayout.PageEntry
         header = Array(file[..<128])
         let count = NamesPageKind.allCases.count
-        var entry = Int(header.number(NamesLayout.Header.pageIndexOffset))
+        var entry = Int(header.number(field.pageIndexOffset))
         var offset = 128
         var firsts: [UInt64] = []
         for _ in 0..<count {
@@ -246,7 +246,6 @@ private struct NamesImage {
 
     var bytes: [UInt8] {
         typealias Entry = NamesLayout.PageEntry
-        typealias Field = NamesLayout.Header
         var index: [UInt8] = []
         for (place, page) in pages.enumerated() {
             var entry = [UInt8](repeating: 0, count: Entry.byteCount)
@@ -262,9 +261,9 @@ private struct NamesImage {
         let body = pages.flatMap { $0 }
         let head =
             header
-            .with(Field.pageIndexOffset, UInt64(128 + body.count))
-            .with(Field.fileByteCount, UInt64(128 + body.count + index.count))
-            .with(Field.pageIndexChecksum, UInt64(Checksum.crc32c(index)))
+            .with(field.pageIndexOffset, UInt64(128 + body.count))
+            .with(field.fileByteCount, UInt64(128 + body.count + index.count))
+            .with(field.pageIndexChecksum, UInt64(Checksum.crc32c(index)))
             .sealed(128)
         return head + body + index
     }

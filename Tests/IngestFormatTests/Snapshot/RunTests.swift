@@ -1,8 +1,9 @@
 import IngestFormat
 import Testing
 
+private let field = RunHeader.layout
+
 struct RunTests {
-    private typealias Field = CounterLayout.RunHeader
     private static let run = ManifestExample.run
 
     /// All that a reader checks of a run.
@@ -47,25 +48,25 @@ struct RunTests {
     }
 
     @Test(arguments: [
-        (Field.magic, 1, "notThisFile magic"),
-        (Field.version, 2, "newerFormat version"),
-        (Field.version, 0, "corrupt version"),
-        (Field.table, 1, "notThisFile table"),
-        (Field.directory, 1, "notThisFile directory"),
-        (Field.fileNumber, 1, "notThisFile file number"),
-        (Field.columnCount, 22, "corrupt column count"),
-        (Field.firstSegment, 0, "corrupt first segment"),
-        (Field.firstSegment, 8, "corrupt first segment"),
-        (Field.lastSegment, 0, "corrupt last segment"),
-        (Field.lastBlockCount, 1 << 20, "corrupt last block count"),
-        (Field.rowCount, UInt64.max, "corrupt row count"),
-        (Field.rowCount, 4, "corrupt row count"),
-        (Field.pageCount, 4, "corrupt page count"),
-        (Field.pageIndexOffset, 100, "corrupt page index offset"),
-        (Field.pageIndexOffset, UInt64.max, "corrupt page index offset"),
-        (Field.fileByteCount, 5, "corrupt file byte count"),
-        (Field.pageIndexChecksum, 5, "corrupt page index checksum"),
-        (Field.reserved, 1, "corrupt reserved"),
+        (field.magic, 1, "notThisFile magic"),
+        (field.version, 2, "newerFormat version"),
+        (field.version, 0, "corrupt version"),
+        (field.table, 1, "notThisFile table"),
+        (field.directory, 1, "notThisFile directory"),
+        (field.fileNumber, 1, "notThisFile file number"),
+        (field.columnCount, 22, "corrupt column count"),
+        (field.firstSegment, 0, "corrupt first segment"),
+        (field.firstSegment, 8, "corrupt first segment"),
+        (field.lastSegment, 0, "corrupt last segment"),
+        (field.lastBlockCount, 1 << 20, "corrupt last block count"),
+        (field.rowCount, UInt64.max, "corrupt row count"),
+        (field.rowCount, 4, "corrupt row count"),
+        (field.pageCount, 4, "corrupt page count"),
+        (field.pageIndexOffset, 100, "corrupt page index offset"),
+        (field.pageIndexOffset, UInt64.max, "corrupt page index offset"),
+        (field.fileByteCount, 5, "corrupt file byte count"),
+        (field.pageIndexChecksum, 5, "corrupt page index checksum"),
+        (field.reserved, 1, "corrupt reserved"),
     ])
     func `a header field that cannot be is refused although the checksum fits`(
         field: FormatField, value: UInt64, expected: String
@@ -81,7 +82,7 @@ struct RunTests {
 
     @Test(arguments: [0, 4, 255] as [UInt64])
     func `a table that no run holds is refused`(table: UInt64) {
-        let bytes = Self.run.encode().with(Field.table, table).sealed(128)
+        let bytes = Self.run.encode().with(field.table, table).sealed(128)
         #expect(Damage.error { try Self.read(bytes) }?.summary == "corrupt table")
     }
 }
