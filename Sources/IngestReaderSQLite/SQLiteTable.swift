@@ -41,7 +41,7 @@ enum SQLiteTable {
 }
 
 /// Puts the rows of one table into a database.
-private struct Inserter: RowTaker {
+private struct Inserter: RowVisitor {
     let table: ExportJob.Table
     let database: Database
 

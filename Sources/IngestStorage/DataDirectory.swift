@@ -72,7 +72,7 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
                     + "\(FileName.segment(first).text), the last \(FileName.segment(last).text): their "
                     + "events stay counted and cannot be checked, restore them from a copy")
         }
-        return lines + movedAside.map { "\($0) is in no manifest, put aside" }
+        return lines + movedAside.map { "\($0) is not listed in any manifest, moved to aside/" }
     }
 }
 

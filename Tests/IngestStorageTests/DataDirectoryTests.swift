@@ -161,7 +161,7 @@ import Testing
                 error(of: { try open(missing) })
                     == .corrupt(
                         path: "/sim/\(name.text)", offset: 0,
-                        detail: "missing, and the manifest names it"))
+                        detail: "missing file named by the manifest"))
             for byte in [0, 40, 127] {
                 let flipped = next.disk.kill()
                 flipped.disk.damage(name.text) { $0[byte] ^= 1 }

@@ -175,7 +175,7 @@ import Testing
         #expect(
             error(of: { try open(missing) })
                 == .corrupt(
-                    path: "/sim/\(name)", offset: 0, detail: "missing, and the manifest names it"))
+                    path: "/sim/\(name)", offset: 0, detail: "missing file named by the manifest"))
         for byte in [0, 100, 191] {
             let flipped = fixture.files.disk.kill()
             flipped.disk.damage(name) { $0[byte] ^= 1 }

@@ -150,7 +150,7 @@ struct SteppedPipeline: ~Copyable {
             {
                 isFinished.sync = true
             }
-            if case .finished = try stages.compact.step(mayWait: false, mayRest: waits) {
+            if case .finished = try stages.compact.step(mayWait: false, mayRetry: waits) {
                 isFinished.compact = true
             }
             if waits { clock.advance(milliseconds: 10) }

@@ -115,7 +115,6 @@ enum UnsafeFiles {
             "Events/FoundEvent": "reads the hashes of a decoded block",
             "Names/NameOrder": "compares names where they lie in their arrays",
             "Names/NameTable": "hashes a name where it lies among the others",
-            "Names/NameWalk": "compares names where they lie in their pages",
             "Query/DenseSums": "owns the dense sums of all rewards, reads pages' columns",
             "Query/CounterSlab": "owns the counters of a listing's rows, reads pages' columns",
             "Verify/NamesComparison": "hashes and compares names where they lie in their pages",

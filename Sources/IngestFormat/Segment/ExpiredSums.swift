@@ -6,7 +6,7 @@ package struct ExpiredSums: Hashable, Sendable {
     /// Whole segments, up to the end of the last one.
     package var span: LogSpan
     /// Segments whose footers were folded, and those of which none could be read: the events of these are in
-    /// the runs and cannot be attested any more.
+    /// the runs and cannot be verified any more.
     package var footerCount: UInt32
     package var missingCount: UInt32
     /// Of the segment files.

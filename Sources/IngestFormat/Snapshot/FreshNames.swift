@@ -108,14 +108,15 @@ package struct FreshNames {
 }
 
 /// Sorts names bytewise, eight bytes at a time: names that begin alike are told apart by the eight that follow.
-enum NameSort {
+package enum NameSort {
     private struct Item: BitwiseCopyable {
         var word: UInt64
         var name: UInt32
     }
 
     /// The places of the names in the order of their bytes, then of their places.
-    static func order(bytes: [UInt8], ends: [UInt32]) -> [UInt32] {
+    /// - Parameter ends: of each name in `bytes`; it starts where the one before ends.
+    package static func order(bytes: [UInt8], ends: [UInt32]) -> [UInt32] {
         let items = UnsafeMutableBufferPointer<Item>.allocate(capacity: ends.count)
         let scratch = UnsafeMutableBufferPointer<Item>.allocate(capacity: ends.count)
         defer {
@@ -169,8 +170,7 @@ enum NameSort {
         _ alike: UnsafeMutableBufferPointer<Item>, _ depth: Int,
         _ ends: UnsafeBufferPointer<UInt32>
     ) -> Bool {
-        depth + 8 < Limits.nameByteCountMax
-            && (unsafe alike.contains { unsafe byteCount(Int($0.name), ends) > depth + 8 })
+        unsafe alike.contains { unsafe byteCount(Int($0.name), ends) > depth + 8 }
     }
 
     /// Names that are alike but for zero bytes at the end, where the shorter comes first.

@@ -19,7 +19,10 @@ extension Manifest {
         try reader.expectZeros(Head.fields)
         let counts = try ManifestCounts(reader)
         var manifest = try Manifest(head: reader)
-        manifest.shard = try ShardState(&reader)
+        manifest.shard = try ShardState.layout.next(&reader, into: ShardState())
+        if manifest.cut.segment.rawValue == 0 {
+            try reader.expect(ShardState.layout.cutBlockCount, 0)
+        }
         let shard = reader
         manifest.shard.totals = try LogTotals(&reader)
         manifest.expired = try decodeExpired(&reader, count: counts.expired)
@@ -215,11 +218,11 @@ extension Manifest {
     /// The cut is the end of the last sealed segment.
     /// - Parameter reader: at the shard.
     private func checkCut(_ reader: FieldReader) throws(FormatError) {
-        typealias Field = ManifestLayout.Shard
-        try reader.expect(Field.cutSegment, lastSealed.rawValue)
-        try reader.expect(Field.cutBlockCount, sealedEnd.blockCount)
+        let layout = ShardState.layout
+        try reader.expect(layout.cutSegment, lastSealed.rawValue)
+        try reader.expect(layout.cutBlockCount, sealedEnd.blockCount)
         // Another segment comes.
-        _ = try reader.load(Field.cutSegment, in: 0...UInt64(UInt32.max) - 1)
+        _ = try reader.load(layout.cutSegment, in: 0...UInt64(UInt32.max) - 1)
     }
 
     /// No file stands in it twice, and none is newer than the numbers given.
@@ -259,7 +262,7 @@ private struct ManifestCounts {
         lost = try reader.count(Head.lostRangeCount, max: Limits.manifestLostRangeCountMax)
         stops = try reader.count(Head.uncleanStopCount, max: Limits.manifestUncleanStopCountMax)
         let entries =
-            ManifestLayout.Shard.byteCount + ManifestLayout.Totals.byteCount
+            ShardState.layout.byteCount + ManifestLayout.Totals.byteCount
             + expired * ExpiredEntry.layout.byteCount
             + sealed * SealedSegment.layout.byteCount + runs * RunEntry.layout.byteCount
             + namesRuns * NamesRunEntry.layout.byteCount
@@ -272,26 +275,6 @@ private struct ManifestCounts {
         .corrupt(
             Head.runCount.name, at: Head.runCount.offset, got: count,
             expected: .atLeast(TableKind.counterTables.count))
-    }
-}
-
-extension ShardState {
-    fileprivate init(_ reader: inout FieldReader) throws(FormatError) {
-        typealias Field = ManifestLayout.Shard
-        try reader.begin(Field.byteCount)
-        try reader.expectZeros(Field.fields)
-        try reader.expect(Field.shard, 0)
-        self.init()
-        cut = LogPosition(
-            segment: SegmentNumber(rawValue: reader.u32(Field.cutSegment)),
-            blockCount: UInt32(
-                try reader.count(Field.cutBlockCount, max: Limits.segmentBlockCountMax)))
-        if cut.segment.rawValue == 0 { try reader.expect(Field.cutBlockCount, 0) }
-        nextName = UInt32(try reader.load(Field.nextName, in: Limits.nextNames))
-        nextKey = UInt32(try reader.load(Field.nextKey, in: Limits.nextKeys))
-        commitEpoch = reader.load(Field.commitEpoch)
-        lastBlockChecksum = reader.u32(Field.lastBlockChecksum)
-        sealedMoneyMicros = reader.load(Field.sealedMoney)
     }
 }
 

@@ -24,7 +24,7 @@ extension Manifest {
         writer.put(uncleanStops.count, Head.uncleanStopCount)
         writer.put(expired.count, Head.expiredCount)
         writer.put(idsCompleteSince, Head.idsCompleteSince)
-        put(shard, to: &writer)
+        ShardState.layout.append(shard, to: &writer)
         put(shard.totals, to: &writer)
         for entry in expired { ExpiredEntry.layout.append(entry, to: &writer) }
         for segment in sealed { SealedSegment.layout.append(segment, to: &writer) }
@@ -38,26 +38,13 @@ extension Manifest {
 
     /// Byte count of the whole file.
     package var fileByteCount: Int {
-        Head.byteCount + ManifestLayout.Shard.byteCount + ManifestLayout.Totals.byteCount
+        Head.byteCount + ShardState.layout.byteCount + ManifestLayout.Totals.byteCount
             + expired.count * ExpiredEntry.layout.byteCount
             + sealed.count * SealedSegment.layout.byteCount
             + runs.count * RunEntry.layout.byteCount
             + namesRuns.count * NamesRunEntry.layout.byteCount
             + lost.count * LostRange.layout.byteCount
             + uncleanStops.count * UncleanStop.layout.byteCount + FileEnvelope.checksumByteCount
-    }
-
-    private func put(_ shard: ShardState, to writer: inout FieldWriter) {
-        typealias Field = ManifestLayout.Shard
-        writer.begin(Field.byteCount)
-        writer.put(shard.shard, Field.shard)
-        writer.put(shard.cut.segment.rawValue, Field.cutSegment)
-        writer.put(shard.cut.blockCount, Field.cutBlockCount)
-        writer.put(shard.commitEpoch, Field.commitEpoch)
-        writer.put(shard.lastBlockChecksum, Field.lastBlockChecksum)
-        writer.put(shard.nextName, Field.nextName)
-        writer.put(shard.nextKey, Field.nextKey)
-        writer.put(shard.sealedMoneyMicros, Field.sealedMoney)
     }
 
     private func put(_ totals: LogTotals, to writer: inout FieldWriter) {

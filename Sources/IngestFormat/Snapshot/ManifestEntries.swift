@@ -158,6 +158,15 @@ package struct UncleanStop: Hashable, Sendable {
 
 /// Where one shard's log stands. There is one shard today.
 package struct ShardState: Hashable, Sendable {
+    package static let layout = Layout<Self>(
+        .int("shard", \.shard, in: 0...0), .reserved(6), .id("cut segment", \.cut.segment),
+        .int(
+            "cut block count", \.cut.blockCount, in: 0...UInt64(Limits.segmentBlockCountMax)),
+        .int("commit epoch", \.commitEpoch), .int("last block checksum", \.lastBlockChecksum),
+        .int("next name", \.nextName, in: Limits.nextNames),
+        .int("next key", \.nextKey, in: Limits.nextKeys), .reserved(4, "reserved middle"),
+        .reserved(8, "reserved end"), .int("sealed money", \.sealedMoneyMicros))
+
     package var shard: UInt16 = 0
     /// The end of the last sealed segment: everything up to here is in the runs, nothing after it is.
     package var cut: LogPosition = .start

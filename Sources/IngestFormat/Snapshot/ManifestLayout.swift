@@ -37,26 +37,6 @@ package enum ManifestLayout {
         ]
     }
 
-    package enum Shard {
-        package static let byteCount = 56
-        package static let shard = FormatField("shard", 0, 2)
-        package static let reserved = FormatField("reserved", 2, 6)
-        package static let cutSegment = FormatField("cut segment", 8, 4)
-        package static let cutBlockCount = FormatField("cut block count", 12, 4)
-        package static let commitEpoch = FormatField("commit epoch", 16, 8)
-        package static let lastBlockChecksum = FormatField("last block checksum", 24, 4)
-        package static let nextName = FormatField("next name", 28, 4)
-        package static let nextKey = FormatField("next key", 32, 4)
-        package static let reservedMiddle = FormatField("reserved middle", 36, 4)
-        package static let reservedEnd = FormatField("reserved end", 40, 8)
-        package static let sealedMoney = FormatField("sealed money", 48, 8)
-
-        package static let fields = [
-            shard, reserved, cutSegment, cutBlockCount, commitEpoch, lastBlockChecksum, nextName,
-            nextKey, reservedMiddle, reservedEnd, sealedMoney,
-        ]
-    }
-
     package enum Totals {
         package static let byteCount = 264
         package static let rowCount = FormatField("row count", 0, 8)

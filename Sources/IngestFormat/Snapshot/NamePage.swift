@@ -203,6 +203,11 @@ package enum NamePage {
     /// A name's bytes, copied; none for a name that was lost.
     package func name(_ place: Int) -> [UInt8] { unsafe Array(pointer(place)) }
 
+    /// Adds a name's bytes to `bytes`.
+    package func appendName(_ place: Int, to bytes: inout [UInt8]) {
+        unsafe bytes.append(contentsOf: pointer(place))
+    }
+
     /// Whether a name was lost with its block.
     package func isLost(_ place: Int) -> Bool { unsafe pointer(place).isEmpty }
 

@@ -33,7 +33,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     var phase = Phase.running
     var waits: CompactWaits<Clock>
     /// Whether what is refused may be tried again later; not once the daemon ends.
-    var mayRest = true
+    var mayRetry = true
 
     enum Phase {
         case running
@@ -71,14 +71,14 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     ///
     /// - Parameters:
     ///   - mayWait: whether to wait for a block; a simulation never waits.
-    ///   - mayRest: whether a `Shortage` may be waited out; without it ends the stage, as any other error.
+    ///   - mayRetry: whether a `Shortage` may be waited out; without it ends the stage, as any other error.
     /// - Returns: `.finished` once the sync stage is done, the last segment sealed and published, and the merge
     ///   stage done.
     package mutating func step(
-        mayWait: Bool, mayRest: Bool = true
+        mayWait: Bool, mayRetry: Bool = true
     ) throws(PipelineError) -> StageOutcome {
-        self.mayRest = mayRest
-        let mustNotWait = retention.isWorking && !waits.isResting(.rows)
+        self.mayRetry = mayRetry
+        let mustNotWait = retention.isWorking && !waits.isBackingOff(.rows)
         let wait: UInt64 = mayWait && !mustNotWait ? 100_000_000 : 0
         let outcome: StageOutcome
         switch phase {
@@ -105,7 +105,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         try publishIfDue()
         try retain()
         orderMerge()
-        return hasWorked || (retention.isWorking && !waits.isResting(.rows)) ? .worked : .idle
+        return hasWorked || (retention.isWorking && !waits.isBackingOff(.rows)) ? .worked : .idle
     }
 
     /// - Returns: `false` if it has to wait for the segment before it to be sealed.
@@ -181,7 +181,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         let start = clock.monotonicNanoseconds()
         publisher.unlinkRetired(at: start)
         guard !sealed.isEmpty, start >= nextPublishNanoseconds || mustPublish,
-            publisher.canPublish(), !waits.isResting(.counters)
+            publisher.canPublish(), !waits.isBackingOff(.counters)
         else { return }
         let isPublished = try attempt(.counters) { (stage) throws(PipelineError) in
             try stage.publish()
@@ -209,7 +209,7 @@ extension CompactStage: PipelineStage {
     /// Runs until the sync stage is done.
     package mutating func run(stop: StopFlag) throws(PipelineError) {
         while true {
-            if case .finished = try step(mayWait: true, mayRest: !stop.isSet) { return }
+            if case .finished = try step(mayWait: true, mayRetry: !stop.isSet) { return }
         }
     }
 }

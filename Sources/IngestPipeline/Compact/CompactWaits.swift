@@ -10,7 +10,7 @@ extension CompactStage {
 
     mutating func orderMerge() {
         // One that was refused is not waited for once the daemon ends, but where that cannot end without it.
-        guard let order = publisher.orderMerge(mayRest: mayRest || !needsMerge) else { return }
+        guard let order = publisher.orderMerge(mayRetry: mayRetry || !needsMerge) else { return }
         links.toMerge.push(order)
     }
 
@@ -35,12 +35,12 @@ extension CompactStage {
             refusal = result.refusal
         }
         var isPublished = false
-        if publisher.merge.written != nil, !waits.isResting(.counters) {
+        if publisher.merge.written != nil, !waits.isBackingOff(.counters) {
             isPublished = try attempt(.counters) { (stage) throws(PipelineError) in
                 try stage.publisher.publishMerged()
             }
         }
-        if let refusal, isStuck, mayRest || needsMerge { try wait(.counters, after: refusal) }
+        if let refusal, isStuck, mayRetry || needsMerge { try wait(.counters, after: refusal) }
         return isPublished
     }
 
@@ -49,7 +49,7 @@ extension CompactStage {
     /// Seals what is left; the sync stage is done.
     mutating func sealLast(waitNanoseconds: UInt64) throws(PipelineError) -> StageOutcome {
         retention.stop()
-        if waits.isResting(.counters) {
+        if waits.isBackingOff(.counters) {
             rest(waitNanoseconds: waitNanoseconds)
             return .idle
         }
@@ -71,7 +71,7 @@ extension CompactStage {
             rest(waitNanoseconds: waitNanoseconds)
             return .idle
         }
-        if waits.isResting(.counters) {
+        if waits.isBackingOff(.counters) {
             rest(waitNanoseconds: waitNanoseconds)
             return .idle
         }
@@ -101,9 +101,9 @@ extension CompactStage {
     /// Whether a block that was taken on now would find something before it that could not be written. Once the daemon
     /// ends, what is still to come is bounded: for that no merge is waited for.
     var isHeldUp: Bool {
-        let isResting = waits.isResting(.counters)
-        return (mustPublish && (isResting || mayRest && !publisher.canPublish()))
-            || (isResting && waiting != nil)
+        let isBackingOff = waits.isBackingOff(.counters)
+        return (mustPublish && (isBackingOff || mayRetry && !publisher.canPublish()))
+            || (isBackingOff && waiting != nil)
     }
 
     /// Lets time go by, where nothing else does: a merge that is on its way has been waited for.
@@ -115,7 +115,7 @@ extension CompactStage {
 
     /// Retention, which needs the reserve over many turns, has it until it is done.
     mutating func retain() throws(PipelineError) {
-        if !mayRest || waits.isResting(.rows) { return }
+        if !mayRetry || waits.isBackingOff(.rows) { return }
         let isDone = try attempt(.rows) { (stage) throws(PipelineError) in
             try stage.retention.step(&stage.publisher)
         }
@@ -126,7 +126,7 @@ extension CompactStage {
 
     /// Nothing is waited for any more where a whole turn has found nothing that is refused.
     mutating func endWait() {
-        guard waits.isWaiting(.counters), !waits.isResting(.counters), !isStuck else { return }
+        guard waits.isWaiting(.counters), !waits.isBackingOff(.counters), !isStuck else { return }
         waits.end(.counters)
     }
 
@@ -134,7 +134,7 @@ extension CompactStage {
     private mutating func wait(
         _ work: CompactWaits<Clock>.Work, after error: PipelineError
     ) throws(PipelineError) {
-        guard mayRest else { throw error }
+        guard mayRetry else { throw error }
         waits.goOn(work, after: error)
     }
 
@@ -187,7 +187,7 @@ struct CompactWaits<Clock: IngestClock> {
     func isWaiting(_ work: Work) -> Bool { waits[work] != nil }
 
     /// Whether it is not to be tried now.
-    func isResting(_ work: Work) -> Bool { nanosecondsLeft(of: work) > 0 }
+    func isBackingOff(_ work: Work) -> Bool { nanosecondsLeft(of: work) > 0 }
 
     /// How long not.
     func nanosecondsLeft(of work: Work) -> UInt64 {

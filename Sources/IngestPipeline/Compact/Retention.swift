@@ -109,7 +109,7 @@ package struct Retention<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         if error.shortage != nil { throw beginAgain(after: error) }
         switch error {
         case .storage(.io), .storage(.corrupt), .storage(.notFound):
-            say("retention waits a minute: \(error)")
+            say("retention failed, retrying in a minute: \(error)")
             rest()
         default: throw error
         }
@@ -197,7 +197,8 @@ package struct Retention<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         var line =
             "retention: \(sums.rowCount) rows expired with segments \(first) to \(last), their counters stay"
         if sums.missingCount > 0 {
-            line += "; \(sums.missingCount) of them could not be read and are attested by nothing"
+            line +=
+                "; \(sums.missingCount) of them could not be read, their counters are unverified"
         }
         say(line)
     }

@@ -147,11 +147,12 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
 
     /// The merge that is due, if one is and none is under way. It has to come back by `take`.
     ///
-    /// - Parameter mayRest: whether one that the disk refused can wait.
-    package mutating func orderMerge(mayRest: Bool = true) -> MergeOrder? {
+    /// - Parameter mayRetry: whether one that the disk refused can wait.
+    package mutating func orderMerge(mayRetry: Bool = true) -> MergeOrder? {
         let isNeeded = !manifest.hasRoomForRuns
         guard
-            merge.mayOrder(at: clock.monotonicNanoseconds(), isNeeded: isNeeded, mayRest: mayRest),
+            merge.mayOrder(
+                at: clock.monotonicNanoseconds(), isNeeded: isNeeded, mayRetry: mayRetry),
             let order = manifest.orderMerge(at: clock.wallMicroseconds())
         else { return nil }
         merge.order()

@@ -85,10 +85,10 @@ struct MergeProgress {
     ///
     /// - Parameters:
     ///   - isNeeded: whether a table is full.
-    ///   - mayRest: `false` if there is no time to wait for the disk.
-    func mayOrder(at now: UInt64, isNeeded: Bool, mayRest: Bool) -> Bool {
+    ///   - mayRetry: `false` if there is no time to wait for the disk.
+    func mayOrder(at now: UInt64, isNeeded: Bool, mayRetry: Bool) -> Bool {
         if isUnderWay { return false }
-        guard mayRest, refusalCount > 0 else { return true }
+        guard mayRetry, refusalCount > 0 else { return true }
         let rest: UInt64 =
             isNeeded
             ? 1_000_000_000 << UInt64(min(refusalCount - 1, 2))

@@ -1,26 +1,24 @@
 // packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
 import Glibc
+import IngestFormat
 
 /// The bytewise order of texts. Swift's own order of strings is another one: it follows canonical
 /// equivalence, and so the version of Unicode.
 package enum NameOrder {
-    private struct Entry {
-        /// The first eight bytes, so that most comparisons are of one integer.
-        let prefix: UInt64
-        let index: Int
-    }
-
     /// The place of each text among all of them; equal texts keep their order.
     ///
-    /// **Cost** n log n comparisons, most of them of one integer.
+    /// **Cost** That of `NameSort`, and a copy of the texts.
     package static func ranks(of texts: [[UInt8]]) -> [UInt32] {
-        var entries = texts.indices.map { Entry(prefix: prefix(texts[$0]), index: $0) }
-        entries.sort { a, b in
-            if a.prefix != b.prefix { return a.prefix < b.prefix }
-            return precedes(texts[a.index], texts[b.index]) ?? (a.index < b.index)
+        var bytes: [UInt8] = []
+        var ends: [UInt32] = []
+        for text in texts {
+            bytes += text
+            ends.append(UInt32(bytes.count))
         }
         var ranks = [UInt32](repeating: 0, count: texts.count)
-        for (rank, entry) in entries.enumerated() { ranks[entry.index] = UInt32(rank) }
+        for (rank, place) in NameSort.order(bytes: bytes, ends: ends).enumerated() {
+            ranks[Int(place)] = UInt32(rank)
+        }
         return ranks
     }
 
@@ -50,12 +48,5 @@ package enum NameOrder {
             }
         if order != 0 { return order < 0 }
         return aRange.count == bRange.count ? nil : aRange.count < bRange.count
-    }
-
-    /// Big-endian, so that integers compare as the bytes do; a shorter text is filled up with zeros.
-    private static func prefix(_ text: [UInt8]) -> UInt64 {
-        var value: UInt64 = 0
-        for index in 0..<8 { value = value << 8 | (index < text.count ? UInt64(text[index]) : 0) }
-        return value
     }
 }

@@ -94,7 +94,7 @@ extension ReaderError {
     /// The newest manifest names a file that stays away.
     static func missing(_ path: String) -> ReaderError {
         ReaderError(
-            kind: .corrupt, what: "missing, and the manifest names it", path: path,
+            kind: .corrupt, what: "missing file named by the manifest", path: path,
             advice: "restore the file from a copy")
     }
 

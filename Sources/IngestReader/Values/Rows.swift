@@ -78,7 +78,7 @@ public struct Cut: Sendable, Hashable, Comparable {
     }
 }
 
-/// What the taker of a row wants next.
+/// What the visitor of a row wants next.
 public enum Iteration: Sendable, Equatable {
     case next
     /// The listing ends, which is no error.

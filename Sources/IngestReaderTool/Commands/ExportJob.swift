@@ -32,10 +32,10 @@ package struct ExportJob {
 
     /// Gives the rows of the table.
     /// - Parameter onRow: is called for each.
-    package func give(to taker: some RowTaker, _ onRow: () -> Void) throws {
+    package func give(to visitor: some RowVisitor, _ onRow: () -> Void) throws {
         switch table {
         case .rewards:
-            try taker.take(RewardRow.self) { body in
+            try visitor.take(RewardRow.self) { body in
                 try reader.forEachReward(RewardsQuery(business: business, days: days)) { row in
                     onRow()
                     try body(row)
@@ -43,7 +43,7 @@ package struct ExportJob {
                 }
             }
         case .days:
-            try taker.take(DayRow.self) { body in
+            try visitor.take(DayRow.self) { body in
                 try reader.forEachDay(DaysQuery(business: business, days: days)) { row in
                     onRow()
                     try body(row)
@@ -52,7 +52,7 @@ package struct ExportJob {
             }
         case .rewardDays:
             let query = RewardDaysQuery(reward: reward, business: business, days: days)
-            try taker.take(RewardDayRow.self) { body in
+            try visitor.take(RewardDayRow.self) { body in
                 try reader.forEachRewardDay(query) { row in
                     onRow()
                     try body(row)
@@ -61,7 +61,7 @@ package struct ExportJob {
             }
         case .events:
             let query = EventsQuery(reward: reward, business: business, days: days)
-            try taker.take(EventRow.self) { body in
+            try visitor.take(EventRow.self) { body in
                 try reader.forEachEvent(query) { row in
                     onRow()
                     try body(row)
@@ -73,11 +73,11 @@ package struct ExportJob {
 }
 
 /// What writes the rows of an export.
-package protocol RowTaker {
+package protocol RowVisitor {
     func take<Row: OutputRow>(_ type: Row.Type, _ rows: Rows<Row>) throws
 }
 
-extension RowFormatter: RowTaker {
+extension RowFormatter: RowVisitor {
     package func take<Row: OutputRow>(_ type: Row.Type, _ rows: Rows<Row>) throws {
         try list(type, rows)
     }

@@ -54,10 +54,10 @@ extension VerifyReport {
 
     private var summary: String {
         "\(differenceCount) differences, \(corruptionCount) corruptions, "
-            + "\(evidenceLostCount) pieces of evidence lost"
+            + "\(evidenceLostCount) lost block ranges"
     }
 
-    /// A table is for persons: a line a finding and a summary. JSON is one object. CSV is the findings.
+    /// A table has a line a finding and a summary. JSON is one object. CSV is the findings.
     package func write(to output: OutputBuffer, as format: OutputFormat) {
         switch format {
         case .json, .ndjson:
@@ -80,7 +80,7 @@ extension VerifyReport {
                 output.put(
                     """
                     segments up to \(lastExpiredSegment) have expired: \(attestedRowCount) rows are \
-                    attested by their footers, the others are recounted
+                    trusted from their footers, the others are recounted
 
                     """)
             }
@@ -101,7 +101,7 @@ extension VerifyReport {
             Field("segments", .count(UInt64(segmentCount))),
             Field("blocks", .count(UInt64(blockCount))),
             Field("rows", .count(rowCount)),
-            Field("attestedRows", .count(attestedRowCount)),
+            Field("trustedRows", .count(attestedRowCount)),
             Field("lastExpiredSegment", .count(UInt64(lastExpiredSegment))),
             Field("files", .count(UInt64(fileCount))),
             Field("differences", .count(UInt64(differenceCount))),

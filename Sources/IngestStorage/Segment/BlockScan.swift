@@ -4,9 +4,9 @@ import IngestFormat
 /// Looks for the next whole block behind bytes that are none: at every multiple of 8 bytes, by magic, then
 /// by place, then by all checksums. Recovery and `verify` need it.
 ///
-/// Blocks that are damaged do not overlap, so what is checked of them in vain is no more than was passed. Bytes that
-/// were made to begin as blocks at every place, each as long as one can be, would be checked over and over: more in
-/// vain than `falseByteCountMax` allows is an error, and never a start that does not end. Names can begin as blocks of
+/// Blocks that are damaged do not overlap, so their checks read no more than was passed. Bytes
+/// forged to begin as blocks at every place, each as long as one can be, would be checked over and over: more than
+/// `falseByteCountMax` of such checks is an error, and never a start that does not end. Names can begin as blocks of
 /// another version, which nothing but a checksum tells from one: as many of them are checked, and then they are passed.
 ///
 /// **Cost** One pass over the bytes up to the block, about 1 GB/s; of what lies behind it, no more than was before it, or
@@ -108,7 +108,7 @@ package struct BlockScan<File: StorageFile> {
         }
     }
 
-    /// Notes that bytes were checked in vain.
+    /// Counts the bytes of a failed check.
     private mutating func miss(_ byteCount: Int, at offset: UInt64) throws(StorageError) {
         falseByteCount += min(UInt64(byteCount), end - min(end, offset))
         guard falseByteCount > falseByteCountMax else { return }

@@ -103,7 +103,7 @@ package struct LogTail<Files: FileSystem> {
             throw damage
                 ?? .corrupt(
                     path: path(of: segment), offset: 0,
-                    detail: "does not continue the segment before: blocks are missing there")
+                    detail: "does not continue the previous segment: blocks are missing")
         }
         damage = nil
         lastChecksum = opened.header.previousChecksum
@@ -118,7 +118,7 @@ package struct LogTail<Files: FileSystem> {
         case nil:
             throw .corrupt(
                 path: path(of: segment), offset: 0,
-                detail: "the segment is missing or has no header, and the log goes on behind it")
+                detail: "the segment is missing or has no header, and later segments exist")
         }
         segment = segment.next
         source = nil
@@ -129,7 +129,7 @@ package struct LogTail<Files: FileSystem> {
         damage
             ?? .corrupt(
                 path: walk.file.path, offset: walk.offset,
-                detail: "no block, only zeros, and blocks behind them")
+                detail: "zeros in place of a block, followed by blocks")
     }
 
     private func path(of number: SegmentNumber) -> String {

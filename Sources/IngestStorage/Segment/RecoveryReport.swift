@@ -82,7 +82,8 @@ package struct RecoveryReport: Sendable {
         guard let torn = segment.torn else { return nil }
         return
             "segment \(segment.file.entry.number.rawValue): torn tail of \(torn.range.count) bytes at "
-            + "\(torn.range.lowerBound) cut and put aside"
-            + (torn.isHeaderReadable ? "; a block's header was whole: acked data may be lost" : "")
+            + "\(torn.range.lowerBound) truncated and moved to aside/"
+            + (torn.isHeaderReadable
+                ? "; a block header in it was intact: acked data may be lost" : "")
     }
 }

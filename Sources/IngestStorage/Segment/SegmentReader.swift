@@ -47,7 +47,7 @@ package struct SegmentReader<Files: FileSystem> {
         guard footer.entry(trailer: trailer) == entry else {
             throw .corrupt(
                 path: file.path, offset: trailer.footerOffset,
-                detail: "not the footer that the manifest means")
+                detail: "footer does not match its manifest entry")
         }
         return footer
     }
@@ -122,7 +122,7 @@ extension BlockWalk.Step {
     package func error(path: String, offset: UInt64) -> StorageError {
         switch self {
         case .block:
-            .corrupt(path: path, offset: offset, detail: "not the block that the index means")
+            .corrupt(path: path, offset: offset, detail: "block does not match its index entry")
         case .nothing: .corrupt(path: path, offset: offset, detail: "no block, only zeros")
         case .damaged(_, let error), .unreadable(let error):
             StorageError(path: path, offset: offset, error)

@@ -141,7 +141,7 @@ package struct WriteRecorder<File: StorageFile> {
             let checksum = buffer.withBytes { Checksum.crc32c($0) }
             guard buffer.byteCount == piece.byteCount && checksum == piece.checksum else {
                 throw .corrupt(
-                    path: file.path, offset: piece.offset, detail: "read back other bytes")
+                    path: file.path, offset: piece.offset, detail: "read-back mismatch")
             }
         }
     }

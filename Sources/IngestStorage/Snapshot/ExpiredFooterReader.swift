@@ -23,7 +23,7 @@ package struct ExpiredFooterReader<Files: FileSystem>: Sendable {
         let header = try Self.readHeader(of: file, entry.fileNumber, directory)
         guard header.entry == entry else {
             throw .corrupt(
-                path: file.path, offset: 0, detail: "not the file that the manifest means")
+                path: file.path, offset: 0, detail: "file does not match its manifest entry")
         }
         let bytes = try file.readArray(
             at: header.pageIndexOffset, byteCount: header.pageIndexByteCount)

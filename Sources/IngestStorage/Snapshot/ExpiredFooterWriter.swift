@@ -87,7 +87,7 @@ package struct ExpiredFooterWriter<Files: FileSystem, Rows: CounterPageSource>: 
     package mutating func finish(
         _ number: FileNumber, for manifest: Manifest
     ) throws(StorageError) -> ExpiredEntry {
-        precondition(hasAllPages, "the pages are not all written")
+        precondition(hasAllPages, "incomplete pages")
         let header = ExpiredHeader(
             fileNumber: number, directory: manifest.directory, sums: sums,
             generation: manifest.generation, createdAt: manifest.createdAt, index: index,

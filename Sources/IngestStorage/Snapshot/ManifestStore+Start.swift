@@ -22,7 +22,7 @@ extension ManifestStore {
         else {
             throw .corrupt(
                 path: "\(files.path)/\(FileName.manifest(manifest.generation).text)", offset: 0,
-                detail: "names or keys were given that are in none of its names runs")
+                detail: "names or keys missing from its names runs")
         }
         for entry in manifest.runs {
             try expecting { () throws(StorageError) in
@@ -36,7 +36,7 @@ extension ManifestStore {
                 let header = try namesHeader(of: file, entry.fileNumber, manifest.directory)
                 guard header.entry == entry else {
                     throw .corrupt(
-                        path: file.path, offset: 0, detail: "not the run that the manifest means")
+                        path: file.path, offset: 0, detail: "run does not match its manifest entry")
                 }
             }
         }
@@ -45,7 +45,7 @@ extension ManifestStore {
     private func expecting(_ body: () throws(StorageError) -> Void) throws(StorageError) {
         do { try body() } catch {
             guard case .notFound(let path) = error else { throw error }
-            throw .corrupt(path: path, offset: 0, detail: "missing, and the manifest names it")
+            throw .corrupt(path: path, offset: 0, detail: "missing file named by the manifest")
         }
     }
 

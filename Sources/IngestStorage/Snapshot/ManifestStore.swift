@@ -39,7 +39,8 @@ package struct ManifestStore<Files: FileSystem>: Sendable {
         } catch {
             throw .overLimit(
                 path: "\(files.path)/\(name.text)",
-                detail: "a manifest that no start could read, \(error); it was not written, "
+                detail:
+                    "internal error: the new manifest is not readable, \(error); it was not written, "
                     + "keep the directory as it is and report this")
         }
         try files.syncDirectory()

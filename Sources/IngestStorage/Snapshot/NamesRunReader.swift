@@ -31,7 +31,7 @@ package struct NamesRunReader<Files: FileSystem>: Sendable {
         }
         guard header.entry == entry else {
             throw .corrupt(
-                path: file.path, offset: 0, detail: "not the run that the manifest means")
+                path: file.path, offset: 0, detail: "run does not match its manifest entry")
         }
         try self.init(file, header)
     }

@@ -88,7 +88,7 @@ private struct NamesPageSink {
             guard builder.appendNames(page) else {
                 throw .corrupt(
                     path: recorder.file.path, offset: 0,
-                    detail: "a name twice, or of another run, in the runs that were merged")
+                    detail: "duplicate or foreign name in the merged runs")
             }
             try write(to: &recorder)
         }

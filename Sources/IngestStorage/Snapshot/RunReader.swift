@@ -28,7 +28,7 @@ package struct RunReader<Files: FileSystem>: Sendable {
         }
         guard header.entry == entry else {
             throw .corrupt(
-                path: file.path, offset: 0, detail: "not the run that the manifest means")
+                path: file.path, offset: 0, detail: "run does not match its manifest entry")
         }
         try file.checkIndex(of: header)
         let bytes = try file.readArray(

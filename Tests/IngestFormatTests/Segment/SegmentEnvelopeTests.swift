@@ -110,7 +110,7 @@ struct SegmentEnvelopeTests {
             (NamesRun.Header.layout.fields, NamesRun.Header.layout.byteCount),
             (NamesLayout.PageEntry.fields, NamesLayout.PageEntry.byteCount),
             (ManifestLayout.Head.fields, ManifestLayout.Head.byteCount),
-            (ManifestLayout.Shard.fields, ManifestLayout.Shard.byteCount),
+            (ShardState.layout.fields, ShardState.layout.byteCount),
             (SealedSegment.layout.fields, SealedSegment.layout.byteCount),
             (RunEntry.layout.fields, RunEntry.layout.byteCount),
             (NamesRunEntry.layout.fields, NamesRunEntry.layout.byteCount),

@@ -242,7 +242,7 @@ struct ManifestTests {
         typealias Totals = ManifestLayout.Totals
         let bytes = Example.manifest.encode()
         let field = try #require(Totals.fields.first { $0.name == name })
-        let start = Head.byteCount + ManifestLayout.Shard.byteCount
+        let start = Head.byteCount + ShardState.layout.byteCount
         let last = FormatField(name, field.end - 8, 8)
         let damaged = bytes.with(last, 1, at: start).sealed(bytes.count)
         #expect(Damage.error { try Self.read(damaged) }?.summary == "corrupt \(name)")
@@ -252,7 +252,7 @@ struct ManifestTests {
         let bytes = Example.manifest.encode()
         let counts = [1, 1, 2, 3, 5, 2, 2, 2]
         let tables: [([FormatField], Int)] = [
-            (ManifestLayout.Shard.fields, ManifestLayout.Shard.byteCount),
+            (ShardState.layout.fields, ShardState.layout.byteCount),
             (ManifestLayout.Totals.fields, ManifestLayout.Totals.byteCount),
             (ExpiredEntry.layout.fields, ExpiredEntry.layout.byteCount),
             (SealedSegment.layout.fields, SealedSegment.layout.byteCount),

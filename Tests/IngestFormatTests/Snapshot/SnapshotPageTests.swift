@@ -19,7 +19,7 @@ struct SnapshotPageTests {
         ("names", "Header", NamesRun.Header.layout.fields),
         ("names", "Page index", NamesLayout.PageEntry.fields),
         ("manifest", "Head", ManifestLayout.Head.fields),
-        ("manifest", "Shard", ManifestLayout.Shard.fields),
+        ("manifest", "Shard", ShardState.layout.fields),
         ("manifest", "Totals", ManifestLayout.Totals.fields),
         ("manifest", "Expired", ExpiredEntry.layout.fields),
         ("manifest", "Sealed segment", SealedSegment.layout.fields),

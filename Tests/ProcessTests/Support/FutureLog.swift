@@ -35,7 +35,7 @@ enum FutureLog {
             if !isSynced, case .finished = try stages.sync.step(mayWait: false, mayKeep: false) {
                 isSynced = true
             }
-            if case .finished = try stages.compact.step(mayWait: false, mayRest: false) {
+            if case .finished = try stages.compact.step(mayWait: false, mayRetry: false) {
                 isCompacted = true
             }
             _ = try stages.merge.step(mayWait: false)

@@ -221,7 +221,7 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
 
     /// The counted rows of the block that was decoded.
     private func appendClaims(to batch: ClaimBatch) {
-        // SAFETY, of all reads: the decoder has filled so many rows, and of the sparse columns so many values as the
+        // SAFETY, of all reads: the decoder has filled `rowCount` rows, and of the sparse columns as many values as the
         // attributes of the rows say.
         var (hash, money) = (0, 0)
         for row in 0..<rows.rowCount {
