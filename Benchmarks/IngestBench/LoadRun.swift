@@ -93,7 +93,7 @@ struct LoadRun {
             kernelDropCount: drops, readySeconds: process.readySeconds, stopSeconds: stopSeconds,
             receiveBuffer: process.receiveBuffer,
             writtenByKind: process.lastNumbers(of: "bytes written"),
-            compactNanoseconds: process.lastNumbers(of: "nanoseconds on a core"),
+            compactNanoseconds: process.lastNumbers(of: "CPU nanoseconds"),
             compactCounts: process.lastNumbers(of: "counted")
                 + process.lastNumbers(of: "rows by reward and day"))
     }

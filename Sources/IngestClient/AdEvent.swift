@@ -196,3 +196,8 @@ struct EventLineParser: ~Copyable {
         return .malformed(reason: JSONEventReason.why(line))
     }
 }
+
+/// White space of JSON.
+package func isSpace(_ byte: UInt8) -> Bool {
+    byte == 0x20 || byte == 0x09 || byte == 0x0A || byte == 0x0D
+}

@@ -24,9 +24,9 @@ public enum ClientError: Error, Equatable, Sendable {
     /// The receiver has lost what it had acked: it stands at `floor`, all below `base` was acked. Nobody holds these
     /// events any more.
     case ackedDataLost(sender: UInt64, floor: UInt64, base: UInt64)
-    /// Nothing was heard while packets waited for an answer.
+    /// Nothing was heard while packets waited for an ack.
     case noAnswer(address: String, seconds: UInt64)
-    /// Answers come, but this packet, sent again and again, is not acked, nor is any other.
+    /// Acks come, but this packet, sent again and again, is not acked, nor is any other.
     case noProgress(address: String, sequence: UInt64, byteCount: Int)
     /// `close` had to end before everything was acked.
     case deadline(unackedPackets: UInt64)
@@ -34,8 +34,8 @@ public enum ClientError: Error, Equatable, Sendable {
     case otherSender(path: String, asked: UInt64, found: UInt64)
     /// The spool cannot be used, or not now. Packets that it holds are sent by the next start.
     case spool(path: String, SpoolFailure)
-    /// The keys file, if there is one, or its key cannot be used.
-    case keys(message: String)
+    /// A keys file or its key cannot be used; `path` is the file's, or that of the spool whose packets were tagged otherwise.
+    case keys(path: String, KeysFailure)
     /// The task that waited was cancelled. The event was not taken; the sender goes on.
     case cancelled
     /// The sender was closed before.
@@ -67,6 +67,22 @@ public enum ClientError: Error, Equatable, Sendable {
         case missing
         case io(call: String, errno: Int32)
     }
+
+    /// Why a keys file, a key of it, or a spool under another key cannot be used.
+    public enum KeysFailure: Equatable, Sendable {
+        case unreadable(errno: Int32)
+        case notAFile
+        /// Others than its owner can read it.
+        case mode(UInt32)
+        case tooLarge(byteCountMax: Int)
+        case noKeys
+        case line(number: Int, fault: String)
+        case noSuchKey(id: UInt16)
+        /// The key is for another sender alone.
+        case otherSender(id: UInt16, sender: UInt64)
+        /// The spool holds packets that are tagged by another key, or (`nil`) by none, or by other bytes of this one.
+        case spooledUnder(id: UInt16?)
+    }
 }
 
 extension ClientError {
@@ -92,18 +108,24 @@ extension ClientError {
             }
     }
 
-    /// A spool's packets are tagged by another key than the sender's, by other bytes of it, or (`nil`) by none.
-    static func spooledUnder(_ id: UInt16?, path: String) -> ClientError {
-        let (tag, key) =
-            id.map { ("that are tagged by key \($0)", "with that key") }
-            ?? ("without a tag", "without a key")
-        return .keys(message: "the spool holds packets \(tag), \(path), send them \(key) first")
+    package init(keys error: KeysError) {
+        self =
+            switch error {
+            case .unreadable(let path, let errno): .keys(path: path, .unreadable(errno: errno))
+            case .notAFile(let path): .keys(path: path, .notAFile)
+            case .mode(let path, let mode): .keys(path: path, .mode(mode))
+            case .tooLarge(let path, let max): .keys(path: path, .tooLarge(byteCountMax: max))
+            case .noKeys(let path): .keys(path: path, .noKeys)
+            case .line(let path, let number, let fault):
+                .keys(path: path, .line(number: number, fault: "\(fault)"))
+            case .unknownKey(let path, let id): .keys(path: path, .noSuchKey(id: id))
+            case .otherSender(let path, let id, let sender):
+                .keys(path: path, .otherSender(id: id, sender: sender.rawValue))
+            }
     }
 
-    package init(keys error: KeysError) { self = .keys(message: "\(error)") }
-
     /// Whether the same bytes may be taken later: the receiver starts again, a cable is plugged in again, a firewall or a
-    /// route is being changed. What the network answers to one packet ends no sender.
+    /// route is being changed. A network error of one packet ends no sender.
     var isTemporary: Bool {
         switch self {
         case .notListening: true
@@ -186,7 +208,7 @@ extension ClientError: CustomStringConvertible {
         case .otherSender(let path, let asked, let found):
             "the spool holds packets of sender \(found), not \(asked), \(path), send as that one first"
         case .spool(let path, let failure): failure.description(path)
-        case .keys(let message): message
+        case .keys(let path, let failure): failure.description(path)
         case .cancelled:
             "the task was cancelled, the event was not accepted: send it again"
         case .closed:
@@ -229,6 +251,27 @@ extension ClientError.SpoolFailure {
             "no such directory, \(path), check that it is a directory and that its parent exists"
         case .io(let call, let errno):
             "\(call) failed: \(systemMessage(errno)), \(path), check the disk and the permissions"
+        }
+    }
+}
+
+extension ClientError.KeysFailure {
+    /// In the words of `KeysError`, where it has them.
+    fileprivate func description(_ path: String) -> String {
+        switch self {
+        case .unreadable(let errno): "\(KeysError.unreadable(path: path, errno: errno))"
+        case .notAFile: "\(KeysError.notAFile(path: path))"
+        case .mode(let mode): "\(KeysError.mode(path: path, mode: mode))"
+        case .tooLarge(let max): "\(KeysError.tooLarge(path: path, byteCountMax: max))"
+        case .noKeys: "\(KeysError.noKeys(path: path))"
+        case .line(let number, let fault): KeysError.lineText(path: path, number: number, fault)
+        case .noSuchKey(let id): "\(KeysError.unknownKey(path: path, id: id))"
+        case .otherSender(let id, let sender):
+            "\(KeysError.otherSender(path: path, id: id, sender: SenderID(rawValue: sender)))"
+        case .spooledUnder(let id?):
+            "the spool holds packets that are tagged by key \(id), \(path), send them with that key first"
+        case .spooledUnder(nil):
+            "the spool holds packets without a tag, \(path), send them without a key first"
         }
     }
 }

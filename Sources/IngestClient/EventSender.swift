@@ -72,18 +72,6 @@ public final class EventSender: Sendable {
         return opened
     }
 
-    /// A sender without acks, over another network, whatever the options say of its delivery.
-    package convenience init(
-        transport: any DatagramTransport, options: Options
-    ) throws(ClientError) {
-        var options = options
-        options.delivery = .unacked
-        let stream = SenderStream(
-            options.configuration(Self.newIdentity(options), address: ""), transport: transport,
-            spool: nil, now: SenderClock.monotonicNanoseconds())
-        try self.init(stream, transport: transport)
-    }
-
     init(
         _ stream: consuming sending SenderStream, transport: any DatagramTransport,
         note: SpoolNote = SpoolNote(), hasEnded: Bool = false
@@ -103,13 +91,15 @@ public final class EventSender: Sendable {
     /// **Errors** What has ended the sender. It is not known then whether the event was taken: with a spool it may be on
     /// disk, and be sent by the next start.
     public func send(_ event: AdEvent) throws(ClientError) -> Outcome {
-        try loop.locked { stream, now throws(ClientError) in stream.send(event, now: now) }
+        try loop.locked { stream throws(ClientError) in
+            stream.send(event, now: SenderClock.monotonicNanoseconds())
+        }
     }
 
     /// Takes one JSON event, without its line end. See `send` of an event.
     public func send(jsonLine: Span<UInt8>) throws(ClientError) -> Outcome {
-        try loop.locked { stream, now throws(ClientError) in
-            stream.send(jsonLine: jsonLine, now: now)
+        try loop.locked { stream throws(ClientError) in
+            stream.send(jsonLine: jsonLine, now: SenderClock.monotonicNanoseconds())
         }
     }
 
@@ -138,8 +128,9 @@ public final class EventSender: Sendable {
         jsonLine: Span<UInt8>, note: SpoolNote
     ) throws(ClientError) -> EventRefusal? {
         while true {
-            let outcome = try loop.locked { stream, now throws(ClientError) in
-                stream.send(jsonLine: jsonLine, note: note, now: now)
+            let outcome = try loop.locked { stream throws(ClientError) in
+                stream.send(
+                    jsonLine: jsonLine, note: note, now: SenderClock.monotonicNanoseconds())
             }
             switch outcome {
             case .taken: return nil
@@ -154,8 +145,8 @@ public final class EventSender: Sendable {
     /// **Errors** What has ended the sender; `.spool(_, .diskFull)`: what was taken stays in memory, and is written when
     /// there is room.
     public func flush() throws(ClientError) {
-        let stall = try loop.locked { stream, now throws(ClientError) -> ClientError? in
-            stream.flush(now: now)
+        let stall = try loop.locked { stream throws(ClientError) -> ClientError? in
+            stream.flush(now: SenderClock.monotonicNanoseconds())
             return stream.isStalledAtEnd ? nil : stream.stall
         }
         if let stall { throw stall }
@@ -166,9 +157,9 @@ public final class EventSender: Sendable {
     /// - Parameter note: of the whole input, for the spool.
     func end(_ note: SpoolNote) throws(ClientError) -> Totals? {
         let (stall, totals) = try loop.locked {
-            stream, now throws(ClientError) -> (ClientError?, Totals?) in
+            stream throws(ClientError) -> (ClientError?, Totals?) in
             guard stream.isDrained else { return (nil, nil) }
-            stream.finish(note, now: now)
+            stream.finish(note, now: SenderClock.monotonicNanoseconds())
             return (stream.stall, stream.totals)
         }
         if let stall { throw stall }
@@ -181,7 +172,7 @@ public final class EventSender: Sendable {
     ///
     /// **Errors** What has ended the sender. When the time is up, what the packets wait for, as `state` has it, or
     /// `.deadline`; and `.spool(_, .diskFull)`: the sender goes on then, and can be closed again. Without
-    /// acks, as `flush`; also if the network has answered by now that the port is unreachable.
+    /// acks, the network error of the last packets or of the end, if there was one.
     public func close(within limit: Duration? = nil) throws(ClientError) -> Totals {
         do throws(ClientError) {
             return try close(within: limit, note: SpoolNote())
@@ -269,7 +260,7 @@ public final class EventSender: Sendable {
         return totals
     }
 
-    private static func newIdentity(_ options: Options) -> SenderIdentity {
+    static func newIdentity(_ options: Options) -> SenderIdentity {
         let sender = options.senderID ?? options.key?.sender ?? UInt64.random(in: 1...UInt64.max)
         precondition(sender != 0, "sender id 0 is invalid")
         return SenderIdentity(

@@ -43,7 +43,7 @@ extension EventSender {
     public struct Options: Sendable {
         /// Whether the receiver acks, and where packets are until it has.
         public enum Delivery: Equatable, Sendable {
-            /// Every packet is sent once; the ledger tells what was lost. What the network answers, as while the receiver
+            /// Every packet is sent once; the ledger tells what was lost. A network error, as while the receiver
             /// starts again, costs the packets that were given to it meanwhile, and ends nothing.
             case unacked
             /// Every packet is sent again until it is durable at the receiver. What is not is lost with this process.
@@ -72,8 +72,8 @@ extension EventSender {
         /// Ends the sender after this time without progress in acks, 1 s … a year; if unreachable from the start, ten
         /// seconds are enough. `nil`: it never ends by itself, whatever `state` says.
         public var givesUpAfter: Duration?
-        /// Whether an answer of the network ends a sender without acks.
-        package var endsAtAnswers = false
+        /// Whether a network error ends a sender without acks.
+        package var endsAtNetworkErrors = false
         /// JSON lines as they are, without sequence, sender, acks or key: loss is unknown. For receivers that
         /// framed packets cannot reach, and to test a daemon with what its oldest clients send.
         package var isPlain = false
@@ -92,11 +92,9 @@ extension EventSender {
             if let givesUpAfter {
                 try check("givesUpAfter", givesUpAfter, .seconds(1)...(.seconds(31_536_000)))
             }
-            if let key, let senderID, let bound = key.sender, bound != senderID {
-                throw ClientError(
-                    keys: .otherSender(
-                        path: key.path ?? "the key that was given", id: key.key.id,
-                        sender: SenderID(rawValue: bound)))
+            if let key, let path = key.path, let senderID, let bound = key.sender, bound != senderID
+            {
+                throw .keys(path: path, .otherSender(id: key.key.id, sender: bound))
             }
         }
 
@@ -125,7 +123,7 @@ extension EventSender {
             configuration.batchNanosecondsMax = batchDelay.nanoseconds
             configuration.unackedByteCountMax = unackedByteCountMax
             configuration.silenceNanosecondsMax = givesUpAfter?.nanoseconds
-            configuration.endsAtAnswers = endsAtAnswers
+            configuration.endsAtNetworkErrors = endsAtNetworkErrors
             configuration.key = key?.key
             if case .spooled(_, durableAtSend: true) = delivery {
                 configuration.isDurableAtSend = true

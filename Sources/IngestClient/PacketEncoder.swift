@@ -24,12 +24,12 @@ package struct SenderIdentity: Equatable, Sendable {
 /// a sender's packets get their header, padding and tag.
 ///
 /// **Layout** Full packets have exactly `packetByteCountMax` bytes, padded inside their payload, so that the kernel can cut
-/// and join them by one size; others have 56 at least, so that they may be answered. Plain datagrams are JSON lines joined by
+/// and join them by one size; others have 56 at least, so that they may be acked. Plain datagrams are JSON lines joined by
 /// one newline, none at the end; a line that is longer than the limit travels alone.
 ///
 /// **Cost** Two copies of an event's bytes, an array a packet.
 struct PacketEncoder: ~Copyable {
-    /// A packet below this gets no answer (the rule that keeps an answer from being larger).
+    /// A packet below this gets no ack (the rule that keeps an ack from being larger).
     static let packetByteCountMin = 56
     /// The smallest limit on packets that holds one event of any valid size.
     static let packetByteCountLimits = 1_200...Limits.packetByteCountMax
@@ -39,7 +39,8 @@ struct PacketEncoder: ~Copyable {
     private let identity: SenderIdentity
     private let delivery: SenderStream.Delivery
     private let key: PacketKey?
-    private var batch: EventBatchEncoder
+    /// The open packet; `nil` for plain delivery.
+    private var batch: EventBatchEncoder?
     /// The open plain datagram, and its lines.
     private var datagram: [UInt8] = []
     private var lineCount = 0
@@ -51,12 +52,14 @@ struct PacketEncoder: ~Copyable {
         key = configuration.key
         precondition(
             delivery == .plain || Self.packetByteCountLimits.contains(packetByteCountMax))
-        let tagByteCount = key == nil ? 0 : PacketTag.byteCount
+        if delivery == .plain { return }
         batch = EventBatchEncoder(packetByteCountMax: packetByteCountMax - tagByteCount)
     }
 
+    private var tagByteCount: Int { key == nil ? 0 : PacketTag.byteCount }
+
     /// Events in the open packet.
-    var eventCount: Int { delivery == .plain ? lineCount : batch.eventCount }
+    var eventCount: Int { batch?.eventCount ?? lineCount }
 
     /// Adds one event to the open packet.
     ///
@@ -64,9 +67,9 @@ struct PacketEncoder: ~Copyable {
     /// - Returns: `false`, and nothing was added, if the packet has no room: seal it, then append again.
     mutating func append(_ event: EventDescriptor, from bytes: [UInt8]) -> Bool {
         // SAFETY: the encoder slices the buffer by the descriptor's places, which traps outside it.
-        let isTaken = unsafe bytes.withUnsafeBytes { unsafe batch.append(event, from: $0) }
-        precondition(isTaken || batch.eventCount > 0, "every valid event fits an empty packet")
-        return isTaken
+        let isTaken = unsafe bytes.withUnsafeBytes { unsafe batch?.append(event, from: $0) }
+        precondition(isTaken == true || eventCount > 0, "every valid event fits an empty packet")
+        return isTaken == true
     }
 
     /// Adds one line to the open plain datagram, its bytes unchanged but for white space before it: the first byte of a
@@ -81,6 +84,8 @@ struct PacketEncoder: ~Copyable {
                 return false
             }
             datagram.append(UInt8(ascii: "\n"))
+        } else {
+            datagram.reserveCapacity(max(packetByteCountMax, line.count))
         }
         for i in start..<line.count { datagram.append(line[i]) }
         lineCount += 1
@@ -89,14 +94,14 @@ struct PacketEncoder: ~Copyable {
 
     /// Closes the open packet and begins another.
     ///
-    /// - Parameter isFull: it is padded to the size of all full ones. Another one is as short as an answer allows.
+    /// - Parameter isFull: it is padded to the size of all full ones. Another one is as short as an ack allows.
     mutating func seal(sequence: UInt64, isFull: Bool) -> [UInt8] {
-        if delivery == .plain {
+        let header = header(.batch, sequence)
+        let isPadded = isFull || (batch?.packetByteCount ?? 0) < Self.packetByteCountMin
+        guard var packet = batch?.seal(header, isPadded: isPadded) else {
             defer { (datagram, lineCount) = ([], 0) }
             return datagram
         }
-        let isPadded = isFull || batch.packetByteCount < Self.packetByteCountMin
-        var packet = batch.seal(header(.batch, sequence), isPadded: isPadded)
         key?.tag.append(to: &packet)
         return packet
     }
@@ -104,12 +109,12 @@ struct PacketEncoder: ~Copyable {
     /// - Parameters:
     ///   - next: what it announces; it takes no sequence itself.
     ///   - base: the lowest sequence that the sender still holds for a resend; 0 = not given.
-    ///   - answerByteCount: what an answer should have room for; as far as a packet has.
-    func heartbeat(next: UInt64, base: UInt64, answerByteCount: Int = 0) -> [UInt8] {
-        let room = batch.packetByteCountMax - PacketHeader.byteCount
+    ///   - ackByteCount: what the ack should have room for; as far as a packet has.
+    func heartbeat(next: UInt64, base: UInt64, ackByteCount: Int = 0) -> [UInt8] {
+        let room = packetByteCountMax - tagByteCount - PacketHeader.byteCount
         var packet = Heartbeat.packet(
             header(.heartbeat, next), base: PacketSequence(rawValue: base),
-            payloadByteCount: min(room, max(Heartbeat.payloadByteCountMin, answerByteCount)))
+            payloadByteCount: min(room, max(Heartbeat.payloadByteCountMin, ackByteCount)))
         key?.tag.append(to: &packet)
         return packet
     }
@@ -121,9 +126,4 @@ struct PacketEncoder: ~Copyable {
             keyID: key?.id ?? 0, sender: identity.sender, epoch: identity.epoch,
             sequence: PacketSequence(rawValue: sequence))
     }
-}
-
-/// White space of JSON.
-package func isSpace(_ byte: UInt8) -> Bool {
-    byte == 0x20 || byte == 0x09 || byte == 0x0A || byte == 0x0D
 }

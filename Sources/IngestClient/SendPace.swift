@@ -35,9 +35,6 @@ package struct SendPace: Sendable {
         filledAt = now
     }
 
-    /// Whether the next event can be taken without a look at the clock.
-    package var hasToken: Bool { tokens >= 1 }
-
     /// Takes one event's token, or says how many nanoseconds to wait before asking again.
     ///
     /// - Returns: 0: the event may leave. Else the time until there is enough for a burst, so that a fast

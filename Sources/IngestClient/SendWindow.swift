@@ -91,6 +91,13 @@ struct SendWindow: ~Copyable {
         if isLeft { leftEnd = nextSequence }
     }
 
+    /// Counts packets that are sent once and never held.
+    mutating func pass(_ count: Int) {
+        base += UInt64(count)
+        nextSequence += UInt64(count)
+        sentEnd += UInt64(count)
+    }
+
     /// Behind what this start has given to the network; the base at least.
     var givenEnd: UInt64 { max(sentEnd, attemptedEnd) }
 

@@ -103,7 +103,7 @@ extension SenderStream {
     /// The network says no. A receiver that starts again, and a cable that is plugged in again, are waited for; without
     /// acks what was given to the network meanwhile shows as missing.
     package mutating func unreachable(_ error: ClientError, now: UInt64) {
-        guard error.isTemporary, isAcked || !configuration.endsAtAnswers else {
+        guard error.isTemporary, isAcked || !configuration.endsAtNetworkErrors else {
             if failure == nil { failure = error }
             return
         }
@@ -115,13 +115,14 @@ extension SenderStream {
     }
 
     /// Base, and the end of what this start has given to the network: packets that only lie in the spool may be more than a
-    /// receiver accepts at once. Large enough that the answer can tell of everything that the receiver may have.
+    /// receiver accepts at once. Large enough that the ack can tell of everything that the receiver may have.
     ///
     /// Without acks the base is 0, "not given": one would make the receiver give up packets that this heartbeat has merely
-    /// overtaken.
+    /// overtaken. Sealed packets that wait for their burst are not announced: if they never left they would count as
+    /// missing.
     mutating func sendHeartbeat(now: UInt64) {
         guard isAcked else {
-            let packet = encoder.heartbeat(next: nextSequence, base: 0)
+            let packet = encoder.heartbeat(next: window.nextSequence, base: 0)
             _ = transmit(packet, segmentByteCount: packet.count, now: now)
             return timers.heartbeatSent(now: now, isHurried: false)
         }
@@ -129,7 +130,7 @@ extension SenderStream {
         let words = Int((max(acks.announcedEnd, window.knownEnd) - window.base) / 64)
         let packet = encoder.heartbeat(
             next: acks.announcedEnd, base: window.base,
-            answerByteCount: AckPacket.Offset.furtherWords + 8 * words)
+            ackByteCount: AckPacket.Offset.furtherWords + 8 * words)
         _ = transmit(packet, segmentByteCount: packet.count, now: now)
         timers.heartbeatSent(now: now, isHurried: acks.isBlocked)
     }
@@ -273,8 +274,8 @@ extension SenderStream {
     /// So long acks may tell of nothing new before it is called an obstacle: a slow disk takes seconds.
     static let stagnationNanoseconds: UInt64 = 10_000_000_000
 
-    /// What keeps packets from being acked: a full spool, silence for two heartbeats, or answers for ten seconds that
-    /// ack nothing. Without acks what the network said last. It may end by itself.
+    /// What keeps packets from being acked: a full spool, silence for two heartbeats, or acks for ten seconds that
+    /// tell of nothing new. Without acks what the network said last. It may end by itself.
     package func obstacle(now: UInt64) -> ClientError? {
         if let stall { return stall }
         guard isAcked else { return timers.networkError }

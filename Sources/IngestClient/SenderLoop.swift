@@ -10,7 +10,8 @@ import Synchronization
 ///
 /// The thread keeps the loop alive until `stop`, never the `EventSender`.
 ///
-/// **Cost** One thread, asleep in poll(2) while there is nothing to do; two descriptors beside the socket.
+/// **Cost** One thread, asleep in poll(2) while there is nothing to do, and two descriptors beside the socket; plain
+/// delivery, which has no acks, heartbeats or batch delay, has neither.
 final class SenderLoop: Sendable {
     struct State: ~Copyable {
         var stream: SenderStream
@@ -22,7 +23,7 @@ final class SenderLoop: Sendable {
     }
 
     let state: Mutex<State>
-    private let socket: AckSocket
+    private let socket: WakeableSocket?
     private let transport: any DatagramTransport
     private let progress = DispatchSemaphore(value: 0)
 
@@ -31,12 +32,16 @@ final class SenderLoop: Sendable {
         _ stream: consuming sending SenderStream, transport: any DatagramTransport,
         address: String
     ) throws(ClientError) {
-        // Without acks nothing comes; what the network says is asked for with the next send.
-        socket = try AckSocket(
-            socket: stream.isAcked ? transport.socket : -1, address: address)
+        // Without acks nothing comes; network errors are asked for with the next send.
+        socket =
+            stream.configuration.delivery == .plain
+            ? nil
+            : try WakeableSocket(
+                socket: stream.isAcked ? transport.socket : -1, address: address)
         state = Mutex(State(stream: stream))
         self.transport = transport
-        DispatchQueue(label: "ingest.sender.acks").async { self.run() }
+        guard let socket else { return }
+        DispatchQueue(label: "ingest.sender.acks").async { self.run(socket) }
     }
 
     /// Ends the stream and the thread. That may take a moment longer; the spool can be opened again at once.
@@ -45,19 +50,19 @@ final class SenderLoop: Sendable {
             state.isStopped = true
             state.stream.abandon()
         }
-        socket.wake()
+        socket?.wake()
     }
 
     /// Runs `body` on the stream, unless it has failed; throws if it fails in it; and wakes the loop if
     /// that has less time now than it thought.
     func locked<Value>(
-        _ body: (inout SenderStream, UInt64) throws(ClientError) -> Value
+        _ body: (inout SenderStream) throws(ClientError) -> Value
     ) throws(ClientError) -> Value {
         var isEarlier = false
-        defer { if isEarlier { socket.wake() } }
+        defer { if isEarlier { socket?.wake() } }
         return try state.withLock { state throws(ClientError) in
             if let failure = state.stream.failure { throw failure }
-            let value = try body(&state.stream, SenderClock.monotonicNanoseconds())
+            let value = try body(&state.stream)
             if let failure = state.stream.failure, failure != .closed { throw failure }
             if state.stream.nextDeadline < state.wakesAt {
                 state.wakesAt = state.stream.nextDeadline
@@ -77,19 +82,19 @@ final class SenderLoop: Sendable {
 
     // MARK: The thread
 
-    private func run() {
+    private func run(_ socket: WakeableSocket) {
         var buffer: [UInt8] = []
-        while let nanoseconds = step(&buffer) { socket.wait(nanoseconds: nanoseconds) }
+        while let nanoseconds = step(socket, &buffer) { socket.wait(nanoseconds: nanoseconds) }
     }
 
     /// Takes what has come and does what is due; how long there is nothing to do then, or `nil` at the end.
     ///
     /// Both under one lock, in this order: who held it may have waited for a disk, and what came meanwhile is no
     /// silence.
-    private func step(_ buffer: inout [UInt8]) -> UInt64? {
+    private func step(_ socket: WakeableSocket, _ buffer: inout [UInt8]) -> UInt64? {
         state.withLock { state in
             if state.isStopped { return nil }
-            receive(into: &state.stream, &buffer)
+            receive(from: socket, into: &state.stream, &buffer)
             let now = SenderClock.monotonicNanoseconds()
             state.stream.tick(now: now)
             for _ in 0..<state.waiterCount { progress.signal() }
@@ -100,7 +105,9 @@ final class SenderLoop: Sendable {
         }
     }
 
-    private func receive(into stream: inout SenderStream, _ buffer: inout [UInt8]) {
+    private func receive(
+        from socket: WakeableSocket, into stream: inout SenderStream, _ buffer: inout [UInt8]
+    ) {
         guard stream.isAcked else { return }
         // Bounded, so that what is due is done under a flood too; poll(2) comes back at once for the rest.
         for _ in 0..<64 {
@@ -108,7 +115,7 @@ final class SenderLoop: Sendable {
             case .nothing: return
             case .failure(let errno):
                 stream.unreachable(
-                    transport.answered(errno), now: SenderClock.monotonicNanoseconds())
+                    transport.networkError(errno), now: SenderClock.monotonicNanoseconds())
             case .datagram(let byteCount):
                 stream.receive(
                     buffer.span.extracting(..<byteCount), now: SenderClock.monotonicNanoseconds())
@@ -120,7 +127,7 @@ final class SenderLoop: Sendable {
 /// The receiving end of a sender's socket, and a way to wake the thread that waits at it.
 ///
 /// One thread waits and receives; any thread wakes.
-final class AckSocket: Sendable {
+final class WakeableSocket: Sendable {
     /// The largest ack; what is longer is none.
     private static let byteCountMax = 9_216
 
@@ -181,7 +188,7 @@ final class AckSocket: Sendable {
     enum Received {
         /// In the front of the buffer.
         case datagram(byteCount: Int)
-        /// The network's answer to an earlier datagram.
+        /// A network error that an earlier datagram has led to.
         case failure(errno: Int32)
         case nothing
     }

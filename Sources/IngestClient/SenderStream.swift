@@ -31,17 +31,17 @@ package struct SenderStream: ~Copyable {
         package var unackedByteCountMax = 64 << 20
         /// Of the spool's files. Nothing is taken beyond it, so that the next start can read them all.
         package var spoolByteCountMax = Limits.spoolByteCountMax - Limits.spoolFileByteCountMax
-        /// Without an answer for so long while packets wait for one, or with answers and none of them acked, the
+        /// Without an ack for so long while packets wait for one, or with acks that tell of nothing new, the
         /// sender gives up; `nil` = never.
         package var silenceNanosecondsMax: UInt64?
-        /// The same if no answer ever came and the network says "port unreachable": a wrong address is
+        /// The same if no ack ever came and the network says "port unreachable": a wrong address is
         /// likelier then than a receiver that starts again.
         package var absenceNanosecondsMax: UInt64 = 10_000_000_000
         package var key: PacketKey?
         /// An event is taken only when it is in the spool.
         package var isDurableAtSend = false
-        /// Whether what the network answers ends a sender without acks: for a program in the foreground.
-        package var endsAtAnswers = false
+        /// Whether a network error ends a sender without acks: for a program in the foreground.
+        package var endsAtNetworkErrors = false
         /// For messages.
         package var address = ""
         /// The wall clock when the sender was opened, for messages.
@@ -81,9 +81,9 @@ package struct SenderStream: ~Copyable {
     private var sealedByteCount = 0
     private var spoolByteCount = 0
     var burst: [UInt8] = []
-    /// Of the next packet that is sealed.
-    private(set) var nextSequence: UInt64
 
+    /// Of the next packet that is sealed.
+    private var nextSequence: UInt64 { window.nextSequence + UInt64(sealed.count) }
     var isAcked: Bool { configuration.delivery == .acked }
 
     /// - Parameters:
@@ -98,7 +98,6 @@ package struct SenderStream: ~Copyable {
         window = SendWindow(firstSequence: firstSequence)
         timers = SenderTimers(now: now, isAcked: configuration.delivery == .acked)
         encoder = PacketEncoder(configuration)
-        nextSequence = firstSequence + UInt64(left.count)
         for packet in left {
             window.append(packet.bytes, eventCount: packet.eventCount, isLeft: true)
         }
@@ -115,9 +114,11 @@ package struct SenderStream: ~Copyable {
 
     // MARK: Events
 
-    /// - Parameter note: how far the input was read with this line.
+    /// - Parameters:
+    ///   - note: how far the input was read with this line.
+    ///   - now: read only where a packet begins or leaves.
     package mutating func send(
-        jsonLine: Span<UInt8>, note: SpoolNote? = nil, now: UInt64
+        jsonLine: Span<UInt8>, note: SpoolNote? = nil, now: @autoclosure () -> UInt64
     ) -> EventSender.Outcome {
         if isFull { return .full }
         if let refusal = parser.parse(jsonLine) {
@@ -136,7 +137,11 @@ package struct SenderStream: ~Copyable {
         return .full
     }
 
-    package mutating func send(_ event: AdEvent, now: UInt64) -> EventSender.Outcome {
+    /// - Parameter now: as above. Not for plain delivery, which has JSON lines alone.
+    package mutating func send(
+        _ event: AdEvent, now: @autoclosure () -> UInt64
+    ) -> EventSender.Outcome {
+        precondition(configuration.delivery != .plain)
         if isFull { return .full }
         let descriptor: EventDescriptor
         do {
@@ -151,11 +156,10 @@ package struct SenderStream: ~Copyable {
 
     /// Puts the event that was appended last into the spool, where each shall be there at once. If the disk has no room it
     /// is taken back: nothing of it was sent, and the next one gets its sequence.
-    private mutating func isTaken(now: UInt64) -> Bool {
+    private mutating func isTaken(now: () -> UInt64) -> Bool {
         guard configuration.isDurableAtSend else { return true }
-        flush(now: now)
+        flush(now: now())
         guard failure == nil, !sealed.isEmpty else { return true }
-        nextSequence -= UInt64(sealed.count)
         forgetSealed()
         return false
     }
@@ -168,23 +172,25 @@ package struct SenderStream: ~Copyable {
             > configuration.unackedByteCountMax
     }
 
-    private mutating func append(_ event: EventDescriptor, _ bytes: [UInt8], now: UInt64) {
+    private mutating func append(
+        _ event: EventDescriptor, _ bytes: [UInt8], now: () -> UInt64
+    ) {
         if !encoder.append(event, from: bytes) {
             sealPacket(isFull: true)
             if sealedByteCount + configuration.packetByteCountMax > burstByteCountMax {
-                sendSealed(now: now)
+                sendSealed(now: now())
             }
             _ = encoder.append(event, from: bytes)
         }
         if timers.batchDueAt == .max {
-            timers.batchDueAt = now + configuration.batchNanosecondsMax
+            timers.batchDueAt = now() + configuration.batchNanosecondsMax
         }
     }
 
     /// A plain datagram leaves when the next line does not fit, or at `flush`: what shares one depends on no clock.
-    private mutating func append(line: Span<UInt8>, now: UInt64) {
+    private mutating func append(line: Span<UInt8>, now: () -> UInt64) {
         if encoder.append(line: line) { return }
-        flush(now: now)
+        flush(now: now())
         _ = encoder.append(line: line)
     }
 
@@ -197,7 +203,6 @@ package struct SenderStream: ~Copyable {
     private mutating func sealPacket(isFull: Bool) {
         let eventCount = encoder.eventCount
         let bytes = encoder.seal(sequence: nextSequence, isFull: isFull)
-        nextSequence += 1
         sealedByteCount += bytes.count
         sealed.append(SpooledPacket(bytes: bytes, eventCount: eventCount, note: note))
     }
@@ -220,6 +225,7 @@ package struct SenderStream: ~Copyable {
             totals.packetsSent += UInt64(sealed.count)
             totals.eventsSent += sealed.reduce(0) { $0 + UInt64($1.eventCount) }
         }
+        window.pass(sealed.count)
         forgetSealed()
         if configuration.delivery == .unacked { timers.beginHeartbeats(now: now) }
     }
@@ -309,18 +315,18 @@ package struct SenderStream: ~Copyable {
         }
     }
 
-    /// What the network has just said is an end too: nothing comes behind these packets that would show it.
+    /// What the network said to the last packets is an end too: nothing comes behind them that would show it, and the
+    /// heartbeat, which may pass, must not hide it.
     private mutating func finishUnacked(now: UInt64) {
-        timers.networkError = nil
         flush(now: now)
-        let answer = timers.networkError
-        if configuration.delivery == .unacked, nextSequence > 0 { sendHeartbeat(now: now) }
+        let lastError = timers.networkError
+        if configuration.delivery == .unacked, window.nextSequence > 0 { sendHeartbeat(now: now) }
         do throws(ClientError) {
-            try transport.checkAnswers()
+            try transport.checkNetworkError()
         } catch {
             failure = failure ?? error
         }
-        failure = failure ?? answer ?? timers.networkError ?? .closed
+        failure = failure ?? lastError ?? timers.networkError ?? .closed
     }
 
     /// Ends a sender as it is; its spool is another's to open.

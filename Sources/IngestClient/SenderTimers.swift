@@ -8,7 +8,7 @@ struct SenderTimers: Sendable {
     static let heartbeatMax: UInt64 = 1_000_000_000
     static let heartbeatMin: UInt64 = 100_000_000
 
-    /// Longer gaps between answers are silence, and not the receiver's refusal of packets.
+    /// Longer gaps between acks are silence, and not the receiver's refusal of packets.
     static let silenceMin: UInt64 = 2_000_000_000
     static let spoolRetryInterval: UInt64 = 1_000_000_000
 
@@ -23,7 +23,7 @@ struct SenderTimers: Sendable {
     /// Nothing is sent before this: the network has just refused something. 0 = it has not.
     private(set) var quietUntil: UInt64 = 0
     private var quietInterval: UInt64 = 0
-    /// The last answer, or when the first packet of those that wait for one was sent.
+    /// The last ack, or when the first packet of those that wait for one was sent.
     var heardAt: UInt64
     /// When a packet was acked last; moved on by the time in which none could have been.
     private var progressAt: UInt64 = 0
@@ -31,7 +31,7 @@ struct SenderTimers: Sendable {
     var waitsSince: UInt64?
     var route = RouteWatch()
     private(set) var hasHeard = false
-    /// The network's last refusal since the last answer.
+    /// The last network error since the last ack.
     var networkError: ClientError?
 
     /// - Parameter isAcked: a heartbeat leaves first; else none before there is a packet to tell of.
@@ -109,7 +109,7 @@ struct SenderTimers: Sendable {
         return now - min(now, max(heardAt, waitsSince))
     }
 
-    /// How long answers came and no packet was acked, while some could have been.
+    /// How long acks came that told of nothing new, while they could have.
     func stagnation(now: UInt64) -> UInt64 {
         guard let waitsSince else { return 0 }
         let gap = now - min(now, heardAt)
@@ -123,7 +123,7 @@ struct RouteWatch: Sendable {
     /// Without a route for so long the socket's own address may be gone.
     static let reconnectInterval: UInt64 = 3_000_000_000
 
-    /// After so long a silence it may be gone too: packets still leave from it, and the answers are lost.
+    /// After so long a silence it may be gone too: packets still leave from it, and the acks are lost.
     static let silenceMax: UInt64 = 10_000_000_000
 
     private var lostSince: UInt64?

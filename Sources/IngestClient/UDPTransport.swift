@@ -9,30 +9,22 @@ import Synchronization
 package protocol DatagramTransport: AnyObject, Sendable {
     /// Sends `bytes` as datagrams of `segmentByteCount` bytes each, the last possibly shorter.
     ///
-    /// **Errors** `ClientError.notListening` if an earlier datagram was answered "port unreachable", and others of the
+    /// **Errors** `ClientError.notListening` after "port unreachable" for an earlier datagram, and other errors of the
     /// network. Some of the datagrams, from the first one on, may have left then.
     func send(_ bytes: Span<UInt8>, segmentByteCount: Int) throws(ClientError)
 
-    /// Throws what the network has answered to earlier datagrams, if it has answered anything.
-    func checkAnswers() throws(ClientError)
+    /// Throws the network error that earlier datagrams have led to, if there is one.
+    func checkNetworkError() throws(ClientError)
 
     /// Chooses route and own address anew: those of the socket may be gone. Where there is none, each `send` throws an error
     /// that `isUnreachable` until this has been called again and has found one.
     func reconnect()
 
-    /// The socket on which answers come; -1 = none do.
+    /// The socket on which acks come; -1 = none do.
     var socket: Int32 { get }
 
     /// What a receive failed with, as an error that may pass.
-    func answered(_ errno: Int32) -> ClientError
-}
-
-extension DatagramTransport {
-    package func reconnect() {}
-    package var socket: Int32 { -1 }
-    package func answered(_ errno: Int32) -> ClientError {
-        .socket(call: "receive", address: "", errno: errno)
-    }
+    func networkError(_ errno: Int32) -> ClientError
 }
 
 /// A connected UDP socket that sends many datagrams a call: UDP_SEGMENT where the kernel, the device and
@@ -49,7 +41,7 @@ package final class UDPTransport: DatagramTransport {
     package let socket: Int32
     /// Whether bursts leave as segments of one message. Cleared once and for all by the first refusal: a
     /// path does not learn it, and a call that fails before each burst would cost more than it could save.
-    private let usesSegments = Atomic(true)
+    let usesSegments = Atomic(true)
     private let address: String
     private let resolved: ingest_address
 
@@ -74,12 +66,12 @@ package final class UDPTransport: DatagramTransport {
         }
     }
 
-    package func checkAnswers() throws(ClientError) {
-        var answer: Int32 = 0
+    package func checkNetworkError() throws(ClientError) {
+        var error: Int32 = 0
         var byteCount = socklen_t(MemoryLayout<Int32>.size)
-        // SAFETY: the kernel writes at most `byteCount` bytes, the size of `answer`.
-        let result = unsafe getsockopt(socket, SOL_SOCKET, SO_ERROR, &answer, &byteCount)
-        if result == 0, answer != 0 { throw failure("send", answer) }
+        // SAFETY: the kernel writes at most `byteCount` bytes, the size of `error`.
+        let result = unsafe getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &byteCount)
+        if result == 0, error != 0 { throw failure("send", error) }
     }
 
     package func reconnect() {
@@ -88,9 +80,8 @@ package final class UDPTransport: DatagramTransport {
         _ = unsafe ingest_udp_reconnect(socket, &resolved)
     }
 
-    /// What the network has answered to an earlier datagram: as an error that may pass. EMSGSIZE: a router on the
-    /// way takes less than this device, so segments of this size would be refused from now on.
-    package func answered(_ errno: Int32) -> ClientError {
+    /// EMSGSIZE: a router on the way takes less than this device, so segments of this size would be refused from now on.
+    package func networkError(_ errno: Int32) -> ClientError {
         if errno == EMSGSIZE { usesSegments.store(false, ordering: .relaxed) }
         return failure("receive", errno)
     }
@@ -112,7 +103,7 @@ package final class UDPTransport: DatagramTransport {
     }
 
     /// Whether this error of a message of segments says that the same bytes may leave one by one. It is
-    /// answered before anything of the message has left.
+    /// reported before anything of the message has left.
     ///
     /// EIO: the device cannot compute checksums for segments. EINVAL: no UDP_SEGMENT. EMSGSIZE, by older
     /// kernels EINVAL: a segment is larger than the MTU.
@@ -120,16 +111,13 @@ package final class UDPTransport: DatagramTransport {
         errno == EIO || errno == EINVAL || errno == EMSGSIZE
     }
 
-    /// Whether bursts still leave as segments.
-    package var isSegmenting: Bool { usesSegments.load(ordering: .relaxed) }
-
     private func sendSingly(_ bytes: Span<UInt8>, _ segmentByteCount: Int) throws(ClientError) {
         var start = 0
         while start < bytes.count {
             let end = min(bytes.count, start + segmentByteCount)
             let datagram = bytes.extracting(start..<end)
             var result = sendMessage(datagram, 0)
-            // The first time it may be a router's answer to an earlier one; the kernel then cuts this one into fragments.
+            // The first time it may be of an earlier one, from a router; the kernel then cuts this one into fragments.
             if result == -EMSGSIZE { result = sendMessage(datagram, 0) }
             if result < 0 { throw failure("send", -result) }
             start = end

@@ -52,13 +52,20 @@ extension KeysError: CustomStringConvertible {
         case .noKeys(let path):
             return "the keys file has no key, \(path), write lines KEY_ID HEX_KEY"
         case .line(let path, let number, let fault):
-            return "\(path) line \(number): \(fault)"
+            return Self.lineText(path: path, number: number, "\(fault)")
         case .unknownKey(let path, let id):
             return "the keys file has no key \(id), \(path), add it or use another"
         case .otherSender(let path, let id, let sender):
             return "key \(id) belongs to sender \(sender.rawValue), \(path), use that sender id"
                 + " or another key"
         }
+    }
+}
+
+extension KeysError {
+    /// The text of `line`, for those who keep the fault as text.
+    package static func lineText(path: String, number: Int, _ fault: String) -> String {
+        "\(path) line \(number): \(fault)"
     }
 }
 

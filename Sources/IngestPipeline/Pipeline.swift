@@ -103,7 +103,7 @@ package final class Pipeline: Sendable {
 /// `Pipeline` gives each stage a queue of its own; a simulation steps them by hand, in one thread. Both
 /// run the same code from the ring to the snapshot.
 package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable {
-    /// Gone once the input was closed.
+    /// `nil` closes the input: nothing more will come, and the stages finish what they have, one after the other.
     package var producer: RingProducer?
     package var commit: CommitStage<Clock>
     package var sync: SyncStage<Files, Clock>
@@ -111,9 +111,6 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
     package var merge: MergeStage<Files, Clock>
     /// What the receive stage must know of the others.
     package let state: StageLinks.SharedState
-
-    /// Says that nothing more will come: the stages finish what they have, one after the other.
-    package mutating func closeInput() { producer = nil }
 
     /// Assembles the stages behind what `start` found.
     ///

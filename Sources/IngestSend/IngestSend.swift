@@ -147,7 +147,7 @@ struct IngestSend: ParsableCommand {
         options.delivery =
             spool.map { .spooled(directory: $0) } ?? (isAcked ? .acked : .unacked)
         options.givesUpAfter = .seconds(giveUpSeconds)
-        options.endsAtAnswers = true
+        options.endsAtNetworkErrors = true
         if let keyID, let keyFile {
             options.key = try EventSender.Key(id: keyID, file: keyFile)
         }

@@ -76,7 +76,7 @@ struct SendJob: ~Copyable {
     }
 
     private mutating func sendAll(to sender: EventSender) throws(Failure) {
-        try skipWhatWasTaken()
+        try seekToResumePoint()
         while true {
             while reader.hasLine { try sendLine(to: sender) }
             // What is waiting leaves before the input may make us wait.
@@ -98,7 +98,7 @@ struct SendJob: ~Copyable {
 
     /// A run that did not end has to be ended with its own input. One that did sends nothing twice either: a
     /// file that begins with what was sent goes on behind that; any other input is a new one.
-    private mutating func skipWhatWasTaken() throws(Failure) {
+    private mutating func seekToResumePoint() throws(Failure) {
         guard readsInput, note.position > 0, !hasEnded || reader.canRewind else { return }
         let beginning: LineReader.Beginning
         do throws(LineReader.Failure) {

@@ -98,10 +98,9 @@ struct Daemon {
     }
 
     private func bind() throws(Fault) -> LinuxDatagramSocket {
-        guard let udp = settings.udp else { throw Fault(.usage, "--udp is required") }
         do {
             return try LinuxDatagramSocket(
-                binding: udp, receiveBufferByteCount: settings.receiveBufferByteCount)
+                binding: settings.udp, receiveBufferByteCount: settings.receiveBufferByteCount)
         } catch {
             throw Fault(PipelineError.socket(error))
         }

@@ -40,7 +40,7 @@ struct SettingLayer {
     }
 
     /// A value on the command line is wrong usage; anywhere else the configuration is wrong.
-    func refusal(of text: String, for setting: Setting) -> Fault {
+    func refusal(of text: String, for setting: Setting, _ invalid: Setting.Invalid) -> Fault {
         let place =
             switch origin {
             case .commandLine: "--\(setting.name)"
@@ -49,17 +49,17 @@ struct SettingLayer {
             }
         return Fault(
             origin == .commandLine ? .usage : .configuration,
-            "invalid value '\(text)', \(place), give \(setting.wanted)")
+            "invalid value '\(text)'\(invalid.reason.map { " (\($0))" } ?? ""), \(place), "
+                + "give \(setting.wanted)")
     }
 }
 
-/// The settings as values; each field but the addresses and the zone begins with its default.
+/// The settings as values; each field begins with its default.
 struct DaemonSettings {
     var dataDirectory = ""
-    /// `nil` only before the default of the table was applied.
-    var udp: SocketAddress?
+    var udp = SocketAddress.loopback(port: 4810)
     /// `nil` when it is off.
-    var http: SocketAddress?
+    var http: SocketAddress? = .loopback(port: 4811)
     var commitIntervalMilliseconds = 5
     var segmentByteCountMax = Limits.segmentByteCountDefault
     var compactIntervalSeconds = 1
@@ -86,17 +86,22 @@ struct DaemonSettings {
     init() {}
 
     /// - Parameter layers: the first that gives a setting wins; the defaults come after all of them. Every value
-    ///   is checked, also one that an earlier layer hides, so that a mistake in a file shows when it is made.
+    ///   is checked, layer by layer, also one that an earlier layer hides, so that a mistake in a file shows when it is
+    ///   made, and one on the command line first.
     ///
     /// **Errors** `Fault`: `.usage` for a value of the command line or a missing one, `.configuration` for
     /// a value of the other places or an address beyond loopback without keys.
     init(_ layers: [SettingLayer]) throws(Fault) {
         self.init()
-        for setting in Setting.all {
-            if let text = setting.defaultText { _ = setting.store(text, &self) }
-            for layer in layers.reversed() {
+        var given: Set<String> = []
+        for layer in layers {
+            for setting in Setting.all {
                 guard let text = layer.texts[setting.name] else { continue }
-                if !setting.store(text, &self) { throw layer.refusal(of: text, for: setting) }
+                var changed = self
+                if let invalid = setting.store(text, &changed) {
+                    throw layer.refusal(of: text, for: setting, invalid)
+                }
+                if given.insert(setting.name).inserted { self = changed }
             }
         }
         if dataDirectory.isEmpty {
@@ -109,15 +114,17 @@ struct DaemonSettings {
     /// for. HTTP is not served yet, and has no keys.
     private func refuseOpenAddresses() throws(Fault) {
         if acceptsUnauthenticated { return }
-        for (name, address) in [("udp", udp), ("http", http)] {
-            guard let address, !address.isLoopback, name == "http" || keysPath.isEmpty else {
-                continue
-            }
+        if !udp.isLoopback, keysPath.isEmpty {
             throw Fault(
                 .configuration,
-                "authentication required: --\(name) \(address) is not a loopback address and no keys are given, "
-                    + "use a loopback address\(name == "udp" ? ", --keys FILE" : "") "
-                    + "or --insecure-accept-unauthenticated")
+                "authentication required: --udp \(udp) is not a loopback address and no keys are given, "
+                    + "use a loopback address, --keys FILE or --insecure-accept-unauthenticated")
+        }
+        if let http, !http.isLoopback {
+            throw Fault(
+                .configuration,
+                "authentication required: --http \(http) is not a loopback address and HTTP has no keys, "
+                    + "use a loopback address, off or --insecure-accept-unauthenticated")
         }
     }
 

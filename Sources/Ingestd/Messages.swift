@@ -70,7 +70,8 @@ struct LineLogHandler: LogHandler {
     }
 }
 
-/// The work of compaction in numbers: bytes written by kind of file, rows, and CPU time of the two queues. `ingest-bench` reads these lines; docs/performance.md says what they mean.
+/// The work of compaction in numbers: bytes written by kind of file, rows, and CPU time of the two queues. `ingest-bench`
+/// reads these lines; docs/performance.md says what they mean.
 struct CompactionSummary {
     let lines: [String]
 
@@ -92,7 +93,7 @@ struct CompactionSummary {
                     ("written by merges", merge[.rows]),
                 ]),
             Self.line(
-                "nanoseconds on a core",
+                "CPU nanoseconds",
                 [
                     ("fold", compact[.foldNanoseconds]), ("seal", compact[.sealNanoseconds]),
                     ("sealed runs", compact[.sealedNanoseconds]),

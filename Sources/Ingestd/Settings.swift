@@ -17,8 +17,14 @@ struct Setting: Sendable {
     let valueName: String?
     /// `nil` for an option without a default.
     let defaultText: String?
-    /// Stores the value behind a text; `false` if the text is not a valid one.
-    let store: @Sendable (String, inout DaemonSettings) -> Bool
+    /// Stores the value behind a text, or says why the text is no valid one.
+    let store: @Sendable (String, inout DaemonSettings) -> Invalid?
+
+    /// A text that is no valid value.
+    struct Invalid: Sendable {
+        /// `nil` where `wanted` says it all.
+        var reason: String?
+    }
 
     var environmentName: String { "INGESTD_" + name.uppercased().replacing("-", with: "_") }
     var isFlag: Bool { valueName == nil }
@@ -35,10 +41,9 @@ struct Setting: Sendable {
         .path(
             "data", \.dataDirectory, "the path of a directory", "dir",
             "The data directory; created if missing."),
-        .address("udp", \.udp, 4810, "Where packets are received; port 0 picks a free one."),
-        .address(
-            "http", \.http, 4811, canBeOff: true,
-            "Reserved for an HTTP server, which does not exist yet: accepted and ignored."),
+        .address("udp", "Where packets are received; port 0 picks a free one."),
+        .addressOrOff(
+            "http", "Reserved for an HTTP server, which does not exist yet: accepted and ignored."),
         .number(
             "commit-interval-ms", \.commitIntervalMilliseconds, 1...1_000,
             "Longest time that an event waits for its group commit."),
@@ -106,9 +111,9 @@ struct Setting: Sendable {
         ) { text, settings in
             guard !text.isEmpty, text.utf8.allSatisfy({ (0x30...0x39).contains($0) }),
                 let number = Int(text), range.contains(number)
-            else { return false }
+            else { return Invalid() }
             settings[keyPath: path] = number
-            return true
+            return nil
         }
     }
 
@@ -123,9 +128,9 @@ struct Setting: Sendable {
             valueName: texts.joined(separator: "|"),
             defaultText: choices.first { $0.value == value }?.text
         ) { text, settings in
-            guard let choice = choices.first(where: { $0.text == text }) else { return false }
+            guard let choice = choices.first(where: { $0.text == text }) else { return Invalid() }
             settings[keyPath: path] = choice.value
-            return true
+            return nil
         }
     }
 
@@ -144,26 +149,46 @@ struct Setting: Sendable {
         Setting(
             name: name, purpose: purpose, wanted: wanted, valueName: valueName, defaultText: nil
         ) { text, settings in
-            guard !text.isEmpty, !text.utf8.contains(0) else { return false }
+            guard !text.isEmpty, !text.utf8.contains(0) else { return Invalid() }
             settings[keyPath: path] = text
-            return true
+            return nil
         }
     }
 
-    private static func address(
-        _ name: String, _ path: Path<SocketAddress?>, _ port: Int, canBeOff: Bool = false,
-        _ purpose: String
-    ) -> Setting {
-        let address = "127.0.0.1:\(port)"
+    private static func address(_ name: String, _ purpose: String) -> Setting {
+        let address = "\(DaemonSettings().udp)"
         return Setting(
-            name: name, purpose: purpose,
-            wanted: "HOST:PORT such as \(address)" + (canBeOff ? ", or off" : ""),
-            valueName: canBeOff ? "host:port|off" : "host:port", defaultText: address
+            name: name, purpose: purpose, wanted: "HOST:PORT such as \(address)",
+            valueName: "host:port", defaultText: address
         ) { text, settings in
-            let address = try? SocketAddress(text)
-            guard address != nil || (canBeOff && text == "off") else { return false }
-            settings[keyPath: path] = address
-            return true
+            storeAddress(text) { settings.udp = $0 }
+        }
+    }
+
+    private static func addressOrOff(_ name: String, _ purpose: String) -> Setting {
+        let address = DaemonSettings().http?.description
+        return Setting(
+            name: name, purpose: purpose, wanted: "HOST:PORT such as \(address ?? ""), or off",
+            valueName: "host:port|off", defaultText: address
+        ) { text, settings in
+            if text == "off" {
+                settings.http = nil
+                return nil
+            }
+            return storeAddress(text) { settings.http = $0 }
+        }
+    }
+
+    private static func storeAddress(
+        _ text: String, _ store: (SocketAddress) -> Void
+    ) -> Invalid? {
+        do throws(SocketError) {
+            store(try SocketAddress(text))
+            return nil
+        } catch .badAddress(_, let reason) {
+            return Invalid(reason: reason)
+        } catch {
+            return Invalid(reason: "\(error)")
         }
     }
 
@@ -171,8 +196,8 @@ struct Setting: Sendable {
         name: "time-zone", purpose: "The zone whose midnight begins a business day.",
         wanted: "UTC or an IANA name such as Europe/Berlin", valueName: "zone", defaultText: "UTC"
     ) { text, settings in
-        guard let zone = BusinessZone(identifier: text) else { return false }
+        guard let zone = BusinessZone(identifier: text) else { return Invalid() }
         settings.zone = zone
-        return true
+        return nil
     }
 }

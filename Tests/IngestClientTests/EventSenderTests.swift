@@ -73,6 +73,44 @@ struct EventSenderTests {
         #expect(Set(packets.map(\.epoch)).count == 1)
     }
 
+    @Test(arguments: [false, true])
+    func `A network error of the last burst is one of close, though the heartbeat behind it passes`(
+        isFlushed: Bool
+    ) throws {
+        let transport = RecordingTransport()
+        var options = EventSender.Options()
+        options.batchDelay = .seconds(1)
+        let sender = try EventSender(transport: transport, options: options)
+        #expect(try sender.send(SampleEvents.event(1)) == .taken)
+        try sender.flush()
+        #expect(try sender.send(SampleEvents.event(2)) == .taken)
+        let error = ClientError.notListening(address: "there")
+        transport.fail(with: error, count: 1)
+        if isFlushed { try sender.flush() }
+        #expect(throws: error) { _ = try sender.close() }
+        #expect(sender.totals.eventsSent == 1)
+        #expect(transport.packets(ofKind: 2).map(\.sequence) == [2], "the loss is announced")
+    }
+
+    /// No flush: the batch delay is up, and the thread sends.
+    @Test func `Without acks a sender's own thread sends what waits, and close announces it`()
+        throws
+    {
+        let peer = UDPPeer()
+        var options = EventSender.Options()
+        options.delivery = .unacked
+        options.batchDelay = .milliseconds(5)
+        let sender = try EventSender.open(to: peer.address, options: options)
+        #expect(try sender.send(SampleEvents.event(1)) == .taken)
+        peer.waitForDatagrams(1)
+        let result = try sender.close()
+        #expect((result.eventsSent, result.packetsSent, result.eventsAcked) == (1, 1, 0))
+        peer.waitForDatagrams(2)
+        let receiver = peer.kill()
+        #expect(receiver.greatestSequence == 0)
+        #expect(receiver.faults.isEmpty, "\(receiver.faults)")
+    }
+
     @Test func `An event is refused for each bound that it breaks, with the bound`() throws {
         let sender = try EventSender(
             transport: RecordingTransport(), options: EventSender.Options())

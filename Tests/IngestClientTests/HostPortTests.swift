@@ -45,15 +45,37 @@ struct HostPortTests {
             (.spool(path: "/s", .durabilityLost(call: "fsync", errno: 5)), 71),
             (.spool(path: "/s", .tooLarge(byteCountMax: 5)), 74),
             (.spool(path: "/s", .io(call: "open", errno: 13)), 74),
-            (ClientError(keys: .unreadable(path: "/k", errno: 2)), 78),
-            (ClientError(keys: .mode(path: "/k", mode: 0o644)), 78),
-            (ClientError(keys: .line(path: "/k", number: 3, .noKey)), 78),
-            (.spooledUnder(1, path: "/s"), 78), (.spooledUnder(nil, path: "/s"), 78),
+            (.keys(path: "/s", .spooledUnder(id: 1)), 78),
+            (.keys(path: "/s", .spooledUnder(id: nil)), 78),
             (.cancelled, 74), (.closed, 74),
         ]
         for (error, exitCode) in table {
             #expect(error.exitCode == exitCode, "\(error)")
             #expect(!error.description.contains("\n"))
+        }
+    }
+
+    @Test func `An error of the keys file keeps its cause, and says it in the same words`() {
+        let table: [(KeysError, ClientError.KeysFailure)] = [
+            (.unreadable(path: "/k", errno: 2), .unreadable(errno: 2)),
+            (.notAFile(path: "/k"), .notAFile), (.mode(path: "/k", mode: 0o644), .mode(0o644)),
+            (.tooLarge(path: "/k", byteCountMax: 5), .tooLarge(byteCountMax: 5)),
+            (.noKeys(path: "/k"), .noKeys),
+            (
+                .line(path: "/k", number: 3, .noKey),
+                .line(number: 3, fault: "\(KeysError.Fault.noKey)")
+            ),
+            (.unknownKey(path: "/k", id: 4), .noSuchKey(id: 4)),
+            (
+                .otherSender(path: "/k", id: 4, sender: SenderID(rawValue: 9)),
+                .otherSender(id: 4, sender: 9)
+            ),
+        ]
+        for (error, cause) in table {
+            let client = ClientError(keys: error)
+            #expect(client == .keys(path: "/k", cause))
+            #expect(client.description == error.description)
+            #expect(client.exitCode == 78)
         }
     }
 }

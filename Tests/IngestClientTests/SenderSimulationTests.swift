@@ -11,8 +11,9 @@ import Testing
 ///
 /// **Faults** Datagrams either way: lost, doubled, late by up to 50 ms. Receiver: restarts that forget what was only
 /// admitted, times of shedding and of no credit, times in which nobody listens. Network: calls that fail after some of
-/// their datagrams have left; seconds without a route. Sender with a spool: stopped before any changing call of the file system, by a kill or a
-/// power cut, and started again; times in which its disk has room for little or nothing, also at a start and at the end.
+/// their datagrams have left; seconds without a route. Sender with a spool: stopped before any changing call of the
+/// file system, by a kill or a power cut, and started again; times in which its disk has room for little or nothing,
+/// also at a start and at the end.
 /// **Holds** Every event that was flushed is durable at the receiver; every one that was sent at all, in
 /// exactly one packet; no sequence ever has other bytes; no base passes what is not durable; no packet goes beyond the
 /// credit.

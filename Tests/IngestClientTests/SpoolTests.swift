@@ -197,7 +197,7 @@ struct SpoolTests {
             ([tagged(keys[0]), plain], keys[0], nil),
         ]
         for (packets, key, held) in table {
-            #expect(throws: ClientError.spooledUnder(held, path: "/s")) {
+            #expect(throws: ClientError.keys(path: "/s", .spooledUnder(id: held))) {
                 try SpooledPacket.check(packets, under: key, path: "/s")
             }
         }

@@ -1,8 +1,13 @@
 import Glibc
+import Synchronization
 import TestSupport
 import Testing
 
 @testable import IngestClient
+
+extension UDPTransport {
+    fileprivate var isSegmenting: Bool { usesSegments.load(ordering: .relaxed) }
+}
 
 /// The sockets of a sender, over loopback.
 struct UDPTransportTests {
@@ -39,15 +44,15 @@ struct UDPTransportTests {
         #expect(receiver.datagrams(10) == expected)
     }
 
-    @Test func `An answer that a router takes less ends segments, and no other answer does`() throws
+    @Test func `The error that a router takes less ends segments, and no other error does`() throws
     {
         let transport = try UDPTransport(address: "127.0.0.1:9")
         #expect(
-            transport.answered(EPERM)
+            transport.networkError(EPERM)
                 == .socket(call: "receive", address: "127.0.0.1:9", errno: EPERM))
-        #expect(transport.answered(ECONNREFUSED) == .notListening(address: "127.0.0.1:9"))
+        #expect(transport.networkError(ECONNREFUSED) == .notListening(address: "127.0.0.1:9"))
         #expect(transport.isSegmenting)
-        #expect(transport.answered(EMSGSIZE).isTemporary)
+        #expect(transport.networkError(EMSGSIZE).isTemporary)
         #expect(!transport.isSegmenting)
     }
 

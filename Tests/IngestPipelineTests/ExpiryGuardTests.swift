@@ -33,7 +33,7 @@ struct ExpiryGuardTests {
             bench.expire()
             #expect(bench.takeLedger().count == 8_000)
             #expect(bench.windows.openCount == 0)
-            #expect(bench.windows.expiryPassCount == (first == 1 ? 0 : 1))
+            #expect(bench.windows.expiry.passCount == (first == 1 ? 0 : 1))
         }
     }
 
@@ -53,6 +53,6 @@ struct ExpiryGuardTests {
             #expect(bench.send(0, acks: false) == .shed)
             bench.advance(milliseconds: 100)
         }
-        #expect((1...5).contains(bench.windows.expiryPassCount))
+        #expect((1...5).contains(bench.windows.expiry.passCount))
     }
 }

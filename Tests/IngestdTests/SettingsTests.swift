@@ -14,7 +14,7 @@ struct SettingsTests {
 
     @Test func `without settings the documented defaults hold`() throws {
         let settings = try DaemonSettings([data])
-        #expect(settings.udp?.description == "127.0.0.1:4810")
+        #expect(settings.udp.description == "127.0.0.1:4810")
         #expect(settings.http?.description == "127.0.0.1:4811")
         #expect(settings.commitIntervalMilliseconds == 5)
         #expect(settings.segmentByteCountMax == 268_435_456)
@@ -61,7 +61,7 @@ struct SettingsTests {
                 {"udp": "127.0.0.1:3", "commit-interval-ms": 30, "max-event-age-seconds": 40}
                 """.utf8), path: "c.json")
         let settings = try DaemonSettings([commandLine, environment, file])
-        #expect(settings.udp?.port == 1)
+        #expect(settings.udp.port == 1)
         #expect(settings.commitIntervalMilliseconds == 20)
         #expect(settings.eventAgeSecondsMax == 40)
     }
@@ -115,6 +115,36 @@ struct SettingsTests {
         let commandLine = SettingLayer(.commandLine, ["data": "/d", "udp": "127.0.0.1:1"])
         let fault = #expect(throws: Fault.self) { try DaemonSettings([commandLine, file]) }
         #expect(fault?.reason == .configuration)
+    }
+
+    @Test func `what is wrong on the command line is said before what is wrong in a file`() {
+        let file = SettingLayer(.file(path: "c.json"), ["udp": "nonsense"])
+        let commandLine = SettingLayer(.commandLine, ["data": "/d", "commit-interval-ms": "0"])
+        let fault = #expect(throws: Fault.self) { try DaemonSettings([commandLine, file]) }
+        #expect(fault?.reason == .usage)
+        #expect(fault?.message.contains("--commit-interval-ms") == true)
+    }
+
+    @Test func `why a text is no address is said`() {
+        let reasons = ["127.0.0.1": "not an address", "no.such.host.invalid:1": "[^)]+"]
+        for (text, reason) in reasons {
+            let layer = SettingLayer(.commandLine, ["udp": text])
+            let message = #expect(throws: Fault.self) { try DaemonSettings([data, layer]) }?.message
+            let pattern = "invalid value '\(text)' \\(\(reason)\\), --udp, give HOST:PORT such as"
+            let found = message?.range(of: pattern, options: .regularExpression)
+            #expect(found != nil, "\(message ?? "")")
+        }
+    }
+
+    @Test func `an HTTP address beyond loopback is refused with keys too, and for its own reason`()
+    {
+        let layer = SettingLayer(
+            .commandLine, ["data": "/d", "http": "0.0.0.0:4811", "keys": "/k"])
+        let message = #expect(throws: Fault.self) { try DaemonSettings([layer]) }?.message
+        #expect(message?.contains("HTTP has no keys") == true, "\(message ?? "")")
+        #expect(message?.contains("no keys are given") == false)
+        let keyed = SettingLayer(.commandLine, ["data": "/d", "udp": "0.0.0.0:4810", "keys": "/k"])
+        #expect(throws: Never.self) { try DaemonSettings([keyed]) }
     }
 
     @Test func `a missing directory is wrong usage`() {

@@ -77,6 +77,29 @@ extension ProcessSuite {
             try setting.check()
         }
 
+        @Test func `without acks every packet is sent once, and the ledger has them all`() throws {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            let ended = try daemon.send(SampleEvents.file(in: folder), acks: false, rate: 20_000)
+            #expect(ended.code == 0, "\(ended.errors)")
+            #expect(ended.errors.contains("sent, not confirmed"))
+            let counts = try summary(ended)
+            #expect(counts["sent"] == Double(SampleEvents.lines.count))
+            #expect(counts["acked"] == 0 && counts["resent"] == 0 && counts["refused"] == 0)
+            let reader = Reader(folder: folder)
+            let isVisible = try eventually {
+                try reader.sees(
+                    impressions: SampleEvents.impressionCount, clicks: SampleEvents.clickCount)
+            }
+            #expect(isVisible)
+            #expect(daemon.stop().code == 0)
+            let rows = try Reader.rows(of: reader.run("ledger", "--format", "ndjson").output)
+            let row = try #require(rows.first { $0["packetsReceived"] as? Int ?? 0 > 0 })
+            #expect(row["packetsMissing"] as? Int == 0)
+            #expect(row["packetsOpen"] as? Int == 0)
+            #expect(row["packetsResent"] as? Int == 0)
+        }
+
         @Test(arguments: [("0.0.0.0:0", "127.0.0.2"), ("[::]:0", "127.0.0.3"), ("[::]:0", "[::1]")])
         func `a daemon of all addresses answers from the one that was sent to`(
             bound: String, host: String

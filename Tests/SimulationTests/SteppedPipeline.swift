@@ -131,7 +131,7 @@ struct SteppedPipeline: ~Copyable {
     /// Drains, seals and publishes, as a daemon that is told to stop.
     /// - Parameter waits: whether it waits for a disk that takes nothing, which a daemon does not.
     mutating func stop(waits: Bool = false) throws(PipelineError) {
-        stages.closeInput()
+        stages.producer = nil
         var isFinished = (commit: false, sync: false, compact: false)
         // Where no merge is to be done, the stage has its turn once the compact stage has said so.
         var turnsBeforeMerge = merges ? 0 : 1_000

@@ -84,6 +84,7 @@ enum UnsafeFiles {
             "RingWords": "the atomics and the futex word of the shared memory",
         ],
         "IngestStorage": [
+            "FileSystem": "hands arrays to writes and reads",
             "LinuxFileSystem": "hands buffers to system calls",
             "ReadBuffer": "owns aligned memory that files are read into",
             "SystemCall": "the system calls that swift-system does not have",
@@ -108,7 +109,7 @@ enum UnsafeFiles {
             "Receive/PacketIntake": "hands datagrams where they lie to decoders and ring",
             "Receive/RefusalLog": "reads the first bytes of a datagram",
             "StageQueue": "names its thread",
-            "Commit/Windows/Acks": "owns the memory of acks that are sent",
+            "Acks": "owns the memory of acks that are sent",
         ],
         "IngestReader": [
             "Events/EventListing": "reads the columns of a decoded block",

@@ -168,7 +168,7 @@ class Sender:
 def add_event(batch, kind, reward, business):
     event = batch.events.add(type=kind, reward_id=reward, business_id=business, platform="python")
     event.timestamp_us = time.time_ns() // 1000
-    event.event_id = secrets.token_bytes(16)  # before the first send: what recognises a repeat
+    event.event_id = secrets.token_bytes(16)  # the application's own: recognises the event on a second way
     if kind == 1:  # 75 % of the ad's pixels for 1.2 seconds: viewable
         event.viewability.visible_ppm, event.viewability.duration_ms = 750_000, 1200
     elif kind == 3:

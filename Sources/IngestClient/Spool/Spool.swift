@@ -4,6 +4,24 @@ import IngestFormat
 import IngestStorage
 import Synchronization
 
+/// Where packets are on disk before they are first sent, and until they are acked.
+protocol PacketSpool: AnyObject, Sendable {
+    /// Makes the packets durable; they follow those before without a gap.
+    ///
+    /// **Errors** None of these may be sent. At `diskFull` the same ones, and more behind them, can be appended again.
+    func append(_ packets: [SpooledPacket]) throws(StorageError)
+    /// Forgets what lies below this sequence, file by file.
+    func retire(below base: UInt64) throws(StorageError)
+    /// All is acked, and the input has ended: no packet is left for a next start.
+    ///
+    /// - Parameter note: of the whole input, for who asks whether it was sent before.
+    ///
+    /// **Errors** At `diskFull` it goes on as it was.
+    func finish(_ note: SpoolNote) throws(StorageError)
+    /// Of all files.
+    var byteCount: Int { get }
+}
+
 /// A directory of packets that are not acked yet (docs/format/spool.md). Locked while it is open.
 ///
 /// **Durability** A packet is on disk when `append` has returned: one write and one fdatasync for all that it
@@ -300,5 +318,38 @@ struct SpoolFileName: Sendable {
         let digits = String(number)
         return String(repeating: "0", count: max(0, Self.digitCount - digits.count)) + digits
             + Self.suffix
+    }
+}
+
+/// A little room on the spool's disk, held back by a file of zeros: packets may fill the disk, and the file that takes
+/// their place when all of them are acked still fits (docs/format/spool.md).
+///
+/// Never synced and never read. Where a file system cannot preallocate, or has no room, it holds nothing back.
+struct SpoolReserve<Files: FileSystem> {
+    static var name: String { "reserve" }
+    /// A head and its directory entry, whatever the size of the file system's blocks.
+    static var byteCount: UInt64 { 65_536 }
+
+    let files: Files
+
+    /// Makes it whole, as far as there is room: to be called where there may be some again.
+    ///
+    /// **Errors** None: what is wrong with the disk, the next write of a packet says.
+    func hold() {
+        guard let file = try? files.open(Self.name, .readWrite) else {
+            try? files.create(Self.name).allocate(to: Self.byteCount)
+            return
+        }
+        try? file.allocate(to: Self.byteCount)
+    }
+
+    /// Frees it.
+    ///
+    /// - Returns: whether that gave any room.
+    func spend() -> Bool {
+        guard let file = try? files.open(Self.name, .readWrite), let count = try? file.byteCount(),
+            count > 0
+        else { return false }
+        return (try? file.truncate(to: 0)) != nil
     }
 }

@@ -25,24 +25,6 @@ struct SpooledPacket: Equatable, Sendable {
     var note: SpoolNote
 }
 
-/// Where packets are on disk before they are first sent, and until they are acked.
-protocol PacketSpool: AnyObject, Sendable {
-    /// Makes the packets durable; they follow those before without a gap.
-    ///
-    /// **Errors** None of these may be sent. At `diskFull` the same ones, and more behind them, can be appended again.
-    func append(_ packets: [SpooledPacket]) throws(StorageError)
-    /// Forgets what lies below this sequence, file by file.
-    func retire(below base: UInt64) throws(StorageError)
-    /// All is acked, and the input has ended: no packet is left for a next start.
-    ///
-    /// - Parameter note: of the whole input, for who asks whether it was sent before.
-    ///
-    /// **Errors** At `diskFull` it goes on as it was.
-    func finish(_ note: SpoolNote) throws(StorageError)
-    /// Of all files.
-    var byteCount: Int { get }
-}
-
 extension SpooledPacket {
     /// Whether all packets that an earlier start has left are tagged by this key, or not at all without one: they are sent
     /// as they are, and under another key the receiver would drop them without a word.
@@ -59,7 +41,7 @@ extension SpooledPacket {
                 guard isChecked, let key else { return (header.keyID, true) }
                 return (header.keyID, unsafe key.tag.isTag(of: bytes))
             }
-            guard id == key?.id, isSame else { throw .spooledUnder(id, path: path) }
+            guard id == key?.id, isSame else { throw .keys(path: path, .spooledUnder(id: id)) }
         }
     }
 }

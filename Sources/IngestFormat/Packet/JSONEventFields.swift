@@ -139,7 +139,7 @@ struct JSONEventFields {
     }
 }
 
-// The second half of `JSONEventFields`: from tokens to the descriptor, by the rules in its head comment.
+// MARK: From tokens to the descriptor
 
 extension JSONEventFields {
     /// Fills `event`; `false` if a field breaks its rule. Byte counts, ranges and hashes are left to

@@ -50,8 +50,9 @@ package enum TableKind: UInt8, Sendable, CaseIterable {
 /// a name that does not parse is not ours.
 ///
 /// **Layout** `%010u.segment`, `%010llu.manifest` (generation), `%010llu.<table>.run` and
-/// `%010llu.expired.footer` (file number), each also with `.tmp` behind it while it is written; `LOCK`, `durable-mark`, `reserve`, `aside`. Numbers are decimal
-/// with at least ten digits, so that names sort by number up to 9,999,999,999.
+/// `%010llu.expired.footer` (file number), each also with `.tmp` behind it while it is written; `LOCK`,
+/// `durable-mark`, `reserve`, `aside`. Numbers are decimal with at least ten digits, so that names sort by number up
+/// to 9,999,999,999.
 package indirect enum FileName: Hashable, Sendable {
     /// Locked by the daemon that owns the directory, whose process id it holds for messages.
     case lock

@@ -36,7 +36,7 @@ package struct SequenceSet: Sendable {
     }
 
     /// Puts a range behind the last one, or joins the two where it begins no earlier and they meet.
-    private static func append(
+    package static func append(
         _ range: ClosedRange<UInt64>, to ranges: inout [ClosedRange<UInt64>]
     ) {
         guard let last = ranges.last, range.lowerBound >= last.lowerBound,

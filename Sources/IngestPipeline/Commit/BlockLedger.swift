@@ -68,15 +68,9 @@ struct BlockLedger: ~Copyable {
 
     private mutating func add(_ value: UInt64, at index: Int) {
         movesWindows = true
-        if let last = entries[index].sequences.last, last.upperBound < UInt64.max,
-            last.upperBound + 1 == value
-        {
-            let count = entries[index].sequences.count
-            entries[index].sequences[count - 1] = last.lowerBound...value
-        } else {
-            entries[index].sequences.append(value...value)
-            rangeCount += 1
-        }
+        let count = entries[index].sequences.count
+        SequenceSet.append(value...value, to: &entries[index].sequences)
+        rangeCount += entries[index].sequences.count - count
     }
 
     /// The entries in their order on disk, ranges merged; the ledger is empty afterwards.

@@ -185,7 +185,7 @@ package struct SocketAddress: Sendable, CustomStringConvertible {
     /// **Cost** A name is looked up by the system's resolver, which may take seconds.
     package init(_ text: String) throws(SocketError) {
         guard let parts = HostPort(text) else {
-            throw SocketError.badAddress(text: text, reason: "not HOST:PORT")
+            throw SocketError.badAddress(text: text, reason: "not an address")
         }
         var raw = ingest_address()
         // SAFETY: the text is terminated and lives through the call, which writes one address.
@@ -194,9 +194,17 @@ package struct SocketAddress: Sendable, CustomStringConvertible {
         }
         guard code == 0 else {
             let reason = unsafe String(cString: ingest_address_error(code))
-            throw SocketError.badAddress(text: text, reason: "\(parts.host): \(reason)")
+            throw SocketError.badAddress(text: text, reason: reason)
         }
         self.raw = raw
+    }
+
+    package static func loopback(port: UInt16) -> SocketAddress {
+        var raw = ingest_address()
+        // SAFETY: the call writes one address; it finds a number without asking anybody.
+        let code = unsafe ingest_address_resolve("127.0.0.1", port, &raw)
+        precondition(code == 0)
+        return SocketAddress(raw)
     }
 
     /// 0 asks for a free port when bound.
@@ -256,7 +264,7 @@ extension SocketError: CustomStringConvertible {
     package var description: String {
         switch self {
         case .badAddress(let text, let reason):
-            "not an address: \(reason), \"\(text)\", give HOST:PORT, with IPv6 as [::1]:4810"
+            "\(reason), \"\(text)\", give HOST:PORT, with IPv6 as [::1]:4810"
         case .addressInUse(let address):
             "the address is in use, udp \(address), stop the program that uses it or choose another --udp"
         case .cannotBind(let address, let errno):

@@ -2,10 +2,7 @@
 // What operators read about what was refused: a line a second and kind at most, and nothing in it that a
 // sender could use to forge lines or that tells of a user.
 import CIngestLinux
-import Dispatch
 import IngestFormat
-import Logging
-import Synchronization
 
 /// Refusals by kind since the last line, with the last of each. A plain value; noting allocates nothing.
 struct RefusalSamples {
@@ -168,7 +165,8 @@ struct RefusalLog {
     private static func blame(_ stepSeconds: Int64) -> String? {
         if stepSeconds == 0 { return nil }
         return "the clock of this machine stepped \(stepSeconds > 0 ? "forward" : "back") by "
-            + "\(stepSeconds.magnitude) s and the step is ignored: correct the clock, or restart the daemon"
+            + "\(stepSeconds.magnitude) s and the step is ignored: "
+            + AdmissionClock<LinuxClock>.remedy(stepSeconds)
     }
 
     private static func counted(_ count: UInt64, _ noun: String) -> String {
@@ -206,34 +204,4 @@ struct RefusalLog {
             return "\\x" + (digits.count == 1 ? "0" : "") + digits
         }.joined()
     }
-}
-
-/// Takes log lines off a data-path queue: a log that blocks (a full pipe, a slow terminal) must not stop
-/// receiving. Lines are written in order on a queue of their own; while 64 wait, further ones are dropped.
-package final class LogLines: Sendable {
-    private let logger: Logger
-    private let queue = DispatchQueue(label: "ingestd-log")
-    private let waiting = Atomic(0)
-    private static let waitingMax = 64
-
-    package init(_ logger: Logger) { self.logger = logger }
-
-    /// Never blocks. **Cost** An allocation; callers limit their rate.
-    package func warn(_ line: String) { write(line, .warning) }
-
-    /// As `warn`, of what is as it should be.
-    package func inform(_ line: String) { write(line, .info) }
-
-    private func write(_ line: String, _ level: Logger.Level) {
-        // Relaxed: only the count matters.
-        guard waiting.load(ordering: .relaxed) < Self.waitingMax else { return }
-        waiting.add(1, ordering: .relaxed)
-        queue.async { [self] in
-            logger.log(level: level, "\(line)")
-            waiting.subtract(1, ordering: .relaxed)
-        }
-    }
-
-    /// Returns once every line so far is written: for the end of a program.
-    package func flush() { queue.sync {} }
 }

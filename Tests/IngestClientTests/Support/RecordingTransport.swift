@@ -9,7 +9,14 @@ final class RecordingTransport: DatagramTransport {
     private struct State {
         var calls: [[[UInt8]]] = []
         var failure: ClientError?
+        var failureCount = Int.max
         var reconnectCount = 0
+
+        mutating func takeFailure() -> ClientError? {
+            guard failureCount > 0 else { return nil }
+            failureCount -= 1
+            return failure
+        }
     }
 
     func send(_ bytes: Span<UInt8>, segmentByteCount: Int) throws(ClientError) {
@@ -20,21 +27,29 @@ final class RecordingTransport: DatagramTransport {
             datagrams.append((start..<end).map { bytes[$0] })
             start = end
         }
-        if let failure = state.withLock({ $0.failure }) { throw failure }
+        if let failure = state.withLock({ $0.takeFailure() }) { throw failure }
         let call = datagrams
         state.withLock { $0.calls.append(call) }
     }
 
-    func checkAnswers() throws(ClientError) {
-        if let failure = state.withLock({ $0.failure }) { throw failure }
+    func checkNetworkError() throws(ClientError) {
+        if let failure = state.withLock({ $0.takeFailure() }) { throw failure }
+    }
+
+    let socket: Int32 = -1
+
+    func networkError(_ errno: Int32) -> ClientError {
+        .socket(call: "receive", address: "", errno: errno)
     }
 
     func reconnect() { state.withLock { $0.reconnectCount += 1 } }
 
     var reconnectCount: Int { state.withLock { $0.reconnectCount } }
 
-    /// From now on every call throws this; `nil` ends it.
-    func fail(with failure: ClientError?) { state.withLock { $0.failure = failure } }
+    /// From now on every call throws this, or so many do; `nil` ends it.
+    func fail(with failure: ClientError?, count: Int = .max) {
+        state.withLock { ($0.failure, $0.failureCount) = (failure, count) }
+    }
 
     /// The datagrams of each call.
     var calls: [[[UInt8]]] { state.withLock { $0.calls } }
@@ -43,6 +58,18 @@ final class RecordingTransport: DatagramTransport {
     /// Framed packets by kind: 1 batch, 2 heartbeat.
     func packets(ofKind kind: UInt8) -> [FramedPacket] {
         datagrams.map(FramedPacket.init).filter { $0.kind == kind }
+    }
+}
+
+extension EventSender {
+    /// A sender without acks, over a network of the test's own.
+    convenience init(transport: any DatagramTransport, options: Options) throws(ClientError) {
+        var options = options
+        options.delivery = .unacked
+        let stream = SenderStream(
+            options.configuration(Self.newIdentity(options), address: ""), transport: transport,
+            spool: nil, now: SenderClock.monotonicNanoseconds())
+        try self.init(stream, transport: transport)
     }
 }
 

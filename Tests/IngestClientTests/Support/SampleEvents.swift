@@ -44,12 +44,12 @@ enum SampleEvents {
     /// A stream without acks.
     static func stream(
         _ transport: RecordingTransport, _ delivery: SenderStream.Delivery = .unacked,
-        packetByteCountMax: Int = 1_452, endsAtAnswers: Bool = false
+        packetByteCountMax: Int = 1_452, endsAtNetworkErrors: Bool = false
     ) -> UnackedRig {
         UnackedRig(transport) {
             $0.delivery = delivery
             $0.packetByteCountMax = packetByteCountMax
-            $0.endsAtAnswers = endsAtAnswers
+            $0.endsAtNetworkErrors = endsAtNetworkErrors
         }
     }
 }

@@ -39,7 +39,13 @@ final class SimulatedNetwork: DatagramTransport {
         }
     }
 
-    func checkAnswers() throws(ClientError) {}
+    func checkNetworkError() throws(ClientError) {}
+
+    let socket: Int32 = -1
+
+    func networkError(_ errno: Int32) -> ClientError {
+        .socket(call: "receive", address: "", errno: errno)
+    }
 
     func reconnect() {
         state.withLock {

@@ -26,7 +26,7 @@ enum FutureLog {
         _ = stages.producer?.claim(header, byteCount: place)
         stages.producer?.commit()
         stages.producer?.publish()
-        stages.closeInput()
+        stages.producer = nil
         var (isCommitted, isSynced, isCompacted) = (false, false, false)
         while !isCompacted {
             if !isCommitted, case .finished = stages.commit.step(mayWait: false) {

@@ -110,7 +110,7 @@ struct AdmissionClock<Clock: IngestClock>: Sendable {
             ? "" : ", \(count) event\(count == 1 ? "" : "s") refused as too_old or too_early since"
     }
 
-    private static func remedy(_ difference: Int64) -> String {
+    static func remedy(_ difference: Int64) -> String {
         let start =
             difference > 0 ? "restart the daemon" : "restart the daemon with --accept-clock"
         return "correct the clock, or \(start) if it is correct now"

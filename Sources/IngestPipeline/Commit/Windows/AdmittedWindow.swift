@@ -15,7 +15,7 @@ struct AdmittedWindow {
     var seenNanoseconds: Int64
     /// A ring of `checkCount` by sequence, of the packets that arrived last; 0 = not known.
     private var checks: [UInt16] = []
-    var run = JumpRun()
+    var run = SequenceJumpDetector()
 
     // MARK: The ack that is due with the open block
 
@@ -101,7 +101,7 @@ struct AdmittedWindow {
 
 /// Packets in a row that are all far ahead of a window, and near each other: the sender, and not a stray
 /// packet, is there.
-struct JumpRun {
+struct SequenceJumpDetector {
     private var low: UInt64 = 0
     private var high: UInt64 = 0
     private var count = 0

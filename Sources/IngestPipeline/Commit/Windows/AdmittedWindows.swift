@@ -28,7 +28,7 @@ struct AdmittedWindows: ~Copyable {
     private var indexes: [SenderKey: Int] = [:]
     private var lastIndex = 0
     private var expired: ExpiredEpochs
-    private var expiry = ExpiryGuard()
+    private(set) var expiry = ExpiryGuard()
     /// The newest open epoch of each sender.
     private var newestEpochs: [UInt64: UInt64] = [:]
     private var byteCount = 0
@@ -57,8 +57,6 @@ struct AdmittedWindows: ~Copyable {
     var openCount: Int { entries.count }
     /// Bytes of memory, about.
     var memoryByteCount: Int { byteCount }
-    /// Passes over the table of expired epochs so far, for tests.
-    var expiryPassCount: Int { expiry.passCount }
     /// The window of a sender epoch, for tests.
     func window(of key: SenderKey) -> SenderWindow? { indexes[key].map { entries[$0].window } }
 

@@ -7,7 +7,7 @@ import Testing
 @testable import IngestKeys
 
 /// `EventSender` over real sockets, against a receiver that acks.
-struct AckedSenderTests {
+struct EventSenderAckTests {
     private static func options(
         _ change: (inout EventSender.Options) -> Void = { _ in }
     ) -> EventSender.Options {
@@ -107,7 +107,7 @@ struct AckedSenderTests {
         // Now it holds a tagged packet, which nobody would take without its key.
         options.key = nil
         #expect(
-            throws: ClientError.spooledUnder(7, path: folder.path + "/spool")
+            throws: ClientError.keys(path: folder.path + "/spool", .spooledUnder(id: 7))
         ) { try EventSender.open(to: "127.0.0.1:9", options: options) }
     }
 
@@ -239,8 +239,7 @@ struct AckedSenderTests {
     }
 
     private static func otherSender(_ path: String) -> ClientError {
-        ClientError(
-            keys: .otherSender(path: path, id: 7, sender: SenderID(rawValue: 5)))
+        .keys(path: path, .otherSender(id: 7, sender: 5))
     }
 
     @Test func `A key of another sender is refused before anything is sent`() throws {
@@ -270,7 +269,12 @@ struct AckedSenderTests {
                     })
             }
         }
-        #expect(throws: ClientError.self) { try EventSender.Key(id: 8, file: keys) }
+        #expect(throws: ClientError.keys(path: keys, .noSuchKey(id: 8))) {
+            try EventSender.Key(id: 8, file: keys)
+        }
+        #expect(throws: ClientError.keys(path: "/nonexistent/k", .unreadable(errno: ENOENT))) {
+            try EventSender.Key(id: 8, file: "/nonexistent/k")
+        }
         let sender = try EventSender.open(
             to: "127.0.0.1:9", options: Self.options { $0.key = key })
         #expect(sender.senderID == 5)

@@ -7,7 +7,7 @@ import Testing
 @testable import IngestStorage
 
 /// What may go wrong around an acked sender, and what it makes of it.
-struct AckedStreamFaultTests {
+struct AckedDeliveryFaultTests {
     private static let second: UInt64 = 1_000_000_000
 
     private static func left(_ count: UInt64) -> [SpooledPacket] {

@@ -7,7 +7,7 @@ import Testing
 @testable import IngestFormat
 
 /// What leaves a sender, read by code that shares nothing with it.
-struct PacketStreamTests {
+struct UnackedDeliveryTests {
     @Test func `JSON lines arrive as the same events, for swift-protobuf`() throws {
         let transport = RecordingTransport()
         var stream = SampleEvents.stream(transport)
@@ -97,7 +97,7 @@ struct PacketStreamTests {
         #expect(try decodedEvents(transport.packets(ofKind: 1)).count == 3_000)
     }
 
-    @Test func `The smallest event makes a packet that may be answered`() throws {
+    @Test func `The smallest event makes a packet that may be acked`() throws {
         let transport = RecordingTransport()
         var stream = SampleEvents.stream(transport)
         _ = try stream.send(
@@ -163,6 +163,28 @@ struct PacketStreamTests {
         #expect(transport.packets(ofKind: 2).map(\.sequence) == [1, 1, 1])
     }
 
+    @Test func `A heartbeat announces what has left, not what waits for its burst`() throws {
+        let transport = RecordingTransport()
+        var stream = UnackedRig(transport) {
+            $0.delivery = .unacked
+            $0.batchNanosecondsMax = 900_000_000
+        }
+        _ = try stream.send(SampleEvents.event(1))
+        try stream.flush()
+        try stream.tick(now: 200_000_000)
+        for number in 0..<100 { _ = try stream.send(SampleEvents.event(number)) }
+        // A sender that is killed now has lost nothing that anybody was told of.
+        try stream.tick(now: 1_000_000_000)
+        #expect(transport.packets(ofKind: 2).map(\.sequence) == [1])
+        #expect(transport.packets(ofKind: 1).map(\.sequence) == [0])
+        try stream.tick(now: 1_100_000_000)
+        let sent = transport.packets(ofKind: 1).map(\.sequence)
+        #expect(sent.count > 3, "several packets waited")
+        try stream.tick(now: 2_000_000_000)
+        #expect(transport.packets(ofKind: 2).map(\.sequence) == [1, UInt64(sent.count)])
+        #expect(sent == (0..<UInt64(sent.count)).map { $0 })
+    }
+
     @Test func `A refused event is counted and costs only itself`() throws {
         let transport = RecordingTransport()
         var stream = SampleEvents.stream(transport)
@@ -191,25 +213,25 @@ struct PacketStreamTests {
         .socket(call: "send", address: "x:1", errno: ENETUNREACH),
         .socket(call: "send", address: "x:1", errno: EPERM),
     ])
-    func `An answer of the network costs the burst that it came to, and no more`(
-        answer: ClientError
+    func `A network error costs the burst that it came to, and no more`(
+        error: ClientError
     ) throws {
         let transport = RecordingTransport()
         var stream = SampleEvents.stream(transport)
         for round in 0..<4 {
-            transport.fail(with: round % 2 == 1 ? answer : nil)
+            transport.fail(with: round % 2 == 1 ? error : nil)
             for number in 0..<5 { _ = try stream.send(SampleEvents.event(10 * round + number)) }
             try stream.tick(now: UInt64(round) * 100_000_000)
-            #expect(stream.networkError == (round % 2 == 1 ? answer : nil))
+            #expect(stream.networkError == (round % 2 == 1 ? error : nil))
             #expect(stream.failure == nil)
         }
         #expect(stream.totals.eventsSent == 10)
         // What was lost shows as a gap.
         #expect(transport.packets(ofKind: 1).map(\.sequence) == [0, 2])
         // At the end nothing comes behind it that would show it.
-        #expect(throws: answer) { _ = try stream.close() }
+        #expect(throws: error) { _ = try stream.close() }
         transport.fail(with: nil)
-        #expect(throws: answer) { _ = try stream.close() }
+        #expect(throws: error) { _ = try stream.close() }
     }
 
     @Test func `An error that is not the network's ends a stream`() throws {
@@ -239,7 +261,7 @@ struct PacketStreamTests {
         throws
     {
         let transport = RecordingTransport()
-        var stream = SampleEvents.stream(transport, endsAtAnswers: true)
+        var stream = SampleEvents.stream(transport, endsAtNetworkErrors: true)
         for number in 0..<50 { _ = try stream.send(SampleEvents.event(number)) }
         try stream.flush()
         let before = stream.totals

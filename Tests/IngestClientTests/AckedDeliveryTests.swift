@@ -6,7 +6,7 @@ import Testing
 @testable import IngestStorage
 
 /// The rules of docs/protocol.md that a sender keeps, one by one.
-struct AckedStreamTests {
+struct AckedDeliveryTests {
     private static let millisecond: UInt64 = 1_000_000
     private static let second: UInt64 = 1_000_000_000
 

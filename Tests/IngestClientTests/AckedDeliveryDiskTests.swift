@@ -7,7 +7,7 @@ import Testing
 @testable import IngestStorage
 
 /// An acked sender whose spool's disk has no room.
-struct AckedStreamDiskTests {
+struct AckedDeliveryDiskTests {
     private static let second: UInt64 = 1_000_000_000
 
     private static func spool(

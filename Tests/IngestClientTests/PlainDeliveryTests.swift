@@ -3,12 +3,12 @@ import Testing
 @testable import IngestClient
 
 /// Plain datagrams: which lines share one, and that their bytes are the caller's.
-struct PlainSenderTests {
+struct PlainDeliveryTests {
     private static func sender(
         _ transport: RecordingTransport, byteCountMax: Int = 1_452
     ) -> UnackedRig {
         SampleEvents.stream(
-            transport, .plain, packetByteCountMax: byteCountMax, endsAtAnswers: true)
+            transport, .plain, packetByteCountMax: byteCountMax, endsAtNetworkErrors: true)
     }
 
     private static func text(_ datagram: [UInt8]) -> String {
