@@ -18,6 +18,8 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
     package let missingSegments: [SegmentNumber]
     /// What was moved to `aside/`, for the log.
     package let movedAside: [String]
+    /// What was wrong with the counter tables, if they had to be made again.
+    package let rebuiltAfter: StorageError?
     private let lock: Files.File
 
     /// Opens a directory for the daemon (docs/durability.md).
@@ -26,7 +28,8 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
     /// have come before, makes generation 0 durable. 3. Removes what a crash left of the next generation
     /// (temporary files, runs with numbers still to be given), moves all other files of ours that no
     /// generation names to `aside/`. Unsealed segments stay: `SegmentRecovery` is next. Before anything is
-    /// changed, every run that the manifest names must be there with a header that can be believed.
+    /// changed, every names run and file of expired footers that the manifest names must be there with a header that can
+    /// be believed; a run of counters that is not is made again (`TableRebuild`).
     /// - Parameters:
     ///   - lock: its lock, where the caller has it already.
     ///   - makeManifest: generation 0 of a new directory: its identity and hash key.
@@ -50,17 +53,40 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
             try store.publish(manifest)
             return DataDirectory(
                 files: files, store: store, manifest: manifest, isNew: true, retired: [],
-                missingSegments: [], movedAside: [], lock: lock)
+                missingSegments: [], movedAside: [], rebuiltAfter: nil, lock: lock)
         }
-        let manifest = try store.readNewest()
-        try store.checkRuns(of: manifest)
+        var manifest = try store.readNewest()
+        try store.checkNames(of: manifest)
+        let rebuilt = try rebuildTables(store, &manifest)
         var leftovers = Leftovers(store: store, newest: manifest)
-        try leftovers.clear(names)
+        try leftovers.clear(try files.names().compactMap { FileName($0) })
         return DataDirectory(
             files: files, store: store, manifest: manifest, isNew: false,
             retired: leftovers.retired,
             missingSegments: manifest.sealedSegments(notIn: Set(names)),
-            movedAside: leftovers.movedAside, lock: lock)
+            movedAside: leftovers.movedAside, rebuiltAfter: rebuilt, lock: lock)
+    }
+
+    /// Makes the counter tables again where a run of them cannot be read, and puts what is there of that aside.
+    /// - Returns: what was wrong.
+    /// **Errors** What was wrong, where the footers cannot all be read either.
+    private static func rebuildTables(
+        _ store: ManifestStore<Files>, _ manifest: inout Manifest
+    ) throws(StorageError) -> StorageError? {
+        guard let bad = try store.badRuns(of: manifest) else { return nil }
+        do {
+            manifest = try TableRebuild.run(store, after: manifest)
+        } catch {
+            switch error {
+            case .corrupt, .notFound: throw bad.first
+            default: throw error
+            }
+        }
+        let present = Set(try store.files.names())
+        for name in bad.names.map(\.text) where present.contains(name) {
+            _ = try AsideDirectory(of: store.files).take(name)
+        }
+        return bad.first
     }
 
     /// Lines for the log about what was found amiss.
@@ -71,6 +97,9 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
                 "\(missingSegments.count) sealed segments are missing, the first is "
                     + "\(FileName.segment(first).text), the last \(FileName.segment(last).text): their "
                     + "events stay counted and cannot be checked, restore them from a copy")
+        }
+        if let rebuiltAfter {
+            lines.append("counter tables rebuilt from the footers: \(rebuiltAfter)")
         }
         return lines + movedAside.map { "\($0) is not listed in any manifest, moved to aside/" }
     }

@@ -143,7 +143,10 @@ import Testing
         #expect(try left.names().contains("0000000000.manifest"))
     }
 
-    @Test func `every run that the manifest names must be there, and be itself`() throws {
+    @Test
+    func `names must be there, and be themselves; runs of counters that are not are made again`()
+        throws
+    {
         let script = LogScript(blockCounts: [2])
         let files = SimulatedFileSystem(seed: 1)
         var synced = 0
@@ -154,7 +157,21 @@ import Testing
             report.segments.map(\.file), after: TestLog.manifest(), in: next)
         let runs = manifest.runs.map(\.fileName) + manifest.namesRuns.map(\.fileName)
         #expect(runs.count == 4)
-        for name in runs {
+        for name in runs where manifest.runs.contains(where: { $0.fileName == name }) {
+            let missing = next.disk.kill()
+            try missing.unlink(name.text)
+            let flipped = next.disk.kill()
+            flipped.disk.damage(name.text) { $0[40] ^= 1 }
+            for (files, isThere) in [(missing, false), (flipped, true)] {
+                let opened = try open(files)
+                #expect(opened.rebuiltAfter?.exitCode == 65)
+                #expect(opened.manifest.generation == manifest.generation.next)
+                #expect(opened.manifest.runs.map(\.span) == manifest.runs.map(\.span))
+                #expect(opened.manifest.runs[2].rowCount > 0)
+                #expect(try files.names().contains("aside") == isThere)
+            }
+        }
+        for name in manifest.namesRuns.map(\.fileName) {
             let missing = next.disk.kill()
             try missing.unlink(name.text)
             #expect(

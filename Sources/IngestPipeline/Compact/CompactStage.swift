@@ -12,30 +12,36 @@ import IngestStorage
 /// It sees a block only after its `fdatasync`, so that nothing it writes can be ahead of the log. Sealing
 /// and publishing are off the write path: the sync stage has long gone on to the next segment.
 package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @unchecked Sendable {
-    var publisher: SnapshotPublisher<Files, Clock>
-    var retention: Retention<Files, Clock>
+    private var publisher: SnapshotPublisher<Files, Clock>
+    private var retention: Retention<Files, Clock>
     private let files: Files
-    let clock: Clock
-    let links: StageLinks
-    let reserve: DiskReserve<Files>
-    let counters: PipelineCounters
+    private let clock: Clock
+    private let links: StageLinks
+    private let reserve: DiskReserve<Files>
+    private let counters: PipelineCounters
     private let configuration: PipelineConfiguration
     private let liveCounters = SegmentCounters()
     private var live: SegmentAccumulator?
     /// The first block of a segment, while the one before cannot be sealed.
-    var waiting: BlockSlot?
+    private var waiting: BlockSlot?
     /// Of all senders, behind the last sealed segment.
     private var windows: SenderWindows
-    var sealed: [SealedSegmentFile] = []
+    private var sealed: [SealedSegmentFile] = []
     /// Of the footers of `sealed`, and of their names.
     private var sealedByteCount: UInt64 = 0
     private var nextPublishNanoseconds: UInt64
-    var phase = Phase.running
-    var waits: CompactWaits<Clock>
+    private var phase = Phase.running
+    /// Of seals and generations; and of rows that expire, which make room, and must have their turn while counters
+    /// find none.
+    private var publishBackoff = Backoff(milliseconds: 500)
+    private var retentionBackoff = Backoff(milliseconds: 500)
+    /// What seals and generations wait for.
+    private var shortage: Shortage?
+    private let warn: @Sendable (String) -> Void
     /// Whether what is refused may be tried again later; not once the daemon ends.
-    var mayRetry = true
+    private var mayRetry = true
 
-    enum Phase {
+    private enum Phase {
         case running
         /// The sync stage is done and the last segment sealed; what is sealed is to be published.
         case publishingLast
@@ -50,7 +56,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         say: @escaping @Sendable (String) -> Void, warn: @escaping @Sendable (String) -> Void
     ) {
         self.reserve = reserve
-        waits = CompactWaits(clock, warn: warn)
+        self.warn = warn
         self.publisher = publisher
         self.windows = windows
         retention = Retention(
@@ -78,8 +84,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         mayWait: Bool, mayRetry: Bool = true
     ) throws(PipelineError) -> StageOutcome {
         self.mayRetry = mayRetry
-        let mustNotWait = retention.isWorking && !waits.isBackingOff(.rows)
-        let wait: UInt64 = mayWait && !mustNotWait ? 100_000_000 : 0
+        let wait: UInt64 = mayWait && !isRetaining ? 100_000_000 : 0
         let outcome: StageOutcome
         switch phase {
         case .running: outcome = try goOn(waitNanoseconds: wait)
@@ -87,7 +92,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         case .endingMerge: outcome = try endMerge(waitNanoseconds: wait)
         }
         endWait()
-        links.state.compactShortage = isHeldUp ? waits.shortage : nil
+        links.state.compactShortage = isHeldUp ? shortage : nil
         return outcome
     }
 
@@ -105,16 +110,13 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         try publishIfDue()
         try retain()
         orderMerge()
-        return hasWorked || (retention.isWorking && !waits.isBackingOff(.rows)) ? .worked : .idle
+        return hasWorked || isRetaining ? .worked : .idle
     }
 
     /// - Returns: `false` if it has to wait for the segment before it to be sealed.
     private mutating func takeOn(_ slot: BlockSlot) throws(PipelineError) -> Bool {
         if slot.startsSegment && !slot.isAcksOnly && live != nil {
-            let isSealed = try attempt(.counters) { (stage) throws(PipelineError) in
-                try stage.sealLive()
-            }
-            guard isSealed else {
+            guard try publishing({ (stage) throws(PipelineError) in try stage.sealLive() }) else {
                 waiting = slot
                 return false
             }
@@ -149,7 +151,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
 
     // MARK: Sealing
 
-    mutating func sealLive() throws(PipelineError) {
+    private mutating func sealLive() throws(PipelineError) {
         guard let segment = live.take() else { return }
         let start = clock.threadNanoseconds()
         let footer = segment.footer(sealedAt: clock.wallMicroseconds())
@@ -181,27 +183,203 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         let start = clock.monotonicNanoseconds()
         publisher.unlinkRetired(at: start)
         guard !sealed.isEmpty, start >= nextPublishNanoseconds || mustPublish,
-            publisher.canPublish(), !waits.isBackingOff(.counters)
+            publisher.canPublish(), !isBackingOff(publishBackoff)
         else { return }
-        let isPublished = try attempt(.counters) { (stage) throws(PipelineError) in
-            try stage.publish()
+        guard try publishing({ (stage) throws(PipelineError) in try stage.publish() }) else {
+            return
         }
-        guard isPublished else { return }
         nextPublishNanoseconds = start &+ configuration.compactIntervalNanoseconds
     }
 
     /// Whether what waits for a generation takes too much memory to wait on.
-    var mustPublish: Bool {
+    private var mustPublish: Bool {
         sealed.count >= configuration.unpublishedSegmentCountMax
             || sealedByteCount >= configuration.unpublishedByteCountMax
     }
 
     /// Publishes what is sealed, if anything is.
-    mutating func publish(isLast: Bool = false) throws(PipelineError) {
+    private mutating func publish(isLast: Bool = false) throws(PipelineError) {
         if sealed.isEmpty { return }
         try publisher.publish(sealed, isLast: isLast)
         sealed.removeAll()
         sealedByteCount = 0
+    }
+
+    // MARK: Merges
+
+    private mutating func orderMerge() {
+        // One that was refused is not waited for once the daemon ends, but where that cannot end without it.
+        guard let order = publisher.orderMerge(mayRetry: mayRetry || !needsMerge) else { return }
+        links.toMerge.push(order)
+    }
+
+    /// Whether the daemon cannot end before a merge has made room for what is sealed.
+    private var needsMerge: Bool {
+        switch phase {
+        case .running: false
+        case .publishingLast: !sealed.isEmpty && !publisher.canPublish(isLast: true)
+        case .endingMerge: false
+        }
+    }
+
+    /// Takes back what the merge queue was given, and publishes what it has written.
+    /// - Returns: whether there was any.
+    /// **Errors** Why a merge was refused, if there is no time to wait for it and nothing can be published without it.
+    private mutating func takeMerged(waitNanoseconds: UInt64) throws(PipelineError) -> Bool {
+        var refusal: PipelineError?
+        if publisher.isMergeOrdered,
+            let result = links.merged.pop(waitNanoseconds: waitNanoseconds)
+        {
+            publisher.take(result)
+            refusal = result.refusal
+        }
+        var isPublished = false
+        if publisher.hasMerged, !isBackingOff(publishBackoff) {
+            isPublished = try publishing { (stage) throws(PipelineError) in
+                try stage.publisher.publishMerged()
+            }
+        }
+        if let refusal, isStuck, mayRetry || needsMerge { try failPublish(refusal) }
+        return isPublished
+    }
+
+    // MARK: The end
+
+    /// Seals what is left; the sync stage is done.
+    private mutating func sealLast(waitNanoseconds: UInt64) throws(PipelineError) -> StageOutcome {
+        retention.stop()
+        if isBackingOff(publishBackoff) {
+            rest(waitNanoseconds: waitNanoseconds)
+            return .idle
+        }
+        guard try publishing({ (stage) throws(PipelineError) in try stage.sealLive() }) else {
+            return .idle
+        }
+        phase = .publishingLast
+        return .worked
+    }
+
+    /// Publishes what was sealed last, so that a clean stop leaves nothing to recover; then ends the merge stage.
+    private mutating func publishLast(
+        waitNanoseconds: UInt64
+    ) throws(PipelineError) -> StageOutcome {
+        if needsMerge {
+            orderMerge()
+            if try takeMerged(waitNanoseconds: waitNanoseconds) { return .worked }
+            rest(waitNanoseconds: waitNanoseconds)
+            return .idle
+        }
+        if isBackingOff(publishBackoff) {
+            rest(waitNanoseconds: waitNanoseconds)
+            return .idle
+        }
+        let isPublished = try publishing { (stage) throws(PipelineError) in
+            try stage.publish(isLast: true)
+        }
+        guard isPublished else { return .idle }
+        links.state.stopMerging()
+        links.toMerge.close()
+        phase = .endingMerge
+        return .worked
+    }
+
+    private mutating func endMerge(waitNanoseconds: UInt64) throws(PipelineError) -> StageOutcome {
+        guard publisher.isMergeUnderWay else { return .finished }
+        if try !takeMerged(waitNanoseconds: waitNanoseconds) {
+            rest(waitNanoseconds: waitNanoseconds)
+        }
+        return .worked
+    }
+
+    // MARK: Shortage
+
+    /// Whether a table is full, so that only a merge can make room for the next generation.
+    private var isStuck: Bool { !publisher.canPublish(isLast: phase != .running) }
+
+    /// Whether a block that was taken on now would find something before it that could not be written. Once the daemon
+    /// ends, what is still to come is bounded: for that no merge is waited for.
+    private var isHeldUp: Bool {
+        let rests = isBackingOff(publishBackoff)
+        return (mustPublish && (rests || mayRetry && !publisher.canPublish()))
+            || (rests && waiting != nil)
+    }
+
+    /// Whether rows expire, and can at once.
+    private var isRetaining: Bool { retention.isWorking && !isBackingOff(retentionBackoff) }
+
+    private func isBackingOff(_ backoff: Backoff) -> Bool {
+        backoff.nanosecondsLeft(at: clock.monotonicNanoseconds()) > 0
+    }
+
+    /// Lets time go by, where nothing else does: a merge that is on its way has been waited for.
+    private func rest(waitNanoseconds: UInt64) {
+        if waitNanoseconds == 0 || publisher.isMergeOrdered { return }
+        let left = publishBackoff.nanosecondsLeft(at: clock.monotonicNanoseconds())
+        clock.pause(nanoseconds: left > 0 ? min(left, waitNanoseconds) : waitNanoseconds)
+    }
+
+    /// Retention, which needs the reserve over many turns, has it until it is done.
+    private mutating func retain() throws(PipelineError) {
+        if !mayRetry || isBackingOff(retentionBackoff) { return }
+        let refusal = try attempt { (stage) throws(PipelineError) in
+            try stage.retention.step(&stage.publisher)
+        }
+        let now = clock.monotonicNanoseconds()
+        if let refusal {
+            if retentionBackoff.fail(at: now) { warn("retention failed, retrying: \(refusal)") }
+            return
+        }
+        if !retention.isRefused, let waited = retentionBackoff.succeed(at: now) {
+            warn("retention resumed after \(waited / 1_000_000) ms")
+        }
+        if !retention.isWorking && !publishBackoff.isWaiting { reserve.giveBack() }
+    }
+
+    /// Nothing is waited for any more where a whole turn has found nothing that is refused.
+    private mutating func endWait() {
+        if isStuck || isBackingOff(publishBackoff) { return }
+        guard let waited = publishBackoff.succeed(at: clock.monotonicNanoseconds()) else { return }
+        shortage = nil
+        warn("snapshot publish resumed after \(waited / 1_000_000) ms")
+    }
+
+    /// - Returns: if there is time to wait.
+    private mutating func failPublish(_ error: PipelineError) throws(PipelineError) {
+        guard mayRetry else { throw error }
+        shortage = error.shortage
+        if publishBackoff.fail(at: clock.monotonicNanoseconds()) {
+            warn("snapshot publish failed, retrying: \(error)")
+        }
+    }
+
+    /// Seals or publishes.
+    /// - Returns: `false` if the disk did not take it: it is to be tried again after a rest.
+    private mutating func publishing(
+        _ body: (inout Self) throws(PipelineError) -> Void
+    ) throws(PipelineError) -> Bool {
+        guard let refusal = try attempt(body) else { return true }
+        try failPublish(refusal)
+        return false
+    }
+
+    /// Does something that can be done again, as long as it has not been done.
+    ///
+    /// - Returns: the `Shortage` for which the disk did not take it, also with the reserve.
+    /// **Errors** As the body.
+    private mutating func attempt(
+        _ body: (inout Self) throws(PipelineError) -> Void
+    ) throws(PipelineError) -> PipelineError? {
+        while true {
+            do {
+                try body(&self)
+                return nil
+            } catch {
+                guard let shortage = error.shortage else { throw error }
+                counters.compact.add(.refusals)
+                if shortage == .space && reserve.lend() { continue }
+                return error
+            }
+        }
     }
 }
 

@@ -26,7 +26,7 @@ struct RetentionBatch<Files: FileSystem> {
     /// Of the footers so far; `nil` before the first.
     private(set) var sums: ExpiredSums?
     private(set) var ledger = LedgerSum()
-    private(set) var counters: [CounterSource<Files>] = []
+    private(set) var counters: [CounterInput<Files>] = []
     /// Segments before the last footer that are there and damaged.
     private(set) var damaged: [SegmentNumber] = []
 
@@ -168,7 +168,7 @@ extension SegmentFooter {
 /// A batch of expired segments on its way into a file, together with the newest files of expired footers where
 /// those span no more segments: they are folded like runs (`CompactionPlan`). Some pages a turn.
 struct RetentionFold<Files: FileSystem>: ~Copyable {
-    private var writer: ExpiredFooterWriter<Files, CounterMerge<CounterSource<Files>>>
+    private var writer: ExpiredFooterWriter<Files, CounterMerge<CounterInput<Files>>>
     /// Of the batch alone.
     let sums: ExpiredSums
     private let damaged: [SegmentNumber]

@@ -20,7 +20,17 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     private var idsCompleteSince: Int64
     private let mergesAtOnce: Bool
     private var retired = RetiredFiles()
-    private(set) var merge = MergeProgress()
+    private var merge = MergeState.none
+    private var mergeBackoff = Backoff(milliseconds: 1_000, most: 4_000)
+
+    /// Where the one merge stands that there can be at a time. Whoever carries an order to the merge queue brings its
+    /// result back, whatever that is.
+    private enum MergeState {
+        case none
+        case ordered
+        /// Runs that no generation names yet.
+        case written(MergedRuns)
+    }
 
     /// - Parameter mergesAtOnce: whether a generation merges what it appends, for a directory that is written without
     ///   a merge queue.
@@ -145,17 +155,20 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
 
     // MARK: Merges
 
+    /// Whether an order has been given and what it wrote is in no generation yet.
+    var isMergeUnderWay: Bool { if case .none = merge { false } else { true } }
+    var isMergeOrdered: Bool { if case .ordered = merge { true } else { false } }
+    var hasMerged: Bool { if case .written = merge { true } else { false } }
+
     /// The merge that is due, if one is and none is under way. It has to come back by `take`.
     ///
     /// - Parameter mayRetry: whether one that the disk refused can wait.
     package mutating func orderMerge(mayRetry: Bool = true) -> MergeOrder? {
-        let isNeeded = !manifest.hasRoomForRuns
-        guard
-            merge.mayOrder(
-                at: clock.monotonicNanoseconds(), isNeeded: isNeeded, mayRetry: mayRetry),
+        guard !isMergeUnderWay,
+            !mayRetry || mergeBackoff.nanosecondsLeft(at: clock.monotonicNanoseconds()) == 0,
             let order = manifest.orderMerge(at: clock.wallMicroseconds())
         else { return nil }
-        merge.order()
+        merge = .ordered
         return order
     }
 
@@ -167,16 +180,22 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
 
     /// Takes an order back; what was merged is to be published.
     package mutating func take(_ result: MergeResult) {
-        merge.take(result, at: clock.monotonicNanoseconds())
+        merge = result.runs.isEmpty ? .none : .written(result.runs)
+        let now = clock.monotonicNanoseconds()
+        if result.refusal == nil {
+            _ = mergeBackoff.succeed(at: now)
+        } else {
+            _ = mergeBackoff.fail(at: now)
+        }
     }
 
     /// Publishes what was merged, if anything was, as a generation of its own.
     package mutating func publishMerged() throws(PipelineError) {
-        guard let merged = merge.written else { return }
+        guard case .written(let merged) = merge else { return }
         var next = makeNext()
         next.replace(merged)
         try publish(next)
-        merge.publish()
+        merge = .none
     }
 
     /// Merges at once as long as there is no room for a generation: at a start, where there is no merge queue yet.

@@ -176,7 +176,7 @@ private struct StoppableRows<Source: CounterPageSource>: CounterPageSource {
 /// in memory.
 struct FreshCounters<Files: FileSystem> {
     let span: LogSpan
-    private let parts: [CounterSource<Files>]
+    private let parts: [CounterInput<Files>]
     /// The footer's own table, where that is all.
     let onlyTable: CounterTable?
 
@@ -192,27 +192,7 @@ struct FreshCounters<Files: FileSystem> {
     }
 
     /// The rows from the first on.
-    func rows() -> CounterMerge<CounterSource<Files>> { CounterMerge(parts) }
-}
-
-/// Where counters come from: the table of a footer, or a run in its file.
-enum CounterSource<Files: FileSystem>: CounterPageSource {
-    /// - Parameter path: what to name where the table is bad.
-    case table(CounterTable.Cursor, path: String)
-    case run(RunReader<Files>.Cursor)
-
-    mutating func nextPage(into page: CounterPage) throws(StorageError) -> Bool {
-        switch self {
-        case .table(var cursor, let path):
-            defer { self = .table(cursor, path: path) }
-            do { return try cursor.nextPage(into: page) } catch {
-                throw StorageError(path: path, error)
-            }
-        case .run(var cursor):
-            defer { self = .run(cursor) }
-            return try cursor.nextPage(into: page)
-        }
-    }
+    func rows() -> CounterMerge<CounterInput<Files>> { CounterMerge(parts) }
 }
 
 extension PipelineError {

@@ -31,7 +31,7 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     private var acks: AckSender
     /// The block whose write was refused.
     private var kept: BlockSlot?
-    private var wait: DiskWait?
+    private var backoff = Backoff(milliseconds: 250)
 
     init(
         files: Files, mark: consuming DurableMarkFile<Files>, segmentByteCountMax: Int,
@@ -50,8 +50,7 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         self.counters = counters
         self.warn = warn
         guard links.state.shortage != nil else { return }
-        wait = DiskWait(
-            now: clock.monotonicNanoseconds(), everyNanoseconds: Self.waitIntervalNanoseconds)
+        backoff.begin(at: clock.monotonicNanoseconds())
         counters.sync.add(.waits)
     }
 
@@ -83,15 +82,13 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     package mutating func step(
         mayWait: Bool, mayKeep: Bool = true
     ) throws(PipelineError) -> StageOutcome {
-        if let wait, mayKeep {
-            let left = wait.nanosecondsLeft(at: clock.monotonicNanoseconds())
-            if left > 0 {
-                if mayWait { clock.pause(nanoseconds: min(left, 50_000_000)) }
-                return .idle
-            }
+        let left = backoff.nanosecondsLeft(at: clock.monotonicNanoseconds())
+        if left > 0 && mayKeep {
+            if mayWait { clock.pause(nanoseconds: min(left, 50_000_000)) }
+            return .idle
         }
         if let slot = kept.take() { return try take(slot, mayKeep: mayKeep) }
-        if wait != nil && mayKeep {
+        if backoff.isWaiting && mayKeep {
             // A start has found no room for the reserve, and nothing is to be written yet.
             do throws(StorageError) {
                 try holdReserve(for: UInt64(SegmentHeader.byteCount))
@@ -178,9 +175,6 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
 // MARK: Waiting for the disk
 
 extension SyncStage {
-    /// Between two tries.
-    private static var waitIntervalNanoseconds: UInt64 { 250_000_000 }
-
     /// The reserve as it has to be once the block is written.
     private func holdReserve(for slot: BlockSlot) throws(StorageError) {
         let start = slot.startsSegment ? UInt64(SegmentHeader.byteCount) : segmentByteCount
@@ -200,21 +194,17 @@ extension SyncStage {
         guard let shortage = error.shortage, mayKeep || shortage == .space && reserve.lend() else {
             throw .storage(error)
         }
-        let now = clock.monotonicNanoseconds()
-        if wait == nil { counters.sync.add(.waits) }
-        var wait =
-            wait ?? DiskWait(now: now, everyNanoseconds: Self.waitIntervalNanoseconds)
-        if wait.goOn(at: now) { warn("ingestion paused, retrying: \(error)") }
-        self.wait = wait
+        if !backoff.isWaiting { counters.sync.add(.waits) }
+        if backoff.fail(at: clock.monotonicNanoseconds()) {
+            warn("ingestion paused, retrying: \(error)")
+        }
         links.state.shortage = shortage
     }
 
     private mutating func endWait() {
-        guard let wait else { return }
-        let now = clock.monotonicNanoseconds()
-        counters.sync.add(.waitNanoseconds, wait.nanoseconds(at: now))
-        warn("ingestion resumed after \(wait.milliseconds(at: now)) ms")
-        self.wait = nil
+        guard let waited = backoff.succeed(at: clock.monotonicNanoseconds()) else { return }
+        counters.sync.add(.waitNanoseconds, waited)
+        warn("ingestion resumed after \(waited / 1_000_000) ms")
         links.state.shortage = nil
     }
 }

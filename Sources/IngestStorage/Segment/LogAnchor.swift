@@ -28,10 +28,6 @@ package struct LogAnchor: Hashable, Sendable {
             nextName: shard.nextName, nextKey: shard.nextKey)
     }
 
-    /// Before the first segment.
-    static let startOfLog = LogAnchor(
-        commitEpoch: 1, previousChecksum: 0, nextName: 1, nextKey: 0)
-
     /// At the start of a segment, as its header says.
     init(startOf header: SegmentHeader) {
         self.init(

@@ -3,13 +3,38 @@ import IngestFormat
 
 /// What a start asks of the files of a generation, before it relies on them or removes any.
 extension ManifestStore {
-    /// Checks that every run and every file of expired footers that a manifest names is there, as long as it
+    /// The runs of counters that a manifest names and that are not there, not as long as it says, or without a header
+    /// and index that can be believed, and what is wrong with the first. They can be made again (`TableRebuild`).
+    ///
+    /// **Errors** `newerFormat`, `io`.
+    /// **Cost** Some kilobytes of each run.
+    package func badRuns(
+        of manifest: Manifest
+    ) throws(StorageError) -> (names: [FileName], first: StorageError)? {
+        var names: [FileName] = []
+        var first: StorageError?
+        for entry in manifest.runs {
+            do throws(StorageError) {
+                try expecting { () throws(StorageError) in
+                    _ = try RunReader(entry, directory: manifest.directory, in: files)
+                }
+            } catch {
+                guard case .corrupt = error else { throw error }
+                names.append(entry.fileName)
+                first = first ?? error
+            }
+        }
+        guard let first else { return nil }
+        return (names, first)
+    }
+
+    /// Checks that every names run and every file of expired footers that a manifest names is there, as long as it
     /// says, with its header and index.
     ///
     /// **Errors** `corrupt` with the file's path, also where it is missing, and for a manifest whose names runs do not
     /// go up to its next name and key; `newerFormat`, `io`.
     /// **Cost** Some kilobytes of each run.
-    func checkRuns(of manifest: Manifest) throws(StorageError) {
+    package func checkNames(of manifest: Manifest) throws(StorageError) {
         for entry in manifest.expired {
             try expecting { () throws(StorageError) in
                 _ = try ExpiredFooterReader(entry, directory: manifest.directory, in: files)
@@ -23,11 +48,6 @@ extension ManifestStore {
             throw .corrupt(
                 path: "\(files.path)/\(FileName.manifest(manifest.generation).text)", offset: 0,
                 detail: "names or keys missing from its names runs")
-        }
-        for entry in manifest.runs {
-            try expecting { () throws(StorageError) in
-                _ = try RunReader(entry, directory: manifest.directory, in: files)
-            }
         }
         for entry in manifest.namesRuns {
             try expecting { () throws(StorageError) in

@@ -1,0 +1,40 @@
+// packet → decode → ring → admit → block → segment → compaction → [snapshot] → query
+import ArgumentParser
+import IngestFormat
+import IngestStorage
+
+struct RebuildCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "rebuild",
+        abstract: "Make the counter tables again from the log, while the daemon is stopped.",
+        discussion: """
+            Merges the footers of all segments, and of expired ones, into one run of each table. Names \
+            are kept as they are. Nothing changes where a footer cannot be read. The files that were \
+            there before are removed by the next start of the daemon.
+            """)
+
+    @Option(help: ArgumentHelp("The data directory.", valueName: "dir"))
+    var data: String
+
+    func run() throws {
+        let output = OutputBuffer(StandardOutput.write)
+        do throws(StorageError) {
+            for run in try rebuild() {
+                output.put("\(run.table.name): \(run.rowCount) rows\n")
+            }
+        } catch {
+            throw Ending(code: error.exitCode, message: "\(error)")
+        }
+        try output.flush()
+    }
+
+    private func rebuild() throws(StorageError) -> [RunEntry] {
+        let files = try LinuxFileSystem(path: data, create: false)
+        let lock = try files.lock(FileName.lock.text)
+        defer { withExtendedLifetime(lock) {} }
+        let store = ManifestStore(files: files)
+        let newest = try store.readNewest()
+        try store.checkNames(of: newest)
+        return try TableRebuild.run(store, after: newest).runs
+    }
+}

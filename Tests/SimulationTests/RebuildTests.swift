@@ -1,0 +1,112 @@
+import IngestFormat
+import IngestPipeline
+import IngestReader
+import IngestStorage
+import PipelineTestSupport
+import TestSupport
+import Testing
+
+/// Counter tables that are made again from footers: by a start that misses one, and when asked for.
+@Suite("Counter tables are made again")
+struct RebuildTests {
+    private let clock = SimulatedClock(
+        wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+
+    /// A directory with runs of each table and, by its bytes, expired segments.
+    private func filled(byteCountMax: UInt64 = 9_000) throws -> SimulatedFileSystem {
+        let files = SimulatedFileSystem(seed: 1)
+        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 4) {
+            $0.retention = RetentionPolicy(byteCountMax: byteCountMax)
+        }
+        try pipeline.take(0..<160)
+        try pipeline.rest(turns: 70)
+        try pipeline.stop()
+        return files.disk.kill()
+    }
+
+    private func expectWhole(_ files: SimulatedFileSystem, _ place: String) throws {
+        #expect(
+            try DirectoryReading(files).counts == ReferenceModel(packetCount: 160).counts,
+            "\(place)")
+        let findings = try Verifier.run(files).findings.filter { $0.kind != .note }
+        #expect(findings.isEmpty, "\(place): \(findings.prefix(2))")
+    }
+
+    @Test("a start that misses or cannot read any of them makes all again, and says so")
+    func start() throws {
+        let files = try filled()
+        let manifest = try ManifestStore(files: files).readNewest()
+        #expect(!manifest.expired.isEmpty && manifest.sealed.count > 1)
+        #expect(Set(manifest.runs.map(\.table)).count == 3)
+        for (index, run) in manifest.runs.enumerated() {
+            let left = files.disk.kill()
+            if index % 2 == 0 {
+                try left.unlink(run.fileName.text)
+            } else {
+                left.disk.damage(run.fileName.text) { $0[20] ^= 1 }
+            }
+            var pipeline = try SteppedPipeline.open(left, clock: clock, seed: 5)
+            #expect(pipeline.directory.warnings.contains { $0.hasPrefix("counter tables rebuilt") })
+            #expect(try ManifestStore(files: left).readNewest().runs.count == 3)
+            try expectWhole(left, run.fileName.text)
+            try pipeline.take(160..<170)
+            try pipeline.stop()
+            #expect(
+                try DirectoryReading(left).counts == ReferenceModel(packetCount: 170).counts)
+        }
+    }
+
+    @Test("two of them are the same byte for byte, whatever runs were there")
+    func canonical() throws {
+        let base = try filled()
+        var images: [[String: [UInt8]]] = []
+        for dropsAll in [false, true] {
+            let left = base.disk.kill()
+            let manifest = try ManifestStore(files: left).readNewest()
+            if dropsAll { for run in manifest.runs { try left.unlink(run.fileName.text) } }
+            let made = try TableRebuild.run(ManifestStore(files: left), after: manifest)
+            var image: [String: [UInt8]] = [:]
+            for run in made.runs {
+                image[run.fileName.text] = left.disk.contents(run.fileName.text)
+            }
+            images.append(image)
+            try expectWhole(left, "all dropped: \(dropsAll)")
+        }
+        #expect(images[0].count == 3 && images[0] == images[1])
+    }
+
+    @Test("where a footer cannot be read too, nothing is made, and the start says what is wrong")
+    func withoutFooter() throws {
+        let left = try filled()
+        let manifest = try ManifestStore(files: left).readNewest()
+        let run = try #require(manifest.runs.first).fileName.text
+        try left.unlink(run)
+        try left.unlink(FileName.segment(manifest.sealed[0].number).text)
+        var failure: PipelineError?
+        do { _ = try SteppedPipeline.open(left, clock: clock, seed: 5) } catch { failure = error }
+        #expect(failure?.exitCode == 65 && failure.map { "\($0)".contains(run) } == true)
+        #expect(try ManifestStore(files: left).readNewest() == manifest)
+    }
+
+    @Test("a crash before any operation of it leaves a directory that opens, with the same sums")
+    func crash() throws {
+        let whole = try filled(byteCountMax: 0)
+        let name = try #require(
+            try ManifestStore(files: whole).readNewest().runs.first { $0.table == .days }
+        )
+        .fileName.text
+        try whole.unlink(name)
+        let base = whole.disk.kill()
+        let start = base.disk.operationCount
+        _ = try SteppedPipeline.open(base, clock: clock, seed: 5)
+        let end = base.disk.operationCount
+        for operation in stride(from: start, through: end, by: 3) {
+            let files = whole.disk.kill()
+            files.disk.crash(beforeOperation: operation)
+            _ = try? SteppedPipeline.open(files, clock: clock, seed: 5)
+            let left = files.disk.powerCut(seed: UInt64(operation))
+            _ = try SteppedPipeline.open(left, clock: clock, seed: 6)
+            try expectWhole(left, "operation \(operation - start)")
+        }
+    }
+}
