@@ -21,6 +21,7 @@ let package = Package(
         .executable(name: "ingest-send", targets: ["IngestSend"]),
         .executable(name: "ingest-bench", targets: ["IngestBench"]),
         .library(name: "IngestReader", targets: ["IngestReader"]),
+        .library(name: "IngestVerify", targets: ["IngestVerify"]),
         .library(name: "IngestClient", targets: ["IngestClient"]),
     ],
     dependencies: [
@@ -74,6 +75,11 @@ let package = Package(
             name: "IngestReader",
             dependencies: ["IngestFormat", "IngestCounting", "IngestStorage", "CIngestLinux"],
             swiftSettings: house),
+        // Counts by code of its own: no engine of the daemon, nor of the reader, may be linked to it.
+        .target(
+            name: "IngestVerify",
+            dependencies: ["IngestFormat", "IngestStorage", "CIngestLinux"],
+            swiftSettings: house),
 
         // MARK: Programs
         .executableTarget(
@@ -88,7 +94,7 @@ let package = Package(
         .target(
             name: "IngestReaderTool",
             dependencies: [
-                "IngestReader", "IngestStorage", "IngestFormat",
+                "IngestReader", "IngestVerify", "IngestStorage", "IngestFormat",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "SystemPackage", package: "swift-system"),
             ],
@@ -113,8 +119,8 @@ let package = Package(
         .executableTarget(
             name: "IngestBench",
             dependencies: [
-                "IngestClient", "IngestReader", "IngestPipeline", "IngestRing", "IngestStorage",
-                "IngestFormat", "IngestCounting", "CIngestLinux",
+                "IngestClient", "IngestReader", "IngestVerify", "IngestPipeline", "IngestRing",
+                "IngestStorage", "IngestFormat", "IngestCounting", "CIngestLinux",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             path: "Benchmarks/IngestBench",
@@ -170,14 +176,14 @@ let package = Package(
         .testTarget(
             name: "IngestReaderTests",
             dependencies: [
-                "IngestReader", "IngestReaderTool", "IngestPipeline", "IngestStorage",
-                "IngestFormat", "TestSupport", "PipelineTestSupport",
+                "IngestReader", "IngestReaderTool", "IngestVerify", "IngestPipeline",
+                "IngestStorage", "IngestFormat", "TestSupport", "PipelineTestSupport",
             ]),
         .testTarget(
             name: "SimulationTests",
             dependencies: [
-                "IngestPipeline", "IngestReader", "IngestStorage", "IngestFormat", "IngestRing",
-                "TestSupport", "PipelineTestSupport",
+                "IngestPipeline", "IngestReader", "IngestVerify", "IngestStorage", "IngestFormat",
+                "IngestRing", "TestSupport", "PipelineTestSupport",
             ]),
         .testTarget(
             name: "IngestdTests",
@@ -189,8 +195,8 @@ let package = Package(
             name: "ProcessTests",
             dependencies: [
                 "Ingestd", "IngestReaderProgram", "IngestReaderSQLite", "IngestSend",
-                "IngestReader", "IngestKeys", "IngestFormat", "IngestPipeline", "IngestRing",
-                "IngestStorage", "TestSupport", "PipelineTestSupport",
+                "IngestReader", "IngestVerify", "IngestKeys", "IngestFormat", "IngestPipeline",
+                "IngestRing", "IngestStorage", "TestSupport", "PipelineTestSupport",
             ]),
         .testTarget(name: "TidyTests", dependencies: ["IngestFormat", "IngestRing"]),
     ]

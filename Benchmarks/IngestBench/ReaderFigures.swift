@@ -2,6 +2,7 @@ import IngestClient
 import IngestFormat
 import IngestReader
 import IngestStorage
+import IngestVerify
 
 /// What an open `IngestReader` costs, in this process: the time of each question by itself, without the start
 /// of a program and without output.

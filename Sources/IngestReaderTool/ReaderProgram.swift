@@ -103,7 +103,7 @@ package enum ReaderProgram {
         switch error.kind {
         case .corrupt, .newerFormat: 65
         case .notFound, .missingManifest: 66
-        case .io, .cancelled: 74
+        case .io: 74
         }
     }
 

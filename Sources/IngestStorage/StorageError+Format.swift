@@ -20,3 +20,28 @@ extension StorageError {
         do { return try body() } catch { throw StorageError(path: path, offset: offset, error) }
     }
 }
+
+extension StorageError {
+    /// Whether bytes on disk are to blame: what `verify` reports and goes on behind.
+    package var isOfData: Bool {
+        switch self {
+        case .corrupt, .newerFormat, .overLimit: true
+        default: false
+        }
+    }
+}
+
+extension FormatFault {
+    /// What differs, without the place: `checksum is 0x1f, expected 0x2e`.
+    package var comparison: String { "\(field) is \(gotText), expected \(expectedText)" }
+
+    package var gotText: String { "0x" + String(got, radix: 16) }
+
+    package var expectedText: String {
+        switch expected {
+        case .value(let value): "0x" + String(value, radix: 16)
+        case .max(let value): "at most 0x" + String(value, radix: 16)
+        case .min(let value): "at least 0x" + String(value, radix: 16)
+        }
+    }
+}

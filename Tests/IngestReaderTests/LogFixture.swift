@@ -3,6 +3,7 @@ import IngestFormat
 import IngestPipeline
 import IngestReader
 import IngestStorage
+import IngestVerify
 import PipelineTestSupport
 import TestSupport
 
@@ -349,8 +350,7 @@ final class LogFixture {
 
     var reader: IngestReader { get throws { try IngestReader.open(files) } }
 
-    /// With a stretch for each block, so that every join is tried.
-    func verify() throws -> VerifyReport { try Verifier.run(files, stretchRowCount: 1) }
+    func verify() throws -> VerifyReport { try Verifier.run(files) }
 
     func flip(_ name: String, byte: Int, bit: Int = 0) {
         files.disk.damage(name) { $0[byte] ^= 1 << UInt8(bit) }

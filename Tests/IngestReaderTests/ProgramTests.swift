@@ -54,7 +54,6 @@ import Testing
     func exitCodes() {
         let expected: [(ReaderError.Kind, Int32)] = [
             (.notFound, 66), (.missingManifest, 66), (.corrupt, 65), (.newerFormat, 65), (.io, 74),
-            (.cancelled, 74),
         ]
         for (kind, code) in expected {
             let error = ReaderError(kind: kind, what: "w", path: "p", advice: "a")

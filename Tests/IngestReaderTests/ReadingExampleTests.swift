@@ -2,6 +2,7 @@ import Foundation
 import IngestFormat
 import IngestReader
 import IngestStorage
+import IngestVerify
 import TestSupport
 import Testing
 
@@ -39,9 +40,9 @@ import Testing
         #expect(report.rowCount == 3 && report.isSound)
         ReadingExamples.errors(directory: path)
         ReadingExamples.errors(directory: "/nowhere/at/all")
-        let stopped = #expect(throws: ReaderError.self) {
+        let stopped = #expect(throws: VerifyError.self) {
             try ReadingExamples.verify(directory: path, isCancelled: true)
         }
-        #expect(stopped?.kind == .cancelled)
+        #expect(stopped?.isCancelled == true)
     }
 }

@@ -1,4 +1,5 @@
 import IngestReader
+import IngestVerify
 
 /// The examples of docs/reading.md and of the library's catalog, line by line (a tidy test holds them to the pages).
 /// They see what any program sees that imports the library.
@@ -41,7 +42,7 @@ enum ReadingExamples {
             switch error.kind {
             case .notFound, .missingManifest: print("no data directory: \(error.path)")
             case .corrupt, .newerFormat: print("restore \(error.path): \(error.what)")
-            case .io, .cancelled: print("try again: \(error)")
+            case .io: print("try again: \(error)")
             }
         }
     }
@@ -49,7 +50,7 @@ enum ReadingExamples {
     static func verify(directory: String, isCancelled: Bool = false) throws -> VerifyReport {
         let report = try Verifier(directory: directory).run { progress in
             print("\(progress.doneByteCount) of \(progress.totalByteCount) bytes")
-            return isCancelled ? .stop : .next
+            return !isCancelled
         }
         for finding in report.findings { print(finding) }
         print(report.isSound)
@@ -87,10 +88,10 @@ enum ReadingExamples {
             print(found.row.verdict, found.committedMicroseconds, found.differences ?? [])
         }
 
-        // Every row recounted; the closure sees how far it is, and `.stop` ends it.
+        // Every row recounted; the closure sees how far it is, and `false` ends it.
         let report = try Verifier(directory: directory).run { progress in
             print("\(progress.doneByteCount) of \(progress.totalByteCount) bytes")
-            return .next
+            return true
         }
         print(report.isSound)
         return (reward == nil ? 0 : 1) + (day == nil ? 0 : 1) + top.count

@@ -1,6 +1,7 @@
 import IngestFormat
 import IngestReader
 import IngestStorage
+import IngestVerify
 import Synchronization
 import TestSupport
 import Testing
@@ -221,7 +222,9 @@ import Testing
                     _ = try reader.status()
                     _ = try fixture.verify()
                 } catch {
-                    #expect((error as? ReaderError)?.kind == .io, "\(kind) \(call): \(error)")
+                    var isIO = (error as? ReaderError)?.kind == .io
+                    if case .io? = (error as? VerifyError)?.cause { isIO = true }
+                    #expect(isIO, "\(kind) \(call): \(error)")
                     failureCount += 1
                 }
                 let wasReached = fixture.files.disk.callCount(kind) - before >= call

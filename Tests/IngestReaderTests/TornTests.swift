@@ -3,7 +3,7 @@ import IngestStorage
 import TestSupport
 import Testing
 
-@testable import IngestReader
+@testable import IngestVerify
 
 /// Every way in which the last write of a log can be cut off, and every flipped bit in one that was not.
 @Suite struct TornTests {

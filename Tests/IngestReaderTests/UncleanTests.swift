@@ -1,6 +1,7 @@
 import IngestFormat
 import IngestReader
 import IngestStorage
+import IngestVerify
 import TestSupport
 import Testing
 
@@ -175,7 +176,7 @@ import Testing
                 let report = try fixture.verify()
                 #expect(report.exitCode == 65 && report.corruptionCount == 1)
                 #expect(report.rowCount == UInt64(fixture.model.facts.count - 10))
-                #expect(report.cut == fixture.position.cut)
+                #expect(report.end == fixture.position)
             }
         }
     }

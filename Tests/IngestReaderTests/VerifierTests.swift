@@ -1,6 +1,7 @@
 import IngestFormat
 import IngestReader
 import IngestStorage
+import IngestVerify
 import TestSupport
 import Testing
 
@@ -14,7 +15,7 @@ import Testing
         #expect(report.findings.isEmpty)
         #expect(report.rowCount == UInt64(fixture.model.facts.count))
         #expect(report.segmentCount == Int(fixture.position.segment.rawValue))
-        #expect(report.cut == fixture.position.cut)
+        #expect(report.end == fixture.position)
     }
 
     @Test("A directory is good at every stage of its life")
@@ -322,7 +323,11 @@ import Testing
         let files = SimulatedFileSystem(seed: 1)
         _ = try files.create("notes.txt")
         #expect { try Verifier.run(files) } throws: {
-            ($0 as? ReaderError)?.what == "not a data directory of ingestd"
+            if case .missingManifest(_, fileCount: 0)? = ($0 as? VerifyError)?.cause {
+                true
+            } else {
+                false
+            }
         }
     }
 
@@ -336,7 +341,7 @@ import Testing
         }
         #expect(last?.doneByteCount == last?.totalByteCount && last!.totalByteCount > 0)
         #expect { try Verifier.run(fixture.files) { _ in false } } throws: {
-            ($0 as? ReaderError)?.kind == .cancelled
+            ($0 as? VerifyError)?.isCancelled == true
         }
     }
 }

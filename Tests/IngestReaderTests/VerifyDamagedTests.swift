@@ -1,5 +1,6 @@
 import IngestFormat
 import IngestStorage
+import IngestVerify
 import Testing
 
 @testable import IngestReader

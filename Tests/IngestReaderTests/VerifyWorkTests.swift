@@ -1,12 +1,10 @@
-import Dispatch
-import Glibc
 import IngestFormat
 import IngestStorage
 import Synchronization
 import TestSupport
 import Testing
 
-@testable import IngestReader
+@testable import IngestVerify
 
 /// What several threads make of a directory: the same as one.
 @Suite struct VerifyWorkTests {
@@ -17,9 +15,6 @@ import Testing
             let one = try Verifier.run(fixture.files, workerCount: 1)
             for count in [2, 3, 16] {
                 #expect(try Verifier.run(fixture.files, workerCount: count) == one, "\(what)")
-                #expect(
-                    try Verifier.run(fixture.files, workerCount: count, stretchRowCount: 40) == one,
-                    "\(what), in stretches")
             }
         }
         try expectSame("good")
@@ -41,28 +36,22 @@ import Testing
 
     /// Names and keys entered as blocks introduce them.
     private static func enter(
-        _ names: inout RecountNames, first: UInt32, _ texts: [String], firstKey: UInt32 = 0,
+        _ names: inout LogNames, first: UInt32, _ texts: [String], firstKey: UInt32 = 0,
         _ keys: [RewardKey] = []
     ) -> (names: [UInt32], keys: [UInt32]) {
-        var new = NewNames()
-        for text in texts { new.append(Array(text.utf8).span.bytes) }
-        let block = NewNamesOfBlock(
-            offset: UInt64(first), firstName: NameOrdinal(rawValue: first), names: new,
-            firstKey: KeyOrdinal(rawValue: firstKey), keys: keys, hash: names.hash)
-        return names.enter(block, of: "segment-\(first)")
+        let block = IntroducedNames(
+            offset: UInt64(first), firstName: first,
+            hashes: texts.map { names.hash.name(Array($0.utf8)) }, firstKey: firstKey, keys: keys)
+        return names.enter(block, of: SegmentNumber(rawValue: first))
     }
 
     private static func repeats(
-        _ names: RecountNames, attested: [UInt64] = []
-    ) -> RepeatSearch.Outcome {
-        var all = RepeatSearch.Outcome()
-        for part in 0..<RepeatSearch.partCount {
-            let found = RepeatSearch(names: names, attestedNames: attested).run(part: part)
-            all.names += found.names
-            all.keys += found.keys
-        }
-        all.names.sort { $0.ordinal < $1.ordinal }
-        return all
+        _ names: LogNames
+    ) -> (names: [LogNames.Repeat], keys: [LogNames.Repeat]) {
+        let parts = (0..<LogNames.partCount).map { names.repeats(part: $0) }
+        return (
+            parts.flatMap(\.names).sorted { $0.ordinal < $1.ordinal }, parts.flatMap(\.keys)
+        )
     }
 
     @Test("Names and keys that are given twice are found, and ordinals that are")
@@ -71,41 +60,39 @@ import Testing
             RewardKey(
                 reward: NameOrdinal(rawValue: reward), business: NameOrdinal(rawValue: business))
         }
-        var names = RecountNames()
+        var names = LogNames()
         var changed = Self.enter(&names, first: 1, ["a", "b"], firstKey: 4, [pair(1, 2)])
         #expect(changed.names.isEmpty && changed.keys.isEmpty)
         changed = Self.enter(&names, first: 7, ["a"], firstKey: 9, [pair(1, 2), pair(2, 1)])
         #expect(changed.names.isEmpty && changed.keys.isEmpty)
         #expect(Self.repeats(names).names == [.init(ordinal: 7, other: 1)])
         #expect(Self.repeats(names).keys == [.init(ordinal: 9, other: 4)])
-        #expect(names.name(5) == nil && names.key(5) == nil && names.business(ofKey: 9) == 2)
+        #expect(names.hash(ofName: 5) == nil && names.key(5) == nil)
+        #expect(names.business(ofKey: 9) == 2 && names.business(ofKey: 77) == 0)
         #expect(names.describe(key: 5).contains("(lost:5)"))
         #expect(names.introduction(ofName: 7)?.offset == 7 && names.introduction(ofName: 3) == nil)
-        #expect(names.introduction(ofKey: 4)?.file == "segment-1")
+        #expect(names.introduction(ofKey: 4)?.file == "0000000001.segment")
         changed = Self.enter(&names, first: 2, ["b"], firstKey: 10, [pair(2, 1)])
         #expect(changed.names.isEmpty && changed.keys.isEmpty)
         changed = Self.enter(&names, first: 2, ["c"], firstKey: 10, [pair(2, 2)])
         #expect(changed.names == [2] && changed.keys == [10])
-        #expect(names.name(2) == Array("c".utf8))
     }
 
     @Test("Many names are told apart, and each that comes again is found, also of expired ones")
     func manyNames() {
-        var names = RecountNames(
-            copies: NameCopies(name: { _ in Array("name-77".utf8) }),
-            attested: AttestedNames(
-                nextName: 1, nextKey: 1,
-                keys: [RewardKey(reward: NameOrdinal(rawValue: 9), business: .none)]))
+        var expired = LogNames.Elsewhere()
+        (expired.nextName, expired.nextKey) = (1, 1)
+        expired.keys = [RewardKey(reward: NameOrdinal(rawValue: 9), business: .none)]
+        var names = LogNames(expired)
         _ = Self.enter(
             &names, first: 1, (1...5_000).map { "name-\($0)" }, firstKey: 1,
             [RewardKey(reward: NameOrdinal(rawValue: 9), business: .none)])
         #expect(Self.repeats(names).names.isEmpty)
         let again = Array(stride(from: 1, through: 5_000, by: 97))
         _ = Self.enter(&names, first: 6_000, again.map { "name-\($0)" })
-        let expired =
-            UInt64(UInt32(truncatingIfNeeded: names.hash.name(Array("name-77".utf8)))) << 32
-        let found = Self.repeats(names, attested: [expired])
-        let known = RepeatSearch.Repeat(ordinal: 77, other: 0)
+        names.enter(expired: [(0, names.hash.name(Array("name-77".utf8)))])
+        let found = Self.repeats(names)
+        let known = LogNames.Repeat(ordinal: 77, other: 0)
         #expect(found.names.filter { $0 != known }.map { Int($0.other) } == again)
         #expect(found.names.contains(known) && found.keys == [.init(ordinal: 1, other: 0)])
     }
@@ -143,59 +130,6 @@ import Testing
         none.run(work: { $0 }, take: { _ in false })
     }
 
-    /// Parts of a piece; the first one ends only when two other threads have begun one.
-    private final class Parts: Sendable {
-        static let count = 40
-        let state = Mutex((next: 0, takenBy: [Int](), done: 0))
-        let others = DispatchSemaphore(value: 0)
-        let finished = DispatchSemaphore(value: 0)
-
-        func take(_ thread: Int) -> Bool {
-            let part = state.withLock { state -> Int? in
-                guard state.next < Self.count else { return nil }
-                state.next += 1
-                state.takenBy.append(thread)
-                return state.next - 1
-            }
-            guard let part else { return false }
-            // The limit is for a failure: it is never reached.
-            if part == 0 {
-                for _ in 0..<2 { _ = others.wait(timeout: .now() + .seconds(20)) }
-            } else {
-                others.signal()
-                while state.withLock({ $0.next < 3 && Set($0.takenBy).count < 3 }) { sched_yield() }
-            }
-            let isLast = state.withLock {
-                $0.done += 1
-                return $0.done == Self.count
-            }
-            if isLast { finished.signal() }
-            return true
-        }
-    }
-
-    @Test("Threads without a piece of their own do parts of another's, each once")
-    func shared() {
-        let number = Mutex(0)
-        let parts = Parts()
-        OrderedWork<Int, Int>(count: 1, workerCount: 3).run(
-            makeMemory: {
-                number.withLock {
-                    $0 += 1
-                    return $0
-                }
-            },
-            work: { index, thread, share in
-                share { parts.take($0) }
-                while parts.take(thread) {}
-                parts.finished.wait()
-                return index
-            }, wait: { true }, take: { _ in true })
-        let (takenBy, done) = parts.state.withLock { ($0.takenBy, $0.done) }
-        #expect(takenBy.count == Parts.count && done == Parts.count)
-        #expect(Set(takenBy) == [1, 2, 3])
-    }
-
     @Test("A caller that says no in the middle stops it")
     func cancelled() throws {
         let fixture = try LogFixture.random(seed: 67, segmentCount: 6)
@@ -207,7 +141,7 @@ import Testing
                     return count < limit
                 }
             } throws: {
-                ($0 as? ReaderError)?.kind == .cancelled
+                ($0 as? VerifyError)?.isCancelled == true
             }
             #expect(count == limit)
         }

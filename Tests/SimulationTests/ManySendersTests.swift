@@ -2,6 +2,7 @@ import IngestFormat
 import IngestPipeline
 import IngestReader
 import IngestStorage
+import IngestVerify
 import PipelineTestSupport
 import TestSupport
 import Testing

@@ -22,22 +22,27 @@ enum ImportRules {
             "IngestFormat", "IngestKeys", "IngestStorage", "CIngestLinux", "Dispatch",
         ]),
         "IngestReader": system.union([
-            "IngestFormat", "IngestCounting", "IngestStorage", "CIngestLinux", "Dispatch",
+            "IngestFormat", "IngestCounting", "IngestStorage", "Dispatch",
+        ]),
+        // The recount is independent of what it checks: no engine, neither the daemon's nor the reader's.
+        "IngestVerify": system.union([
+            "IngestFormat", "IngestStorage", "CIngestLinux", "Dispatch",
         ]),
         "Ingestd": system.union([
             "IngestPipeline", "IngestKeys", "IngestStorage", "IngestFormat", "ArgumentParser",
             "Dispatch", "Foundation", "Logging",
         ]),
         "IngestReaderTool": system.union([
-            "IngestReader", "IngestStorage", "IngestFormat", "ArgumentParser", "SystemPackage",
-            "Dispatch",
+            "IngestReader", "IngestVerify", "IngestStorage", "IngestFormat", "ArgumentParser",
+            "SystemPackage", "Dispatch",
         ]),
         "IngestReaderProgram": system.union(["IngestReaderTool"]),
         "IngestReaderSQLite": system.union(["IngestReaderTool", "IngestReader", "GRDB"]),
         "IngestSend": system.union(["IngestClient", "IngestFormat", "ArgumentParser"]),
         "IngestBench": system.union([
-            "IngestClient", "IngestReader", "IngestPipeline", "IngestStorage", "IngestFormat",
-            "IngestCounting", "CIngestLinux", "ArgumentParser", "Dispatch", "Foundation",
+            "IngestClient", "IngestReader", "IngestVerify", "IngestPipeline", "IngestStorage",
+            "IngestFormat", "IngestCounting", "CIngestLinux", "ArgumentParser", "Dispatch",
+            "Foundation",
         ]),
     ]
 }

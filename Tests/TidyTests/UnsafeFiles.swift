@@ -118,17 +118,11 @@ enum UnsafeFiles {
             "Names/NameTable": "hashes a name where it lies among the others",
             "Query/DenseSums": "owns the dense sums of all rewards, reads pages' columns",
             "Query/CounterSlab": "owns the counters of a listing's rows, reads pages' columns",
-            "Verify/NamesComparison": "hashes and compares names where they lie in their pages",
-            "Verify/RecountNames":
-                "owns the bytes of names, hashes and compares them where they lie",
-            "Verify/RowRecount": "reads the columns of a decoded block, by code of its own",
-            "Verify/RowGather": "owns the codes of rows and sorts them",
-            "Verify/SequentialMemory": "owns memory that is written from front to back",
-            "Verify/Tally+Sum": "one pass over the lines of two tallies",
-            "Verify/TallyBuilder": "writes the lines of a tally",
-            "Verify/TallyLines": "owns the lines of a tally",
-            "Verify/TallyMatch": "reads pages' columns and lines of counters",
-            "Verify/WordSorter": "owns the words that it sorts",
+        ],
+        "IngestVerify": [
+            "NamesCheck": "hashes names where they lie in their pages",
+            "RowCount": "reads the columns of a decoded block, owns the numbers of rows by key",
+            "RowSums": "owns the sums by item and day, adds pages' columns",
         ],
         "IngestReaderTool": [
             "Output/ExportFile": "hands a C string to chmod",

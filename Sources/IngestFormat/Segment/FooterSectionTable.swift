@@ -58,6 +58,11 @@ extension SegmentFooter {
             }
         }
 
+        /// Where a section that is stored as it is lies in the footer.
+        func range(of section: Section) -> Range<Int>? {
+            entries.first { $0.kind == section.rawValue && $0.encoding == .plain }?.range
+        }
+
         private typealias Field = SegmentLayout.Section
 
         private static func entry(

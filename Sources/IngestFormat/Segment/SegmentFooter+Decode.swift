@@ -31,6 +31,17 @@ extension SegmentFooter {
         return footer
     }
 
+    /// Where the pages of the counters lie in a footer that was decoded: for readers of single pages.
+    package static func counterPages(in bytes: [UInt8]) throws(FormatError) -> Range<Int> {
+        var reader = FieldReader(bytes)
+        try reader.begin(Field.byteCount)
+        let sections = try SectionTable(bytes, count: Int(reader.load(Field.sectionCount)))
+        guard let range = sections.range(of: .counterPages) else {
+            throw .corrupt("section encoding", at: Field.byteCount, got: 1, expected: .exactly(0))
+        }
+        return range
+    }
+
     /// The head, under its checksum and the trailer's, and how many sections it has.
     private static func openHead(
         _ bytes: [UInt8], trailer: SegmentTrailer

@@ -1,7 +1,9 @@
 // packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
 import ArgumentParser
 import Glibc
+import IngestFormat
 import IngestReader
+import IngestVerify
 
 struct VerifyCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -18,19 +20,31 @@ struct VerifyCommand: ParsableCommand {
     func run() throws {
         var shown = -1
         let isTerminal = isatty(STDERR_FILENO) == 1
-        let report = try Verifier(directory: output.data).run { progress in
+        let report = try Self.verified(output.data) { progress in
             let percent = Int(
                 Double(progress.doneByteCount) * 100 / Double(max(progress.totalByteCount, 1)))
             if isTerminal && percent != shown {
                 shown = percent
                 ReaderProgram.standardError("\r\(percent) % of the log")
             }
-            return .next
+            return true
         }
         if isTerminal { ReaderProgram.standardError("\r\u{1b}[K") }
         let buffer = OutputBuffer(StandardOutput.write)
         report.write(to: buffer, as: output.formatOrDefault)
         try Ending.check(report.exitCode, report.failure(in: output.data)) { try buffer.flush() }
+    }
+}
+
+extension VerifyCommand {
+    /// **Errors** those of the reader, so that each ends with its own exit code.
+    private static func verified(
+        _ directory: String, _ progress: Verifier.Progress
+    ) throws -> VerifyReport {
+        do throws(VerifyError) { return try Verifier(directory: directory).run(progress) } catch {
+            guard let cause = error.cause else { throw error }
+            throw ReaderError(cause)
+        }
     }
 }
 
@@ -96,7 +110,8 @@ extension VerifyReport {
     private var fields: [Field] {
         [
             Field("result", .text(result)),
-            Field("cut", cut.cell),
+            Field(
+                "cut", Cut(segment: end.segment.rawValue, block: end.blockCount).cell),
             Field("generation", generation.map { .count($0) } ?? .none),
             Field("segments", .count(UInt64(segmentCount))),
             Field("blocks", .count(UInt64(blockCount))),

@@ -52,6 +52,20 @@ package struct RunReader<Files: FileSystem>: Sendable {
         pagesOffset = UInt64(ExpiredHeader.byteCount)
     }
 
+    /// The counters of a sealed segment, which lie in its footer as they do in a reward-days run.
+    /// - Parameter pagesOffset: of the first page in the file.
+    package init(of footer: SegmentFooter, pagesAt pagesOffset: UInt64, in file: Files.File) {
+        let end = LogPosition(segment: footer.segment, blockCount: footer.blockCount)
+        header = RunHeader(
+            table: .rewardDays, fileNumber: FileNumber(rawValue: 0), directory: footer.directory,
+            span: LogSpan(firstSegment: footer.segment, end: end),
+            generation: Generation(rawValue: 0), createdAt: footer.sealedAt,
+            index: footer.counters.index)
+        index = footer.counters.index
+        self.file = file
+        self.pagesOffset = pagesOffset
+    }
+
     /// Reads, checks and decodes one page.
     /// - Parameter number: an index of `index.entries`.
     package func read(

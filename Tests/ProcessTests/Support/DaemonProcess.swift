@@ -1,6 +1,7 @@
 import Foundation
 import Glibc
 import IngestReader
+import IngestVerify
 import TestSupport
 import Testing
 

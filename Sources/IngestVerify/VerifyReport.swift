@@ -1,4 +1,6 @@
 // packet → decode → ring → admit → block → [segment] → compaction → [snapshot] → [query]
+import IngestFormat
+import IngestStorage
 
 /// One thing that `verify` found.
 public struct Finding: Sendable, Equatable {
@@ -66,7 +68,7 @@ public struct VerifyReport: Sendable, Equatable {
     }
 
     /// Up to where the log was recounted.
-    public package(set) var cut = Cut(segment: 0, block: 0)
+    public package(set) var end = LogPosition.start
     public package(set) var generation: UInt64?
     public package(set) var fileCount = 0
     public package(set) var segmentCount = 0
@@ -83,6 +85,38 @@ public struct VerifyReport: Sendable, Equatable {
     package mutating func add(_ finding: Finding) {
         add(unlisted: finding.kind, count: 1)
         list(finding)
+    }
+
+    /// Sound files say other numbers than the rows in the log add up to.
+    mutating func difference(
+        _ what: String, in file: String, at offset: UInt64?, got: String, expected: String
+    ) {
+        add(
+            Finding(
+                .difference, file: file, offset: offset, what: what, got: got, expected: expected))
+    }
+
+    /// Reports a value of a file that is not as it must be, where that is known.
+    mutating func expect<Value: Equatable>(
+        _ got: Value, _ expected: Value?, _ what: String, in file: String, at offset: UInt64?
+    ) {
+        guard let expected, got != expected else { return }
+        add(
+            Finding(
+                .corruption, file: file, offset: offset, what: what, got: "\(got)",
+                expected: "\(expected)"))
+    }
+
+    /// Reports differences of counters.
+    /// - Parameter source: what was held against the rows.
+    mutating func add(
+        _ differences: DifferenceList, in file: String, at offset: UInt64?, of source: String,
+        _ table: TableKind, _ names: LogNames
+    ) {
+        for difference in differences.first {
+            add(Finding(difference, file: file, offset: offset, of: source, table, names))
+        }
+        add(unlisted: .difference, count: differences.count - differences.first.count)
     }
 
     /// Puts what comes first before the findings so far.
@@ -135,4 +169,84 @@ public struct VerifyReport: Sendable, Equatable {
         if isSound { return 0 }
         return corruptionCount + evidenceLostCount > 0 ? 65 : 1
     }
+}
+
+extension Finding {
+    /// What a decoder said of the bytes at `offset` of a file.
+    init(_ error: FormatError, file: String, offset: UInt64 = 0, what: String) {
+        let kind =
+            switch error {
+            case .torn: "torn"
+            case .corrupt: "corrupt"
+            case .newerFormat: "of a newer format"
+            case .notThisFile: "not what belongs here"
+            }
+        self.init(
+            .corruption, file: file, offset: offset &+ UInt64(max(0, error.fault.offset)),
+            what: "\(what) \(kind): \(error.fault.field)", got: error.fault.gotText,
+            expected: error.fault.expectedText)
+    }
+
+    init(_ error: StorageError, file: String, what: String) {
+        switch error {
+        case .corrupt(_, let offset, let detail):
+            self.init(.corruption, file: file, offset: offset, what: "\(what): \(detail)")
+        case .overLimit(_, let detail):
+            self.init(.corruption, file: file, what: "\(what) over a limit: \(detail)")
+        default: self.init(.corruption, file: file, what: "\(what): \(error)")
+        }
+    }
+
+    init(
+        _ difference: CounterDifference, file: String, offset: UInt64?, of source: String,
+        _ table: TableKind, _ names: LogNames
+    ) {
+        func item(_ order: UInt64) -> String {
+            let item = UInt32(order >> 32)
+            return table == .days
+                ? "business \(names.describe(name: item))" : names.describe(key: item)
+        }
+        func day(_ order: UInt64) -> Int32 {
+            Int32(bitPattern: UInt32(truncatingIfNeeded: order ^ RowSums.noDay))
+        }
+        func row(_ order: UInt64) -> String {
+            item(order) + (table.hasDay ? " day \(Self.date(of: day(order)))" : "")
+        }
+        let (what, got, expected) =
+            switch difference {
+            case .counter(let order, let column, let got, let expected):
+                ("\(column) of \(row(order))", "\(got)", "\(expected)")
+            case .overflow(let order, let column):
+                ("\(column) of \(row(order))", "a sum that does not fit 64 bits", "one that does")
+            case .surplus(let order): (row(order), "a row", "no event")
+            case .missing(let order): (row(order), "no row", "a row")
+            case .impossible(let order):
+                (item(order), "a row of day \(day(order))", "a day that there is")
+            }
+        self.init(
+            .difference, file: file, offset: offset, what: "\(what) in the \(source)", got: got,
+            expected: expected)
+    }
+
+    /// The date of a day number, by eras of 400 years from a March-based year.
+    private static func date(of day: Int32) -> String {
+        let shifted = Int(day) + 719_468
+        let era = (shifted >= 0 ? shifted : shifted - 146_096) / 146_097
+        let ofEra = shifted - era * 146_097
+        let year = (ofEra - ofEra / 1_460 + ofEra / 36_524 - ofEra / 146_096) / 365
+        let ofYear = ofEra - (365 * year + year / 4 - year / 100)
+        let month = (5 * ofYear + 2) / 153
+        func padded(_ number: Int) -> String { number < 10 ? "0\(number)" : "\(number)" }
+        return "\(year + era * 400 + (month >= 10 ? 1 : 0))-"
+            + "\(padded(month < 10 ? month + 3 : month - 9))-"
+            + padded(ofYear - (153 * month + 2) / 5 + 1)
+    }
+}
+
+extension LostRange {
+    var rowCountText: String { rowCount.map { "\($0) events" } ?? "an unknown number of events" }
+}
+
+extension LogPosition {
+    var text: String { "segment \(segment.rawValue) block \(blockCount)" }
 }

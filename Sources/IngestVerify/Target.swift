@@ -1,11 +1,10 @@
 // packet → decode → ring → admit → block → [segment] → compaction → [snapshot] → query
-
 import IngestFormat
 import IngestStorage
 
 /// What `verify` holds against the log: one generation with its files open, so that all of it stays readable
 /// while a daemon goes on.
-struct VerifyTarget<Files: FileSystem> {
+struct Target<Files: FileSystem> {
     struct Segment: Sendable {
         let number: SegmentNumber
         /// What the manifest says of it; `nil` if that does not call it sealed.
@@ -18,8 +17,8 @@ struct VerifyTarget<Files: FileSystem> {
         let isFollowed: Bool
         /// Whether the manifest's cut lies behind it.
         let isBeforeCut: Bool
-        /// The block counts at which a run or a cut ends; ascending.
-        let stops: [UInt32]
+        /// Whether some run covers all of it.
+        let isCovered: Bool
         let byteCount: UInt64
 
         var mayBeAbsent: Bool { entry == nil && durableBlockCount == 0 && !isFollowed }
@@ -51,7 +50,7 @@ struct VerifyTarget<Files: FileSystem> {
             let manifest: Manifest
             do throws(StorageError) { manifest = try store.readNewest() } catch {
                 guard error.isOfData, let older = try Self.newestSound(store) else { throw error }
-                self = try VerifyTarget(files, older.manifest, badNewest: older.bad)
+                self = try Target(files, older.manifest, badNewest: older.bad)
                 report.insert(
                     Finding(error, file: older.bad.text, what: "the newest manifest"),
                     Finding(
@@ -59,7 +58,7 @@ struct VerifyTarget<Files: FileSystem> {
                         what: "checked by this manifest, for want of the newest"))
                 return
             }
-            let target = try VerifyTarget(files, manifest)
+            let target = try Target(files, manifest)
             // A file is missing: dropped by a newer generation, or lost.
             if target.isComplete || failed == manifest.generation {
                 self = target
@@ -140,49 +139,58 @@ struct VerifyTarget<Files: FileSystem> {
         }
     }
 
-    /// The names and keys that blocks of expired segments introduced, as the names runs have them.
-    func readAttested() throws(StorageError) -> AttestedNames {
-        var attested = AttestedNames()
+    /// What is known of names and keys beside what the log's blocks introduce.
+    func names() throws(StorageError) -> LogNames.Elsewhere {
+        var names = LogNames.Elsewhere()
         // Of a file that could not be opened it is not known what it attests.
         for sums in expired.compactMap({ $0?.header.sums }) {
-            attested.nextName = max(attested.nextName, sums.nextName)
-            attested.nextKey = max(attested.nextKey, sums.nextKey)
+            names.nextName = max(names.nextName, sums.nextName)
+            names.nextKey = max(names.nextKey, sums.nextKey)
         }
-        for run in namesRuns where run.keys.lowerBound < attested.nextKey {
-            while attested.keys.count < Int(run.keys.lowerBound) {
-                attested.keys.append(RewardKey(reward: .none, business: .none))
+        for run in namesRuns where run.keys.lowerBound < names.nextKey {
+            while names.keys.count < Int(run.keys.lowerBound) {
+                names.keys.append(RewardKey(reward: .none, business: .none))
             }
             do throws(StorageError) {
                 try run.readKeys(
-                    run.keys.lowerBound..<min(run.keys.upperBound, attested.nextKey),
-                    to: &attested.keys)
+                    run.keys.lowerBound..<min(run.keys.upperBound, names.nextKey),
+                    to: &names.keys)
             } catch {
                 // It is reported when the run is read whole.
                 guard error.isOfData else { throw error }
             }
         }
-        return attested
-    }
-
-    /// The names runs' word on names and keys, for want of their blocks.
-    var nameCopies: NameCopies {
-        let runs = namesRuns
-        return NameCopies(
-            name: { ordinal in
-                let run = runs.first { $0.names.contains(ordinal.rawValue) }
-                return (try? run?.name(ordinal)) ?? nil
-            },
-            key: { ordinal in
-                let run = runs.first { $0.keys.contains(ordinal.rawValue) }
-                return (try? run?.key(ordinal)) ?? nil
-            })
+        let (runs, files) = (namesRuns, files)
+        names.name = { ordinal in
+            let run = runs.first { $0.names.contains(ordinal.rawValue) }
+            return (try? run?.name(ordinal)) ?? nil
+        }
+        names.key = { ordinal in
+            let run = runs.first { $0.keys.contains(ordinal.rawValue) }
+            return (try? run?.key(ordinal)) ?? nil
+        }
+        names.nameInBlock = { segment, offset, ordinal in
+            guard let file = try? files.open(FileName.segment(segment).text, .read) else {
+                return nil
+            }
+            let buffer = ReadBuffer()
+            var walk = BlockWalk(file, from: offset, place: .anywhere)
+            guard case .block? = try? walk.next(into: buffer) else { return nil }
+            let block = buffer.withBytes {
+                try? BlockDecoder().decode($0, wanted: .dictionary, into: BlockRows())
+            }
+            guard let block else { return nil }
+            let index = Int(ordinal) - Int(block.header.context.firstName.rawValue)
+            return (0..<block.names.count).contains(index) ? block.names.name(index) : nil
+        }
+        return names
     }
 
     // MARK: Segments
 
     /// All segments of the log, in order, those that must be there and are not included.
-    /// - Parameter ends: where a run or a cut ends.
-    func segments(stoppingAt ends: Set<LogPosition>) throws(StorageError) -> [Segment] {
+    /// - Parameter covered: up to here some run covers it.
+    func segments(coveredUpTo covered: LogPosition) throws(StorageError) -> [Segment] {
         var sizes: [SegmentNumber: UInt64] = [:]
         for text in try files.names() {
             guard case .segment(let number)? = FileName(text) else { continue }
@@ -196,8 +204,6 @@ struct VerifyTarget<Files: FileSystem> {
             $0 >= manifest.cut.segment && $0 > manifest.lastExpired && !sealedNumbers.contains($0)
         }
         let lastWithBlock = try lastSegmentWithBlock(live)
-        var stops: [SegmentNumber: [UInt32]] = [:]
-        for end in ends { stops[end.segment, default: []].append(end.blockCount) }
         let lost = Dictionary(grouping: manifest.lost, by: \.segment)
         let needed = [bound.segment, manifest.cut.segment].filter { $0 > manifest.lastExpired }
         return sealedNumbers.union(live).union(needed).sorted().map { number in
@@ -207,7 +213,7 @@ struct VerifyTarget<Files: FileSystem> {
                 durableBlockCount: entry?.blockCount ?? durableBlockCount(of: number),
                 isFollowed: lastWithBlock.map { number < $0 } ?? false,
                 isBeforeCut: entry != nil && number <= manifest.cut.segment,
-                stops: (stops[number] ?? []).sorted(), byteCount: sizes[number] ?? 0)
+                isCovered: number <= covered.segment, byteCount: sizes[number] ?? 0)
         }
     }
 

@@ -7,10 +7,10 @@ import IngestStorage
 /// that the log's blocks introduced.
 ///
 /// **Cost** 4 bytes a name and 5 a key of the run; about 100 ns for both.
-struct NamesComparison<Files: FileSystem>: Sendable {
+struct NamesCheck<Files: FileSystem>: Sendable {
     let reader: NamesRunReader<Files>
     /// As the log introduced them.
-    let names: RecountNames
+    let names: LogNames
     /// Whether a name that no block introduced is a difference. One whose block was lost may well be in a run,
     /// that is what the runs are for; and a run that the newest manifest does not name may be of names that come
     /// later.
@@ -23,8 +23,8 @@ struct NamesComparison<Files: FileSystem>: Sendable {
         var report = VerifyReport()
         /// Why the file could not be read.
         var failure: StorageError?
-        /// Of names whose blocks have expired: hash of this process in the upper half, ordinal in the lower.
-        var attested: [UInt64] = []
+        /// Names whose blocks have expired.
+        var expired: [(ordinal: UInt32, hash: UInt64)] = []
     }
 
     private var file: String { reader.header.entry.fileName.text }
@@ -48,10 +48,7 @@ struct NamesComparison<Files: FileSystem>: Sendable {
         var cursor = reader.makeNameCursor()
         var rank: UInt32 = 0
         while !meter.isStopped, try cursor.nextNames(into: batch) {
-            for place in 0..<batch.count { names.prefetchPlace(batch.ordinal(place).rawValue) }
             for place in 0..<batch.count {
-                let ahead = min(place + 16, batch.count - 1)
-                names.prefetchBytes(batch.ordinal(ahead).rawValue)
                 let ordinal = batch.ordinal(place).rawValue
                 let index = Int(ordinal - reader.names.lowerBound)
                 guard ranks[index] == .max else { throw twice("name ordinal", ordinal) }
@@ -59,31 +56,31 @@ struct NamesComparison<Files: FileSystem>: Sendable {
                 rank += 1
                 // SAFETY: the batch stays as it is until the next page.
                 let name = unsafe batch.pointer(place)
-                let isSame = unsafe names.isName(ordinal, name)
-                if isSame != true { report(ordinal, batch.name(place), isSame, &outcome) }
+                guard name.count > 0, let base = name.baseAddress else {
+                    compare(ordinal, nil, batch, place, &outcome)
+                    continue
+                }
+                let own = unsafe max(1, names.hash.name(base, name.count))
+                compare(ordinal, own, batch, place, &outcome)
             }
         }
         try checkRanks(ranks)
     }
 
-    /// - Parameter isSame: `nil` for a name that no block introduced.
-    private func report(
-        _ ordinal: UInt32, _ found: [UInt8], _ isSame: Bool?, _ outcome: inout Outcome
+    /// - Parameter found: the hash of a name of this run; `nil` for one that was lost.
+    private func compare(
+        _ ordinal: UInt32, _ found: UInt64?, _ batch: NameBatch, _ place: Int,
+        _ outcome: inout Outcome
     ) {
-        if isSame == false {
-            outcome.report.add(
-                Finding(
-                    .difference, file: file, what: "name \(ordinal)", got: text(found),
-                    expected: text(names.name(ordinal) ?? [])))
-        } else if names.isAttested(name: ordinal) {
-            guard !found.isEmpty else { return }
-            let hash = UInt32(truncatingIfNeeded: names.hash.name(found))
-            outcome.attested.append(UInt64(hash) << 32 | UInt64(ordinal))
-        } else if !found.isEmpty && areNamesComplete {
-            outcome.report.add(
-                Finding(
-                    .difference, file: file, what: "name \(ordinal)", got: text(found),
-                    expected: "no name"))
+        let known = names.hash(ofName: ordinal)
+        if known == found { return }
+        if known == nil && names.isExpired(name: ordinal) {
+            if let found { outcome.expired.append((ordinal, found)) }
+        } else if known != nil || areNamesComplete {
+            outcome.report.difference(
+                "name \(ordinal)", in: file, at: nil,
+                got: String(decoding: batch.name(place), as: UTF8.self),
+                expected: known == nil ? "no name" : names.describe(name: ordinal))
         }
     }
 
@@ -126,13 +123,9 @@ struct NamesComparison<Files: FileSystem>: Sendable {
     private func compare(_ ordinal: UInt32, _ found: RewardKey?, _ outcome: inout Outcome) {
         let expected = names.key(ordinal)
         if found == expected { return }
-        guard expected != nil || areNamesComplete && !names.isAttested(key: ordinal) else {
-            return
-        }
-        outcome.report.add(
-            Finding(
-                .difference, file: file, what: "key \(ordinal)", got: text(found),
-                expected: text(expected)))
+        guard expected != nil || areNamesComplete && !names.isExpired(key: ordinal) else { return }
+        outcome.report.difference(
+            "key \(ordinal)", in: file, at: nil, got: text(found), expected: text(expected))
     }
 
     /// Each key once, in the order of the rewards.
@@ -159,8 +152,6 @@ struct NamesComparison<Files: FileSystem>: Sendable {
     private func corrupt(_ what: String, got: UInt32, expected: UInt32) -> StorageError {
         .corrupt(path: file, offset: 0, detail: "\(what): got \(got), expected \(expected)")
     }
-
-    private func text(_ name: [UInt8]) -> String { String(decoding: name, as: UTF8.self) }
 
     private func text(_ key: RewardKey?) -> String {
         key.map { "reward \($0.reward.rawValue) business \($0.business.rawValue)" } ?? "no key"

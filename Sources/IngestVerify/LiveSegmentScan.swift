@@ -4,8 +4,8 @@ import IngestFormat
 import IngestStorage
 
 /// Checks a segment without a sound footer, from block to block; a daemon may be writing to it.
-struct LiveSegmentCheck<Files: FileSystem>: Sendable {
-    let segment: SegmentCheck<Files>
+struct LiveSegmentScan<Files: FileSystem>: Sendable {
+    let segment: SegmentScan<Files>
     let file: Files.File
 
     private typealias Walk = BlockWalk<Files.File>
@@ -17,17 +17,15 @@ struct LiveSegmentCheck<Files: FileSystem>: Sendable {
 
     /// - Returns: how many block ordinals were given in it.
     func run(
-        _ thread: RecountThread, _ recount: inout SegmentRecount
+        _ memory: ScanMemory, _ recount: inout SegmentRecount
     ) throws(StorageError) -> UInt32 {
-        let memory = thread.memory
-        var walk = BlockWalk(file, place: place(0))
-        if let end = try countDurable(thread, &recount) {
-            walk.resume(at: end.offset, ordinal: end.blockCount)
-        }
+        let number = segment.number
+        var walk = BlockWalk(
+            file,
+            place: BlockPlace(directory: segment.directory, segment: number, blockOrdinal: 0))
         var attempt = 1
         var tail = Tail(
-            scan: BlockScan(
-                file: file, directory: segment.directory, segment: segment.number, end: 0))
+            scan: BlockScan(file: file, directory: segment.directory, segment: number, end: 0))
         while !segment.meter.isStopped {
             // The recount checks the chain, and goes on where it is broken: here only places count.
             walk.resume(at: walk.offset, ordinal: walk.ordinal)
@@ -35,8 +33,8 @@ struct LiveSegmentCheck<Files: FileSystem>: Sendable {
             let step = try walk.next(into: memory.buffer)
             if case .block = step {
                 // Its checksums are right: what cannot be decoded then was made wrong.
-                if segment.countBuffered(at: offset, ordinal: ordinal, memory, &recount) == nil {
-                    miss(&recount)
+                if segment.count(memory, at: offset, ordinal: ordinal, &recount) == nil {
+                    recount.miss()
                 }
                 attempt = 1
             } else if try !goOn(
@@ -126,76 +124,6 @@ struct LiveSegmentCheck<Files: FileSystem>: Sendable {
         return true
     }
 
-    // MARK: Durable blocks
-
-    /// A block as its header says.
-    private struct Block {
-        let offset: UInt64
-        let byteCount: Int
-        let rowCount: Int
-        var end: UInt64 { offset &+ UInt64(byteCount) }
-    }
-
-    private func place(_ ordinal: UInt32) -> BlockPlace {
-        BlockPlace(directory: segment.directory, segment: segment.number, blockOrdinal: ordinal)
-    }
-
-    /// Counts the durable blocks in stretches, as those of a sealed segment: nobody writes to them any more.
-    ///
-    /// - Returns: where they end; `nil`, with nothing counted, if not all of them are sound. Then they are to be
-    ///   gone through one by one.
-    private func countDurable(
-        _ thread: RecountThread, _ recount: inout SegmentRecount
-    ) throws(StorageError) -> (offset: UInt64, blockCount: UInt32)? {
-        let blocks = try findDurable()
-        guard let last = blocks.last, blocks.count == segment.segment.durableBlockCount else {
-            return nil
-        }
-        var sound = recount
-        let work = StretchWork(
-            blocks.enumerated().map { .init(ordinal: UInt32($0), rowCount: $1.rowCount) },
-            of: recount, rowCount: segment.stretchRowCount
-        ) { [self] (range, memory, stretch) throws(StorageError) in
-            for index in range where !segment.meter.isStopped {
-                let block = blocks[index]
-                try memory.buffer.read(file, at: block.offset, byteCount: block.byteCount)
-                let header = segment.countBuffered(
-                    at: block.offset, ordinal: UInt32(index), memory, &stretch)
-                if header == nil { stretch.isWhole = false }
-            }
-        }
-        try work.run(thread, &sound)
-        guard sound.isWhole else { return nil }
-        recount = sound
-        return (last.end, UInt32(blocks.count))
-    }
-
-    /// The durable blocks from the first on, as far as their headers can be believed.
-    private func findDurable() throws(StorageError) -> [Block] {
-        let decoder = BlockDecoder()
-        let buffer = ReadBuffer(capacity: BlockDecoder.headerByteCountMax)
-        let fileByteCount = try file.byteCount()
-        var blocks: [Block] = []
-        var offset = UInt64(SegmentHeader.byteCount)
-        while blocks.count < segment.segment.durableBlockCount, offset < fileByteCount {
-            try buffer.read(file, at: offset, byteCount: BlockDecoder.headerByteCountMax)
-            let header: BlockHeader
-            do throws(FormatError) {
-                header = try buffer.withBytes { (bytes) throws(FormatError) in
-                    try decoder.header(bytes, at: place(UInt32(blocks.count)))
-                }
-            } catch { break }
-            let block = Block(
-                offset: offset, byteCount: header.byteCount, rowCount: header.summary.rowCount)
-            guard block.byteCount <= Limits.blockByteCountMax, block.end <= fileByteCount else {
-                break
-            }
-            blocks.append(block)
-            offset = block.end
-        }
-        return blocks
-    }
-
     // MARK: What is reported
 
     private func report(
@@ -210,7 +138,7 @@ struct LiveSegmentCheck<Files: FileSystem>: Sendable {
                     .corruption, file: name, offset: offset, what: "durable blocks are missing",
                     got: "\(ordinal) blocks", expected: "\(segment.segment.durableBlockCount)"))
         }
-        miss(&recount)
+        recount.miss()
     }
 
     private func report(
@@ -221,14 +149,7 @@ struct LiveSegmentCheck<Files: FileSystem>: Sendable {
                 .corruption, file: name, offset: range.lowerBound,
                 what: "\(range.count) bytes that cannot be read, and blocks follow",
                 got: "block \(ordinals.upperBound) next", expected: "block \(ordinals.lowerBound)"))
-        miss(&recount)
-    }
-
-    /// Rows are missing from here on.
-    private func miss(_ recount: inout SegmentRecount) {
-        recount.breakChain()
-        recount.isWhole = false
-        recount.lacksRows = true
+        recount.miss()
     }
 
     /// Whether a daemon has ended the segment since its footer was looked for. Its blocks have all been
@@ -239,8 +160,8 @@ struct LiveSegmentCheck<Files: FileSystem>: Sendable {
         // A footer that cannot be believed has been reported.
         let report = recount.report
         defer { recount.report = report }
-        guard let (footer, _) = try segment.readFooter(file, &recount) else { return false }
-        return footer.blockCount == blockCount
+        guard let footer = try segment.readFooter(file, &recount) else { return false }
+        return footer.footer.blockCount == blockCount
     }
 
     /// What lies behind the last whole block, and whether it begins as a footer does.
@@ -276,7 +197,7 @@ struct LiveSegmentCheck<Files: FileSystem>: Sendable {
                 Finding(
                     .corruption, file: name, offset: offset,
                     what: "\(byteCount) bytes that are no block, and the log goes on behind them"))
-            miss(&recount)
+            recount.miss()
         case .damage(let place, let what, _):
             guard isLast else { return false }
             recount.report.add(Finding(.corruption, file: name, offset: place, what: what))

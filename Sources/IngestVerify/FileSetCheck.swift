@@ -1,5 +1,4 @@
 // packet → decode → ring → admit → block → segment → compaction → [snapshot] → query
-
 import Glibc
 import IngestFormat
 import IngestStorage

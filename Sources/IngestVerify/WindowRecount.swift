@@ -1,0 +1,312 @@
+// packet → decode → ring → admit → block → [segment] → compaction → snapshot → [query]
+// Part of `verify`: shares no code with the windows of the daemon.
+import IngestFormat
+
+/// The window of one sender epoch: a floor, below which all is final, and the ranges above it that arrived.
+struct WindowState: Sendable {
+    private(set) var start: UInt64
+    private(set) var floor: UInt64
+    /// Above the floor, which has not arrived: ascending, disjoint, not adjacent.
+    private var arrived: [ClosedRange<UInt64>] = []
+    private var arrivedCount: UInt64 = 0
+    private var missingCount: UInt64 = 0
+    /// Ascending, disjoint, not adjacent; the lowest are forgotten, a footer's before these.
+    private var missing: [ClosedRange<UInt64>] = []
+    private var told: UInt64 = 0
+    private var asksForAcks: Bool?
+    private var lastSeen: Int64
+
+    private static var missingRangeCountMax: Int { Limits.windowMissingRangeCountMax }
+    private static var reach: UInt64 { UInt64(Limits.windowSequenceCountMax) }
+
+    fileprivate init(start: UInt64) {
+        (self.start, floor, lastSeen) = (start, start, .min)
+    }
+
+    /// As a footer has it.
+    fileprivate init(_ stored: SenderWindow) {
+        let sequences = stored.sequences
+        (start, floor, told) = (stored.start, sequences.floor, stored.announced)
+        (arrivedCount, missingCount) = (sequences.arrivedCount, sequences.missingCount)
+        (missing, asksForAcks, lastSeen) = (sequences.missing, stored.asksForAcks, stored.lastSeen)
+        var next = sequences.floor
+        while next < sequences.end {
+            let word = sequences.word(from: next)
+            for bit in 0..<UInt64(64) where word >> bit & 1 != 0 {
+                if let last = arrived.last, last.upperBound + 1 == next + bit {
+                    arrived[arrived.count - 1] = last.lowerBound...next + bit
+                } else {
+                    arrived.append(next + bit...next + bit)
+                }
+            }
+            next += 64
+        }
+    }
+
+    /// One more than the highest sequence known of, from a packet or from a heartbeat.
+    var announced: UInt64 { max(told, arrived.last.map { $0.upperBound + 1 } ?? floor) }
+    /// Sequences that were announced since it was opened.
+    var announcedCount: UInt64 { announced - start }
+    /// Sequences announced that are not final.
+    var openCount: UInt64 {
+        announced - floor - arrived.reduce(0) { $0 + ($1.upperBound - $1.lowerBound + 1) }
+    }
+
+    /// Takes it on by what some entries say.
+    fileprivate mutating func apply(
+        _ sum: LedgerRecount.WindowSum, _ sequences: [ClosedRange<UInt64>]
+    ) {
+        for range in sequences { insert(range) }
+        raise(to: sum.delta.floor ?? 0)
+        told = max(told, min(sum.delta.announced ?? 0, Limits.sequenceMax + 1))
+        asksForAcks = asksForAcks ?? sum.delta.asksForAcks
+        lastSeen = max(lastSeen, sum.seen?.upperBound ?? 0)
+    }
+
+    /// Notes that sequences arrived. What a window cannot reach above its floor takes the floor up.
+    private mutating func insert(_ range: ClosedRange<UInt64>) {
+        let (lower, upper) = (
+            max(range.lowerBound, floor), min(range.upperBound, Limits.sequenceMax)
+        )
+        guard lower <= upper else { return }
+        var (low, high) = (0, arrived.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if arrived[middle].upperBound + 1 < lower { low = middle + 1 } else { high = middle }
+        }
+        var (end, joined, known) = (low, lower...upper, UInt64(0))
+        while end < arrived.count, arrived[end].lowerBound <= upper + 1 {
+            let other = arrived[end]
+            let (first, last) = (max(other.lowerBound, lower), min(other.upperBound, upper))
+            if first <= last { known += last - first + 1 }
+            joined =
+                min(
+                    joined.lowerBound, other.lowerBound)...max(
+                    joined.upperBound, other.upperBound)
+            end += 1
+        }
+        arrivedCount += upper - lower + 1 - known
+        if joined.lowerBound == floor {
+            floor = joined.upperBound + 1
+            arrived.removeSubrange(low..<end)
+        } else {
+            arrived.replaceSubrange(low..<end, with: CollectionOfOne(joined))
+        }
+        if upper >= floor, upper - floor >= Self.reach { raise(to: upper - Self.reach + 1) }
+    }
+
+    /// Takes the floor up: what has not arrived below it is missing.
+    private mutating func raise(to newFloor: UInt64) {
+        let newFloor = min(newFloor, Limits.sequenceMax + 1)
+        var passed = 0
+        while floor < newFloor {
+            let hole = min(newFloor, passed < arrived.count ? arrived[passed].lowerBound : newFloor)
+            lose(floor...hole - 1)
+            floor = hole
+            if passed < arrived.count, arrived[passed].lowerBound == floor {
+                floor = arrived[passed].upperBound + 1
+                passed += 1
+            }
+        }
+        arrived.removeFirst(passed)
+    }
+
+    private mutating func lose(_ range: ClosedRange<UInt64>) {
+        missingCount += range.upperBound - range.lowerBound + 1
+        if let last = missing.last, last.upperBound + 1 == range.lowerBound {
+            missing[missing.count - 1] = last.lowerBound...range.upperBound
+        } else {
+            missing.append(range)
+        }
+        if missing.count > 3 * Self.missingRangeCountMax {
+            missing.removeFirst(Self.missingRangeCountMax)
+        }
+    }
+
+    /// Whether a footer's window says the same. Of the missing ranges it has the newest, at least half of those that it
+    /// may have.
+    fileprivate func isStored(as stored: WindowState) -> Bool {
+        let least = min(missing.count, Self.missingRangeCountMax / 2)
+        return start == stored.start && floor == stored.floor && announced == stored.announced
+            && arrived == stored.arrived && arrivedCount == stored.arrivedCount
+            && missingCount == stored.missingCount && asksForAcks == stored.asksForAcks
+            && lastSeen == stored.lastSeen && stored.missing.count >= least
+            && missing.suffix(stored.missing.count).elementsEqual(stored.missing)
+    }
+
+    fileprivate var text: String {
+        let ranges = missing.isEmpty ? "" : " with \(missing.suffix(3))"
+        let kind = asksForAcks.map { $0 ? "asks for acks" : "asks for no acks" } ?? "undecided"
+        return "start \(start), floor \(floor), announced \(announced), \(arrivedCount) received, "
+            + "\(missingCount) missing\(ranges), last seen \(lastSeen), \(kind)"
+    }
+}
+
+/// The windows of all senders as `verify` goes through the log: made again from the ledgers of the blocks, held
+/// against those in each footer, and, sender by sender, against the law of packets. Owned by one `verify`, on its
+/// caller's thread.
+///
+/// Where a part of the log cannot be read, nothing is known until the next footer says it; what it says is believed
+/// then.
+///
+/// **Cost** Some 100 ns a sender of a segment, and an open window of a footer; memory for all windows.
+struct WindowRecount {
+    /// A footer's windows, and where it begins in its file.
+    struct Stored: Sendable {
+        let windows: SenderWindows
+        let offset: UInt64
+    }
+
+    /// Behind the segment at hand; `nil` where they are not known.
+    private var open: [SenderKey: WindowState]? = [:]
+    /// By sender: the newest epoch that was closed. Of a sender that a footer does not have any more, none is newer than
+    /// its watermark.
+    private var closed: [UInt64: UInt64] = [:]
+    private var watermark: UInt64 = 0
+    /// Whether no part of the log so far was lost: then each window has been seen opening.
+    private var isWhole = true
+
+    // MARK: Going on
+
+    /// Goes on through an expired stretch of the log.
+    /// - Parameter hasLosses: whether parts of it were lost before.
+    mutating func add(
+        attested ledger: LedgerRecount, hasLosses: Bool, in file: String,
+        _ report: inout VerifyReport
+    ) {
+        if hasLosses { return forget() }
+        add(ledger, in: file, checksLaw: true, &report)
+        // Of senders without an entry of their own, and of closed windows without a line, the order is gone.
+        if ledger.sums[.others] != nil || watermark != 0 || isFull { forget() }
+    }
+
+    /// Goes on through a segment whose ledgers were all read.
+    mutating func add(_ segment: SegmentRecount, _ report: inout VerifyReport) {
+        guard segment.isWhole, !segment.lacksRows else { return forget(segment.footerWindows) }
+        // A block that is gone may have opened a window, or have had what others count on.
+        if segment.isBroken || segment.hasLosses { isWhole = false }
+        add(segment.ledger, in: segment.file, checksLaw: !segment.isBroken, &report)
+        guard let stored = segment.footerWindows else { return }
+        if open == nil { believe(stored.windows) }
+        compare(stored, in: segment.file, &report)
+    }
+
+    /// Goes on behind a part of the log that cannot be read.
+    mutating func forget(_ stored: Stored? = nil) {
+        open = nil
+        if let stored { believe(stored.windows) }
+        isWhole = false
+    }
+
+    private mutating func believe(_ stored: SenderWindows) {
+        open = stored.open.mapValues { WindowState($0) }
+        (closed, watermark) = (stored.expired.epochs, stored.expired.watermark)
+    }
+
+    private var isFull: Bool { closed.count > Limits.expiredEpochCountMax }
+
+    // MARK: The law of packets
+
+    private mutating func add(
+        _ ledger: LedgerRecount, in file: String, checksLaw: Bool, _ report: inout VerifyReport
+    ) {
+        guard var open = open.take() else { return }
+        let isClosed = Set(ledger.closed)
+        // A window that is closed twice was so the first time.
+        var seen: Set<SenderKey> = []
+        let closing = ledger.closed.filter { seen.insert($0).inserted }
+        for key in ledger.sums.keys.filter({ !isClosed.contains($0) }).sorted() + closing {
+            guard key.kind == .framed, key != .others, let sum = ledger.sums[key] else { continue }
+            let before = open[key]
+            let after = takeOn(&open, key, sum)
+            if checksLaw { checkLaw(key, sum, before, after, in: file, &report) }
+        }
+        self.open = open
+    }
+
+    /// - Returns: the window behind all entries, also where they close it.
+    private mutating func takeOn(
+        _ open: inout [SenderKey: WindowState], _ key: SenderKey, _ sum: LedgerRecount.Sum
+    ) -> WindowState? {
+        var window = open[key]
+        if sum.lead.seen != nil { window?.apply(sum.lead, []) }
+        var after = window
+        if sum.lead.delta.isExpired { window = nil }
+        if let begin = sum.begin {
+            var state = window ?? WindowState(start: begin)
+            state.apply(sum.rest, sum.sequences)
+            (window, after) = (state, state)
+        }
+        open[key] = sum.window.delta.isExpired ? nil : window
+        if sum.window.delta.isExpired {
+            let (sender, epoch) = (key.sender.rawValue, key.epoch.rawValue)
+            closed[sender] = max(closed[sender] ?? 0, epoch)
+        }
+        return after
+    }
+
+    /// Holds what was announced against what was received, what is missing and what may still come: over a stretch,
+    /// what was open before it comes to the announced.
+    private func checkLaw(
+        _ key: SenderKey, _ sum: LedgerRecount.Sum, _ before: WindowState?, _ after: WindowState?,
+        in file: String, _ report: inout VerifyReport
+    ) {
+        let (received, delta) = (sum.consumedCount, sum.window.delta)
+        if before == nil && (sum.begin == nil || sum.rest.delta.start != sum.begin) {
+            if isWhole && (received > 0 || delta != WindowDelta()) {
+                report.difference(
+                    "packets of \(key.text) before its window", in: file, at: nil,
+                    got: "\(received) received", expected: "a start")
+            }
+            return
+        }
+        guard let after else { return }
+        let openBefore = before?.openCount ?? 0
+        let announced = after.announcedCount &- (before?.announcedCount ?? 0)
+        let sums = [received, delta.missingCount, after.openCount].reduce(UInt64(0)) {
+            $0.saturatingSum($1)
+        }
+        if openBefore.saturatingSum(announced) == sums { return }
+        let lead = openBefore > 0 ? "\(openBefore) open before + " : ""
+        report.difference(
+            "packets of \(key.text) do not add up", in: file, at: nil,
+            got: "\(lead)\(announced) announced",
+            expected: "\(received) received + \(delta.missingCount) missing "
+                + "+ \(after.openCount) open")
+    }
+
+    // MARK: Footers
+
+    private mutating func compare(
+        _ stored: Stored, in file: String, _ report: inout VerifyReport
+    ) {
+        guard let open else { return }
+        let found = stored.windows.open
+        for key in Set(open.keys).union(found.keys).sorted() {
+            let (got, expected) = (found[key].map { WindowState($0) }, open[key])
+            if let got, let expected, expected.isStored(as: got) { continue }
+            report.difference(
+                "window of \(key.text) in the footer", in: file, at: stored.offset,
+                got: got?.text ?? "none", expected: expected?.text ?? "none")
+        }
+        compare(stored.windows.expired, at: stored.offset, in: file, &report)
+    }
+
+    /// Where there are too many senders, those of the oldest epochs are folded into one epoch for all.
+    private mutating func compare(
+        _ stored: ExpiredEpochs, at offset: UInt64, in file: String, _ report: inout VerifyReport
+    ) {
+        let isKept =
+            stored.epochs.allSatisfy { closed[$0.key] == $0.value }
+            && closed.allSatisfy { stored.epochs[$0.key] != nil || $0.value <= stored.watermark }
+            && (stored.watermark == watermark || stored.watermark > watermark && isFull)
+        if isKept {
+            (closed, watermark) = (stored.epochs, stored.watermark)
+        } else {
+            report.difference(
+                "closed epochs in the footer", in: file, at: offset,
+                got: "\(stored.epochs.count) senders, all others up to \(stored.watermark)",
+                expected: "\(closed.count) senders, all others up to \(watermark)")
+        }
+    }
+}
