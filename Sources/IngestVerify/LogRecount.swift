@@ -90,19 +90,19 @@ struct LogRecount {
                 Finding(
                     .evidenceLost, file: outcome.file.text,
                     what: "\(entry.missingCount) segments without a footer, missing when they "
-                        + "expired: what was counted of them is attested by nothing"))
+                        + "expired: their counters cannot be checked"))
         }
         let hasLosses = lostRowCounts.keys.contains {
             $0 >= entry.span.firstSegment && $0 <= entry.span.lastSegment
         }
         windows.add(
-            attested: outcome.ledger, hasLosses: hasLosses, in: outcome.file.text, &report)
+            trusted: outcome.ledger, hasLosses: hasLosses, in: outcome.file.text, &report)
         totals?.add(outcome.totals)
         moneyMicros = moneyMicros.saturatingSum(outcome.moneyMicros)
         chain = Chain(
             previousChecksum: sums.lastBlockChecksum, nextName: sums.nextName,
             nextKey: sums.nextKey, commitEpoch: sums.commitEpoch, endEpoch: sums.commitEpoch)
-        report.attestedRowCount = report.attestedRowCount.saturatingSum(sums.rowCount)
+        report.trustedRowCount = report.trustedRowCount.saturatingSum(sums.rowCount)
     }
 
     /// Notes what was recorded as lost of segments that have expired since.

@@ -97,7 +97,7 @@ import IngestFormat
 
     /// Adds the rows of another one.
     /// - Parameters:
-    ///   - slots: of the other; all of it, by order, if not told.
+    ///   - slots: of the other; all of it, by order, by default.
     ///   - order: under which order a row of this order is added.
     func add(
         _ other: RowSums, slots: ArraySlice<Int>? = nil, as order: (UInt64) -> UInt64 = { $0 }

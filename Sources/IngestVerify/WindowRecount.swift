@@ -171,7 +171,7 @@ struct WindowRecount {
     /// Goes on through an expired stretch of the log.
     /// - Parameter hasLosses: whether parts of it were lost before.
     mutating func add(
-        attested ledger: LedgerRecount, hasLosses: Bool, in file: String,
+        trusted ledger: LedgerRecount, hasLosses: Bool, in file: String,
         _ report: inout VerifyReport
     ) {
         if hasLosses { return forget() }

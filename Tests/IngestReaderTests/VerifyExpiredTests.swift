@@ -16,14 +16,14 @@ import Testing
     }
 
     @Test(
-        "What has expired is attested, the rest is recounted, and both are the log",
+        "What has expired is trusted from footers, the rest is recounted, and both are the log",
         arguments: 1...3)
     func good(seed: Int) throws {
         let fixture = try Self.fixture(seed: UInt64(80 + seed))
         for workerCount in [1, 3] {
             let report = try Verifier.run(fixture.files, workerCount: workerCount)
             #expect(report.exitCode == 0 && report.findings.isEmpty, "\(report.findings)")
-            #expect(report.attestedRowCount == 4 * 4 * 30 && report.rowCount == 2 * 4 * 30 + 90)
+            #expect(report.trustedRowCount == 4 * 4 * 30 && report.rowCount == 2 * 4 * 30 + 90)
             #expect(report.lastExpiredSegment == 4 && report.segmentCount == 3)
             #expect(report.end == fixture.position)
         }
@@ -36,7 +36,7 @@ import Testing
         let report = try fixture.verify()
         #expect(report.exitCode == 0 && report.findings.isEmpty, "\(report.findings)")
         #expect(
-            report.rowCount == 0 && report.attestedRowCount == UInt64(fixture.model.facts.count))
+            report.rowCount == 0 && report.trustedRowCount == UInt64(fixture.model.facts.count))
     }
 
     @Test("One counter altered in expired footers, all checksums right, is found", arguments: 0...1)

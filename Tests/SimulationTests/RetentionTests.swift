@@ -30,7 +30,7 @@ struct RetentionTests {
         }
     }
 
-    /// What is attested and what has footers still are all that is counted.
+    /// What is trusted and what has footers still are all that is counted.
     private func checkEvidence(_ files: SimulatedFileSystem, _ when: String = "") throws {
         let manifest = try newest(files)
         var evidence = Evidence()

@@ -93,7 +93,7 @@ extension VerifyReport {
             if lastExpiredSegment > 0 {
                 output.put(
                     """
-                    segments up to \(lastExpiredSegment) have expired: \(attestedRowCount) rows are \
+                    segments up to \(lastExpiredSegment) have expired: \(trustedRowCount) rows are \
                     trusted from their footers, the others are recounted
 
                     """)
@@ -116,7 +116,7 @@ extension VerifyReport {
             Field("segments", .count(UInt64(segmentCount))),
             Field("blocks", .count(UInt64(blockCount))),
             Field("rows", .count(rowCount)),
-            Field("trustedRows", .count(attestedRowCount)),
+            Field("trustedRows", .count(trustedRowCount)),
             Field("lastExpiredSegment", .count(UInt64(lastExpiredSegment))),
             Field("files", .count(UInt64(fileCount))),
             Field("differences", .count(UInt64(differenceCount))),
