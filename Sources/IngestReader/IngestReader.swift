@@ -69,7 +69,7 @@ public struct IngestReader: Sendable {
     public func forEachReward(
         _ query: RewardsQuery = RewardsQuery(), _ body: (RewardRow) -> Iteration
     ) throws(ReaderError) {
-        try CounterQuery(snapshot).forEachReward(query) { body(RewardRow($0)) == .next }
+        try forEachRow(query, body)
     }
 
     public func forEachReward(
@@ -87,7 +87,7 @@ public struct IngestReader: Sendable {
     public func forEachDay(
         _ query: DaysQuery = DaysQuery(), _ body: (DayRow) -> Iteration
     ) throws(ReaderError) {
-        try CounterQuery(snapshot).forEachDay(query) { body(DayRow($0)) == .next }
+        try forEachRow(query, body)
     }
 
     public func forEachDay(
@@ -105,7 +105,7 @@ public struct IngestReader: Sendable {
     public func forEachRewardDay(
         _ query: RewardDaysQuery = RewardDaysQuery(), _ body: (RewardDayRow) -> Iteration
     ) throws(ReaderError) {
-        try CounterQuery(snapshot).forEachRewardDay(query) { body(RewardDayRow($0)) == .next }
+        try forEachRow(query, body)
     }
 
     public func forEachRewardDay(
@@ -160,6 +160,12 @@ public struct IngestReader: Sendable {
                 held.hold { try body(row) }
             }
         }
+    }
+
+    private func forEachRow<Listing: CounterListing>(
+        _ listing: Listing, _ body: (Listing.Row) -> Iteration
+    ) throws(ReaderError) {
+        try listing.forEachRow(in: CounterQuery(snapshot)) { body(Listing.Row($0)) == .next }
     }
 
     // MARK: All rows at once

@@ -11,11 +11,11 @@ import IngestReaderTool
 /// **Cost** A statement a row with an array of its values, and the sorting of the indexes; SQLite's page cache of 64 MiB.
 enum SQLiteTable {
     /// **Errors** `ReaderError` of the rows; `SQLiteFailure`, also for a counter of more than 63 bits.
-    static func write(_ job: ExportJob, to path: String, _ onRow: () -> Void) throws {
+    static func write(_ job: ExportJob, to path: String, _ onRows: (Int) -> Void) throws {
         do {
             let queue = try DatabaseQueue(path: path, configuration: configuration)
             try queue.inTransaction(.exclusive) { database in
-                try job.give(to: Inserter(job.table, database), onRow)
+                try job.give(to: Inserter(job.table, database), onRows)
                 return .commit
             }
             try queue.close()
@@ -50,11 +50,11 @@ private struct Inserter: RowVisitor {
         self.database = database
     }
 
-    func take<Row: OutputRow>(_ type: Row.Type, _ rows: Rows<Row>) throws {
-        let schema = SQLiteSchema(table, Row.columns)
+    func visit<Batch: RowBatch>(_ rows: Rows<Batch>) throws {
+        let schema = SQLiteSchema(table, Batch.Row.columns)
         try database.execute(sql: schema.createTable)
         let statement = try database.makeStatement(sql: schema.insert)
-        try rows { row in
+        func insert(_ row: some OutputRow) throws {
             var sink = SQLiteValues()
             row.give(to: &sink)
             if let count = sink.overflow {
@@ -62,6 +62,9 @@ private struct Inserter: RowVisitor {
             }
             statement.setUncheckedArguments(StatementArguments(sink.values + sink.micros))
             try statement.execute()
+        }
+        try rows { batch in
+            try batch.forEachRow(in: 0..<batch.rowCount) { try insert($0) }
         }
         for index in schema.createIndexes { try database.execute(sql: index) }
     }

@@ -162,7 +162,7 @@ import Testing
         func text(_ format: OutputFormat, _ cut: Cut? = nil) throws -> String {
             try FormattingTests.written { output in
                 let count = try RowFormatter(format: format, cut: cut, output: output)
-                    .list(FoundEvent.self, FormattingTests.given(found))
+                    .list(FormattingTests.given(found))
                 #expect(count == 4)
             }
         }

@@ -164,10 +164,10 @@ import Testing
                 counts[kind] += 1
                 return counts[kind] < limit
             }
-            try query.forEachReward(RewardsQuery()) { _ in take(0) }
-            try query.forEachReward(RewardsQuery(order: .clicks)) { _ in take(1) }
-            try query.forEachDay(DaysQuery()) { _ in take(2) }
-            try query.forEachRewardDay(RewardDaysQuery()) { _ in take(3) }
+            try RewardsQuery().forEachRow(in: query) { _ in take(0) }
+            try RewardsQuery(order: .clicks).forEachRow(in: query) { _ in take(1) }
+            try DaysQuery().forEachRow(in: query) { _ in take(2) }
+            try RewardDaysQuery().forEachRow(in: query) { _ in take(3) }
             #expect(counts == [limit, limit, limit, limit])
         }
     }

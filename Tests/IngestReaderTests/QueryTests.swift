@@ -140,7 +140,7 @@ struct QueryRows {
 
     func rewards(_ wanted: RewardsQuery) throws -> [RewardRow] {
         var rows: [RewardRow] = []
-        try query.forEachReward(wanted) {
+        try wanted.forEachRow(in: query) {
             rows.append(RewardRow($0))
             return true
         }
@@ -149,7 +149,7 @@ struct QueryRows {
 
     func days(_ wanted: DaysQuery) throws -> [DayRow] {
         var rows: [DayRow] = []
-        try query.forEachDay(wanted) {
+        try wanted.forEachRow(in: query) {
             rows.append(DayRow($0))
             return true
         }
@@ -158,7 +158,7 @@ struct QueryRows {
 
     func rewardDays(_ wanted: RewardDaysQuery) throws -> [RewardDayRow] {
         var rows: [RewardDayRow] = []
-        try query.forEachRewardDay(wanted) {
+        try wanted.forEachRow(in: query) {
             rows.append(RewardDayRow($0))
             return true
         }

@@ -74,7 +74,7 @@ struct BusinessOrder {
 
 /// The names of businesses that were shown last: most rows have one of few.
 struct ShownNames {
-    private static let slotCount = 4096
+    static let slotCount = 4096
 
     private let names: any NameSource
     private var slots: [(ordinal: UInt32, bytes: [UInt8])]

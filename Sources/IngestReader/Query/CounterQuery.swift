@@ -49,13 +49,11 @@ package struct CounterQuery {
 
     /// One business-day; `nil` if no event of it is stored.
     package func day(business: String, date: CivilDay) throws(ReaderError) -> DayRow? {
-        var found: DayRow?
-        let query = DaysQuery(business: business, days: DayRange(from: date, to: date))
-        try forEachDay(query) { row in
-            found = DayRow(row)
-            return false
+        guard let ordinal = try names.ordinal(of: business) else { return nil }
+        let day = DayRange(from: date, to: date)
+        return try rowsByDay(of: .days, ordinal: ordinal.rawValue, day).first.map {
+            DayRow(ListedRow(Array(business.utf8), Array(business.utf8), $0))
         }
-        return found
     }
 
     // MARK: What is asked for

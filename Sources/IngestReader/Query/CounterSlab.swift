@@ -2,14 +2,15 @@
 
 import IngestFormat
 
-/// Room for the counters of many rows, found by their numbers. Owned by one query, reused from range to
-/// range.
+/// Room for the counters of the rows of one range, found by their numbers.
+///
+/// `@unchecked Sendable`: one query fills it; then it goes into a `ListedRange`, and is only read.
 ///
 /// **Layout** A slot is a cache line of the eight counters that are not 0 in most rows; nearly every row touches that line
 /// alone. The others have two lines a slot of their own, which are taken when a page first has one that is not 0.
 /// **Cost** 64 bytes a slot, or 192, and none for those beyond the highest that was used; in huge pages, as slots are
 /// touched in any order.
-@safe final class CounterSlab {
+@safe final class CounterSlab: @unchecked Sendable {
     private static let firstStride = 8
     private static let otherStride = 16
     /// By column: its place in a slot's first line, or 8 + that in the others.
@@ -46,31 +47,32 @@ import IngestFormat
     func set(_ counters: CounterRow, _ slot: Int) {
         precondition(slot >= 0 && slot < clearedCount)
         for column in 0..<CounterRow.columnCount {
-            let place = Int(Self.places[column])
+            let (place, value) = (Int(Self.places[column]), counters.values[column])
+            if place >= Self.firstStride && value != 0 { takeOthers() }
             // SAFETY: the slot is inside of both, where both are there.
             if place < Self.firstStride {
-                unsafe first.base[slot &* Self.firstStride &+ place] = counters.values[column]
+                unsafe first.base[slot &* Self.firstStride &+ place] = value
             } else if hasOthers {
-                unsafe others.base[slot &* Self.otherStride &+ place &- Self.firstStride] =
-                    counters.values[column]
+                unsafe others.base[slot &* Self.otherStride &+ place &- Self.firstStride] = value
             }
         }
     }
 
     func counters(_ slot: Int) -> CounterRow {
-        precondition(slot >= 0 && slot < clearedCount)
         var row = CounterRow()
-        for column in 0..<CounterRow.columnCount {
-            let place = Int(Self.places[column])
-            // SAFETY: the slot is inside of both, where both are there.
-            if place < Self.firstStride {
-                row.values[column] = unsafe first.base[slot &* Self.firstStride &+ place]
-            } else if hasOthers {
-                row.values[column] = unsafe others.base[
-                    slot &* Self.otherStride &+ place &- Self.firstStride]
-            }
-        }
+        read(slot, into: &row)
         return row
+    }
+
+    /// Sets all counters of a row.
+    func read(_ slot: Int, into row: inout CounterRow) {
+        precondition(slot >= 0 && slot < clearedCount)
+        // SAFETY: the slot is inside of both, where both are there.
+        let line = unsafe first.base + slot &* Self.firstStride
+        for column in 0..<6 { row.values[column] = unsafe line[column] }
+        for column in 19..<21 { row.values[column] = unsafe line[column &- 13] }
+        let lines = unsafe others.base + (hasOthers ? slot &* Self.otherStride : 0)
+        for column in 6..<19 { row.values[column] = hasOthers ? unsafe lines[column &- 6] : 0 }
     }
 
     /// Has the first lines of slots brought into the cache, all at once.

@@ -292,7 +292,7 @@ struct SumRequest: Sendable {
 
 /// What `body` makes of each number below `count`, in their order; it is called on several threads at once.
 /// **Errors** The first one's that has one.
-func inParallel<Output: Sendable>(
+package func inParallel<Output: Sendable>(
     _ count: Int, _ body: @Sendable (Int) throws(ReaderError) -> Output
 ) throws(ReaderError) -> [Output] {
     let results = Mutex<[Int: Result<Output, ReaderError>]>([:])

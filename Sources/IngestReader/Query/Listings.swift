@@ -3,92 +3,91 @@
 import IngestFormat
 
 // The three listings: what their units are, and in which order.
-extension CounterQuery {
+
+extension RewardsQuery: CounterListing {
+    package typealias Row = RewardRow
+
     /// Gives rewards bytewise by id, or the greatest first.
     ///
     /// **Cost** By id: a pass over the names in their stored order, and over the table one for each
     /// `Limits.queryRowCountMax` rewards; memory is that of `RangeListing` and `KeyGroups`, whatever the number
     /// of rows. The greatest: that of `TopRewards`.
-    package func forEachReward(
-        _ query: RewardsQuery, _ body: ListedRow.Body
+    package func forEachUnlimited(
+        in query: CounterQuery, _ body: ListedRange.Body
     ) throws(ReaderError) {
-        guard case .some(let business) = try ordinal(ofBusiness: query.business) else { return }
-        var limit = RowLimit(query.limit)
-        if limit.isReached { return }
-        if let order = query.order {
-            let top = try TopRewards(
-                self, query.days, business: business, by: order, countMax: query.limit ?? .max)
-            return try give(top, query, business, body)
+        guard case .some(let wanted) = try query.ordinal(ofBusiness: business) else { return }
+        let top = try order.map { (order) throws(ReaderError) in
+            try TopRewards(query, days, business: wanted, by: order, countMax: limit ?? .max)
+                .rewards
         }
-        let groups = try KeyGroups(names, business: business)
-        var listing = RewardListing(self, groups, query.days, rowCount: groups.filledCount)
-        func limited(_ row: ListedRow) -> Bool { limit.goesOn(body(row)) }
-        var walk = try groups.walk(names)
-        while try walk.next() {
-            guard try listing.enter(walk.number, limited, { walk.appendName(to: &$0) }) else {
-                return
-            }
-        }
-        _ = try listing.give(limited)
-    }
-
-    /// Gives the rewards that `top` found: a few by point reads, many by passes over the table.
-    private func give(
-        _ top: TopRewards, _ query: RewardsQuery, _ business: NameOrdinal?, _ body: ListedRow.Body
-    ) throws(ReaderError) {
-        if top.rewards.count <= TopRewards.pointCountMax {
-            for reward in top.rewards {
-                let keys =
-                    try reward.name.map { (name) throws(ReaderError) in
-                        try names.keys(ofReward: name)
-                    } ?? [KeyOrdinal(rawValue: reward.lostKey)]
-                guard var row = try sum(of: keys, business: business, days: query.days) else {
-                    continue
-                }
-                row.id = reward.text
-                guard body(row) else { return }
-            }
+        if let top, top.count <= TopRewards.pointCountMax {
+            _ = try body(ListedRange(try rows(of: top, in: query, business: wanted)))
             return
         }
-        let groups = try KeyGroups(names, business: business)
-        var listing = RewardListing(self, groups, query.days, rowCount: top.rewards.count)
-        for reward in top.rewards {
-            guard let group = reward.name?.rawValue ?? groups.group(ofLostKey: reward.lostKey)
-            else { throw .impossibleRow }
-            guard try listing.enter(group, body, { $0 += reward.text }) else { return }
+        let groups = try KeyGroups(query.names, business: wanted)
+        var listing = RewardListing(query, groups, days)
+        if let top {
+            for reward in top {
+                guard let group = reward.name?.rawValue ?? groups.group(ofLostKey: reward.lostKey)
+                else { throw .impossibleRow }
+                guard try listing.enter(group, body, { $0 += reward.text }) else { return }
+            }
+        } else {
+            var walk = try groups.walk(query.names)
+            while try walk.next() {
+                guard try listing.enter(walk.number, body, { walk.appendName(to: &$0) }) else {
+                    return
+                }
+            }
         }
         _ = try listing.give(body)
     }
 
+    /// The rows of a few rewards, by point reads.
+    private func rows(
+        of top: [TopRewards.Reward], in query: CounterQuery, business: NameOrdinal?
+    ) throws(ReaderError) -> [ListedRow] {
+        var rows: [ListedRow] = []
+        for reward in top {
+            let keys =
+                try reward.name.map { (name) throws(ReaderError) in
+                    try query.names.keys(ofReward: name)
+                } ?? [KeyOrdinal(rawValue: reward.lostKey)]
+            guard var row = try query.sum(of: keys, business: business, days: days) else {
+                continue
+            }
+            row.id = reward.text
+            rows.append(row)
+        }
+        return rows
+    }
+}
+
+extension RewardDaysQuery: CounterListing {
+    package typealias Row = RewardDayRow
+
     /// Gives reward-days, bytewise by reward, then business, then date.
     ///
-    /// **Cost** Of one reward: point reads, and the memory of one key's rows. Of all: a pass over the names in
+    /// **Cost** Of one reward: point reads, and the memory of its rows. Of all: a pass over the names in
     /// their stored order, one over the table to count the rows of each key, then one for each
     /// `Limits.queryRowCountMax` rows; memory is that of `RangeListing` and `KeyGroups`, and 4 bytes a key.
-    package func forEachRewardDay(
-        _ query: RewardDaysQuery, _ body: ListedRow.Body
+    package func forEachUnlimited(
+        in query: CounterQuery, _ body: ListedRange.Body
     ) throws(ReaderError) {
-        guard case .some(let business) = try ordinal(ofBusiness: query.business) else { return }
-        var limit = RowLimit(query.limit)
-        if limit.isReached { return }
-        func limited(_ row: ListedRow) -> Bool { limit.goesOn(body(row)) }
-        if let reward = query.reward {
-            return try forEachDay(of: reward, business: business, query.days, limited)
+        guard case .some(let wanted) = try query.ordinal(ofBusiness: business) else { return }
+        if let reward {
+            _ = try body(ListedRange(try rows(of: reward, in: query, business: wanted)))
+            return
         }
-        let counts = try rowCounts(of: .rewardDays, Int(names.nextKey), query.days)
-        let groups = try KeyGroups(names, business: business, rowCounts: counts)
-        var businesses = BusinessOrder(names)
-        var shown = ShownNames(names)
+        let counts = try query.rowCounts(of: .rewardDays, Int(query.names.nextKey), days)
+        let groups = try KeyGroups(query.names, business: wanted, rowCounts: counts)
+        var businesses = BusinessOrder(query.names)
         var listing = RangeListing(
-            self, .rewardDays, query.days, isByDay: true, ordinalCount: counts.count,
-            rowCount: counts.reduce(0) { $0 + Int($1) })
+            query, .rewardDays, days, isByDay: true, ordinalCount: counts.count)
         func give() throws(ReaderError) -> Bool {
-            try listing.give(limited) { (row, key, _) throws(ReaderError) in
-                row.business = try shown.bytes(of: groups.businessOfKey[Int(key)])
-                return true
-            }
+            try body(listing.fold { key, _ in .init(business: groups.businessOfKey[Int(key)]) })
         }
-        var walk = try groups.walk(names)
+        var walk = try groups.walk(query.names)
         while try walk.next() {
             for key in try businesses.sorted(groups.keys(ofGroup: walk.number), groups) {
                 let rowCount = Int(counts[Int(key)])
@@ -101,64 +100,47 @@ extension CounterQuery {
         _ = try give()
     }
 
-    private func forEachDay(
-        of reward: String, business: NameOrdinal?, _ days: DayRange, _ body: ListedRow.Body
-    ) throws(ReaderError) {
-        var keys: [KeyOrdinal] = []
-        var texts: [[UInt8]] = []
-        for key in try self.keys(ofReward: reward) {
-            let pair = try names.names(of: key)
+    private func rows(
+        of reward: String, in query: CounterQuery, business: NameOrdinal?
+    ) throws(ReaderError) -> [ListedRow] {
+        var keys: [(key: UInt32, business: [UInt8])] = []
+        for key in try query.keys(ofReward: reward) {
+            let pair = try query.names.names(of: key)
             if let business, business != pair.business { continue }
-            keys.append(key)
-            texts.append(try names.shownBytes(of: pair.business))
+            keys.append((key.rawValue, try query.names.shownBytes(of: pair.business)))
         }
-        var places = Array(keys.indices)
-        for (index, rank) in NameOrder.ranks(of: texts).enumerated() { places[Int(rank)] = index }
-        var row = ListedRow()
-        row.id = Array(reward.utf8)
-        for place in places {
-            row.business = texts[place]
-            for day in try rowsByDay(of: .rewardDays, ordinal: keys[place].rawValue, days) {
-                row.day = day.day
-                row.counters = day.counters
-                guard body(row) else { return }
-            }
+        var rows = [[ListedRow]](repeating: [], count: keys.count)
+        for (index, rank) in NameOrder.ranks(of: keys.map(\.business)).enumerated() {
+            rows[Int(rank)] = try query.rowsByDay(of: .rewardDays, ordinal: keys[index].key, days)
+                .map { ListedRow(Array(reward.utf8), keys[index].business, $0) }
         }
+        return rows.flatMap { $0 }
     }
+}
+
+extension DaysQuery: CounterListing {
+    package typealias Row = DayRow
 
     /// Gives business-days, bytewise by `{businessId}#{date}`.
     ///
     /// **Cost** Of one business: point reads, and the memory of its rows. Of all: a pass over the table to count the rows
     /// of each business, then one for each `Limits.queryRowCountMax` rows; memory is that of `RangeListing`, the names
     /// of the businesses, and 4 bytes a name.
-    package func forEachDay(_ query: DaysQuery, _ body: ListedRow.Body) throws(ReaderError) {
-        var limit = RowLimit(query.limit)
-        if limit.isReached { return }
-        func limited(_ row: ListedRow) -> Bool { limit.goesOn(body(row)) }
-        var row = ListedRow()
-        if let business = query.business {
-            guard let ordinal = try names.ordinal(of: business) else { return }
-            row.id = Array(business.utf8)
-            row.business = row.id
-            for day in try rowsByDay(of: .days, ordinal: ordinal.rawValue, query.days) {
-                row.day = day.day
-                row.counters = day.counters
-                guard limited(row) else { return }
-            }
+    package func forEachUnlimited(
+        in query: CounterQuery, _ body: ListedRange.Body
+    ) throws(ReaderError) {
+        if let business {
+            guard let ordinal = try query.names.ordinal(of: business) else { return }
+            let text = Array(business.utf8)
+            let found = try query.rowsByDay(of: .days, ordinal: ordinal.rawValue, days)
+            _ = try body(ListedRange(found.map { ListedRow(text, text, $0) }))
             return
         }
-        let counts = try rowCounts(of: .days, max(1, Int(names.nextName)), query.days)
+        let counts = try query.rowCounts(of: .days, max(1, Int(query.names.nextName)), days)
         let ordinals = counts.indices.filter { counts[$0] > 0 }.map { UInt32($0) }
-        let order = DayOrder(try names.texts(of: ordinals))
-        var listing = RangeListing(
-            self, .days, query.days, isByDay: true, ordinalCount: counts.count,
-            rowCount: order.stretches.reduce(0) { $0 + Int(counts[Int($1.ordinal)]) })
-        func give() throws(ReaderError) -> Bool {
-            try listing.give(limited) { row, _, _ in
-                row.business = row.id
-                return true
-            }
-        }
+        let order = DayOrder(try query.names.texts(of: ordinals))
+        var listing = RangeListing(query, .days, days, isByDay: true, ordinalCount: counts.count)
+        func give() throws(ReaderError) -> Bool { try body(listing.fold { _, _ in .init() }) }
         for (number, stretch) in order.stretches.enumerated() {
             let rowCount = Int(counts[Int(stretch.ordinal)])
             if !listing.hasRoom(for: rowCount), try !give() { return }
@@ -169,9 +151,11 @@ extension CounterQuery {
         }
         _ = try give()
     }
+}
 
+extension CounterQuery {
     /// By ordinal: its rows on the days, of all parts of the cut.
-    private func rowCounts(
+    fileprivate func rowCounts(
         of table: TableKind, _ ordinalCount: Int, _ days: DayRange
     ) throws(ReaderError) -> [UInt32] {
         var counts = [UInt32](repeating: 0, count: ordinalCount)
@@ -198,22 +182,19 @@ private struct RewardListing {
     private let groups: KeyGroups
     private var range: RangeListing
     private var businesses: BusinessOrder
-    private var shown: ShownNames
 
-    /// - Parameter rowCount: the rewards that will be entered.
-    init(_ query: CounterQuery, _ groups: KeyGroups, _ days: DayRange, rowCount: Int) {
+    init(_ query: CounterQuery, _ groups: KeyGroups, _ days: DayRange) {
         self.groups = groups
         range = RangeListing(
             query, days.isBounded ? .rewardDays : .rewards, days, isByDay: false,
-            ordinalCount: groups.businessOfKey.count, rowCount: rowCount)
+            ordinalCount: groups.businessOfKey.count)
         businesses = BusinessOrder(query.names)
-        shown = ShownNames(query.names)
     }
 
     /// Enters a group, unless none of its keys is asked for; before it, gives a range that is full.
     /// - Returns: `false` if `body` did.
     mutating func enter(
-        _ group: UInt32, _ body: ListedRow.Body, _ appendName: (inout [UInt8]) -> Void
+        _ group: UInt32, _ body: ListedRange.Body, _ appendName: (inout [UInt8]) -> Void
     ) throws(ReaderError) -> Bool {
         let keys = groups.keys(ofGroup: group)
         if keys.isEmpty { return true }
@@ -224,32 +205,30 @@ private struct RewardListing {
         return true
     }
 
-    mutating func give(_ body: ListedRow.Body) throws(ReaderError) -> Bool {
+    mutating func give(_ body: ListedRange.Body) throws(ReaderError) -> Bool {
         let groups = groups
-        var (businesses, shown) = (self.businesses, self.shown)
-        defer { (self.businesses, self.shown) = (businesses, shown) }
-        return try range.give(body) { (row, tag, isSeen) throws(ReaderError) in
-            if tag < Self.groupBit {
-                guard isSeen[Int(tag)] else { return false }
-                row.businessCount = 1
-                row.business = try shown.bytes(of: groups.businessOfKey[Int(tag)])
-                return true
-            }
-            var least: UInt32 = 0
-            row.businessCount = 0
-            for key in groups.keys(ofGroup: tag ^ Self.groupBit) where isSeen[Int(key)] {
-                let business = groups.businessOfKey[Int(key)]
-                row.businessCount += 1
-                if row.businessCount == 1 {
-                    least = business
-                } else if try businesses.rank(business, groups) < businesses.rank(least, groups) {
-                    least = business
+        var businesses = businesses
+        defer { self.businesses = businesses }
+        return try body(
+            range.fold { (tag, isSeen) throws(ReaderError) in
+                if tag < Self.groupBit {
+                    guard isSeen[Int(tag)] else { return nil }
+                    return .init(business: groups.businessOfKey[Int(tag)], businessCount: 1)
                 }
-            }
-            if row.businessCount == 0 { return false }
-            row.business = try shown.bytes(of: least)
-            return true
-        }
+                var shown = RangeListing.Completion()
+                for key in groups.keys(ofGroup: tag ^ Self.groupBit) where isSeen[Int(key)] {
+                    let business = groups.businessOfKey[Int(key)]
+                    shown.businessCount += 1
+                    if let least = shown.business {
+                        let isLess =
+                            try businesses.rank(business, groups)
+                            < businesses.rank(least, groups)
+                        if !isLess { continue }
+                    }
+                    shown.business = business
+                }
+                return shown.businessCount == 0 ? nil : shown
+            })
     }
 }
 

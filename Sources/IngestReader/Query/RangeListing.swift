@@ -6,30 +6,40 @@ import IngestFormat
 /// rows of the cut that belong to it are folded, in one pass over the table, and given. A unit is what one or more
 /// ordinals of rows add up to: a reward with all its keys, a key by day, a business by day. Owned by one query.
 ///
-/// **Cost** 76 bytes a row of the range (204 where rare counters are not 0), its name; 4 to 5 bytes an ordinal of the
-/// directory. By day 60 bytes a unit more, and sorting where the days of a unit did not come ascending.
+/// **Cost** That of `ListedRange`, 16 bytes a unit, by day 44; 4 to 5 bytes an ordinal of the directory. By day sorting
+/// where the days of a unit did not come ascending.
 struct RangeListing {
-    private struct Shown {
+    private struct Entry {
         /// For who entered the unit.
         let tag: UInt32
         let text: Range<UInt32>
     }
 
     /// Where the rows of a unit by day lie.
+    ///
+    /// **Layout** Half a cache line: nearly every row touches that of another key.
     private struct DaySlots {
-        let start: Int
-        let end: Int
-        var next: Int
+        static let none = UInt32.max
+
+        let start: UInt32
+        let end: UInt32
+        var next: UInt32
         /// Whether each row's day was later than the one before.
         var ascends = true
+        /// Of the last row.
+        var lastDay: Int32 = 0
         /// Days that belong to the unit, and the unit of the range that has others of the same ordinal.
         let days: Range<Int32>
-        let before: UInt32?
+        let before: UInt32
     }
 
-    typealias Completion = (
-        _ row: inout ListedRow, _ tag: UInt32, _ isSeen: [Bool]
-    ) throws(ReaderError) -> Bool
+    /// What a unit is shown with beside its text and its counters.
+    struct Completion {
+        /// `nil`: what the unit itself is called.
+        var business: UInt32?
+        /// Of `rewards`.
+        var businessCount = 0
+    }
 
     static let allDays = Limits.businessDays.lowerBound..<Limits.businessDays.upperBound + 1
 
@@ -38,9 +48,12 @@ struct RangeListing {
     private let days: DayRange
     /// Whether a unit has a row for each day, and not one alone.
     private let isByDay: Bool
-    private let slab: CounterSlab
-    private var shown: [Shown] = []
+    private var slab: CounterSlab
+    private var entries: [Entry] = []
     private var texts: [UInt8] = []
+    /// Where the texts of businesses lie, by their ordinals.
+    private var businesses: [(ordinal: UInt32, text: Range<UInt32>)]
+    private var shown: ShownNames
     /// By ordinal: `firstUnit` and the unit's number in this range; of those entered in no range, or in one before, less.
     private var unitOfOrdinal: [UInt32]
     private var firstUnit: UInt32 = 1
@@ -50,28 +63,27 @@ struct RangeListing {
     private var isSeen: [Bool]
     // By day.
     private var slots: [DaySlots] = []
-    private var dayOfSlot: [Int32]
+    private var dayOfSlot: [Int32] = []
     private var taken = 0
     /// The rows of one page that belong to the range.
     private var picks = [RowPick](
         repeating: RowPick(row: 0, unit: 0), count: CounterPage.capacity)
+    private var dayOfPick = [Int32](repeating: 0, count: CounterPage.capacity)
 
-    /// - Parameters:
-    ///   - ordinalCount: rows of an ordinal from it on are damage.
-    ///   - rowCount: rows that will be entered, all ranges together.
+    /// - Parameter ordinalCount: rows of an ordinal from it on are damage.
     init(
         _ query: CounterQuery, _ table: TableKind, _ days: DayRange, isByDay: Bool,
-        ordinalCount: Int, rowCount: Int
+        ordinalCount: Int
     ) {
         self.query = query
         self.table = table
         self.days = days
         self.isByDay = isByDay
-        let room = isByDay ? max(query.rowCountMax, Self.room(.max)) : query.rowCountMax
-        slab = CounterSlab(capacity: min(rowCount, room))
+        slab = CounterSlab(capacity: 0)
+        shown = ShownNames(query.names)
+        businesses = Array(repeating: (.max, 0..<0), count: ShownNames.slotCount)
         unitOfOrdinal = Array(repeating: 0, count: ordinalCount)
         isSeen = Array(repeating: false, count: isByDay ? 0 : ordinalCount)
-        dayOfSlot = Array(repeating: 0, count: isByDay ? slab.capacity : 0)
     }
 
     /// What a unit with `rowCount` rows, some of them of the same days, takes: at most twice as many as there
@@ -82,7 +94,7 @@ struct RangeListing {
 
     /// Whether one more unit fits: one always does.
     func hasRoom(for rowCount: Int) -> Bool {
-        shown.isEmpty || taken + Self.room(rowCount) <= query.rowCountMax
+        entries.isEmpty || taken + Self.room(rowCount) <= query.rowCountMax
     }
 
     /// Enters a unit, for which there is room.
@@ -96,8 +108,8 @@ struct RangeListing {
         ordinals: some Collection<UInt32>, _ appendText: (inout [UInt8]) -> Void
     ) {
         precondition(hasRoom(for: rowCount))
-        let unit = firstUnit + UInt32(shown.count)
-        var before: UInt32?
+        let unit = firstUnit + UInt32(entries.count)
+        var before = DaySlots.none
         for ordinal in ordinals {
             let known = unitOfOrdinal[Int(ordinal)]
             if known >= firstUnit { before = known - firstUnit }
@@ -107,174 +119,195 @@ struct RangeListing {
         }
         let start = UInt32(texts.count)
         appendText(&texts)
-        shown.append(Shown(tag: tag, text: start..<UInt32(texts.count)))
+        entries.append(Entry(tag: tag, text: start..<UInt32(texts.count)))
         let end = taken + Self.room(rowCount)
         if isByDay {
             slots.append(
-                DaySlots(start: taken, end: end, next: taken, days: days, before: before))
+                DaySlots(
+                    start: UInt32(taken), end: UInt32(end), next: UInt32(taken), days: days,
+                    before: before))
         }
         taken = end
     }
 
-    /// Folds and gives the units entered, those without rows left out; none are entered then.
-    /// - Parameter complete: sets what a row has beside id, day and counters, by its unit's tag and what `isSeen` is;
-    ///   `false` leaves the unit out.
-    /// - Returns: `false` if `body` did.
-    mutating func give(
-        _ body: ListedRow.Body, completing complete: Completion
-    ) throws(ReaderError) -> Bool {
-        try fold()
-        var row = ListedRow()
-        var goesOn = true
-        for (unit, entry) in shown.enumerated() where goesOn {
-            row.id.removeAll(keepingCapacity: true)
-            row.id.append(
-                contentsOf: texts[Int(entry.text.lowerBound)..<Int(entry.text.upperBound)])
-            guard try complete(&row, entry.tag, isSeen) else { continue }
-            if isByDay {
-                goesOn = try forEachRow(of: unit) { day, counters in
-                    row.day = day
-                    row.counters = counters
-                    return body(row)
-                }
-            } else {
-                row.counters = slab.counters(unit)
-                goesOn = body(row)
+    /// Folds the units entered, and gives their rows, those without rows left out; none are entered then.
+    /// - Parameter complete: what a unit is shown with, by its tag and what `isSeen` is; `nil` leaves it out.
+    mutating func fold(
+        _ complete: (UInt32, [Bool]) throws(ReaderError) -> Completion?
+    ) throws(ReaderError) -> ListedRange {
+        try foldPages()
+        var units: [ListedRange.Unit] = []
+        var rows: [ListedRange.Row] = []
+        units.reserveCapacity(entries.count)
+        rows.reserveCapacity(taken)
+        for number in entries.indices {
+            let entry = entries[number]
+            guard let its = try complete(entry.tag, isSeen) else { continue }
+            let unit = UInt32(units.count)
+            let business = try its.business.map { (ordinal) throws(ReaderError) in
+                try text(ofBusiness: ordinal)
+            }
+            units.append(
+                ListedRange.Unit(
+                    id: entry.text, business: business ?? entry.text,
+                    businessCount: UInt32(its.businessCount)))
+            guard isByDay else {
+                rows.append(ListedRange.Row(unit: unit, slot: UInt32(number), day: 0))
+                continue
+            }
+            if !slots[number].ascends { try sum(number) }
+            for slot in slots[number].start..<slots[number].next {
+                rows.append(ListedRange.Row(unit: unit, slot: slot, day: dayOfSlot[Int(slot)]))
             }
         }
-        firstUnit += UInt32(shown.count)
-        shown.removeAll(keepingCapacity: true)
-        texts.removeAll(keepingCapacity: true)
+        defer { removeAll() }
+        return ListedRange(texts: texts, units: units, rows: rows, slab: slab)
+    }
+
+    private mutating func removeAll() {
+        firstUnit += UInt32(entries.count)
+        entries.removeAll(keepingCapacity: true)
         slots.removeAll(keepingCapacity: true)
+        texts = []
+        for slot in businesses.indices { businesses[slot].ordinal = .max }
         taken = 0
         bounds = nil
-        return goesOn
+    }
+
+    /// Where the text of a business lies; puts it there.
+    private mutating func text(ofBusiness ordinal: UInt32) throws(ReaderError) -> Range<UInt32> {
+        let slot = Int(ordinal) % businesses.count
+        if businesses[slot].ordinal != ordinal {
+            let start = UInt32(texts.count)
+            texts += try shown.bytes(of: ordinal)
+            businesses[slot] = (ordinal, start..<UInt32(texts.count))
+        }
+        return businesses[slot].text
     }
 
     // MARK: Folding
 
-    private mutating func fold() throws(ReaderError) {
-        guard let bounds else { return }
+    private mutating func foldPages() throws(ReaderError) {
+        slab = CounterSlab(capacity: taken)
         slab.clear(taken)
+        guard let bounds else { return }
+        if isByDay { dayOfSlot = Array(repeating: 0, count: taken) }
         // With the last ordinal, those that there cannot be.
         let isLast = Int(bounds.upperBound) == unitOfOrdinal.count - 1
         let keys = bounds.lowerBound...(isLast ? .max : bounds.upperBound)
         try query.forEachPage(of: table, keys: keys) { (page) throws(ReaderError) in
-            try fold(page)
-        }
-    }
-
-    private mutating func fold(_ page: CounterPage) throws(ReaderError) {
-        let count = try pick(page)
-        let columns = CounterSlab.Columns(of: page)
-        let slab = slab
-        if !isByDay { slab.touch(picks.span.extracting(first: count)) }
-        for place in 0..<count {
-            let (row, unit) = (Int(picks[place].row), Int(picks[place].unit))
-            var slot = unit
+            let count = try pick(page)
             if isByDay {
-                slot = try self.slot(of: unit, page.day(row))
+                try takeSlots(count, of: page)
             } else {
-                isSeen[Int(page.key(row))] = true
+                for place in 0..<count { isSeen[Int(page.key(Int(picks[place].row)))] = true }
+                try add(0..<count, of: page)
             }
-            guard slab.add(row, of: page, columns, to: slot) else { throw .overflow }
         }
     }
 
     /// Finds the rows of a page that belong to the range; returns how many.
     private mutating func pick(_ page: CounterPage) throws(ReaderError) -> Int {
-        let looksAtDays = isByDay || days.isBounded
-        let (wanted, firstUnit) = (days, firstUnit)
-        let (units, slots) = (unitOfOrdinal, slots)
-        let unitOfOrdinal = units.span
-        var picks = picks.mutableSpan
+        guard page.rowCount > 0 else { return 0 }
+        // Rows ascend.
+        guard Int(page.key(page.rowCount - 1)) < unitOfOrdinal.count else { throw .impossibleRow }
+        let (firstUnit, unitCount) = (firstUnit, UInt32(entries.count))
+        let unitOfOrdinal = unitOfOrdinal
+        let units = unitOfOrdinal.span
+        var target = picks.mutableSpan
         var count = 0
-        try page.withOrders { (orders) throws(ReaderError) in
+        page.withOrders { orders in
             for row in orders.indices {
-                let ordinal = RowOrder.ordinal(orders[row])
-                guard ordinal < unitOfOrdinal.count else { throw .impossibleRow }
-                var unit = unitOfOrdinal[ordinal]
-                guard unit >= firstUnit else { continue }
-                unit -= firstUnit
-                if looksAtDays {
-                    let day = RowOrder.day(orders[row])
-                    guard try wanted.admits(day) else { continue }
-                    if !slots.isEmpty {
-                        guard let own = Self.unit(unit, day, slots) else { continue }
-                        unit = own
-                    }
-                }
-                picks[count] = RowPick(row: UInt32(row), unit: unit)
-                count += 1
+                // Of units of ranges before, a great number.
+                let unit = units[RowOrder.ordinal(orders[row])] &- firstUnit
+                target[count] = RowPick(row: UInt32(truncatingIfNeeded: row), unit: unit)
+                count &+= unit < unitCount ? 1 : 0
             }
         }
-        return count
+        return isByDay || days.isBounded ? try pickDays(count, of: page) : count
     }
 
-    /// Of the units with a row's ordinal that which has its day.
-    private static func unit(_ last: UInt32, _ day: Int32, _ slots: [DaySlots]) -> UInt32? {
-        var unit = last
-        while !slots[Int(unit)].days.contains(day) {
-            guard let before = slots[Int(unit)].before else { return nil }
-            unit = before
+    /// Of the rows picked keeps those of wanted days, with the units that have these.
+    private mutating func pickDays(
+        _ count: Int, of page: CounterPage
+    ) throws(ReaderError) -> Int {
+        var kept = 0
+        try page.withOrders { (orders) throws(ReaderError) in
+            for place in 0..<count {
+                var pick = picks[place]
+                let day = RowOrder.day(orders[Int(pick.row)])
+                guard try days.admits(day) else { continue }
+                while isByDay, pick.unit != DaySlots.none,
+                    !slots[Int(pick.unit)].days.contains(day)
+                {
+                    pick.unit = slots[Int(pick.unit)].before
+                }
+                if pick.unit == DaySlots.none { continue }
+                picks[kept] = pick
+                dayOfPick[kept] = day
+                kept += 1
+            }
         }
-        return unit
+        return kept
+    }
+
+    /// Adds the first rows picked, each to the slot of its unit.
+    private func add(_ places: Range<Int>, of page: CounterPage) throws(ReaderError) {
+        let columns = CounterSlab.Columns(of: page)
+        slab.touch(picks.span.extracting(places))
+        for place in places {
+            let (row, slot) = (Int(picks[place].row), Int(picks[place].unit))
+            guard slab.add(row, of: page, columns, to: slot) else { throw .overflow }
+        }
     }
 
     // MARK: Rows by day
 
-    /// Where a row is added.
-    /// **Errors** `impossibleRow` if the unit has more rows than it was entered with.
-    private mutating func slot(of unit: Int, _ day: Int32) throws(ReaderError) -> Int {
-        let last = slots[unit].next - 1
-        if last >= slots[unit].start {
-            if dayOfSlot[last] == day { return last }
-            if dayOfSlot[last] > day { slots[unit].ascends = false }
-        }
-        if slots[unit].next == slots[unit].end { try sum(unit) }
-        let slot = slots[unit].next
-        guard slot < slots[unit].end else { throw .impossibleRow }
-        dayOfSlot[slot] = day
-        slots[unit].next = slot + 1
-        return slot
-    }
-
-    /// The rows of a unit by day, each day once; `false` if `body` was.
-    private func forEachRow(
-        of unit: Int, _ body: (Int32, CounterRow) -> Bool
-    ) throws(ReaderError) -> Bool {
-        let used = slots[unit].start..<slots[unit].next
-        if slots[unit].ascends {
-            return used.allSatisfy { body(dayOfSlot[$0], slab.counters($0)) }
-        }
-        let sorted = used.sorted { (dayOfSlot[$0], $0) < (dayOfSlot[$1], $1) }
-        var place = 0
-        while place < sorted.count {
-            let day = dayOfSlot[sorted[place]]
-            var counters = CounterRow()
-            while place < sorted.count, dayOfSlot[sorted[place]] == day {
-                guard counters.add(slab.counters(sorted[place])) else { throw .overflow }
-                place += 1
+    /// Finds a slot for each of the rows picked, and adds them.
+    /// **Errors** `impossibleRow` if a unit has more rows than it was entered with.
+    private mutating func takeSlots(_ count: Int, of page: CounterPage) throws(ReaderError) {
+        var added = 0
+        for place in 0..<count {
+            let unit = Int(picks[place].unit)
+            let day = dayOfPick[place]
+            var its = slots[unit]
+            if its.next > its.start && its.lastDay == day {
+                picks[place].unit = its.next - 1
+                continue
             }
-            guard body(day, counters) else { return false }
+            if its.next > its.start && its.lastDay > day { slots[unit].ascends = false }
+            if its.next == its.end {
+                // Rows move: those before have to be added first.
+                try add(added..<place, of: page)
+                added = place
+                try sum(unit)
+                its = slots[unit]
+                guard its.next < its.end else { throw .impossibleRow }
+                if its.next > its.start && its.lastDay > day { slots[unit].ascends = false }
+            }
+            dayOfSlot[Int(its.next)] = day
+            slots[unit].lastDay = day
+            slots[unit].next = its.next + 1
+            picks[place].unit = its.next
         }
-        return true
+        try add(added..<count, of: page)
     }
 
     /// Puts the rows of a unit in order, those of the same day together.
     private mutating func sum(_ unit: Int) throws(ReaderError) {
+        let used = Int(slots[unit].start)..<Int(slots[unit].next)
         var rows: [(day: Int32, counters: CounterRow)] = []
-        _ = try forEachRow(of: unit) { day, counters in
-            rows.append((day, counters))
-            return true
+        for slot in used.sorted(by: { (dayOfSlot[$0], $0) < (dayOfSlot[$1], $1) }) {
+            if rows.last?.day != dayOfSlot[slot] { rows.append((dayOfSlot[slot], CounterRow())) }
+            guard rows[rows.count - 1].counters.add(slab.counters(slot)) else { throw .overflow }
         }
-        let start = slots[unit].start
-        for slot in start..<slots[unit].next { slab.set(CounterRow(), slot) }
+        for slot in used { slab.set(CounterRow(), slot) }
         for (place, row) in rows.enumerated() {
-            slab.set(row.counters, start + place)
-            dayOfSlot[start + place] = row.day
+            slab.set(row.counters, used.lowerBound + place)
+            dayOfSlot[used.lowerBound + place] = row.day
         }
-        slots[unit].next = start + rows.count
+        slots[unit].next = UInt32(used.lowerBound + rows.count)
+        slots[unit].lastDay = rows.last?.day ?? 0
         slots[unit].ascends = true
     }
 }

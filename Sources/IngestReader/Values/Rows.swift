@@ -15,12 +15,19 @@ package struct ListedRow: Sendable, Equatable {
 
     package init() {}
 
+    init(_ id: [UInt8], _ business: [UInt8], _ day: (day: Int32, counters: CounterRow)) {
+        self.id = id
+        self.business = business
+        self.day = day.day
+        counters = day.counters
+    }
+
     /// Takes each row; `false` ends the listing.
     package typealias Body = (ListedRow) -> Bool
 }
 
 /// The counters of one reward, over all its businesses or (where the query names one) of one.
-public struct RewardRow: Sendable, Equatable {
+public struct RewardRow: CounterListedRow, Equatable {
     package let row: ListedRow
 
     package init(_ row: ListedRow) { self.row = row }
@@ -35,7 +42,7 @@ public struct RewardRow: Sendable, Equatable {
 }
 
 /// The counters of one business on one day.
-public struct DayRow: Sendable, Equatable {
+public struct DayRow: CounterListedRow, Equatable {
     package let row: ListedRow
 
     package init(_ row: ListedRow) { self.row = row }
@@ -48,7 +55,7 @@ public struct DayRow: Sendable, Equatable {
 }
 
 /// The counters of one reward at one business on one day.
-public struct RewardDayRow: Sendable, Equatable {
+public struct RewardDayRow: CounterListedRow, Equatable {
     package let row: ListedRow
 
     package init(_ row: ListedRow) { self.row = row }

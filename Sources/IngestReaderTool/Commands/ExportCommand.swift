@@ -54,7 +54,7 @@ struct ExportCommand: ParsableCommand {
             rowCountMax: job.rowCountMax, isSilent: isToStandardOutput)
         defer { progress.end() }
         if isToStandardOutput {
-            return try write(job, to: OutputBuffer(Self.writeWhole)) { progress.addRow() }
+            return try write(job, to: OutputBuffer(Self.writeWhole)) { progress.add($0) }
         }
         let (directory, name) = Self.split(out)
         do {
@@ -63,10 +63,10 @@ struct ExportCommand: ParsableCommand {
             let file = try ExportFile(name, in: files)
             file.share()
             if format == .sqlite, let sqlite {
-                try sqlite(job, file.temporaryPath) { progress.addRow() }
+                try sqlite(job, file.temporaryPath) { progress.add($0) }
             } else {
                 let output = OutputBuffer { piece in try file.write(piece) }
-                try write(job, to: output) { progress.addRow() }
+                try write(job, to: output) { progress.add($0) }
             }
             let byteCount = try file.finish()
             progress.end()
@@ -80,10 +80,10 @@ struct ExportCommand: ParsableCommand {
     }
 
     private func write(
-        _ job: ExportJob, to output: OutputBuffer, _ onRow: () -> Void
+        _ job: ExportJob, to output: OutputBuffer, _ onRows: (Int) -> Void
     ) throws {
         let format: OutputFormat = format == .csv ? .csv : .ndjson
-        try job.give(to: RowFormatter(format: format, cut: nil, output: output), onRow)
+        try job.give(to: RowFormatter(format: format, cut: nil, output: output), onRows)
         try output.flush()
     }
 

@@ -31,69 +31,50 @@ package struct ExportJob {
     }
 
     /// Gives the rows of the table.
-    /// - Parameter onRow: is called for each.
-    package func give(to visitor: some RowVisitor, _ onRow: () -> Void) throws {
+    /// - Parameter onRows: is told how many, as they come.
+    package func give(to visitor: some RowVisitor, _ onRows: (Int) -> Void) throws {
+        func give<Batch: RowBatch>(_ rows: @escaping Rows<Batch>) throws {
+            try withoutActuallyEscaping(onRows) { onRows in
+                try visitor.visit { body in
+                    try rows { batch in
+                        onRows(batch.rowCount)
+                        try body(batch)
+                    }
+                }
+            }
+        }
         switch table {
-        case .rewards:
-            try visitor.take(RewardRow.self) { body in
-                try reader.forEachReward(RewardsQuery(business: business, days: days)) { row in
-                    onRow()
-                    try body(row)
-                    return .next
-                }
-            }
-        case .days:
-            try visitor.take(DayRow.self) { body in
-                try reader.forEachDay(DaysQuery(business: business, days: days)) { row in
-                    onRow()
-                    try body(row)
-                    return .next
-                }
-            }
+        case .rewards: try give(reader.rows(of: RewardsQuery(business: business, days: days)))
+        case .days: try give(reader.rows(of: DaysQuery(business: business, days: days)))
         case .rewardDays:
             let query = RewardDaysQuery(reward: reward, business: business, days: days)
-            try visitor.take(RewardDayRow.self) { body in
-                try reader.forEachRewardDay(query) { row in
-                    onRow()
-                    try body(row)
-                    return .next
-                }
-            }
+            try give(reader.rows(of: query))
         case .events:
             let query = EventsQuery(reward: reward, business: business, days: days)
-            try visitor.take(EventRow.self) { body in
-                try reader.forEachEvent(query) { row in
-                    onRow()
-                    try body(row)
-                    return .next
-                }
-            }
+            try give(reader.rows(of: query))
         }
     }
 }
 
 /// What writes the rows of an export.
 package protocol RowVisitor {
-    func take<Row: OutputRow>(_ type: Row.Type, _ rows: Rows<Row>) throws
+    func visit<Batch: RowBatch>(_ rows: Rows<Batch>) throws
 }
 
 extension RowFormatter: RowVisitor {
-    package func take<Row: OutputRow>(_ type: Row.Type, _ rows: Rows<Row>) throws {
-        try list(type, rows)
-    }
+    package func visit<Batch: RowBatch>(_ rows: Rows<Batch>) throws { try list(rows) }
 }
 
-/// Writes a job's rows into the SQLite file at `path`, which is there and empty, and calls `onRow` for each. Only
+/// Writes a job's rows into the SQLite file at `path`, which is there and empty, and says how many. Only
 /// `ingest-reader-sqlite` has one: what it is linked with takes longer to load than a query to answer
 /// (docs/decisions/0029-sqlite-beside.md).
 package typealias SQLiteWriter = (
-    _ job: ExportJob, _ path: String, _ onRow: () -> Void
+    _ job: ExportJob, _ path: String, _ onRows: (Int) -> Void
 ) throws -> Void
 
 /// The rows of an export so far, on stderr where that is a terminal: as a bar where it is known how many are to
 /// come.
 package struct ExportProgress {
-    private static let stride = 1 << 14
     private static let interval = Duration.milliseconds(200)
     private static let barWidth = 24
 
@@ -112,9 +93,9 @@ package struct ExportProgress {
         isShown = !isSilent && isatty(STDERR_FILENO) == 1
     }
 
-    mutating func addRow() {
-        rowCount += 1
-        guard isShown, rowCount % UInt64(Self.stride) == 0 else { return }
+    mutating func add(_ count: Int) {
+        rowCount += UInt64(count)
+        guard isShown else { return }
         let now = clock.now
         if let shownAt, now - shownAt < Self.interval { return }
         shownAt = now

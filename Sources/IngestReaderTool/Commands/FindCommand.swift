@@ -45,13 +45,8 @@ struct FindCommand: ParsableCommand {
         let bytes = bytes ?? []
         try output.answer { reader, formatter in
             let count = try formatter.list(
-                FoundEvent.self, tableColumns: FoundEvent.tableColumns
-            ) { body in
-                try reader.forEachFound(eventID: bytes, business: business) { event in
-                    try body(event)
-                    return .next
-                }
-            }
+                reader.rows(ofEvent: bytes, business: business),
+                tableColumns: FoundEvent.tableColumns)
             if count == 0 {
                 throw Ending(
                     code: 66,

@@ -49,12 +49,7 @@ struct RewardsCommand: ParsableCommand {
         let query = RewardsQuery(
             business: business, days: dates.range, order: order, limit: top)
         try output.answer { reader, formatter in
-            try formatter.list(RewardRow.self) { body in
-                try reader.forEachReward(query) { row in
-                    try body(row)
-                    return .next
-                }
-            }
+            try formatter.list(reader.rows(of: query))
         }
     }
 }
@@ -89,12 +84,7 @@ struct DaysCommand: ParsableCommand {
     func run() throws {
         let query = DaysQuery(business: business, days: dates.range)
         try output.answer { reader, formatter in
-            try formatter.list(DayRow.self) { body in
-                try reader.forEachDay(query) { row in
-                    try body(row)
-                    return .next
-                }
-            }
+            try formatter.list(reader.rows(of: query))
         }
     }
 }
@@ -113,12 +103,7 @@ struct RewardDaysCommand: ParsableCommand {
     func run() throws {
         let query = RewardDaysQuery(reward: reward, business: business, days: dates.range)
         try output.answer { reader, formatter in
-            try formatter.list(RewardDayRow.self) { body in
-                try reader.forEachRewardDay(query) { row in
-                    try body(row)
-                    return .next
-                }
-            }
+            try formatter.list(reader.rows(of: query))
         }
     }
 }
@@ -139,7 +124,7 @@ struct LedgerCommand: ParsableCommand {
         try output.answer { reader, formatter in
             let rows = try reader.ledger().filter { sender == nil || $0.sender.name == sender }
             if let sender, rows.isEmpty { throw Ending.unseen("sender \(sender)", in: output.data) }
-            try formatter.list(LedgerRow.self) { body in for row in rows { try body(row) } }
+            try formatter.list { try $0(rows) }
         }
     }
 }

@@ -7,9 +7,13 @@ import Synchronization
 /// A file that appears under its name whole and durable, or not at all: written under a temporary name
 /// (`NAME.RANDOM.tmp`) in the same directory, synced, renamed. What had the name before stays until then.
 ///
-/// Pieces are written on a queue of its own, so that rows are made while the pieces before are on their way.
-/// **Cost** The memory of four pieces.
+/// Pieces are written on a queue of its own, so that rows are made while the pieces before are on their way. What was
+/// written is synced every `windowByteCount` on another queue, and leaves the page cache: a large export takes little of it,
+/// and does not wait for all of the file at its end.
+/// **Cost** The memory of four pieces, and some windows of page cache.
 package final class ExportFile<Files: FileSystem> {
+    private static var windowByteCount: UInt64 { 32 << 20 }
+
     private let files: Files
     private let name: String
     private let temporary: String
@@ -17,6 +21,7 @@ package final class ExportFile<Files: FileSystem> {
     private var writtenByteCount: UInt64 = 0
     private var isFinished = false
     private let queue = DispatchQueue(label: "export")
+    private let syncQueue = DispatchQueue(label: "export.sync")
     private let room = DispatchSemaphore(value: 4)
     private let failure = WriteFailure()
 
@@ -36,7 +41,7 @@ package final class ExportFile<Files: FileSystem> {
 
     /// Removes the temporary file of an export that was not finished.
     deinit {
-        queue.sync {}
+        waitForQueues()
         if !isFinished { try? files.unlink(temporary) }
     }
 
@@ -56,18 +61,28 @@ package final class ExportFile<Files: FileSystem> {
         writtenByteCount += UInt64(bytes.count)
         queue.async {
             defer { room.signal() }
-            do throws(StorageError) {
-                try failure.check()
-                try file.write(bytes, at: offset)
-            } catch { failure.set(error) }
+            failure.hold { () throws(StorageError) in try file.write(bytes, at: offset) }
+        }
+        if offset / Self.windowByteCount != writtenByteCount / Self.windowByteCount {
+            queue.async { [syncQueue] in
+                syncQueue.async {
+                    failure.hold { () throws(StorageError) in try file.syncData() }
+                    file.forgetCached()
+                }
+            }
         }
         try failure.check()
+    }
+
+    private func waitForQueues() {
+        queue.sync {}
+        syncQueue.sync {}
     }
 
     /// Makes the file durable, and gives it its name.
     /// - Returns: its byte count.
     package func finish() throws(StorageError) -> UInt64 {
-        queue.sync {}
+        waitForQueues()
         try failure.check()
         try file.sync()
         let byteCount = try file.byteCount()
@@ -78,11 +93,17 @@ package final class ExportFile<Files: FileSystem> {
     }
 }
 
-/// The first error of the writes.
+/// The first error of the writes and syncs.
 private final class WriteFailure: Sendable {
     private let error = Mutex<StorageError?>(nil)
 
-    func set(_ error: StorageError) { self.error.withLock { $0 = $0 ?? error } }
+    /// Does nothing any more once there was an error.
+    func hold(_ body: () throws(StorageError) -> Void) {
+        do throws(StorageError) {
+            try check()
+            try body()
+        } catch { self.error.withLock { $0 = $0 ?? error } }
+    }
 
     func check() throws(StorageError) {
         if let error = error.withLock({ $0 }) { throw error }

@@ -42,6 +42,12 @@ import IngestReader
         count = 0
     }
 
+    /// Writes what is there, then a piece that was made elsewhere.
+    package func write(piece: [UInt8]) throws {
+        try flush()
+        try write(piece)
+    }
+
     /// What `body` puts.
     package static func bytes(of body: (OutputBuffer) throws -> Void) rethrows -> [UInt8] {
         let output = OutputBuffer(capacity: 256) { _ in }

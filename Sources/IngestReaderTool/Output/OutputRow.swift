@@ -29,7 +29,7 @@ package struct OutputColumn: Sendable, Equatable {
 
 /// A row that can be written in every format: `give` names its columns and gives their values, both in one place and
 /// in the order of every format.
-package protocol OutputRow {
+package protocol OutputRow: Sendable {
     /// A row of which only the columns are asked for.
     static var empty: Self { get }
     func give(to sink: inout some ValueSink)

@@ -5,9 +5,6 @@ import IngestReader
 /// How answers are written.
 package enum OutputFormat: String, Sendable, CaseIterable { case table, json, ndjson, csv }
 
-/// Gives all rows of a listing; the same ones at each call.
-package typealias Rows<Row> = ((Row) throws -> Void) throws -> Void
-
 /// Rows → bytes in one of the formats.
 package struct RowFormatter {
     package let format: OutputFormat
@@ -44,58 +41,78 @@ package struct RowFormatter {
     /// A listing, written as its rows come: a JSON array, a JSON object a line, CSV, or a table, with a line of totals
     /// where its rows have counters.
     ///
-    /// **Cost** `RowWriter` a row, in constant memory. A table takes some microseconds a row, and goes through more than
-    /// `TableListing.keptRowCountMax` of them twice.
+    /// **Cost** `RowWriter` a row, on all cores, in constant memory. A table takes some microseconds a row, and goes through
+    /// more than `TableListing.keptRowCountMax` of them twice.
     /// - Parameter tableColumns: what a table shows, in this order; `nil` is all that says anything.
     /// - Returns: how many rows there were.
     @discardableResult
-    package func list<Row: OutputRow>(
-        _ type: Row.Type, tableColumns: [String]? = nil, _ rows: Rows<Row>
+    package func list<Batch: RowBatch>(
+        _ rows: Rows<Batch>, tableColumns: [String]? = nil
     ) throws -> Int {
         let count: Int
+        let columns = Batch.Row.columns
         switch format {
         case .table:
-            var table = TableListing<Row>(tableColumns)
+            var table = TableListing<Batch>(tableColumns)
             count = try table.write(rows, to: output)
         case .csv:
-            ValueText.putRecord(Row.columns.map(\.name), to: output)
-            count = try write(rows, RowWriter(Row.columns, .csv, end: [0x0D, 0x0A], to: output))
-        case .ndjson: count = try write(rows, jsonWriter(Row.columns, end: "}\n"))
+            ValueText.putRecord(columns.map(\.name), to: output)
+            count = try write(rows, RowTemplate(columns, .csv, end: "\r\n"))
+        case .ndjson: count = try write(rows, RowTemplate(columns, .json, end: "\(cutText)}\n"))
         case .json:
             output.put("[")
             count = try write(
-                rows, jsonWriter(Row.columns, end: "}"), before: "\n", between: ",\n")
+                rows, RowTemplate(columns, .json, between: ",\n", end: "\(cutText)}"), before: "\n")
             output.put(count == 0 ? "]\n" : "\n]\n")
         }
         try output.drain()
         return count
     }
 
-    private func jsonWriter(_ columns: [OutputColumn], end: String) -> RowWriter {
-        let cutText = cut.map { cut in
-            OutputBuffer.bytes {
-                $0.put(",\"cut\":")
-                ValueText.json.put(cut.cell, to: $0)
-            }
-        }
-        return RowWriter(columns, .json, end: (cutText ?? []) + Array(end.utf8), to: output)
+    private var cutText: String {
+        cut.map { #","cut":{"segment":\#($0.segment),"block":\#($0.block)}"# } ?? ""
     }
 
+    /// Rows that are formatted at a time, by one core.
+    private static var partRowCount: Int { 1 << 10 }
+
     /// Writes rows as they come; returns how many.
-    /// - Parameters: what stands before the first row, and before each that follows.
-    private func write<Row: OutputRow>(
-        _ rows: Rows<Row>, _ writer: RowWriter, before: String = "", between: String = ""
+    /// - Parameter before: what stands before the first row.
+    private func write<Batch: RowBatch>(
+        _ rows: Rows<Batch>, _ template: RowTemplate, before: String = ""
     ) throws -> Int {
-        var writer = writer
-        var separator = before
         var count = 0
-        try rows { row in
-            output.put(separator)
-            writer.write(row)
-            if count == 0 { separator = between }
-            count += 1
-            try output.drain()
+        try rows { batch in
+            if batch.rowCount == 0 { return }
+            let isFirst = count == 0
+            if isFirst { output.put(before) }
+            count += batch.rowCount
+            if batch.rowCount <= Self.partRowCount {
+                Self.put(batch, 0..<batch.rowCount, template, isFirst: isFirst, to: output)
+                return try output.drain()
+            }
+            let partCount = (batch.rowCount - 1) / Self.partRowCount + 1
+            let texts = try inParallel(partCount) { part in
+                let start = part * Self.partRowCount
+                let rows = start..<min(start + Self.partRowCount, batch.rowCount)
+                return OutputBuffer.bytes {
+                    Self.put(batch, rows, template, isFirst: isFirst && part == 0, to: $0)
+                }
+            }
+            for text in texts { try output.write(piece: text) }
         }
         return count
+    }
+
+    private static func put<Batch: RowBatch>(
+        _ batch: Batch, _ rows: Range<Int>, _ template: RowTemplate, isFirst: Bool,
+        to output: OutputBuffer
+    ) {
+        var writer = RowWriter(template, to: output)
+        var isFirst = isFirst
+        batch.forEachRow(in: rows) { row in
+            writer.write(row, isFirst: isFirst)
+            isFirst = false
+        }
     }
 }

@@ -2,36 +2,28 @@
 import IngestFormat
 import IngestReader
 
-/// Rows → JSON or CSV. Owned by one listing.
-///
-/// Most counters of most rows are 0. So the bytes of a row of zeros are made once; of a row, those columns that differ
-/// are written, and the bytes between them are copied in one piece.
-///
-/// **Cost** 100 to 200 ns a row of counters.
-struct RowWriter: ValueSink {
-    private let style: ValueText
-    private let output: OutputBuffer
-    /// A row of zeros, with what stands before and behind its values.
-    private let template: [UInt8]
-    /// By column: where its value is in the template.
-    private let values: [Range<Int>]
-    // Of the row that is being written.
-    private var column = 0
-    private var copied = 0
-    private var dayTexts = [DayText(), DayText()]
+/// What the rows of a listing have in common as JSON or CSV: the bytes of a row of zeros.
+struct RowTemplate: Sendable {
+    fileprivate let style: ValueText
+    /// What stands between two rows, then a row of zeros, with what stands before and behind its values.
+    fileprivate let bytes: [UInt8]
+    fileprivate let rowStart: Int
+    /// By column: where its value is in `bytes`.
+    fileprivate let values: [Range<Int>]
 
-    /// - Parameter end: what stands behind the last value.
-    init(_ columns: [OutputColumn], _ style: ValueText, end: [UInt8], to output: OutputBuffer) {
+    /// - Parameters:
+    ///   - between: what stands between two rows.
+    ///   - end: what stands behind the last value.
+    init(_ columns: [OutputColumn], _ style: ValueText, between: String = "", end: String) {
         self.style = style
-        self.output = output
-        var template: [UInt8] = []
+        var bytes = Array(between.utf8)
         var values: [Range<Int>] = []
         for (index, column) in columns.enumerated() {
-            template += OutputBuffer.bytes {
+            bytes += OutputBuffer.bytes {
                 style.separator(before: column.name, isFirst: index == 0, to: $0)
             }
-            let start = template.count
-            template += OutputBuffer.bytes {
+            let start = bytes.count
+            bytes += OutputBuffer.bytes {
                 switch column.kind {
                 case .text, .nested: break
                 case .count: $0.put("0")
@@ -40,17 +32,41 @@ struct RowWriter: ValueSink {
                 case .flag: $0.put("false")
                 }
             }
-            values.append(start..<template.count)
+            values.append(start..<bytes.count)
         }
-        self.template = template + end
+        rowStart = between.utf8.count
+        self.bytes = bytes + Array(end.utf8)
         self.values = values
     }
+}
 
-    mutating func write(_ row: some OutputRow) {
+/// Rows → JSON or CSV. Owned by one thread of a listing.
+///
+/// Most counters of most rows are 0. So the bytes of a row of zeros are made once; of a row, those columns that differ
+/// are written, and the bytes between them are copied in one piece.
+///
+/// **Cost** 100 to 200 ns a row of counters.
+struct RowWriter: ValueSink {
+    private let style: ValueText
+    private let output: OutputBuffer
+    private let template: RowTemplate
+    // Of the row that is being written.
+    private var column = 0
+    private var copied = 0
+    private var days = DayTexts()
+
+    init(_ template: RowTemplate, to output: OutputBuffer) {
+        style = template.style
+        self.template = template
+        self.output = output
+    }
+
+    /// - Parameter isFirst: whether no row stands before it.
+    mutating func write(_ row: some OutputRow, isFirst: Bool) {
         column = 0
-        copied = 0
+        copied = isFirst ? template.rowStart : 0
         row.give(to: &self)
-        output.put(template, copied..<template.count)
+        output.put(template.bytes, copied..<template.bytes.count)
     }
 
     /// Goes past a column that is as in the template.
@@ -59,8 +75,8 @@ struct RowWriter: ValueSink {
 
     /// Copies what stands before the next column's value, and leaves out the value.
     private mutating func begin() {
-        let value = values[column]
-        output.put(template, copied..<value.lowerBound)
+        let value = template.values[column]
+        output.put(template.bytes, copied..<value.lowerBound)
         copied = value.upperBound
         column &+= 1
     }
@@ -122,11 +138,11 @@ struct RowWriter: ValueSink {
     mutating func day(_ name: StaticString, _ dayNumber: Int32) {
         begin()
         quote()
-        output.put(dayTexts[0].text(of: dayNumber))
+        days.put(dayNumber, to: output)
         quote()
     }
 
-    /// As `TimeText.utc`, with the text of the last day at hand.
+    /// As `TimeText.utc`, with the texts of days at hand.
     mutating func time(_ name: StaticString, _ microseconds: Int64) {
         let parts = microseconds.quotientAndRemainder(dividingBy: TimeText.dayMicroseconds)
         let isBefore = parts.remainder < 0
@@ -135,7 +151,7 @@ struct RowWriter: ValueSink {
         let seconds = rest / 1_000_000
         begin()
         quote()
-        output.put(dayTexts[1].text(of: day))
+        days.put(day, to: output)
         let parted = [("T", seconds / 3600), (":", seconds / 60 % 60), (":", seconds % 60)]
         for (mark, number) in parted {
             output.put(mark)
@@ -148,16 +164,20 @@ struct RowWriter: ValueSink {
     }
 }
 
-/// The text of the day that was asked for last: days of neighbouring rows are nearly always the same.
-private struct DayText {
-    private var day: Int32?
-    private var text: [UInt8] = []
+/// The texts of the days that were asked for last: rows have few.
+private struct DayTexts {
+    private static let slotCount = 64
 
-    mutating func text(of day: Int32) -> [UInt8] {
-        if self.day != day {
-            self.day = day
-            text = Array(CivilDay(dayNumber: day).description.utf8)
+    /// By day, modulo their number.
+    private var days = [Int32?](repeating: nil, count: slotCount)
+    private var texts = [[UInt8]](repeating: [], count: slotCount)
+
+    mutating func put(_ day: Int32, to output: OutputBuffer) {
+        let slot = Int(truncatingIfNeeded: day) & (Self.slotCount - 1)
+        if days[slot] != day {
+            days[slot] = day
+            texts[slot] = Array(CivilDay(dayNumber: day).description.utf8)
         }
-        return text
+        output.put(texts[slot])
     }
 }

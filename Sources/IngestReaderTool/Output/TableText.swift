@@ -65,7 +65,9 @@ package struct TableText {
 /// left out.
 ///
 /// **Cost** Some microseconds a row; the memory of the rows that are kept.
-struct TableListing<Row: OutputRow> {
+struct TableListing<Batch: RowBatch> {
+    private typealias Row = Batch.Row
+
     /// Rows that are kept while they are measured: a search of the whole log gives few, and is not made twice for them.
     static var keptRowCountMax: Int { 4_096 }
 
@@ -87,8 +89,8 @@ struct TableListing<Row: OutputRow> {
     }
 
     /// - Returns: how many rows there were.
-    mutating func write(_ rows: Rows<Row>, to output: OutputBuffer) throws -> Int {
-        try rows { measure($0) }
+    mutating func write(_ rows: Rows<Batch>, to output: OutputBuffer) throws -> Int {
+        try rows { batch in batch.forEachRow { measure($0) } }
         let footer = footer
         table.measure(footer, isFooter: true)
         let shown = wanted ?? isTelling.indices.filter { isTelling[$0] }
@@ -96,9 +98,11 @@ struct TableListing<Row: OutputRow> {
         if rowCount <= Self.keptRowCountMax {
             for cells in kept { table.put(cells, shown, to: output) }
         } else {
-            try rows { row in
-                table.put(row.cells, shown, to: output)
-                try output.drain()
+            try rows { batch in
+                try batch.forEachRow { row in
+                    table.put(row.cells, shown, to: output)
+                    try output.drain()
+                }
             }
         }
         if !footer.isEmpty { table.putFooter(footer, shown, to: output) }
