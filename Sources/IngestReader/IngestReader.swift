@@ -9,8 +9,9 @@ import IngestStorage
 /// of the log that they do not cover. All answers of one value are of the same cut, whatever a daemon
 /// does meanwhile; a new `open` sees what became durable since. Numbers never fall from cut to cut.
 ///
-/// **Cost** Opening reads heads and page indices, and the tail of the log after the runs; a query what its own
-/// comment says. **Concurrency** A value; any number of tasks may ask it at once.
+/// **Cost** Opening reads heads and page indices, and the heads of the blocks behind the runs; the first listing folds these
+/// blocks, at most `Limits.segmentRowCountMax` rows a segment; a query what its own comment says.
+/// **Concurrency** A value; any number of tasks may ask it at once.
 public struct IngestReader: Sendable {
     /// The place in the log up to which every answer counts.
     public let cut: Cut
@@ -19,7 +20,8 @@ public struct IngestReader: Sendable {
     /// Opens a directory that `ingestd` writes or wrote.
     ///
     /// **Errors** `ReaderError`: `notFound` or `missingManifest` if it is not such a directory, `corrupt`
-    /// and `newerFormat` naming the file, `io` else. Nothing in the directory is ever changed.
+    /// and `newerFormat` naming the file, `io` else. A damaged page or block is an error of the query that reads it. Nothing
+    /// in the directory is ever changed.
     public static func open(directory path: String) throws(ReaderError) -> IngestReader {
         let fileSystem: LinuxFileSystem
         do throws(StorageError) {
@@ -40,7 +42,8 @@ public struct IngestReader: Sendable {
 
     /// The counters of one reward, over its businesses or at one; `nil` if no event of it is stored.
     ///
-    /// **Cost** A few small reads, some ten microseconds where they are in memory.
+    /// **Cost** A few small reads, some ten microseconds where they are in memory, and half a nanosecond for each row
+    /// behind the runs.
     public func reward(
         _ id: String, business: String? = nil
     ) throws(ReaderError) -> RewardRow? {
@@ -218,7 +221,7 @@ public struct IngestReader: Sendable {
     public func status() throws(ReaderError) -> DirectoryStatus { try snapshot.status() }
 
     /// What the whole log of the cut adds up to, also what retention has removed since.
-    package var totals: LogTotals { snapshot.totals }
+    package func totals() throws(ReaderError) -> LogTotals { try snapshot.totals() }
 
     /// Whether retention has removed rows.
     package var hasExpiredRows: Bool { snapshot.hasExpiredRows }

@@ -86,7 +86,7 @@ import Testing
         let fixture = try LogFixture.random(seed: 6)
         let name = FileName.segment(fixture.position.segment).text
         fixture.flip(name, byte: 128 + 300)
-        let error = #expect(throws: ReaderError.self) { try fixture.reader }
+        let error = #expect(throws: ReaderError.self) { try fixture.reader.rewards() }
         #expect(error?.kind == .corrupt)
         #expect(error?.path.hasSuffix(name) == true)
         #expect((error?.offset ?? 0) >= 128)

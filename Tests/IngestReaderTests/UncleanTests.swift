@@ -116,7 +116,7 @@ import Testing
             bytes.span.bytes.extracting(droppingFirst: 128 + first.byteCount))
         fixture.flip(name, byte: 128 + first.byteCount + second.headerByteCount + 40)
         #expect(try fixture.verify().exitCode == 65)
-        #expect(throws: ReaderError.self) { try fixture.reader }
+        #expect(throws: ReaderError.self) { try fixture.reader.rewards() }
         let sealed = try SegmentRecovery.run(
             in: fixture.files, after: fixture.manifest, now: 9
         ).segments

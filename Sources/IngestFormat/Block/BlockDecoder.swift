@@ -90,12 +90,35 @@ package struct DecodedBlock: Sendable {
         }
     }
 
+    /// Decodes the column of keys from its section alone.
+    /// - Parameters:
+    ///   - stored: the bytes of the section.
+    ///   - header: of its block, checked, as `entry`.
+    ///   - rows: as in `decode`, of which only the keys are filled.
+    package func decodeKeys(
+        _ stored: RawSpan, _ entry: BlockSectionEntry, of header: BlockHeader, into rows: BlockRows
+    ) throws(FormatError) {
+        rows.removeAll()
+        _ = try unsafe stored.withUnsafeBytes { (stored) throws(FormatError) in
+            try unsafe column(
+                entry, content(entry, entry.check(stored)), header.rowCount,
+                max: Int64(header.nextKey.rawValue) - 1, into: rows.key)
+        }
+        rows.rowCount = header.rowCount
+    }
+
     /// The section's bytes as encoded: checked, and out of LZ4 if they are in it. Valid until the next
     /// call.
     func content(
         _ entry: BlockSectionEntry, of block: BlockView
     ) throws(FormatError) -> UnsafeRawBufferPointer {
-        let stored = try unsafe block.checkChecksum(entry)
+        try unsafe content(entry, block.checkChecksum(entry))
+    }
+
+    /// - Parameter stored: the bytes in the block, checked.
+    private func content(
+        _ entry: BlockSectionEntry, _ stored: UnsafeRawBufferPointer
+    ) throws(FormatError) -> UnsafeRawBufferPointer {
         guard entry.encoding.isCompressed else { return unsafe stored }
         let target = unsafe memory(byteCount: entry.rawByteCount)
         // SAFETY: both counts are the buffers' own; the section table bounded them.
@@ -118,53 +141,6 @@ package struct DecodedBlock: Sendable {
             unsafe inflated = .allocate(byteCount: byteCount, alignment: 64)
         }
         return unsafe inflated.baseAddress!
-    }
-}
-
-/// A block whose header and section table were checked, and whose bytes are all there if `isWhole`.
-@unsafe struct BlockView {
-    let header: BlockHeader
-    let table: BlockSectionTable
-    private let base: UnsafeRawPointer
-
-    init(
-        _ bytes: UnsafeRawBufferPointer, at place: BlockPlace, isWhole: Bool
-    ) throws(FormatError) {
-        unsafe header = try BlockHeader(parsing: bytes)
-        try unsafe header.check(at: place)
-        // SAFETY: the header was there, so there is a base, and the whole table behind it.
-        unsafe base = bytes.baseAddress!
-        unsafe table = try BlockSectionTable(base, header: header)
-        guard isWhole else { return }
-        guard unsafe bytes.count >= header.byteCount else {
-            throw unsafe .torn(
-                "sections", at: header.headerByteCount, available: bytes.count,
-                needed: header.byteCount)
-        }
-        for offset in unsafe table.end(header)..<header.byteCount {
-            // SAFETY: below byteCount, which is there.
-            let byte = unsafe base.load(fromByteOffset: offset, as: UInt8.self)
-            if byte != 0 {
-                throw .corrupt("padding", at: offset, got: byte, expected: .exactly(0))
-            }
-        }
-    }
-
-    /// The section's stored bytes, if their checksum is right.
-    @discardableResult
-    func checkChecksum(
-        _ entry: BlockSectionEntry
-    ) throws(FormatError) -> UnsafeRawBufferPointer {
-        // SAFETY: the table was checked against the block's byte count, which is there.
-        let stored = unsafe UnsafeRawBufferPointer(
-            start: base + entry.offset, count: entry.byteCount)
-        let checksum = unsafe Checksum.crc32c(stored)
-        guard checksum == entry.checksum else {
-            throw .corrupt(
-                "\(entry.kind.name): checksum", at: entry.offset, got: checksum,
-                expected: .exactly(entry.checksum))
-        }
-        return unsafe stored
     }
 }
 
@@ -354,14 +330,23 @@ extension BlockDecoder {
         into target: UnsafeMutablePointer<Value>
     ) throws(FormatError) -> ClosedRange<Int64> {
         guard let entry = unsafe block.table.entry(kind) else { return 0...0 }
-        let bytes = try unsafe content(entry, of: block)
+        return try unsafe column(
+            entry, content(entry, of: block), count, min: min, max: max, into: target)
+    }
+
+    /// - Parameter bytes: of the section, out of LZ4.
+    @discardableResult
+    private func column<Value: FixedWidthInteger & BitwiseCopyable>(
+        _ entry: BlockSectionEntry, _ bytes: UnsafeRawBufferPointer, _ count: Int, min: Int64 = 0,
+        max: Int64, into target: UnsafeMutablePointer<Value>
+    ) throws(FormatError) -> ClosedRange<Int64> {
         guard min <= max else {
             throw .corrupt(
-                "\(kind.name): value", at: entry.offset, got: count, expected: .atMost(0))
+                "\(entry.kind.name): value", at: entry.offset, got: count, expected: .atMost(0))
         }
         let source = unsafe ColumnSource(
             bytes: bytes.baseAddress!, byteCount: bytes.count, encoding: entry.encoding,
-            parameter: entry.parameter, count: count, domain: min...max, name: kind.name,
+            parameter: entry.parameter, count: count, domain: min...max, name: entry.kind.name,
             offset: entry.offset)
         return try unsafe columns.decode(source, into: target)
     }

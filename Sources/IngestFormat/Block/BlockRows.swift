@@ -91,4 +91,38 @@
 
     /// Empties the block; the memory stays.
     package func removeAll() { mark = Mark() }
+
+    /// Whether a row has the key. Reads the column of keys.
+    ///
+    /// **Cost** A tenth of a nanosecond a row.
+    package func contains(key wanted: UInt32) -> Bool {
+        var isThere = false
+        // SAFETY: rowCount keys are filled. All are looked at: so several are in one step.
+        for row in 0..<rowCount { isThere = unsafe key[row] == wanted || isThere }
+        return isThere
+    }
+
+    /// Keeps the rows of one key, under the key 0, with the columns that counters are folded from.
+    package func keepRows(ofKey wanted: UInt32) {
+        var (kept, money, keptMoney) = (0, 0, 0)
+        for row in 0..<rowCount {
+            // SAFETY: rowCount values are filled, and moneyCount amounts, one for each row that says so, by the decoder;
+            // no more are kept than were gone through.
+            let hasMoney = unsafe RowAttributes(rawValue: attributes[row]).hasMoney
+            if unsafe key[row] == wanted {
+                unsafe key[kept] = 0
+                unsafe day[kept] = day[row]
+                unsafe attributes[kept] = attributes[row]
+                if hasMoney {
+                    unsafe revenue[keptMoney] = revenue[money]
+                    unsafe spend[keptMoney] = spend[money]
+                    keptMoney += 1
+                }
+                kept += 1
+            }
+            if hasMoney { money += 1 }
+        }
+        mark = Mark()
+        (rowCount, moneyCount) = (kept, keptMoney)
+    }
 }

@@ -159,3 +159,61 @@ struct BlockSectionTable {
         }
     }
 }
+
+/// A block whose header and section table were checked, and whose bytes are all there if `isWhole`.
+@unsafe struct BlockView {
+    let header: BlockHeader
+    let table: BlockSectionTable
+    private let base: UnsafeRawPointer
+
+    init(
+        _ bytes: UnsafeRawBufferPointer, at place: BlockPlace, isWhole: Bool
+    ) throws(FormatError) {
+        unsafe header = try BlockHeader(parsing: bytes)
+        try unsafe header.check(at: place)
+        // SAFETY: the header was there, so there is a base, and the whole table behind it.
+        unsafe base = bytes.baseAddress!
+        unsafe table = try BlockSectionTable(base, header: header)
+        guard isWhole else { return }
+        guard unsafe bytes.count >= header.byteCount else {
+            throw unsafe .torn(
+                "sections", at: header.headerByteCount, available: bytes.count,
+                needed: header.byteCount)
+        }
+        for offset in unsafe table.end(header)..<header.byteCount {
+            // SAFETY: below byteCount, which is there.
+            let byte = unsafe base.load(fromByteOffset: offset, as: UInt8.self)
+            if byte != 0 {
+                throw .corrupt("padding", at: offset, got: byte, expected: .exactly(0))
+            }
+        }
+    }
+
+    /// The section's stored bytes, if their checksum is right.
+    @discardableResult
+    func checkChecksum(
+        _ entry: BlockSectionEntry
+    ) throws(FormatError) -> UnsafeRawBufferPointer {
+        // SAFETY: the table was checked against the block's byte count, which is there.
+        try unsafe entry.check(
+            UnsafeRawBufferPointer(start: base + entry.offset, count: entry.byteCount))
+    }
+}
+
+extension BlockSectionEntry {
+    /// The section's stored bytes, if they are all there and their checksum is right.
+    func check(
+        _ stored: UnsafeRawBufferPointer
+    ) throws(FormatError) -> UnsafeRawBufferPointer {
+        guard stored.count >= byteCount else {
+            throw .torn("\(kind.name)", at: offset, available: stored.count, needed: byteCount)
+        }
+        let bytes = unsafe UnsafeRawBufferPointer(rebasing: stored[..<byteCount])
+        let got = unsafe Checksum.crc32c(bytes)
+        guard got == checksum else {
+            throw .corrupt(
+                "\(kind.name): checksum", at: offset, got: got, expected: .exactly(checksum))
+        }
+        return unsafe bytes
+    }
+}

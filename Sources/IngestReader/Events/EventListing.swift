@@ -167,7 +167,7 @@ extension Snapshot {
     }
 
     package var eventCount: UInt64 {
-        manifest.sealed.reduce(tail.totals.rowCount) { $0.saturatingSum($1.rowCount) }
+        manifest.sealed.reduce(tail.rowCount) { $0.saturatingSum($1.rowCount) }
     }
 }
 

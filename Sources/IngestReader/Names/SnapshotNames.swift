@@ -14,24 +14,25 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
 
     init(_ parts: NameParts<Files>) { self.parts = parts }
 
-    var nextName: UInt32 { max(parts.nextName, parts.tail.nextName) }
-    var nextKey: UInt32 { max(parts.nextKey, parts.tail.nextKey) }
+    var nextName: UInt32 { parts.nextName }
+    var nextKey: UInt32 { parts.nextKey }
+
+    /// Names and keys that no run has; none is read where it is asked for an ordinal of a run.
+    private func tail() throws(ReaderError) -> NameTable { try parts.tail.makeNames() }
 
     func storedOrdinal(of name: [UInt8]) throws(ReaderError) -> NameOrdinal? {
-        let hash = parts.hash.name(name)
-        if let found = parts.tail.storedOrdinal(of: name, hash: hash) { return found }
         for run in parts.runs {
             let found = try ReaderError.reading { () throws(StorageError) in
                 try run.ordinal(of: name, cache: cache)
             }
             if let found { return found }
         }
-        return nil
+        return try tail().storedOrdinal(of: name, hash: parts.hash.name(name))
     }
 
     func bytes(of name: NameOrdinal) throws(ReaderError) -> [UInt8] {
         guard let run = parts.run(where: { $0.names.upperBound > name.rawValue }) else {
-            return try parts.tail.bytes(of: name)
+            return try tail().bytes(of: name)
         }
         return try ReaderError.reading { () throws(StorageError) in
             try run.name(name, cache: cache)
@@ -40,7 +41,7 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
 
     func names(of key: KeyOrdinal) throws(ReaderError) -> RewardKey {
         guard let run = parts.run(where: { $0.keys.upperBound > key.rawValue }) else {
-            return try parts.tail.names(of: key)
+            return try tail().names(of: key)
         }
         return try ReaderError.reading { () throws(StorageError) in
             try run.key(key, cache: cache)
@@ -54,7 +55,7 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
                 try run.keys(ofReward: reward, cache: cache)
             }
         }
-        return keys + (try parts.tail.keys(ofReward: reward))
+        return keys + (try tail().keys(ofReward: reward))
     }
 
     func forEachKeys(
@@ -77,22 +78,24 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
                 }
             }
         }
-        try parts.tail.forEachKeys(in: keys, body)
+        let tail = try tail()
+        try tail.forEachKeys(in: keys, body)
         // Keys that were lost with the blocks that gave them.
-        let known = max(parts.tail.nextKey, keys.lowerBound)
+        let known = max(tail.nextKey, keys.lowerBound)
         if known < keys.upperBound {
             try body(known, [UInt64](repeating: 0, count: Int(keys.upperBound - known)).span)
         }
     }
 
     func lostKeyCount() throws(ReaderError) -> Int {
-        var count = try parts.tail.lostKeyCount()
+        let tail = try tail()
+        var count = try tail.lostKeyCount()
         for run in parts.runs {
             count += try ReaderError.reading { () throws(StorageError) in
                 try run.lostKeyCount()
             }
         }
-        return count + Int(nextKey - min(nextKey, parts.tail.nextKey))
+        return count + Int(nextKey - min(nextKey, tail.nextKey))
     }
 
     func lostNames() throws(ReaderError) -> [UInt32] {
@@ -100,14 +103,15 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
         for run in parts.runs {
             lost += try ReaderError.reading { () throws(StorageError) in try run.lostNames() }
         }
-        lost += try parts.tail.lostNames()
-        if parts.tail.nextName < nextName { lost += parts.tail.nextName..<nextName }
+        let tail = try tail()
+        lost += try tail.lostNames()
+        if tail.nextName < nextName { lost += tail.nextName..<nextName }
         return lost.sorted()
     }
 
     func makeCursors() throws(ReaderError) -> [NameCursor] {
         var cursors = parts.runs.map(Self.cursor)
-        cursors += try parts.tail.makeCursors()
+        cursors += try tail().makeCursors()
         return cursors
     }
 
@@ -122,31 +126,39 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
     }
 }
 
+/// The names runs of a cut, and what a manifest says of them.
+struct NameRuns<Files: FileSystem>: Sendable {
+    /// By ordinal, contiguous.
+    let runs: [NamesRunReader<Files>]
+    let hash: KeyedHash
+    let shard: ShardState
+
+    /// The table of names that begins where the runs end, without any.
+    var empty: NameTable {
+        NameTable(
+            firstName: runs.last?.names.upperBound ?? 1,
+            firstKey: runs.last?.keys.upperBound ?? 0, hash: hash)
+    }
+}
+
 /// What a cut's dictionary is made of; shared by all queries.
 struct NameParts<Files: FileSystem>: Sendable {
     /// By ordinal, contiguous.
     let runs: [NamesRunReader<Files>]
     /// Begins where the runs end.
-    var tail: NameTable
+    let tail: Tail<Files>
     let hash: KeyedHash
     /// The next ordinals at the cut: names of lost blocks may be in no run and no block.
-    private(set) var nextName: UInt32
-    private(set) var nextKey: UInt32
+    let nextName: UInt32
+    let nextKey: UInt32
 
-    init(runs: [NamesRunReader<Files>], hash: KeyedHash, shard: ShardState) {
-        self.runs = runs
-        self.hash = hash
-        nextName = shard.nextName
-        nextKey = shard.nextKey
-        tail = NameTable(
-            firstName: runs.last?.names.upperBound ?? 1,
-            firstKey: runs.last?.keys.upperBound ?? 0, hash: hash)
-    }
-
-    /// Has ordinals given up to these, which are the next.
-    mutating func give(upTo name: UInt32, key: UInt32) {
-        nextName = max(nextName, name)
-        nextKey = max(nextKey, key)
+    init(_ names: NameRuns<Files>, _ tail: Tail<Files>) {
+        let empty = names.empty
+        runs = names.runs
+        hash = names.hash
+        self.tail = tail
+        nextName = max(names.shard.nextName, empty.nextName, tail.nextName)
+        nextKey = max(names.shard.nextKey, empty.nextKey, tail.nextKey)
     }
 
     /// The first run that `isBeyond` holds for, and so for all after it.

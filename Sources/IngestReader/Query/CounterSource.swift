@@ -37,7 +37,7 @@ package protocol SnapshotSource: CounterSource {
     var cut: Cut { get }
     func status() throws(ReaderError) -> DirectoryStatus
     /// What the log adds up to.
-    var totals: LogTotals { get }
+    func totals() throws(ReaderError) -> LogTotals
     /// A bound of the rows of a table: its parts may have rows of the same keys.
     func rowCountMax(of table: TableKind) -> UInt64
     /// How many events `forEachEvent` gives where all are asked for.

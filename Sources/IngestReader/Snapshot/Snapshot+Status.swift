@@ -8,15 +8,16 @@ extension Snapshot {
         let names = makeNames()
         let nameCount = try Int(names.nextName) - 1 - names.lostNames().count
         let keyCount = try Int(names.nextKey) - names.lostKeyCount()
+        let totals = try totals()
         do throws(StorageError) {
-            return try readStatus(nameCount: nameCount, keyCount: keyCount)
+            return try readStatus(nameCount: nameCount, keyCount: keyCount, totals)
         } catch {
             throw ReaderError(error)
         }
     }
 
     private func readStatus(
-        nameCount: Int, keyCount: Int
+        nameCount: Int, keyCount: Int, _ totals: LogTotals
     ) throws(StorageError) -> DirectoryStatus {
         let mark = try DurableMarkFile.read(in: files, directory: manifest.directory)
         let present = try presentFiles()

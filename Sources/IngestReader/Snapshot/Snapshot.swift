@@ -4,21 +4,20 @@ import IngestFormat
 import IngestStorage
 
 /// One cut of a directory: a manifest, its runs (open, so that they outlive being dropped), the names, and
-/// the folded tail. Immutable; any number of queries read it at once.
+/// the tail. Immutable; any number of queries read it at once.
 package struct Snapshot<Files: FileSystem>: SnapshotSource {
     let files: Files
     let manifest: Manifest
     /// The runs that hold the rows of a table.
     private let runs: [TableKind: [RunReader<Files>]]
     private let names: NameParts<Files>
-    let tail: TailFold.Result
-    private let tailDays: TailDays
+    let tail: Tail<Files>
 
     package var cut: Cut { tail.position.cut }
 
     init(
         files: Files, manifest: Manifest, runs: [RunReader<Files>], names: NameParts<Files>,
-        tail: TailFold.Result
+        tail: Tail<Files>
     ) {
         self.files = files
         self.manifest = manifest
@@ -29,7 +28,6 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
             })
         self.names = names
         self.tail = tail
-        tailDays = TailDays(tail.tables, path: files.path)
     }
 
     /// The directory's.
@@ -46,9 +44,9 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
             var cursor = run.makeCursor(columns: columns, keys: keys)
             while try Self.next(&cursor, into: page) { try body(page) }
         }
-        for tableOfTail in try tables(ofTail: table, names) {
+        for tableOfTail in try tail.tables(of: table, names) {
             var cursor = tableOfTail.makeCursor(columns: columns, keys: keys)
-            while try next(&cursor, into: page) { try body(page) }
+            while try tableOfTail.next(&cursor, into: page) { try body(page) }
         }
     }
 
@@ -62,16 +60,10 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
                 try body(row.day, row.counters)
             }
         }
-        for tableOfTail in try tables(ofTail: table, names) {
-            for row in try rows(of: point, in: tableOfTail) { try body(row.day, row.counters) }
+        if table != .days { return try tail.forEachRow(of: point, body) }
+        for tableOfTail in try tail.tables(of: table, names) {
+            for row in try tableOfTail.found(point) { try body(row.day, row.counters) }
         }
-    }
-
-    /// The tail has reward-days only, which stand for `rewards` too; those of days are made of them.
-    private func tables(
-        ofTail table: TableKind, _ names: any NameSource
-    ) throws(ReaderError) -> [CounterTable] {
-        table == .days ? try tailDays.tables(names) : tail.tables
     }
 
     private static func next(
@@ -79,15 +71,6 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
     ) throws(ReaderError) -> Bool {
         do throws(StorageError) { return try cursor.nextPage(into: page) } catch {
             throw ReaderError(error)
-        }
-    }
-
-    /// The table was encoded by this process; an error is one of its memory.
-    private func next(
-        _ cursor: inout CounterTable.Cursor, into page: CounterPage
-    ) throws(ReaderError) -> Bool {
-        do throws(FormatError) { return try cursor.nextPage(into: page) } catch {
-            throw ReaderError(error, path: files.path)
         }
     }
 
@@ -99,26 +82,18 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
         }
     }
 
-    private func rows(
-        of point: CounterPoint, in table: CounterTable
-    ) throws(ReaderError) -> [CounterDayRow] {
-        do throws(FormatError) { return try table.rows(of: point) } catch {
-            throw ReaderError(error, path: files.path)
-        }
-    }
-
     // MARK: Totals
 
-    package var totals: LogTotals {
+    package func totals() throws(ReaderError) -> LogTotals {
         var totals = manifest.shard.totals
-        totals.add(tail.totals)
+        totals.add(try tail.totals())
         return totals
     }
 
     package var hasExpiredRows: Bool { !manifest.expired.isEmpty }
 
     package func rowCountMax(of table: TableKind) -> UInt64 {
-        var count = tail.tables.reduce(0) { $0 + UInt64($1.rowCount) }
+        var count = tail.rowCount
         for entry in manifest.runs(of: table) {
             count = count.saturatingSum(entry.rowCount)
         }

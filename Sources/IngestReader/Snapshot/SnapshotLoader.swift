@@ -68,7 +68,7 @@ package struct SnapshotLoader<Files: FileSystem> {
         }
         return SnapshotBase(
             manifest: manifest, mark: mark, runs: runs,
-            names: NameParts(runs: names, hash: hash, shard: manifest.shard))
+            names: NameRuns(runs: names, hash: hash, shard: manifest.shard))
     }
 }
 
@@ -77,16 +77,12 @@ private struct SnapshotBase<Files: FileSystem> {
     let manifest: Manifest
     let mark: LogPosition?
     let runs: [RunReader<Files>]
-    let names: NameParts<Files>
+    let names: NameRuns<Files>
 
     func withTail(in files: Files) throws(StorageError) -> Snapshot<Files> {
-        var names = names
-        var tail = TailFold()
-        try tail.fold(after: manifest, mark: mark, in: files, names: &names.tail)
-        let result = tail.finish()
-        names.give(upTo: result.nextName, key: result.nextKey)
+        let tail = try Tail(after: manifest, mark: mark, in: files, names: names.empty)
         return Snapshot(
-            files: files, manifest: manifest, runs: runs, names: names, tail: result)
+            files: files, manifest: manifest, runs: runs, names: NameParts(names, tail), tail: tail)
     }
 }
 
@@ -106,7 +102,8 @@ extension ReaderError {
 }
 
 extension NameTable {
-    mutating func enter(_ block: DecodedBlock) {
+    /// - Returns: `true`.
+    mutating func enter(_ block: DecodedBlock) -> Bool {
         let first = block.header.context
         block.names.forEach(from: first.firstName) { ordinal, range in
             _ = enter(name: ordinal, bytes: block.names.bytes[range])
@@ -114,5 +111,6 @@ extension NameTable {
         for (index, pair) in block.keys.enumerated() {
             _ = enter(key: KeyOrdinal(rawValue: first.firstKey.rawValue &+ UInt32(index)), pair)
         }
+        return true
     }
 }

@@ -86,10 +86,10 @@ struct WatchCommand: ParsableCommand {
         let reader = try IngestReader.open(directory: data)
         let rows = try reader.rewards(
             RewardsQuery(business: business, days: dates.range, order: by, limit: rowCount))
-        return WatchSample(
+        return try WatchSample(
             wallMicroseconds: WatchScreen.wallMicroseconds,
             seconds: (ContinuousClock().now - Self.startedAt) / .seconds(1), cut: reader.cut,
-            totals: reader.totals, rows: rows)
+            totals: reader.totals(), rows: rows)
     }
 
     private static let startedAt = ContinuousClock().now

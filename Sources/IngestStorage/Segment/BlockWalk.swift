@@ -6,7 +6,7 @@ import IngestFormat
 ///
 /// The walk says what is at its place; it does not judge (`DamageVerdict` does).
 ///
-/// **Cost** Two preads a block (one where it is smaller than 4 KiB), and its checksums.
+/// **Cost** Two preads a block (one where it is smaller than 4 KiB, or its head is enough), and its checksums.
 package struct BlockWalk<File: StorageFile> {
     package enum Step {
         /// A whole block, every checksum right, the expected one; its bytes are in the buffer.
@@ -48,8 +48,11 @@ package struct BlockWalk<File: StorageFile> {
     /// Looks at the next place; moves on only past a whole block.
     ///
     /// **Errors** `newerFormat` for a sound block of a later release; `io`.
-    package mutating func next(into buffer: ReadBuffer) throws(StorageError) -> Step {
-        let step = try look(into: buffer)
+    /// - Parameter isHeadOnly: believes a block whose header is sound, and reads no more of it.
+    package mutating func next(
+        into buffer: ReadBuffer, isHeadOnly: Bool = false
+    ) throws(StorageError) -> Step {
+        let step = try look(into: buffer, isHeadOnly: isHeadOnly)
         if case .block(let header) = step { move(past: header) }
         return step
     }
@@ -68,7 +71,9 @@ package struct BlockWalk<File: StorageFile> {
         place.previousChecksum = nil
     }
 
-    private func look(into buffer: ReadBuffer) throws(StorageError) -> Step {
+    private func look(
+        into buffer: ReadBuffer, isHeadOnly: Bool
+    ) throws(StorageError) -> Step {
         try buffer.read(file, at: offset, byteCount: count(Self.firstReadByteCount))
         if buffer.isZero { return .nothing }
         let header: BlockHeader
@@ -78,7 +83,7 @@ package struct BlockWalk<File: StorageFile> {
             }
         } catch { return .unreadable(try believable(error)) }
         if let error = Self.overLimit(header) { return .unreadable(error) }
-        return try check(header, in: buffer)
+        return isHeadOnly ? .block(header) : try check(header, in: buffer)
     }
 
     private func check(

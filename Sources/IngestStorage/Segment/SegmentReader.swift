@@ -67,16 +67,16 @@ package struct SegmentReader<Files: FileSystem> {
         LogAnchor(after: footer, startingAt: LogAnchor(startOf: header))
     }
 
-    /// Reads a block that the index names, checks all of it.
+    /// Reads a block that the index names, checks all of it, or its head.
     package func read(
-        _ entry: BlockIndexEntry, into buffer: ReadBuffer
+        _ entry: BlockIndexEntry, into buffer: ReadBuffer, isHeadOnly: Bool = false
     ) throws(StorageError) -> BlockHeader {
         let place = BlockPlace(
             directory: directory, segment: number, blockOrdinal: entry.ordinal)
         var walk = BlockWalk(
             file, from: entry.offset, place: place,
             end: entry.offset + UInt64(entry.summary.byteCount))
-        let step = try walk.next(into: buffer)
+        let step = try walk.next(into: buffer, isHeadOnly: isHeadOnly)
         if case .block(let header) = step, header.summary == entry.summary { return header }
         throw step.error(path: file.path, offset: entry.offset)
     }
