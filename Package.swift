@@ -78,7 +78,7 @@ let package = Package(
         // Counts by code of its own: no engine of the daemon, nor of the reader, may be linked to it.
         .target(
             name: "IngestVerify",
-            dependencies: ["IngestFormat", "IngestStorage", "CIngestLinux"],
+            dependencies: ["IngestFormat", "IngestStorage"],
             swiftSettings: house),
 
         // MARK: Programs

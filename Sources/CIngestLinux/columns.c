@@ -26,6 +26,15 @@ struct steps {
 // By width; the values 0 to 3 of a group, and 4 to 7.
 static struct steps stepsOf[WIDTH_MAX + 1][2];
 
+// The same for all eight values of a group where they fit 32 bits with the 7 before them.
+#define NARROW_WIDTH_MAX 25u
+struct narrow {
+    size_t second;
+    uint8_t bytes[32];
+    uint32_t shifts[8];
+};
+static struct narrow narrowOf[NARROW_WIDTH_MAX + 1];
+
 static void makeSteps(struct steps *steps, unsigned width, unsigned value) {
     steps->first = value * width / 8;
     steps->second = (value + 2) * width / 8;
@@ -38,6 +47,16 @@ static void makeSteps(struct steps *steps, unsigned width, unsigned value) {
     }
 }
 
+static void makeNarrow(struct narrow *steps, unsigned width) {
+    steps->second = width / 2;
+    for (unsigned i = 0; i < 8; i++) {
+        const unsigned bit = i * width;
+        steps->shifts[i] = bit % 8;
+        for (unsigned b = 0; b < 4; b++)
+            steps->bytes[4 * i + b] = (uint8_t)(bit / 8 - (i < 4 ? 0 : steps->second) + b);
+    }
+}
+
 // Runs before main, so the steps are complete before any thread can read them.
 __attribute__((constructor)) static void prepare(void) {
     __builtin_cpu_init();
@@ -45,51 +64,162 @@ __attribute__((constructor)) static void prepare(void) {
     for (unsigned width = 1; width <= WIDTH_MAX; width++) {
         makeSteps(&stepsOf[width][0], width, 0);
         makeSteps(&stepsOf[width][1], width, 4);
+        if (width <= NARROW_WIDTH_MAX) makeNarrow(&narrowOf[width], width);
     }
 }
 
 #define WITH_AVX2 __attribute__((target("avx2")))
 
 WITH_AVX2 static inline __m256i four(
-    const uint8_t *p, const struct steps *steps, __m256i mask, __m256i base) {
+    const uint8_t *p, const struct steps *steps, __m256i mask) {
     __m256i bytes = _mm256_loadu2_m128i(
         (const __m128i *)(p + steps->second), (const __m128i *)(p + steps->first));
     bytes = _mm256_shuffle_epi8(bytes, _mm256_loadu_si256((const __m256i *)steps->bytes));
     bytes = _mm256_srlv_epi64(bytes, _mm256_loadu_si256((const __m256i *)steps->shifts));
-    return _mm256_add_epi64(_mm256_and_si256(bytes, mask), base);
+    return _mm256_and_si256(bytes, mask);
 }
 
-// Whole groups, as many as can be loaded without reading beyond `total` bytes; how many values.
-WITH_AVX2 static size_t unpackGroups(
-    uint64_t *out, const uint8_t *p, size_t count, size_t total, unsigned width, uint64_t base,
-    const struct steps steps[2]) {
-    const __m256i masks = _mm256_set1_epi64x((long long)(~(uint64_t)0 >> (64 - width)));
-    const __m256i bases = _mm256_set1_epi64x((long long)base);
-    const size_t reach = steps[1].second + LOAD_BYTE_COUNT;
+// A column on its way: where its values go (nowhere, or `size` bytes each), and their range.
+struct column {
+    uint8_t *out;
+    const uint8_t *packed;
+    size_t count, total;
+    unsigned width;
+    uint64_t base, factor, least, greatest;
+};
+
+#define PART static inline __attribute__((always_inline))
+
+// Whole groups of up to NARROW_WIDTH_MAX bits, as many as can be loaded without reading beyond the end; how many
+// values. `size` and `scales` are constants where it is used.
+PART WITH_AVX2 size_t narrowGroups(struct column *column, const unsigned size, const bool scales) {
+    const struct narrow *steps = &narrowOf[column->width];
+    const __m256i bytes = _mm256_loadu_si256((const __m256i *)steps->bytes);
+    const __m256i shifts = _mm256_loadu_si256((const __m256i *)steps->shifts);
+    const __m256i mask = _mm256_set1_epi32((1 << column->width) - 1);
+    const __m256i base = size == 8 ? _mm256_set1_epi64x((long long)column->base)
+                                   : _mm256_set1_epi32((int)column->base);
+    const __m256i factor = size == 8 ? _mm256_set1_epi64x((long long)column->factor)
+                                     : _mm256_set1_epi32((int)column->factor);
+    __m256i low = _mm256_set1_epi32(-1), high = _mm256_setzero_si256();
+    const uint8_t *p = column->packed, *end = p + column->total;
+    uint8_t *out = column->out;
     size_t i = 0;
-    for (size_t start = 0; i + 8 <= count && start + reach <= total; i += 8, start += width) {
-        _mm256_storeu_si256((__m256i *)(out + i), four(p + start, &steps[0], masks, bases));
-        _mm256_storeu_si256((__m256i *)(out + i + 4), four(p + start, &steps[1], masks, bases));
+    for (; i + 8 <= column->count && (size_t)(end - p) >= steps->second + LOAD_BYTE_COUNT;
+         i += 8, p += column->width, out += 8 * size) {
+        __m256i v = _mm256_loadu2_m128i((const __m128i *)(p + steps->second), (const __m128i *)p);
+        v = _mm256_and_si256(_mm256_srlv_epi32(_mm256_shuffle_epi8(v, bytes), shifts), mask);
+        low = _mm256_min_epu32(low, v);
+        high = _mm256_max_epu32(high, v);
+        if (size == 8) {
+            __m256i a = _mm256_cvtepu32_epi64(_mm256_castsi256_si128(v));
+            __m256i b = _mm256_cvtepu32_epi64(_mm256_extracti128_si256(v, 1));
+            if (scales) a = _mm256_mul_epu32(a, factor), b = _mm256_mul_epu32(b, factor);
+            _mm256_storeu_si256((__m256i *)out, _mm256_add_epi64(a, base));
+            _mm256_storeu_si256((__m256i *)out + 1, _mm256_add_epi64(b, base));
+        } else if (size > 0) {
+            v = _mm256_add_epi32(scales ? _mm256_mullo_epi32(v, factor) : v, base);
+            if (size == 4) _mm256_storeu_si256((__m256i *)out, v);
+            if (size == 2) {
+                v = _mm256_and_si256(v, _mm256_set1_epi32(0xFFFF));
+                v = _mm256_permute4x64_epi64(_mm256_packus_epi32(v, v), 0x08);
+                _mm_storeu_si128((__m128i *)out, _mm256_castsi256_si128(v));
+            }
+        }
+    }
+    uint32_t lows[8], highs[8];
+    _mm256_storeu_si256((__m256i *)lows, low);
+    _mm256_storeu_si256((__m256i *)highs, high);
+    for (unsigned lane = 0; lane < 8 && i > 0; lane++) {
+        if (lows[lane] < column->least) column->least = lows[lane];
+        if (highs[lane] > column->greatest) column->greatest = highs[lane];
     }
     return i;
 }
 
-// The rest goes through a copy that has bytes to spare behind it.
-WITH_AVX2 static void unpackFast(
-    uint64_t *out, const uint8_t *p, size_t count, unsigned width, uint64_t base) {
-    const struct steps *steps = stepsOf[width];
-    const size_t total = (count * width + 7) / 8;
-    size_t done = unpackGroups(out, p, count, total, width, base, steps);
-    // Less than reach, or a part of a group: below 2 × WIDTH_MAX + LOAD_BYTE_COUNT.
+// The same for wider values, four at a time; below 2^57, they compare as signed ones.
+PART WITH_AVX2 size_t wideGroups(struct column *column, const unsigned size, const bool scales) {
+    const struct steps *steps = stepsOf[column->width];
+    const __m256i mask = _mm256_set1_epi64x((long long)(~(uint64_t)0 >> (64 - column->width)));
+    const __m256i base = _mm256_set1_epi64x((long long)column->base);
+    const __m256i factor = _mm256_set1_epi64x((long long)column->factor);
+    const __m256i evens = _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6);
+    __m256i low = _mm256_srli_epi64(_mm256_set1_epi64x(-1), 1), high = _mm256_setzero_si256();
+    const uint8_t *p = column->packed, *end = p + column->total;
+    uint8_t *out = column->out;
+    size_t i = 0;
+    for (; i + 8 <= column->count && (size_t)(end - p) >= steps[1].second + LOAD_BYTE_COUNT;
+         i += 8, p += column->width) {
+        for (unsigned half = 0; half < 2; half++, out += 4 * size) {
+            __m256i v = four(p, &steps[half], mask);
+            low = _mm256_blendv_epi8(low, v, _mm256_cmpgt_epi64(low, v));
+            high = _mm256_blendv_epi8(high, v, _mm256_cmpgt_epi64(v, high));
+            if (scales)
+                v = _mm256_add_epi64(
+                    _mm256_mul_epu32(v, factor),
+                    _mm256_slli_epi64(_mm256_mul_epu32(_mm256_srli_epi64(v, 32), factor), 32));
+            v = _mm256_add_epi64(v, base);
+            if (size == 8) _mm256_storeu_si256((__m256i *)out, v);
+            if (size == 4)
+                _mm_storeu_si128(
+                    (__m128i *)out,
+                    _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(v, evens)));
+        }
+    }
+    uint64_t lows[4], highs[4];
+    _mm256_storeu_si256((__m256i *)lows, low);
+    _mm256_storeu_si256((__m256i *)highs, high);
+    for (unsigned lane = 0; lane < 4 && i > 0; lane++) {
+        if (lows[lane] < column->least) column->least = lows[lane];
+        if (highs[lane] > column->greatest) column->greatest = highs[lane];
+    }
+    return i;
+}
+
+// The last values, fewer than a group.
+PART void singly(struct column *column, const unsigned size) {
+    const uint64_t mask = ~(uint64_t)0 >> (64 - column->width);
+    for (size_t i = 0; i < column->count; i++) {
+        const size_t bit = i * column->width;
+        uint64_t word;
+        memcpy(&word, column->packed + bit / 8, sizeof word);
+        word = word >> bit % 8 & mask;
+        if (word < column->least) column->least = word;
+        if (word > column->greatest) column->greatest = word;
+        // The low bytes come first: x86.
+        const uint64_t value = column->base + word * column->factor;
+        if (size > 0) memcpy(column->out + i * size, &value, size);
+    }
+}
+
+// `size` and the instructions' width are constants where it is used.
+PART WITH_AVX2 void unpackAll(struct column *column, const unsigned size, const bool isNarrow) {
+    // Of the last bytes no whole vector can be loaded: they go through a copy that has bytes to spare behind it.
     uint8_t copy[3 * WIDTH_MAX + 2 * LOAD_BYTE_COUNT] = {0};
-    const size_t start = done / 8 * width;
-    memcpy(copy, p + start, total - start);
-    const size_t more = unpackGroups(
-        out + done, copy, count - done, sizeof copy, width, base, steps);
-    if (done + more == count) return;
-    uint64_t last[8];
-    unpackGroups(last, copy + more / 8 * width, 8, sizeof copy - more / 8 * width, width, base, steps);
-    memcpy(out + done + more, last, (count - done - more) * sizeof *out);
+    for (unsigned pass = 0; pass < 2; pass++) {
+        const size_t done = isNarrow           ? narrowGroups(column, size, column->factor != 1)
+                            : size == 2        ? 0
+                                               : wideGroups(column, size, column->factor != 1);
+        if (size > 0) column->out += done * size;
+        column->packed += done / 8 * column->width;
+        column->count -= done;
+        column->total -= done / 8 * column->width;
+        if (pass > 0) break;
+        memcpy(copy, column->packed, column->total);
+        column->packed = copy;
+        column->total = sizeof copy;
+    }
+    singly(column, size);
+}
+
+WITH_AVX2 static void unpackFast(struct column *column, unsigned size) {
+    const bool isNarrow = column->width <= NARROW_WIDTH_MAX;
+    switch (size) {
+    case 0: return isNarrow ? unpackAll(column, 0, true) : unpackAll(column, 0, false);
+    case 2: return unpackAll(column, 2, true);
+    case 4: return isNarrow ? unpackAll(column, 4, true) : unpackAll(column, 4, false);
+    case 8: return isNarrow ? unpackAll(column, 8, true) : unpackAll(column, 8, false);
+    }
 }
 
 // Comparisons are of signed numbers: with the top bit turned over they order unsigned ones.
@@ -179,10 +309,16 @@ WITH_AVX2 static void packFast(
 #endif
 
 bool ingest_unpack(
-    uint64_t *out, const void *packed, size_t count, unsigned width, uint64_t base) {
+    void *out, size_t size, const void *packed, size_t count, unsigned width, uint64_t base,
+    uint64_t factor, uint64_t *least, uint64_t *greatest) {
 #if defined(__x86_64__)
-    if (!hasInstructions || width - 1 >= WIDTH_MAX) return false;
-    unpackFast(out, packed, count, width, base);
+    const unsigned widthMax = out != NULL && size == 2 ? NARROW_WIDTH_MAX : WIDTH_MAX;
+    if (!hasInstructions || width - 1 >= widthMax || factor >> 32 != 0) return false;
+    struct column column = {
+        out, packed, count, (count * width + 7) / 8, width, base, factor, ~(uint64_t)0, 0};
+    unpackFast(&column, out == NULL ? 0 : (unsigned)size);
+    *least = column.least;
+    *greatest = column.greatest;
     return true;
 #else
     return false;

@@ -27,19 +27,19 @@ struct ExpiredOutcome: Sendable {
             let entries = try reader.readLedger()
             totals.add(entries, rowCount: sums.rowCount)
             ledger.add(entries, at: nil)
-            moneyMicros = columns.value(CounterColumn.revenueMicros.rawValue, 0).saturatingSum(
-                columns.value(CounterColumn.spendMicros.rawValue, 0))
+            moneyMicros = columns.counters[.revenueMicros].saturatingSum(
+                columns.counters[.spendMicros])
             compare(columns)
             rows = RowSource(reader.counters, name: file)
         } catch { failure = error }
     }
 
-    /// The sums of all rows, in one slot.
+    /// The sums of all rows.
     private static func columns<Files>(
         of reader: ExpiredFooterReader<Files>, _ meter: WorkMeter
-    ) throws(StorageError) -> RowSums {
-        let (page, rows, columns) = (CounterPage(), RowSums(), RowSums())
-        _ = columns.slot(of: 0)
+    ) throws(StorageError) -> CounterSum {
+        let page = CounterPage()
+        var columns = CounterSum()
         var cursor = reader.counters.makeCursor()
         while !meter.isStopped, try cursor.nextPage(into: page) {
             for row in 0..<page.rowCount where page.key(row) >= reader.header.sums.nextKey {
@@ -48,19 +48,17 @@ struct ExpiredOutcome: Sendable {
                     offset: UInt64(ExpiredHeader.byteCount),
                     detail: "a row of key \(page.key(row)), which was given later")
             }
-            rows.removeAll()
-            rows.add(page)
-            columns.add(rows) { _ in 0 }
+            for row in 0..<page.rowCount { columns.add(page.counters(row)) }
         }
         return columns
     }
 
     /// Holds counters, ledger and row count against each other: every row is of one verdict, and of one
     /// column of those that gross is the sum of.
-    private mutating func compare(_ columns: RowSums) {
+    private mutating func compare(_ columns: CounterSum) {
         let events = totals.events
         func sum(_ wanted: [CounterColumn]) -> UInt64 {
-            wanted.reduce(0) { $0.saturatingSum(columns.value($1.rawValue, 0)) }
+            wanted.reduce(0) { $0.saturatingSum(columns.counters[$1]) }
         }
         func sum(_ verdicts: [Verdict]) -> UInt64 {
             verdicts.reduce(0) { $0.saturatingSum(events[Int($1.rawValue)]) }
@@ -93,7 +91,7 @@ struct ExpiredOutcome: Sendable {
                 expected: "\(pair.expected), as in the ledger")
         }
         let rowCount = pairs.reduce(UInt64(0)) { $0.saturatingSum($1.got) }
-        if rowCount != sums.rowCount || !columns.overflows.isEmpty {
+        if rowCount != sums.rowCount || columns.overflows != 0 {
             report.difference(
                 "rows in the header", in: file.text, at: nil, got: "\(sums.rowCount)",
                 expected: "\(rowCount)")

@@ -68,7 +68,7 @@ struct LogNames: Sendable {
     let hash = KeyedHash(key: InlineArray { _ in UInt8.random(in: 0...255) })
     private let elsewhere: Elsewhere
 
-    private static let noKey = RewardKey(reward: .none, business: .none)
+    private static var noKey: RewardKey { RewardKey(reward: .none, business: .none) }
 
     init(_ elsewhere: Elsewhere = Elsewhere(), nameCount: Int = 0, keyCount: Int = 0) {
         self.elsewhere = elsewhere
@@ -199,6 +199,16 @@ struct LogNames: Sendable {
                 words.append(hash & ~0xFFFF_FFFF | UInt64(ordinal))
             }
         }
+        // Sorted are only those that share a flag with another, of 8 for each: few.
+        let shift = UInt64(max(35, (words.count | 1).leadingZeroBitCount - 3))
+        func flag(_ word: UInt64) -> Int { Int((word &<< 3) &>> shift) }
+        var once = [Bool](repeating: false, count: flag(.max) + 1)
+        var twice = once
+        for word in words {
+            twice[flag(word)] = once[flag(word)]
+            once[flag(word)] = true
+        }
+        words = words.filter { twice[flag($0)] }
         words.sort()
         var (found, first): ([Repeat], Int) = ([], 0)
         for index in words.indices {

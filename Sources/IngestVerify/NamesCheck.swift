@@ -29,12 +29,17 @@ struct NamesCheck<Files: FileSystem>: Sendable {
 
     private var file: String { reader.header.entry.fileName.text }
 
-    /// Compares all names and keys; on any thread.
-    func run() -> Outcome {
+    /// The two parts of a run that can be compared side by side.
+    enum Part: Int, CaseIterable { case names, keys }
+
+    /// Compares all names, or all keys; on any thread.
+    func run(_ part: Part) -> Outcome {
         var outcome = Outcome(file: file)
         do throws(StorageError) {
-            try checkNames(&outcome)
-            try checkKeys(&outcome)
+            switch part {
+            case .names: try checkNames(&outcome)
+            case .keys: try checkKeys(&outcome)
+            }
         } catch { outcome.failure = error }
         return outcome
     }
@@ -45,22 +50,28 @@ struct NamesCheck<Files: FileSystem>: Sendable {
         // By ordinal: place in the order of names.
         var ranks = [UInt32](repeating: .max, count: reader.names.count)
         let batch = NameBatch()
+        // 0 of names that were lost.
+        var hashes = [UInt64](repeating: 0, count: NameBatch.capacity)
         var cursor = reader.makeNameCursor()
+        let first = reader.names.lowerBound
         var rank: UInt32 = 0
         while !meter.isStopped, try cursor.nextNames(into: batch) {
             for place in 0..<batch.count {
+                // SAFETY: the batch stays as it is until the next page.
+                let name = unsafe batch.pointer(place)
+                hashes[place] = 0
+                if name.count > 0, let base = name.baseAddress {
+                    hashes[place] = unsafe max(1, names.hash.name(base, name.count))
+                }
+            }
+            // What is at ordinals is far apart: by itself, the processor looks at several at a time.
+            for place in 0..<batch.count {
                 let ordinal = batch.ordinal(place).rawValue
-                let index = Int(ordinal - reader.names.lowerBound)
+                let index = Int(ordinal - first)
                 guard ranks[index] == .max else { throw twice("name ordinal", ordinal) }
                 ranks[index] = rank
                 rank += 1
-                // SAFETY: the batch stays as it is until the next page.
-                let name = unsafe batch.pointer(place)
-                guard name.count > 0, let base = name.baseAddress else {
-                    compare(ordinal, nil, batch, place, &outcome)
-                    continue
-                }
-                let own = unsafe max(1, names.hash.name(base, name.count))
+                let own = hashes[place] == 0 ? nil : hashes[place]
                 compare(ordinal, own, batch, place, &outcome)
             }
         }

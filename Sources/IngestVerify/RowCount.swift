@@ -1,19 +1,13 @@
 // packet → decode → ring → admit → block → [segment] → compaction → snapshot → [query]
 // Part of `verify`: shares no code with what folds counters.
-import CIngestLinux
 import IngestFormat
 
-/// The rows of one segment, counted by (key, day). Owned by one thread; read by others when it is finished.
+/// The rows of one segment as they are counted again: their fingerprint, and, where asked for, the rows themselves.
+/// Owned by one thread.
 ///
-/// **Layout** Of a day with many rows a *slab*: for each key 32 numbers of 8 bits, one a lane, in half a cache line; a
-/// number that wraps is noted as a *carry*, which stands for 256. Rows of other days are summed one by one.
-///
-/// **Cost** 32 bytes a key and day with many rows, 16 more with money, 512 MiB at most; some 100 bytes a place of other
-/// days. 2 to 5 ns a row, some 100 ns on a day without a slab.
-@safe final class RowCount: @unchecked Sendable {
-    /// Items are ordinals of keys or of names.
-    static let itemCountMax = max(Limits.keyCountMax, Limits.nameCountMax + 1)
-    private static let slabByteCountMax = 512 << 20
+/// **Cost** 2 to 3 ns a row. With the rows 8 bytes a row of the last `unsortedCountMax`, and 16 for each
+/// key, day and kind of row, which takes some 100 ns a row.
+@safe final class RowCount {
     private static let dayLength: Int64 = 86_400_000_000
 
     struct Outcome {
@@ -23,48 +17,19 @@ import IngestFormat
         var senselessCount = 0
     }
 
-    private let keyCount: Int
-    private let slabCountMax: Int
-    /// By day.
-    private var slabs: [Slab] = []
-    /// Slabs that wait for the next segment, all zeros.
-    private var free: [Slab] = []
-    /// Rows of days without a slab, and how many there are of a day.
-    private let others = RowSums()
-    private var otherRowCounts: [Int32: Int] = [:]
-    /// Behind the greatest key.
-    private(set) var keyEnd: UInt32 = 0
+    private let hash: CounterHash
+    private(set) var fingerprint = Fingerprint()
     /// All revenue and spend; at most 2^64 − 1.
     private(set) var moneyMicros: UInt64 = 0
-    private let laneOf: UnsafeMutablePointer<UInt8>
-    /// Rows by verdict in four parts, so that one popular verdict does not make each row wait for the last.
-    private let verdicts: UnsafeMutablePointer<UInt32>
+    /// `nil` where nobody asked for them.
+    private(set) var rows: CountedRows?
 
-    /// - Parameter keyCount: of the directory, about.
-    init(keyCount: Int) {
-        self.keyCount = min(max(keyCount, 1), Self.itemCountMax)
-        slabCountMax = max(1, Self.slabByteCountMax / (self.keyCount * Lane.count))
-        unsafe laneOf = .allocate(capacity: 1 << 16)
-        unsafe laneOf.update(from: Lane.ofAttributes, count: 1 << 16)
-        unsafe verdicts = .allocate(capacity: 64)
+    init(_ hash: CounterHash) { self.hash = hash }
+
+    /// Empties it for the next segment.
+    func removeAll(keepsRows: Bool = false) {
+        (fingerprint, moneyMicros, rows) = (Fingerprint(), 0, keepsRows ? CountedRows() : nil)
     }
-
-    deinit {
-        unsafe laneOf.deallocate()
-        unsafe verdicts.deallocate()
-    }
-
-    /// Empties it for the next segment; the memory stays.
-    func removeAll() {
-        for slab in slabs { slab.clear(keyEnd: Int(keyEnd)) }
-        free += slabs
-        slabs.removeAll()
-        others.removeAll()
-        otherRowCounts.removeAll()
-        (keyEnd, moneyMicros) = (0, 0)
-    }
-
-    // MARK: Rows
 
     /// Counts all rows of a decoded block.
     /// - Parameters:
@@ -75,102 +40,95 @@ import IngestFormat
         _ rows: BlockRows, times: (least: Int64, greatest: Int64), admissionTime: Int64
     ) -> Outcome {
         var outcome = Outcome()
-        let clock = min(max(admissionTime, 0), Limits.timestampMicrosecondsMax)
-        let sure = Self.sureDays(times)
-        var place = (row: 0, money: 0)
-        unsafe verdicts.update(repeating: 0, count: 64)
-        while place.row < rows.rowCount {
-            // SAFETY: a decoder filled rowCount elements of the dense columns.
-            let day = unsafe rows.day[place.row]
-            if sure.contains(day), let slab = slab(of: day) {
-                countPlain(rows, &place, day, slab)
-                if place.row == rows.rowCount { break }
-            }
-            countAny(rows, &place, sure, clock, &outcome)
+        guard rows.rowCount > 0 else { return outcome }
+        // SAFETY, here and below: a decoder filled rowCount elements of the dense columns, and as many of money as
+        // there are rows with the bit.
+        var days = unsafe rows.day[0]...rows.day[0]
+        for row in 0..<rows.rowCount {
+            let day = unsafe rows.day[row]
+            days = min(days.lowerBound, day)...max(days.upperBound, day)
         }
-        for index in 0..<64 { outcome.verdicts[index & 15] += unsafe UInt64(verdicts[index]) }
+        if !Self.areAllSure(days, times) {
+            let clock = min(max(admissionTime, 0), Limits.timestampMicrosecondsMax)
+            for row in 0..<rows.rowCount where !Self.isPossible(rows, row, clock) {
+                outcome.senselessCount += 1
+            }
+        }
+        if days.lowerBound == days.upperBound {
+            let day = CounterPage.order(key: 0, day: days.lowerBound)
+            sum(rows, &outcome) { _ in day }
+        } else {
+            sum(rows, &outcome) { row in unsafe CounterPage.order(key: 0, day: rows.day[row]) }
+        }
+        self.rows?.add(rows)
         return outcome
     }
 
-    /// The days that it was somewhere at every time of the block: offsets from UTC are below a day.
-    private static func sureDays(
-        _ times: (least: Int64, greatest: Int64)
-    ) -> ClosedRange<Int32> {
-        func day(_ time: Int64) -> Int64 {
-            time / dayLength - (time % dayLength < 0 ? 1 : 0)
-        }
-        let low = max(day(times.greatest) - 1, Int64(Limits.businessDays.lowerBound))
-        let high = min(day(times.least) + 1, Int64(Limits.businessDays.upperBound))
-        // No row is surely of a day where the block's times are further apart.
-        return low <= high ? Int32(low)...Int32(high) : Int32.max...Int32.max
-    }
-
-    /// Counts rows of one day into its slab, up to the first that is of another day, or has a key or attributes that
-    /// cannot be.
-    private func countPlain(
-        _ rows: BlockRows, _ place: inout (row: Int, money: Int), _ day: Int32, _ slab: Slab
-    ) {
-        let (keys, days) = unsafe (UnsafePointer(rows.key), UnsafePointer(rows.day))
-        let attributes = unsafe UnsafePointer(rows.attributes)
-        let (base, lanes, verdicts) = unsafe (slab.lanes, laneOf, verdicts)
-        let (count, keyCount) = (rows.rowCount, UInt32(slab.keyCount))
-        var (row, moneyRow, greatest) = (place.row, place.money, keyEnd)
-        // SAFETY: rows have rowCount elements, and as many of money as have the bit; there are 2^16 lanes and 64
-        // verdicts; a key is below the slab's count; a prefetch reads nothing.
-        while row < count {
-            let bits = unsafe attributes[row]
-            let (key, lane) = unsafe (keys[row], lanes[Int(bits)])
-            guard unsafe days[row] == day, key < keyCount, lane < Lane.count else { break }
-            unsafe ingest_prefetch(base + Int(keys[min(row &+ 24, count &- 1)]) &* Lane.count)
-            let number = Int(key) &* Lane.count &+ Int(lane)
-            let sum = unsafe base[number] &+ 1
-            unsafe base[number] = sum
-            if sum == 0 { slab.carries.append(UInt32(truncatingIfNeeded: number)) }
-            greatest = max(greatest, key &+ 1)
-            let verdict = Int(bits &>> 2 & 15)
-            unsafe verdicts[(row & 3) &<< 4 | verdict] &+= 1
-            if bits & RowAttributes.money != 0 {
-                if verdict == 0 {
-                    unsafe add(rows.revenue[moneyRow], rows.spend[moneyRow], key, day, to: slab)
+    /// - Parameter day: of a row, as it stands in an order.
+    @inline(__always)
+    private func sum(_ rows: BlockRows, _ outcome: inout Outcome, day: (Int) -> UInt64) {
+        let (keys, attributes) = unsafe (UnsafePointer(rows.key), UnsafePointer(rows.attributes))
+        let (hash, count) = (hash, rows.rowCount)
+        var (row, moneyRow, money) = (0, 0, UInt64(0))
+        var (senselessCount, total) = (0, UInt128(fingerprint.value))
+        // Rows by verdict in four parts, so that one popular verdict does not make each row wait for the last.
+        var verdicts = InlineArray<64, UInt32>(repeating: 0)
+        var span = verdicts.mutableSpan
+        unsafe hash.attributes.withUnsafeBufferPointer { weights in
+            while row < count {
+                let end = min(row &+ CounterHash.productCount, count)
+                while row < end {
+                    let bits = unsafe attributes[row]
+                    let own = unsafe weights[Int(bits)]
+                    let weight = unsafe hash.weight(UInt64(keys[row]) &<< 32 | day(row))
+                    total &+= UInt128(weight) &* UInt128(own)
+                    senselessCount &+= own == 0 ? 1 : 0
+                    let verdict = Int(bits &>> 2 & 15)
+                    unsafe span[unchecked: (row & 3) &<< 4 | verdict] &+= 1
+                    if bits & RowAttributes.money != 0 {
+                        if verdict == 0 {
+                            let amounts = unsafe (
+                                UInt64(clamping: rows.revenue[moneyRow]),
+                                UInt64(clamping: rows.spend[moneyRow])
+                            )
+                            money = money.saturatingSum(amounts.0).saturatingSum(amounts.1)
+                            let product =
+                                UInt128(weight) &* UInt128(hash.money(amounts.0, amounts.1))
+                            total = UInt128(CounterHash.reduced(total)) &+ product
+                        }
+                        moneyRow &+= 1
+                    }
+                    row &+= 1
                 }
-                moneyRow &+= 1
+                total = UInt128(CounterHash.reduced(total))
             }
-            row &+= 1
         }
-        (place.row, place.money, keyEnd) = (row, moneyRow, greatest)
+        fingerprint = hash.fingerprint(total)
+        moneyMicros = moneyMicros.saturatingSum(money)
+        outcome.senselessCount += senselessCount
+        for index in 0..<64 { outcome.verdicts[index & 15] += UInt64(verdicts[index]) }
     }
 
-    /// Counts one row, whatever it is.
-    private func countAny(
-        _ rows: BlockRows, _ place: inout (row: Int, money: Int), _ sure: ClosedRange<Int32>,
-        _ clock: Int64, _ outcome: inout Outcome
-    ) {
-        let row = place.row
-        place.row += 1
-        // SAFETY: a decoder filled rowCount elements of the dense columns, and as many of money as have the bit.
-        let attributes = unsafe RowAttributes(rawValue: rows.attributes[row])
-        let (key, day) = unsafe (rows.key[row], rows.day[row])
-        let moneyRow = place.money
-        if attributes.hasMoney { place.money += 1 }
-        let lane = Lane.ofAttributes[Int(attributes.rawValue)]
-        guard lane != Lane.none, let verdict = attributes.verdict, key < Self.itemCountMax,
-            Limits.businessDays.contains(day)
-        else {
-            outcome.senselessCount += 1
-            return
-        }
-        outcome.verdicts[Int(verdict.rawValue)] += 1
-        keyEnd = max(keyEnd, key + 1)
+    // MARK: Days
+
+    /// Whether it was each of these days somewhere at every time of the block: offsets from UTC are below a day.
+    private static func areAllSure(
+        _ days: ClosedRange<Int32>, _ times: (least: Int64, greatest: Int64)
+    ) -> Bool {
+        func day(_ time: Int64) -> Int64 { time / dayLength - (time % dayLength < 0 ? 1 : 0) }
+        return Int64(days.lowerBound) >= day(times.greatest) - 1
+            && Int64(days.upperBound) <= day(times.least) + 1
+            && Limits.businessDays.contains(days.lowerBound)
+            && Limits.businessDays.contains(days.upperBound)
+    }
+
+    private static func isPossible(_ rows: BlockRows, _ row: Int, _ clock: Int64) -> Bool {
+        let (day, time) = unsafe (rows.day[row], rows.timestamp[row])
+        guard Limits.businessDays.contains(day) else { return false }
+        if isPossible(day, at: time) { return true }
         // What the clock refused from far away belongs to the day on which it came.
-        let isRefused = verdict == .tooOld || verdict == .tooEarly
-        if !sure.contains(day), unsafe !Self.isPossible(day, at: rows.timestamp[row]),
-            !(isRefused && Self.isPossible(day, at: clock))
-        {
-            outcome.senselessCount += 1
-        }
-        let slab = add(key, day, Int(lane))
-        guard attributes.hasMoney, verdict == .counted, moneyRow < rows.moneyCount else { return }
-        unsafe add(rows.revenue[moneyRow], rows.spend[moneyRow], key, day, to: slab)
+        let verdict = unsafe RowAttributes(rawValue: rows.attributes[row]).verdict
+        return (verdict == .tooOld || verdict == .tooEarly) && isPossible(day, at: clock)
     }
 
     /// Whether it can have been the day at that time somewhere.
@@ -178,158 +136,112 @@ import IngestFormat
         let passed = time &- Int64(day) &* dayLength &+ dayLength
         return UInt64(bitPattern: passed) < UInt64(3 * dayLength)
     }
-
-    /// Counts a row.
-    /// - Returns: the slab that it is in, if any.
-    private func add(_ key: UInt32, _ day: Int32, _ lane: Int) -> Slab? {
-        if let slab = slab(of: day), key < slab.keyCount {
-            slab.add(Int(key) * Lane.count + lane)
-            return slab
-        }
-        otherRowCounts[day, default: 0] += 1
-        let slot = others.slot(of: RowSums.order(item: key, day: day))
-        for column in Lane.columns[lane] { others.add(1, to: column, at: slot) }
-        return nil
-    }
-
-    /// Adds the money of a counted row; decoders take no amount below 0.
-    private func add(
-        _ revenueMicros: Int64, _ spendMicros: Int64, _ key: UInt32, _ day: Int32, to slab: Slab?
-    ) {
-        let (revenue, spend) = (UInt64(clamping: revenueMicros), UInt64(clamping: spendMicros))
-        moneyMicros = moneyMicros.saturatingSum(revenue).saturatingSum(spend)
-        if let slab { return slab.add(revenue, spend, key) }
-        let slot = others.slot(of: RowSums.order(item: key, day: day))
-        others.add(revenue, to: CounterColumn.revenueMicros.rawValue, at: slot)
-        others.add(spend, to: CounterColumn.spendMicros.rawValue, at: slot)
-    }
-
-    /// The slab of a day: of the first one at once, of others when they have enough rows to be worth one.
-    private func slab(of day: Int32) -> Slab? {
-        if let slab = slabs.first(where: { $0.day == day }) { return slab }
-        let isWorthOne = slabs.isEmpty || otherRowCounts[day] ?? 0 > keyCount / 64
-        guard isWorthOne, slabs.count < slabCountMax else { return nil }
-        let slab = free.popLast() ?? Slab(keyCount: keyCount)
-        slab.day = day
-        slabs.insert(slab, at: slabs.firstIndex { $0.day > day } ?? slabs.count)
-        return slab
-    }
-
-    // MARK: Counters
-
-    /// Puts in order what has to be; no rows are counted any more.
-    func finish() {
-        for slab in slabs { slab.carries.sort() }
-        _ = others.sortedSlots()
-    }
-
-    /// Adds the counters of some keys, by key and day.
-    func add(_ keys: ClosedRange<UInt32>, to sums: RowSums) {
-        var rest = others.slots(of: keys)
-        let end = UInt32(min(UInt64(keyEnd), UInt64(keys.upperBound) + 1))
-        for key in min(keys.lowerBound, end)..<end {
-            for slab in slabs {
-                let order = RowSums.order(item: key, day: slab.day)
-                while let slot = rest.first, others.order(slot) < order {
-                    sums.add(others, slots: [slot])
-                    rest.removeFirst()
-                }
-                slab.add(key, as: order, to: sums)
-            }
-        }
-        sums.add(others, slots: rest)
-        for slab in slabs { slab.addCarries(keys, to: sums) }
-    }
 }
 
-/// The rows of one day by key and lane, as `RowCount` says.
-@safe private final class Slab {
-    let keyCount: Int
-    var day: Int32 = 0
-    let lanes: UnsafeMutablePointer<UInt8>
-    /// Revenue and spend by key, if any row has money.
-    private var money: UnsafeMutablePointer<UInt64>?
-    /// Places that wrapped.
-    var carries: [UInt32] = []
+/// How many rows there are of each key, day and kind, and their money.
+@safe struct CountedRows: Sendable {
+    /// Beyond so many, rows are sorted and those of a kind summed.
+    var unsortedCountMax = 1 << 22
+    /// A row is a word: key, day + 1, lane, from the highest bit on.
+    private static let (keyShift, dayShift): (UInt64, UInt64) = (22, 5)
 
-    init(keyCount: Int) {
-        self.keyCount = keyCount
-        unsafe lanes = .allocate(capacity: keyCount * Lane.count)
-        unsafe lanes.initialize(repeating: 0, count: keyCount * Lane.count)
+    private var unsorted: [UInt64] = []
+    /// Each word once, ascending.
+    private var words: [(word: UInt64, count: UInt64)] = []
+    /// Of counted rows, by word without lane; ascending once `finish` was called.
+    private var money: [(word: UInt64, revenue: UInt64, spend: UInt64)] = []
+
+    private static func key(_ word: UInt64) -> UInt32 {
+        UInt32(truncatingIfNeeded: word >> keyShift)
     }
 
-    deinit {
-        unsafe lanes.deallocate()
-        unsafe money?.deallocate()
-    }
-
-    /// Makes it all zeros again. - Parameter keyEnd: behind the greatest key that was added.
-    func clear(keyEnd: Int) {
-        let end = min(keyEnd, keyCount)
-        // SAFETY, here and below: keys are below keyCount.
-        unsafe lanes.update(repeating: 0, count: end * Lane.count)
-        unsafe money?.update(repeating: 0, count: 2 * end)
-        carries.removeAll(keepingCapacity: true)
-    }
-
-    func add(_ place: Int) {
-        precondition(place < keyCount * Lane.count)
-        let number = unsafe lanes[place] &+ 1
-        unsafe lanes[place] = number
-        if number == 0 { carries.append(UInt32(truncatingIfNeeded: place)) }
-    }
-
-    func add(_ revenue: UInt64, _ spend: UInt64, _ key: UInt32) {
-        precondition(key < keyCount)
-        if unsafe money == nil {
-            let made = UnsafeMutablePointer<UInt64>.allocate(capacity: 2 * keyCount)
-            unsafe made.initialize(repeating: 0, count: 2 * keyCount)
-            unsafe money = made
-        }
-        guard let pair = unsafe money.map({ unsafe $0 + 2 * Int(key) }) else { return }
-        unsafe pair[0] = pair[0].saturatingSum(revenue)
-        unsafe pair[1] = pair[1].saturatingSum(spend)
-    }
-
-    /// Adds the counters of a key, if it has any.
-    @inline(__always)
-    func add(_ key: UInt32, as order: UInt64, to sums: RowSums) {
-        guard key < keyCount else { return }
-        let line = unsafe UnsafeRawPointer(lanes + Int(key) * Lane.count)
-        let words = unsafe line.loadUnaligned(as: SIMD4<UInt64>.self)
-        let pair = unsafe money.map { unsafe ($0[2 * Int(key)], $0[2 * Int(key) + 1]) } ?? (0, 0)
-        if words == SIMD4.zero && pair == (0, 0) { return }
-        let slot = sums.slot(of: order)
-        for index in 0..<4 {
-            var word = words[index]
-            while word != 0 {
-                let shift = UInt64(word.trailingZeroBitCount) & ~7
-                let number = word >> shift & 0xFF
-                word &= ~(0xFF << shift)
-                for column in Lane.columns[8 * index + Int(shift >> 3)] {
-                    sums.add(number, to: column, at: slot)
-                }
+    /// Adds the rows of a decoded block; those whose attributes or days cannot be are left out.
+    mutating func add(_ rows: BlockRows) {
+        var moneyRow = 0
+        for row in 0..<rows.rowCount {
+            // SAFETY: a decoder filled rowCount elements, and as many of money as have the bit.
+            let (key, day) = unsafe (rows.key[row], rows.day[row])
+            let attributes = unsafe RowAttributes(rawValue: rows.attributes[row])
+            if attributes.hasMoney { moneyRow += 1 }
+            let lane = Lane.ofAttributes[Int(attributes.rawValue)]
+            guard lane != Lane.none, Limits.businessDays.contains(day) else { continue }
+            let place = UInt64(key) << Self.keyShift | UInt64(Int64(day) + 1) << Self.dayShift
+            unsorted.append(place | UInt64(lane))
+            if attributes.hasMoney, attributes.verdict == .counted {
+                let (revenue, spend) = unsafe (rows.revenue[moneyRow - 1], rows.spend[moneyRow - 1])
+                money.append((place, UInt64(clamping: revenue), UInt64(clamping: spend)))
             }
         }
-        sums.add(pair.0, to: CounterColumn.revenueMicros.rawValue, at: slot)
-        sums.add(pair.1, to: CounterColumn.spendMicros.rawValue, at: slot)
+        if unsorted.count >= unsortedCountMax { sort() }
     }
 
-    /// Adds what wrapped of some keys.
-    func addCarries(_ keys: ClosedRange<UInt32>, to sums: RowSums) {
-        let first = UInt64(keys.lowerBound) * UInt64(Lane.count)
-        let end = (UInt64(keys.upperBound) + 1) * UInt64(Lane.count)
-        var (low, high) = (0, carries.count)
+    private mutating func sort() {
+        unsorted.sort()
+        var (merged, known) = ([(word: UInt64, count: UInt64)](), words[...])
+        for word in unsorted {
+            while let next = known.first, next.word <= word { merged.append(known.removeFirst()) }
+            if let last = merged.indices.last, merged[last].word == word {
+                merged[last].count += 1
+            } else {
+                merged.append((word, 1))
+            }
+        }
+        words = merged + known
+        unsorted.removeAll(keepingCapacity: true)
+    }
+
+    /// Ends it: no rows are added any more.
+    mutating func finish() {
+        sort()
+        money.sort { $0.word < $1.word }
+    }
+
+    /// The first rows of as many pages as they fill at least.
+    var pages: [(item: UInt32, rowCount: Int)] {
+        stride(from: 0, to: words.count, by: CounterPage.capacity).map {
+            (Self.key(words[$0].word), CounterPage.capacity)
+        }
+    }
+
+    /// Gives the counters of some keys, by key and day, page by page.
+    func read(_ keys: ClosedRange<UInt32>, _ page: CounterPage, _ body: (CounterPage) -> Void) {
+        let first = UInt64(keys.lowerBound) << Self.keyShift
+        var index = Self.count(words.count) { words[$0].word < first }
+        var moneyIndex = Self.count(money.count) { money[$0].word < first }
+        let laneMask: UInt64 = 1 << Self.dayShift - 1
+        page.removeAll()
+        while index < words.count, Self.key(words[index].word) <= keys.upperBound {
+            let place = words[index].word & ~laneMask
+            var counters = CounterRow()
+            while index < words.count, words[index].word & ~laneMask == place {
+                for column in Lane.columns[Int(words[index].word & laneMask)] {
+                    counters.values[column] += words[index].count
+                }
+                index += 1
+            }
+            while moneyIndex < money.count, money[moneyIndex].word <= place {
+                let (_, revenue, spend) = money[moneyIndex]
+                counters[.revenueMicros] = counters[.revenueMicros].saturatingSum(revenue)
+                counters[.spendMicros] = counters[.spendMicros].saturatingSum(spend)
+                moneyIndex += 1
+            }
+            if page.rowCount == CounterPage.capacity {
+                body(page)
+                page.removeAll()
+            }
+            let day = Int32(truncatingIfNeeded: place >> Self.dayShift & 0x1_FFFF) - 1
+            _ = page.append(key: Self.key(place), day: day, counters: counters)
+        }
+        if page.rowCount > 0 { body(page) }
+    }
+
+    /// How many of the first numbers are below, by binary search.
+    private static func count(_ count: Int, _ isBelow: (Int) -> Bool) -> Int {
+        var (low, high) = (0, count)
         while low < high {
             let middle = (low + high) / 2
-            if UInt64(carries[middle]) < first { low = middle + 1 } else { high = middle }
+            if isBelow(middle) { low = middle + 1 } else { high = middle }
         }
-        for place in carries[low...] {
-            if UInt64(place) >= end { break }
-            let slot = sums.slot(of: RowSums.order(item: place / UInt32(Lane.count), day: day))
-            for column in Lane.columns[Int(place) % Lane.count] {
-                sums.add(256, to: column, at: slot)
-            }
-        }
+        return low
     }
 }

@@ -212,17 +212,15 @@ final class ScanMemory {
     let rows = BlockRows()
     let decoder = BlockDecoder()
     let buffer = ReadBuffer()
-    let table = TableCheck.Memory()
-    private(set) var count: RowCount
-    private let keyCount: Int
+    let page = CounterPage()
+    let count: RowCount
+    let hash: CounterHash
     /// Of names, in this process.
-    let hash: KeyedHash
+    let names: KeyedHash
 
-    /// - Parameter keyCount: of the directory, about.
-    init(keyCount: Int, hash: KeyedHash) {
-        self.keyCount = keyCount
-        self.hash = hash
-        count = RowCount(keyCount: keyCount)
+    init(_ hash: CounterHash, names: KeyedHash) {
+        (self.hash, self.names) = (hash, names)
+        count = RowCount(hash)
     }
 
     /// Decodes the block whose bytes are in the buffer, and counts its rows.
@@ -242,11 +240,12 @@ final class ScanMemory {
         return (block, outcome)
     }
 
-    /// Hands over what was counted.
-    func takeRows(of number: SegmentNumber) -> RowSource {
-        let taken = count
-        taken.finish()
-        count = RowCount(keyCount: keyCount)
-        return RowSource(taken, name: .segment(number))
+    /// The rows that were counted, if they were kept.
+    func rows(of number: SegmentNumber) -> RowSource? {
+        guard var rows = count.rows else { return nil }
+        rows.finish()
+        var source = RowSource(rows, name: .segment(number))
+        source.fingerprint = count.fingerprint
+        return source
     }
 }

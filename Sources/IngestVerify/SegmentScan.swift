@@ -45,6 +45,7 @@ struct SegmentScan<Files: FileSystem>: Sendable {
         if let footer = try readFooter(file, &recount) {
             return try checkSealed(file, footer, memory, &recount)
         }
+        memory.count.removeAll(keepsRows: segment.isCovered)
         let end = try LiveSegmentScan(segment: self, file: file).run(memory, &recount)
         if entry != nil {
             // The footer was reported; what the blocks say is all there is.
@@ -52,7 +53,7 @@ struct SegmentScan<Files: FileSystem>: Sendable {
             recount.isWhole = false
         }
         recount.close(at: LogPosition(segment: number, blockCount: end))
-        if recount.isWhole && segment.isCovered { recount.rows = memory.takeRows(of: number) }
+        if recount.isWhole { recount.rows = memory.rows(of: number) }
     }
 
     private func readHeader(
@@ -140,14 +141,24 @@ struct SegmentScan<Files: FileSystem>: Sendable {
         }
         endChain(footer, &recount, isWhole: isWhole)
         recount.close(at: LogPosition(segment: number, blockCount: footer.footer.blockCount))
-        let rows = RowSource(
+        var rows = RowSource(
             RunReader<Files>(of: footer.footer, pagesAt: footer.pagesOffset, in: file),
             name: .segment(number))
         recount.rows = rows
-        if isWhole {
-            try compareRows(rows, footer, memory, &recount)
-            compareSums(footer, &recount)
+        guard isWhole else { return }
+        do throws(StorageError) {
+            let found = try fingerprint(of: rows, memory)
+            rows.fingerprint = found
+            recount.rows = rows
+            if found != memory.count.fingerprint {
+                try compareRows(rows, file, footer, memory, &recount)
+            }
+        } catch {
+            guard error.isOfData else { throw error }
+            recount.report.add(Finding(error, file: name, what: "counters of the footer"))
+            recount.rows = try countAgain(file, footer, memory)
         }
+        compareSums(footer, &recount)
     }
 
     /// The manifest against the footer.
@@ -209,7 +220,8 @@ struct SegmentScan<Files: FileSystem>: Sendable {
         do throws(FormatError) {
             let (block, outcome) = try memory.countBlock(at: place)
             recount.add(
-                block, outcome, hash: memory.hash, at: offset, moneyMicros: memory.count.moneyMicros
+                block, outcome, hash: memory.names, at: offset,
+                moneyMicros: memory.count.moneyMicros
             )
             meter.add(byteCount: memory.buffer.byteCount)
             return block.header
@@ -280,32 +292,35 @@ struct SegmentScan<Files: FileSystem>: Sendable {
         }
     }
 
+    private func fingerprint(
+        of rows: RowSource, _ memory: ScanMemory
+    ) throws(StorageError) -> Fingerprint {
+        var prints = Fingerprints()
+        try rows.read(0...UInt32.max, memory.page) {
+            memory.hash.add($0, to: &prints, folds: false) { _ in 0 }
+        }
+        return prints.rows
+    }
+
+    /// The rows themselves, of a segment that was counted and whose footer says otherwise.
+    private func countAgain(
+        _ file: Files.File, _ footer: Footer, _ memory: ScanMemory
+    ) throws(StorageError) -> RowSource? {
+        var recount = SegmentRecount(number, isBeforeCut: segment.isBeforeCut)
+        memory.count.removeAll(keepsRows: true)
+        try countBlocks(file, footer, memory, &recount)
+        return recount.isWhole ? memory.rows(of: number) : nil
+    }
+
     private func compareRows(
-        _ rows: RowSource, _ footer: Footer, _ memory: ScanMemory, _ recount: inout SegmentRecount
+        _ rows: RowSource, _ file: Files.File, _ footer: Footer, _ memory: ScanMemory,
+        _ recount: inout SegmentRecount
     ) throws(StorageError) {
-        memory.count.finish()
-        let counted = RowSource(memory.count, name: .segment(number))
-        var list = DifferenceList()
-        let table = memory.table
-        do throws(StorageError) {
-            for items in TableCheck.windows(of: [rows, counted]) where !meter.isStopped {
-                table.got.removeAll()
-                table.expected.removeAll()
-                try rows.add(items, table.page, table.got)
-                try counted.add(items, table.page, table.expected)
-                TableCheck.compare(table.got, to: table.expected, &list)
-            }
-        } catch {
-            guard error.isOfData else { throw error }
-            recount.report.add(Finding(error, file: name, what: "counters of the footer"))
-            recount.rows = memory.takeRows(of: number)
-            return
-        }
-        _ = list.judgeMore(lostRowCount: 0)
-        if list.count > 0 {
-            recount.footerDifferences = (list, footer.offset)
-            recount.rows = memory.takeRows(of: number)
-        }
+        guard let counted = try countAgain(file, footer, memory) else { return }
+        let list = try TableCheck.compare(rows, to: counted)
+        if list.count == 0 { return }
+        recount.footerDifferences = (list, footer.offset)
+        recount.rows = counted
     }
 
     private func compareSums(_ footer: Footer, _ recount: inout SegmentRecount) {

@@ -3,49 +3,6 @@
 import IngestFormat
 import IngestStorage
 
-/// Rows of counters by (item, day), wherever they are: in the footer of a segment, in a run, in the footers of expired
-/// segments, or recounted in memory.
-struct RowSource: Sendable {
-    /// The file.
-    let name: FileName
-    /// Where its pages begin, and how many rows each has: what windows are planned by.
-    let pages: [(item: UInt32, rowCount: Int)]
-    /// Adds the rows of some items.
-    let add: @Sendable (ClosedRange<UInt32>, CounterPage, RowSums) throws(StorageError) -> Void
-
-    /// A run; also of expired footers, and of a segment's.
-    init<Files>(_ run: RunReader<Files>, name: FileName) {
-        self.name = name
-        pages = run.index.entries.map { ($0.firstKey, $0.rowCount) }
-        add = { (items, page, sums) throws(StorageError) in
-            var cursor = run.makeCursor(keys: items)
-            while try cursor.nextPage(into: page) { sums.add(page) }
-        }
-    }
-
-    /// Rows that were counted again.
-    init(_ count: RowCount, name: FileName) {
-        self.name = name
-        pages = stride(from: 0, to: count.keyEnd, by: CounterPage.capacity).map {
-            ($0, CounterPage.capacity)
-        }
-        add = { (items, _, sums) throws(StorageError) in count.add(items, to: sums) }
-    }
-
-    /// Sums, in memory.
-    init(_ sums: RowSums) {
-        // It never fails, and so is never named.
-        name = .lock
-        let slots = sums.sortedSlots()
-        pages = stride(from: 0, to: slots.count, by: CounterPage.capacity).map {
-            (UInt32(sums.order(slots[$0]) >> 32), CounterPage.capacity)
-        }
-        add = { (items, _, target) throws(StorageError) in
-            target.add(sums, slots: sums.slots(of: items))
-        }
-    }
-}
-
 /// In what found counters differ from the expected ones.
 enum CounterDifference: Sendable {
     case counter(order: UInt64, CounterColumn, got: UInt64, expected: UInt64)
@@ -101,11 +58,11 @@ struct DifferenceList: Sendable {
     }
 }
 
-/// Holds the rows of some tables against the rows that they must have been made of, a window of items after the other:
-/// footers and recounts on one side, runs on the other.
+/// Holds the rows of some tables against the rows that they must have been made of, footers and recounts on one side,
+/// runs on the other: by their fingerprints, and where these differ row by row, a window of items after the other.
 ///
-/// **Cost** Reads each source once, and again the pages in which a window begins; 30 to 40 ns a row of all sources. The
-/// sums of a window for each thread, and those of the table of days.
+/// **Cost** Reads each run once, and of the expected sources those whose fingerprint is not known; 15 ns a row. Row by
+/// row some 500 ns a row of all sources, the sums of a window for each thread, and those of the table of days.
 struct TableCheck: Sendable {
     /// A table, and what is held against the expected rows.
     struct Table: Sendable {
@@ -130,35 +87,17 @@ struct TableCheck: Sendable {
     let expected: [RowSource]?
     /// The business of a key.
     let business: @Sendable (UInt32) -> UInt32
+    let hash: CounterHash
     let workerCount: Int
     let meter: WorkMeter
-
-    /// What a thread needs for one window after the other.
-    final class Memory {
-        let page = CounterPage()
-        let expected = RowSums()
-        let folded = RowSums()
-        let got = RowSums()
-    }
-
-    private struct Window: Sendable {
-        var differences: [DifferenceList]
-        var days: RowSums?
-        var failures: [Failure] = []
-    }
 
     /// - Parameter wait: asks the caller whether to go on; with `false` the outcome has no meaning.
     /// - Returns: what came of the tables, in their order, and each source that cannot be read, once.
     func run(wait: () -> Bool) -> (outcomes: [Outcome], failures: [Failure]) {
         var outcomes = tables.map { Outcome(table: $0) }
         var failures: [Failure] = []
-        let byKey = tables.indices.filter { tables[$0].kind != .days || expected != nil }
-        let days = RowSums()
-        pass(byKey, expected, days, &outcomes, &failures, wait)
-        if let index = tables.firstIndex(where: { $0.kind == .days }) {
-            let source = expected.map { _ in [RowSource(days)] }
-            pass([index], source, nil, &outcomes, &failures, wait)
-        }
+        if areSame(&failures, wait) || !failures.isEmpty { return (outcomes, failures) }
+        compareRows(&outcomes, &failures, wait)
         for index in outcomes.indices {
             if failures.isEmpty {
                 outcomes[index].lostRowCount = outcomes[index].differences.judgeMore(
@@ -171,94 +110,212 @@ struct TableCheck: Sendable {
         return (outcomes, failures)
     }
 
-    /// Goes through all windows of some tables. The table of days is summed where it is one of others.
-    private func pass(
-        _ indices: [Int], _ expected: [RowSource]?, _ days: RowSums?, _ outcomes: inout [Outcome],
-        _ failures: inout [Failure], _ wait: () -> Bool
+    // MARK: By fingerprints
+
+    /// A part of a source that is read by itself, and the fingerprints of which it is a part: of tables, by their
+    /// places, and behind these of the expected rows.
+    private typealias Piece = (source: RowSource, items: ClosedRange<UInt32>, sums: [Int])
+
+    private static let pieceRowCount = 64 << 10
+
+    /// The table of reward-days, if there is one. It has fewer rows than what it was made of, and stands for that in the
+    /// comparison with the others.
+    private var basis: Int? { tables.firstIndex { $0.kind == .rewardDays } }
+
+    /// Whether all tables have the fingerprints that they must have.
+    private func areSame(_ failures: inout [Failure], _ wait: () -> Bool) -> Bool {
+        var sums = [Fingerprints](repeating: Fingerprints(), count: tables.count + 1)
+        var unknown: [RowSource] = []
+        for source in expected ?? [] {
+            if let known = source.fingerprint, basis != nil {
+                sums[tables.count].rows.add(known)
+            } else {
+                unknown.append(source)
+            }
+        }
+        let pieces = pieces(and: unknown)
+        var taken = 0
+        OrderedWork<CounterPage, (prints: Fingerprints, failure: Failure?)>(
+            count: pieces.count, workerCount: workerCount
+        ).run(
+            makeMemory: { CounterPage() },
+            work: { [self] index, page in
+                meter.isStopped ? (Fingerprints(), nil) : read(pieces[index], page)
+            }, wait: wait
+        ) { prints, failure in
+            for index in pieces[taken].sums { sums[index].add(prints) }
+            taken += 1
+            if let failure { Self.note(failure, in: &failures) }
+            return true
+        }
+        let arePlain = sums.allSatisfy(\.rows.isPlain)
+        guard expected != nil, arePlain else { return arePlain }
+        let (wanted, folded) = (sums[tables.count], sums[basis ?? tables.count])
+        return zip(tables, sums).allSatisfy { table, found in
+            switch table.kind {
+            case .rewards: found.rewards.value == folded.rewards.value
+            case .days: found.rows.value == folded.days.value
+            default: found.rows.value == wanted.rows.value
+            }
+        }
+    }
+
+    private func pieces(and expected: [RowSource]) -> [Piece] {
+        var pieces: [Piece] = []
+        // A run may be of two tables: rewards are read from reward-days where they have no runs yet.
+        var known: [FileName: Range<Int>] = [:]
+        func add(_ source: RowSource, to sum: Int) {
+            let start = pieces.count
+            for items in Self.windows(of: [source], rowCount: Self.pieceRowCount) {
+                pieces.append((source, items, [sum]))
+            }
+            known[source.name] = start..<pieces.count
+        }
+        for index in tables.indices {
+            for run in tables[index].runs {
+                guard let range = known[run.name] else {
+                    add(run, to: index)
+                    continue
+                }
+                for place in range { pieces[place].sums.append(index) }
+            }
+        }
+        for source in expected { add(source, to: tables.count) }
+        return pieces
+    }
+
+    private func read(_ piece: Piece, _ page: CounterPage) -> (Fingerprints, Failure?) {
+        let folds =
+            tables.contains { $0.kind != .rewardDays }
+            && piece.sums.contains {
+                $0 == tables.count ? basis == nil : tables[$0].kind != .days
+            }
+        var prints = Fingerprints()
+        do throws(StorageError) {
+            try piece.source.read(piece.items, page) {
+                hash.add($0, to: &prints, folds: folds, business: business)
+            }
+        } catch { return (prints, (piece.source.name, error)) }
+        return (prints, nil)
+    }
+
+    private static func note(_ failure: Failure, in failures: inout [Failure]) {
+        if !failures.contains(where: { $0.file == failure.file }) { failures.append(failure) }
+    }
+
+    // MARK: Row by row
+
+    /// By order.
+    private typealias Sums = [UInt64: CounterSum]
+
+    private struct Window: Sendable {
+        var differences: [DifferenceList] = []
+        var days: Sums = [:]
+        var failures: [Failure] = []
+    }
+
+    /// Goes through all windows of the tables by key, and then through that of days, which is summed on the way.
+    private func compareRows(
+        _ outcomes: inout [Outcome], _ failures: inout [Failure], _ wait: () -> Bool
     ) {
-        let compared = indices.filter { tables[$0].kind != .days || days == nil }
-        let needsDays = compared.count < indices.count
-        if compared.isEmpty && !needsDays { return }
-        let sources = (expected ?? []) + compared.flatMap { tables[$0].runs }
-        let windows = Self.windows(of: sources)
-        let work = OrderedWork<Memory, Window>(count: windows.count, workerCount: workerCount)
-        work.run(
-            makeMemory: { Memory() },
-            work: { [self] index, memory in
-                guard !meter.isStopped else { return Window(differences: []) }
-                return check(windows[index], compared, expected, needsDays, memory)
+        let byKey = tables.indices.filter { tables[$0].kind != .days }
+        let windows = Self.windows(
+            of: (expected ?? []) + byKey.flatMap { tables[$0].runs }, rowCount: Self.windowRowCount)
+        var days: Sums = [:]
+        OrderedWork<CounterPage, Window>(count: windows.count, workerCount: workerCount).run(
+            makeMemory: { CounterPage() },
+            work: { [self] index, page in
+                meter.isStopped ? Window() : check(windows[index], byKey, page)
             }, wait: wait
         ) { window in
-            for (index, list) in zip(compared, window.differences) {
+            for (index, list) in zip(byKey, window.differences) {
                 outcomes[index].differences.add(list)
             }
-            if let sums = window.days { days?.add(sums) }
-            for failure in window.failures
-            where !failures.contains(where: { $0.file == failure.file }) {
-                failures.append(failure)
-            }
+            for (order, sum) in window.days { days[order, default: CounterSum()].add(sum) }
+            for failure in window.failures { Self.note(failure, in: &failures) }
             return true
+        }
+        for index in tables.indices where tables[index].kind == .days {
+            let found = Self.read(tables[index].runs, 0...UInt32.max, CounterPage(), &failures)
+            compare(found, to: days, &outcomes[index].differences)
         }
     }
 
     private func check(
-        _ items: ClosedRange<UInt32>, _ indices: [Int], _ expected: [RowSource]?,
-        _ needsDays: Bool, _ memory: Memory
+        _ items: ClosedRange<UInt32>, _ indices: [Int], _ page: CounterPage
     ) -> Window {
-        var window = Window(differences: [])
-        Self.read(expected ?? [], items, memory.page, memory.expected, &window.failures)
-        if needsDays {
-            let days = RowSums()
-            days.add(memory.expected) { order in
-                UInt64(business(UInt32(order >> 32))) << 32 | order & RowSums.dayMask
+        var window = Window()
+        let rows = Self.read(expected ?? [], items, page, &window.failures)
+        if tables.contains(where: { $0.kind == .days }) {
+            window.days = Self.fold(rows) { order in
+                UInt64(business(UInt32(order >> 32))) << 32 | order & 0xFFFF_FFFF
             }
-            window.days = days
         }
         for index in indices {
-            let table = tables[index]
-            memory.got.foldsDays = table.kind == .rewards
-            Self.read(table.runs, items, memory.page, memory.got, &window.failures)
-            var sums = memory.expected
-            if table.kind == .rewards {
-                memory.folded.foldsDays = true
-                memory.folded.removeAll()
-                memory.folded.add(memory.expected)
-                sums = memory.folded
+            var (list, wanted) = (DifferenceList(), rows)
+            var found = Self.read(tables[index].runs, items, page, &window.failures)
+            if tables[index].kind == .rewards {
+                (wanted, found) = (Self.rewards(wanted), Self.rewards(found))
             }
-            var list = DifferenceList()
-            if expected == nil {
-                Self.checkDays(memory.got, &list)
-            } else {
-                Self.compare(memory.got, to: sums, &list)
-            }
+            compare(found, to: wanted, &list)
             window.differences.append(list)
         }
         return window
     }
 
+    private static func rewards(_ rows: Sums) -> Sums {
+        fold(rows) { $0 & ~0xFFFF_FFFF | CounterPage.order(key: 0, day: 0) }
+    }
+
     /// Sums the rows of some items.
     private static func read(
         _ sources: [RowSource], _ items: ClosedRange<UInt32>, _ page: CounterPage,
-        _ sums: RowSums, _ failures: inout [Failure]
-    ) {
-        sums.removeAll()
+        _ failures: inout [Failure]
+    ) -> Sums {
+        var sums: Sums = [:]
         for source in sources {
-            do throws(StorageError) { try source.add(items, page, sums) } catch {
-                failures.append((source.name, error))
-            }
+            do throws(StorageError) {
+                try source.read(items, page) { page in
+                    for row in 0..<page.rowCount {
+                        let order = CounterPage.order(key: page.key(row), day: page.day(row))
+                        sums[order, default: CounterSum()].add(page.counters(row))
+                    }
+                }
+            } catch { failures.append((source.name, error)) }
         }
+        return sums
+    }
+
+    private static func fold(_ rows: Sums, _ order: (UInt64) -> UInt64) -> Sums {
+        var folded: Sums = [:]
+        for (key, sum) in rows { folded[order(key), default: CounterSum()].add(sum) }
+        return folded
+    }
+
+    /// Finds in what a footer says otherwise than what was counted.
+    static func compare(
+        _ footer: RowSource, to counted: RowSource
+    ) throws(StorageError) -> DifferenceList {
+        var (list, failures) = (DifferenceList(), [Failure]())
+        let page = CounterPage()
+        for items in windows(of: [footer, counted], rowCount: windowRowCount) {
+            let found = read([footer], items, page, &failures)
+            compare(found, to: read([counted], items, page, &failures), &list)
+        }
+        if let failure = failures.first { throw failure.error }
+        _ = list.judgeMore(lostRowCount: 0)
+        return list
     }
 
     // MARK: Windows
 
-    /// As many rows of each source as make the pages that are read twice few, within bounds of memory.
-    private static let sourceRowCount = 8 << 10
-    private static let rowCountMax = 2 << 20
+    /// Rows of a window: at most so many, or a page of each source.
+    private static let windowRowCount = 64 << 10
 
     /// All items in parts, in order.
-    static func windows(of sources: [RowSource]) -> [ClosedRange<UInt32>] {
+    static func windows(of sources: [RowSource], rowCount: Int) -> [ClosedRange<UInt32>] {
         let pages = sources.flatMap(\.pages).sorted { $0.item < $1.item }
-        let rowCount = min(rowCountMax, sourceRowCount * max(1, sources.count))
+        let rowCount = max(rowCount, sources.count * CounterPage.capacity)
         var windows: [ClosedRange<UInt32>] = []
         var (first, count): (UInt32, Int) = (0, 0)
         for page in pages {
@@ -273,41 +330,34 @@ struct TableCheck: Sendable {
 
     // MARK: Comparing
 
+    private func compare(_ found: Sums, to wanted: Sums, _ list: inout DifferenceList) {
+        if expected != nil { return Self.compare(found, to: wanted, &list) }
+        // Rows that there is nothing to hold against can be of a day that there is.
+        for order in found.keys.sorted()
+        where !Limits.businessDays.contains(CounterPage.day(ofOrder: order)) {
+            list.add(.impossible(order: order))
+        }
+    }
+
     /// Holds sums against those that they must be.
-    static func compare(_ got: RowSums, to expected: RowSums, _ list: inout DifferenceList) {
-        if got.isSame(as: expected) { return }
-        let (left, right) = (got.sortedSlots(), expected.sortedSlots())
-        var (i, j) = (0, 0)
-        while i < left.count || j < right.count {
-            let found = i < left.count ? got.order(left[i]) : UInt64.max
-            let wanted = j < right.count ? expected.order(right[j]) : UInt64.max
-            let (isFound, isWanted) = (
-                i < left.count && (found <= wanted || j == right.count),
-                j < right.count && (wanted <= found || i == left.count)
-            )
-            if isFound && isWanted {
-                compare(got, left[i], expected, right[j], &list)
-            } else if isFound {
-                list.add(more: .surplus(order: found), rowCount: grossRowCount(got, left[i]))
-            } else {
-                list.add(.missing(order: wanted))
+    private static func compare(_ found: Sums, to wanted: Sums, _ list: inout DifferenceList) {
+        if found == wanted && found.values.allSatisfy({ $0.overflows == 0 }) { return }
+        for order in Set(found.keys).union(wanted.keys).sorted() {
+            switch (found[order], wanted[order]) {
+            case (let got?, let expected?): compare(order, got, expected, &list)
+            case (let got?, nil):
+                list.add(more: .surplus(order: order), rowCount: got.grossRowCount)
+            default: list.add(.missing(order: order))
             }
-            i += isFound ? 1 : 0
-            j += isWanted ? 1 : 0
         }
     }
 
     private static func compare(
-        _ got: RowSums, _ slot: Int, _ expected: RowSums, _ other: Int,
-        _ list: inout DifferenceList
+        _ order: UInt64, _ got: CounterSum, _ expected: CounterSum, _ list: inout DifferenceList
     ) {
-        let overflows = (got.overflows[slot] ?? 0) | (expected.overflows[other] ?? 0)
-        let order = got.order(slot)
         for column in CounterColumn.allCases {
-            let (found, wanted) = (
-                got.value(column.rawValue, slot), expected.value(column.rawValue, other)
-            )
-            if overflows >> UInt32(column.rawValue) & 1 != 0 {
+            let (found, wanted) = (got.counters[column], expected.counters[column])
+            if (got.overflows | expected.overflows) >> UInt32(column.rawValue) & 1 != 0 {
                 list.add(.overflow(order: order, column))
             } else if found != wanted {
                 let difference = CounterDifference.counter(
@@ -318,33 +368,6 @@ struct TableCheck: Sendable {
                     list.add(more: difference, rowCount: column.isOfGross ? found - wanted : 0)
                 }
             }
-        }
-    }
-
-    /// Rows that there is nothing to hold against can be of a day that there is.
-    private static func checkDays(_ got: RowSums, _ list: inout DifferenceList) {
-        for slot in got.sortedSlots() where !got.foldsDays {
-            let day = Int32(bitPattern: UInt32(truncatingIfNeeded: got.order(slot) ^ RowSums.noDay))
-            if !Limits.businessDays.contains(day) { list.add(.impossible(order: got.order(slot))) }
-        }
-    }
-
-    /// How many events are counted in the row.
-    private static func grossRowCount(_ sums: RowSums, _ slot: Int) -> UInt64 {
-        CounterColumn.allCases.reduce(0) { sum, column in
-            column.isOfGross ? sum.saturatingSum(sums.value(column.rawValue, slot)) : sum
-        }
-    }
-}
-
-extension CounterColumn {
-    /// Whether every row is counted in exactly one such column.
-    fileprivate var isOfGross: Bool {
-        switch self {
-        case .viewableImpressions, .undeterminedImpressions, .uncheckedEvents, .revenueMicros,
-            .spendMicros:
-            false
-        default: true
         }
     }
 }

@@ -11,10 +11,10 @@ import Synchronization
 /// behind the durable blocks is noted and is no fault. Nothing is changed. The report is the same however many
 /// threads made it, and in whatever order they came to their ends.
 ///
-/// **Cost** Reads the whole log once. Memory: for each thread 32 bytes a key and day with many rows (48 with money; 512 MiB
-/// at most), 8 bytes a row of other days, and the sums of a window of 8,192 rows a file, 2 million at most; the counters
-/// of all businesses and days; the windows of all senders; 8 bytes a name and a key, 9 and 5 more for each thread while
-/// names runs are read.
+/// **Cost** Reads the whole log once, and a segment again whose footer is wrong. Memory: for each thread some MiB; the
+/// windows of all senders; 8 bytes a name and a key, 9 and 5 more for each thread while names runs are read. Where
+/// counters differ, 16 bytes for each key, day and kind of row of a segment whose footer is wrong, the sums of a window
+/// for each thread, and those of all businesses and days.
 public struct Verifier {
     /// Called on the thread of `run`, about ten times a second; `false` ends it as soon as each thread has done its
     /// block. There is no report of a part: `run` throws an error that `isCancelled` then.

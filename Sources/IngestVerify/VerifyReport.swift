@@ -206,11 +206,9 @@ extension Finding {
             return table == .days
                 ? "business \(names.describe(name: item))" : names.describe(key: item)
         }
-        func day(_ order: UInt64) -> Int32 {
-            Int32(bitPattern: UInt32(truncatingIfNeeded: order ^ RowSums.noDay))
-        }
         func row(_ order: UInt64) -> String {
-            item(order) + (table.hasDay ? " day \(Self.date(of: day(order)))" : "")
+            item(order)
+                + (table.hasDay ? " day \(Self.date(of: CounterPage.day(ofOrder: order)))" : "")
         }
         let (what, got, expected) =
             switch difference {
@@ -221,7 +219,10 @@ extension Finding {
             case .surplus(let order): (row(order), "a row", "no event")
             case .missing(let order): (row(order), "no row", "a row")
             case .impossible(let order):
-                (item(order), "a row of day \(day(order))", "a day that there is")
+                (
+                    item(order), "a row of day \(CounterPage.day(ofOrder: order))",
+                    "a day that there is"
+                )
             }
         self.init(
             .difference, file: file, offset: offset, what: "\(what) in the \(source)", got: got,

@@ -9,6 +9,7 @@ struct VerifyRun<Files: FileSystem> {
     let workerCount: Int
     let pause: @Sendable () -> Void
     let meter = WorkMeter()
+    let hash = CounterHash()
 
     init(files: Files, workerCount: Int, pause: @escaping @Sendable () -> Void) {
         self.files = files
@@ -85,16 +86,13 @@ struct VerifyRun<Files: FileSystem> {
         _ log: [Target<Files>.Segment], _ target: Target<Files>, _ recount: inout LogRecount,
         _ wait: () -> Bool
     ) throws(StorageError) {
-        let keyCount = Int(target.manifest.shard.nextKey)
         let scans = log.map {
             SegmentScan(
                 files: files, directory: target.manifest.directory, segment: $0, meter: meter,
                 pause: pause)
         }
         try OrderedWork<ScanMemory, SegmentRecount>(count: log.count, workerCount: workerCount).run(
-            makeMemory: { [hash = recount.names.hash] in
-                ScanMemory(keyCount: keyCount, hash: hash)
-            },
+            makeMemory: { [hash, names = recount.names.hash] in ScanMemory(hash, names: names) },
             work: { index, memory in scans[index].run(memory) }, wait: wait
         ) { (segment) throws(StorageError) in
             switch segment.outcome {
@@ -117,29 +115,35 @@ struct VerifyRun<Files: FileSystem> {
         let (manifest, meter, names, files) = (target.manifest, meter, recount.names, files)
         let own = target.namesRuns
         let isWhole = recount.report.corruptionCount == 0 && recount.report.evidenceLostCount == 0
-        typealias Outcome = NamesCheck<Files>.Outcome
-        let work = OrderedWork<Void, Outcome>(
-            count: own.count + unlisted.namesRuns.count, workerCount: workerCount)
+        typealias Check = NamesCheck<Files>
+        let partCount = Check.Part.allCases.count
+        let work = OrderedWork<Void, Check.Outcome>(
+            count: partCount * (own.count + unlisted.namesRuns.count), workerCount: workerCount)
         var index = 0
         try work.run(
-            work: { index in
-                func check(_ run: NamesRunReader<Files>, isWhole: Bool) -> Outcome {
-                    NamesCheck(
-                        reader: run, names: names, areNamesComplete: isWhole, meter: meter
-                    ).run()
+            work: { place in
+                let (index, part) = (place / partCount, Check.Part.allCases[place % partCount])
+                func check(_ run: NamesRunReader<Files>, isWhole: Bool) -> Check.Outcome {
+                    Check(reader: run, names: names, areNamesComplete: isWhole, meter: meter)
+                        .run(part)
                 }
                 if index < own.count { return check(own[index], isWhole: isWhole) }
                 let entry = unlisted.namesRuns[index - own.count].entry
                 do throws(StorageError) {
                     let run = try NamesRunReader(entry, directory: manifest.directory, in: files)
                     return check(run, isWhole: false)
-                } catch { return Outcome(file: entry.fileName.text, failure: error) }
+                } catch {
+                    // It is reported once.
+                    let failure = part == .names ? error : nil
+                    return Check.Outcome(file: entry.fileName.text, failure: failure)
+                }
             }, wait: wait
         ) { (outcome) throws(StorageError) in
             recount.report.append(outcome.report)
-            if index < own.count { recount.names.enter(expired: outcome.expired) }
+            let isOwn = index < partCount * own.count
+            if isOwn { recount.names.enter(expired: outcome.expired) }
             if let error = outcome.failure {
-                try recount.report.add(error, of: outcome.file, mayBeGone: index >= own.count)
+                try recount.report.add(error, of: outcome.file, mayBeGone: !isOwn)
             }
             index += 1
             return true
@@ -219,7 +223,7 @@ struct VerifyRun<Files: FileSystem> {
     ) throws(StorageError) {
         let check = TableCheck(
             tables: tables, expected: rows,
-            business: { [names = recount.names] in names.business(ofKey: $0) },
+            business: { [names = recount.names] in names.business(ofKey: $0) }, hash: hash,
             workerCount: workerCount, meter: meter)
         let (outcomes, failures) = check.run(wait: wait)
         for failure in failures {

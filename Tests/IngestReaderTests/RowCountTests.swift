@@ -1,4 +1,5 @@
 import IngestFormat
+import IngestStorage
 import TestSupport
 import Testing
 
@@ -12,38 +13,51 @@ import Testing
     }
 
     private typealias Event = (key: UInt32, event: FixtureEvent)
+    private typealias Rows = [Key: CounterRow]
 
-    private static func rows(_ sums: RowSums) -> [Key: CounterRow] {
-        var rows: [Key: CounterRow] = [:]
-        var last: UInt64?
-        for slot in sums.sortedSlots() {
-            let order = sums.order(slot)
-            #expect(last.map { $0 < order } ?? true)
-            last = order
-            var row = CounterRow()
-            for column in CounterColumn.allCases {
-                row[column] = sums.value(column.rawValue, slot)
+    private static let hash = CounterHash()
+
+    private static func rows(_ source: RowSource, window: UInt32 = .max) throws -> Rows {
+        var rows: Rows = [:]
+        for first in stride(from: 0, to: window == .max ? 1 : 1 << 12, by: Int(window)) {
+            let first = UInt32(first)
+            var last: UInt64?
+            let end = window == .max ? .max : first + window - 1
+            try source.read(first...end, CounterPage()) { page in
+                for row in 0..<page.rowCount {
+                    let order = CounterPage.order(key: page.key(row), day: page.day(row))
+                    #expect(last.map { $0 < order } ?? true)
+                    last = order
+                    let key = Key(item: page.key(row), day: page.day(row))
+                    #expect(rows.updateValue(page.counters(row), forKey: key) == nil)
+                }
             }
-            let day = Int32(bitPattern: UInt32(truncatingIfNeeded: order ^ RowSums.noDay))
-            rows[Key(item: UInt32(order >> 32), day: day)] = row
         }
         return rows
     }
 
-    /// What was counted, read by windows of some keys.
-    private static func rows(_ count: RowCount, window: UInt32 = .max) -> [Key: CounterRow] {
-        count.finish()
-        var rows: [Key: CounterRow] = [:]
-        let sums = RowSums()
-        for first in stride(from: 0, to: max(count.keyEnd, 1), by: Int(window)) {
-            sums.removeAll()
-            count.add(first...(first + min(window - 1, .max - first)), to: sums)
-            rows.merge(Self.rows(sums)) { _, _ in
-                Issue.record("a row in two windows")
-                return CounterRow()
+    private static func fingerprints(_ sources: [RowSource], businesses: UInt32 = 1) throws
+        -> Fingerprints
+    {
+        var prints = Fingerprints()
+        for source in sources {
+            try source.read(0...UInt32.max, CounterPage()) {
+                hash.add($0, to: &prints, folds: true) { $0 % businesses }
             }
         }
-        return rows
+        return prints
+    }
+
+    /// Holds the rows themselves, and their fingerprint, against those of a dictionary.
+    private static func expect(
+        _ count: RowCount, are expected: Rows, window: UInt32 = .max, _ comment: Comment? = nil
+    ) throws {
+        var counted = try #require(count.rows)
+        counted.finish()
+        let rows = try rows(RowSource(counted, name: .lock), window: window)
+        #expect(rows == expected, comment)
+        let print = try fingerprints([source(expected)]).rows
+        #expect(count.fingerprint == print, comment)
     }
 
     @discardableResult
@@ -54,8 +68,14 @@ import Testing
             rows, times: (times.min() ?? 0, times.max() ?? 0), admissionTime: 0)
     }
 
-    private static func sums(_ events: [Event]) -> [Key: CounterRow] {
-        var sums: [Key: CounterRow] = [:]
+    private static func makeCount() -> RowCount {
+        let count = RowCount(hash)
+        count.removeAll(keepsRows: true)
+        return count
+    }
+
+    private static func sums(_ events: [Event]) -> Rows {
+        var sums: Rows = [:]
         for (key, event) in events {
             let isSum = sums[Key(item: key, day: event.day), default: CounterRow()].add(event.row)
             #expect(isSum)
@@ -83,10 +103,9 @@ import Testing
     @Test(
         "Rows of any verdict, on few days and on many, come to what a dictionary says",
         arguments: [1, 3, 40], [1, 60, 700])
-    func counts(dayCount: Int, keyCount: Int) {
+    func counts(dayCount: Int, keyCount: Int) throws {
         var random = SeededRandom(seed: UInt64(dayCount * 1_000 + keyCount))
-        // Some keys lie behind those that were known of.
-        let count = RowCount(keyCount: keyCount / 2 + 1)
+        let count = Self.makeCount()
         for round in 0..<2 {
             var verdicts = [UInt64](repeating: 0, count: Verdict.allCases.count)
             var all: [Event] = []
@@ -101,7 +120,7 @@ import Testing
                 for index in verdicts.indices { verdicts[index] += outcome.verdicts[index] }
                 all += events
             }
-            #expect(Self.rows(count, window: round == 0 ? .max : 17) == Self.sums(all))
+            try Self.expect(count, are: Self.sums(all), window: round == 0 ? .max : 17)
             for verdict in Verdict.allCases {
                 let expected = all.count { $0.event.verdict == verdict }
                 #expect(verdicts[Int(verdict.rawValue)] == UInt64(expected))
@@ -110,72 +129,57 @@ import Testing
                 $0 + $1.event.row[.revenueMicros] + $1.event.row[.spendMicros]
             }
             #expect(count.moneyMicros == money)
-            count.removeAll()
-            #expect(Self.rows(count).isEmpty && count.moneyMicros == 0)
+            count.removeAll(keepsRows: true)
+            try Self.expect(count, are: [:])
+            #expect(count.moneyMicros == 0)
         }
     }
 
     @Test("Places far apart, first and last days, come to what a dictionary says")
-    func farApart() {
+    func farApart() throws {
         var random = SeededRandom(seed: 3)
         let days = [Limits.businessDays.lowerBound, 0, 19_999, Limits.businessDays.upperBound]
         let events = (0..<3_000).map { number in
             var event = FixtureEvent(&random)
             event.day = days[Int(random.below(4))]
-            let key = random.below(UInt64(RowCount.itemCountMax) >> random.below(25))
-            return (
-                key: UInt32(number == 0 ? UInt64(RowCount.itemCountMax) - 1 : key), event: event
-            )
+            return (key: number == 0 ? .max : UInt32(random.next() >> 32 + random.below(32)), event)
         }
-        for keyCount in [0, 1, 1_025] {
-            let count = RowCount(keyCount: keyCount)
-            Self.add(events, to: count)
-            #expect(Self.rows(count) == Self.sums(events))
-        }
+        let count = Self.makeCount()
+        Self.add(events, to: count)
+        try Self.expect(count, are: Self.sums(events))
     }
 
-    @Test("Numbers of rows beyond 8 bits are carried, at every multiple of 256", arguments: [0, 9])
-    func carries(keyCount: Int) {
-        for rowCount in [255, 256, 257, 511, 512, 65_536] {
-            let count = RowCount(keyCount: keyCount)
-            var all: [Event] = []
-            for type in EventType.allCases {
-                var event = FixtureEvent()
-                event.type = type
-                event.money = type == .redemption ? (3, 2) : nil
-                let events = Array(repeating: (key: UInt32(3), event: event), count: rowCount)
-                Self.add(events, to: count)
-                all += events
+    @Test("Rows that are summed in between come to what a dictionary says", arguments: [1, 700])
+    func sorted(unsortedCountMax: Int) throws {
+        var random = SeededRandom(seed: 5)
+        var (rows, all) = (CountedRows(), [Event]())
+        rows.unsortedCountMax = unsortedCountMax
+        for _ in 0..<5 {
+            let events = (0..<500).map { _ in
+                (key: UInt32(random.below(9)), event: FixtureEvent(&random))
             }
-            #expect(Self.rows(count) == Self.sums(all), "\(rowCount) rows")
+            rows.add(Self.block(events))
+            all += events
         }
-    }
-
-    @Test("A row beyond the keys of a directory, or of no day, is counted nowhere and named")
-    func senseless() {
-        var none = FixtureEvent()
-        none.day = Limits.businessDays.upperBound + 1
-        let count = RowCount(keyCount: 4)
-        let outcome = Self.add(
-            [(key: UInt32(RowCount.itemCountMax), event: FixtureEvent()), (key: 1, event: none)],
-            to: count)
-        #expect(outcome.senselessCount == 2 && Self.rows(count).isEmpty)
+        rows.finish()
+        #expect(try Self.rows(RowSource(rows, name: .lock)) == Self.sums(all))
     }
 
     @Test("A row of a day that it was nowhere at its time is counted, and named")
-    func impossibleDay() {
+    func impossibleDay() throws {
         let dayLength = Int64(86_400_000_000)
         func senseless(
             _ event: FixtureEvent, shift: Int64, admissionTime: Int64 = 0, others: Int = 0
-        ) -> Int {
+        ) throws -> Int {
             let rows = Self.block(Array(repeating: (key: 1, event: event), count: others + 1))
             let time = rows.timestamp[0] + shift
             rows.timestamp[0] = time
             let other = rows.timestamp[others]
-            let count = RowCount(keyCount: 4)
+            let count = Self.makeCount()
             let outcome = count.count(
                 rows, times: (min(time, other), max(time, other)), admissionTime: admissionTime)
-            #expect(Self.rows(count).count == 1)
+            try Self.expect(
+                count, are: Self.sums(Array(repeating: (1, event), count: others + 1)))
             return outcome.senselessCount
         }
         for (shift, isPossible) in [
@@ -183,7 +187,7 @@ import Testing
             (2 * dayLength, false), (Int64.max / 2, false),
         ] {
             for others in [0, 300] {
-                let found = senseless(FixtureEvent(), shift: shift, others: others)
+                let found = try senseless(FixtureEvent(), shift: shift, others: others)
                 #expect((found == 0) == isPossible, "\(shift)")
             }
         }
@@ -193,122 +197,171 @@ import Testing
             var event = FixtureEvent()
             event.verdict = verdict
             let time = Int64(event.day) * dayLength
-            let found = senseless(event, shift: -time, admissionTime: time)
+            let found = try senseless(event, shift: -time, admissionTime: time)
             #expect((found == 0) == isPossible, "\(verdict)")
         }
     }
 
-    // MARK: Sums
+    @Test("A row of a day that there is not, or of no type, is named")
+    func senseless() {
+        var none = FixtureEvent()
+        none.day = Limits.businessDays.upperBound + 1
+        let rows = Self.block([(key: 1, event: none), (key: 2, event: FixtureEvent())])
+        rows.attributes[1] = 0
+        let outcome = RowCount(Self.hash).count(
+            rows, times: (rows.timestamp[0], rows.timestamp[0]), admissionTime: 0)
+        #expect(outcome.senselessCount >= 2)
+    }
 
-    /// A table of these rows, one a key, and the sums of them.
-    private static func table(
+    // MARK: Tables
+
+    /// A table of these rows.
+    private static func source(_ rows: Rows, hasDay: Bool = true) throws -> RowSource {
+        var encoder = CounterTableEncoder(hasDay: hasDay)
+        for (key, row) in rows.sorted(by: { ($0.key.item, $0.key.day) < ($1.key.item, $1.key.day) })
+        {
+            encoder.append(key: key.item, day: key.day, counters: row)
+        }
+        let table = encoder.finish()
+        let pages = table.index.entries.map { (item: $0.firstKey, rowCount: $0.rowCount) }
+        return RowSource(
+            name: .run(.rewardDays, FileNumber(rawValue: UInt64.random(in: 1 ... .max))),
+            pages: pages
+        ) {
+            (items, page, body) throws(StorageError) in
+            var cursor = table.makeCursor()
+            do {
+                while try cursor.nextPage(into: page) {
+                    page.keep(keys: items)
+                    if page.rowCount > 0 { body(page) }
+                }
+            } catch { Issue.record(error) }
+        }
+    }
+
+    /// Rows of keys from 0 on.
+    private static func clicks(
         _ clicks: [UInt64], day: Int32 = 20_000, change: (inout CounterRow) -> Void = { _ in }
-    ) throws -> RowSums {
-        var encoder = CounterTableEncoder(hasDay: true)
+    ) -> Rows {
+        var rows: Rows = [:]
         for (key, count) in clicks.enumerated() {
             var row = CounterRow()
             row[.clicks] = count
-            row[.refusedClicks] = UInt64(key % 3)
-            row[.revenueMicros] = count * 7
+            row[.refusedClicks] = UInt64(key % 3) + 1
+            row[.revenueMicros] = count * 7_000_000_000
             change(&row)
-            encoder.append(key: UInt32(key), day: day, counters: row)
+            rows[Key(item: UInt32(key), day: day)] = row
         }
-        let sums = RowSums()
-        let page = CounterPage()
-        var cursor = encoder.finish().makeCursor()
-        while try cursor.nextPage(into: page) { sums.add(page) }
+        return rows
+    }
+
+    private static func fold(_ rows: Rows, _ place: (Key) -> Key) -> Rows {
+        var sums: Rows = [:]
+        for (key, row) in rows {
+            let isSum = sums[place(key), default: CounterRow()].add(row)
+            #expect(isSum)
+        }
         return sums
     }
 
-    private static func compare(_ got: RowSums, to expected: RowSums) -> DifferenceList {
-        var list = DifferenceList()
-        TableCheck.compare(got, to: expected, &list)
-        return list
+    /// Holds runs of a table against rows.
+    private static func check(
+        _ runs: [Rows], _ expected: [Rows], _ kind: TableKind = .rewardDays,
+        lostRowCount: UInt64 = 0
+    ) throws -> TableCheck.Outcome {
+        let table = TableCheck.Table(
+            kind: kind, runs: try runs.map { try source($0, hasDay: kind.hasDay) },
+            lostRowCount: lostRowCount)
+        let check = TableCheck(
+            tables: [table], expected: try expected.map { try source($0) },
+            business: { $0 % 7 }, hash: hash, workerCount: 2, meter: WorkMeter())
+        let (outcomes, failures) = check.run { true }
+        #expect(failures.isEmpty)
+        return outcomes[0]
     }
 
-    @Test("Sums of pages, of other sums, and under other orders, come to what a dictionary says")
-    func sums() throws {
+    @Test("Tables are held against what their rows come to when they are folded, in any parts")
+    func folded() throws {
         var random = SeededRandom(seed: 7)
-        let total = RowSums()
-        var (all, rewards): ([Key: CounterRow], [Key: CounterRow]) = ([:], [:])
-        for day in [20_004, 20_000, 20_002] as [Int32] {
-            let part = try Self.table((0..<2_500).map { _ in random.below(100) }, day: day)
-            total.add(part)
-            for (key, row) in Self.rows(part) {
-                all[key] = row
-                let isSum = rewards[Key(item: key.item, day: 0), default: CounterRow()].add(row)
-                #expect(isSum)
-            }
+        let parts = ([20_004, 20_000, 20_002] as [Int32]).map { day in
+            Self.clicks((0..<2_500).map { _ in random.below(100) }, day: day)
         }
-        #expect(Self.rows(total) == all && !total.isAscending)
-        let folded = RowSums()
-        folded.foldsDays = true
-        folded.add(total)
-        #expect(Self.rows(folded) == rewards)
-        let one = RowSums()
-        one.add(total) { _ in 5 }
-        let clicks = all.values.reduce(UInt64(0)) { $0 + $1[.clicks] }
-        #expect(one.count == 1 && one.value(CounterColumn.clicks.rawValue, 0) == clicks)
+        let all = parts.reduce(into: Rows()) { $0.merge($1) { first, _ in first } }
+        let rewards = Self.fold(all) { Key(item: $0.item, day: 0) }
+        let days = Self.fold(all) { Key(item: $0.item % 7, day: $0.day) }
+        let prints = try Self.fingerprints(parts.map { try Self.source($0) }, businesses: 7)
+        for (kind, rows, print) in [
+            (TableKind.rewardDays, all, prints.rows), (.rewards, rewards, prints.rewards),
+            (.days, days, prints.days),
+        ] {
+            let source = try Self.source(rows, hasDay: kind.hasDay)
+            #expect(try Self.fingerprints([source]).rows.value == print.value)
+            #expect(try Self.check([rows], parts, kind).differences.count == 0)
+            var wrong = rows
+            wrong[rows.keys.first!]![.clicks] += 1
+            #expect(try Self.check([wrong], parts, kind).differences.count == 1)
+            wrong[rows.keys.first!] = nil
+            #expect(try Self.check([wrong], parts, kind).differences.count == 1)
+        }
     }
 
     @Test("One counter, one row more or less is a difference, in any column")
     func differences() throws {
-        let rows = (0..<1_100).map { UInt64($0 % 7) }
-        let good = try Self.table(rows)
-        #expect(Self.compare(good, to: try Self.table(rows)).count == 0)
+        let clicks = (0..<1_100).map { UInt64($0 % 7) }
+        let good = Self.clicks(clicks)
+        #expect(try Self.check([good], [good]).differences.count == 0)
         for column in CounterColumn.allCases {
-            let more = try Self.table(rows) { $0[column] += 1 }
-            #expect(!good.isSame(as: more) && !more.isSame(as: good), "\(column)")
-            #expect(Self.compare(good, to: more).count == rows.count, "\(column)")
-            var list = Self.compare(more, to: good)
-            #expect(list.judgeMore(lostRowCount: 0) == 0 && list.count == rows.count, "\(column)")
+            let more = Self.clicks(clicks) { $0[column] += 1 }
+            #expect(try Self.check([good], [more]).differences.count == clicks.count, "\(column)")
+            #expect(try Self.check([more], [good]).differences.count == clicks.count, "\(column)")
         }
-        let shorter = try Self.table(Array(rows.dropLast()))
-        #expect(Self.compare(shorter, to: good).count == 1)
-        var list = Self.compare(good, to: shorter)
-        #expect(list.judgeMore(lostRowCount: 0) == 0 && list.count == 1)
-        #expect(Self.compare(try Self.table(rows, day: 20_001), to: good).count == rows.count)
+        let shorter = Self.clicks(Array(clicks.dropLast()))
+        #expect(try Self.check([shorter], [good]).differences.count == 1)
+        #expect(try Self.check([good], [shorter]).differences.count == 1)
+        let later = Self.clicks(clicks, day: 20_001)
+        #expect(try Self.check([later], [good]).differences.count == 2 * clicks.count)
+        // A row without a counter, which no fingerprint shows.
+        let empty = [Key(item: 5_000, day: 20_000): CounterRow()]
+        #expect(try Self.check([good, empty], [good]).differences.count == 1)
+        #expect(try Self.check([good], [good, empty]).differences.count == 1)
     }
 
-    @Test("A sum that passes 64 bits is known not to fit")
+    @Test("A sum that passes 64 bits is known not to fit, also where both sides have it")
     func overflow() throws {
-        let half = try Self.table([1]) { $0[.spendMicros] = 1 << 63 }
-        let sums = RowSums()
-        sums.add(half)
-        #expect(sums.overflows.isEmpty)
-        sums.add(half)
-        let wrapped = try Self.table([2])
-        #expect(sums.overflows.count == 1)
-        #expect(!sums.isSame(as: wrapped) && Self.compare(wrapped, to: sums).count > 0)
-        let folded = RowSums()
-        folded.add(sums) { _ in 0 }
-        #expect(folded.overflows[0] == 1 << UInt32(CounterColumn.spendMicros.rawValue))
+        let half = Self.clicks([1]) { $0[.spendMicros] = 1 << 63 }
+        let outcome = try Self.check([half, half], [half, half])
+        #expect(outcome.differences.count == 1)
+        guard case .overflow(_, .spendMicros)? = outcome.differences.first.first else {
+            Issue.record("no overflow")
+            return
+        }
+        let (rest, one) = (Self.clicks([1]) { $0[.spendMicros] = 1 }, Self.clicks([1]))
+        #expect(try Self.check([rest, one], [half, half]).differences.count > 0)
+        #expect(try Self.check([half], [half]).differences.count == 0)
     }
 
     @Test("Counters may be more by as many events as have lost their rows, and never less")
     func lostRows() throws {
-        let counted = try Self.table([5, 2, 9, 1])
-        let left = try Self.table([5, 1, 7])
-        // A click of key 1, two of key 2, and key 3 with one.
-        var exact = Self.compare(counted, to: left)
-        #expect(exact.judgeMore(lostRowCount: 4) == 4 && exact.count == 0)
-        var few = Self.compare(counted, to: left)
-        #expect(few.judgeMore(lostRowCount: 3) == 0 && few.count == 5)
-        var less = Self.compare(counted, to: try Self.table([5, 1, 7, 2]))
-        #expect(less.judgeMore(lostRowCount: .max) == 3 && less.count == 2)
+        let counted = Self.clicks([5, 2, 9]) { $0[.refusedClicks] = 1 }
+        let left = Self.clicks([5, 1]) { $0[.refusedClicks] = 1 }
+        // A click of key 1, and key 2 with ten events.
+        let exact = try Self.check([counted], [left], lostRowCount: 11)
+        #expect(exact.lostRowCount == 11 && exact.differences.count == 0)
+        let few = try Self.check([counted], [left], lostRowCount: 10)
+        #expect(few.lostRowCount == 0 && few.differences.count == 3)
+        let less = try Self.check([left], [counted], lostRowCount: .max)
+        #expect(less.differences.count == 3)
     }
 
     @Test("Windows are all items in order, each once, and a file is not read over and over")
     func windows() throws {
-        let count = RowCount(keyCount: 100_000)
-        Self.add([(key: 99_999, event: FixtureEvent())], to: count)
-        let source = RowSource(count, name: .lock)
-        let windows = TableCheck.windows(of: [source, source])
+        let source = try Self.source(Self.clicks(Array(repeating: 1, count: 100_000)))
+        let windows = TableCheck.windows(of: [source, source], rowCount: 16 << 10)
         #expect(windows.first?.lowerBound == 0 && windows.last?.upperBound == .max)
         for (one, next) in zip(windows, windows.dropFirst()) {
             #expect(next.lowerBound == one.upperBound + 1)
         }
         #expect(windows.count > 5 && windows.count < 20)
-        #expect(TableCheck.windows(of: []) == [0...UInt32.max])
+        #expect(TableCheck.windows(of: [], rowCount: 1) == [0...UInt32.max])
     }
 }

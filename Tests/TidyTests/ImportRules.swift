@@ -25,9 +25,7 @@ enum ImportRules {
             "IngestFormat", "IngestCounting", "IngestStorage", "Dispatch",
         ]),
         // The recount is independent of what it checks: no engine, neither the daemon's nor the reader's.
-        "IngestVerify": system.union([
-            "IngestFormat", "IngestStorage", "CIngestLinux", "Dispatch",
-        ]),
+        "IngestVerify": system.union(["IngestFormat", "IngestStorage", "Dispatch"]),
         "Ingestd": system.union([
             "IngestPipeline", "IngestKeys", "IngestStorage", "IngestFormat", "ArgumentParser",
             "Dispatch", "Foundation", "Logging",

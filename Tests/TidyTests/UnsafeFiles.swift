@@ -121,8 +121,8 @@ enum UnsafeFiles {
         ],
         "IngestVerify": [
             "NamesCheck": "hashes names where they lie in their pages",
-            "RowCount": "reads the columns of a decoded block, owns the numbers of rows by key",
-            "RowSums": "owns the sums by item and day, adds pages' columns",
+            "CounterHash": "reads the columns of a page",
+            "RowCount": "reads the columns of a decoded block",
         ],
         "IngestReaderTool": [
             "Output/ExportFile": "hands a C string to chmod",

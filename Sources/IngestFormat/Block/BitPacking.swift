@@ -1,11 +1,12 @@
 // packet → decode → ring → admit → [block] → segment → compaction → snapshot → [query]
+import CIngestLinux
 
 /// Unsigned integers of one width back to back, without gaps: value `i` is bits `i * width ..<
 /// (i + 1) * width` of the little-endian bit string; the bits after the last value, up to a whole byte,
 /// are zero.
 ///
-/// **Cost** About 1 ns a value either way, whatever the width: one unaligned load or store a value (a
-/// store for two or four narrow values), no branch in the loop.
+/// **Cost** With AVX2 0.1 ns a value to unpack, 0.3 above 25 bits; else about 1 ns a value either way, whatever the
+/// width: one unaligned load or store a value (a store for two or four narrow values), no branch in the loop.
 enum BitPacking {
     /// Bytes that a packer may write beyond its result, all of them zero.
     static let slackByteCount = 8
@@ -57,6 +58,36 @@ enum BitPacking {
             i &+= 1
         }
         return byteCount(count, width: width)
+    }
+
+    /// Unpacks all values, each as base + value × factor, modulo 2^64 and without the bits that do not fit.
+    /// - Parameters:
+    ///   - source: exactly `byteCount(count, width: width)` bytes; nothing beyond is read.
+    ///   - target: room for `count` values.
+    /// - Returns: the least and the greatest value as they are packed; 2^64 − 1 and 0 where there are none.
+    @discardableResult
+    static func unpack<Value: FixedWidthInteger & BitwiseCopyable>(
+        count: Int, width: Int, from source: UnsafeRawPointer, base: UInt64 = 0,
+        factor: UInt64 = 1, into target: UnsafeMutablePointer<Value>
+    ) -> (least: UInt64, greatest: UInt64) {
+        var (least, greatest) = (UInt64.max, UInt64(0))
+        if width == 0 && count > 0 {
+            unsafe target.update(repeating: Value(truncatingIfNeeded: base), count: count)
+            return (0, 0)
+        }
+        // SAFETY: so many values are there, and room for them, as the caller says.
+        if unsafe ingest_unpack(
+            target, MemoryLayout<Value>.size, source, count, UInt32(width), base, factor, &least,
+            &greatest)
+        {
+            return (least, greatest)
+        }
+        unsafe unpack(count: count, width: width, from: source) { i, bits in
+            least = min(least, bits)
+            greatest = max(greatest, bits)
+            unsafe target[i] = Value(truncatingIfNeeded: base &+ bits &* factor)
+        }
+        return (least, greatest)
     }
 
     /// Calls `body` with each value's place and bits, in order.

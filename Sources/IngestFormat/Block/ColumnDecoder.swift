@@ -4,16 +4,23 @@
 ///
 /// **Errors** `corrupt` for a form, width, count, padding bit or value that an encoder does not write.
 /// What was written into the target by then is of no meaning.
-/// **Cost** 0.6–1 ns a value, nothing allocated.
+/// **Cost** With AVX2 0.1–0.5 ns a value (from packed to dictionary), else 0.6–1 ns; nothing allocated.
 @safe final class ColumnDecoder {
     /// Values of a dictionary's entries; as many as a code of the greatest width can name.
     private let entries: UnsafeMutablePointer<UInt64>
+    /// Some codes of a dictionary, which stay in the first-level cache.
+    private let codes: UnsafeMutablePointer<UInt16>
+    private static let codeCountMax = 4096
 
     init() {
         unsafe entries = .allocate(capacity: ColumnLayout.dictionaryEntryCountMax)
         unsafe entries.initialize(repeating: 0, count: ColumnLayout.dictionaryEntryCountMax)
+        unsafe codes = .allocate(capacity: Self.codeCountMax)
     }
-    deinit { unsafe entries.deallocate() }
+    deinit {
+        unsafe entries.deallocate()
+        unsafe codes.deallocate()
+    }
 
     /// Decodes all values of the column into `target`, which has room for them.
     /// - Returns: the least and the greatest value.
@@ -84,14 +91,10 @@
         try unsafe source.requirePadding(count, width: width, at: 8)
         let base = unsafe source.load(at: 0, as: UInt64.self)
         let factor = unsafe PowerOfTen.value(source.encoding.exponent)
-        var (least, largest) = (UInt64.max, UInt64(0))
-        unsafe BitPacking.unpack(count: count, width: width, from: source.bytes + 8) {
-            i, quotient in
-            least = min(least, quotient)
-            largest = max(largest, quotient)
-            // SAFETY: i < count, for which target has room.
-            unsafe target[i] = Value(truncatingIfNeeded: base &+ quotient &* factor)
-        }
+        // SAFETY: target has room for count values.
+        let (least, largest) = unsafe BitPacking.unpack(
+            count: count, width: width, from: source.bytes + 8, base: base, factor: factor,
+            into: target)
         try unsafe source.require("least quotient", least, is: 0)
         try unsafe source.require("width", width, is: BitPacking.width(max: largest))
         return largest
@@ -122,17 +125,26 @@
         try unsafe source.requirePadding(count, width: codeWidth, at: codeStart)
 
         let largest = try unsafe loadEntries(source, entryCount: entryCount, width: width)
-        let entries = unsafe entries
         // Codes are given in the order of their first rows; so each entry is used if the last one is.
+        let (entries, codes) = unsafe (entries, codes)
         var next: UInt64 = 0
         var isInOrder = true
-        unsafe BitPacking.unpack(
-            count: count, width: codeWidth, from: source.bytes + codeStart
-        ) { i, code in
-            isInOrder = isInOrder && code <= next
-            next &+= code == next ? 1 : 0
-            // SAFETY: i < count, for which target has room; code < 2^12, so many entries there are.
-            unsafe target[i] = Value(truncatingIfNeeded: entries[Int(truncatingIfNeeded: code)])
+        for first in stride(from: 0, to: count, by: Self.codeCountMax) {
+            let codeCount = min(Self.codeCountMax, count &- first)
+            // SAFETY: the codes before these fill whole bytes.
+            let greatest = unsafe BitPacking.unpack(
+                count: codeCount, width: codeWidth,
+                from: source.bytes + codeStart + first / 8 &* codeWidth, into: codes
+            ).greatest
+            for i in 0..<(greatest < next ? 0 : codeCount) {
+                let code = unsafe UInt64(codes[i])
+                isInOrder = isInOrder && code <= next
+                next &+= code == next ? 1 : 0
+            }
+            for i in 0..<codeCount {
+                // SAFETY: target has room for count values; code < 2^12, so many entries there are.
+                unsafe target[first &+ i] = Value(truncatingIfNeeded: entries[Int(codes[i])])
+            }
         }
         try unsafe source.require("order of codes", isInOrder ? 1 : 0, is: 1)
         try unsafe source.require("entries in use", next, is: UInt64(entryCount))
@@ -145,16 +157,10 @@
     ) throws(FormatError) -> UInt64 {
         let base = unsafe source.load(at: 0, as: UInt64.self)
         let factor = unsafe PowerOfTen.value(source.encoding.exponent)
-        let entries = unsafe entries
-        var (least, largest) = (UInt64.max, UInt64(0))
-        unsafe BitPacking.unpack(
-            count: entryCount, width: width, from: source.bytes + ColumnLayout.dictionaryByteCount
-        ) { i, quotient in
-            least = min(least, quotient)
-            largest = max(largest, quotient)
-            // SAFETY: i < entryCount ≤ dictionaryEntryCountMax.
-            unsafe entries[i] = base &+ quotient &* factor
-        }
+        // SAFETY: entryCount ≤ dictionaryEntryCountMax.
+        let (least, largest) = unsafe BitPacking.unpack(
+            count: entryCount, width: width, from: source.bytes + ColumnLayout.dictionaryByteCount,
+            base: base, factor: factor, into: entries)
         try unsafe source.require("least quotient", least, is: 0)
         try unsafe source.require("entry width", width, is: BitPacking.width(max: largest))
         return largest
@@ -185,15 +191,15 @@
 
         let base = unsafe source.load(at: 0, as: UInt64.self)
         let factor = unsafe PowerOfTen.value(source.encoding.exponent)
-        var largestCode: UInt64 = 0
+        let unpatched = base &+ window &* factor
+        // SAFETY: target has room for count values.
+        let largestCode = unsafe BitPacking.unpack(
+            count: count, width: width, from: source.bytes + codeStart, base: unpatched,
+            factor: factor, into: target
+        ).greatest
         var zeroCount = 0
-        unsafe BitPacking.unpack(
-            count: count, width: width, from: source.bytes + codeStart
-        ) { i, code in
-            largestCode = max(largestCode, code)
-            zeroCount &+= code == 0 ? 1 : 0
-            // SAFETY: i < count, for which target has room.
-            unsafe target[i] = Value(truncatingIfNeeded: base &+ (window &+ code) &* factor)
+        for i in 0..<count {
+            zeroCount &+= unsafe target[i] == Value(truncatingIfNeeded: unpatched) ? 1 : 0
         }
         try unsafe source.require("width", width, is: BitPacking.width(max: largestCode))
         // The window begins at the least quotient inside, which is no exception.

@@ -1,5 +1,4 @@
 // packet → decode → ring → admit → block → [segment] → [compaction] → [snapshot] → [query]
-import CIngestLinux
 
 /// One column of a page where it lies, coded: its head is read and checked, its values not yet. It is
 /// passed over by that alone; it gives all of its values, or a single one. It does not own its bytes.
@@ -74,28 +73,14 @@ import CIngestLinux
             return unsafe target.update(repeating: base, count: count)
         }
         try checkPadding()
-        if width == 0 {
-            unsafe target.update(repeating: base, count: count)
-        } else {
-            // SAFETY: the head was read past count values of width, all of which are there.
-            unsafe Self.unpack(values, count: count, width: width, base: base, into: target)
-        }
+        // SAFETY: the head was read past count values of width, all of which are there.
+        unsafe BitPacking.unpack(
+            count: count, width: width, from: values, base: base, into: target)
         if patchCount > 0 { try unsafe addPatches(to: target) }
         guard canOverflow else { return }
         // A wrapped sum is below the base.
         for i in 0..<count where unsafe target[i] < base {
             throw unsafe wrapped(target[i])
-        }
-    }
-
-    private static func unpack(
-        _ packed: UnsafeRawPointer, count: Int, width: Int, base: UInt64,
-        into target: UnsafeMutablePointer<UInt64>
-    ) {
-        // SAFETY: the caller has room for count values, and count packed ones.
-        if unsafe ingest_unpack(target, packed, count, UInt32(width), base) { return }
-        unsafe BitPacking.unpack(count: count, width: width, from: packed) {
-            unsafe target[$0] = base &+ $1
         }
     }
 
@@ -144,8 +129,8 @@ import CIngestLinux
     /// The rows that have patches: ascending and below `count`, or none of them is believed.
     private func unpackPlaces(into room: UnsafeMutablePointer<UInt64>) throws(FormatError) {
         // SAFETY: there is room for count values, more than there are patches, and so many places.
-        unsafe Self.unpack(
-            places, count: patchCount, width: CounterColumnCodec.placeWidth, base: 0, into: room)
+        unsafe BitPacking.unpack(
+            count: patchCount, width: CounterColumnCodec.placeWidth, from: places, into: room)
         var descents = 0
         for i in 1..<max(patchCount, 1) {
             descents &+= unsafe room[i] <= room[i &- 1] ? 1 : 0

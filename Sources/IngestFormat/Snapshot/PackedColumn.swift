@@ -1,5 +1,4 @@
 // packet → decode → ring → admit → block → segment → [compaction] → [snapshot] → [query]
-import CIngestLinux
 
 /// A column of 32-bit values in a page of a names run, of which any one can be read by itself.
 ///
@@ -86,17 +85,15 @@ struct PackedColumn {
 
     /// All values in order, as `value` gives them.
     ///
-    /// **Cost** 0.3 ns a value, 1 ns without AVX2.
+    /// **Cost** 0.2 ns a value, 1 ns without AVX2.
     /// - Parameter target: room for as many as the column has.
     func unpack(_ bytes: UnsafeRawBufferPointer, into target: UnsafeMutablePointer<UInt64>) {
         guard width > 0, let first = bytes.baseAddress else {
             return unsafe target.update(repeating: base, count: count)
         }
         // SAFETY: the packed values lie inside `bytes`, checked when the column was found in them.
-        if unsafe ingest_unpack(target, first + start, count, UInt32(width), base) { return }
-        unsafe BitPacking.unpack(count: count, width: width, from: first + start) {
-            unsafe target[$0] = base &+ $1
-        }
+        unsafe BitPacking.unpack(
+            count: count, width: width, from: first + start, base: base, into: target)
     }
 
     /// The first place of a value that is not below `wanted`, in a column that ascends.

@@ -22,20 +22,46 @@ struct ColumnVectorTests {
         let mask = UInt64.max >> UInt64(64 - width)
         for count in Array(1...40) + [63, 64, 65, 127, 128, 129, 1_023, 1_024] {
             let values = (0..<count).map { _ in random.next() & mask }
-            let base = random.next()
-            var out = [UInt64](repeating: 77, count: count + 8)
             // Exactly the bytes there are: a sanitizer sees a read past them.
             let bytes = Self.packed(values, width: width)
-            guard ingest_unpack(&out, bytes, count, UInt32(width), base) else { return }
-            #expect(out == values.map { $0 &+ base } + Array(repeating: 77, count: 8), "\(count)")
+            for (base, factor) in [(random.next(), 1 as UInt64), (random.next(), 1_000_000)] {
+                func expectValues<Value: FixedWidthInteger>(of type: Value.Type) {
+                    var out = [Value](repeating: 77, count: count + 8)
+                    var range: (UInt64, UInt64) = (7, 7)
+                    let isDone = ingest_unpack(
+                        &out, MemoryLayout<Value>.size, bytes, count, UInt32(width), base, factor,
+                        &range.0, &range.1)
+                    guard isDone else { return }
+                    let expected = values.map { Value(truncatingIfNeeded: base &+ $0 &* factor) }
+                    #expect(out == expected + Array(repeating: 77, count: 8), "\(count)")
+                    #expect(range == (values.min()!, values.max()!), "\(count)")
+                }
+                expectValues(of: UInt64.self)
+                expectValues(of: UInt32.self)
+                if width <= 25 { expectValues(of: UInt16.self) }
+                var range: (UInt64, UInt64) = (7, 7)
+                if ingest_unpack(
+                    nil, 0, bytes, count, UInt32(width), base, factor, &range.0, &range.1)
+                {
+                    #expect(range == (values.min()!, values.max()!), "\(count)")
+                }
+            }
         }
     }
 
-    @Test(arguments: [0, 58, 64, 65, UInt32.max] as [UInt32])
-    func `a width that vectors do not unpack is left to the caller`(width: UInt32) {
+    @Test(
+        arguments: [(0, 8, 1), (58, 8, 1), (64, 8, 1), (65, 8, 1), (26, 2, 1), (5, 8, 1 << 32)]
+            as [(UInt32, Int, UInt64)])
+    func `what vectors do not unpack is left to the caller`(
+        width: UInt32, size: Int, factor: UInt64
+    ) {
         var out: [UInt64] = [77]
-        #expect(!ingest_unpack(&out, [0, 0, 0, 0, 0, 0, 0, 0], 1, width, 0))
-        #expect(out == [77])
+        var range: (UInt64, UInt64) = (7, 7)
+        #expect(
+            !ingest_unpack(
+                &out, size, [UInt64](repeating: 0, count: 2), 1, width, 0, factor, &range.0,
+                &range.1))
+        #expect(out == [77] && range == (7, 7))
     }
 
     @Test(arguments: 1...16)
