@@ -134,7 +134,7 @@ package enum Limits {
 
     // MARK: Queries
     /// Rows whose counters a listing holds at a time (192 bytes each); of more, a range after the other.
-    package static let queryRowCountMax = 1 << 20
+    package static let queryRowCountMax = 1 << 19
     /// The days that event times can fall on in any zone, since 1970-01-01: a row of another day is damage.
     package static var businessDays: ClosedRange<Int32> { -1...106_652 }
 }

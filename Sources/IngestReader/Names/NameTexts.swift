@@ -46,10 +46,10 @@ extension NameSource {
 }
 
 /// The places of a listing's businesses in bytewise order, as they are shown; found when they are first
-/// asked for, since most rewards have one.
+/// asked for, since most rewards have one. Owned by one query.
 ///
 /// **Cost** That of `NameSource.texts` once; then 4 bytes a name of the directory.
-struct BusinessOrder {
+final class BusinessOrder {
     private let names: any NameSource
     private var ranks: [UInt32] = []
 
@@ -57,12 +57,12 @@ struct BusinessOrder {
 
     /// The place of one of a listing's businesses among them.
     /// - Parameter all: the businesses of the listing, with repetitions; the same at each call.
-    mutating func rank(_ business: UInt32, among all: [UInt32]) throws(ReaderError) -> UInt32 {
+    func rank(_ business: UInt32, among all: [UInt32]) throws(ReaderError) -> UInt32 {
         if ranks.isEmpty { try rankAll(all) }
         return ranks[Int(business)]
     }
 
-    private mutating func rankAll(_ all: [UInt32]) throws(ReaderError) {
+    private func rankAll(_ all: [UInt32]) throws(ReaderError) {
         ranks = Array(repeating: 0, count: max(1, Int(names.nextName)))
         for business in all { ranks[Int(business)] = 1 }
         let distinct = ranks.indices.filter { ranks[$0] != 0 }.map { UInt32($0) }

@@ -174,18 +174,15 @@ private final class RangesAhead: Sendable {
     private let isMade = DispatchSemaphore(value: 0)
     private let isTaken = DispatchSemaphore(value: 0)
 
-    init() { isTaken.signal() }
-
-    /// Waits until the range before was taken; `false` if no more are wanted.
+    /// Waits until the range is taken; `false` if no more are wanted.
     @discardableResult
     func put(_ next: Result<ListedRange?, ReaderError>) -> Bool {
-        // Relaxed: the semaphore orders it; only one wait passes after the end.
-        if isEnded.load(ordering: .relaxed) { return false }
-        isTaken.wait()
+        // Relaxed: the semaphores order it.
         if isEnded.load(ordering: .relaxed) { return false }
         range.withLock { $0 = next }
         isMade.signal()
-        return true
+        isTaken.wait()
+        return !isEnded.load(ordering: .relaxed)
     }
 
     /// The next range, `nil` behind the last one.

@@ -25,22 +25,60 @@ extension RewardsQuery: CounterListing {
             return
         }
         let groups = try KeyGroups(query.names, business: wanted)
-        var listing = RewardListing(query, groups, days)
+        var listing = listing(of: groups, in: query)
+        /// Enters a reward, unless none of its keys is asked for.
+        func enter(
+            _ group: UInt32, _ appendText: (inout [UInt8]) -> Void
+        ) throws(ReaderError) -> Bool {
+            let keys = groups.keys(ofGroup: group)
+            if keys.isEmpty { return true }
+            // Of nearly all rewards the key says everything.
+            let tag = keys.count == 1 ? keys[keys.startIndex] : group | Self.groupBit
+            return try listing.enter(tag, ordinals: keys, body, appendText)
+        }
         if let top {
             for reward in top {
                 guard let group = reward.name?.rawValue ?? groups.group(ofLostKey: reward.lostKey)
                 else { throw .impossibleRow }
-                guard try listing.enter(group, body, { $0 += reward.text }) else { return }
+                guard try enter(group, { $0 += reward.text }) else { return }
             }
         } else {
             var walk = try groups.walk(query.names)
             while try walk.next() {
-                guard try listing.enter(walk.number, body, { walk.appendName(to: &$0) }) else {
-                    return
-                }
+                guard try enter(walk.number, { walk.appendName(to: &$0) }) else { return }
             }
         }
         _ = try listing.give(body)
+    }
+
+    /// Of a unit's tag: it is a group of several keys, and not the one key of a group.
+    private static let groupBit: UInt32 = 1 << 31
+
+    /// A listing whose units are rewards, each over all its keys that are asked for.
+    private func listing(of groups: KeyGroups, in query: CounterQuery) -> RangeListing {
+        let businesses = BusinessOrder(query.names)
+        return RangeListing(
+            query, days.isBounded ? .rewardDays : .rewards, days, isByDay: false,
+            ordinalCount: groups.businessOfKey.count
+        ) { (tag, isSeen) throws(ReaderError) in
+            if tag < Self.groupBit {
+                guard isSeen[Int(tag)] else { return nil }
+                return .init(business: groups.businessOfKey[Int(tag)], businessCount: 1)
+            }
+            var shown = RangeListing.Completion()
+            for key in groups.keys(ofGroup: tag ^ Self.groupBit) where isSeen[Int(key)] {
+                let business = groups.businessOfKey[Int(key)]
+                shown.businessCount += 1
+                if let least = shown.business {
+                    let ranks = (
+                        try businesses.rank(business, groups), try businesses.rank(least, groups)
+                    )
+                    if ranks.0 >= ranks.1 { continue }
+                }
+                shown.business = business
+            }
+            return shown.businessCount == 0 ? nil : shown
+        }
     }
 
     /// The rows of a few rewards, by point reads.
@@ -81,23 +119,20 @@ extension RewardDaysQuery: CounterListing {
         }
         let counts = try query.rowCounts(of: .rewardDays, Int(query.names.nextKey), days)
         let groups = try KeyGroups(query.names, business: wanted, rowCounts: counts)
-        var businesses = BusinessOrder(query.names)
+        let businesses = BusinessOrder(query.names)
         var listing = RangeListing(
-            query, .rewardDays, days, isByDay: true, ordinalCount: counts.count)
-        func give() throws(ReaderError) -> Bool {
-            try body(listing.fold { key, _ in .init(business: groups.businessOfKey[Int(key)]) })
-        }
+            query, .rewardDays, days, isByDay: true, ordinalCount: counts.count
+        ) { key, _ in .init(business: groups.businessOfKey[Int(key)]) }
         var walk = try groups.walk(query.names)
         while try walk.next() {
             for key in try businesses.sorted(groups.keys(ofGroup: walk.number), groups) {
-                let rowCount = Int(counts[Int(key)])
-                if !listing.hasRoom(for: rowCount), try !give() { return }
-                listing.enter(key, rowCount: rowCount, ordinals: CollectionOfOne(key)) {
-                    walk.appendName(to: &$0)
-                }
+                let goesOn = try listing.enter(
+                    key, rowCount: Int(counts[Int(key)]), ordinals: CollectionOfOne(key), body
+                ) { walk.appendName(to: &$0) }
+                guard goesOn else { return }
             }
         }
-        _ = try give()
+        _ = try listing.give(body)
     }
 
     private func rows(
@@ -139,17 +174,17 @@ extension DaysQuery: CounterListing {
         let counts = try query.rowCounts(of: .days, max(1, Int(query.names.nextName)), days)
         let ordinals = counts.indices.filter { counts[$0] > 0 }.map { UInt32($0) }
         let order = DayOrder(try query.names.texts(of: ordinals))
-        var listing = RangeListing(query, .days, days, isByDay: true, ordinalCount: counts.count)
-        func give() throws(ReaderError) -> Bool { try body(listing.fold { _, _ in .init() }) }
+        var listing = RangeListing(
+            query, .days, days, isByDay: true, ordinalCount: counts.count
+        ) { _, _ in .init() }
         for (number, stretch) in order.stretches.enumerated() {
-            let rowCount = Int(counts[Int(stretch.ordinal)])
-            if !listing.hasRoom(for: rowCount), try !give() { return }
-            listing.enter(
-                0, rowCount: rowCount, days: stretch.days,
-                ordinals: CollectionOfOne(stretch.ordinal)
+            let goesOn = try listing.enter(
+                0, rowCount: Int(counts[Int(stretch.ordinal)]), days: stretch.days,
+                ordinals: CollectionOfOne(stretch.ordinal), body
             ) { $0 += order.text(ofStretch: number) }
+            guard goesOn else { return }
         }
-        _ = try give()
+        _ = try listing.give(body)
     }
 }
 
@@ -174,81 +209,23 @@ extension CounterQuery {
     }
 }
 
-/// Rewards, each over all its keys that are asked for. Owned by one query.
-private struct RewardListing {
-    /// Of a unit's tag: it is a group of several keys, and not the one key of a group.
-    private static let groupBit: UInt32 = 1 << 31
-
-    private let groups: KeyGroups
-    private var range: RangeListing
-    private var businesses: BusinessOrder
-
-    init(_ query: CounterQuery, _ groups: KeyGroups, _ days: DayRange) {
-        self.groups = groups
-        range = RangeListing(
-            query, days.isBounded ? .rewardDays : .rewards, days, isByDay: false,
-            ordinalCount: groups.businessOfKey.count)
-        businesses = BusinessOrder(query.names)
-    }
-
-    /// Enters a group, unless none of its keys is asked for; before it, gives a range that is full.
-    /// - Returns: `false` if `body` did.
-    mutating func enter(
-        _ group: UInt32, _ body: ListedRange.Body, _ appendName: (inout [UInt8]) -> Void
-    ) throws(ReaderError) -> Bool {
-        let keys = groups.keys(ofGroup: group)
-        if keys.isEmpty { return true }
-        if !range.hasRoom(for: 1), try !give(body) { return false }
-        // Of nearly all rewards the key says everything.
-        let tag = keys.count == 1 ? keys[keys.startIndex] : group | Self.groupBit
-        range.enter(tag, ordinals: keys, appendName)
-        return true
-    }
-
-    mutating func give(_ body: ListedRange.Body) throws(ReaderError) -> Bool {
-        let groups = groups
-        var businesses = businesses
-        defer { self.businesses = businesses }
-        return try body(
-            range.fold { (tag, isSeen) throws(ReaderError) in
-                if tag < Self.groupBit {
-                    guard isSeen[Int(tag)] else { return nil }
-                    return .init(business: groups.businessOfKey[Int(tag)], businessCount: 1)
-                }
-                var shown = RangeListing.Completion()
-                for key in groups.keys(ofGroup: tag ^ Self.groupBit) where isSeen[Int(key)] {
-                    let business = groups.businessOfKey[Int(key)]
-                    shown.businessCount += 1
-                    if let least = shown.business {
-                        let isLess =
-                            try businesses.rank(business, groups)
-                            < businesses.rank(least, groups)
-                        if !isLess { continue }
-                    }
-                    shown.business = business
-                }
-                return shown.businessCount == 0 ? nil : shown
-            })
-    }
-}
-
 extension BusinessOrder {
-    fileprivate mutating func rank(
+    fileprivate func rank(
         _ business: UInt32, _ groups: KeyGroups
     ) throws(ReaderError) -> UInt32 {
         try rank(business, among: groups.businessOfKey)
     }
 
     /// Keys of one reward by their businesses.
-    fileprivate mutating func sorted(
+    fileprivate func sorted(
         _ keys: ArraySlice<UInt32>, _ groups: KeyGroups
-    ) throws(ReaderError) -> [UInt32] {
-        if keys.count <= 1 { return Array(keys) }
+    ) throws(ReaderError) -> ArraySlice<UInt32> {
+        if keys.count <= 1 { return keys }
         var ranked: [UInt64] = []
         for key in keys {
             let rank = try rank(groups.businessOfKey[Int(key)], groups)
             ranked.append(UInt64(rank) << 32 | UInt64(key))
         }
-        return ranked.sorted().map { UInt32(truncatingIfNeeded: $0) }
+        return ranked.sorted().map { UInt32(truncatingIfNeeded: $0) }[...]
     }
 }

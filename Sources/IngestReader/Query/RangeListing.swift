@@ -20,6 +20,7 @@ struct RangeListing {
     /// **Layout** Half a cache line: nearly every row touches that of another key.
     private struct DaySlots {
         static let none = UInt32.max
+        static let empty = DaySlots(start: 0, end: 0, next: 0, days: allDays, before: none)
 
         let start: UInt32
         let end: UInt32
@@ -48,7 +49,10 @@ struct RangeListing {
     private let days: DayRange
     /// Whether a unit has a row for each day, and not one alone.
     private let isByDay: Bool
-    private var slab: CounterSlab
+    /// What units are shown with, by their tags and what `isSeen` is; `nil` leaves a unit out.
+    private let complete: (UInt32, [Bool]) throws(ReaderError) -> Completion?
+    /// Of the ranges that were given, for who comes after them: memory that was touched before costs less.
+    private var slabs: [CounterSlab] = []
     private var entries: [Entry] = []
     private var texts: [UInt8] = []
     /// Where the texts of businesses lie, by their ordinals.
@@ -63,6 +67,8 @@ struct RangeListing {
     private var isSeen: [Bool]
     // By day.
     private var slots: [DaySlots] = []
+    /// Whether a unit has some days of its ordinals alone.
+    private var hasParts = false
     private var dayOfSlot: [Int32] = []
     private var taken = 0
     /// The rows of one page that belong to the range.
@@ -70,16 +76,19 @@ struct RangeListing {
         repeating: RowPick(row: 0, unit: 0), count: CounterPage.capacity)
     private var dayOfPick = [Int32](repeating: 0, count: CounterPage.capacity)
 
-    /// - Parameter ordinalCount: rows of an ordinal from it on are damage.
+    /// - Parameters:
+    ///   - ordinalCount: rows of an ordinal from it on are damage.
+    ///   - complete: what a unit is shown with, by its tag and what `isSeen` is; `nil` leaves it out.
     init(
         _ query: CounterQuery, _ table: TableKind, _ days: DayRange, isByDay: Bool,
-        ordinalCount: Int
+        ordinalCount: Int,
+        _ complete: @escaping (UInt32, [Bool]) throws(ReaderError) -> Completion?
     ) {
         self.query = query
         self.table = table
         self.days = days
         self.isByDay = isByDay
-        slab = CounterSlab(capacity: 0)
+        self.complete = complete
         shown = ShownNames(query.names)
         businesses = Array(repeating: (.max, 0..<0), count: ShownNames.slotCount)
         unitOfOrdinal = Array(repeating: 0, count: ordinalCount)
@@ -92,22 +101,24 @@ struct RangeListing {
         min(rowCount, 2 * Limits.businessDays.count)
     }
 
-    /// Whether one more unit fits: one always does.
-    func hasRoom(for rowCount: Int) -> Bool {
-        entries.isEmpty || taken + Self.room(rowCount) <= query.rowCountMax
-    }
-
-    /// Enters a unit, for which there is room.
+    /// Enters a unit; before it, gives the range where that is full.
     /// - Parameters:
     ///   - tag: the caller's.
     ///   - rowCount: the most rows that it can have; without days 1.
     ///   - days: rows of the ordinals on other days belong to other units.
     ///   - appendText: adds the text that it is shown by.
+    /// - Returns: `false` if `body` did.
     mutating func enter(
         _ tag: UInt32, rowCount: Int = 1, days: Range<Int32> = allDays,
-        ordinals: some Collection<UInt32>, _ appendText: (inout [UInt8]) -> Void
-    ) {
-        precondition(hasRoom(for: rowCount))
+        ordinals: some Collection<UInt32>, _ body: ListedRange.Body,
+        _ appendText: (inout [UInt8]) -> Void
+    ) throws(ReaderError) -> Bool {
+        let end = taken + Self.room(rowCount)
+        if end > query.rowCountMax && !entries.isEmpty {
+            guard try give(body) else { return false }
+            return try enter(
+                tag, rowCount: rowCount, days: days, ordinals: ordinals, body, appendText)
+        }
         let unit = firstUnit + UInt32(entries.count)
         var before = DaySlots.none
         for ordinal in ordinals {
@@ -120,22 +131,22 @@ struct RangeListing {
         let start = UInt32(texts.count)
         appendText(&texts)
         entries.append(Entry(tag: tag, text: start..<UInt32(texts.count)))
-        let end = taken + Self.room(rowCount)
         if isByDay {
+            hasParts = hasParts || days != Self.allDays
             slots.append(
                 DaySlots(
                     start: UInt32(taken), end: UInt32(end), next: UInt32(taken), days: days,
                     before: before))
         }
         taken = end
+        return true
     }
 
     /// Folds the units entered, and gives their rows, those without rows left out; none are entered then.
-    /// - Parameter complete: what a unit is shown with, by its tag and what `isSeen` is; `nil` leaves it out.
-    mutating func fold(
-        _ complete: (UInt32, [Bool]) throws(ReaderError) -> Completion?
-    ) throws(ReaderError) -> ListedRange {
-        try foldPages()
+    /// - Returns: `false` if `body` did.
+    mutating func give(_ body: ListedRange.Body) throws(ReaderError) -> Bool {
+        let slab = takeSlab()
+        try foldPages(into: slab)
         var units: [ListedRange.Unit] = []
         var rows: [ListedRange.Row] = []
         units.reserveCapacity(entries.count)
@@ -155,13 +166,23 @@ struct RangeListing {
                 rows.append(ListedRange.Row(unit: unit, slot: UInt32(number), day: 0))
                 continue
             }
-            if !slots[number].ascends { try sum(number) }
+            if !slots[number].ascends { try sum(number, in: slab) }
             for slot in slots[number].start..<slots[number].next {
                 rows.append(ListedRange.Row(unit: unit, slot: slot, day: dayOfSlot[Int(slot)]))
             }
         }
-        defer { removeAll() }
-        return ListedRange(texts: texts, units: units, rows: rows, slab: slab)
+        let range = ListedRange(texts: texts, units: units, rows: rows, slab: slab)
+        removeAll()
+        return try body(range)
+    }
+
+    /// A slab for the range, that of a range before where nobody has it any more.
+    private mutating func takeSlab() -> CounterSlab {
+        for index in slabs.indices where slabs[index].capacity >= taken {
+            if isKnownUniquelyReferenced(&slabs[index]) { return slabs[index] }
+        }
+        slabs.append(CounterSlab(capacity: taken))
+        return slabs[slabs.count - 1]
     }
 
     private mutating func removeAll() {
@@ -187,21 +208,20 @@ struct RangeListing {
 
     // MARK: Folding
 
-    private mutating func foldPages() throws(ReaderError) {
-        slab = CounterSlab(capacity: taken)
+    private mutating func foldPages(into slab: CounterSlab) throws(ReaderError) {
         slab.clear(taken)
         guard let bounds else { return }
-        if isByDay { dayOfSlot = Array(repeating: 0, count: taken) }
+        if isByDay && dayOfSlot.count < taken { dayOfSlot = Array(repeating: 0, count: taken) }
         // With the last ordinal, those that there cannot be.
         let isLast = Int(bounds.upperBound) == unitOfOrdinal.count - 1
         let keys = bounds.lowerBound...(isLast ? .max : bounds.upperBound)
         try query.forEachPage(of: table, keys: keys) { (page) throws(ReaderError) in
             let count = try pick(page)
             if isByDay {
-                try takeSlots(count, of: page)
+                try takeSlots(count, of: page, in: slab)
             } else {
                 for place in 0..<count { isSeen[Int(page.key(Int(picks[place].row)))] = true }
-                try add(0..<count, of: page)
+                try add(0..<count, of: page, to: slab)
             }
         }
     }
@@ -232,12 +252,13 @@ struct RangeListing {
         _ count: Int, of page: CounterPage
     ) throws(ReaderError) -> Int {
         var kept = 0
+        let looksAtUnits = isByDay && hasParts
         try page.withOrders { (orders) throws(ReaderError) in
             for place in 0..<count {
                 var pick = picks[place]
                 let day = RowOrder.day(orders[Int(pick.row)])
                 guard try days.admits(day) else { continue }
-                while isByDay, pick.unit != DaySlots.none,
+                while looksAtUnits, pick.unit != DaySlots.none,
                     !slots[Int(pick.unit)].days.contains(day)
                 {
                     pick.unit = slots[Int(pick.unit)].before
@@ -252,7 +273,9 @@ struct RangeListing {
     }
 
     /// Adds the first rows picked, each to the slot of its unit.
-    private func add(_ places: Range<Int>, of page: CounterPage) throws(ReaderError) {
+    private func add(
+        _ places: Range<Int>, of page: CounterPage, to slab: CounterSlab
+    ) throws(ReaderError) {
         let columns = CounterSlab.Columns(of: page)
         slab.touch(picks.span.extracting(places))
         for place in places {
@@ -265,36 +288,43 @@ struct RangeListing {
 
     /// Finds a slot for each of the rows picked, and adds them.
     /// **Errors** `impossibleRow` if a unit has more rows than it was entered with.
-    private mutating func takeSlots(_ count: Int, of page: CounterPage) throws(ReaderError) {
+    private mutating func takeSlots(
+        _ count: Int, of page: CounterPage, in slab: CounterSlab
+    ) throws(ReaderError) {
         var added = 0
+        // Of the unit that the rows at hand belong to: most come one after the other.
+        var unit = 0
+        var its = slots.first ?? DaySlots.empty
         for place in 0..<count {
-            let unit = Int(picks[place].unit)
-            let day = dayOfPick[place]
-            var its = slots[unit]
-            if its.next > its.start && its.lastDay == day {
-                picks[place].unit = its.next - 1
-                continue
+            if Int(picks[place].unit) != unit {
+                slots[unit] = its
+                unit = Int(picks[place].unit)
+                its = slots[unit]
             }
-            if its.next > its.start && its.lastDay > day { slots[unit].ascends = false }
-            if its.next == its.end {
+            let day = dayOfPick[place]
+            if its.next == its.end && its.lastDay != day {
                 // Rows move: those before have to be added first.
-                try add(added..<place, of: page)
+                try add(added..<place, of: page, to: slab)
                 added = place
-                try sum(unit)
+                slots[unit] = its
+                try sum(unit, in: slab)
                 its = slots[unit]
                 guard its.next < its.end else { throw .impossibleRow }
-                if its.next > its.start && its.lastDay > day { slots[unit].ascends = false }
             }
-            dayOfSlot[Int(its.next)] = day
-            slots[unit].lastDay = day
-            slots[unit].next = its.next + 1
-            picks[place].unit = its.next
+            if its.next == its.start || its.lastDay != day {
+                if its.next > its.start && its.lastDay > day { its.ascends = false }
+                dayOfSlot[Int(its.next)] = day
+                its.lastDay = day
+                its.next += 1
+            }
+            picks[place].unit = its.next - 1
         }
-        try add(added..<count, of: page)
+        if count > 0 { slots[unit] = its }
+        try add(added..<count, of: page, to: slab)
     }
 
     /// Puts the rows of a unit in order, those of the same day together.
-    private mutating func sum(_ unit: Int) throws(ReaderError) {
+    private mutating func sum(_ unit: Int, in slab: CounterSlab) throws(ReaderError) {
         let used = Int(slots[unit].start)..<Int(slots[unit].next)
         var rows: [(day: Int32, counters: CounterRow)] = []
         for slot in used.sorted(by: { (dayOfSlot[$0], $0) < (dayOfSlot[$1], $1) }) {

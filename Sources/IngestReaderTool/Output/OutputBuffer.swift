@@ -12,6 +12,8 @@ import IngestReader
     private var base: UnsafeMutablePointer<UInt8>
     private var capacity: Int
     private var count = 0
+    /// Whether the memory is that of who made the buffer.
+    private var isLent = false
     private let write: ([UInt8]) throws -> Void
 
     /// - Parameter write: takes the next piece; it is not kept.
@@ -26,7 +28,15 @@ import IngestReader
         unsafe base = .allocate(capacity: capacity)
     }
 
-    deinit { unsafe base.deallocate() }
+    private init(lent memory: UnsafeMutableBufferPointer<UInt8>) {
+        write = { _ in }
+        capacity = memory.count
+        // SAFETY: the memory outlives its only user, `bytes`; a capacity above 0 has a base.
+        unsafe base = memory.baseAddress!
+        isLent = true
+    }
+
+    deinit { if !isLent { unsafe base.deallocate() } }
 
     /// To be called after each row: writes once a piece is full.
     package func drain() throws {
@@ -49,11 +59,23 @@ import IngestReader
     }
 
     /// What `body` puts.
-    package static func bytes(of body: (OutputBuffer) throws -> Void) rethrows -> [UInt8] {
-        let output = OutputBuffer(capacity: 256) { _ in }
-        try body(output)
-        // SAFETY: count bytes were put.
-        return unsafe Array(UnsafeBufferPointer(start: output.base, count: output.count))
+    /// - Parameter capacity: more bytes than these are copied.
+    package static func bytes(
+        capacity: Int = 256, of body: (OutputBuffer) throws -> Void
+    ) rethrows -> [UInt8] {
+        var moved: [UInt8]?
+        let bytes = try unsafe [UInt8](unsafeUninitializedCapacity: max(1, capacity)) {
+            memory, count in
+            let output = unsafe OutputBuffer(lent: memory)
+            try body(output)
+            // SAFETY: count bytes were put, in the array's memory or where the buffer has moved.
+            if output.isLent {
+                count = output.count
+            } else {
+                moved = unsafe Array(UnsafeBufferPointer(start: output.base, count: output.count))
+            }
+        }
+        return moved ?? bytes
     }
 
     // MARK: Bytes and texts
@@ -163,7 +185,8 @@ import IngestReader
         let moved = UnsafeMutablePointer<UInt8>.allocate(capacity: larger)
         // SAFETY: count bytes were put, and there is room for more than them.
         unsafe moved.update(from: base, count: count)
-        unsafe base.deallocate()
+        if !isLent { unsafe base.deallocate() }
+        isLent = false
         unsafe base = moved
         capacity = larger
     }

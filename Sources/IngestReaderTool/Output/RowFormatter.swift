@@ -74,7 +74,7 @@ package struct RowFormatter {
     }
 
     /// Rows that are formatted at a time, by one core.
-    private static var partRowCount: Int { 1 << 10 }
+    private static var partRowCount: Int { 1 << 8 }
 
     /// Writes rows as they come; returns how many.
     /// - Parameter before: what stands before the first row.
@@ -95,7 +95,7 @@ package struct RowFormatter {
             let texts = try inParallel(partCount) { part in
                 let start = part * Self.partRowCount
                 let rows = start..<min(start + Self.partRowCount, batch.rowCount)
-                return OutputBuffer.bytes {
+                return OutputBuffer.bytes(capacity: rows.count * template.rowByteCount) {
                     Self.put(batch, rows, template, isFirst: isFirst && part == 0, to: $0)
                 }
             }

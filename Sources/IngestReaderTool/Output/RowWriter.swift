@@ -11,6 +11,9 @@ struct RowTemplate: Sendable {
     /// By column: where its value is in `bytes`.
     fileprivate let values: [Range<Int>]
 
+    /// More bytes than most rows have.
+    var rowByteCount: Int { bytes.count + 192 }
+
     /// - Parameters:
     ///   - between: what stands between two rows.
     ///   - end: what stands behind the last value.
@@ -102,10 +105,16 @@ struct RowWriter: ValueSink {
         quote()
     }
 
+    @inline(__always)
     mutating func count(_ name: StaticString, _ count: UInt64) {
         if count == 0 { return skip() }
         begin()
         output.put(count)
+    }
+
+    @inline(__always)
+    mutating func detail(_ name: StaticString, _ count: UInt64, usual: UInt64) {
+        self.count(name, count)
     }
 
     mutating func money(_ name: StaticString, _ micros: UInt64?) {
