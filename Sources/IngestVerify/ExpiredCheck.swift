@@ -86,14 +86,15 @@ struct ExpiredOutcome: Sendable {
             ("refused", refusedRows, refused.saturatingSum(withoutConsent)),
         ]
         for pair in pairs where pair.got != pair.expected {
-            report.difference(
-                "events \(pair.what) in the counters", in: file.text, at: nil, got: "\(pair.got)",
+            report.add(
+                .difference, "events \(pair.what) in the counters", in: file.text,
+                got: "\(pair.got)",
                 expected: "\(pair.expected), as in the ledger")
         }
         let rowCount = pairs.reduce(UInt64(0)) { $0.saturatingSum($1.got) }
         if rowCount != sums.rowCount || columns.overflows != 0 {
-            report.difference(
-                "rows in the header", in: file.text, at: nil, got: "\(sums.rowCount)",
+            report.add(
+                .difference, "rows in the header", in: file.text, got: "\(sums.rowCount)",
                 expected: "\(rowCount)")
         }
     }

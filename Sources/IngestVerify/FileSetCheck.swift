@@ -26,7 +26,7 @@ struct FileSetCheck<Files: FileSystem> {
         var unlisted = Unlisted()
         for text in try files.names() {
             guard let name = FileName(text) else {
-                report.add(Finding(.note, file: text, what: "not a file of ingestd"))
+                report.add(.note, "not a file of ingestd", in: text)
                 continue
             }
             report.fileCount += 1
@@ -55,19 +55,17 @@ struct FileSetCheck<Files: FileSystem> {
         } catch {
             if case .notFound = error { return }
             guard case .io(_, _, errno: ENOTDIR) = error else { throw error }
-            report.add(Finding(.corruption, file: folder, what: "no folder, and must be one"))
+            report.add(.corruption, "no folder, and must be one", in: folder)
             return
         }
         let shown = names.prefix(Self.asideNoteCountMax)
         for name in shown {
             report.add(
-                Finding(
-                    .note, file: "\(folder)/\(name)",
-                    what: "put aside at a start: not read, and under no checksum"))
+                .note, "put aside at a start: not read, and under no checksum",
+                in: "\(folder)/\(name)")
         }
         if names.count > shown.count {
-            report.add(
-                Finding(.note, file: folder, what: "\(names.count - shown.count) more files"))
+            report.add(.note, "\(names.count - shown.count) more files", in: folder)
         }
     }
 
@@ -88,18 +86,13 @@ struct FileSetCheck<Files: FileSystem> {
         case .run(let table, let number) where !isListed && table != .names:
             unlisted.runs.append(try readHeader(table, number))
         case .segment(let number) where number <= manifest.lastExpired:
-            report.add(
-                Finding(.note, file: name.text, what: "expired; the daemon removes it in a minute"))
+            report.add(.note, "expired; the daemon removes it in a minute", in: name.text)
         case .segment(let number) where !isListed && !manifest.mayHoldTail(number):
-            report.add(
-                Finding(
-                    .note, file: name.text,
-                    what: "not part of the log; the next start puts it aside"))
+            report.add(.note, "not part of the log; the next start puts it aside", in: name.text)
         case .temporary:
             report.add(
-                Finding(
-                    .note, file: name.text,
-                    what: "being written, or left by a crash; the next start removes it"))
+                .note, "being written, or left by a crash; the next start removes it", in: name.text
+            )
         case .expired(let number) where !isListed:
             unlisted.expired.append(
                 try ExpiredFooterReader.readHeader(number, manifest.directory, in: files))
@@ -145,10 +138,7 @@ struct FileSetCheck<Files: FileSystem> {
     private func checkLock(_ report: inout VerifyReport) throws(StorageError) {
         let file = try files.open(FileName.lock.text, .read)
         if !LockHolder.isWellFormed(try file.readArray(at: 0, byteCount: 256)) {
-            report.add(
-                Finding(
-                    .corruption, file: FileName.lock.text,
-                    what: "neither empty nor what a daemon wrote"))
+            report.add(.corruption, "neither empty nor what a daemon wrote", in: FileName.lock.text)
         }
     }
 

@@ -24,7 +24,10 @@ struct LedgerRecount: Sendable {
             if a.asksForAcks == nil { delta.asksForAcks = b.asksForAcks }
             if b.isExpired { delta.isExpired = true }
             guard let times = later.seen else { return }
-            guard let known = seen else { return seen = times }
+            guard let known = seen else {
+                seen = times
+                return
+            }
             seen =
                 min(known.lowerBound, times.lowerBound)...max(known.upperBound, times.upperBound)
         }
@@ -34,8 +37,7 @@ struct LedgerRecount: Sendable {
     struct Sum {
         fileprivate(set) var packets: [UInt64]
         fileprivate var events: [UInt64]
-        /// Joined where they touch in the order in which they come.
-        private var ranges: [ClosedRange<UInt64>]
+        fileprivate(set) var sequences: RangeSet
         /// Where the window begins if it was not open: what the first entry says that says it.
         private(set) var begin: UInt64?
         /// Of the entries before that one: only a window that was open takes them.
@@ -45,7 +47,7 @@ struct LedgerRecount: Sendable {
         fileprivate init(_ entry: LedgerEntry, seen: ClosedRange<Int64>?) {
             packets = entry.packets
             events = entry.events
-            ranges = entry.sequences
+            sequences = RangeSet(entry.sequences)
             let first = entry.sequences.first?.lowerBound
             // A sequence of a window whose opening was lost: it begins a window below.
             begin =
@@ -62,9 +64,6 @@ struct LedgerRecount: Sendable {
             return sum
         }
 
-        /// Ascending and disjoint, not adjacent.
-        var sequences: [ClosedRange<UInt64>] { LedgerRecount.union(ranges) }
-
         /// Packets that were consumed: also those of which nothing could be read, whose sequence is acked all the same.
         var consumedCount: UInt64 {
             packets[Int(PacketResult.accepted.rawValue)].saturatingSum(
@@ -74,15 +73,7 @@ struct LedgerRecount: Sendable {
         fileprivate mutating func add(_ later: Sum) {
             LedgerRecount.add(later.packets, to: &packets)
             LedgerRecount.add(later.events, to: &events)
-            for range in later.ranges {
-                if let last = ranges.last, last.upperBound < range.lowerBound,
-                    last.upperBound + 1 == range.lowerBound
-                {
-                    ranges[ranges.count - 1] = last.lowerBound...range.upperBound
-                } else {
-                    ranges.append(range)
-                }
-            }
+            for range in later.sequences.ranges { sequences.insert(range) }
             if begin == nil {
                 lead.add(later.lead)
                 begin = later.begin
@@ -96,8 +87,8 @@ struct LedgerRecount: Sendable {
         fileprivate func difference(from entry: LedgerEntry) -> Difference? {
             if entry.packets != packets { return ("packets", "\(entry.packets)", "\(packets)") }
             if entry.events != events { return ("events", "\(entry.events)", "\(events)") }
-            if LedgerRecount.union(entry.sequences) != sequences {
-                return ("sequences", "\(entry.sequences)", "\(sequences)")
+            if RangeSet(entry.sequences) != sequences {
+                return ("sequences", "\(entry.sequences)", "\(sequences.ranges)")
             }
             let window = window
             if entry.window != window.delta {
@@ -147,22 +138,6 @@ struct LedgerRecount: Sendable {
         }
         return nil
     }
-
-    /// The same numbers as ascending ranges that do not touch.
-    private static func union(_ ranges: [ClosedRange<UInt64>]) -> [ClosedRange<UInt64>] {
-        var united: [ClosedRange<UInt64>] = []
-        for range in ranges.sorted(by: { $0.lowerBound < $1.lowerBound }) {
-            if let last = united.last,
-                last.upperBound == .max || range.lowerBound <= last.upperBound + 1
-            {
-                united[united.count - 1] =
-                    last.lowerBound...Swift.max(last.upperBound, range.upperBound)
-            } else {
-                united.append(range)
-            }
-        }
-        return united
-    }
 }
 
 /// What blocks add up to over all senders and keys: rows, packets by result, events by verdict. A sum that does
@@ -190,17 +165,14 @@ struct TotalsRecount: Sendable {
     /// In what a manifest's totals are others; `nil` if in nothing.
     func difference(from totals: LogTotals) -> Difference? {
         if totals.rowCount != rowCount { return ("rows", "\(totals.rowCount)", "\(rowCount)") }
-        for result in PacketResult.allCases {
-            let (got, expected) = (
-                totals.packets[Int(result.rawValue)], packets[Int(result.rawValue)]
-            )
-            if got != expected { return ("packets \(result.name)", "\(got)", "\(expected)") }
-        }
-        for verdict in Verdict.allCases {
-            let (got, expected) = (
-                totals.events[Int(verdict.rawValue)], events[Int(verdict.rawValue)]
-            )
-            if got != expected { return ("events \(verdict.name)", "\(got)", "\(expected)") }
+        let lists = [
+            ("packets", PacketResult.allCases.map(\.name), totals.packets, packets),
+            ("events", Verdict.allCases.map(\.name), totals.events, events),
+        ]
+        for (kind, names, found, wanted) in lists {
+            for (name, (got, expected)) in zip(names, zip(found, wanted)) where got != expected {
+                return ("\(kind) \(name)", "\(got)", "\(expected)")
+            }
         }
         return nil
     }

@@ -1,214 +1,136 @@
-// packet → decode → ring → admit → block → [segment] → compaction → snapshot → [query]
+// packet → decode → ring → admit → block → [segment] → compaction → [snapshot] → [query]
 
 import IngestFormat
 import IngestStorage
 
-/// Checks a segment without a sound footer, from block to block; a daemon may be writing to it.
+/// Checks a segment without a sound footer; a daemon may be writing to it.
 struct LiveSegmentScan<Files: FileSystem>: Sendable {
+    private typealias Survey = SegmentSurvey<Files>
+
     let segment: SegmentScan<Files>
     let file: Files.File
-
-    private typealias Walk = BlockWalk<Files.File>
 
     /// What looks like damage behind the durable blocks may be a write under way: it is looked at again.
     private static var attemptCount: Int { 4 }
 
     private var name: String { segment.name }
+    private var durableBlockCount: UInt32 { segment.segment.durableBlockCount }
 
     /// - Returns: how many block ordinals were given in it.
     func run(
         _ memory: ScanMemory, _ recount: inout SegmentRecount
     ) throws(StorageError) -> UInt32 {
-        let number = segment.number
-        var walk = BlockWalk(
-            file,
-            place: BlockPlace(directory: segment.directory, segment: number, blockOrdinal: 0))
-        var attempt = 1
-        var tail = Tail(
-            scan: BlockScan(file: file, directory: segment.directory, segment: number, end: 0))
-        while !segment.meter.isStopped {
+        var (survey, tail) = try look()
+        for attempt in 1..<Self.attemptCount {
+            // What a block follows is looked at once more: that was written only after this was synced.
+            let isSure = attempt > 1 || survey.pieces.allSatisfy(\.isBlock)
+            if isSure && tail?.isFinal != false { break }
+            segment.pause()
+            (survey, tail) = try look()
+        }
+        var next: UInt32 = 0
+        for (index, piece) in survey.pieces.enumerated() where !segment.meter.isStopped {
+            if tail != nil && index == survey.pieces.count - 1 { break }
             // The recount checks the chain, and goes on where it is broken: here only places count.
-            walk.resume(at: walk.offset, ordinal: walk.ordinal)
-            let (offset, ordinal) = (walk.offset, walk.ordinal)
-            let step = try walk.next(into: memory.buffer)
-            if case .block = step {
-                // Its checksums are right: what cannot be decoded then was made wrong.
-                if segment.count(memory, at: offset, ordinal: ordinal, &recount) == nil {
-                    recount.miss()
+            switch piece {
+            case .block(let offset, let header), .damaged(let offset, let header):
+                try memory.buffer.read(file, at: offset, byteCount: header.byteCount)
+                let ordinal = header.context.blockOrdinal
+                let found = segment.count(memory, at: offset, ordinal: ordinal, &recount)
+                // Where its checksums are right and it cannot be decoded, it was made wrong.
+                if found == nil { recount.miss() }
+                next = ordinal &+ 1
+            case .unreadable(let range, _):
+                let following = survey.pieces[(index + 1)...].first?.ordinal
+                if segment.entry != nil && following == nil && next >= durableBlockCount {
+                    continue
                 }
-                attempt = 1
-            } else if try !goOn(
-                &walk, from: step, isLast: attempt >= Self.attemptCount, memory.buffer, &tail,
-                &recount)
-            {
-                return ordinal
-            } else if walk.offset == offset {
-                attempt += 1
-                segment.pause()
+                recount.report.add(
+                    .corruption, "\(range.count) bytes that cannot be read", in: name,
+                    at: range.lowerBound, got: "block \(following ?? durableBlockCount) next",
+                    expected: "block \(next)")
+                recount.miss()
             }
         }
-        return walk.ordinal
+        let isReported = if case .unreadable? = survey.pieces.last { true } else { false }
+        if next < durableBlockCount && !isReported && !segment.meter.isStopped {
+            recount.report.add(
+                .corruption, "durable blocks are missing", in: name, got: "\(next) blocks",
+                expected: "\(durableBlockCount)")
+            recount.miss()
+        }
+        if let tail { report(tail, &recount) }
+        return next
     }
 
-    /// Where the bytes end that are not zeros: looked for once, however many places are no block.
+    // MARK: What lies behind the last whole block
+
     private struct Tail {
-        private var end: UInt64 = 0
-        private var scan: BlockScan<Files.File>
-
-        init(scan: BlockScan<Files.File>) { self.scan = scan }
-
-        /// The first whole block behind what is none at the walk's place.
-        mutating func block(
-            behind walk: Walk, before end: UInt64, _ buffer: ReadBuffer
-        ) throws(StorageError) -> (offset: UInt64, ordinal: UInt32)? {
-            scan.end = end
-            return try scan.next(from: walk.offset, at: walk.place, into: buffer)
-                .map { ($0.offset, $0.header.context.blockOrdinal) }
-        }
-
-        /// Behind the last byte from `start` on that is not zero; `nil` if there is none.
-        mutating func end(
-            in file: Files.File, from start: UInt64
-        ) throws(StorageError) -> UInt64? {
-            if start >= end {
-                let content = try TailContent(file, from: start)
-                guard content.firstNonzero != nil else { return nil }
-                end = content.end
-            }
-            return end
-        }
+        let judgement: TailJudge.Judgement
+        let isFooter: Bool
+        let offset: UInt64
+        /// Else the file is to be looked at again.
+        let isFinal: Bool
     }
 
-    /// Deals with what is no block at the walk's place.
-    /// - Returns: whether to look again, at the walk's place, which may have been moved on; else the
-    ///   segment ends here.
-    private func goOn(
-        _ walk: inout Walk, from step: Walk.Step, isLast: Bool, _ buffer: ReadBuffer,
-        _ tail: inout Tail, _ recount: inout SegmentRecount
-    ) throws(StorageError) -> Bool {
-        let (offset, ordinal) = (walk.offset, walk.ordinal)
-        if ordinal < segment.segment.durableBlockCount {
-            report(durable: step, at: offset, ordinal: ordinal, &recount)
-            if case .damaged(let header, _) = step {
-                walk.move(past: header)
-                return true
-            }
-            guard let found = try tail.block(behind: walk, before: file.byteCount(), buffer)
-            else { return false }
-            walk.resume(at: found.offset, ordinal: found.ordinal)
-            return true
-        }
+    /// Only where no block follows can it be a footer, or a write that did not finish.
+    private func look() throws(StorageError) -> (Survey, Tail?) {
+        let survey = try Survey(segment.number, directory: segment.directory, of: file)
+        let ordinal = survey.pieces.dropLast().last?.ordinal.map { $0 &+ 1 } ?? 0
         // Behind a sealed segment's blocks is its footer, which was reported.
-        if segment.entry != nil { return false }
-        var found: (offset: UInt64, ordinal: UInt32)?
-        if let end = try tail.end(in: file, from: offset) {
-            found = try tail.block(behind: walk, before: end, buffer)
+        if segment.entry != nil || ordinal < durableBlockCount { return (survey, nil) }
+        switch survey.pieces.last {
+        case .damaged(let offset, let header):
+            return (survey, try judge(offset, .block(header)))
+        case .unreadable(let range, let content):
+            return (survey, try judge(range.lowerBound, content == .footer ? .footer : .unknown))
+        default: return (survey, nil)
         }
-        guard let found else {
-            // Only where no block follows can it be a footer, or a write that did not finish.
-            if try wasSealedMeanwhile(blockCount: ordinal, &recount) { return false }
-            let (judgement, isFooter) = try judge(step, at: offset)
-            return try !report(
-                judgement, isFooter: isFooter, at: offset, isLast: isLast, &recount)
-        }
-        // A block is written only after the one before was synced: what is here is final, and if it is
-        // no block, a durable one is gone. It may have been finished since it was looked at.
-        walk.resume(at: offset, ordinal: ordinal)
-        if case .block = try walk.next(into: buffer) {
-            walk.resume(at: offset, ordinal: ordinal)
-            return true
-        }
-        report(
-            lost: offset..<found.offset, ordinals: ordinal..<max(ordinal, found.ordinal), &recount)
-        walk.resume(at: found.offset, ordinal: found.ordinal)
-        return true
     }
 
-    // MARK: What is reported
-
-    private func report(
-        durable step: Walk.Step, at offset: UInt64, ordinal: UInt32, _ recount: inout SegmentRecount
-    ) {
-        switch step {
-        case .damaged(_, let error), .unreadable(let error):
-            recount.report.add(Finding(error, file: name, offset: offset, what: "durable block"))
-        case .nothing, .block:
-            recount.report.add(
-                Finding(
-                    .corruption, file: name, offset: offset, what: "durable blocks are missing",
-                    got: "\(ordinal) blocks", expected: "\(segment.segment.durableBlockCount)"))
-        }
-        recount.miss()
-    }
-
-    private func report(
-        lost range: Range<UInt64>, ordinals: Range<UInt32>, _ recount: inout SegmentRecount
-    ) {
-        recount.report.add(
-            Finding(
-                .corruption, file: name, offset: range.lowerBound,
-                what: "\(range.count) bytes that cannot be read, and blocks follow",
-                got: "block \(ordinals.upperBound) next", expected: "block \(ordinals.lowerBound)"))
-        recount.miss()
-    }
-
-    /// Whether a daemon has ended the segment since its footer was looked for. Its blocks have all been
-    /// counted then, and its footer is held against them the next time.
-    private func wasSealedMeanwhile(
-        blockCount: UInt32, _ recount: inout SegmentRecount
-    ) throws(StorageError) -> Bool {
-        // A footer that cannot be believed has been reported.
-        let report = recount.report
-        defer { recount.report = report }
-        guard let footer = try segment.readFooter(file, &recount) else { return false }
-        return footer.footer.blockCount == blockCount
-    }
-
-    /// What lies behind the last whole block, and whether it begins as a footer does.
     private func judge(
-        _ step: Walk.Step, at offset: UInt64
-    ) throws(StorageError) -> (TailJudge.Judgement, isFooter: Bool) {
-        if case .damaged(let header, _) = step {
-            return (try TailJudge.judge(file, from: offset, .block(header)), false)
-        }
-        let isFooter = try beginsAsFooter(at: offset)
-        return (try TailJudge.judge(file, from: offset, isFooter ? .footer : .unknown), isFooter)
+        _ offset: UInt64, _ beginning: TailJudge.Beginning
+    ) throws(StorageError) -> Tail {
+        let judgement = try TailJudge.judge(file, from: offset, beginning)
+        let isFooter = if case .footer = beginning { true } else { false }
+        let isFinal =
+            switch judgement {
+            case .empty: true
+            case .torn: isFooter || !segment.segment.isFollowed
+            case .damage: false
+            }
+        return Tail(judgement: judgement, isFooter: isFooter, offset: offset, isFinal: isFinal)
     }
 
-    /// Reports what lies behind the last whole block, which no other follows in this segment.
-    /// - Returns: whether that is final; else the file is to be looked at again.
-    private func report(
-        _ judgement: TailJudge.Judgement, isFooter: Bool, at offset: UInt64, isLast: Bool,
-        _ recount: inout SegmentRecount
-    ) throws(StorageError) -> Bool {
-        switch judgement {
-        case .empty: return true
-        case .torn(let byteCount) where isFooter || !segment.segment.isFollowed:
-            let what = isFooter ? "a footer" : "a block"
+    private func report(_ tail: Tail, _ recount: inout SegmentRecount) {
+        switch tail.judgement {
+        case .empty: break
+        case .torn(let byteCount) where tail.isFinal:
             recount.report.add(
-                Finding(
-                    .note, file: name, offset: offset,
-                    what:
-                        "\(byteCount) bytes of \(what) that was not finished; nothing durable is in them"
-                ))
+                .note,
+                "\(byteCount) bytes of \(tail.isFooter ? "a footer" : "a block") that was not "
+                    + "finished; nothing durable is in them", in: name, at: tail.offset)
         case .torn(let byteCount):
-            guard isLast else { return false }
             recount.report.add(
-                Finding(
-                    .corruption, file: name, offset: offset,
-                    what: "\(byteCount) bytes that are no block, and the log goes on behind them"))
+                .corruption,
+                "\(byteCount) bytes that are no block, and the log goes on behind them",
+                in: name, at: tail.offset)
             recount.miss()
         case .damage(let place, let what, _):
-            guard isLast else { return false }
-            recount.report.add(Finding(.corruption, file: name, offset: place, what: what))
+            recount.report.add(.corruption, what, in: name, at: place)
             recount.isWhole = false
         }
-        return true
     }
+}
 
-    private func beginsAsFooter(at offset: UInt64) throws(StorageError) -> Bool {
-        let bytes = try file.readArray(at: offset, byteCount: 4)
-        return bytes.count == 4
-            && bytes.reversed().reduce(0) { $0 << 8 | UInt32($1) } == SegmentFooter.magic
+extension SegmentSurvey.Piece {
+    fileprivate var isBlock: Bool { if case .block = self { true } else { false } }
+
+    /// Of the block, where its header can be believed.
+    fileprivate var ordinal: UInt32? {
+        switch self {
+        case .block(_, let header), .damaged(_, let header): header.context.blockOrdinal
+        case .unreadable: nil
+        }
     }
 }

@@ -239,23 +239,22 @@ extension VerifyReport {
         _ repeats: (names: [LogNames.Repeat], keys: [LogNames.Repeat]), _ names: LogNames,
         manifest: String
     ) {
-        func add(
-            _ found: LogNames.Repeat, _ what: String, _ place: (file: String, offset: UInt64)?
+        func report(
+            _ found: [LogNames.Repeat], _ what: (UInt32) -> String,
+            _ place: (UInt32) -> (file: String, offset: UInt64)?
         ) {
-            difference(
-                "\(what) given twice", in: place?.file ?? manifest, at: place?.offset,
-                got: "ordinal \(found.ordinal)", expected: "ordinal \(found.other)")
+            for found in found.sorted(by: { ($0.ordinal, $0.other) < ($1.ordinal, $1.other) }) {
+                let place = place(found.ordinal)
+                add(
+                    .difference, "\(what(found.ordinal)) given twice", in: place?.file ?? manifest,
+                    at: place?.offset, got: "ordinal \(found.ordinal)",
+                    expected: "ordinal \(found.other)")
+            }
         }
-        for found in repeats.names.sorted(by: { ($0.ordinal, $0.other) < ($1.ordinal, $1.other) }) {
-            add(
-                found, "name \(names.describe(name: found.ordinal))",
-                names.introduction(ofName: found.ordinal))
+        report(repeats.names, { "name \(names.describe(name: $0))" }) {
+            names.introduction(ofName: $0)
         }
-        for found in repeats.keys.sorted(by: { ($0.ordinal, $0.other) < ($1.ordinal, $1.other) }) {
-            add(
-                found, names.describe(key: found.ordinal),
-                names.introduction(ofKey: found.ordinal))
-        }
+        report(repeats.keys, { names.describe(key: $0) }) { names.introduction(ofKey: $0) }
     }
 }
 

@@ -87,10 +87,9 @@ struct LogRecount {
         report.append(outcome.report)
         if entry.missingCount > 0 {
             report.add(
-                Finding(
-                    .evidenceLost, file: outcome.file.text,
-                    what: "\(entry.missingCount) segments without a footer, missing when they "
-                        + "expired: their counters cannot be checked"))
+                .evidenceLost,
+                "\(entry.missingCount) segments without a footer, missing when they "
+                    + "expired: their counters cannot be checked", in: outcome.file.text)
         }
         let hasLosses = lostRowCounts.keys.contains {
             $0 >= entry.span.firstSegment && $0 <= entry.span.lastSegment
@@ -109,11 +108,10 @@ struct LogRecount {
     mutating func noteLosses(of manifest: Manifest) {
         for range in manifest.lost where range.segment <= manifest.lastExpired {
             report.add(
-                Finding(
-                    .evidenceLost, file: FileName.manifest(manifest.generation).text,
-                    what: "\(range.rowCountText) in \(range.blockCount) blocks from block "
-                        + "\(range.firstBlock) of segment \(range.segment.rawValue) on, "
-                        + "which has expired"))
+                .evidenceLost,
+                "\(range.rowCountText) in \(range.blockCount) blocks from block "
+                    + "\(range.firstBlock) of segment \(range.segment.rawValue) on, "
+                    + "which has expired", in: FileName.manifest(manifest.generation).text)
             addLost(range.rowCount ?? .max, of: range.segment)
         }
         for entry in manifest.expired where entry.missingCount > 0 {
@@ -180,13 +178,15 @@ struct LogRecount {
         let file = FileName.segment(segment).text
         let changed = names.enter(block, of: segment)
         for ordinal in changed.names {
-            report.difference(
-                "name \(ordinal)", in: file, at: block.offset, got: names.describe(name: ordinal),
+            report.add(
+                .difference, "name \(ordinal)", in: file, at: block.offset,
+                got: names.describe(name: ordinal),
                 expected: "the one given before")
         }
         for ordinal in changed.keys {
-            report.difference(
-                "key \(ordinal)", in: file, at: block.offset, got: names.describe(key: ordinal),
+            report.add(
+                .difference, "key \(ordinal)", in: file, at: block.offset,
+                got: names.describe(key: ordinal),
                 expected: "the one given before")
         }
     }
@@ -196,18 +196,16 @@ struct LogRecount {
     private mutating func check(claimsAt position: LogPosition, _ chain: Chain) {
         for claim in claims.removeValue(forKey: position) ?? [] {
             let (file, state) = (claim.file, claim.state)
-            for (got, expected, what) in [
-                (
-                    state.lastBlockChecksum, chain.previousChecksum,
-                    "checksum of the last block before"
-                ),
-                (state.nextName, chain.nextName, "next name at"),
-                (state.nextKey, chain.nextKey, "next key at"),
-            ] {
-                report.expect(got, expected, "\(what) the cut", in: file, at: nil)
-            }
-            report.expect(
-                state.commitEpoch, chain.endEpoch, "commit epoch at the cut", in: file, at: nil)
+            report.hold(
+                [
+                    (
+                        "checksum of the last block before the cut", state.lastBlockChecksum,
+                        chain.previousChecksum
+                    ),
+                    ("next name at the cut", state.nextName, chain.nextName),
+                    ("next key at the cut", state.nextKey, chain.nextKey),
+                    ("commit epoch at the cut", state.commitEpoch, chain.endEpoch),
+                ], in: file)
             checkSums(claim)
         }
     }
@@ -221,8 +219,8 @@ struct LogRecount {
             found == money ? nil : ("money", "\(found)", "\(money)"),
         ]
         for case let difference? in differences {
-            report.difference(
-                "\(difference.what) of all sealed segments", in: claim.file, at: nil,
+            report.add(
+                .difference, "\(difference.what) of all sealed segments", in: claim.file,
                 got: difference.got, expected: difference.expected)
         }
     }
@@ -235,15 +233,14 @@ struct LogRecount {
     mutating func checkEnd(_ bound: LogPosition) {
         if let claim = claims[cut]?.first, report.corruptionCount == 0 {
             report.add(
-                Finding(
-                    .corruption, file: claim.file, what: "no block ends at the cut", got: cut.text,
-                    expected: report.end.text))
+                .corruption, "no block ends at the cut", in: claim.file, got: cut.text,
+                expected: report.end.text)
         }
         if bound > report.end && report.corruptionCount == 0 {
             report.add(
-                Finding(
-                    .corruption, file: FileName.durableMark.text, what: "the log ends before it",
-                    got: bound.text, expected: "at most \(report.end.text)"))
+                .corruption, "the log ends before it", in: FileName.durableMark.text,
+                got: bound.text,
+                expected: "at most \(report.end.text)")
         }
     }
 }

@@ -11,16 +11,14 @@ package final class OrderedWork<Memory, Output: Sendable>: Sendable {
     private struct State {
         var next = 0
         var isStopped = false
-        /// Pieces that may still be begun before one is taken.
-        var room: Int
         var finished: [Int: Output] = [:]
     }
 
     private let count: Int
     private let workerCount: Int
-    private let state: Mutex<State>
-    /// As many signals as there are workers whenever one of them may find something to do.
-    private let change = DispatchSemaphore(value: 0)
+    private let state = Mutex(State())
+    /// A signal for each piece that may be begun.
+    private let room = DispatchSemaphore(value: 0)
     /// A signal for each piece that is finished.
     private let finished = DispatchSemaphore(value: 0)
     private let running = DispatchGroup()
@@ -31,10 +29,9 @@ package final class OrderedWork<Memory, Output: Sendable>: Sendable {
     package init(count: Int, workerCount: Int) {
         self.count = count
         self.workerCount = max(1, min(workerCount, count))
-        state = Mutex(State(room: self.workerCount + 1))
     }
 
-    /// Does all pieces and takes what comes of them, in order.
+    /// Does all pieces and takes what comes of them, in order. Once for each object.
     ///
     /// - Parameters:
     ///   - makeMemory: called once on each thread.
@@ -48,11 +45,17 @@ package final class OrderedWork<Memory, Output: Sendable>: Sendable {
         wait: () -> Bool = { true }, take: (Output) throws(Failure) -> Bool
     ) throws(Failure) {
         defer { stop() }
-        for _ in 0..<workerCount where count > 0 {
+        room.signal()
+        for _ in 0..<(count > 0 ? workerCount : 0) {
+            room.signal()
             running.enter()
             DispatchQueue(label: "ordered-work").async { [self] in
                 let memory = makeMemory()
-                while let index = next() { finish(index, work(index, memory)) }
+                while let index = next() {
+                    let output = work(index, memory)
+                    state.withLock { $0.finished[index] = output }
+                    finished.signal()
+                }
                 running.leave()
             }
         }
@@ -64,36 +67,23 @@ package final class OrderedWork<Memory, Output: Sendable>: Sendable {
             }
             index += 1
             guard try take(output) else { return }
-            state.withLock { $0.room += 1 }
-            wakeAll()
+            room.signal()
         }
     }
 
     /// The piece to do next; waits until there is room for one. `nil` at the end.
     private func next() -> Int? {
-        while true {
-            let step = state.withLock { state -> Int?? in
-                if state.isStopped || state.next >= count { return .some(nil) }
-                guard state.room > 0 else { return nil }
-                state.room -= 1
-                state.next += 1
-                return state.next - 1
-            }
-            if let step { return step }
-            change.wait()
+        room.wait()
+        return state.withLock { state in
+            guard !state.isStopped, state.next < count else { return nil }
+            state.next += 1
+            return state.next - 1
         }
     }
 
-    private func finish(_ index: Int, _ output: Output) {
-        state.withLock { $0.finished[index] = output }
-        finished.signal()
-    }
-
-    private func wakeAll() { for _ in 0..<workerCount { change.signal() } }
-
     private func stop() {
         state.withLock { $0.isStopped = true }
-        wakeAll()
+        for _ in 0..<workerCount { room.signal() }
         running.wait()
     }
 }

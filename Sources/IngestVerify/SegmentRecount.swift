@@ -23,21 +23,23 @@ struct Chain: Sendable, Equatable {
 
     /// Reports in what a block or a segment's header does not go on from here.
     func check(_ opening: Opening, in file: String, _ report: inout VerifyReport) {
-        let offset = opening.offset
-        report.expect(
-            opening.previousChecksum, endsInLoss ? nil : previousChecksum,
-            "checksum of the block before", in: file, at: offset)
-        report.expect(opening.firstName, nextName, "first name", in: file, at: offset)
-        report.expect(opening.firstKey, nextKey, "first key", in: file, at: offset)
+        report.hold(
+            [
+                (
+                    "checksum of the block before", opening.previousChecksum,
+                    endsInLoss ? nil : previousChecksum
+                ),
+                ("first name", opening.firstName, nextName),
+                ("first key", opening.firstKey, nextKey),
+            ], in: file, at: opening.offset)
     }
 
     /// Reports a block whose commit epoch does not come after the last one's.
     func checkEpoch(_ opening: Opening, in file: String, _ report: inout VerifyReport) {
         guard let epoch = opening.commitEpoch, let last = commitEpoch, epoch <= last else { return }
         report.add(
-            Finding(
-                .corruption, file: file, offset: opening.offset, what: "commit epoch",
-                got: "\(epoch)", expected: "more than \(last)"))
+            .corruption, "commit epoch", in: file, at: opening.offset, got: "\(epoch)",
+            expected: "more than \(last)")
     }
 
     /// With the epochs of the chain before it where it has none: no block was read since.
@@ -177,13 +179,15 @@ struct SegmentRecount: Sendable {
             maxTimestamp = max(maxTimestamp, header.maxTimestamp)
         }
         for found in EventBalance.differences(between: block.ledger, and: outcome.verdicts) {
-            report.difference(
-                "\(found.what) in the block's ledger", in: file, at: offset, got: "\(found.got)",
+            report.add(
+                .difference, "\(found.what) in the block's ledger", in: file, at: offset,
+                got: "\(found.got)",
                 expected: "\(found.expected)")
         }
         if outcome.senselessCount > 0 {
-            report.difference(
-                "rows that cannot be", in: file, at: offset, got: "\(outcome.senselessCount)",
+            report.add(
+                .difference, "rows that cannot be", in: file, at: offset,
+                got: "\(outcome.senselessCount)",
                 expected: "0")
         }
     }

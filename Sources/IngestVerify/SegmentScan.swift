@@ -90,9 +90,7 @@ struct SegmentScan<Files: FileSystem>: Sendable {
         let trailerOffset = byteCount &- UInt64(SegmentTrailer.byteCount)
         guard byteCount >= UInt64(SegmentHeader.byteCount + SegmentTrailer.byteCount) else {
             if entry != nil {
-                recount.report.add(
-                    Finding(.corruption, file: name, offset: byteCount, what: "the file ends early")
-                )
+                recount.report.add(.corruption, "the file ends early", in: name, at: byteCount)
             }
             return nil
         }
@@ -166,14 +164,16 @@ struct SegmentScan<Files: FileSystem>: Sendable {
         _ entry: SealedSegment, _ footer: Footer, _ recount: inout SegmentRecount
     ) {
         let found = footer.footer.entry(trailer: footer.trailer)
-        recount.report.expect(
-            found.footerChecksum, entry.footerChecksum, "footer checksum in the manifest", in: name,
-            at: footer.offset)
-        recount.report.expect(
-            found.byteCount, entry.byteCount, "byte count in the manifest", in: name, at: nil)
+        recount.report.hold(
+            [
+                (
+                    "footer checksum in the manifest", found.footerChecksum, entry.footerChecksum
+                ),
+                ("byte count in the manifest", found.byteCount, entry.byteCount),
+            ], in: name, at: footer.offset)
         if found != entry && found.footerChecksum == entry.footerChecksum {
-            recount.report.difference(
-                "what the manifest keeps of the segment", in: name, at: footer.offset,
+            recount.report.add(
+                .difference, "what the manifest keeps of the segment", in: name, at: footer.offset,
                 got: "\(entry)", expected: "\(found)")
         }
     }
@@ -200,12 +200,15 @@ struct SegmentScan<Files: FileSystem>: Sendable {
                 continue
             }
             if header.summary != entry.summary {
-                recount.report.difference(
-                    "block \(entry.ordinal) in the index", in: name, at: footer.offset,
+                recount.report.add(
+                    .difference, "block \(entry.ordinal) in the index", in: name, at: footer.offset,
                     got: "\(entry.summary)", expected: "\(header.summary)")
             }
         }
-        if meter.isStopped { return recount.isWhole = false }
+        if meter.isStopped {
+            recount.isWhole = false
+            return
+        }
         if next != footer.footer.blockCount {
             checkGap(next..<max(next, footer.footer.blockCount), footer.offset, footer, &recount)
         }
@@ -244,11 +247,8 @@ struct SegmentScan<Files: FileSystem>: Sendable {
         }
         if lost < UInt64(ordinals.count) {
             recount.report.add(
-                Finding(
-                    .corruption, file: name, offset: offset,
-                    what: "blocks missing and not recorded as lost",
-                    got: "next block \(ordinals.upperBound)",
-                    expected: "block \(ordinals.lowerBound)"))
+                .corruption, "blocks missing and not recorded as lost", in: name, at: offset,
+                got: "next block \(ordinals.upperBound)", expected: "block \(ordinals.lowerBound)")
         }
     }
 
@@ -262,9 +262,8 @@ struct SegmentScan<Files: FileSystem>: Sendable {
             let bytes = try file.readArray(at: offset, byteCount: count)
             if let index = bytes.firstIndex(where: { $0 != 0 }) {
                 recount.report.add(
-                    Finding(
-                        .corruption, file: name, offset: offset + UInt64(index),
-                        what: "a byte between blocks", got: "\(bytes[index])", expected: "0"))
+                    .corruption, "a byte between blocks", in: name, at: offset + UInt64(index),
+                    got: "\(bytes[index])", expected: "0")
                 return
             }
             if bytes.count < count { return }
@@ -279,16 +278,17 @@ struct SegmentScan<Files: FileSystem>: Sendable {
         recount.hasLosses = !lost.isEmpty
         recount.lostRowCount = lost.reduce(0) { $0.saturatingSum($1.rowCount ?? .max) }
         if entry != nil && lost != segment.lost {
-            recount.report.difference(
-                "lost ranges of the segment in the manifest", in: name, at: footer.offset,
+            recount.report.add(
+                .difference, "lost ranges of the segment in the manifest", in: name,
+                at: footer.offset,
                 got: "\(segment.lost)", expected: "\(lost)")
         }
         for range in lost {
             recount.report.add(
-                Finding(
-                    .evidenceLost, file: name, offset: range.offset,
-                    what: "\(range.rowCountText) in \(range.blockCount) blocks from block "
-                        + "\(range.firstBlock) on, \(range.byteCount) bytes"))
+                .evidenceLost,
+                "\(range.rowCountText) in \(range.blockCount) blocks from block "
+                    + "\(range.firstBlock) on, \(range.byteCount) bytes", in: name, at: range.offset
+            )
         }
     }
 
@@ -325,23 +325,17 @@ struct SegmentScan<Files: FileSystem>: Sendable {
 
     private func compareSums(_ footer: Footer, _ recount: inout SegmentRecount) {
         let (found, rowCount) = (footer.footer, recount.report.rowCount)
-        for (what, got, expected) in [
-            ("rows", "\(found.rowCount)", "\(rowCount)"),
-            (
-                "least event time", "\(found.minTimestamp)",
-                "\(rowCount == 0 ? 0 : recount.minTimestamp)"
-            ),
-            (
-                "greatest event time", "\(found.maxTimestamp)",
-                "\(rowCount == 0 ? 0 : recount.maxTimestamp)"
-            ),
-        ] where got != expected {
-            recount.report.difference(
-                "\(what) in the footer", in: name, at: footer.offset, got: got, expected: expected)
-        }
+        let times =
+            rowCount == 0 ? (0, 0) : (recount.minTimestamp, recount.maxTimestamp)
+        recount.report.hold(
+            [
+                ("rows in the footer", found.rowCount, rowCount),
+                ("least event time in the footer", found.minTimestamp, times.0),
+                ("greatest event time in the footer", found.maxTimestamp, times.1),
+            ], .difference, in: name, at: footer.offset)
         if let difference = recount.ledger.difference(from: found.ledger) {
-            recount.report.difference(
-                difference.what, in: name, at: footer.offset, got: difference.got,
+            recount.report.add(
+                .difference, difference.what, in: name, at: footer.offset, got: difference.got,
                 expected: difference.expected)
         }
     }
@@ -350,15 +344,15 @@ struct SegmentScan<Files: FileSystem>: Sendable {
     private func endChain(_ found: Footer, _ recount: inout SegmentRecount, isWhole: Bool) {
         let (footer, chain) = (found.footer, recount.chain)
         if isWhole && footer.lost.isEmpty {
-            recount.report.expect(
-                footer.lastBlockChecksum, chain.previousChecksum,
-                "last block's checksum in the footer", in: name, at: found.offset)
-            recount.report.expect(
-                footer.names.upperBound, chain.nextName, "next name in the footer", in: name,
-                at: found.offset)
-            recount.report.expect(
-                footer.keys.upperBound, chain.nextKey, "next key in the footer", in: name,
-                at: found.offset)
+            recount.report.hold(
+                [
+                    (
+                        "last block's checksum in the footer", footer.lastBlockChecksum,
+                        chain.previousChecksum
+                    ),
+                    ("next name in the footer", footer.names.upperBound, chain.nextName),
+                    ("next key in the footer", footer.keys.upperBound, chain.nextKey),
+                ], in: name, at: found.offset)
         }
         recount.end(
             with: Chain(

@@ -87,30 +87,29 @@ public struct VerifyReport: Sendable, Equatable {
         list(finding)
     }
 
-    /// Sound files say other numbers than the rows in the log add up to.
-    mutating func difference(
-        _ what: String, in file: String, at offset: UInt64?, got: String, expected: String
+    mutating func add(
+        _ kind: Finding.Kind, _ what: String, in file: String, at offset: UInt64? = nil,
+        got: String = "", expected: String = ""
     ) {
         add(
-            Finding(
-                .difference, file: file, offset: offset, what: what, got: got, expected: expected))
+            Finding(kind, file: file, offset: offset, what: what, got: got, expected: expected))
     }
 
-    /// Reports a value of a file that is not as it must be, where that is known.
-    mutating func expect<Value: Equatable>(
-        _ got: Value, _ expected: Value?, _ what: String, in file: String, at offset: UInt64?
+    /// Reports each value of a file that is not as it must be, where that is known.
+    mutating func hold(
+        _ values: [(what: String, got: AnyHashable, expected: AnyHashable?)],
+        _ kind: Finding.Kind = .corruption, in file: String, at offset: UInt64? = nil
     ) {
-        guard let expected, got != expected else { return }
-        add(
-            Finding(
-                .corruption, file: file, offset: offset, what: what, got: "\(got)",
-                expected: "\(expected)"))
+        for (what, got, expected) in values {
+            guard let expected, got != expected else { continue }
+            add(kind, what, in: file, at: offset, got: "\(got)", expected: "\(expected)")
+        }
     }
 
     /// Reports differences of counters.
     /// - Parameter source: what was held against the rows.
     mutating func add(
-        _ differences: DifferenceList, in file: String, at offset: UInt64?, of source: String,
+        _ differences: DifferenceList, in file: String, at offset: UInt64? = nil, of source: String,
         _ table: TableKind, _ names: LogNames
     ) {
         for difference in differences.first {

@@ -112,41 +112,52 @@ struct VerifyRun<Files: FileSystem> {
         _ target: Target<Files>, _ unlisted: FileSetCheck<Files>.Unlisted,
         _ recount: inout LogRecount, _ wait: () -> Bool
     ) throws(StorageError) {
-        let (manifest, meter, names, files) = (target.manifest, meter, recount.names, files)
-        let own = target.namesRuns
+        let (manifest, meter, hash, names, files) = (
+            target.manifest, meter, hash, recount.names, files
+        )
         let isWhole = recount.report.corruptionCount == 0 && recount.report.evidenceLostCount == 0
         typealias Check = NamesCheck<Files>
-        let partCount = Check.Part.allCases.count
+        // Of those that the manifest names; behind them, all of one that it does not name is a piece.
+        let pieces = target.namesRuns.flatMap { run in Check.parts(of: run).map { (run, $0) } }
         let work = OrderedWork<Void, Check.Outcome>(
-            count: partCount * (own.count + unlisted.namesRuns.count), workerCount: workerCount)
-        var index = 0
+            count: pieces.count + unlisted.namesRuns.count, workerCount: workerCount)
+        var (index, orders, failed) = (0, [String: UInt64](), Set<String>())
         try work.run(
-            work: { place in
-                let (index, part) = (place / partCount, Check.Part.allCases[place % partCount])
-                func check(_ run: NamesRunReader<Files>, isWhole: Bool) -> Check.Outcome {
-                    Check(reader: run, names: names, areNamesComplete: isWhole, meter: meter)
-                        .run(part)
+            work: { index in
+                func check(
+                    _ run: NamesRunReader<Files>, _ parts: [Check.Part], isWhole: Bool
+                ) -> Check.Outcome {
+                    let check = Check(
+                        reader: run, names: names, hash: hash, areNamesComplete: isWhole,
+                        meter: meter)
+                    var outcome = Check.Outcome(file: run.header.entry.fileName.text)
+                    for part in parts { check.add(part, to: &outcome) }
+                    return outcome
                 }
-                if index < own.count { return check(own[index], isWhole: isWhole) }
-                let entry = unlisted.namesRuns[index - own.count].entry
+                if index < pieces.count {
+                    return check(pieces[index].0, [pieces[index].1], isWhole: isWhole)
+                }
+                let entry = unlisted.namesRuns[index - pieces.count].entry
                 do throws(StorageError) {
                     let run = try NamesRunReader(entry, directory: manifest.directory, in: files)
-                    return check(run, isWhole: false)
-                } catch {
-                    // It is reported once.
-                    let failure = part == .names ? error : nil
-                    return Check.Outcome(file: entry.fileName.text, failure: failure)
-                }
+                    return check(run, Check.parts(of: run), isWhole: false)
+                } catch { return Check.Outcome(file: entry.fileName.text, failure: error) }
             }, wait: wait
         ) { (outcome) throws(StorageError) in
             recount.report.append(outcome.report)
-            let isOwn = index < partCount * own.count
+            let isOwn = index < pieces.count
             if isOwn { recount.names.enter(expired: outcome.expired) }
-            if let error = outcome.failure {
+            // A page between two parts is read by both.
+            if let error = outcome.failure, failed.insert(outcome.file).inserted {
                 try recount.report.add(error, of: outcome.file, mayBeGone: !isOwn)
             }
+            orders[outcome.file] = (orders[outcome.file] ?? 0) &+ outcome.orders
             index += 1
             return true
+        }
+        for (file, sum) in orders.sorted(by: { $0.key < $1.key })
+        where sum != 0 && !failed.contains(file) && !meter.isStopped {
+            try recount.report.add(Check.differingOrders(in: file), of: file, mayBeGone: false)
         }
         try checkRepeats(target, &recount, wait)
     }
@@ -191,9 +202,8 @@ struct VerifyRun<Files: FileSystem> {
         try check(tables, rows, mayBeGone: false, &recount, wait)
         if rows == nil {
             recount.report.add(
-                Finding(
-                    .note, file: FileName.manifest(manifest.generation).text,
-                    what: "the runs were not held against the rows: not all rows can be read"))
+                .note, "the runs were not held against the rows: not all rows can be read",
+                in: FileName.manifest(manifest.generation).text)
         }
         for header in unlisted.runs where !meter.isStopped {
             let name = header.entry.fileName
@@ -234,13 +244,12 @@ struct VerifyRun<Files: FileSystem> {
             let file = outcome.table.runs.map(\.name.text).joined(separator: "+")
             if outcome.lostRowCount > 0 {
                 recount.report.add(
-                    Finding(
-                        .evidenceLost, file: file,
-                        what: "\(outcome.lostRowCount) events in the \(table.name) table whose "
-                            + "rows are recorded as lost"))
+                    .evidenceLost,
+                    "\(outcome.lostRowCount) events in the \(table.name) table whose "
+                        + "rows are recorded as lost", in: file)
             }
             recount.report.add(
-                outcome.differences, in: file.isEmpty ? "no \(table.name) run" : file, at: nil,
+                outcome.differences, in: file.isEmpty ? "no \(table.name) run" : file,
                 of: "\(table.name) table", table, recount.names)
         }
     }
@@ -253,7 +262,10 @@ extension VerifyReport {
     fileprivate mutating func add(
         _ error: StorageError, of file: String, mayBeGone: Bool
     ) throws(StorageError) {
-        if case .notFound = error, mayBeGone { return fileCount -= 1 }
+        if case .notFound = error, mayBeGone {
+            fileCount -= 1
+            return
+        }
         guard error.isOfData else { throw error }
         add(Finding(error, file: file, what: mayBeGone ? "file" : "run"))
     }

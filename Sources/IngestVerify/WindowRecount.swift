@@ -2,16 +2,16 @@
 // Part of `verify`: shares no code with the windows of the daemon.
 import IngestFormat
 
-/// The window of one sender epoch: a floor, below which all is final, and the ranges above it that arrived.
+/// The window of one sender epoch: a floor, below which all is final, and what arrived above it.
 struct WindowState: Sendable {
-    private(set) var start: UInt64
-    private(set) var floor: UInt64
-    /// Above the floor, which has not arrived: ascending, disjoint, not adjacent.
-    private var arrived: [ClosedRange<UInt64>] = []
+    private var start: UInt64
+    private var floor: UInt64
+    /// Above the floor, which has not arrived.
+    private var arrived = RangeSet()
     private var arrivedCount: UInt64 = 0
     private var missingCount: UInt64 = 0
-    /// Ascending, disjoint, not adjacent; the lowest are forgotten, a footer's before these.
-    private var missing: [ClosedRange<UInt64>] = []
+    /// The lowest are forgotten, a footer's before these.
+    private var missing = RangeSet()
     private var told: UInt64 = 0
     private var asksForAcks: Bool?
     private var lastSeen: Int64
@@ -28,29 +28,22 @@ struct WindowState: Sendable {
         let sequences = stored.sequences
         (start, floor, told) = (stored.start, sequences.floor, stored.announced)
         (arrivedCount, missingCount) = (sequences.arrivedCount, sequences.missingCount)
-        (missing, asksForAcks, lastSeen) = (sequences.missing, stored.asksForAcks, stored.lastSeen)
-        var next = sequences.floor
-        while next < sequences.end {
+        missing = RangeSet(sequences.missing)
+        (asksForAcks, lastSeen) = (stored.asksForAcks, stored.lastSeen)
+        for next in stride(from: sequences.floor, to: sequences.end, by: 64) {
             let word = sequences.word(from: next)
             for bit in 0..<UInt64(64) where word >> bit & 1 != 0 {
-                if let last = arrived.last, last.upperBound + 1 == next + bit {
-                    arrived[arrived.count - 1] = last.lowerBound...next + bit
-                } else {
-                    arrived.append(next + bit...next + bit)
-                }
+                arrived.insert(next + bit...next + bit)
             }
-            next += 64
         }
     }
 
     /// One more than the highest sequence known of, from a packet or from a heartbeat.
-    var announced: UInt64 { max(told, arrived.last.map { $0.upperBound + 1 } ?? floor) }
+    var announced: UInt64 { max(told, arrived.ranges.last.map { $0.upperBound + 1 } ?? floor) }
     /// Sequences that were announced since it was opened.
     var announcedCount: UInt64 { announced - start }
     /// Sequences announced that are not final.
-    var openCount: UInt64 {
-        announced - floor - arrived.reduce(0) { $0 + ($1.upperBound - $1.lowerBound + 1) }
-    }
+    var openCount: UInt64 { announced - floor - arrived.count }
 
     /// Takes it on by what some entries say.
     fileprivate mutating func apply(
@@ -69,56 +62,33 @@ struct WindowState: Sendable {
             max(range.lowerBound, floor), min(range.upperBound, Limits.sequenceMax)
         )
         guard lower <= upper else { return }
-        var (low, high) = (0, arrived.count)
-        while low < high {
-            let middle = (low + high) / 2
-            if arrived[middle].upperBound + 1 < lower { low = middle + 1 } else { high = middle }
-        }
-        var (end, joined, known) = (low, lower...upper, UInt64(0))
-        while end < arrived.count, arrived[end].lowerBound <= upper + 1 {
-            let other = arrived[end]
-            let (first, last) = (max(other.lowerBound, lower), min(other.upperBound, upper))
-            if first <= last { known += last - first + 1 }
-            joined =
-                min(
-                    joined.lowerBound, other.lowerBound)...max(
-                    joined.upperBound, other.upperBound)
-            end += 1
-        }
-        arrivedCount += upper - lower + 1 - known
-        if joined.lowerBound == floor {
-            floor = joined.upperBound + 1
-            arrived.removeSubrange(low..<end)
-        } else {
-            arrived.replaceSubrange(low..<end, with: CollectionOfOne(joined))
-        }
+        let known = arrived.count
+        arrived.insert(lower...upper)
+        arrivedCount += arrived.count - known
+        raise(to: floor)
         if upper >= floor, upper - floor >= Self.reach { raise(to: upper - Self.reach + 1) }
     }
 
-    /// Takes the floor up: what has not arrived below it is missing.
+    /// Takes the floor up: what has not arrived below it is missing. Then it stands behind all that arrived in a row.
     private mutating func raise(to newFloor: UInt64) {
         let newFloor = min(newFloor, Limits.sequenceMax + 1)
         var passed = 0
-        while floor < newFloor {
-            let hole = min(newFloor, passed < arrived.count ? arrived[passed].lowerBound : newFloor)
-            lose(floor...hole - 1)
-            floor = hole
-            if passed < arrived.count, arrived[passed].lowerBound == floor {
-                floor = arrived[passed].upperBound + 1
-                passed += 1
-            }
+        for range in arrived.ranges {
+            if range.lowerBound > max(newFloor, floor) { break }
+            lose(upTo: range.lowerBound)
+            floor = range.upperBound + 1
+            passed += 1
         }
         arrived.removeFirst(passed)
+        lose(upTo: newFloor)
     }
 
-    private mutating func lose(_ range: ClosedRange<UInt64>) {
-        missingCount += range.upperBound - range.lowerBound + 1
-        if let last = missing.last, last.upperBound + 1 == range.lowerBound {
-            missing[missing.count - 1] = last.lowerBound...range.upperBound
-        } else {
-            missing.append(range)
-        }
-        if missing.count > 3 * Self.missingRangeCountMax {
+    private mutating func lose(upTo newFloor: UInt64) {
+        guard floor < newFloor else { return }
+        missing.insert(floor...newFloor - 1)
+        missingCount += newFloor - floor
+        floor = newFloor
+        if missing.ranges.count > 3 * Self.missingRangeCountMax {
             missing.removeFirst(Self.missingRangeCountMax)
         }
     }
@@ -126,16 +96,16 @@ struct WindowState: Sendable {
     /// Whether a footer's window says the same. Of the missing ranges it has the newest, at least half of those that it
     /// may have.
     fileprivate func isStored(as stored: WindowState) -> Bool {
-        let least = min(missing.count, Self.missingRangeCountMax / 2)
+        let (known, found) = (missing.ranges, stored.missing.ranges)
         return start == stored.start && floor == stored.floor && announced == stored.announced
             && arrived == stored.arrived && arrivedCount == stored.arrivedCount
             && missingCount == stored.missingCount && asksForAcks == stored.asksForAcks
-            && lastSeen == stored.lastSeen && stored.missing.count >= least
-            && missing.suffix(stored.missing.count).elementsEqual(stored.missing)
+            && lastSeen == stored.lastSeen && known.suffix(found.count).elementsEqual(found)
+            && found.count >= min(known.count, Self.missingRangeCountMax / 2)
     }
 
     fileprivate var text: String {
-        let ranges = missing.isEmpty ? "" : " with \(missing.suffix(3))"
+        let ranges = missing.count == 0 ? "" : " with \(missing.ranges.suffix(3))"
         let kind = asksForAcks.map { $0 ? "asks for acks" : "asks for no acks" } ?? "undecided"
         return "start \(start), floor \(floor), announced \(announced), \(arrivedCount) received, "
             + "\(missingCount) missing\(ranges), last seen \(lastSeen), \(kind)"
@@ -234,7 +204,7 @@ struct WindowRecount {
         if sum.lead.delta.isExpired { window = nil }
         if let begin = sum.begin {
             var state = window ?? WindowState(start: begin)
-            state.apply(sum.rest, sum.sequences)
+            state.apply(sum.rest, sum.sequences.ranges)
             (window, after) = (state, state)
         }
         open[key] = sum.window.delta.isExpired ? nil : window
@@ -254,8 +224,8 @@ struct WindowRecount {
         let (received, delta) = (sum.consumedCount, sum.window.delta)
         if before == nil && (sum.begin == nil || sum.rest.delta.start != sum.begin) {
             if isWhole && (received > 0 || delta != WindowDelta()) {
-                report.difference(
-                    "packets of \(key.text) before its window", in: file, at: nil,
+                report.add(
+                    .difference, "packets of \(key.text) before its window", in: file,
                     got: "\(received) received", expected: "a start")
             }
             return
@@ -268,8 +238,8 @@ struct WindowRecount {
         }
         if openBefore.saturatingSum(announced) == sums { return }
         let lead = openBefore > 0 ? "\(openBefore) open before + " : ""
-        report.difference(
-            "packets of \(key.text) do not add up", in: file, at: nil,
+        report.add(
+            .difference, "packets of \(key.text) do not add up", in: file,
             got: "\(lead)\(announced) announced",
             expected: "\(received) received + \(delta.missingCount) missing "
                 + "+ \(after.openCount) open")
@@ -285,8 +255,8 @@ struct WindowRecount {
         for key in Set(open.keys).union(found.keys).sorted() {
             let (got, expected) = (found[key].map { WindowState($0) }, open[key])
             if let got, let expected, expected.isStored(as: got) { continue }
-            report.difference(
-                "window of \(key.text) in the footer", in: file, at: stored.offset,
+            report.add(
+                .difference, "window of \(key.text) in the footer", in: file, at: stored.offset,
                 got: got?.text ?? "none", expected: expected?.text ?? "none")
         }
         compare(stored.windows.expired, at: stored.offset, in: file, &report)
@@ -303,8 +273,8 @@ struct WindowRecount {
         if isKept {
             (closed, watermark) = (stored.epochs, stored.watermark)
         } else {
-            report.difference(
-                "closed epochs in the footer", in: file, at: offset,
+            report.add(
+                .difference, "closed epochs in the footer", in: file, at: offset,
                 got: "\(stored.epochs.count) senders, all others up to \(stored.watermark)",
                 expected: "\(closed.count) senders, all others up to \(watermark)")
         }

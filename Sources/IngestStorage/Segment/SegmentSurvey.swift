@@ -4,9 +4,9 @@ import IngestFormat
 /// What is in the file of one unsealed segment, found by reading all of it. States, no verdicts.
 ///
 /// It keeps no file open: one that a copy replaces gives its room to the next copy, and there may be hundreds.
-struct SegmentSurvey<Files: FileSystem> {
+package struct SegmentSurvey<Files: FileSystem> {
     /// A stretch of the file. Zeros behind the last are no piece.
-    enum Piece {
+    package enum Piece {
         case block(offset: UInt64, BlockHeader)
         /// One block of which only the header can be believed.
         case damaged(offset: UInt64, BlockHeader)
@@ -14,7 +14,7 @@ struct SegmentSurvey<Files: FileSystem> {
         case unreadable(Range<UInt64>, Content)
     }
 
-    enum Content {
+    package enum Content {
         /// Where blocks were lost before, and zeros were left.
         case zeros
         /// They begin as a footer does.
@@ -31,7 +31,7 @@ struct SegmentSurvey<Files: FileSystem> {
     /// A footer that is sound by itself. It does not make the segment sealed: no manifest has it.
     let footer: SegmentFooter?
     let trailer: SegmentTrailer?
-    private(set) var pieces: [Piece] = []
+    package private(set) var pieces: [Piece] = []
     /// The footer and where it begins, if everything before it is as it says.
     private(set) var intact: (footer: SegmentFooter, offset: UInt64)?
 
@@ -47,11 +47,19 @@ struct SegmentSurvey<Files: FileSystem> {
 
     /// Reads the file.
     ///
-    /// **Errors** `io`; `newerFormat`: the directory needs a later release.
+    /// **Errors** `io`; `newerFormat`: the directory needs a later release; those of `BlockScan`.
     init(
         _ number: SegmentNumber, directory: DirectoryID, in files: Files
     ) throws(StorageError) {
-        let file = try files.open(FileName.segment(number).text, .read)
+        try self.init(
+            number, directory: directory,
+            of: try files.open(FileName.segment(number).text, .read))
+    }
+
+    /// As above, of a file that is open.
+    package init(
+        _ number: SegmentNumber, directory: DirectoryID, of file: Files.File
+    ) throws(StorageError) {
         self.number = number
         path = file.path
         byteCount = try file.byteCount()

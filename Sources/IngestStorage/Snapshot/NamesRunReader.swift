@@ -146,21 +146,32 @@ package struct NamesRunReader<Files: FileSystem>: Sendable {
     /// All names in bytewise order with their ordinals, lost ones first.
     ///
     /// **Cost** Names lie in this order: a pread a page of 256 and 15 ns a name, however the ordinals lie.
-    package func makeNameCursor() -> NameCursor { NameCursor(run: self) }
+    package func makeNameCursor() -> NameCursor {
+        NameCursor(run: self, pages: 0..<header.pageCount(.names))
+    }
+
+    /// Some pages of names; a page before the first is read too, to see that they go on from it.
+    package func makeNameCursor(pages: Range<Int>) throws(StorageError) -> NameCursor {
+        var cursor = NameCursor(run: self, pages: max(0, pages.lowerBound - 1)..<pages.upperBound)
+        if pages.lowerBound > 0 { _ = try cursor.nextNames(into: NameBatch()) }
+        return cursor
+    }
 
     package struct NameCursor {
         private let run: NamesRunReader
-        private var number = 0
+        private var pages: Range<Int>
         private var last: (name: [UInt8], ordinal: NameOrdinal)?
 
-        fileprivate init(run: NamesRunReader) { self.run = run }
+        fileprivate init(run: NamesRunReader, pages: Range<Int>) {
+            (self.run, self.pages) = (run, pages)
+        }
 
         /// The next page of names. `false` at the end.
         /// **Errors** `corrupt` also where a page does not begin as the index says, or does not go on after the one
         /// before.
         package mutating func nextNames(into batch: NameBatch) throws(StorageError) -> Bool {
             batch.removeAll()
-            guard number < run.header.pageCount(.names) else { return false }
+            guard let number = pages.popFirst() else { return false }
             let page = try run.page(.names, number)
             try run.decoding(.names, number) { () throws(FormatError) in
                 try NamePage.decode(
@@ -172,7 +183,6 @@ package struct NamesRunReader<Files: FileSystem>: Sendable {
                 if let last { try batch.expectFirst(after: last.name, last.ordinal) }
             }
             last = (batch.name(batch.count - 1), batch.ordinal(batch.count - 1))
-            number += 1
             return true
         }
     }
