@@ -76,7 +76,11 @@ package struct SegmentAccumulator: ~Copyable {
     }
 
     /// The footer of the segment as it stands.
-    package func footer(sealedAt: Int64) -> SegmentFooter {
+    /// - Parameter keys: the names of every key up to `nextKey`, by ordinal.
+    /// **Errors** `overflow` for a business and a day with more money than fits 64 bits.
+    package func footer(
+        sealedAt: Int64, keys: [RewardKey]
+    ) throws(CounterMergeError<Never>) -> SegmentFooter {
         var footer = SegmentFooter(
             header: header, headerChecksum: headerChecksum, sealedAt: sealedAt)
         footer.blockCount = blockCount
@@ -92,7 +96,9 @@ package struct SegmentAccumulator: ~Copyable {
             footer.maxTimestamp = maxTimestamp
         }
         footer.blocks = blocks
-        footer.counters = counters.encodeTable()
+        let days = DaySums(keys: keys)
+        footer.rewardDays = try .encode(DaySumming(counters.makeCursor(), into: days))
+        footer.days = .encode(days.makeCursor())
         footer.ledger = ledger.entries
         footer.lost = lost
         footer.windows = windows

@@ -72,11 +72,7 @@ package final class SegmentCounters {
     package func makeCursor() -> Cursor { Cursor(self) }
 
     /// The counters as a coded reward-days table.
-    package func encodeTable() -> CounterTable {
-        var encoder = CounterTableEncoder(hasDay: true)
-        encoder.append(contentsOf: makeCursor())
-        return encoder.finish()
-    }
+    package func encodeTable() -> CounterTable { .encode(makeCursor()) }
 }
 
 // MARK: Slots to rows in order: keys are dense, so going through them is sorting.

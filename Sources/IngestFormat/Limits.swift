@@ -114,7 +114,12 @@ package enum Limits {
 
     // MARK: Snapshots
     package static let runCountMax = 8
-    /// As many small runs of a table gather before they are merged.
+    /// As many footers gather in level 0 before they are merged; with as many as the second, ingestion sheds.
+    package static let level0MergeCount = 8
+    package static let level0CountMax = 16
+    /// Footers that one merge takes in.
+    package static let level0MergeCountMax = 64
+    /// As many small names runs gather before they are merged.
     package static let mergeRunCountMin = 4
     @inlinable package static var runPageRowCountMax: Int { 1024 }
     /// Of a run of counters: 400 days of ten million rewards are about 60 GB.

@@ -69,15 +69,12 @@ package enum CompactCounter: Int, CounterName {
     case foldNanoseconds
     case segmentsSealed
     case footerBytes
+    case footerRows
     case sealNanoseconds
     case manifests
     case manifestBytes
-    /// All that a generation takes: the runs below, and the manifest.
+    /// All that a generation takes: the names below, and the manifest.
     case publishNanoseconds
-    /// Runs of reward-days and days of sealed segments.
-    case sealedRows
-    case sealedBytes
-    case sealedNanoseconds
     /// Segments whose rows have expired, those rows, and bytes written of expired footers.
     case segmentsExpired
     case rowsExpired

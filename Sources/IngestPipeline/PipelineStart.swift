@@ -55,12 +55,10 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     ) throws(PipelineError) -> PipelineStart {
         let now = clock.wallMicroseconds()
         let directory: DataDirectory<Files>
-        let recovery: RecoveryReport
         let reserve: DiskReserve<Files>
         do {
             directory = try DataDirectory.open(files, holding: lock) { fresh }
             reserve = try DiskReserve(in: files)
-            recovery = try SegmentRecovery.run(in: files, after: directory.manifest, now: now)
         } catch {
             throw .storage(error)
         }
@@ -70,18 +68,27 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         var names = LoadedNames(
             hash: hash, expectedNameCount: Int(directory.manifest.shard.nextName))
         try names.load(from: directory)
+        let recovery: RecoveryReport
+        do {
+            recovery = try SegmentRecovery.run(
+                in: files, after: directory.manifest, keys: names.keys, now: now)
+        } catch {
+            throw .storage(error)
+        }
         var publisher = SnapshotPublisher(
-            store: directory.store, manifest: directory.manifest, keys: names.keys, clock: clock,
+            store: directory.store, manifest: recovery.manifest, keys: names.keys, clock: clock,
             counters: counters)
         publisher.retire(directory.retired)
+        if recovery.isClean && !recovery.repaired.isEmpty { try publisher.publish([]) }
         if !recovery.isClean {
             let position = recovery.segments.last.map(\.file.footer.end)
-            try publisher.makeRoom()
+            publisher.add(
+                recovery.segments.flatMap(\.file.names),
+                upTo: recovery.segments.last?.file.footer.keys.upperBound ?? 0)
             try publisher.publish(
                 recovery.segments.map(\.file),
                 uncleanStop: UncleanStop(
-                    foundAt: now, position: position ?? directory.manifest.cut),
-                isLast: true)
+                    foundAt: now, position: position ?? directory.manifest.cut))
             names.add(recovery.segments.flatMap(\.file.names))
         }
         names.reserve(upTo: recovery.next)
@@ -121,9 +128,4 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
             directory: DirectoryID(rawValue: random.next()), createdAt: now,
             hashAlgorithm: KeyedHash.algorithm, hashKey: key)
     }
-}
-
-extension SegmentFooter {
-    /// The end of the segment in the log.
-    var end: LogPosition { LogPosition(segment: segment, blockCount: blockCount) }
 }

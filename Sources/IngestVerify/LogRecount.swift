@@ -20,7 +20,7 @@ struct LogRecount {
     var names: LogNames
     var report: VerifyReport
     /// The rows of each part of the log, in its order, whole segments each; `nil` where not all of them are known.
-    private(set) var parts: [(span: LogSpan, rows: RowSource?)] = []
+    private(set) var parts: [(span: LogSpan, rows: RowSource?, days: RowSource?)] = []
     /// Of how many events of a segment the rows are recorded as lost; 2^64 − 1 where that is not known.
     private var lostRowCounts: [SegmentNumber: UInt64] = [:]
     /// What the segments before the one at hand add up to; `nil` where not all their rows can be read, or some
@@ -57,6 +57,12 @@ struct LogRecount {
         return next == span.lastSegment.next ? found : nil
     }
 
+    /// What the footers of a stretch of segments say by business and day, as far as they can be read.
+    func days(of span: LogSpan) -> [RowSource] {
+        parts.filter { $0.span.firstSegment >= span.firstSegment && $0.span.end <= span.end }
+            .compactMap(\.days)
+    }
+
     /// Of how many events of a stretch the rows are recorded as lost, at most: it may have counted them before.
     func lostRowCount(in span: LogSpan) -> UInt64 {
         lostRowCounts.reduce(0) { sum, lost in
@@ -76,7 +82,7 @@ struct LogRecount {
             // What older manifests say of cuts before cannot be known any more.
             for cut in Array(claims.keys) where cut < entry.span.end { claims[cut] = nil }
         }
-        parts.append((entry.span, outcome?.rows))
+        parts.append((entry.span, outcome?.rows, nil))
         guard let outcome, outcome.failure == nil else {
             chain = .unknown
             totals = nil
@@ -164,7 +170,8 @@ struct LogRecount {
     private mutating func finish(_ segment: SegmentRecount) {
         guard let end = segment.end else { return }
         report.end = max(report.end, end)
-        parts.append((LogSpan(firstSegment: segment.number, end: end), segment.rows))
+        parts.append(
+            (LogSpan(firstSegment: segment.number, end: end), segment.rows, segment.days))
         if segment.isUnharmed {
             totals?.add(segment.totals)
             moneyMicros = moneyMicros.saturatingSum(segment.moneyMicros)
@@ -194,6 +201,9 @@ struct LogRecount {
     // MARK: Manifests
 
     private mutating func check(claimsAt position: LogPosition, _ chain: Chain) {
+        var chain = chain
+        // A manifest may have been written while the lost blocks were there.
+        if chain.endsInLoss { (chain.previousChecksum, chain.endEpoch) = (nil, nil) }
         for claim in claims.removeValue(forKey: position) ?? [] {
             let (file, state) = (claim.file, claim.state)
             report.hold(

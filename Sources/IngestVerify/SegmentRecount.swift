@@ -102,6 +102,8 @@ struct SegmentRecount: Sendable {
     /// The rows that the runs must be made of: the footer's, where blocks say the same or cannot all be read, else those
     /// of the blocks; `nil` where they are not known.
     var rows: RowSource?
+    /// The footer's counters by business and day; `nil` without a sound footer.
+    var days: RowSource?
     /// The footer's counters held against those of the blocks, and where it begins.
     var footerDifferences: (list: DifferenceList, offset: UInt64)?
     /// The windows that the footer hands on; `nil` without a sound footer.

@@ -77,8 +77,9 @@ struct SegmentScan<Files: FileSystem>: Sendable {
     struct Footer {
         let footer: SegmentFooter
         let trailer: SegmentTrailer
-        /// Where the pages of its counters begin in the file.
-        let pagesOffset: UInt64
+        /// Where the pages of its reward-days and of its days begin in the file.
+        let rewardDaysOffset: UInt64
+        let daysOffset: UInt64
         var offset: UInt64 { trailer.footerOffset }
     }
 
@@ -110,10 +111,11 @@ struct SegmentScan<Files: FileSystem>: Sendable {
             at: trailer.footerOffset, byteCount: Int(trailer.footerByteCount))
         do throws(FormatError) {
             let footer = try SegmentFooter.decode(bytes, trailer: trailer)
-            let pages = try SegmentFooter.counterPages(in: bytes)
+            let tables = try FooterTables(head: bytes, trailer: trailer)
             return Footer(
                 footer: footer, trailer: trailer,
-                pagesOffset: trailer.footerOffset + UInt64(pages.lowerBound))
+                rewardDaysOffset: try tables.pagesRange(FooterTables.rewardDays).lowerBound,
+                daysOffset: try tables.pagesRange(FooterTables.days).lowerBound)
         } catch {
             // Its end may have reached the disk and its beginning not.
             if entry == nil, try TailJudge.isTornFooter(file, from: trailer.footerOffset) {
@@ -139,10 +141,16 @@ struct SegmentScan<Files: FileSystem>: Sendable {
         }
         endChain(footer, &recount, isWhole: isWhole)
         recount.close(at: LogPosition(segment: number, blockCount: footer.footer.blockCount))
-        var rows = RowSource(
-            RunReader<Files>(of: footer.footer, pagesAt: footer.pagesOffset, in: file),
-            name: .segment(number))
+        func source(_ kind: TableKind, _ table: CounterTable, _ offset: UInt64) -> RowSource {
+            let span = LogSpan(firstSegment: number, end: footer.footer.end)
+            return RowSource(
+                RunReader<Files>(
+                    kind, of: span, table.index, directory, pagesAt: offset, in: file),
+                name: .segment(number))
+        }
+        var rows = source(.rewardDays, footer.footer.rewardDays, footer.rewardDaysOffset)
         recount.rows = rows
+        recount.days = source(.days, footer.footer.days, footer.daysOffset)
         guard isWhole else { return }
         do throws(StorageError) {
             let found = try fingerprint(of: rows, memory)

@@ -186,24 +186,27 @@ struct VerifyRun<Files: FileSystem> {
         _ target: Target<Files>, _ unlisted: FileSetCheck<Files>.Unlisted,
         _ recount: inout LogRecount, _ wait: () -> Bool
     ) throws(StorageError) {
-        let (manifest, cut) = (target.manifest, target.manifest.cut)
-        let span = LogSpan(firstSegment: SegmentNumber(rawValue: 1), end: cut)
+        let (manifest, end) = (target.manifest, target.manifest.mergedEnd)
+        let span = LogSpan(firstSegment: SegmentNumber(rawValue: 1), end: end)
         let tables = TableKind.counterTables.map { table in
-            // Behind the runs of rewards, those of reward-days stand for them.
-            let numbers = Set(manifest.runs(of: table).map(\.fileNumber))
-            let runs = target.runs.filter { numbers.contains($0.header.fileNumber) }
-            return TableCheck.Table(
+            TableCheck.Table(
                 kind: table,
-                runs: runs.map { RowSource($0, name: $0.header.entry.fileName) },
+                runs: target.runs.filter { $0.header.table == table }
+                    .map { RowSource($0, name: $0.header.entry.fileName) },
                 lostRowCount: recount.lostRowCount(in: span))
         }
         let isOpen = target.runs.count == manifest.runs.count && recount.hasCut
-        let rows = isOpen ? cut == .start ? [] : recount.rows(of: span) : nil
+        let rows = isOpen ? end == .start ? [] : recount.rows(of: span) : nil
         try check(tables, rows, mayBeGone: false, &recount, wait)
         if rows == nil {
             recount.report.add(
                 .note, "the runs were not held against the rows: not all rows can be read",
                 in: FileName.manifest(manifest.generation).text)
+        }
+        if end < manifest.cut {
+            let level0 = LogSpan(firstSegment: end.segment.next, end: manifest.cut)
+            let days = TableCheck.Table(kind: .days, runs: recount.days(of: level0))
+            try check([days], recount.rows(of: level0), mayBeGone: false, &recount, wait)
         }
         for header in unlisted.runs where !meter.isStopped {
             let name = header.entry.fileName

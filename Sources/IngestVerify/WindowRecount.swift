@@ -159,6 +159,8 @@ struct WindowRecount {
         guard let stored = segment.footerWindows else { return }
         if open == nil { believe(stored.windows) }
         compare(stored, in: segment.file, &report)
+        // Those behind may have been written while the lost blocks were there.
+        if segment.hasLosses { open = nil }
     }
 
     /// Goes on behind a part of the log that cannot be read.

@@ -82,21 +82,20 @@ struct CompactionSummary {
                 "bytes written",
                 [
                     ("blocks", counters.sync[.bytes]), ("footers", compact[.footerBytes]),
-                    ("sealed runs", compact[.sealedBytes]), ("merged runs", merge[.bytes]),
+                    ("merged runs", merge[.bytes]),
                     ("names", compact[.namesBytes]), ("merged names", merge[.namesBytes]),
                     ("manifests", compact[.manifestBytes]),
                 ]),
             Self.line(
                 "rows by reward and day",
                 [
-                    ("in sealed runs", compact[.sealedRows]), ("read by merges", merge[.rowsRead]),
+                    ("in footers", compact[.footerRows]), ("read by merges", merge[.rowsRead]),
                     ("written by merges", merge[.rows]),
                 ]),
             Self.line(
                 "CPU nanoseconds",
                 [
                     ("fold", compact[.foldNanoseconds]), ("seal", compact[.sealNanoseconds]),
-                    ("sealed runs", compact[.sealedNanoseconds]),
                     ("names", compact[.namesNanoseconds]),
                     ("generations in all", compact[.publishNanoseconds]),
                     ("merges", merge[.nanoseconds]),

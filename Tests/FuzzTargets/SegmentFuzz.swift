@@ -21,10 +21,10 @@ extension FuzzTarget {
             let manifest = try DataDirectory.open(files) { SegmentSample.manifest }.manifest
             let file = try files.create("0000000001.segment")
             try file.write(bytes, at: 0)
-            let report = try SegmentRecovery.run(in: files, after: manifest, now: 1)
+            let report = try recoverSegments(in: files, after: manifest, now: 1)
             for segment in report.segments { try check(segment, in: files) }
             let image = files.disk.contents("0000000001.segment")
-            let again = try SegmentRecovery.run(in: files, after: manifest, now: 2)
+            let again = try recoverSegments(in: files, after: manifest, now: 2)
             fuzzExpect(again.next == report.next, "a second recovery ends elsewhere")
             fuzzExpect(
                 files.disk.contents("0000000001.segment") == image,

@@ -19,7 +19,7 @@ extension FuzzTarget {
             fuzzExpect(
                 footer.gaps(footerOffset: trailer.footerOffset).allSatisfy { !$0.isEmpty },
                 "an empty gap")
-            checkRows(footer.counters)
+            checkRows(footer.rewardDays)
         })
 
     static let run = FuzzTarget(

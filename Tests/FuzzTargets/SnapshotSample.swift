@@ -42,7 +42,7 @@ enum SnapshotSample {
         footer.maxTimestamp = 6
         footer.lastBlockChecksum = 1
         footer.commitEpoch = 10
-        footer.counters = counters
+        footer.rewardDays = counters
         var entry = LedgerEntry(
             key: SenderKey(
                 kind: .framed, sender: SenderID(rawValue: 8), epoch: SenderEpoch(rawValue: 1)))

@@ -13,18 +13,19 @@ struct MergeOrderTests {
         private var segment: UInt32 = 0
         private var name: UInt32 = 1
 
+        /// Rows that merges have written.
+        private(set) var writtenSegmentCount: UInt64 = 0
+
         mutating func append(namesRunCount: Int) {
             segment += 1
             let number = SegmentNumber(rawValue: segment)
-            let span = LogSpan(
-                firstSegment: number, end: LogPosition(segment: number, blockCount: 1))
-            manifest.shard.cut = span.end
-            for table in [TableKind.days, .rewardDays] { manifest.insert(run(table, span)) }
+            manifest.sealed.append(
+                SealedSegment(
+                    number: number, byteCount: 64, footerChecksum: 0, blockCount: 1, rowCount: 1,
+                    minTimestamp: 0, maxTimestamp: 0))
+            manifest.shard.cut = LogPosition(segment: number, blockCount: 1)
             for _ in 0..<namesRunCount {
-                manifest.namesRuns.append(
-                    NamesRunEntry(
-                        fileNumber: take(), byteCount: 64, checksum: 0, names: name..<name + 1,
-                        keys: 0..<0))
+                manifest.namesRuns.append(names(name..<name + 1, take()))
                 name += 1
             }
         }
@@ -34,81 +35,95 @@ struct MergeOrderTests {
             return manifest.nextFileNumber
         }
 
-        private mutating func run(_ table: TableKind, _ span: LogSpan) -> RunEntry {
-            RunEntry(
-                table: table, fileNumber: take(), byteCount: 64, checksum: 0, span: span,
-                rowCount: 1)
+        private func names(_ names: Range<UInt32>, _ number: FileNumber) -> NamesRunEntry {
+            NamesRunEntry(
+                fileNumber: number, byteCount: 64, checksum: 0, names: names, keys: 0..<0)
         }
 
         /// What carrying it out gives.
-        mutating func carryOut(_ order: MergeOrder, refusesRewards: Bool = false) {
+        mutating func carryOut(_ order: MergeOrder, refusesTables: Bool = false) {
             var merged = MergedRuns()
-            for part in order.parts {
-                switch part {
-                case .names(let inputs, let number):
-                    let names =
-                        inputs[0].names.lowerBound..<inputs[inputs.count - 1].names.upperBound
-                    merged.names = (
-                        inputs,
-                        NamesRunEntry(
-                            fileNumber: number, byteCount: 64, checksum: 0, names: names,
-                            keys: 0..<0)
-                    )
-                case .counters(let table, let inputs, let number):
-                    if refusesRewards && table != .days { continue }
-                    let span = LogSpan(
-                        firstSegment: inputs[0].span.firstSegment,
-                        end: inputs[inputs.count - 1].span.end)
-                    merged.counters.append(
-                        (
-                            inputs,
-                            RunEntry(
-                                table: table, fileNumber: number, byteCount: 64, checksum: 0,
-                                span: span, rowCount: 1)
-                        ))
-                }
+            if let (inputs, number) = order.names {
+                let first = inputs[0].names.lowerBound
+                merged.names = (
+                    inputs, names(first..<inputs[inputs.count - 1].names.upperBound, number)
+                )
+            }
+            if let tables = order.tables, !refusesTables {
+                let span = tables.span
+                merged.tables = (
+                    tables,
+                    TableKind.counterTables.enumerated().map { place, table in
+                        RunEntry(
+                            table: table, fileNumber: tables.firstNumber.advanced(by: place),
+                            byteCount: 64, checksum: 0, span: span, rowCount: 1)
+                    }
+                )
+                writtenSegmentCount += span.segmentCount
             }
             manifest.replace(merged)
         }
+
+        /// Whether the runs of each table have the segments up to level 0, one behind the other.
+        var isWhole: Bool {
+            let spans = manifest.runs(of: .rewards).map(\.span)
+            var next = SegmentNumber(rawValue: 1)
+            for span in spans {
+                if span.firstSegment != next { return false }
+                next = span.lastSegment.next
+            }
+            return TableKind.counterTables.allSatisfy { manifest.runs(of: $0).map(\.span) == spans }
+                && manifest.level0.map(\.number.rawValue) == Array(next.rawValue..<segment + 1)
+        }
     }
 
-    @Test func `of a table that is full a merge is always due, which makes room`() {
+    @Test func `level 0 and names never stay full: a merge is due that makes room`() {
         for names in [1, 0, 3, 40] {
             var log = Growing()
-            var mostRewards = 0
-            for generation in 0..<2_100 {
+            for generation in 1...2_100 {
                 log.append(namesRunCount: generation % 7 == 0 ? names : 1)
                 var orderCount = 0
                 while let order = log.manifest.orderMerge(at: 0) {
-                    #expect(order.isNeeded == !log.manifest.hasRoomForRuns)
+                    #expect(order.isNeeded == !log.manifest.hasRoomForSegments)
                     log.carryOut(order)
                     orderCount += 1
                     if orderCount > 4 { break }
                 }
-                #expect(orderCount <= 4)
-                #expect(log.manifest.hasRoomForRuns, "\(generation) generations, \(names) names")
-                mostRewards = max(mostRewards, log.manifest.ownRuns(of: .rewards).count)
+                #expect(orderCount <= 4 && log.isWhole)
+                #expect(
+                    log.manifest.hasRoomForSegments, "\(generation) generations, \(names) names")
+                #expect(log.manifest.level0.count < Limits.level0MergeCount)
+                #expect(log.manifest.runs(of: .rewards).count <= Limits.runCountMax)
             }
-            // As many as a merge leaves, and no reason to wait for one.
-            #expect(mostRewards == Limits.runCountMax)
+            // Each row is written about once for each doubling of the log.
+            #expect(log.writtenSegmentCount < 2_100 * 10)
         }
     }
 
-    @Test func `refused for long, a table has its runs, one more at the end, and merges them then`()
-    {
+    @Test func `refused for long, level 0 is full, and one merge makes room`() {
         var log = Growing()
-        var last = 0
-        while log.manifest.hasRoomForRuns {
+        while log.manifest.hasRoomForSegments {
             log.append(namesRunCount: 1)
             if let order = log.manifest.orderMerge(at: 0) {
-                log.carryOut(order, refusesRewards: true)
+                log.carryOut(order, refusesTables: true)
             }
-            last += 1
         }
-        #expect(last == Limits.runCountMax && log.manifest.hasRoomForLastRuns)
-        log.append(namesRunCount: 1)
-        #expect(!log.manifest.hasRoomForLastRuns)
-        if let order = log.manifest.orderMerge(at: 0) { log.carryOut(order) }
-        #expect(log.manifest.hasRoomForRuns)
+        #expect(log.manifest.level0.count == Limits.level0CountMax)
+        for _ in 0..<100 { log.append(namesRunCount: 1) }
+        while let order = log.manifest.orderMerge(at: 0) {
+            #expect(order.tables.map { $0.span.segmentCount <= 128 } ?? true)
+            log.carryOut(order)
+        }
+        #expect(log.manifest.hasRoomForSegments && log.isWhole)
+    }
+
+    @Test func `the least of level 0 is merged where that is asked for`() {
+        var log = Growing()
+        log.append(namesRunCount: 0)
+        #expect(log.manifest.orderMerge(at: 0) == nil)
+        let order = log.manifest.orderMerge(at: 0, level0CountMin: 1)
+        if let order { log.carryOut(order) }
+        #expect(log.manifest.level0.isEmpty && log.isWhole)
+        #expect(log.manifest.orderMerge(at: 0, level0CountMin: 1) == nil)
     }
 }

@@ -34,12 +34,13 @@ import Testing
         #expect(lines.contains { $0.hasPrefix("block 3    offset ") && $0.contains("30 rows") })
         #expect(lines.contains { $0.contains("attributes at +") })
         #expect(lines.contains { $0.hasPrefix("sections   event hash: ") })
-        #expect(lines.contains { $0.hasPrefix("           section counterPages: ") })
+        #expect(lines.contains { $0.hasPrefix("           section rewardDayPages: ") })
         #expect(
             lines.contains {
                 $0.hasPrefix("ledger     sender 9 epoch 4: packets accepted 4, bad_crc 8; events ")
             })
-        #expect(lines.contains { $0.hasPrefix("counters   ") && $0.contains("rows by (key, day)") })
+        #expect(lines.contains { $0.hasPrefix("reward-days ") && $0.contains("rows in 1 pages") })
+        #expect(lines.contains { $0.hasPrefix("days       ") && $0.contains("rows in 1 pages") })
     }
 
     @Test("An unsealed segment says that it is one, and where its blocks end")

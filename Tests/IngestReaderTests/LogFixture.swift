@@ -132,8 +132,7 @@ final class LogFixture {
         let store = ManifestStore(files: files)
         try store.publish(manifest)
         publisher = SnapshotPublisher(
-            store: store, manifest: manifest, keys: [], clock: clock, counters: PipelineCounters(),
-            mergesAtOnce: true)
+            store: store, manifest: manifest, keys: [], clock: clock, counters: PipelineCounters())
         mark = try DurableMarkFile(in: files, directory: directory, startingAt: .start)
     }
 
@@ -282,7 +281,8 @@ final class LogFixture {
     func seal() throws {
         let segment = live.take()!
         let file = writer.take()!
-        let footer = segment.footer(sealedAt: 8)
+        publisher.add(segment.names, upTo: segment.nextKey)
+        let footer = try segment.footer(sealedAt: 8, keys: publisher.keys)
         windows = footer.windows
         let trailer = try SegmentSealer.seal(file.file, footer: footer, at: segment.endOffset)
         sealed.append(
@@ -296,9 +296,13 @@ final class LogFixture {
         sealed = []
     }
 
-    /// Publishes segments that recovery sealed.
-    func publish(_ segments: [SealedSegmentFile]) throws {
+    /// Publishes segments, also those that recovery sealed, and merges them.
+    func publish(_ segments: [SealedSegmentFile], merges: Bool = true) throws {
+        for segment in segments {
+            publisher.add(segment.names, upTo: segment.footer.keys.upperBound)
+        }
         try publisher.publish(segments)
+        if merges { _ = try publisher.mergeAtOnce(level0CountMin: 1) }
     }
 
     /// The newest generation.
@@ -325,7 +329,7 @@ final class LogFixture {
         }
         var writer = try ExpiredFooterWriter(
             next.nextFileNumber, of: sums!, ledger: ExpiredLedger(ledger.entries()),
-            rows: CounterMerge(footers.map { $0.counters.makeCursor() }), in: files)
+            rows: CounterMerge(footers.map { $0.rewardDays.makeCursor() }), in: files)
         while try !writer.write(pageCountMax: 1) {}
         next.expired.append(try writer.finish(next.nextFileNumber, for: next))
         next.sealed.removeFirst(count)

@@ -90,7 +90,7 @@ import Testing
                 let log = try SmallBlocks(seed: UInt64(seed), blockCount: count)
                 let bytes = log.missing(sector..<sector + 1, of: block)
                 try Self.expectTorn(log, bytes, "block \(number), sector \(sector)")
-                let report = try SegmentRecovery.run(
+                let report = try recoverSegments(
                     in: log.fixture.files, after: log.fixture.manifest, now: 9)
                 #expect(report.lost.isEmpty)
                 // Where the sector had only the padding, nothing is missing.

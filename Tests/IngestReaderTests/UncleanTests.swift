@@ -117,7 +117,7 @@ import Testing
         fixture.flip(name, byte: 128 + first.byteCount + second.headerByteCount + 40)
         #expect(try fixture.verify().exitCode == 65)
         #expect(throws: ReaderError.self) { try fixture.reader.rewards() }
-        let sealed = try SegmentRecovery.run(
+        let sealed = try recoverSegments(
             in: fixture.files, after: fixture.manifest, now: 9
         ).segments
         #expect(sealed.count == 1)
@@ -147,7 +147,7 @@ import Testing
         try fixture.beginSegment()
         try fixture.append([FixtureEvent()])
         fixture.flip(name, byte: last.upperBound - 20)
-        let sealed = try SegmentRecovery.run(
+        let sealed = try recoverSegments(
             in: fixture.files, after: fixture.manifest, now: 9
         ).segments
         #expect(sealed.count == 2)

@@ -51,7 +51,7 @@ import Testing
     func footerCounter(column: CounterColumn) throws {
         let fixture = try LogFixture.random(seed: 21)
         try fixture.alterFooter(1) { footer in
-            footer.counters = try! footer.counters.altered(Self.change(column))
+            footer.rewardDays = try! footer.rewardDays.altered(Self.change(column))
         }
         let report = try fixture.verify()
         #expect(report.exitCode == 1)
@@ -196,7 +196,7 @@ import Testing
     func corruptionWins() throws {
         let fixture = try LogFixture.random(seed: 33)
         try fixture.alterFooter(0) { footer in
-            footer.counters = try! footer.counters.altered(Self.change(.clicks))
+            footer.rewardDays = try! footer.rewardDays.altered(Self.change(.clicks))
         }
         fixture.flip("durable-mark", byte: 20)
         let report = try fixture.verify()

@@ -2,6 +2,7 @@ import IngestFormat
 import IngestReader
 import IngestStorage
 import IngestVerify
+import TestSupport
 import Testing
 
 /// The windows of senders, and the laws, recounted from the ledgers of the blocks.
@@ -185,7 +186,7 @@ import Testing
             }
         }
         #expect(try fixture.verify().differenceCount == 0)
-        let recovered = try SegmentRecovery.run(
+        let recovered = try recoverSegments(
             in: fixture.files, after: fixture.manifest, now: 9)
         try fixture.publish(recovered.segments.map(\.file))
         let report = try fixture.verify()

@@ -20,7 +20,7 @@ import Testing
         try expectSame("good")
         for index in [0, 4] {
             try fixture.alterFooter(index) { footer in
-                footer.counters = try! footer.counters.altered(VerifierTests.change(.clicks))
+                footer.rewardDays = try! footer.rewardDays.altered(VerifierTests.change(.clicks))
             }
         }
         try fixture.alterRun(.days, VerifierTests.change(.impressions))

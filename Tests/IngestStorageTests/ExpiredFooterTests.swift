@@ -40,7 +40,7 @@ import Testing
             for segment in segments[..<count] { ledger.add(segment.footer.ledger) }
             return try ExpiredFooterWriter(
                 manifest.nextFileNumber, of: sums(count), ledger: ExpiredLedger(ledger.entries()),
-                rows: CounterMerge(segments[..<count].map { $0.footer.counters.makeCursor() }),
+                rows: CounterMerge(segments[..<count].map { $0.footer.rewardDays.makeCursor() }),
                 in: files)
         }
 
@@ -87,7 +87,7 @@ import Testing
         let footers = fixture.segments[..<2].map(\.footer)
         #expect(
             try values(reader.counters.makeCursor())
-                == values(CounterMerge(footers.map { $0.counters.makeCursor() })))
+                == values(CounterMerge(footers.map { $0.rewardDays.makeCursor() })))
         var ledger = LedgerSum()
         for footer in footers { ledger.add(footer.ledger) }
         #expect(try reader.readLedger() == ledger.entries)
@@ -188,7 +188,7 @@ import Testing
         expired: Int
     ) throws {
         var fixture = try Fixture(isFollowed: true)
-        let whole = try SegmentRecovery.run(
+        let whole = try recoverSegments(
             in: fixture.files.disk.kill(), after: fixture.manifest, now: TestLog.now)
         fixture = try Fixture(isFollowed: true)
         try fixture.expire(expired)
@@ -199,7 +199,7 @@ import Testing
             let left = fixture.files.disk.kill()
             // Without a header, what comes first in the segment is what came behind the last one.
             if isDamaged { left.disk.damage(live) { $0[20] ^= 1 } }
-            let report = try SegmentRecovery.run(
+            let report = try recoverSegments(
                 in: left, after: fixture.manifest, now: TestLog.now)
             #expect(report.next == whole.next && report.lastSegment.rawValue == 4)
             #expect(

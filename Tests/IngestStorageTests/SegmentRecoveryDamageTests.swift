@@ -95,7 +95,7 @@ import Testing
         files.disk.damage(script.name(0)) { bytes in bytes[24] ^= 1 }
         var other = TestLog.manifest()
         other.directory = DirectoryID(rawValue: 1)
-        let report = try SegmentRecovery.run(in: files, after: other, now: TestLog.now)
+        let report = try recoverSegments(in: files, after: other, now: TestLog.now)
         #expect(report.blocks == [])
         #expect(report.dropped.map(\.rawValue) == [1])
         let aside = report.asideOfDropped.flatMap { files.disk.contents($0) ?? [] }
@@ -146,7 +146,7 @@ import Testing
         try writer.append(block.bytes.span.bytes)
         try writer.sync()
         let left = files.disk.powerCut(seed: 1)
-        let again = try SegmentRecovery.run(in: left, after: manifest, now: TestLog.now)
+        let again = try recoverSegments(in: left, after: manifest, now: TestLog.now)
         #expect(again.blocks == [block.summary])
         #expect(again.lost == [])
     }
@@ -156,7 +156,7 @@ import Testing
         var manifest = TestLog.manifest()
         manifest.shard.lastBlockChecksum = 77
         let refusal = error(of: {
-            try SegmentRecovery.run(in: files, after: manifest, now: TestLog.now)
+            try recoverSegments(in: files, after: manifest, now: TestLog.now)
         })
         #expect(refusal?.exitCode == 65)
     }

@@ -105,7 +105,7 @@ import Testing
         var manifest = TestLog.manifest()
         manifest.sealed = report.segments.map(\.file.entry)
         manifest.shard.cut = LogPosition(segment: report.lastSegment, blockCount: 3)
-        let next = try SegmentRecovery.run(in: files, after: manifest, now: TestLog.now)
+        let next = try recoverSegments(in: files, after: manifest, now: TestLog.now)
         #expect(manifest.sealed.count == 2, "\(next.segments.count)")
         #expect(next.segments.isEmpty)
         #expect(next.lastAdmissionTime == script.blocks[2].header.admissionTime)

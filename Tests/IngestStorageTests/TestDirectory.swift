@@ -53,16 +53,28 @@ struct LogScript {
     /// The footer that the compact stage would write.
     func footer(_ index: Int) throws -> (footer: SegmentFooter, offset: UInt64) {
         let segment = try accumulated(index)
-        return (segment.footer(sealedAt: TestLog.now), segment.endOffset)
+        return (
+            try segment.footer(sealedAt: TestLog.now, keys: keys(upTo: index)), segment.endOffset
+        )
     }
 
     /// The segment as it is sealed.
     func file(_ index: Int) throws -> SealedSegmentFile {
         let segment = try accumulated(index)
-        let footer = segment.footer(sealedAt: TestLog.now)
+        let footer = try segment.footer(sealedAt: TestLog.now, keys: keys(upTo: index))
         let trailer = footer.encode(at: segment.endOffset).trailer
         return SealedSegmentFile(
             footer: footer, entry: footer.entry(trailer: trailer), names: segment.names)
+    }
+
+    /// The keys of the segments up to one.
+    private func keys(upTo index: Int) throws -> [RewardKey] {
+        var keys: [RewardKey] = []
+        for number in 0...index {
+            let segment = try accumulated(number)
+            keys.append(segment.names, upTo: segment.nextKey)
+        }
+        return keys
     }
 
     private func accumulated(_ index: Int) throws -> SegmentAccumulator {
@@ -91,7 +103,7 @@ struct LogScript {
 /// What a start does before anything else.
 func recover(_ files: SimulatedFileSystem) throws -> RecoveryReport {
     let directory = try DataDirectory.open(files) { TestLog.manifest() }
-    return try SegmentRecovery.run(in: files, after: directory.manifest, now: TestLog.now)
+    return try recoverSegments(in: files, after: directory.manifest, now: TestLog.now)
 }
 
 extension RecoveryReport {
@@ -140,7 +152,7 @@ func publish(
         firstSegment: segments[0].footer.segment, end: next.shard.cut)
     for table in TableKind.counterTables {
         // The rows of the first segment stand for all: the store does not look at them.
-        let counters = segments[0].footer.counters
+        let counters = segments[0].footer.rewardDays
         let entry: RunEntry
         switch table {
         case .rewards:

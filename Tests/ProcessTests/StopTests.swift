@@ -25,7 +25,7 @@ extension ProcessSuite {
                 ended.output.split(separator: "\n").count == 1, "stdout is the ready line alone")
             // What was written, by kind: one row, and none a second time.
             #expect(ended.errors.contains("bytes written: blocks "))
-            #expect(ended.errors.contains("rows by reward and day: in sealed runs 1, "))
+            #expect(ended.errors.contains("rows by reward and day: in footers 1, "))
             #expect(try reader.totals()["clicks"] == 1)
             let segments = try reader.status().segments
             #expect(segments.sealed >= 1)

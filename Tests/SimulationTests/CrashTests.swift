@@ -16,7 +16,7 @@ import Testing
 /// there to the exact counters of a run without a crash.
 @Suite("A crash at any operation")
 struct CrashTests {
-    static let packetCount: UInt64 = 64
+    static let packetCount: UInt64 = 80
 
     /// What one life of the daemon left behind.
     struct Life {

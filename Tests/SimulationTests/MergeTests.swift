@@ -28,14 +28,14 @@ struct MergeTests {
         ReferenceModel(packetCount: packetCount)
     }
 
-    @Test("at most eight runs of a table, rewards up to where one of reward-days ends")
+    @Test("at most eight runs of a table, and behind them the footers of level 0")
     func tables() throws {
         let files = SimulatedFileSystem(seed: 1)
         var pipeline = try open(files)
         var next: UInt64 = 0
         var seen: Set<String> = []
         var last = Generation(rawValue: 0)
-        while next < 400 {
+        while next < 800 {
             if pipeline.offer(SimulatedPacket(sequence: next)) { next += 1 }
             try pipeline.turn()
             // The manifest checks itself where the runs of a table begin and end.
@@ -43,23 +43,21 @@ struct MergeTests {
             if manifest.generation == last { continue }
             last = manifest.generation
             for table in TableKind.counterTables {
-                let count = manifest.runs.count { $0.table == table }
-                #expect(count <= Limits.runCountMax + 1)
+                #expect(manifest.runs(of: table).count <= Limits.runCountMax)
             }
-            let rewards = manifest.runs.filter { $0.table == .rewards }
-            seen.insert(rewards.isEmpty ? "no rewards" : "rewards")
-            if rewards.count > 1 { seen.insert("several rewards") }
-            if manifest.runs(of: .rewards).count > rewards.count { seen.insert("behind them") }
+            seen.insert(manifest.runs.isEmpty ? "no runs" : "runs")
+            if manifest.runs(of: .rewards).count > 1 { seen.insert("several runs") }
+            if !manifest.level0.isEmpty { seen.insert("level 0") }
         }
-        #expect(seen == ["no rewards", "rewards", "several rewards", "behind them"])
+        #expect(seen == ["no runs", "runs", "several runs", "level 0"])
         try pipeline.stop()
         #expect(pipeline.counters.merge[.merges] > 5)
-        #expect(try DirectoryReading(files).counts == model(400).counts)
+        #expect(try DirectoryReading(files).counts == model(800).counts)
         #expect(try Verifier.run(files).findings.isEmpty)
     }
 
     @Test(
-        "a merge that takes its time holds up nothing before a table is full, and no reader then")
+        "a merge that takes its time holds up nothing before level 0 is full, and no reader then")
     func slowMerge() throws {
         let files = SimulatedFileSystem(seed: 2)
         var pipeline = try open(files) { $0.unpublishedSegmentCountMax = 8 }
@@ -73,9 +71,8 @@ struct MergeTests {
             try pipeline.turn()
         }
         let full = try newest(files)
-        #expect(!full.hasRoomForRuns)
-        #expect(full.ownRuns(of: .days).count <= Limits.runCountMax)
-        #expect(full.runs.allSatisfy { $0.table != .rewards })
+        #expect(!full.hasRoomForSegments && full.runs.isEmpty)
+        #expect(full.level0.count >= Limits.level0CountMax)
         #expect(pipeline.counters.compact[.segmentsSealed] >= UInt64(full.sealed.count) + 8)
         #expect(pipeline.counters.compact[.segmentsSealed] <= UInt64(full.sealed.count) + 10)
         let reading = try DirectoryReading(files)
@@ -95,7 +92,7 @@ struct MergeTests {
         var pipeline = try open(files)
         pipeline.merges = false
         var next: UInt64 = 0
-        while try newest(files).sealed.count < 6 {
+        while try newest(files).sealed.count < Limits.level0MergeCount {
             if pipeline.offer(SimulatedPacket(sequence: next)) { next += 1 }
             try pipeline.turn()
         }

@@ -19,7 +19,7 @@ struct RebuildTests {
         var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 4) {
             $0.retention = RetentionPolicy(byteCountMax: byteCountMax)
         }
-        try pipeline.take(0..<160)
+        try pipeline.take(0..<400)
         try pipeline.rest(turns: 70)
         try pipeline.stop()
         return files.disk.kill()
@@ -27,7 +27,7 @@ struct RebuildTests {
 
     private func expectWhole(_ files: SimulatedFileSystem, _ place: String) throws {
         #expect(
-            try DirectoryReading(files).counts == ReferenceModel(packetCount: 160).counts,
+            try DirectoryReading(files).counts == ReferenceModel(packetCount: 400).counts,
             "\(place)")
         let findings = try Verifier.run(files).findings.filter { $0.kind != .note }
         #expect(findings.isEmpty, "\(place): \(findings.prefix(2))")
@@ -50,10 +50,10 @@ struct RebuildTests {
             #expect(pipeline.directory.warnings.contains { $0.hasPrefix("counter tables rebuilt") })
             #expect(try ManifestStore(files: left).readNewest().runs.count == 3)
             try expectWhole(left, run.fileName.text)
-            try pipeline.take(160..<170)
+            try pipeline.take(400..<410)
             try pipeline.stop()
             #expect(
-                try DirectoryReading(left).counts == ReferenceModel(packetCount: 170).counts)
+                try DirectoryReading(left).counts == ReferenceModel(packetCount: 410).counts)
         }
     }
 
@@ -89,9 +89,53 @@ struct RebuildTests {
         #expect(try ManifestStore(files: left).readNewest() == manifest)
     }
 
+    @Test(
+        "a footer of level 0 that cannot be read is made again from its blocks; without them, they are lost"
+    )
+    func levelZero() throws {
+        let files = SimulatedFileSystem(seed: 3)
+        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 4)
+        try pipeline.take(0..<100)
+        try pipeline.stop()
+        let base = files.disk.kill()
+        let manifest = try ManifestStore(files: base).readNewest()
+        #expect(manifest.runs.isEmpty && manifest.level0.count > 2)
+        for entry in manifest.level0 {
+            let name = FileName.segment(entry.number).text
+            for fault in 0..<3 {
+                let left = base.disk.kill()
+                switch fault {
+                case 0: left.disk.damage(name) { $0[$0.count - 20] ^= 1 }
+                case 1: left.disk.damage(name) { $0[$0.count - 300] ^= 1 }
+                default: try left.unlink(name)
+                }
+                var again = try SteppedPipeline.open(left, clock: clock, seed: 5)
+                let newest = try ManifestStore(files: left).readNewest()
+                let lost = newest.lost.reduce(UInt64(0)) { $0 + UInt64($1.blockCount) }
+                #expect(lost == (fault == 2 ? UInt64(entry.blockCount) : 0))
+                let reading = try DirectoryReading(left)
+                if fault < 2 {
+                    #expect(reading.counts == ReferenceModel(packetCount: 100).counts)
+                    #expect(try Verifier.run(left).findings.isEmpty)
+                } else {
+                    let rowCount = manifest.shard.totals.rowCount - entry.rowCount
+                    #expect(reading.eventCount == rowCount)
+                    let findings = try Verifier.run(left).findings
+                    #expect(Set(findings.map(\.kind)) == [.evidenceLost], "\(findings)")
+                }
+                // Its counters are merged like any other's.
+                try again.take(100..<400)
+                try again.rest(turns: 20)
+                #expect(try !ManifestStore(files: left).readNewest().runs.isEmpty)
+                try again.stop()
+            }
+        }
+    }
+
     @Test("a crash before any operation of it leaves a directory that opens, with the same sums")
     func crash() throws {
         let whole = try filled(byteCountMax: 0)
+        #expect(try ManifestStore(files: whole).readNewest().sealed.count > Limits.level0MergeCount)
         let name = try #require(
             try ManifestStore(files: whole).readNewest().runs.first { $0.table == .days }
         )

@@ -43,14 +43,18 @@ struct RetentionTests {
         for entry in manifest.sealed {
             let footer = try SegmentReader(entry.number, directory: manifest.directory, in: files)
                 .readFooter(of: entry)
-            try evidence.add(footer.counters.makeCursor())
+            try evidence.add(footer.rewardDays.makeCursor())
             evidence.totals.add(LogTotals(footer))
         }
         var counted = Evidence()
-        for run in manifest.runs
-        where run.table == .rewardDays && run.span.lastSegment <= manifest.lastSealed {
+        for run in manifest.runs(of: .rewardDays) {
             try counted.add(
                 RunReader(run, directory: manifest.directory, in: files).makeCursor())
+        }
+        for segment in manifest.level0 {
+            try counted.add(
+                RunReader.openFooter(of: segment, directory: manifest.directory, in: files)
+                    .rewardDays.makeCursor())
         }
         #expect(evidence.counters == counted.counters, "\(when)")
         #expect(evidence.totals == manifest.shard.totals, "\(when)")
@@ -225,10 +229,13 @@ struct RetentionTests {
     func unreadable() throws {
         let files = SimulatedFileSystem(seed: 4)
         var pipeline = try SteppedPipeline.open(files, clock: clock(), seed: 4)
-        try pipeline.take(0..<160)
+        try pipeline.take(0..<400)
+        try pipeline.rest(turns: 20)
         try pipeline.stop()
         let count = try newest(files).sealed.count
-        #expect(count >= 5)
+        #expect(count >= 9)
+        // Runs have the counters of the first ones.
+        #expect(try newest(files).mergedEnd.segment.rawValue >= 8)
         let left = files.disk.kill()
         let names = (1...3).map { FileName.segment(SegmentNumber(rawValue: $0)).text }
         try left.unlink(names[0])
@@ -242,13 +249,10 @@ struct RetentionTests {
         #expect(manifest.expired.map(\.missingCount).reduce(0, +) == 2)
         #expect(left.disk.contents("aside/\(names[2])") != nil)
         #expect(try IngestReader.open(left).status().expired?.missingSegmentCount == 2)
-        #expect(try DirectoryReading(left).counts == ReferenceModel(packetCount: 160).counts)
+        #expect(try DirectoryReading(left).counts == ReferenceModel(packetCount: 400).counts)
         try again.stop()
         // Where the newest is missing, it waits for one that has a footer.
         let third = left.disk.kill()
-        var last = try SteppedPipeline.open(third, clock: clock(), seed: 6)
-        try last.take(160..<200)
-        try last.stop()
         let end = try newest(third).lastSealed
         try third.unlink(FileName.segment(end).text)
         var waits = try SteppedPipeline.open(third.disk.kill(), clock: clock(), seed: 7) {
@@ -256,11 +260,11 @@ struct RetentionTests {
         }
         try waits.rest(turns: 200)
         #expect(try newest(waits.directory.files).sealed.map(\.number) == [end])
-        try waits.take(200..<240)
+        try waits.take(400..<440)
         try waits.stop()
         #expect(
             try DirectoryReading(waits.directory.files).counts
-                == ReferenceModel(packetCount: 240).counts)
+                == ReferenceModel(packetCount: 440).counts)
     }
 
     // MARK: Crashes

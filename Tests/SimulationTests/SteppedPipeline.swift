@@ -109,6 +109,7 @@ struct SteppedPipeline: ~Copyable {
             _ = stages.commit.step(mayWait: false)
             _ = try stages.sync.step(mayWait: false)
             _ = try stages.compact.step(mayWait: false)
+            if merges { _ = try stages.merge.step(mayWait: false) }
             clock.advance(milliseconds: 1)
         }
     }

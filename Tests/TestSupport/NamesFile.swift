@@ -1,4 +1,5 @@
 import IngestFormat
+import IngestStorage
 
 /// Names and keys by ordinal → the bytes of a names run, all of it in memory.
 package struct NamesRunEncoder {
@@ -161,4 +162,13 @@ package struct DecodedNames {
         }
         return pages
     }
+}
+
+/// What a start does with the unsealed segments of a directory, with the keys of its names runs.
+package func recoverSegments(
+    in files: SimulatedFileSystem, after manifest: Manifest, now: Int64
+) throws(StorageError) -> RecoveryReport {
+    try SegmentRecovery.run(
+        in: files, after: manifest, keys: ManifestStore(files: files).readKeys(of: manifest),
+        now: now)
 }

@@ -82,3 +82,18 @@ package struct NamesOfBlock: Sendable {
         self.keys = keys
     }
 }
+
+extension [RewardKey] {
+    /// Adds the keys of blocks, by ordinal: what is there already stays, and one that was lost is (none, none).
+    package mutating func append(_ blocks: [NamesOfBlock], upTo nextKey: UInt32) {
+        let lost = RewardKey(reward: .none, business: .none)
+        for block in blocks {
+            for (index, key) in block.keys.enumerated() {
+                let ordinal = Int(block.firstKey.rawValue) + index
+                while count < ordinal { append(lost) }
+                if count == ordinal { append(key) }
+            }
+        }
+        while count < Int(nextKey) { append(lost) }
+    }
+}

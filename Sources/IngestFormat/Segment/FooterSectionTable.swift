@@ -1,56 +1,93 @@
 // packet → decode → ring → admit → block → [segment] → [compaction] → snapshot → [query]
 
 extension SegmentFooter {
-    /// The sections of a footer whose head has been checked: each under its checksum, in order, and
-    /// together exactly the rest of the footer.
-    struct SectionTable {
+    /// The sections of a footer whose head has been checked: in order, each under its checksum, and together
+    /// exactly the rest of the footer. Made from the footer's first bytes, so that one section can be read alone.
+    package struct SectionTable: Sendable {
         private struct Entry {
             var kind: UInt16
             var encoding: StoredSection.Encoding
             var rawByteCount: Int
+            var checksum: UInt32
             var range: Range<Int>
         }
 
-        private let bytes: [UInt8]
         private var entries: [Entry] = []
 
-        /// - Parameter bytes: the whole footer; its head and the table are under the checksum.
-        init(_ bytes: [UInt8], count: Int) throws(FormatError) {
-            self.bytes = bytes
+        /// More sections than this are none of ours.
+        static let countMax = 64
+        /// As many bytes of a footer have its head and section table.
+        package static let headByteCountMax =
+            end(ofTable: countMax) + SegmentFooter.checksumField.byteCount
+
+        private static func end(ofTable count: Int) -> Int {
+            SegmentLayout.Footer.byteCount + count * SegmentLayout.Section.byteCount
+        }
+
+        /// - Parameters:
+        ///   - bytes: begin with head and table, which are under the footer's checksum.
+        ///   - byteCount: of the whole footer.
+        init(_ bytes: [UInt8], count: Int, footerByteCount byteCount: Int) throws(FormatError) {
             var reader = FieldReader(bytes)
             try reader.begin(SegmentLayout.Footer.byteCount)
-            var end =
-                SegmentLayout.Footer.byteCount + count * SegmentLayout.Section.byteCount
-                + SegmentFooter.checksumField.byteCount
+            var end = Self.end(ofTable: count) + SegmentFooter.checksumField.byteCount
             for _ in 0..<count {
                 try reader.begin(SegmentLayout.Section.byteCount)
-                let entry = try Self.entry(reader, at: end, in: bytes, after: entries.last?.kind)
+                let entry = try Self.entry(
+                    reader, at: end, of: byteCount, after: entries.last?.kind)
                 end = entry.range.upperBound
                 entries.append(entry)
             }
-            guard end == bytes.count else {
+            guard end == byteCount else {
                 throw .corrupt(
-                    "footer byte count", at: end, got: bytes.count, expected: .exactly(end))
+                    "footer byte count", at: end, got: byteCount, expected: .exactly(end))
+            }
+        }
+
+        /// Where a section lies in the footer, as it is stored.
+        /// **Errors** `corrupt` if it is not there.
+        package func range(of section: Section) throws(FormatError) -> Range<Int> {
+            try entry(of: section).range
+        }
+
+        private func entry(of section: Section) throws(FormatError) -> Entry {
+            if let entry = entries.first(where: { $0.kind == section.rawValue }) { return entry }
+            throw .corrupt(
+                "section kind", at: SegmentLayout.Footer.byteCount, got: 0,
+                expected: .exactly(section.rawValue))
+        }
+
+        /// Holds all sections of a whole footer, also those of a later release, against their checksums.
+        func checkAll(_ footer: [UInt8]) throws(FormatError) {
+            for (index, entry) in entries.enumerated() {
+                try Self.check(entry, at: index, footer[entry.range])
             }
         }
 
         /// The bytes of a section before they were stored.
-        /// **Errors** `corrupt` if it is not there or cannot be restored.
-        func raw(_ section: Section) throws(FormatError) -> [UInt8] {
-            guard let entry = entries.first(where: { $0.kind == section.rawValue }) else {
-                throw .corrupt(
-                    "section kind", at: SegmentLayout.Footer.byteCount, got: 0,
-                    expected: .exactly(section.rawValue))
-            }
+        /// - Parameter stored: its bytes in the footer.
+        /// **Errors** `corrupt` for another checksum, and if it cannot be restored.
+        package func raw(
+            _ section: Section, _ stored: ArraySlice<UInt8>
+        ) throws(FormatError) -> [UInt8] {
+            let entry = try entry(of: section)
+            try Self.check(
+                entry, at: entries.firstIndex { $0.kind == entry.kind } ?? 0, stored)
             return try StoredSection.restore(
-                bytes[entry.range], encoding: entry.encoding, rawByteCount: entry.rawByteCount,
+                stored, encoding: entry.encoding, rawByteCount: entry.rawByteCount,
+                at: entry.range.lowerBound)
+        }
+
+        /// As `raw`, of a whole footer.
+        func raw(_ section: Section, of footer: [UInt8]) throws(FormatError) -> [UInt8] {
+            let entry = try entry(of: section)
+            return try StoredSection.restore(
+                footer[entry.range], encoding: entry.encoding, rawByteCount: entry.rawByteCount,
                 at: entry.range.lowerBound)
         }
 
         /// Holds the length of a section against what the head says of it.
-        static func expect(
-            _ raw: [UInt8], byteCount: Int, _ section: Section
-        ) throws(FormatError) {
+        static func expect(_ raw: [UInt8], byteCount: Int) throws(FormatError) {
             guard raw.count == byteCount else {
                 throw .corrupt(
                     "raw byte count", at: SegmentLayout.Footer.byteCount, got: raw.count,
@@ -58,15 +95,21 @@ extension SegmentFooter {
             }
         }
 
-        /// Where a section that is stored as it is lies in the footer.
-        func range(of section: Section) -> Range<Int>? {
-            entries.first { $0.kind == section.rawValue && $0.encoding == .plain }?.range
-        }
-
         private typealias Field = SegmentLayout.Section
 
+        private static func check(
+            _ entry: Entry, at index: Int, _ stored: ArraySlice<UInt8>
+        ) throws(FormatError) {
+            let found = Checksum.crc32c(stored)
+            guard found == entry.checksum, stored.count == entry.range.count else {
+                throw .corrupt(
+                    Field.checksum.name, at: end(ofTable: index) + Field.checksum.offset,
+                    got: entry.checksum, expected: .exactly(found))
+            }
+        }
+
         private static func entry(
-            _ reader: FieldReader, at offset: Int, in bytes: [UInt8], after last: UInt16?
+            _ reader: FieldReader, at offset: Int, of byteCount: Int, after last: UInt16?
         ) throws(FormatError) -> Entry {
             try reader.expectZeros(Field.fields)
             let kind = reader.u16(Field.kind)
@@ -85,14 +128,104 @@ extension SegmentFooter {
                 throw reader.corrupt(
                     Field.encoding, .atMost(StoredSection.Encoding.lz4.rawValue))
             }
-            let stored = try reader.count(Field.storedByteCount, max: bytes.count - offset)
-            let range = offset..<offset + stored
-            try reader.expect(Field.checksum, Checksum.crc32c(bytes[range]))
+            let stored = try reader.count(Field.storedByteCount, max: max(0, byteCount - offset))
             // How much memory the section will take.
             let raw = try reader.load(
                 Field.rawByteCount,
                 in: encoding.rawByteCounts(ofStored: stored, max: Limits.footerByteCountMax))
-            return Entry(kind: kind, encoding: encoding, rawByteCount: Int(raw), range: range)
+            return Entry(
+                kind: kind, encoding: encoding, rawByteCount: Int(raw),
+                checksum: reader.u32(Field.checksum), range: offset..<offset + stored)
         }
     }
+}
+
+/// The tables of a footer, found without the rest of it: where their pages lie, and their indexes.
+package struct FooterTables: Sendable {
+    /// Bytes of the file of the segment.
+    private let footerOffset: UInt64
+    private let sections: SegmentFooter.SectionTable
+    private let head: FieldReader
+
+    /// One table of a footer.
+    package struct Part: Sendable {
+        package let table: TableKind
+        fileprivate let pages: SegmentFooter.Section
+        fileprivate let index: SegmentFooter.Section
+        fileprivate let rowCount: FormatField
+        fileprivate let pageCount: FormatField
+    }
+
+    package static let rewardDays = Part(
+        table: .rewardDays, pages: .rewardDayPages, index: .rewardDayIndex,
+        rowCount: SegmentLayout.Footer.keyDayCount, pageCount: SegmentLayout.Footer.pageCount)
+    package static let days = Part(
+        table: .days, pages: .dayPages, index: .dayIndex,
+        rowCount: SegmentLayout.Footer.dayRowCount, pageCount: SegmentLayout.Footer.dayPageCount)
+
+    /// - Parameter bytes: the first `SectionTable.headByteCountMax` bytes of a footer, or all of them.
+    /// **Errors** as `SegmentFooter.decode`.
+    package init(head bytes: [UInt8], trailer: SegmentTrailer) throws(FormatError) {
+        (head, sections) = try SegmentFooter.openHead(bytes, trailer: trailer)
+        footerOffset = trailer.footerOffset
+    }
+
+    /// The end of the segment in the log, and when it was sealed.
+    package var end: LogPosition {
+        LogPosition(
+            segment: SegmentNumber(rawValue: head.u32(SegmentLayout.Footer.segment)),
+            blockCount: head.u32(SegmentLayout.Footer.blockCount))
+    }
+
+    /// Where the pages of a table lie in the file.
+    package func pagesRange(_ part: Part) throws(FormatError) -> Range<UInt64> {
+        try range(part.pages)
+    }
+
+    /// Where the index of a table lies in the file.
+    package func indexRange(_ part: Part) throws(FormatError) -> Range<UInt64> {
+        try range(part.index)
+    }
+
+    private func range(_ section: SegmentFooter.Section) throws(FormatError) -> Range<UInt64> {
+        let range = try sections.range(of: section)
+        return footerOffset + UInt64(range.lowerBound)..<footerOffset + UInt64(range.upperBound)
+    }
+
+    /// The index of a table.
+    /// - Parameter stored: the bytes at `indexRange`.
+    package func decodeIndex(
+        _ part: Part, _ stored: [UInt8]
+    ) throws(FormatError) -> CounterPageIndex {
+        try Self.decodeIndex(
+            part, head, raw: sections.raw(part.index, stored[...]),
+            pagesByteCount: sections.range(of: part.pages).count)
+    }
+
+    /// The table of a whole footer.
+    static func decode(
+        _ part: Part, _ head: FieldReader, _ sections: SegmentFooter.SectionTable,
+        of footer: [UInt8]
+    ) throws(FormatError) -> CounterTable {
+        let pages = try sections.raw(part.pages, of: footer)
+        return CounterTable(
+            hasDay: true, pages: pages,
+            index: try decodeIndex(
+                part, head, raw: sections.raw(part.index, of: footer), pagesByteCount: pages.count))
+    }
+
+    private static func decodeIndex(
+        _ part: Part, _ head: FieldReader, raw: [UInt8], pagesByteCount: Int
+    ) throws(FormatError) -> CounterPageIndex {
+        let rowCount = try head.count(part.rowCount, max: Limits.segmentKeyDayCountMax)
+        let pageCount = try head.count(part.pageCount, max: rowCount)
+        try SegmentFooter.SectionTable.expect(
+            raw, byteCount: pageCount * CounterPageIndex.Entry.byteCount)
+        return try CounterPageIndex.decode(raw, pagesByteCount: pagesByteCount, rowCount: rowCount)
+    }
+}
+
+extension SegmentFooter.Section {
+    /// Whether it holds pages, which are packed already, and read one by one.
+    var hasPages: Bool { self == .rewardDayPages || self == .dayPages }
 }

@@ -16,40 +16,32 @@ extension SegmentFooter {
                 "footer byte count", at: 0, available: bytes.count,
                 needed: Int(clamping: trailer.footerByteCount))
         }
-        let (reader, sectionCount) = try openHead(bytes, trailer: trailer)
-        let sections = try SectionTable(bytes, count: sectionCount)
+        let (reader, sections) = try openHead(bytes, trailer: trailer)
+        try sections.checkAll(bytes)
         var footer = try SegmentFooter(head: reader)
         footer.blocks = try footer.decodeBlocks(
-            sections.raw(.blocks),
+            sections.raw(.blocks, of: bytes),
             count: reader.count(Field.blockEntryCount, max: Int(footer.blockCount)),
             end: trailer.footerOffset)
-        footer.counters = try decodeCounters(reader, sections)
-        footer.ledger = try decodeLedger(reader, sections)
-        footer.lost = try decodeLost(reader, sections)
-        footer.windows = try SenderWindows.decode(sections.raw(.windows))
+        footer.rewardDays = try FooterTables.decode(
+            FooterTables.rewardDays, reader, sections, of: bytes)
+        footer.days = try FooterTables.decode(FooterTables.days, reader, sections, of: bytes)
+        footer.ledger = try decodeLedger(reader, sections.raw(.ledger, of: bytes))
+        footer.lost = try decodeLost(reader, sections.raw(.lost, of: bytes))
+        footer.windows = try SenderWindows.decode(sections.raw(.windows, of: bytes))
         try footer.checkSums(reader)
         return footer
     }
 
-    /// Where the pages of the counters lie in a footer that was decoded: for readers of single pages.
-    package static func counterPages(in bytes: [UInt8]) throws(FormatError) -> Range<Int> {
-        var reader = FieldReader(bytes)
-        try reader.begin(Field.byteCount)
-        let sections = try SectionTable(bytes, count: Int(reader.load(Field.sectionCount)))
-        guard let range = sections.range(of: .counterPages) else {
-            throw .corrupt("section encoding", at: Field.byteCount, got: 1, expected: .exactly(0))
-        }
-        return range
-    }
-
-    /// The head, under its checksum and the trailer's, and how many sections it has.
-    private static func openHead(
+    /// The head, under its checksum and the trailer's, and the sections.
+    /// - Parameter bytes: the whole footer, or its first bytes.
+    static func openHead(
         _ bytes: [UInt8], trailer: SegmentTrailer
-    ) throws(FormatError) -> (FieldReader, Int) {
+    ) throws(FormatError) -> (FieldReader, SectionTable) {
         var reader = FieldReader(bytes)
         try reader.begin(Field.byteCount)
         try reader.identify(Field.magic, Field.magicNumber)
-        let count = Int(reader.load(Field.sectionCount))
+        let count = try reader.count(Field.sectionCount, max: SectionTable.countMax)
         var table = reader
         try table.begin(count * SegmentLayout.Section.byteCount)
         let covered = table.end
@@ -68,7 +60,8 @@ extension SegmentFooter {
         try reader.identify(Field.segment, trailer.segment.rawValue)
         try reader.expect(Field.columnCount, CounterRow.columnCount)
         try reader.expectZeros(Field.fields)
-        return (reader, count)
+        let byteCount = Int(clamping: trailer.footerByteCount)
+        return (reader, try SectionTable(bytes, count: count, footerByteCount: byteCount))
     }
 
     private init(head reader: FieldReader) throws(FormatError) {
@@ -92,7 +85,7 @@ extension SegmentFooter {
         _ raw: [UInt8], count: Int, end: UInt64
     ) throws(FormatError) -> [BlockIndexEntry] {
         typealias Field = SegmentLayout.Block
-        try SectionTable.expect(raw, byteCount: count * Field.byteCount, .blocks)
+        try SectionTable.expect(raw, byteCount: count * Field.byteCount)
         var reader = FieldReader(raw)
         var blocks: [BlockIndexEntry] = []
         blocks.reserveCapacity(count)
@@ -136,38 +129,21 @@ extension SegmentFooter {
         return UInt32(first)..<UInt32(first) + UInt32(count)
     }
 
-    private static func decodeCounters(
-        _ reader: FieldReader, _ sections: SectionTable
-    ) throws(FormatError) -> CounterTable {
-        let rowCount = try reader.count(Field.keyDayCount, max: Limits.segmentKeyDayCountMax)
-        let pageCount = try reader.count(Field.pageCount, max: rowCount)
-        let pages = try sections.raw(.counterPages)
-        let index = try sections.raw(.counterPageIndex)
-        try SectionTable.expect(
-            index, byteCount: pageCount * CounterPageIndex.Entry.byteCount, .counterPageIndex)
-        return CounterTable(
-            hasDay: true, pages: pages,
-            index: try CounterPageIndex.decode(
-                index, pagesByteCount: pages.count, rowCount: rowCount))
-    }
-
     private static func decodeLedger(
-        _ reader: FieldReader, _ sections: SectionTable
+        _ reader: FieldReader, _ raw: [UInt8]
     ) throws(FormatError) -> [LedgerEntry] {
         let count = try reader.count(
             Field.ledgerEntryCount, max: Limits.segmentSenderCountMax)
         return try LedgerCodec.decode(
-            whole: sections.raw(.ledger), entryCount: count,
-            rangeCountMax: Limits.segmentSequenceRangeCountMax)
+            whole: raw, entryCount: count, rangeCountMax: Limits.segmentSequenceRangeCountMax)
     }
 
     private static func decodeLost(
-        _ reader: FieldReader, _ sections: SectionTable
+        _ reader: FieldReader, _ raw: [UInt8]
     ) throws(FormatError) -> [LostRange] {
         let count = try reader.count(
             Field.lostRangeCount, max: Limits.segmentLostRangeCountMax)
-        let raw = try sections.raw(.lost)
-        try SectionTable.expect(raw, byteCount: count * LostRange.layout.byteCount, .lost)
+        try SectionTable.expect(raw, byteCount: count * LostRange.layout.byteCount)
         var source = FieldReader(raw)
         return try LostRange.decode(&source, count: count)
     }

@@ -13,7 +13,7 @@ extension SegmentFooter {
         let compressor = LZ4Compressor()
         let sections = Section.allCases.map { section in
             StoredSection(
-                raw(section), compressor: compressor, isCompressible: section != .counterPages)
+                raw(section), compressor: compressor, isCompressible: !section.hasPages)
         }
         var writer = head(sectionCount: sections.count)
         for (kind, section) in zip(Section.allCases, sections) {
@@ -45,7 +45,8 @@ extension SegmentFooter {
             ("next name", Int(names.upperBound), Limits.nameCountMax + 1),
             ("next key", Int(keys.upperBound), Limits.keyCountMax),
             ("row count", Int(clamping: rowCount), Limits.segmentRowCountMax),
-            ("key-day count", counters.rowCount, Limits.segmentKeyDayCountMax),
+            ("key-day count", rewardDays.rowCount, Limits.segmentKeyDayCountMax),
+            ("day row count", days.rowCount, Limits.segmentKeyDayCountMax),
             ("ledger entry count", ledger.count, Limits.segmentSenderCountMax),
             ("sequence range count", ranges, Limits.segmentSequenceRangeCountMax),
             ("lost range count", lost.count, Limits.segmentLostRangeCountMax),
@@ -75,8 +76,10 @@ extension SegmentFooter {
         writer.put(keys.lowerBound, Field.firstKey)
         writer.put(keys.upperBound, Field.nextKey)
         writer.put(blocks.count, Field.blockEntryCount)
-        writer.put(counters.rowCount, Field.keyDayCount)
-        writer.put(counters.index.entries.count, Field.pageCount)
+        writer.put(rewardDays.rowCount, Field.keyDayCount)
+        writer.put(rewardDays.index.entries.count, Field.pageCount)
+        writer.put(days.rowCount, Field.dayRowCount)
+        writer.put(days.index.entries.count, Field.dayPageCount)
         writer.put(ledger.count, Field.ledgerEntryCount)
         writer.put(lost.count, Field.lostRangeCount)
         writer.put(CounterRow.columnCount, Field.columnCount)
@@ -86,8 +89,10 @@ extension SegmentFooter {
     private func raw(_ section: Section) -> [UInt8] {
         switch section {
         case .blocks: encodedBlocks()
-        case .counterPages: counters.pages
-        case .counterPageIndex: counters.index.encode()
+        case .rewardDayPages: rewardDays.pages
+        case .rewardDayIndex: rewardDays.index.encode()
+        case .dayPages: days.pages
+        case .dayIndex: days.index.encode()
         case .ledger: encodedLedger()
         case .lost: LostRange.encode(lost)
         case .windows: encodedWindows()

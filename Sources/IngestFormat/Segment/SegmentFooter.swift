@@ -43,8 +43,9 @@ package struct SegmentFooter: Hashable, Sendable {
     package var maxTimestamp: Int64 = 0
     /// By ordinal.
     package var blocks: [BlockIndexEntry] = []
-    /// Counters by (key, day).
-    package var counters = CounterTable(hasDay: true)
+    /// Counters by (key, day), and the same by (business, day): level 0 of the tables, as they stand.
+    package var rewardDays = CounterTable(hasDay: true)
+    package var days = CounterTable(hasDay: true)
     /// Sums over the blocks, by sender key.
     package var ledger: [LedgerEntry] = []
     /// By block ordinal.
@@ -79,6 +80,9 @@ package struct SegmentFooter: Hashable, Sendable {
         return gaps
     }
 
+    /// The end of the segment in the log.
+    package var end: LogPosition { LogPosition(segment: segment, blockCount: blockCount) }
+
     /// What the manifest keeps of the segment.
     package func entry(trailer: SegmentTrailer) -> SealedSegment {
         SealedSegment(
@@ -91,11 +95,13 @@ package struct SegmentFooter: Hashable, Sendable {
     /// later releases and are skipped by this one; any other unknown kind is of a newer format.
     package enum Section: UInt16, CaseIterable, Sendable {
         case blocks = 1
-        case counterPages = 2
-        case counterPageIndex = 3
-        case ledger = 4
-        case lost = 5
-        case windows = 6
+        case rewardDayPages = 2
+        case rewardDayIndex = 3
+        case dayPages = 4
+        case dayIndex = 5
+        case ledger = 6
+        case lost = 7
+        case windows = 8
 
         package static let firstOptionalKind: UInt16 = 0x8000
     }

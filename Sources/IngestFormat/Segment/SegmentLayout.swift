@@ -31,14 +31,16 @@ package enum SegmentLayout {
         package static let pageCount = FormatField("page count", 96, 4)
         package static let ledgerEntryCount = FormatField("ledger entry count", 100, 4)
         package static let lostRangeCount = FormatField("lost range count", 104, 4)
-        package static let columnCount = FormatField("column count", 108, 1)
-        package static let reserved = FormatField("reserved", 109, 19)
+        package static let dayRowCount = FormatField("day row count", 108, 4)
+        package static let dayPageCount = FormatField("day page count", 112, 4)
+        package static let columnCount = FormatField("column count", 116, 1)
+        package static let reserved = FormatField("reserved", 117, 11)
 
         package static let fields = [
             magic, version, sectionCount, segment, headerChecksum, directory, sealedAt, rowCount,
             minTimestamp, maxTimestamp, commitEpoch, lastBlockChecksum, blockCount, firstName,
             nextName, firstKey, nextKey, blockEntryCount, keyDayCount, pageCount,
-            ledgerEntryCount, lostRangeCount, columnCount, reserved,
+            ledgerEntryCount, lostRangeCount, dayRowCount, dayPageCount, columnCount, reserved,
         ]
     }
 

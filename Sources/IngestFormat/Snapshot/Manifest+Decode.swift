@@ -34,7 +34,7 @@ extension Manifest {
         manifest.uncleanStops = try decodeStops(&reader, count: counts.stops)
         try manifest.checkFileNumbers()
         try manifest.checkCut(shard)
-        try manifest.checkRewards(shard)
+        try manifest.checkExpired()
         return manifest
     }
 
@@ -113,7 +113,7 @@ extension Manifest {
         return sealed
     }
 
-    /// The runs: by table, and in each from segment 1 on without a gap.
+    /// The runs: by table, and in each from segment 1 on without a gap, over the same segments.
     private func decodeRuns(
         _ reader: inout FieldReader, count: Int
     ) throws(FormatError) -> [RunEntry] {
@@ -121,54 +121,47 @@ extension Manifest {
         let blank = RunEntry(
             table: .rewards, fileNumber: FileNumber(rawValue: 0), byteCount: 0, checksum: 0,
             span: .blank, rowCount: 0)
+        let tables = TableKind.counterTables
+        guard count % tables.count == 0 else { throw ManifestCounts.corruptRunCount(count) }
+        let ofTable = count / tables.count
         var runs: [RunEntry] = []
         runs.reserveCapacity(count)
-        for _ in 0..<count {
+        for place in 0..<count {
             let run = try layout.next(&reader, into: blank)
-            _ = try reader.span(
+            let span = try reader.span(
                 layout.firstSegment, last: layout.lastSegment, blockCount: layout.lastBlockCount)
-            let last = runs.last
-            if let last, last.table == run.table {
-                try reader.expect(layout.firstSegment, last.span.end.segment.next.rawValue)
+            try reader.expect(layout.table, tables[place / ofTable].rawValue)
+            let isFirst = place % ofTable == 0
+            let next = isFirst ? 1 : runs[place - 1].span.end.segment.next.rawValue
+            try reader.expect(layout.firstSegment, next)
+            if place >= ofTable {
+                let other = runs[place - ofTable].span
+                try reader.expect(layout.lastSegment, other.lastSegment.rawValue)
+                try reader.expect(layout.lastBlockCount, other.end.blockCount)
             } else {
-                try checkTable(run.table, after: last?.table, reader)
-                try reader.expect(layout.firstSegment, 1)
-                try checkEnd(of: last, reader)
+                try checkEnd(of: span, reader)
             }
             runs.append(run)
         }
-        try checkEnd(of: runs.last, reader)
-        let isComplete = cut == .start ? runs.isEmpty : runs.last?.table == .rewardDays
-        guard isComplete else { throw ManifestCounts.corruptRunCount(count) }
         return runs
     }
 
-    /// The tables come in their order; only rewards may have no runs.
-    private func checkTable(
-        _ table: TableKind, after last: TableKind?, _ reader: FieldReader
-    ) throws(FormatError) {
-        if last == nil && table == .days { return }
-        try reader.expect(RunEntry.layout.table, Int(last?.rawValue ?? 0) + 1)
+    /// A run ends where a sealed segment does, if that has not expired.
+    private func checkEnd(of span: LogSpan, _ reader: FieldReader) throws(FormatError) {
+        let layout = RunEntry.layout
+        _ = try reader.load(layout.lastSegment, in: 0...UInt64(lastSealed.rawValue))
+        guard span.lastSegment > lastExpired else { return }
+        let place = Int(span.lastSegment.rawValue - lastExpired.rawValue) - 1
+        try reader.expect(layout.lastBlockCount, sealed[place].blockCount)
     }
 
-    /// The last run of a table ends at the cut, but for that of rewards.
-    private func checkEnd(of run: RunEntry?, _ reader: FieldReader) throws(FormatError) {
-        guard let run, run.table != .rewards, run.span.end != cut else { return }
-        throw .corrupt(
-            "last segment", at: reader.start, got: run.span.end.segment.rawValue,
-            expected: .exactly(cut.segment.rawValue))
-    }
-
-    /// Where the runs of rewards end, a run of reward-days does.
-    /// - Parameter reader: at the shard.
-    private func checkRewards(_ reader: FieldReader) throws(FormatError) {
-        guard let end = runs.last(where: { $0.table == .rewards })?.span.end else { return }
-        let ends = runs.filter { $0.table == .rewardDays }.map(\.span.end)
-        guard !ends.contains(end) else { return }
-        let next = ends.first { $0 > end } ?? ends.last
-        throw .corrupt(
-            "last segment", at: reader.start, got: end.segment.rawValue,
-            expected: .exactly(next?.segment.rawValue ?? 0))
+    /// What has expired is in the runs.
+    private func checkExpired() throws(FormatError) {
+        guard lastExpired <= mergedEnd.segment else {
+            throw .corrupt(
+                "last segment", at: Head.byteCount, got: mergedEnd.segment.rawValue,
+                expected: .atLeast(lastExpired.rawValue))
+        }
     }
 
     /// The names runs: from the first name and key on without a gap, not beyond what was given.
@@ -254,9 +247,8 @@ private struct ManifestCounts {
         try reader.expect(Head.shardCount, 1)
         expired = try reader.count(Head.expiredCount, max: Limits.runCountMax)
         sealed = try reader.count(Head.sealedCount, max: Limits.manifestFileCountMax)
-        // At most the runs of each table, and one that waits for a merge.
         runs = try reader.count(
-            Head.runCount, max: TableKind.counterTables.count * (Limits.runCountMax + 1))
+            Head.runCount, max: TableKind.counterTables.count * Limits.runCountMax)
         namesRuns = try reader.count(
             Head.namesRunCount, max: Limits.manifestNamesRunCountMax)
         lost = try reader.count(Head.lostRangeCount, max: Limits.manifestLostRangeCountMax)
@@ -274,7 +266,8 @@ private struct ManifestCounts {
     static func corruptRunCount(_ count: Int) -> FormatError {
         .corrupt(
             Head.runCount.name, at: Head.runCount.offset, got: count,
-            expected: .atLeast(TableKind.counterTables.count))
+            expected: .exactly(
+                count / TableKind.counterTables.count * TableKind.counterTables.count))
     }
 }
 

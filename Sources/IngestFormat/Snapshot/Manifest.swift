@@ -21,8 +21,8 @@ package struct Manifest: Hashable, Sendable {
     package var expired: [ExpiredEntry]
     /// By number; all behind those that have expired.
     package var sealed: [SealedSegment]
-    /// By table, then by span; the spans of a table are contiguous from segment 1 on: those of days and of
-    /// reward-days to the cut, those of rewards to the end of a run of reward-days, or none.
+    /// By table, then by span; contiguous from segment 1 on, and the same spans in each table. Behind them the
+    /// footers of `level0` stand for the tables.
     package var runs: [RunEntry]
     /// By ordinal; contiguous from the first name and key.
     package var namesRuns: [NamesRunEntry]
@@ -68,13 +68,16 @@ package struct Manifest: Hashable, Sendable {
         sealed.removeAll { $0.number <= entry.span.lastSegment }
     }
 
-    /// The runs that hold the rows of a table: its own, and behind those of rewards the runs of reward-days that
-    /// go on there, of which the days are to be summed.
-    package func runs(of table: TableKind) -> [RunEntry] {
-        let own = runs.filter { $0.table == table }
-        guard table == .rewards else { return own }
-        let end = own.last?.span.end ?? .start
-        return own + runs.filter { $0.table == .rewardDays && $0.span.end > end }
+    /// The runs of a table.
+    package func runs(of table: TableKind) -> [RunEntry] { runs.filter { $0.table == table } }
+
+    /// Where the runs of each table end.
+    package var mergedEnd: LogPosition { runs.last?.span.end ?? .start }
+
+    /// The sealed segments that no run covers: their footers are level 0 of the tables.
+    package var level0: ArraySlice<SealedSegment> {
+        let end = mergedEnd.segment
+        return sealed[(sealed.firstIndex { $0.number > end } ?? sealed.count)...]
     }
 
     /// Adds an unclean stop. Over `Limits.manifestUncleanStopCountMax` the oldest but one goes, so that

@@ -154,8 +154,15 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     private mutating func sealLive() throws(PipelineError) {
         guard let segment = live.take() else { return }
         let start = clock.threadNanoseconds()
-        let footer = segment.footer(sealedAt: clock.wallMicroseconds())
         let (offset, names) = (segment.endOffset, segment.names)
+        publisher.add(names, upTo: segment.nextKey)
+        let footer: SegmentFooter
+        do {
+            footer = try segment.footer(
+                sealedAt: clock.wallMicroseconds(), keys: publisher.keys)
+        } catch {
+            throw .inconsistent("segment \(segment.header.segment.rawValue): \(error)")
+        }
         let nameByteCount = UInt64(segment.nameByteCount)
         live = consume segment
         let trailer: SegmentTrailer
@@ -168,9 +175,11 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         }
         live = nil
         sealed.append(
-            SealedSegmentFile(footer: footer, entry: footer.entry(trailer: trailer), names: names))
+            SealedSegmentFile(
+                footer: footer, entry: footer.entry(trailer: trailer), names: names))
         sealedByteCount &+= UInt64(trailer.footerByteCount) &+ nameByteCount
         counters.compact.add(.footerBytes, UInt64(trailer.footerByteCount))
+        counters.compact.add(.footerRows, UInt64(footer.rewardDays.rowCount))
         windows = footer.windows
         liveCounters.removeAll()
         counters.compact.add(.segmentsSealed)
@@ -183,7 +192,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         let start = clock.monotonicNanoseconds()
         publisher.unlinkRetired(at: start)
         guard !sealed.isEmpty, start >= nextPublishNanoseconds || mustPublish,
-            publisher.canPublish(), !isBackingOff(publishBackoff)
+            publisher.canPublish, !rests
         else { return }
         guard try publishing({ (stage) throws(PipelineError) in try stage.publish() }) else {
             return
@@ -198,9 +207,9 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     }
 
     /// Publishes what is sealed, if anything is.
-    private mutating func publish(isLast: Bool = false) throws(PipelineError) {
+    private mutating func publish() throws(PipelineError) {
         if sealed.isEmpty { return }
-        try publisher.publish(sealed, isLast: isLast)
+        try publisher.publish(sealed)
         sealed.removeAll()
         sealedByteCount = 0
     }
@@ -208,23 +217,12 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     // MARK: Merges
 
     private mutating func orderMerge() {
-        // One that was refused is not waited for once the daemon ends, but where that cannot end without it.
-        guard let order = publisher.orderMerge(mayRetry: mayRetry || !needsMerge) else { return }
+        guard let order = publisher.orderMerge() else { return }
         links.toMerge.push(order)
-    }
-
-    /// Whether the daemon cannot end before a merge has made room for what is sealed.
-    private var needsMerge: Bool {
-        switch phase {
-        case .running: false
-        case .publishingLast: !sealed.isEmpty && !publisher.canPublish(isLast: true)
-        case .endingMerge: false
-        }
     }
 
     /// Takes back what the merge queue was given, and publishes what it has written.
     /// - Returns: whether there was any.
-    /// **Errors** Why a merge was refused, if there is no time to wait for it and nothing can be published without it.
     private mutating func takeMerged(waitNanoseconds: UInt64) throws(PipelineError) -> Bool {
         var refusal: PipelineError?
         if publisher.isMergeOrdered,
@@ -234,12 +232,12 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
             refusal = result.refusal
         }
         var isPublished = false
-        if publisher.hasMerged, !isBackingOff(publishBackoff) {
+        if publisher.hasMerged, !rests {
             isPublished = try publishing { (stage) throws(PipelineError) in
                 try stage.publisher.publishMerged()
             }
         }
-        if let refusal, isStuck, mayRetry || needsMerge { try failPublish(refusal) }
+        if let refusal, isStuck, mayRetry { try failPublish(refusal) }
         return isPublished
     }
 
@@ -248,7 +246,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     /// Seals what is left; the sync stage is done.
     private mutating func sealLast(waitNanoseconds: UInt64) throws(PipelineError) -> StageOutcome {
         retention.stop()
-        if isBackingOff(publishBackoff) {
+        if rests {
             rest(waitNanoseconds: waitNanoseconds)
             return .idle
         }
@@ -263,18 +261,12 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     private mutating func publishLast(
         waitNanoseconds: UInt64
     ) throws(PipelineError) -> StageOutcome {
-        if needsMerge {
-            orderMerge()
-            if try takeMerged(waitNanoseconds: waitNanoseconds) { return .worked }
-            rest(waitNanoseconds: waitNanoseconds)
-            return .idle
-        }
-        if isBackingOff(publishBackoff) {
+        if rests {
             rest(waitNanoseconds: waitNanoseconds)
             return .idle
         }
         let isPublished = try publishing { (stage) throws(PipelineError) in
-            try stage.publish(isLast: true)
+            try stage.publish()
         }
         guard isPublished else { return .idle }
         links.state.stopMerging()
@@ -293,19 +285,21 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
 
     // MARK: Shortage
 
-    /// Whether a table is full, so that only a merge can make room for the next generation.
-    private var isStuck: Bool { !publisher.canPublish(isLast: phase != .running) }
+    /// Whether level 0 is full, so that only a merge can make room for the next generation; the last one needs none.
+    private var isStuck: Bool { phase == .running && !publisher.canPublish }
 
     /// Whether a block that was taken on now would find something before it that could not be written. Once the daemon
     /// ends, what is still to come is bounded: for that no merge is waited for.
     private var isHeldUp: Bool {
-        let rests = isBackingOff(publishBackoff)
-        return (mustPublish && (rests || mayRetry && !publisher.canPublish()))
+        return (mustPublish && (rests || mayRetry && !publisher.canPublish))
             || (rests && waiting != nil)
     }
 
     /// Whether rows expire, and can at once.
     private var isRetaining: Bool { retention.isWorking && !isBackingOff(retentionBackoff) }
+
+    /// Whether seals and generations wait for the disk; once the daemon ends nothing does.
+    private var rests: Bool { mayRetry && isBackingOff(publishBackoff) }
 
     private func isBackingOff(_ backoff: Backoff) -> Bool {
         backoff.nanosecondsLeft(at: clock.monotonicNanoseconds()) > 0
@@ -337,7 +331,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
 
     /// Nothing is waited for any more where a whole turn has found nothing that is refused.
     private mutating func endWait() {
-        if isStuck || isBackingOff(publishBackoff) { return }
+        if isStuck || rests { return }
         guard let waited = publishBackoff.succeed(at: clock.monotonicNanoseconds()) else { return }
         shortage = nil
         warn("snapshot publish resumed after \(waited / 1_000_000) ms")

@@ -30,6 +30,8 @@ package struct Retention<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     private var looksAtAges = false
     /// Before then nothing is looked at: the last look found what could not go.
     private var restsUntilNanoseconds: UInt64 = 0
+    /// A generation that is to be followed by a merge before there is more to look for.
+    private var waitsBehind: Generation?
     /// The generation whose bytes were added up last.
     private var measured: Generation?
     /// Whether the last fold's file had to be given up.
@@ -68,7 +70,7 @@ package struct Retention<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         if fold != nil {
             try goOn(&publisher)
         } else if batch != nil {
-            try gather(publisher.manifest)
+            try gather(&publisher)
         } else {
             look(at: publisher.manifest)
         }
@@ -85,6 +87,11 @@ package struct Retention<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     private mutating func look(at manifest: Manifest) {
         let now = clock.monotonicNanoseconds()
         guard now >= restsUntilNanoseconds, !manifest.sealed.isEmpty else { return }
+        if let waitsBehind {
+            if manifest.generation == waitsBehind { return }
+            (self.waitsBehind, measured) = (nil, nil)
+            if looksAtAges { nextLookNanoseconds = 0 }
+        }
         var excess: UInt64 = 0
         if policy.byteCountMax > 0, manifest.generation != measured {
             excess = policy.excessByteCount(of: manifest)
@@ -131,8 +138,11 @@ package struct Retention<Files: FileSystem, Clock: IngestClock>: ~Copyable {
 
     // MARK: The fold
 
-    private mutating func gather(_ manifest: Manifest) throws(PipelineError) {
+    private mutating func gather(
+        _ publisher: inout SnapshotPublisher<Files, Clock>
+    ) throws(PipelineError) {
         guard var gathered = batch.take() else { return }
+        let manifest = publisher.manifest
         do throws(StorageError) {
             if try gathered.takeNext(of: manifest) {
                 batch = gathered
@@ -142,6 +152,10 @@ package struct Retention<Files: FileSystem, Clock: IngestClock>: ~Copyable {
             return try wait(after: .storage(error))
         }
         newest = gathered.newest
+        if gathered.waitsForMerge {
+            publisher.hurryMerge()
+            waitsBehind = manifest.generation
+        }
         if let sums = gathered.sums {
             do throws(PipelineError) {
                 fold = try RetentionFold(gathered, sums, into: manifest, in: files)

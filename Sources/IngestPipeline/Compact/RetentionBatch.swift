@@ -14,6 +14,8 @@ struct RetentionBatch<Files: FileSystem> {
     private let directory: DirectoryID
     private let excessByteCount: UInt64
     private var age: RetentionAge?
+    /// Whether the next segment has to go and no run has its counters yet.
+    private(set) var waitsForMerge = false
     /// How many segments have to go, of which no footer can be read too, and their bytes.
     private(set) var segmentCount = 0
     private var goingByteCount: UInt64 = 0
@@ -26,7 +28,7 @@ struct RetentionBatch<Files: FileSystem> {
     /// Of the footers so far; `nil` before the first.
     private(set) var sums: ExpiredSums?
     private(set) var ledger = LedgerSum()
-    private(set) var counters: [CounterInput<Files>] = []
+    private(set) var counters: [RunReader<Files>] = []
     /// Segments before the last footer that are there and damaged.
     private(set) var damaged: [SegmentNumber] = []
 
@@ -77,6 +79,10 @@ struct RetentionBatch<Files: FileSystem> {
         let entry = manifest.sealed[segmentCount]
         let isDue = goingByteCount < excessByteCount
         guard isDue || mayBeOld(entry) else { return false }
+        if entry.number > manifest.mergedEnd.segment {
+            waitsForMerge = true
+            return false
+        }
         let found = try read(entry)
         if case .footer(let footer, _) = found, !isDue {
             newest = CommitTime(segment: entry.number, microseconds: footer.lastCommitTime)
@@ -87,7 +93,7 @@ struct RetentionBatch<Files: FileSystem> {
         switch found {
         case .missing: unreadable.append(Unreadable(number: entry.number, isThere: false))
         case .damaged: unreadable.append(Unreadable(number: entry.number, isThere: true))
-        case .footer(let footer, let next): add(footer, entry, next)
+        case .footer(let footer, let next): try add(footer, entry, next)
         }
         return true
     }
@@ -100,7 +106,9 @@ struct RetentionBatch<Files: FileSystem> {
         return age?.isOld(newest.microseconds) == true
     }
 
-    private mutating func add(_ footer: SegmentFooter, _ entry: SealedSegment, _ next: LogAnchor) {
+    private mutating func add(
+        _ footer: SegmentFooter, _ entry: SealedSegment, _ next: LogAnchor
+    ) throws(StorageError) {
         let one = ExpiredSums(
             footer, from: firstSegment, missingCount: UInt32(unreadable.count),
             byteCount: entry.byteCount, nextCommitEpoch: next.commitEpoch)
@@ -119,11 +127,9 @@ struct RetentionBatch<Files: FileSystem> {
         ledger.add(
             footer.ledger, countMax: Limits.segmentSenderCountMax,
             rangeCountMax: Limits.segmentSequenceRangeCountMax)
-        tableByteCount += footer.counters.pages.count
+        tableByteCount += footer.rewardDays.pages.count
         counters.append(
-            .table(
-                footer.counters.makeCursor(),
-                path: "\(files.path)/\(FileName.segment(entry.number).text)"))
+            try RunReader.openFooter(of: entry, directory: directory, in: files).rewardDays)
     }
 
     // MARK: Footers
@@ -139,7 +145,7 @@ struct RetentionBatch<Files: FileSystem> {
         do {
             let reader = try SegmentReader(entry.number, directory: directory, in: files)
             let footer = try reader.readFooter(of: entry)
-            try check(footer.counters, path: reader.file.path)
+            try check(footer.rewardDays, path: reader.file.path)
             return .footer(footer, next: reader.anchor(behind: footer))
         } catch {
             switch error {
@@ -168,7 +174,7 @@ extension SegmentFooter {
 /// A batch of expired segments on its way into a file, together with the newest files of expired footers where
 /// those span no more segments: they are folded like runs (`CompactionPlan`). Some pages a turn.
 struct RetentionFold<Files: FileSystem>: ~Copyable {
-    private var writer: ExpiredFooterWriter<Files, CounterMerge<CounterInput<Files>>>
+    private var writer: ExpiredFooterWriter<Files, CounterMerge<RunReader<Files>.Cursor>>
     /// Of the batch alone.
     let sums: ExpiredSums
     private let damaged: [SegmentNumber]
@@ -193,7 +199,7 @@ struct RetentionFold<Files: FileSystem>: ~Copyable {
                 let older = try ExpiredFooterReader(
                     entry, directory: manifest.directory, in: files)
                 whole = whole.flatMap { older.header.sums.joined(with: $0) }
-                rows.append(.run(older.counters.makeCursor()))
+                rows.append(older.counters)
                 ledger.add(
                     try older.readLedger(), countMax: Limits.segmentSenderCountMax,
                     rangeCountMax: Limits.segmentSequenceRangeCountMax)
@@ -201,7 +207,7 @@ struct RetentionFold<Files: FileSystem>: ~Copyable {
             guard let whole else { throw PipelineError.inconsistent("expired segments with a gap") }
             writer = try ExpiredFooterWriter(
                 manifest.nextFileNumber, of: whole, ledger: ExpiredLedger(ledger.entries()),
-                rows: CounterMerge(rows), in: files)
+                rows: CounterMerge(rows.map { $0.makeCursor() }), in: files)
         } catch let error as PipelineError {
             throw error
         } catch let error as StorageError {
@@ -220,7 +226,7 @@ struct RetentionFold<Files: FileSystem>: ~Copyable {
         do { return try writer.write(pageCountMax: Self.turnPageCount) } catch {
             switch error {
             case .storage(let error): throw .file(error)
-            case .source(let error): throw .source(PipelineError(merging: error))
+            case .source(let error): throw .source(.merging(error))
             }
         }
     }
@@ -262,5 +268,13 @@ enum RetentionFailure: Error {
         case .file(.durabilityLost), .file(.corrupt), .file(.io): true
         default: false
         }
+    }
+}
+
+extension PipelineError {
+    /// Why rows cannot be put together. A run that cannot be read is a damaged file, and says which.
+    fileprivate static func merging(_ error: CounterMergeError<StorageError>) -> PipelineError {
+        if case .source(let error) = error { return .storage(error) }
+        return .inconsistent("counters cannot be merged: \(error)")
     }
 }

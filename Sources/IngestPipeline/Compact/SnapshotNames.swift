@@ -10,16 +10,15 @@ extension SnapshotPublisher {
         let start = OrdinalPair(at: manifest.shard)
         let end = OrdinalPair(at: next.shard)
         if start.name == end.name && start.key == end.key { return }
-        let number = next.takeFileNumber()
+        let number = next.takeFileNumbers(1)
         next.namesRuns.append(try writeRun(number, of: blocks, start, end, for: next))
     }
 
     /// Writes a run of what the blocks have from `start` on, with gaps for what was lost before `end`.
-    private mutating func writeRun(
+    private func writeRun(
         _ number: FileNumber, of blocks: [NamesOfBlock], _ start: OrdinalPair, _ end: OrdinalPair,
         for manifest: Manifest
     ) throws(PipelineError) -> NamesRunEntry {
-        appendKeys(of: blocks, upTo: end.key)
         var fresh = FreshNames(
             firstName: NameOrdinal(rawValue: start.name), firstKey: KeyOrdinal(rawValue: start.key))
         fresh.reserve(
@@ -38,18 +37,6 @@ extension SnapshotPublisher {
         }
         counters.compact.add(.namesBytes, entry.byteCount)
         return entry
-    }
-
-    private mutating func appendKeys(of blocks: [NamesOfBlock], upTo nextKey: UInt32) {
-        let lost = RewardKey(reward: .none, business: .none)
-        for block in blocks {
-            for (index, key) in block.keys.enumerated() {
-                let ordinal = Int(block.firstKey.rawValue) + index
-                while keys.count < ordinal { keys.append(lost) }
-                if keys.count == ordinal { keys.append(key) }
-            }
-        }
-        while keys.count < Int(nextKey) { keys.append(lost) }
     }
 
     /// Appends the names with ordinals in `range`, and gaps for those whose block was lost.

@@ -3,24 +3,24 @@ import IngestCounting
 import IngestFormat
 import IngestStorage
 
-/// Turns sealed segments into the next generation: names run, runs of reward-days and days, manifest, in the
-/// order of writes that leaves either the old generation or the new one. Owned by the compact queue.
+/// Turns sealed segments into the next generation: a run of their names, and a manifest in which their footers are
+/// level 0, in the order of writes that leaves either the old generation or the new one. Owned by the compact queue.
 ///
-/// Merges, which are not done here, make fewer runs of them, and runs of rewards.
+/// Merges, which are not done here, make runs of level 0.
 ///
-/// **Cost** Distinct keys, not events: 45 ns a row in the memory of a page a source; and two syncs a file.
+/// **Cost** 300 to 400 ns a new name; and two syncs a file.
 package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     let store: ManifestStore<Files>
     let clock: Clock
     let counters: PipelineCounters
     package internal(set) var manifest: Manifest
-    /// The names of every key up to the manifest's cut, by ordinal; (none, none) for one that was lost.
-    package internal(set) var keys: [RewardKey]
+    /// The names of every key of the sealed segments, by ordinal; (none, none) for one that was lost.
+    package private(set) var keys: [RewardKey]
     /// Of the generations to come, as in `Manifest`.
     private var idsCompleteSince: Int64
-    private let mergesAtOnce: Bool
     private var retired = RetiredFiles()
     private var merge = MergeState.none
+    private var level0CountMin = Limits.level0MergeCount
     private var mergeBackoff = Backoff(milliseconds: 1_000, most: 4_000)
 
     /// Where the one merge stands that there can be at a time. Whoever carries an order to the merge queue brings its
@@ -32,13 +32,11 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         case written(MergedRuns)
     }
 
-    /// - Parameter mergesAtOnce: whether a generation merges what it appends, for a directory that is written without
-    ///   a merge queue.
+    /// - Parameter keys: those of the manifest.
     package init(
         store: ManifestStore<Files>, manifest: Manifest, keys: [RewardKey], clock: Clock,
-        counters: PipelineCounters, mergesAtOnce: Bool = false
+        counters: PipelineCounters
     ) {
-        self.mergesAtOnce = mergesAtOnce
         self.store = store
         self.manifest = manifest
         idsCompleteSince = manifest.idsCompleteSince
@@ -53,29 +51,28 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         idsCompleteSince = max(idsCompleteSince, time)
     }
 
+    /// Takes on the keys of a segment that is being sealed.
+    package mutating func add(_ blocks: [NamesOfBlock], upTo nextKey: UInt32) {
+        keys.append(blocks, upTo: nextKey)
+    }
+
     /// Publishes a generation that covers `segments`, sealed one after the other since the last one.
     ///
     /// - Parameters:
     ///   - uncleanStop: noted in the manifest, with or without segments.
-    ///   - isLast: whether the next one comes after a merge: that of a start, and the last one. It may have a run more
-    ///     of each table.
     /// **Errors** `overLimit`, before anything is written, if the manifest would have more entries than one can
-    /// have; `inconsistent` if `canPublish` is not true. After a `Shortage` the generation before
+    /// have. After a `Shortage` the generation before
     /// stands, nothing is left of this one, and the same or a later one can be published.
     package mutating func publish(
-        _ segments: [SealedSegmentFile], uncleanStop: UncleanStop? = nil, isLast: Bool = false
+        _ segments: [SealedSegmentFile], uncleanStop: UncleanStop? = nil
     ) throws(PipelineError) {
         let start = clock.threadNanoseconds()
         try checkCounts(adding: segments)
-        guard segments.isEmpty || canPublish(isLast: isLast) else {
-            throw .inconsistent("a generation for tables that are full")
-        }
         var next = makeNext()
         if let uncleanStop { next.note(uncleanStop) }
         do throws(PipelineError) {
             if !segments.isEmpty {
                 try writeFiles(of: segments, into: &next)
-                if mergesAtOnce { try mergeRuns(into: &next) }
             }
             try publish(next)
         } catch {
@@ -90,11 +87,16 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         of segments: [SealedSegmentFile], into next: inout Manifest
     ) throws(PipelineError) {
         next.add(segments)
+        for segment in segments {
+            let money = try storing { () throws(StorageError) in
+                try StorageError.decoding(store.files.path) { () throws(FormatError) in
+                    try segment.footer.days.moneyMicros()
+                }
+            }
+            next.shard.sealedMoneyMicros = next.shard.sealedMoneyMicros.saturatingSum(money)
+        }
         try measuring(.namesNanoseconds) { (publisher) throws(PipelineError) in
             try publisher.writeNames(of: segments.flatMap(\.names), into: &next)
-        }
-        try measuring(.sealedNanoseconds) { (publisher) throws(PipelineError) in
-            try publisher.writeRuns(of: segments, into: &next)
         }
     }
 
@@ -137,6 +139,7 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         let counts = [
             ("segments", manifest.sealed.count + segments.count, Limits.manifestFileCountMax),
             ("lost ranges", lostCount, Limits.manifestLostRangeCountMax),
+            ("names runs", manifest.namesRuns.count + 1, Limits.manifestNamesRunCountMax),
         ]
         for (what, count, max) in counts where count > max {
             throw .storage(
@@ -161,22 +164,23 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     var hasMerged: Bool { if case .written = merge { true } else { false } }
 
     /// The merge that is due, if one is and none is under way. It has to come back by `take`.
-    ///
-    /// - Parameter mayRetry: whether one that the disk refused can wait.
-    package mutating func orderMerge(mayRetry: Bool = true) -> MergeOrder? {
+    package mutating func orderMerge() -> MergeOrder? {
         guard !isMergeUnderWay,
-            !mayRetry || mergeBackoff.nanosecondsLeft(at: clock.monotonicNanoseconds()) == 0,
-            let order = manifest.orderMerge(at: clock.wallMicroseconds())
+            mergeBackoff.nanosecondsLeft(at: clock.monotonicNanoseconds()) == 0,
+            let order = manifest.orderMerge(
+                at: clock.wallMicroseconds(), level0CountMin: level0CountMin)
         else { return nil }
         merge = .ordered
+        level0CountMin = Limits.level0MergeCount
         return order
     }
 
-    /// Whether the tables have room for the runs of a generation with sealed segments: not while one is full, until a
-    /// merge has made room.
-    package func canPublish(isLast: Bool = false) -> Bool {
-        isLast ? manifest.hasRoomForLastRuns : manifest.hasRoomForRuns
-    }
+    /// Whether there is room for a generation with sealed segments: not while level 0 is full, until a merge has made
+    /// room. A start and a stop need none: nothing more comes before a merge.
+    package var canPublish: Bool { manifest.hasRoomForSegments }
+
+    /// Has the next merge take in level 0 however little it is: rows can expire only once runs have their counters.
+    mutating func hurryMerge() { level0CountMin = 1 }
 
     /// Takes an order back; what was merged is to be published.
     package mutating func take(_ result: MergeResult) {
@@ -198,34 +202,22 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         merge = .none
     }
 
-    /// Merges at once as long as there is no room for a generation: at a start, where there is no merge queue yet.
-    package mutating func makeRoom() throws(PipelineError) {
-        while !canPublish(isLast: true),
-            let order = manifest.orderMerge(at: clock.wallMicroseconds())
-        {
-            var next = makeNext()
-            next.replace(
-                try RunMerge(
-                    files: store.files, order: order, counters: counters.merge,
-                    isStopped: { false }
-                ).runAtOnce())
-            try publish(next)
-        }
-    }
-
-    /// Merges the runs of a generation that is not published yet.
-    private mutating func mergeRuns(into next: inout Manifest) throws(PipelineError) {
-        guard let order = next.orderMerge(at: next.createdAt, runCountMin: 1) else { return }
-        let before = next.derivedNames
+    /// Does the merge that is due, if one is, and publishes it: where there is no merge queue.
+    /// - Parameter level0CountMin: as many footers gather before they are merged.
+    /// - Returns: whether one was.
+    package mutating func mergeAtOnce(
+        level0CountMin: Int = Limits.level0MergeCount
+    ) throws(PipelineError) -> Bool {
+        var next = makeNext()
+        guard
+            let order = next.orderMerge(at: next.createdAt, level0CountMin: level0CountMin)
+        else { return false }
         next.replace(
             try RunMerge(
                 files: store.files, order: order, counters: counters.merge, isStopped: { false }
             ).runAtOnce())
-        // Nobody has seen what this generation wrote and merged again.
-        let (known, kept) = (Set(manifest.derivedNames), Set(next.derivedNames))
-        for name in before where !known.contains(name) && !kept.contains(name) {
-            try storing { () throws(StorageError) in try store.unlink(name) }
-        }
+        try publish(next)
+        return true
     }
 
     // MARK: Retired files
@@ -284,57 +276,5 @@ extension Manifest {
         shard.nextKey = last.keys.upperBound
         shard.commitEpoch = next.commitEpoch &- 1
         shard.lastBlockChecksum = next.previousChecksum
-    }
-}
-
-extension SnapshotPublisher {
-    /// Writes the counters of sealed segments: a run of reward-days, which is the footer's table as it lies where
-    /// there is one segment, and one of days.
-    mutating func writeRuns(
-        of segments: [SealedSegmentFile], into next: inout Manifest
-    ) throws(PipelineError) {
-        let fresh = try FreshCounters<Files>(segments, path: store.files.path)
-        let sums = DaySums(keys: keys)
-        let entry: RunEntry
-        if let table = fresh.onlyTable {
-            var rows = DaySumming(fresh.rows(), into: sums)
-            do { try rows.drain() } catch { throw PipelineError(merging: error) }
-            let number = next.takeFileNumber()
-            entry = try storing { () throws(StorageError) in
-                try RunWriter.write(
-                    .rewardDays, copying: table, number: number, of: fresh.span, for: next,
-                    in: store.files)
-            }
-            next.insert(entry)
-        } else {
-            entry = try write(.rewardDays, of: fresh.span, into: &next) {
-                sums.removeAll()
-                return DaySumming(fresh.rows(), into: sums)
-            }
-        }
-        let days = try write(.days, of: fresh.span, into: &next) { sums.makeCursor() }
-        let money = next.shard.sealedMoneyMicros.addingReportingOverflow(sums.moneyMicros)
-        next.shard.sealedMoneyMicros = money.overflow ? .max : money.partialValue
-        counters.compact.add(.sealedRows, entry.rowCount)
-        counters.compact.add(.sealedBytes, entry.byteCount &+ days.byteCount)
-    }
-
-    /// Writes one run.
-    private mutating func write<Source: CounterPageSource>(
-        _ table: TableKind, of span: LogSpan, into next: inout Manifest, rows: () -> Source
-    ) throws(PipelineError) -> RunEntry {
-        let number = next.takeFileNumber()
-        let entry: RunEntry
-        do {
-            entry = try RunWriter.write(
-                table, number: number, of: span, for: next, in: store.files, rows: rows)
-        } catch {
-            switch error {
-            case .storage(let error): throw .storage(error)
-            case .source(let error): throw PipelineError(merging: error)
-            }
-        }
-        next.insert(entry)
-        return entry
     }
 }

@@ -1,40 +1,38 @@
 // packet → decode → ring → admit → block → segment → [compaction] → snapshot → query
 import IngestFormat
+import IngestStorage
 
-/// Runs that are to be merged: made by the compact queue from its manifest, carried out by the merge queue, which
-/// needs nothing but files that never change.
+/// What is to be merged: made by the compact queue from its manifest, carried out by the merge queue, which needs
+/// nothing but files that never change.
 package struct MergeOrder: Sendable {
-    /// One run that is to be written.
-    package enum Part: Sendable {
-        /// - Parameter inputs: of the table itself; for rewards also runs of reward-days, behind those.
-        case counters(TableKind, inputs: [RunEntry], FileNumber)
-        case names(inputs: [NamesRunEntry], FileNumber)
-
-        /// Of each run that is read. What is written is as large as the largest of them at least, and as all together
-        /// at most.
-        var inputByteCounts: [UInt64] {
-            switch self {
-            case .counters(_, let inputs, _): inputs.map(\.byteCount)
-            case .names(let inputs, _): inputs.map(\.byteCount)
-            }
-        }
+    /// Parts of the counter tables that become one run of each: the newest runs, and level 0 from its oldest footer on.
+    package struct Tables: Sendable {
+        /// Of all tables.
+        let runs: [RunEntry]
+        let level0: [SealedSegment]
+        package let span: LogSpan
+        /// Of the run of the first table; the others' follow.
+        package let firstNumber: FileNumber
     }
 
-    package let parts: [Part]
+    package let tables: Tables?
+    package let names: (inputs: [NamesRunEntry], number: FileNumber)?
     /// The generation that the runs are made for, as far as it is known.
     package let manifest: Manifest
-    /// Whether no generation can be published before it is done: a table is full.
+    /// Whether no generation can be published before it is done.
     package let isNeeded: Bool
 }
 
-/// Runs that were merged, each with those that it takes the place of.
+/// Runs that were merged, each with what they take the place of.
 package struct MergedRuns: Sendable {
-    package var counters: [(inputs: [RunEntry], run: RunEntry)] = []
-    package var names: (inputs: [NamesRunEntry], run: NamesRunEntry)?
+    package typealias Tables = (inputs: MergeOrder.Tables, runs: [RunEntry])
+    package typealias Names = (inputs: [NamesRunEntry], run: NamesRunEntry)
+    package var tables: Tables?
+    package var names: Names?
 
     package init() {}
 
-    package var isEmpty: Bool { counters.isEmpty && names == nil }
+    package var isEmpty: Bool { tables == nil && names == nil }
 }
 
 /// How an order came back. Without runs and without a refusal a stop has ended it.
@@ -49,83 +47,53 @@ extension Manifest {
     /// Names runs up to which a table of names may grow while a merge is on its way.
     private static var namesRunCountMax: Int { 2 * Limits.runCountMax }
 
-    /// The runs of a table.
-    package func ownRuns(of table: TableKind) -> [RunEntry] {
-        runs.filter { $0.table == table }
-    }
-
-    /// Whether one more run may come of each table that a generation adds one to.
-    package var hasRoomForRuns: Bool {
-        namesRuns.count < Self.namesRunCountMax && hasRoom(runCountMax: Limits.runCountMax)
-    }
-
-    /// Whether one may come with a generation that is followed by a merge.
-    package var hasRoomForLastRuns: Bool {
-        namesRuns.count < Limits.manifestNamesRunCountMax
-            && hasRoom(runCountMax: Limits.runCountMax + 1)
-    }
-
-    /// Runs of rewards come by merges alone, which see to it that there are no more.
-    private func hasRoom(runCountMax: Int) -> Bool {
-        [.days, .rewardDays].allSatisfy { ownRuns(of: $0).count < runCountMax }
+    /// Whether one more generation with a sealed segment may come: level 0 and names have room.
+    package var hasRoomForSegments: Bool {
+        namesRuns.count < Self.namesRunCountMax && level0.count < Limits.level0CountMax
     }
 
     /// Orders the merge that is due, if one is; the file numbers of what it writes are given.
     ///
-    /// - Parameter runCountMin: as in `CompactionPlan`.
+    /// - Parameter level0CountMin: as many footers gather before they are merged.
     package mutating func orderMerge(
-        at createdAt: Int64, runCountMin: Int = Limits.mergeRunCountMin
+        at createdAt: Int64, level0CountMin: Int = Limits.level0MergeCount
     ) -> MergeOrder? {
-        var parts: [MergeOrder.Part] = []
-        let ripeNames = CompactionPlan(
-            ripe: namesRuns.map(\.itemCount), runCountMin: runCountMin,
-            runCountMax: Self.namesRunCountMax
+        let names = CompactionPlan(
+            ripe: namesRuns.map(\.itemCount), runCountMax: Self.namesRunCountMax
         ).mergedRunCount
-        if ripeNames > 0 {
-            parts.append(.names(inputs: namesRuns.suffix(ripeNames), takeFileNumber()))
-        }
-        let days = ripeRuns(of: .days, runCountMin)
-        if !days.isEmpty { parts.append(.counters(.days, inputs: days, takeFileNumber())) }
-        let rewardDays = ripeRuns(of: .rewardDays, runCountMin)
-        if !rewardDays.isEmpty {
-            // Where the merged run ends, the runs of rewards do from now on.
-            let rewards = runsToMergeIntoRewards()
-            if !rewards.isEmpty {
-                parts.append(.counters(.rewards, inputs: rewards, takeFileNumber()))
-            }
-            parts.append(.counters(.rewardDays, inputs: rewardDays, takeFileNumber()))
-        }
-        if parts.isEmpty { return nil }
+        let isNeeded = !hasRoomForSegments
+        let namesPart =
+            names > 0 ? (Array(namesRuns.suffix(names)), takeFileNumbers(1)) : nil
+        let tablesPart = level0.count >= level0CountMin ? planTables() : nil
+        if namesPart == nil && tablesPart == nil { return nil }
         var origin = self
         origin.generation = generation.next
         origin.createdAt = createdAt
-        return MergeOrder(parts: parts, manifest: origin, isNeeded: !hasRoomForRuns)
+        return MergeOrder(
+            tables: tablesPart, names: namesPart, manifest: origin, isNeeded: isNeeded)
     }
 
-    private func ripeRuns(of table: TableKind, _ runCountMin: Int) -> [RunEntry] {
-        let runs = ownRuns(of: table)
+    /// The oldest of level 0, and the newest runs that are no larger.
+    private mutating func planTables() -> MergeOrder.Tables? {
+        let footers = Array(level0.prefix(Limits.level0MergeCountMax))
+        guard let first = footers.first, let last = footers.last else { return nil }
+        let spans = runs(of: .rewardDays).map(\.span)
         let plan = CompactionPlan(
-            ripe: runs.map(\.span.segmentCount), runCountMin: runCountMin)
-        return runs.suffix(plan.mergedRunCount)
-    }
-
-    /// The runs of reward-days that no run of rewards covers, and the runs of rewards that they are merged with.
-    private func runsToMergeIntoRewards() -> [RunEntry] {
-        let own = ownRuns(of: .rewards)
-        let end = own.last?.span.end ?? .start
-        let fresh = ownRuns(of: .rewardDays).filter { $0.span.end > end }
-        if fresh.isEmpty { return [] }
-        let plan = CompactionPlan(
-            runs: own.map(\.span.segmentCount),
-            newSegmentCount: fresh.reduce(0) { $0 + $1.span.segmentCount })
-        return own.suffix(plan.mergedRunCount) + fresh
+            runs: spans.map { Int($0.segmentCount) }, newSegmentCount: footers.count)
+        let start = spans.suffix(plan.mergedRunCount).first?.firstSegment ?? first.number
+        return MergeOrder.Tables(
+            runs: runs.filter { $0.span.firstSegment >= start }, level0: footers,
+            span: LogSpan(
+                firstSegment: start,
+                end: LogPosition(segment: last.number, blockCount: last.blockCount)),
+            firstNumber: takeFileNumbers(TableKind.counterTables.count))
     }
 
     /// Puts runs that were merged in the place of what they were made of.
     package mutating func replace(_ merged: MergedRuns) {
-        for (inputs, run) in merged.counters {
-            runs.removeAll { $0.table == run.table && inputs.contains($0) }
-            insert(run)
+        if let tables = merged.tables {
+            runs.removeAll { tables.inputs.runs.contains($0) }
+            for run in tables.runs { insert(run) }
         }
         guard let names = merged.names, let first = names.inputs.first,
             let place = namesRuns.firstIndex(of: first)
@@ -134,7 +102,7 @@ extension Manifest {
     }
 
     /// Puts a run in its place: by table, then by segments.
-    package mutating func insert(_ run: RunEntry) {
+    private mutating func insert(_ run: RunEntry) {
         let place = runs.firstIndex {
             ($0.table.rawValue, $0.span.firstSegment)
                 > (run.table.rawValue, run.span.firstSegment)
@@ -142,15 +110,11 @@ extension Manifest {
         runs.insert(run, at: place ?? runs.count)
     }
 
-    /// The number of the next file.
-    mutating func takeFileNumber() -> FileNumber {
-        defer { nextFileNumber = nextFileNumber.next }
+    /// The numbers of the next files; the first of them.
+    mutating func takeFileNumbers(_ count: Int) -> FileNumber {
+        defer { nextFileNumber = nextFileNumber.advanced(by: count) }
         return nextFileNumber
     }
-}
-
-extension LogSpan {
-    var segmentCount: Int { Int(lastSegment.rawValue - firstSegment.rawValue) + 1 }
 }
 
 extension NamesRunEntry {

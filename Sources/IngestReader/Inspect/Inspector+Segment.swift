@@ -219,14 +219,13 @@ extension Inspector {
     }
 
     private mutating func describeCounters(_ footer: SegmentFooter) {
-        line(
-            "counters",
-            "\(footer.counters.rowCount) rows by (key, day) in "
-                + "\(footer.counters.index.entries.count) pages")
-        var cursor = footer.counters.makeCursor()
-        let page = CounterPage()
-        _ = decoding("counters of the footer", at: 0) { () throws(FormatError) in
-            while try cursor.nextPage(into: page) {}
+        for (name, table) in [("reward-days", footer.rewardDays), ("days", footer.days)] {
+            line(name, "\(table.rowCount) rows in \(table.index.entries.count) pages")
+            var cursor = table.makeCursor()
+            let page = CounterPage()
+            _ = decoding("\(name) of the footer", at: 0) { () throws(FormatError) in
+                while try cursor.nextPage(into: page) {}
+            }
         }
     }
 }

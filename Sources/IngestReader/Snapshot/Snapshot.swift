@@ -3,29 +3,25 @@
 import IngestFormat
 import IngestStorage
 
-/// One cut of a directory: a manifest, its runs (open, so that they outlive being dropped), the names, and
-/// the tail. Immutable; any number of queries read it at once.
+/// One cut of a directory: a manifest, its runs and level-0 footers (open, so that they outlive being dropped), the
+/// names, and the tail. Immutable; any number of queries read it at once.
 package struct Snapshot<Files: FileSystem>: SnapshotSource {
     let files: Files
     let manifest: Manifest
-    /// The runs that hold the rows of a table.
-    private let runs: [TableKind: [RunReader<Files>]]
+    /// The sorted parts of each table: its runs, and the footers of level 0.
+    private let parts: [TableKind: [RunReader<Files>]]
     private let names: NameParts<Files>
     let tail: Tail<Files>
 
     package var cut: Cut { tail.position.cut }
 
     init(
-        files: Files, manifest: Manifest, runs: [RunReader<Files>], names: NameParts<Files>,
-        tail: Tail<Files>
+        files: Files, manifest: Manifest, parts: [TableKind: [RunReader<Files>]],
+        names: NameParts<Files>, tail: Tail<Files>
     ) {
         self.files = files
         self.manifest = manifest
-        self.runs = Dictionary(
-            uniqueKeysWithValues: TableKind.counterTables.map { table in
-                let numbers = Set(manifest.runs(of: table).map(\.fileNumber))
-                return (table, runs.filter { numbers.contains($0.header.fileNumber) })
-            })
+        self.parts = parts
         self.names = names
         self.tail = tail
     }
@@ -40,8 +36,8 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
         _ names: any NameSource, _ body: (CounterPage) throws(ReaderError) -> Void
     ) throws(ReaderError) {
         let page = CounterPage()
-        for run in runs[table] ?? [] {
-            var cursor = run.makeCursor(columns: columns, keys: keys)
+        for part in parts[table] ?? [] {
+            var cursor = part.makeCursor(columns: columns, keys: keys)
             while try Self.next(&cursor, into: page) { try body(page) }
         }
         for tableOfTail in try tail.tables(of: table, names) {
@@ -55,8 +51,8 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
         _ body: (Int32, CounterRow) throws(ReaderError) -> Void
     ) throws(ReaderError) {
         let buffer = ReadBuffer(capacity: 8 << 10)
-        for run in runs[table] ?? [] {
-            for row in try Self.rows(of: point, in: run, buffer) {
+        for part in parts[table] ?? [] {
+            for row in try Self.rows(of: point, in: part, buffer) {
                 try body(row.day, row.counters)
             }
         }
@@ -94,8 +90,8 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
 
     package func rowCountMax(of table: TableKind) -> UInt64 {
         var count = tail.rowCount
-        for entry in manifest.runs(of: table) {
-            count = count.saturatingSum(entry.rowCount)
+        for part in parts[table] ?? [] {
+            count = count.saturatingSum(UInt64(part.index.rowCount))
         }
         return table == .rewards ? min(count, UInt64(makeNames().nextKey)) : count
     }

@@ -55,9 +55,19 @@ package struct SnapshotLoader<Files: FileSystem> {
     ) throws(StorageError) -> SnapshotBase<Files> {
         // The mark comes before the tail: what it promises is there when the tail is read.
         let mark = try DurableMarkFile.readSound(in: files, directory: manifest.directory)
-        var runs: [RunReader<Files>] = []
+        var parts: [TableKind: [RunReader<Files>]] = [:]
         for entry in manifest.runs {
-            runs.append(try RunReader(entry, directory: manifest.directory, in: files))
+            parts[entry.table, default: []].append(
+                try RunReader(entry, directory: manifest.directory, in: files))
+        }
+        for segment in manifest.level0 {
+            let tables = try RunReader.openFooter(
+                of: segment, directory: manifest.directory, in: files)
+            // Rewards are reward-days with their days summed, which queries do.
+            for table in [TableKind.rewards, .rewardDays] {
+                parts[table, default: []].append(tables.rewardDays)
+            }
+            parts[.days, default: []].append(tables.days)
         }
         guard let hash = KeyedHash(key: manifest.hashKey) else {
             throw .corrupt(path: files.path, offset: 0, detail: "unexpected hash key length")
@@ -67,7 +77,7 @@ package struct SnapshotLoader<Files: FileSystem> {
             names.append(try NamesRunReader(entry, directory: manifest.directory, in: files))
         }
         return SnapshotBase(
-            manifest: manifest, mark: mark, runs: runs,
+            manifest: manifest, mark: mark, parts: parts,
             names: NameRuns(runs: names, hash: hash, shard: manifest.shard))
     }
 }
@@ -76,13 +86,14 @@ package struct SnapshotLoader<Files: FileSystem> {
 private struct SnapshotBase<Files: FileSystem> {
     let manifest: Manifest
     let mark: LogPosition?
-    let runs: [RunReader<Files>]
+    let parts: [TableKind: [RunReader<Files>]]
     let names: NameRuns<Files>
 
     func withTail(in files: Files) throws(StorageError) -> Snapshot<Files> {
         let tail = try Tail(after: manifest, mark: mark, in: files, names: names.empty)
         return Snapshot(
-            files: files, manifest: manifest, runs: runs, names: NameParts(names, tail), tail: tail)
+            files: files, manifest: manifest, parts: parts, names: NameParts(names, tail),
+            tail: tail)
     }
 }
 

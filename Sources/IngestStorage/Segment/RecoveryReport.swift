@@ -39,6 +39,9 @@ package struct RecoveredSegment: Sendable {
 package struct RecoveryReport: Sendable {
     /// The segments that were sealed, by number; all but those in the manifest.
     package internal(set) var segments: [RecoveredSegment] = []
+    /// Those of level 0 that were sealed already and had to be sealed again, and the manifest with them.
+    package let repaired: [RecoveredSegment]
+    package let manifest: Manifest
     /// Segments that had been begun and hold no block: removed, their numbers are free again.
     package internal(set) var dropped: [SegmentNumber] = []
     /// What was put aside of those.
@@ -54,15 +57,28 @@ package struct RecoveryReport: Sendable {
     /// Admission time of the last block, sealed before or recovered; 0 if there is none.
     package internal(set) var lastAdmissionTime: Int64 = 0
 
+    init(
+        lastSegment: SegmentNumber, next: LogAnchor, mark: LogPosition?, windows: SenderWindows,
+        lastAdmissionTime: Int64, repaired: [RecoveredSegment], manifest: Manifest
+    ) {
+        self.lastSegment = lastSegment
+        self.next = next
+        self.mark = mark
+        self.windows = windows
+        self.lastAdmissionTime = lastAdmissionTime
+        self.repaired = repaired
+        self.manifest = manifest
+    }
+
     /// Whether the log had been ended properly: nothing to seal, nothing begun.
     package var isClean: Bool { segments.isEmpty && dropped.isEmpty }
 
-    package var lost: [LostRange] { segments.flatMap(\.file.footer.lost) }
+    package var lost: [LostRange] { (repaired + segments).flatMap(\.file.footer.lost) }
 
     /// One line for each thing that an operator should know, worst first.
     package var messages: [String] {
         lost.map(Self.message) + segments.compactMap(Self.tornMessage)
-            + segments.map { segment in
+            + (repaired + segments).map { segment in
                 let entry = segment.file.entry
                 return
                     "segment \(entry.number.rawValue): sealed by copy, \(entry.blockCount) blocks, "

@@ -94,20 +94,27 @@ package struct SegmentReader<Files: FileSystem> {
 /// Footer and trailer of a segment file.
 enum SegmentFooterFile {
     /// **Errors** `corrupt` for a file without a whole footer: an unsealed one, too.
-    static func read(
+    static func readTrailer(
         _ file: some StorageFile, number: SegmentNumber, directory: DirectoryID
-    ) throws(StorageError) -> (footer: SegmentFooter, trailer: SegmentTrailer) {
+    ) throws(StorageError) -> SegmentTrailer {
         let byteCount = try file.byteCount()
         let trailerOffset = byteCount &- UInt64(SegmentTrailer.byteCount)
         guard byteCount >= UInt64(SegmentHeader.byteCount + SegmentTrailer.byteCount) else {
             throw .corrupt(path: file.path, offset: byteCount, detail: "no room for a footer")
         }
         let end = try file.readArray(at: trailerOffset, byteCount: SegmentTrailer.byteCount)
-        let trailer = try StorageError.decoding(file.path, at: trailerOffset) {
+        return try StorageError.decoding(file.path, at: trailerOffset) {
             () throws(FormatError) in
             try SegmentTrailer.decode(
                 end, fileByteCount: byteCount, directory: directory, segment: number)
         }
+    }
+
+    /// **Errors** as `readTrailer`.
+    static func read(
+        _ file: some StorageFile, number: SegmentNumber, directory: DirectoryID
+    ) throws(StorageError) -> (footer: SegmentFooter, trailer: SegmentTrailer) {
+        let trailer = try readTrailer(file, number: number, directory: directory)
         let bytes = try file.readArray(
             at: trailer.footerOffset, byteCount: Int(trailer.footerByteCount))
         let footer = try StorageError.decoding(file.path, at: trailer.footerOffset) {

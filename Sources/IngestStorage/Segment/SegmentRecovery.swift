@@ -4,6 +4,8 @@ import IngestFormat
 
 /// Seals what a crash left unsealed, before anything else looks at the log (docs/durability.md).
 ///
+/// 0. A segment of level 0 whose footer cannot be read, which is all that there is of its counters, is sealed again
+/// as one that never was.
 /// 1. Every segment that the manifest does not call sealed is read whole; nothing is written yet.
 /// 2. For each is planned what stays, what was lost, what is cut; *torn* and *bad* are told apart by what
 /// lies behind them in the whole log (`DamageVerdict`).
@@ -18,23 +20,31 @@ package enum SegmentRecovery {
     /// More segments than this missing in a row are no accident of a disk.
     static let missingSegmentCountMax: UInt32 = 1024
 
-    /// - Parameter now: for the footers; microseconds since 1970.
+    /// - Parameters:
+    ///   - keys: the names of every key of the manifest, by ordinal.
+    ///   - now: for the footers; microseconds since 1970.
     /// **Errors** `diskFull`: the directory is as it was, start again with space. `corrupt`: the log is not the one
     /// that the manifest describes. `newerFormat`, `durabilityLost`, `io`.
     package static func run<Files: FileSystem>(
-        in files: Files, after manifest: Manifest, now: Int64
+        in files: Files, after manifest: Manifest, keys: [RewardKey], now: Int64
     ) throws(StorageError) -> RecoveryReport {
         let mark = try DurableMarkFile.read(in: files, directory: manifest.directory)
         let bound = max(mark ?? .start, manifest.cut)
+        let repaired = try LevelZeroRepair(
+            files: files, manifest: manifest, keys: keys, now: now
+        ).run()
+        let manifest = repaired.manifest
         let surveys = try survey(files, manifest, bound: bound)
         try checkContinuity(surveys, manifest, path: files.path)
         let history = try WindowHistory.read(of: manifest, in: files)
         var report = RecoveryReport(
             lastSegment: manifest.lastSealed,
             next: LogAnchor(cutOf: manifest), mark: mark,
-            windows: history.windows, lastAdmissionTime: history.lastAdmissionTime)
+            windows: history.windows, lastAdmissionTime: history.lastAdmissionTime,
+            repaired: repaired.segments, manifest: manifest)
         let plans = plan(surveys, manifest, bound: bound, now: now)
-        let copy = SegmentCopy(files: files, directory: manifest.directory, now: now)
+        var copy = SegmentCopy(
+            files: files, directory: manifest.directory, keys: keys, now: now)
         let end = plans.lastIndex { !$0.isEmpty }.map { $0 + 1 } ?? 0
         for plan in plans[..<end] {
             let segment = try copy.seal(plan, windows: report.windows)
@@ -141,18 +151,21 @@ extension SegmentPlan {
 }
 
 /// Seals segments by copy, as planned, one after the other. Owns the memory for it.
-private struct SegmentCopy<Files: FileSystem> {
+struct SegmentCopy<Files: FileSystem> {
     let files: Files
     let directory: DirectoryID
     let now: Int64
+    /// Of the segments so far.
+    private var keys: [RewardKey]
     private let buffer = ReadBuffer()
     private let decoder = BlockDecoder()
     private let rows = BlockRows()
     private let counters = SegmentCounters()
 
-    init(files: Files, directory: DirectoryID, now: Int64) {
+    init(files: Files, directory: DirectoryID, keys: [RewardKey], now: Int64) {
         self.files = files
         self.directory = directory
+        self.keys = keys
         self.now = now
     }
 
@@ -160,7 +173,7 @@ private struct SegmentCopy<Files: FileSystem> {
     /// that was there, if the file is as that says.
     ///
     /// - Parameter windows: as the segment before left them.
-    func seal(
+    mutating func seal(
         _ plan: SegmentPlan<Files>, windows: SenderWindows
     ) throws(StorageError) -> RecoveredSegment {
         let file = plan.survey.path == nil ? nil : try plan.survey.open(in: files)
@@ -169,6 +182,7 @@ private struct SegmentCopy<Files: FileSystem> {
             try copy(plan, file, windows, to: &recorder)
         }
         try files.syncDirectory()
+        keys.append(recovered.file.names, upTo: recovered.file.footer.keys.upperBound)
         return recovered
     }
 
@@ -182,8 +196,12 @@ private struct SegmentCopy<Files: FileSystem> {
             header: plan.header, counters: counters, windows: windows)
         try recorder.write(plan.header.encode(), at: 0)
         let aside = try copyBlocks(plan, file, to: &recorder, &segment)
-        let footer =
-            plan.intact?.footer ?? segment.footer(sealedAt: plan.survey.footer?.sealedAt ?? now)
+        let footer: SegmentFooter
+        if let intact = plan.intact {
+            footer = intact.footer
+        } else {
+            footer = try self.footer(of: segment, plan)
+        }
         try check(footer, path: plan.survey.path)
         let offset = plan.intact?.offset ?? segment.endOffset
         let (bytes, trailer) = footer.encode(at: offset)
@@ -192,6 +210,20 @@ private struct SegmentCopy<Files: FileSystem> {
             file: SealedSegmentFile(
                 footer: footer, entry: footer.entry(trailer: trailer), names: segment.names),
             torn: plan.torn, aside: try putAside(aside, of: plan.survey, file))
+    }
+
+    private func footer(
+        of segment: borrowing SegmentAccumulator, _ plan: SegmentPlan<Files>
+    ) throws(StorageError) -> SegmentFooter {
+        var keys = keys
+        keys.append(segment.names, upTo: segment.nextKey)
+        do {
+            return try segment.footer(sealedAt: plan.survey.footer?.sealedAt ?? now, keys: keys)
+        } catch {
+            throw .corrupt(
+                path: plan.survey.path ?? files.path, offset: 0,
+                detail: "counters that cannot be: \(error)")
+        }
     }
 
     private func check(_ footer: SegmentFooter, path: String?) throws(StorageError) {

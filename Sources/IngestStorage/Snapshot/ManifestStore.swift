@@ -95,6 +95,21 @@ package struct ManifestStore<Files: FileSystem>: Sendable {
             try Manifest.decode(bytes, generation: generation)
         }
     }
+
+    /// The pair of names of each key; (none, none) for one that was lost.
+    package func readKeys(of manifest: Manifest) throws(StorageError) -> [RewardKey] {
+        var keys: [RewardKey] = []
+        keys.reserveCapacity(Int(manifest.shard.nextKey))
+        for entry in manifest.namesRuns {
+            let names = try NamesRunReader(entry, directory: manifest.directory, in: files)
+            let end = Int(names.keys.upperBound)
+            for first in stride(from: keys.count, to: end, by: NamesPageKind.keys.capacity) {
+                let last = min(first + NamesPageKind.keys.capacity, end)
+                try names.readKeys(UInt32(first)..<UInt32(last), to: &keys)
+            }
+        }
+        return keys
+    }
 }
 
 extension StorageFile {

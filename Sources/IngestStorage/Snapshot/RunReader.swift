@@ -1,8 +1,8 @@
 // packet → decode → ring → admit → block → segment → [compaction] → [snapshot] → [query]
 import IngestFormat
 
-/// One run of a counter table in its file: header and page index in memory, pages on demand. Held by one
-/// reader; the file stays readable after it was unlinked.
+/// One sorted part of a counter table in its file, a run or the table of a level-0 footer: header and page index in
+/// memory, pages on demand. Held by one reader; the file stays readable after it was unlinked.
 ///
 /// **Cost** 20 bytes a page of 1024 rows; one pread a page.
 package struct RunReader<Files: FileSystem>: Sendable {
@@ -52,16 +52,62 @@ package struct RunReader<Files: FileSystem>: Sendable {
         pagesOffset = UInt64(ExpiredHeader.byteCount)
     }
 
-    /// The counters of a sealed segment, which lie in its footer as they do in a reward-days run.
+    /// The tables of a sealed segment, which lie in its footer as they do in runs: read without the rest of it.
+    ///
+    /// **Errors** `notFound`; `corrupt` for another segment than the manifest means, or a damaged one.
+    /// **Cost** Three small reads, and the page indexes.
+    package static func openFooter(
+        of entry: SealedSegment, directory: DirectoryID, in files: Files
+    ) throws(StorageError) -> (rewardDays: RunReader, days: RunReader) {
+        let file = try files.open(FileName.segment(entry.number).text, .read)
+        try file.check(byteCount: entry.byteCount, max: .max)
+        let trailer = try SegmentFooterFile.readTrailer(
+            file, number: entry.number, directory: directory)
+        guard trailer.footerChecksum == entry.footerChecksum else {
+            throw .corrupt(
+                path: file.path, offset: trailer.footerOffset,
+                detail: "footer does not match its manifest entry")
+        }
+        let head = try file.readArray(
+            at: trailer.footerOffset,
+            byteCount: min(
+                Int(trailer.footerByteCount), SegmentFooter.SectionTable.headByteCountMax))
+        let tables = try StorageError.decoding(file.path, at: trailer.footerOffset) {
+            () throws(FormatError) in try FooterTables(head: head, trailer: trailer)
+        }
+        return (
+            try RunReader(FooterTables.rewardDays, of: tables, directory, in: file),
+            try RunReader(FooterTables.days, of: tables, directory, in: file)
+        )
+    }
+
+    private init(
+        _ part: FooterTables.Part, of tables: FooterTables, _ directory: DirectoryID,
+        in file: Files.File
+    ) throws(StorageError) {
+        let (pages, place): (Range<UInt64>, Range<UInt64>)
+        do { (pages, place) = (try tables.pagesRange(part), try tables.indexRange(part)) } catch {
+            throw StorageError(path: file.path, error)
+        }
+        let stored = try file.readArray(at: place.lowerBound, byteCount: place.count)
+        let index = try StorageError.decoding(file.path, at: place.lowerBound) {
+            () throws(FormatError) in try tables.decodeIndex(part, stored)
+        }
+        self.init(
+            part.table, of: LogSpan(firstSegment: tables.end.segment, end: tables.end), index,
+            directory, pagesAt: pages.lowerBound, in: file)
+    }
+
+    /// Pages that lie in a segment's file.
     /// - Parameter pagesOffset: of the first page in the file.
-    package init(of footer: SegmentFooter, pagesAt pagesOffset: UInt64, in file: Files.File) {
-        let end = LogPosition(segment: footer.segment, blockCount: footer.blockCount)
+    package init(
+        _ table: TableKind, of span: LogSpan, _ index: CounterPageIndex, _ directory: DirectoryID,
+        pagesAt pagesOffset: UInt64, in file: Files.File
+    ) {
         header = RunHeader(
-            table: .rewardDays, fileNumber: FileNumber(rawValue: 0), directory: footer.directory,
-            span: LogSpan(firstSegment: footer.segment, end: end),
-            generation: Generation(rawValue: 0), createdAt: footer.sealedAt,
-            index: footer.counters.index)
-        index = footer.counters.index
+            table: table, fileNumber: FileNumber(rawValue: 0), directory: directory, span: span,
+            generation: Generation(rawValue: 0), createdAt: 0, index: index)
+        self.index = index
         self.file = file
         self.pagesOffset = pagesOffset
     }

@@ -30,7 +30,7 @@ struct SegmentFooterTests {
         #expect(footer == Self.example)
         var model = CounterModel()
         model.add(SegmentExample.rows)
-        #expect(try CounterModel(footer.counters.makeCursor()) == model)
+        #expect(try CounterModel(footer.rewardDays.makeCursor()) == model)
     }
 
     @Test func `the footer of an empty segment comes back too`() throws {
@@ -59,7 +59,7 @@ struct SegmentFooterTests {
         let counters = SegmentCounters()
         let rows = RowGenerator(keyCount: 9_000).rows(20_000, &random)
         #expect(counters.fold(BlockRows(rows)) == .folded)
-        footer.counters = counters.encodeTable()
+        footer.rewardDays = counters.encodeTable()
         footer.ledger = (0..<500).map { sender in
             var entry = LedgerEntry(
                 key: SenderKey(
@@ -71,7 +71,7 @@ struct SegmentFooterTests {
         }
         let (bytes, trailer) = footer.encode(at: 128 + 2_000 * 512)
         #expect(try SegmentFooter.decode(Array(bytes.dropLast(64)), trailer: trailer) == footer)
-        #expect(bytes.count < 2_000 * 80 / 2 + footer.counters.pages.count + 10_000)
+        #expect(bytes.count < 2_000 * 80 / 2 + footer.rewardDays.pages.count + 10_000)
     }
 
     @Test func `every flipped bit and every cut of a footer is seen`() {
@@ -127,8 +127,8 @@ struct SegmentFooterTests {
             "senders out of order", "corrupt ledger: order of senders",
             { $0.ledger = [$0.ledger[0], $0.ledger[0]] }
         ),
-        ("a page cut off", "corrupt pages byte count", { $0.counters.pages.removeLast() }),
-        ("a page too many", "corrupt pages byte count", { $0.counters.pages.append(0) }),
+        ("a page cut off", "corrupt pages byte count", { $0.rewardDays.pages.removeLast() }),
+        ("a page too many", "corrupt pages byte count", { $0.rewardDays.pages.append(0) }),
     ]
 
     @Test(arguments: Self.wrong.indices)
@@ -157,6 +157,10 @@ struct SegmentFooterTests {
         (Field.keyDayCount, 2, "corrupt row count"),
         (Field.pageCount, 4, "corrupt page count"),
         (Field.pageCount, 2, "corrupt raw byte count"),
+        (Field.dayRowCount, 1 << 25, "corrupt day row count"),
+        (Field.dayRowCount, 1, "corrupt row count"),
+        (Field.dayPageCount, 4, "corrupt day page count"),
+        (Field.dayPageCount, 0, "corrupt raw byte count"),
         (Field.blockEntryCount, 2, "corrupt raw byte count"),
         (Field.ledgerEntryCount, 1, "corrupt ledger byte count"),
         (Field.ledgerEntryCount, 1 << 20, "corrupt ledger entry count"),
@@ -180,7 +184,7 @@ struct SegmentFooterTests {
         (SegmentLayout.Section.reserved, 1, "corrupt reserved"),
         (SegmentLayout.Section.rawByteCount, 5, "corrupt raw byte count"),
         (SegmentLayout.Section.storedByteCount, 0xFFFF_FFFF, "corrupt stored byte count"),
-        (SegmentLayout.Section.storedByteCount, 5, "corrupt checksum"),
+        (SegmentLayout.Section.storedByteCount, 5, "corrupt raw byte count"),
         (SegmentLayout.Section.checksum, 5, "corrupt checksum"),
     ])
     func `a section that cannot be is refused although the head's checksum fits`(

@@ -24,6 +24,9 @@ struct ManifestChangeTests {
         #expect(manifest.expired == [Example.expired(12, 1...2), Example.expired(38, 3...5)])
         #expect(manifest.sealed == [Example.sealed(6), Example.sealed(7)])
         #expect(try Manifest.decode(manifest.encode()) == manifest)
+        for place in manifest.runs.indices where place % 2 == 1 {
+            manifest.runs[place].span = Example.span(5, 7)
+        }
         manifest.expire(Example.expired(39, 1...7))
         #expect(manifest.expired == [Example.expired(39, 1...7)] && manifest.sealed.isEmpty)
         #expect(manifest.lastExpired == manifest.lastSealed && manifest.lastSealed.rawValue == 7)

@@ -1,23 +1,26 @@
 import IngestFormat
 import Testing
 
-/// Which runs a manifest lists, and for which table they stand.
+/// Which segments the runs of a manifest cover, and which are level 0.
 struct ManifestRunsTests {
     private typealias Example = ManifestExample
 
-    @Test func `runs of rewards may end early, and those of reward-days stand for the rest`() throws
-    {
+    @Test func `the runs of all tables end where level 0 begins`() throws {
         var manifest = Example.manifest
-        manifest.runs[1].span = Example.span(5, 6)
-        let found = try Manifest.decode(manifest.encode())
-        #expect(found == manifest)
-        #expect(found.runs(of: .rewards) == [0, 1, 4].map { found.runs[$0] })
-        #expect(found.runs(of: .rewardDays) == Array(found.runs[3...4]))
-        #expect(found.runs(of: .days) == Array(found.runs[2...2]))
-        // Or there are none at all.
-        manifest.runs.removeFirst(2)
-        let without = try Manifest.decode(manifest.encode())
-        #expect(without.runs(of: .rewards) == Array(without.runs[1...2]))
-        #expect(Example.manifest.runs(of: .rewards) == Array(Example.manifest.runs[0...1]))
+        for table in TableKind.counterTables {
+            #expect(
+                manifest.runs(of: table).map(\.span) == [Example.span(1, 4), Example.span(5, 6)])
+        }
+        #expect(manifest.mergedEnd == Example.position(6, 5))
+        #expect(Array(manifest.level0) == [Example.sealed(7)])
+        manifest.runs.removeAll { $0.span.firstSegment.rawValue == 5 }
+        #expect(try Manifest.decode(manifest.encode()) == manifest)
+        #expect(Array(manifest.level0) == (5...7).map(Example.sealed))
+        // Without runs all of it is, where nothing has expired.
+        manifest.runs = []
+        manifest.expired = []
+        manifest.sealed = (1...7).map(Example.sealed)
+        #expect(try Manifest.decode(manifest.encode()) == manifest)
+        #expect(manifest.level0.count == 7 && manifest.mergedEnd == .start)
     }
 }

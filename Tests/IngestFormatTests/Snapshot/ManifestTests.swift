@@ -65,7 +65,7 @@ struct ManifestTests {
         (Head.hashAlgorithm, 2, "newerFormat hash algorithm"),
         (Head.hashAlgorithm, 0, "corrupt hash algorithm"),
         (Head.nextFileNumber, 0, "corrupt next file number"),
-        (Head.nextFileNumber, 33, "corrupt file number"),
+        (Head.nextFileNumber, 32, "corrupt file number"),
         (Head.shardCount, 0, "corrupt shard count"),
         (Head.shardCount, 2, "corrupt shard count"),
         (Head.sealedCount, 2, "corrupt file byte count"),
@@ -161,21 +161,26 @@ struct ManifestTests {
         ("too many rows", "corrupt row count", { $0.sealed[0].rowCount = 1 << 40 }),
         ("runs out of order", "corrupt first segment", { $0.runs.swapAt(0, 1) }),
         ("tables out of order", "corrupt table", { $0.runs.swapAt(1, 2) }),
-        ("a table that begins late", "corrupt first segment", { $0.runs.remove(at: 0) }),
-        (
-            "rewards that end inside a run of reward-days", "corrupt last segment",
-            { $0.runs.remove(at: 1) }
-        ),
+        ("tables that begin late", "corrupt first segment", { $0.runs.keep([1, 3, 5]) }),
+        ("a table with a run less", "corrupt run count", { $0.runs.removeLast() }),
+        ("a table that is not there", "corrupt table", { $0.runs.keep([0, 1, 4]) }),
         (
             "days that end early", "corrupt last segment",
-            { $0.runs[2].span = ManifestExample.span(1, 6) }
+            { $0.runs[3].span = ManifestExample.span(5, 5) }
         ),
-        ("no days", "corrupt table", { $0.runs.removeSubrange(0...2) }),
-        ("a table that is not there", "corrupt table", { $0.runs.remove(at: 2) }),
-        ("the last table not there", "corrupt run count", { $0.runs.removeLast(2) }),
-        ("a last run that ends early", "corrupt last segment", { $0.runs.removeLast() }),
-        ("no runs, and a cut", "corrupt run count", { $0.runs = [] }),
-        ("runs, and no cut", "corrupt last segment", { $0.shard.cut = .start }),
+        (
+            "days that end inside a segment", "corrupt last block count",
+            { $0.runs[3].span = ManifestExample.entry(.days, 1, 5...6, 4).span }
+        ),
+        (
+            "runs that end inside a segment", "corrupt last block count",
+            { $0.setLastSpan(ManifestExample.entry(.days, 1, 5...6, 4).span) }
+        ),
+        (
+            "runs of segments that are not sealed", "corrupt last segment",
+            { $0.setLastSpan(ManifestExample.span(5, 8)) }
+        ),
+        ("rows that expired and are in no run", "corrupt last segment", { $0.runs = [] }),
         (
             "a gap between runs", "corrupt first segment",
             { $0.runs[1].span = ManifestExample.span(6, 7) }
@@ -193,7 +198,7 @@ struct ManifestTests {
         ("a run of too many bytes", "corrupt file byte count", { $0.runs[0].byteCount = .max }),
         (
             "more runs than there can be", "corrupt run count",
-            { $0.runs = Array(repeating: $0.runs[0], count: 28) }
+            { $0.runs = Array(repeating: $0.runs[0], count: 27) }
         ),
         (
             "a file twice", "corrupt file number",
@@ -250,7 +255,7 @@ struct ManifestTests {
 
     @Test func `reserved bytes of every entry are checked`() {
         let bytes = Example.manifest.encode()
-        let counts = [1, 1, 2, 3, 5, 2, 2, 2]
+        let counts = [1, 1, 2, 3, 6, 2, 2, 2]
         let tables: [([FormatField], Int)] = [
             (ShardState.layout.fields, ShardState.layout.byteCount),
             (ManifestLayout.Totals.fields, ManifestLayout.Totals.byteCount),
@@ -302,6 +307,15 @@ extension Manifest {
         }
         shard.cut = position
     }
+
+    /// Gives the last run of each table another span.
+    fileprivate mutating func setLastSpan(_ span: LogSpan) {
+        for place in [1, 3, 5] { runs[place].span = span }
+    }
+}
+
+extension [RunEntry] {
+    fileprivate mutating func keep(_ places: [Int]) { self = places.map { self[$0] } }
 }
 
 extension TableKind {

@@ -34,7 +34,7 @@ enum GoldenFiles {
             decoded.header.summary, ordinal: 3, offset: blockOffset, rows: rows,
             names: decoded.names, keys: decoded.keys, ledger: decoded.ledger)
         precondition(outcome == .folded)
-        return segment.footer(sealedAt: time + 1_000_000)
+        return try segment.footer(sealedAt: time + 1_000_000, keys: decoded.keys)
     }
 
     static func segmentFile(_ block: [UInt8]) throws -> [UInt8] {
@@ -44,7 +44,7 @@ enum GoldenFiles {
     }
 
     static func run(_ block: [UInt8]) throws -> Run {
-        let counters = try footer(block).counters
+        let counters = try footer(block).rewardDays
         return Run(
             header: RunHeader(
                 table: .rewardDays, fileNumber: FileNumber(rawValue: 33), directory: directory,
@@ -67,10 +67,10 @@ enum GoldenFiles {
         let stored = ExpiredLedger(ledger.entries())
         let header = ExpiredHeader(
             fileNumber: FileNumber(rawValue: 30), directory: directory, sums: sums,
-            generation: generation, createdAt: time + 2_000_000, index: footer.counters.index,
+            generation: generation, createdAt: time + 2_000_000, index: footer.rewardDays.index,
             ledger: stored)
         return (
-            header.encode() + footer.counters.pages + footer.counters.index.encode()
+            header.encode() + footer.rewardDays.pages + footer.rewardDays.index.encode()
                 + stored.bytes, header
         )
     }

@@ -54,8 +54,8 @@ enum ManifestExample {
         manifest.expired = [expired(12, 1...2), expired(13, 3...4)]
         manifest.sealed = [sealed(5), sealed(6), sealed(7)]
         manifest.runs = [
-            entry(.rewards, 20, 1...4), entry(.rewards, 30, 5...7), entry(.days, 31, 1...7),
-            entry(.rewardDays, 32, 1...6), entry(.rewardDays, 33, 7...7),
+            entry(.rewards, 20, 1...4), entry(.rewards, 30, 5...6), entry(.days, 21, 1...4),
+            entry(.days, 31, 5...6), entry(.rewardDays, 22, 1...4), entry(.rewardDays, 32, 5...6),
         ]
         manifest.namesRuns = [names(10, 1..<11, 0..<4), names(11, 11..<15, 4..<4)]
         manifest.lost = SegmentExample.footer.lost

@@ -35,7 +35,8 @@ enum SegmentExample {
         footer.maxTimestamp = time + 4_000
         footer.lastBlockChecksum = footer.blocks[2].summary.headerChecksum
         footer.commitEpoch = footer.blocks[2].summary.commitEpoch
-        footer.counters = counters
+        footer.rewardDays = counters
+        footer.days = days
         footer.ledger = ledger
         footer.lost = [
             lost(2, at: 1_152, names: 13..<15, keys: 5..<6, rows: 4),
@@ -58,6 +59,15 @@ enum SegmentExample {
         let counters = SegmentCounters()
         precondition(counters.fold(BlockRows(rows)) == .folded)
         return counters.encodeTable()
+    }()
+
+    static let days: CounterTable = {
+        let key = RewardKey(
+            reward: NameOrdinal(rawValue: 1), business: NameOrdinal(rawValue: 3))
+        let sums = DaySums(keys: Array(repeating: key, count: 8))
+        var rows = DaySumming(counters.makeCursor(), into: sums)
+        try! rows.drain()
+        return .encode(sums.makeCursor())
     }()
 
     static let ledger: [LedgerEntry] = {

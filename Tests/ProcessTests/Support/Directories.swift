@@ -21,7 +21,6 @@ enum DirectoryState: String, CaseIterable, CustomStringConvertible {
         let file = try folder.write("events.ndjson", lines: lines)
         _ = try daemon.send(file)
         let reader = Reader(folder: folder)
-        // With two segments or more in the runs, the one that a restart seals makes runs of its own.
         let isPublished = try eventually {
             guard try reader.status().rows == Self.eventCount,
                 let newest = folder.files(ending: ".manifest").last,

@@ -1,0 +1,126 @@
+// packet → decode → ring → admit → block → [segment] → compaction → snapshot → query
+import IngestFormat
+
+/// Seals the segments of level 0 again whose footers cannot be read: from their blocks, as far as these can be, and as
+/// lost blocks where the file is gone. Counters that runs have already stay as they are.
+///
+/// **Cost** The footers of level 0 where there is nothing to do; otherwise the segment twice, and all footers.
+struct LevelZeroRepair<Files: FileSystem> {
+    let files: Files
+    private(set) var manifest: Manifest
+    let keys: [RewardKey]
+    let now: Int64
+
+    init(files: Files, manifest: Manifest, keys: [RewardKey], now: Int64) {
+        self.files = files
+        self.manifest = manifest
+        self.keys = keys
+        self.now = now
+    }
+
+    /// - Returns: what was sealed again, and the manifest with that in it, of the same generation.
+    /// **Errors** As `SegmentRecovery.run`.
+    consuming func run() throws(StorageError) -> (segments: [RecoveredSegment], manifest: Manifest)
+    {
+        var repaired: [RecoveredSegment] = []
+        for (place, entry) in zip(manifest.level0.indices, manifest.level0) {
+            if try isReadable(entry) { continue }
+            let segment = try seal(entry, place)
+            manifest.sealed[place] = segment.file.entry
+            for range in segment.file.footer.lost { _ = manifest.note(range) }
+            repaired.append(segment)
+        }
+        if !repaired.isEmpty, let sums = try SealedSums(of: manifest, in: files) {
+            manifest.shard.totals = sums.totals
+            manifest.shard.sealedMoneyMicros = sums.moneyMicros
+        }
+        return (repaired, manifest)
+    }
+
+    private func isReadable(_ entry: SealedSegment) throws(StorageError) -> Bool {
+        try StorageError.readable { () throws(StorageError) in
+            try SegmentReader(entry.number, directory: manifest.directory, in: files)
+                .readFooter(of: entry)
+        } != nil
+    }
+
+    private func seal(
+        _ entry: SealedSegment, _ place: Int
+    ) throws(StorageError) -> RecoveredSegment {
+        let survey =
+            try files.names().contains(FileName.segment(entry.number).text)
+            ? SegmentSurvey(entry.number, directory: manifest.directory, in: files)
+            : SegmentSurvey(missing: entry.number)
+        let (start, windows) = try before(place)
+        let plan = SegmentPlan(
+            survey, start: start, next: try anchor(behind: entry),
+            bound: LogPosition(segment: entry.number, blockCount: entry.blockCount),
+            directory: manifest.directory, now: now)
+        var copy = SegmentCopy(
+            files: files, directory: manifest.directory, keys: keys, now: now)
+        return try copy.seal(plan, windows: windows)
+    }
+
+    /// Where the log goes on behind a segment: as the next one says, or the manifest.
+    private func anchor(behind entry: SealedSegment) throws(StorageError) -> LogAnchor? {
+        if entry.number == manifest.cut.segment { return LogAnchor(cutOf: manifest) }
+        return try StorageError.readable { () throws(StorageError) in
+            let next = try SegmentReader(
+                entry.number.next, directory: manifest.directory, in: files)
+            return LogAnchor(startOf: next.header)
+        }
+    }
+
+    /// What the log had come to before a segment, as far as that is known.
+    private func before(
+        _ place: Int
+    ) throws(StorageError) -> (start: LogAnchor?, windows: SenderWindows) {
+        var earlier = manifest
+        earlier.sealed.removeSubrange(place...)
+        let windows = try WindowHistory.read(of: earlier, in: files).windows
+        guard let last = earlier.sealed.last else {
+            let isFirst = manifest.expired.isEmpty
+            return (isFirst ? LogAnchor(cutOf: ShardState()) : nil, windows)
+        }
+        let start = try StorageError.readable { () throws(StorageError) in
+            let reader = try SegmentReader(
+                last.number, directory: manifest.directory, in: files)
+            return reader.anchor(behind: try reader.readFooter(of: last))
+        }
+        return (start, windows)
+    }
+}
+
+/// What all sealed segments add up to, those that have expired included.
+struct SealedSums {
+    private(set) var totals = LogTotals()
+    /// All revenue and spend; at most 2^64 − 1.
+    private(set) var moneyMicros: UInt64 = 0
+
+    /// - Returns: `nil` where a footer cannot be read.
+    /// **Cost** Reads all footers.
+    init?<Files: FileSystem>(of manifest: Manifest, in files: Files) throws(StorageError) {
+        for entry in manifest.expired {
+            let reader = try ExpiredFooterReader(entry, directory: manifest.directory, in: files)
+            totals.rowCount = totals.rowCount.saturatingSum(entry.rowCount)
+            totals.add(try reader.readLedger())
+            try add(reader.counters.readTable(), path: entry.fileName.text)
+        }
+        for entry in manifest.sealed {
+            let footer = try StorageError.readable { () throws(StorageError) in
+                try SegmentReader(entry.number, directory: manifest.directory, in: files)
+                    .readFooter(of: entry)
+            }
+            guard let footer else { return nil }
+            totals.add(LogTotals(footer))
+            try add(footer.days, path: FileName.segment(entry.number).text)
+        }
+    }
+
+    private mutating func add(_ table: CounterTable, path: String) throws(StorageError) {
+        let sum = try StorageError.decoding(path) { () throws(FormatError) in
+            try table.moneyMicros()
+        }
+        moneyMicros = moneyMicros.saturatingSum(sum)
+    }
+}
