@@ -25,8 +25,8 @@ struct ExpiredOutcome: Sendable {
         do throws(StorageError) {
             let columns = try Self.columns(of: reader, meter)
             let entries = try reader.readLedger()
-            totals.add(entries, rowCount: sums.rowCount)
             ledger.add(entries, at: nil)
+            totals = TotalsRecount(ledger, rowCount: sums.rowCount)
             moneyMicros = columns.counters[.revenueMicros].saturatingSum(
                 columns.counters[.spendMicros])
             compare(columns)

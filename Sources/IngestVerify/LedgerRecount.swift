@@ -147,12 +147,14 @@ struct TotalsRecount: Sendable {
     private(set) var packets = [UInt64](repeating: 0, count: PacketResult.allCases.count)
     private(set) var events = [UInt64](repeating: 0, count: Verdict.allCases.count)
 
-    /// Adds a block's.
-    mutating func add(_ ledger: [LedgerEntry], rowCount: UInt64) {
-        self.rowCount = self.rowCount.saturatingSum(rowCount)
-        for entry in ledger {
-            LedgerRecount.add(entry.packets, to: &packets)
-            LedgerRecount.add(entry.events, to: &events)
+    init() {}
+
+    /// Of a segment, or of a stretch of the log.
+    init(_ ledger: LedgerRecount, rowCount: UInt64) {
+        self.rowCount = rowCount
+        for sum in ledger.sums.values {
+            LedgerRecount.add(sum.packets, to: &packets)
+            LedgerRecount.add(sum.events, to: &events)
         }
     }
 

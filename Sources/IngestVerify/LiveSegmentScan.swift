@@ -116,7 +116,7 @@ struct LiveSegmentScan<Files: FileSystem>: Sendable {
                 "\(byteCount) bytes that are no block, and the log goes on behind them",
                 in: name, at: tail.offset)
             recount.miss()
-        case .damage(let place, let what, _):
+        case .damage(let place, let what):
             recount.report.add(.corruption, what, in: name, at: place)
             recount.isWhole = false
         }

@@ -133,7 +133,8 @@ struct LogNames: Sendable {
 
     /// The business of a key, from its block or else from a names run; 0 of one that is lost.
     func business(ofKey ordinal: UInt32) -> UInt32 {
-        let business = pair(ofKey: ordinal)?.business.rawValue ?? 0
+        let known = Int(ordinal) < keys.count ? keys[Int(ordinal)].business.rawValue : 0
+        let business = known != 0 ? known : pair(ofKey: ordinal)?.business.rawValue ?? 0
         return business <= Limits.nameCountMax ? business : 0
     }
 

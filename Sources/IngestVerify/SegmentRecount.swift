@@ -97,7 +97,7 @@ struct SegmentRecount: Sendable {
     private(set) var names: [IntroducedNames] = []
     private(set) var ledger = LedgerRecount()
     /// What its blocks add up to.
-    private(set) var totals = TotalsRecount()
+    var totals: TotalsRecount { TotalsRecount(ledger, rowCount: report.rowCount) }
     var moneyMicros: UInt64 = 0
     /// The rows that the runs must be made of: the footer's, where blocks say the same or cannot all be read, else those
     /// of the blocks; `nil` where they are not known.
@@ -172,7 +172,6 @@ struct SegmentRecount: Sendable {
             names.append(IntroducedNames(block, offset: offset, hash: hash))
         }
         ledger.add(block.ledger, at: context.admissionTime)
-        totals.add(block.ledger, rowCount: UInt64(header.rowCount))
         self.moneyMicros = moneyMicros
         report.rowCount += UInt64(header.rowCount)
         report.blockCount += 1

@@ -112,9 +112,9 @@ struct TableCheck: Sendable {
 
     // MARK: By fingerprints
 
-    /// A part of a source that is read by itself, and the fingerprints of which it is a part: of tables, by their
-    /// places, and behind these of the expected rows.
-    private typealias Piece = (source: RowSource, items: ClosedRange<UInt32>, sums: [Int])
+    /// A part of a source that is read by itself, and the fingerprints of which it is a part: of a table, by its
+    /// place, or behind these of the expected rows.
+    private typealias Piece = (source: RowSource, items: ClosedRange<UInt32>, sum: Int)
 
     private static let pieceRowCount = 64 << 10
 
@@ -143,7 +143,7 @@ struct TableCheck: Sendable {
                 meter.isStopped ? (Fingerprints(), nil) : read(pieces[index], page)
             }, wait: wait
         ) { prints, failure in
-            for index in pieces[taken].sums { sums[index].add(prints) }
+            sums[pieces[taken].sum].add(prints)
             taken += 1
             if let failure { Self.note(failure, in: &failures) }
             return true
@@ -153,7 +153,7 @@ struct TableCheck: Sendable {
         let (wanted, folded) = (sums[tables.count], sums[basis ?? tables.count])
         return zip(tables, sums).allSatisfy { table, found in
             switch table.kind {
-            case .rewards: found.rewards.value == folded.rewards.value
+            case .rewards: found.rows.value == folded.rewards.value
             case .days: found.rows.value == folded.days.value
             default: found.rows.value == wanted.rows.value
             }
@@ -161,35 +161,17 @@ struct TableCheck: Sendable {
     }
 
     private func pieces(and expected: [RowSource]) -> [Piece] {
-        var pieces: [Piece] = []
-        // A run may be of two tables: rewards are read from reward-days where they have no runs yet.
-        var known: [FileName: Range<Int>] = [:]
-        func add(_ source: RowSource, to sum: Int) {
-            let start = pieces.count
-            for items in Self.windows(of: [source], rowCount: Self.pieceRowCount) {
-                pieces.append((source, items, [sum]))
-            }
-            known[source.name] = start..<pieces.count
+        let sources =
+            tables.enumerated().flatMap { index, table in table.runs.map { ($0, index) } }
+            + expected.map { ($0, tables.count) }
+        return sources.flatMap { source, sum in
+            Self.windows(of: [source], rowCount: Self.pieceRowCount).map { (source, $0, sum) }
         }
-        for index in tables.indices {
-            for run in tables[index].runs {
-                guard let range = known[run.name] else {
-                    add(run, to: index)
-                    continue
-                }
-                for place in range { pieces[place].sums.append(index) }
-            }
-        }
-        for source in expected { add(source, to: tables.count) }
-        return pieces
     }
 
     private func read(_ piece: Piece, _ page: CounterPage) -> (Fingerprints, Failure?) {
         let folds =
-            tables.contains { $0.kind != .rewardDays }
-            && piece.sums.contains {
-                $0 == tables.count ? basis == nil : tables[$0].kind != .days
-            }
+            piece.sum == basis ?? tables.count && tables.contains { $0.kind != .rewardDays }
         var prints = Fingerprints()
         do throws(StorageError) {
             try piece.source.read(piece.items, page) {
@@ -253,18 +235,14 @@ struct TableCheck: Sendable {
         }
         for index in indices {
             var (list, wanted) = (DifferenceList(), rows)
-            var found = Self.read(tables[index].runs, items, page, &window.failures)
             if tables[index].kind == .rewards {
-                (wanted, found) = (Self.rewards(wanted), Self.rewards(found))
+                wanted = Self.fold(rows) { $0 & ~0xFFFF_FFFF | CounterPage.order(key: 0, day: 0) }
             }
+            let found = Self.read(tables[index].runs, items, page, &window.failures)
             compare(found, to: wanted, &list)
             window.differences.append(list)
         }
         return window
-    }
-
-    private static func rewards(_ rows: Sums) -> Sums {
-        fold(rows) { $0 & ~0xFFFF_FFFF | CounterPage.order(key: 0, day: 0) }
     }
 
     /// Sums the rows of some items.
@@ -309,13 +287,15 @@ struct TableCheck: Sendable {
 
     // MARK: Windows
 
-    /// Rows of a window: at most so many, or a page of each source.
+    /// Rows of a window: so many, or a page of each source, within bounds of memory.
     private static let windowRowCount = 64 << 10
+    private static let windowRowCountMax = 1 << 20
 
     /// All items in parts, in order.
     static func windows(of sources: [RowSource], rowCount: Int) -> [ClosedRange<UInt32>] {
         let pages = sources.flatMap(\.pages).sorted { $0.item < $1.item }
-        let rowCount = max(rowCount, sources.count * CounterPage.capacity)
+        let rowCount = max(
+            rowCount, min(windowRowCountMax, sources.count * CounterPage.capacity))
         var windows: [ClosedRange<UInt32>] = []
         var (first, count): (UInt32, Int) = (0, 0)
         for page in pages {

@@ -9,16 +9,20 @@ import IngestStorage
 /// inside it. Where every byte of a header, a section or a footer is there and its checksum fails all the
 /// same, bytes have been changed.
 ///
+/// A disk writes sectors of 512 bytes whole or not at all. What was written over preallocated zeros and did
+/// not arrive is therefore a *piece* of zeros: a whole sector, or the part of one behind the start.
+///
 /// Recovery's `DamageVerdict` calls everything torn here that nothing durable follows: it must start. This is
 /// stricter, so that no flipped bit passes; what is torn here is torn there too.
+///
+/// **Cost** Reads the file from the start to its end once; zeros at about 5 GB/s.
 struct TailJudge {
-    enum Judgement: Equatable {
+    enum Judgement {
         /// Nothing but zeros.
         case empty
         /// `byteCount` bytes of a write that did not finish.
         case torn(byteCount: UInt64)
-        /// `end` is behind the last byte that is not zero.
-        case damage(offset: UInt64, what: String, end: UInt64)
+        case damage(offset: UInt64, what: String)
     }
 
     /// What a write began as.
@@ -29,16 +33,27 @@ struct TailJudge {
         case unknown
     }
 
-    private let content: TailContent
-    private var start: UInt64 { content.start }
+    private static let sectorByteCount: UInt64 = 512
+    private static let windowByteCount: UInt64 = 16 << 10
+    /// Fewer bytes are left by no write.
+    private static let writtenByteCountMin = 16
+
+    private let start: UInt64
+    private let fileByteCount: UInt64
+    private var firstNonzero: UInt64?
+    /// Behind the last byte that is not zero.
+    private var end: UInt64
+    private var nonzeroCount = 0
+    private var setBitCount = 0
+    /// Pieces of zeros, joined where they touch.
+    private var zeros: [Range<UInt64>] = []
 
     /// Looks at the bytes of `file` from `start`, where `beginning` was found, to its end.
     static func judge(
         _ file: some StorageFile, from start: UInt64, _ beginning: Beginning
     ) throws(StorageError) -> Judgement {
-        let content = try TailContent(file, from: start)
-        if content.firstNonzero == nil { return .empty }
-        let judge = TailJudge(content: content)
+        let judge = try TailJudge(file, from: start)
+        if judge.firstNonzero == nil { return .empty }
         switch beginning {
         case .block(let header):
             let buffer = ReadBuffer()
@@ -49,7 +64,10 @@ struct TailJudge {
         case .footer:
             let first = try file.readArray(at: start, byteCount: BlockDecoder.headerByteCountMax)
             if Self.isBlockHeader(first) { return judge.damage("a block with a footer's magic") }
-            return judge.judgement(footerEnding: try Self.lastBytes(of: file, content))
+            let trailer = UInt64(SegmentTrailer.byteCount)
+            let last = judge.fileByteCount - min(trailer, judge.fileByteCount)
+            return judge.judgement(
+                footerEnding: try file.readArray(at: last, byteCount: Int(trailer)))
         case .unknown:
             let bytes = try file.readArray(at: start, byteCount: BlockLayout.headerByteCountMin)
             return judge.judgement(beginning: bytes)
@@ -63,24 +81,70 @@ struct TailJudge {
         if case .torn = try judge(file, from: start, .footer) { true } else { false }
     }
 
-    private static func lastBytes(
-        of file: some StorageFile, _ content: TailContent
-    ) throws(StorageError) -> [UInt8] {
-        let count = UInt64(SegmentTrailer.byteCount)
-        guard content.fileByteCount >= count else { return [] }
-        return try file.readArray(at: content.fileByteCount - count, byteCount: Int(count))
+    // MARK: What lies there
+
+    private init(_ file: some StorageFile, from start: UInt64) throws(StorageError) {
+        (self.start, end) = (start, start)
+        fileByteCount = try file.byteCount()
+        let buffer = ReadBuffer(capacity: Int(Self.windowByteCount))
+        var offset = start
+        while offset < fileByteCount {
+            // Windows end at sectors, so that no sector is looked at in two pieces.
+            let window = min(
+                fileByteCount - offset, Self.windowByteCount - offset % Self.sectorByteCount)
+            try buffer.read(file, at: offset, byteCount: Int(window))
+            if buffer.byteCount == 0 { break }
+            // Most of what was preallocated is zeros, which is seen at once.
+            let isZero = buffer.isZero
+            let bytes = isZero ? [] : buffer.array(0..<buffer.byteCount)
+            let windowEnd = offset + UInt64(buffer.byteCount)
+            while offset < windowEnd {
+                let sectorEnd = offset - offset % Self.sectorByteCount + Self.sectorByteCount
+                let next = isZero ? windowEnd : min(windowEnd, sectorEnd)
+                let first = bytes.count - Int(windowEnd - offset)
+                look(
+                    at: isZero ? [] : bytes[first..<first + Int(next - offset)], offset..<next)
+                offset = next
+            }
+        }
     }
 
-    private var torn: Judgement { .torn(byteCount: content.end - start) }
+    /// - Parameter piece: the bytes of the range; none where all are zeros.
+    private mutating func look(at piece: ArraySlice<UInt8>, _ range: Range<UInt64>) {
+        guard let last = piece.lastIndex(where: { $0 != 0 }) else {
+            if let known = zeros.last, known.upperBound == range.lowerBound {
+                zeros[zeros.count - 1] = known.lowerBound..<range.upperBound
+            } else {
+                zeros.append(range)
+            }
+            return
+        }
+        nonzeroCount += piece.count { $0 != 0 }
+        setBitCount += piece.reduce(0) { $0 + $1.nonzeroBitCount }
+        if firstNonzero == nil {
+            let first = piece.firstIndex { $0 != 0 } ?? last
+            firstNonzero = range.lowerBound + UInt64(first - piece.startIndex)
+        }
+        end = range.lowerBound + UInt64(last - piece.startIndex) + 1
+    }
+
+    /// Whether the file ends before `range` does.
+    private func isShort(_ range: Range<UInt64>) -> Bool { range.upperBound > fileByteCount }
+
+    /// Whether a piece of `range` is not there: it holds zeros, or the file ends before it.
+    private func isMissing(_ range: Range<UInt64>) -> Bool {
+        isShort(range) || zeros.contains { $0.overlaps(range) }
+    }
+
+    private var torn: Judgement { .torn(byteCount: end - start) }
 
     private func damage(_ what: String, at offset: UInt64? = nil) -> Judgement {
-        .damage(offset: offset ?? start, what: what, end: content.end)
+        .damage(offset: offset ?? start, what: what)
     }
 
     private func isBeyond(_ byteCount: Int) -> Judgement? {
         let limit = start + UInt64(byteCount)
-        return content.end > limit
-            ? damage("bytes where no write can have put them", at: limit) : nil
+        return end > limit ? damage("bytes where no write can have put them", at: limit) : nil
     }
 
     // MARK: A block
@@ -91,7 +155,7 @@ struct TailJudge {
     ) -> Judgement {
         if let judgement = isBeyond(header.byteCount) { return judgement }
         let wholly = damage("a block that is wholly there and cannot be read")
-        let isShort = content.isShort(start..<start + UInt64(header.byteCount))
+        let isShort = self.isShort(start..<start + UInt64(header.byteCount))
         let bad = sections.filter { section in
             let end = section.offset + section.byteCount
             return end > bytes.count
@@ -100,7 +164,7 @@ struct TailJudge {
         guard isShort || !bad.isEmpty else { return wholly }
         for section in bad {
             let place = start + UInt64(section.offset)
-            if !content.isMissing(place..<place + UInt64(section.byteCount)) { return wholly }
+            if !isMissing(place..<place + UInt64(section.byteCount)) { return wholly }
         }
         // Zeros may be what was written: then one bad section can be one flipped bit.
         if !isShort, bad.count == 1, Self.isOneBit(off: bad[0], in: bytes) { return wholly }
@@ -130,9 +194,14 @@ struct TailJudge {
     private func judgement(beginning bytes: [UInt8]) -> Judgement {
         let byteCountMax = BlockDecoder.headerByteCountMax + Limits.blockByteCountMax
         if let judgement = isBeyond(byteCountMax) { return judgement }
-        guard content.beginsAtStart else {
-            return content.isStray
-                ? damage("stray bytes behind the last block", at: content.firstNonzero) : torn
+        let first = firstNonzero ?? start
+        guard first / Self.sectorByteCount == start / Self.sectorByteCount else {
+            // One bit, or a few bytes of which the first are not at the start of a sector, as the rest of a write is of
+            // which a sector is missing.
+            let isStray =
+                setBitCount == 1
+                || nonzeroCount < Self.writtenByteCountMin && first % Self.sectorByteCount >= 8
+            return isStray ? damage("stray bytes behind the last block", at: first) : torn
         }
         // A sector ends at a multiple of 8, so that what begins in it shows its magic and its length.
         let isBlock = Self.begins(bytes, BlockLayout.magic)
@@ -146,7 +215,7 @@ struct TailJudge {
         guard isPlausible(headerByteCount, bytes) else {
             return damage("a block header of \(headerByteCount) bytes")
         }
-        return content.isMissing(start..<start + UInt64(headerByteCount))
+        return isMissing(start..<start + UInt64(headerByteCount))
             ? torn : damage("a block header that is wholly there and cannot be read")
     }
 
@@ -156,7 +225,7 @@ struct TailJudge {
         guard sizes.contains(headerByteCount) else { return false }
         let field = BlockLayout.Header.sectionCount
         let place = start + UInt64(field.offset)
-        if content.isMissing(place..<place + UInt64(field.byteCount)) { return true }
+        if isMissing(place..<place + UInt64(field.byteCount)) { return true }
         let sectionCount = Int(bytes.littleEndian(field))
         return headerByteCount
             == BlockLayout.headerByteCountMin + sectionCount * BlockLayout.sectionEntryByteCount
@@ -194,7 +263,7 @@ struct TailJudge {
             bytes.count == SegmentTrailer.byteCount
             && (Self.begins(bytes, SegmentTrailer.magic)
                 || bytes.littleEndian(SegmentTrailer.layout.footerOffset) == start)
-        if !hasTrailer || content.isMissing(start..<content.fileByteCount) { return torn }
+        if !hasTrailer || isMissing(start..<fileByteCount) { return torn }
         return damage("a footer that is wholly there and cannot be read")
     }
 }
@@ -205,105 +274,5 @@ extension [UInt8] {
         self[field.offset..<field.offset + field.byteCount].reversed().reduce(0) {
             $0 << 8 | UInt64($1)
         }
-    }
-}
-
-/// What lies in a file from some place on, sector by sector: where there are bytes, and where only zeros.
-///
-/// A disk writes sectors of 512 bytes whole or not at all. What was written over preallocated zeros and did
-/// not arrive is therefore a *piece* of zeros: a whole sector, or the part of one behind `start`.
-///
-/// **Cost** Reads the file from `start` to its end once; zeros at about 5 GB/s.
-struct TailContent {
-    private static let sectorByteCount: UInt64 = 512
-    private static let windowByteCount: UInt64 = 16 << 10
-
-    let start: UInt64
-    let fileByteCount: UInt64
-    private(set) var firstNonzero: UInt64?
-    /// Behind the last byte that is not zero.
-    private(set) var end: UInt64
-    private var nonzeroCount = 0
-    private var setBitCount = 0
-    /// Pieces of zeros, joined where they touch.
-    private var zeros: [Range<UInt64>] = []
-
-    init(_ file: some StorageFile, from start: UInt64) throws(StorageError) {
-        self.start = start
-        fileByteCount = try file.byteCount()
-        end = start
-        let buffer = ReadBuffer(capacity: Int(Self.windowByteCount))
-        var offset = start
-        while offset < fileByteCount {
-            // Windows end at sectors, so that no sector is looked at in two pieces.
-            let window = min(
-                fileByteCount - offset, Self.windowByteCount - offset % Self.sectorByteCount)
-            try buffer.read(file, at: offset, byteCount: Int(window))
-            if buffer.byteCount == 0 { break }
-            // Most of what was preallocated is zeros, which is seen at once.
-            if buffer.isZero {
-                addZeros(offset..<offset + UInt64(buffer.byteCount))
-            } else {
-                look(at: buffer.array(0..<buffer.byteCount)[...], from: offset)
-            }
-            offset += UInt64(buffer.byteCount)
-        }
-    }
-
-    private mutating func look(at bytes: ArraySlice<UInt8>, from offset: UInt64) {
-        var place = bytes.startIndex
-        var offset = offset
-        while place < bytes.endIndex {
-            let left = Self.sectorByteCount - offset % Self.sectorByteCount
-            let end = min(bytes.endIndex, place + Int(left))
-            look(atPiece: bytes[place..<end], from: offset)
-            offset += UInt64(end - place)
-            place = end
-        }
-    }
-
-    private mutating func look(atPiece piece: ArraySlice<UInt8>, from offset: UInt64) {
-        guard let last = piece.lastIndex(where: { $0 != 0 }) else {
-            return addZeros(offset..<offset + UInt64(piece.count))
-        }
-        nonzeroCount += piece.count { $0 != 0 }
-        setBitCount += piece.reduce(0) { $0 + $1.nonzeroBitCount }
-        if firstNonzero == nil {
-            let first = piece.firstIndex { $0 != 0 } ?? last
-            firstNonzero = offset + UInt64(first - piece.startIndex)
-        }
-        end = offset + UInt64(last - piece.startIndex) + 1
-    }
-
-    private mutating func addZeros(_ range: Range<UInt64>) {
-        if let last = zeros.last, last.upperBound == range.lowerBound {
-            zeros[zeros.count - 1] = last.lowerBound..<range.upperBound
-        } else {
-            zeros.append(range)
-        }
-    }
-
-    /// Whether the file ends before `range` does.
-    func isShort(_ range: Range<UInt64>) -> Bool { range.upperBound > fileByteCount }
-
-    /// Whether a piece of `range` is not there: it holds zeros, or the file ends before it.
-    func isMissing(_ range: Range<UInt64>) -> Bool {
-        isShort(range) || zeros.contains { $0.overlaps(range) }
-    }
-
-    /// Whether this is less than any write leaves: one bit, or a few bytes of which the first are not at the start
-    /// of a sector, as the rest of a write is of which a sector is missing.
-    var isStray: Bool {
-        guard let firstNonzero else { return false }
-        return setBitCount == 1
-            || nonzeroCount <= Self.strayByteCountMax && firstNonzero % Self.sectorByteCount >= 8
-    }
-
-    private static let strayByteCountMax = 15
-
-    /// Whether there are bytes in the sector in which a write from `start` on begins.
-    var beginsAtStart: Bool {
-        guard let firstNonzero else { return false }
-        return firstNonzero / Self.sectorByteCount == start / Self.sectorByteCount
     }
 }
