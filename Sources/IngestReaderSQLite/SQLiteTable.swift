@@ -106,7 +106,8 @@ private struct SQLiteValues: ValueSink {
 /// The table that one export becomes, as SQL: columns, indexes.
 struct SQLiteSchema {
     private let name: String
-    private let columns: [OutputColumn]
+    /// Each with its type.
+    private let columns: [(name: String, type: String)]
     /// The columns of each index.
     private let indexes: [[String]]
 
@@ -116,8 +117,8 @@ struct SQLiteSchema {
         name = table == .rewardDays ? "reward_days" : table.rawValue
         let money = columns.filter { $0.kind == .decimal }
         self.columns =
-            columns
-            + money.map { OutputColumn(name: "\($0.name)Micros", kind: .count, isDetail: false) }
+            columns.map { ($0.name, Self.type(of: $0)) }
+            + money.map { ("\($0.name)Micros", "INTEGER") }
         switch table {
         // Not unique: a stored name may read like `(lost:N)`.
         case .rewards: indexes = [["id"], ["businessId"]]
@@ -128,7 +129,7 @@ struct SQLiteSchema {
     }
 
     var createTable: String {
-        let list = columns.map { "\($0.name) \(Self.type(of: $0))" }
+        let list = columns.map { "\($0.name) \($0.type)" }
         return "CREATE TABLE \(name) (\(list.joined(separator: ", ")))"
     }
 

@@ -207,9 +207,10 @@ extension BusinessCalendar {
         {
             guard changes.count < Self.changeCountMax, next > instant else { return nil }
             changes.append(
-                OffsetChange(
+                (
                     startMicroseconds: Int64(next.timeIntervalSince1970) * 1_000_000,
-                    offsetSeconds: Int32(zone.secondsFromGMT(for: next))))
+                    offsetSeconds: Int32(zone.secondsFromGMT(for: next))
+                ))
             instant = next
         }
         self.init(

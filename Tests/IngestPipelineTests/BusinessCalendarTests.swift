@@ -28,7 +28,7 @@ struct BusinessCalendarTests {
         var calendar = try #require(
             BusinessCalendar(
                 initialOffsetSeconds: 3_600,
-                changes: [.init(startMicroseconds: change, offsetSeconds: 7_200)]))
+                changes: [(startMicroseconds: change, offsetSeconds: 7_200)]))
         let first = 10 * Self.dayMicroseconds - Self.hour
         #expect(calendar.day(of: first - 1) == 9)
         #expect(calendar.day(of: first) == 10)
@@ -38,9 +38,10 @@ struct BusinessCalendarTests {
 
     @Test func `the answer does not depend on what was asked before`() throws {
         let changes = (1...40).map {
-            BusinessCalendar.OffsetChange(
+            (
                 startMicroseconds: Int64($0) * 5 * Self.hour,
-                offsetSeconds: Int32($0 % 7) * 1_800 - 3_600)
+                offsetSeconds: Int32($0 % 7) * 1_800 - 3_600
+            )
         }
         let fresh = try #require(BusinessCalendar(initialOffsetSeconds: 900, changes: changes))
         var used = fresh
@@ -54,10 +55,10 @@ struct BusinessCalendarTests {
     }
 
     @Test func `changes that do not ascend and offsets beyond a day are refused`() {
-        let change = BusinessCalendar.OffsetChange(startMicroseconds: 5, offsetSeconds: 0)
+        let change = (startMicroseconds: Int64(5), offsetSeconds: Int32(0))
         #expect(BusinessCalendar(initialOffsetSeconds: 0, changes: [change, change]) == nil)
         #expect(BusinessCalendar(initialOffsetSeconds: 86_401, changes: []) == nil)
-        let far = BusinessCalendar.OffsetChange(startMicroseconds: 5, offsetSeconds: -86_401)
+        let far = (startMicroseconds: Int64(5), offsetSeconds: Int32(-86_401))
         #expect(BusinessCalendar(initialOffsetSeconds: 0, changes: [far]) == nil)
     }
 }

@@ -114,8 +114,7 @@ enum UnsafeFiles {
         "IngestReader": [
             "Events/EventListing": "reads the columns of a decoded block",
             "Events/FoundEvent": "reads the hashes of a decoded block",
-            "Names/NameOrder": "compares names where they lie in their arrays",
-            "Names/NameTable": "hashes a name where it lies among the others",
+            "Names/NameTable": "hashes and compares names where they lie in their arrays",
             "Query/DenseSums": "owns the dense sums of all rewards, reads pages' columns",
             "Query/CounterSlab": "owns the counters of a listing's rows, reads pages' columns",
         ],

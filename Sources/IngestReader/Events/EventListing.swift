@@ -145,9 +145,12 @@ extension Snapshot {
     package func forEachEvent(
         _ query: EventsQuery, _ body: EventRow.Body
     ) throws(ReaderError) {
-        var limit = RowLimit(query.limit)
-        if limit.isReached { return }
-        func limited(_ event: EventRow) -> Bool { limit.goesOn(body(event)) }
+        var left = query.limit ?? .max
+        if left <= 0 { return }
+        func limited(_ event: EventRow) -> Bool {
+            left -= 1
+            return body(event) && left > 0
+        }
         var listing = EventListing(query, makeNames())
         let days = query.days
         // Events that were refused from far away have the day of their admission, all others that of their time.

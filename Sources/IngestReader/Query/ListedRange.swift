@@ -116,6 +116,7 @@ package protocol CounterListing: Sendable {
 
 /// A row of counters as the library shows it.
 package protocol CounterListedRow: Sendable {
+    var row: ListedRow { get }
     init(_ row: ListedRow)
 }
 

@@ -106,21 +106,3 @@ public struct EventsQuery: Sendable {
         self.limit = limit
     }
 }
-
-/// Counts the rows of a listing down to its limit. Owned by one query.
-struct RowLimit {
-    private var left: Int
-
-    /// - Parameter limit: `nil` is none.
-    init(_ limit: Int?) { left = limit ?? .max }
-
-    /// Whether no row is wanted.
-    var isReached: Bool { left <= 0 }
-
-    /// Counts a row that was given; whether there is to be another.
-    /// - Parameter isWanted: whether its visitor wants another.
-    mutating func goesOn(_ isWanted: Bool) -> Bool {
-        left -= 1
-        return isWanted && !isReached
-    }
-}

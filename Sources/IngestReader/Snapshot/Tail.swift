@@ -103,6 +103,7 @@ final class Tail<Files: FileSystem>: Sendable {
             return
         }
         let (buffer, decoder, rows) = (ReadBuffer(), BlockDecoder(), BlockRows())
+        var counters: SegmentCounters?
         for block in blocks {
             guard let keys = block.keys, point.key < block.header.nextKey.rawValue else { continue }
             try Self.reading(block) { () throws(StorageError) in
@@ -114,16 +115,28 @@ final class Tail<Files: FileSystem>: Sendable {
                 }
             }
             guard rows.contains(key: point.key) else { continue }
-            _ = try Self.decode(block, .counters, buffer, decoder, into: rows)
+            _ = try Self.decode(block, .counters, checksRest: false, buffer, decoder, into: rows)
             rows.keepRows(ofKey: point.key)
-            let counters = SegmentCounters()
-            guard counters.fold(rows) == .folded else { throw Self.invalidRows(block) }
-            let page = CounterPage()
-            var cursor = counters.makeCursor()
-            while cursor.nextPage(into: page) {
-                for row in 0..<page.rowCount where point.days.contains(page.day(row)) {
-                    try body(page.day(row), page.counters(row))
-                }
+            let sum = counters ?? SegmentCounters()
+            counters = sum
+            if sum.fold(rows) == .folded { continue }
+            // What does not fit beside the rows before it.
+            try Self.give(sum, point.days, body)
+            sum.removeAll()
+            guard sum.fold(rows) == .folded else { throw Self.invalidRows(block) }
+        }
+        if let counters { try Self.give(counters, point.days, body) }
+    }
+
+    private static func give(
+        _ counters: SegmentCounters, _ days: ClosedRange<Int32>,
+        _ body: (Int32, CounterRow) throws(ReaderError) -> Void
+    ) throws(ReaderError) {
+        let page = CounterPage()
+        var cursor = counters.makeCursor()
+        while cursor.nextPage(into: page) {
+            for row in 0..<page.rowCount where days.contains(page.day(row)) {
+                try body(page.day(row), page.counters(row))
             }
         }
     }
@@ -196,20 +209,21 @@ final class Tail<Files: FileSystem>: Sendable {
     ) throws(ReaderError) {
         let (buffer, decoder, rows) = (ReadBuffer(), BlockDecoder(), BlockRows())
         for block in blocks where isWanted(block.header) {
-            let decoded = try Self.decode(block, parts, buffer, decoder, into: rows)
+            let decoded = try Self.decode(
+                block, parts, checksRest: true, buffer, decoder, into: rows)
             guard try body(decoded, rows) else { throw Self.invalidRows(block) }
         }
     }
 
     private static func decode(
-        _ block: Block, _ parts: BlockSections, _ buffer: ReadBuffer, _ decoder: BlockDecoder,
-        into rows: BlockRows
+        _ block: Block, _ parts: BlockSections, checksRest: Bool, _ buffer: ReadBuffer,
+        _ decoder: BlockDecoder, into rows: BlockRows
     ) throws(ReaderError) -> DecodedBlock {
         try reading(block) { () throws(StorageError) in
             try buffer.read(block.file, at: block.offset, byteCount: block.header.byteCount)
         } decode: { () throws(FormatError) in
             try buffer.withBytes { (bytes) throws(FormatError) in
-                try decoder.decode(bytes, wanted: parts, checksRest: true, into: rows)
+                try decoder.decode(bytes, wanted: parts, checksRest: checksRest, into: rows)
             }
         }
     }

@@ -26,8 +26,6 @@ struct RewardsCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "rewards", abstract: "All rewards, or the top ones.")
 
-    @Option(help: ArgumentHelp("Only this business's counts.", valueName: "id"))
-    var business: String?
     @Option(
         help: ArgumentHelp(
             "Maximum number of rows; ordered by impressions unless --by is given.", valueName: "n"))
@@ -37,8 +35,7 @@ struct RewardsCommand: ParsableCommand {
             "Greatest first by impressions, clicks, redemptions, ctr, revenue or spend.",
             valueName: "counter"))
     var by: RewardsQuery.Order?
-    @OptionGroup var dates: DateOptions
-    @OptionGroup var output: OutputOptions
+    @OptionGroup var listing: ListingOptions
 
     func validate() throws {
         if let top, top < 0 { throw ValidationError("--top \(top) is below 0") }
@@ -46,11 +43,9 @@ struct RewardsCommand: ParsableCommand {
 
     func run() throws {
         let order = by ?? (top == nil ? nil : .impressions)
-        let query = RewardsQuery(
-            business: business, days: dates.range, order: order, limit: top)
-        try output.answer { reader, formatter in
-            try formatter.list(reader.rows(of: query))
-        }
+        try listing.answer(
+            RewardsQuery(
+                business: listing.business, days: listing.dates.range, order: order, limit: top))
     }
 }
 
@@ -76,16 +71,10 @@ struct DaysCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "days", abstract: "All business-days.")
 
-    @Option(help: ArgumentHelp("Only this business.", valueName: "id"))
-    var business: String?
-    @OptionGroup var dates: DateOptions
-    @OptionGroup var output: OutputOptions
+    @OptionGroup var listing: ListingOptions
 
     func run() throws {
-        let query = DaysQuery(business: business, days: dates.range)
-        try output.answer { reader, formatter in
-            try formatter.list(reader.rows(of: query))
-        }
+        try listing.answer(DaysQuery(business: listing.business, days: listing.dates.range))
     }
 }
 
@@ -95,16 +84,24 @@ struct RewardDaysCommand: ParsableCommand {
 
     @Option(help: ArgumentHelp("Only this reward.", valueName: "id"))
     var reward: String?
-    @Option(help: ArgumentHelp("Only this business.", valueName: "id"))
+    @OptionGroup var listing: ListingOptions
+
+    func run() throws {
+        try listing.answer(
+            RewardDaysQuery(
+                reward: reward, business: listing.business, days: listing.dates.range))
+    }
+}
+
+/// What every listing of counters has.
+struct ListingOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("Only this business's counts.", valueName: "id"))
     var business: String?
     @OptionGroup var dates: DateOptions
     @OptionGroup var output: OutputOptions
 
-    func run() throws {
-        let query = RewardDaysQuery(reward: reward, business: business, days: dates.range)
-        try output.answer { reader, formatter in
-            try formatter.list(reader.rows(of: query))
-        }
+    func answer<Listing: CounterListing>(_ query: Listing) throws where Listing.Row: OutputRow {
+        try output.answer { try $1.list($0.rows(of: query)) }
     }
 }
 

@@ -19,12 +19,6 @@ package struct OutputColumn: Sendable, Equatable {
     package let kind: Kind
     /// Whether a table shows it only where it says more than the other columns do.
     package let isDetail: Bool
-
-    package init(name: String, kind: Kind, isDetail: Bool) {
-        self.name = name
-        self.kind = kind
-        self.isDetail = isDetail
-    }
 }
 
 /// A row that can be written in every format: `give` names its columns and gives their values, both in one place and

@@ -4,9 +4,6 @@ import IngestFormat
 import IngestReader
 
 extension RewardRow: OutputRow {
-    package static var empty: RewardRow { RewardRow(ListedRow()) }
-    package var summed: CounterRow? { row.counters }
-
     package func give(to sink: inout some ValueSink) {
         sink.text("id", row.id)
         sink.text("businessId", row.business)
@@ -16,27 +13,30 @@ extension RewardRow: OutputRow {
 }
 
 extension DayRow: OutputRow {
-    package static var empty: DayRow { DayRow(ListedRow()) }
-    package var summed: CounterRow? { row.counters }
-
     package func give(to sink: inout some ValueSink) {
         sink.text("id", row.business + Array("#\(date)".utf8))
-        sink.text("businessId", row.business)
-        sink.day("date", row.day)
-        row.counters.give(to: &sink)
+        row.giveDay(to: &sink)
     }
 }
 
 extension RewardDayRow: OutputRow {
-    package static var empty: RewardDayRow { RewardDayRow(ListedRow()) }
-    package var summed: CounterRow? { row.counters }
-
     package func give(to sink: inout some ValueSink) {
         sink.text("id", row.id)
-        sink.text("businessId", row.business)
-        sink.day("date", row.day)
-        row.counters.give(to: &sink)
+        row.giveDay(to: &sink)
     }
+}
+
+extension ListedRow {
+    fileprivate func giveDay(to sink: inout some ValueSink) {
+        sink.text("businessId", business)
+        sink.day("date", day)
+        counters.give(to: &sink)
+    }
+}
+
+extension OutputRow where Self: CounterListedRow {
+    package static var empty: Self { Self(ListedRow()) }
+    package var summed: CounterRow? { row.counters }
 }
 
 extension CounterRow {

@@ -10,14 +10,7 @@
 /// offset changes (under 1,000 for 292 years of any zone) and a division. Allocates nothing.
 package struct BusinessCalendar: Sendable {
     /// From `startMicroseconds` on, local time is UTC plus `offsetSeconds`.
-    package struct OffsetChange: Sendable, Equatable {
-        package let startMicroseconds: Int64
-        package let offsetSeconds: Int32
-        package init(startMicroseconds: Int64, offsetSeconds: Int32) {
-            self.startMicroseconds = startMicroseconds
-            self.offsetSeconds = offsetSeconds
-        }
-    }
+    package typealias OffsetChange = (startMicroseconds: Int64, offsetSeconds: Int32)
 
     /// The largest distance of a zone from UTC; the widest in use are −12 h and +14 h.
     package static let offsetSecondsMax: Int32 = 86_400

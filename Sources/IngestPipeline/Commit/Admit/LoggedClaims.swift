@@ -247,7 +247,7 @@ struct ClaimReach {
     /// Place in the manifest's list of the segment with the oldest of them.
     let firstSegment: Int
     /// Blocks of that segment before them.
-    let firstBlock: Int
+    var firstBlock = 0
     /// Claims that were committed earlier are too old, µs since 1970.
     let oldest: Int64
     /// The newest commit time of the claims before these; `Int64.min` if there are none.
@@ -256,7 +256,9 @@ struct ClaimReach {
     let isPartUnknown: Bool
     /// How many claims there are, at least.
     let claimCountMin: Int
+}
 
+extension ClaimReach {
     /// Segments that are looked at behind the first that is too old, in case that one's clock was behind theirs.
     private static let segmentCountBehind = 16
 
@@ -318,19 +320,6 @@ struct ClaimReach {
             idCount = next
         }
         return (blocks.count, idCount)
-    }
-
-    private init(
-        firstSegment: Int, firstBlock: Int = 0, oldest: Int64, completeSince: Int64,
-        isPartUnknown: Bool,
-        claimCountMin: Int
-    ) {
-        self.firstSegment = firstSegment
-        self.firstBlock = firstBlock
-        self.oldest = oldest
-        self.completeSince = completeSince
-        self.isPartUnknown = isPartUnknown
-        self.claimCountMin = claimCountMin
     }
 }
 
