@@ -28,7 +28,7 @@ struct BusinessCalendarTests {
         var calendar = try #require(
             BusinessCalendar(
                 initialOffsetSeconds: 3_600,
-                changes: [(startMicroseconds: change, offsetSeconds: 7_200)]))
+                changes: [(startMicroseconds: change, offsetSeconds: Int32(7_200))]))
         let first = 10 * Self.dayMicroseconds - Self.hour
         #expect(calendar.day(of: first - 1) == 9)
         #expect(calendar.day(of: first) == 10)

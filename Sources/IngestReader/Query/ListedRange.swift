@@ -24,49 +24,52 @@ package struct ListedRange: Sendable {
         let day: Int32
     }
 
-    private let texts: [UInt8]
-    private let units: [Unit]
-    private var rows: [Row]
-    private let slab: CounterSlab
+    /// What a range lies in. Of a range that nobody has any more it is taken for another: memory that was touched before
+    /// costs less.
+    ///
+    /// `@unchecked Sendable`: one query fills it; then it goes into a range, and is only read.
+    final class Memory: @unchecked Sendable {
+        var texts: [UInt8] = []
+        var units: [Unit] = []
+        var rows: [Row] = []
+        let slab: CounterSlab
+
+        init(rowCount: Int) { slab = CounterSlab(capacity: rowCount) }
+    }
+
+    private let memory: Memory
+    package private(set) var rowCount: Int
 
     /// Takes each range; `false` ends the listing.
     package typealias Body = (ListedRange) throws(ReaderError) -> Bool
 
-    init(texts: [UInt8], units: [Unit], rows: [Row], slab: CounterSlab) {
-        self.texts = texts
-        self.units = units
-        self.rows = rows
-        self.slab = slab
+    init(_ memory: Memory) {
+        self.memory = memory
+        rowCount = memory.rows.count
     }
 
     /// A few rows that were found one by one.
     init(_ listed: [ListedRow]) {
-        var texts: [UInt8] = []
+        let memory = Memory(rowCount: listed.count)
         func place(_ text: [UInt8]) -> Range<UInt32> {
-            texts += text
-            return UInt32(texts.count - text.count)..<UInt32(texts.count)
+            memory.texts += text
+            return UInt32(memory.texts.count - text.count)..<UInt32(memory.texts.count)
         }
-        let slab = CounterSlab(capacity: listed.count)
-        slab.clear(listed.count)
-        units = listed.map {
+        memory.slab.clear(listed.count)
+        memory.units = listed.map {
             Unit(
                 id: place($0.id), business: place($0.business),
                 businessCount: UInt32($0.businessCount))
         }
-        rows = listed.indices.map {
-            slab.set(listed[$0].counters, $0)
+        memory.rows = listed.indices.map {
+            memory.slab.set(listed[$0].counters, $0)
             return Row(unit: UInt32($0), slot: UInt32($0), day: listed[$0].day)
         }
-        self.texts = texts
-        self.slab = slab
+        self.init(memory)
     }
-
-    package var rowCount: Int { rows.count }
 
     /// Leaves out all rows but the first ones.
-    mutating func keepFirst(_ count: Int) {
-        if count < rows.count { rows.removeLast(rows.count - max(0, count)) }
-    }
+    mutating func keepFirst(_ count: Int) { rowCount = min(rowCount, max(0, count)) }
 
     /// Gives some of the rows.
     ///
@@ -79,6 +82,11 @@ package struct ListedRange: Sendable {
     package func forEachRow(
         in part: Range<Int>, _ body: (ListedRow) throws -> Bool
     ) rethrows -> Bool {
+        let (rows, units, texts, slab) = (memory.rows, memory.units, memory.texts, memory.slab)
+        func put(_ place: Range<UInt32>, into text: inout [UInt8]) {
+            text.removeAll(keepingCapacity: true)
+            text.append(contentsOf: texts[Int(place.lowerBound)..<Int(place.upperBound)])
+        }
         var row = ListedRow()
         var unit = UInt32.max
         for place in part {
@@ -95,11 +103,6 @@ package struct ListedRange: Sendable {
             guard try body(row) else { return false }
         }
         return true
-    }
-
-    private func put(_ place: Range<UInt32>, into text: inout [UInt8]) {
-        text.removeAll(keepingCapacity: true)
-        text.append(contentsOf: texts[Int(place.lowerBound)..<Int(place.upperBound)])
     }
 }
 

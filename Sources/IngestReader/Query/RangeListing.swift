@@ -51,8 +51,8 @@ struct RangeListing {
     private let isByDay: Bool
     /// What units are shown with, by their tags and what `isSeen` is; `nil` leaves a unit out.
     private let complete: (UInt32, [Bool]) throws(ReaderError) -> Completion?
-    /// Of the ranges that were given, for who comes after them: memory that was touched before costs less.
-    private var slabs: [CounterSlab] = []
+    /// Of the ranges that were given.
+    private var memories: [ListedRange.Memory] = []
     private var entries: [Entry] = []
     private var texts: [UInt8] = []
     /// Where the texts of businesses lie, by their ordinals.
@@ -70,6 +70,7 @@ struct RangeListing {
     /// Whether a unit has some days of its ordinals alone.
     private var hasParts = false
     private var dayOfSlot: [Int32] = []
+    private var touched: UInt32 = 0
     private var taken = 0
     /// The rows of one page that belong to the range.
     private var picks = [RowPick](
@@ -145,10 +146,12 @@ struct RangeListing {
     /// Folds the units entered, and gives their rows, those without rows left out; none are entered then.
     /// - Returns: `false` if `body` did.
     mutating func give(_ body: ListedRange.Body) throws(ReaderError) -> Bool {
-        let slab = takeSlab()
-        try foldPages(into: slab)
-        var units: [ListedRange.Unit] = []
-        var rows: [ListedRange.Row] = []
+        let memory = takeMemory()
+        try foldPages(into: memory.slab)
+        var (units, rows) = (memory.units, memory.rows)
+        (memory.units, memory.rows) = ([], [])
+        units.removeAll(keepingCapacity: true)
+        rows.removeAll(keepingCapacity: true)
         units.reserveCapacity(entries.count)
         rows.reserveCapacity(taken)
         for number in entries.indices {
@@ -166,30 +169,32 @@ struct RangeListing {
                 rows.append(ListedRange.Row(unit: unit, slot: UInt32(number), day: 0))
                 continue
             }
-            if !slots[number].ascends { try sum(number, in: slab) }
+            if !slots[number].ascends { try sum(number, in: memory.slab) }
             for slot in slots[number].start..<slots[number].next {
                 rows.append(ListedRange.Row(unit: unit, slot: slot, day: dayOfSlot[Int(slot)]))
             }
         }
-        let range = ListedRange(texts: texts, units: units, rows: rows, slab: slab)
+        // The texts of the range that had the memory before make room for those of the next one.
+        (memory.texts, texts) = (texts, memory.texts)
+        (memory.units, memory.rows) = (units, rows)
         removeAll()
-        return try body(range)
+        return try body(ListedRange(memory))
     }
 
-    /// A slab for the range, that of a range before where nobody has it any more.
-    private mutating func takeSlab() -> CounterSlab {
-        for index in slabs.indices where slabs[index].capacity >= taken {
-            if isKnownUniquelyReferenced(&slabs[index]) { return slabs[index] }
+    /// Memory for the range, that of a range before where nobody has it any more.
+    private mutating func takeMemory() -> ListedRange.Memory {
+        for index in memories.indices where memories[index].slab.capacity >= taken {
+            if isKnownUniquelyReferenced(&memories[index]) { return memories[index] }
         }
-        slabs.append(CounterSlab(capacity: taken))
-        return slabs[slabs.count - 1]
+        memories.append(ListedRange.Memory(rowCount: taken))
+        return memories[memories.count - 1]
     }
 
     private mutating func removeAll() {
         firstUnit += UInt32(entries.count)
         entries.removeAll(keepingCapacity: true)
         slots.removeAll(keepingCapacity: true)
-        texts = []
+        texts.removeAll(keepingCapacity: true)
         for slot in businesses.indices { businesses[slot].ordinal = .max }
         taken = 0
         bounds = nil
@@ -291,6 +296,10 @@ struct RangeListing {
     private mutating func takeSlots(
         _ count: Int, of page: CounterPage, in slab: CounterSlab
     ) throws(ReaderError) {
+        // All are looked at before: loads that do not wait for each other.
+        var touched: UInt32 = 0
+        for place in 0..<count { touched &+= slots[Int(picks[place].unit)].start }
+        self.touched = touched
         var added = 0
         // Of the unit that the rows at hand belong to: most come one after the other.
         var unit = 0
