@@ -96,12 +96,14 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         let mark = try openMark(in: files, manifest)
         let repeats = try LoadedIDs(policy, of: manifest, now: now, in: files).finish()
         publisher.noteForgottenIDs(repeats.completeSinceMicroseconds)
-        let log = LogStart(
+        var log = LogStart(
             directory: manifest.directory, shard: manifest.shard.shard,
             lastSegment: recovery.lastSegment, commitEpoch: recovery.next.commitEpoch,
             previousChecksum: recovery.next.previousChecksum,
             moneyCountedMicros: Int64(clamping: manifest.shard.sealedMoneyMicros),
             windows: recovery.windows, lastAdmissionTime: recovery.lastAdmissionTime)
+        log.origin = manifest.origin
+        log.uncleanStopAt = recovery.isClean ? 0 : now
         return PipelineStart(
             directory: directory, recovery: recovery, hash: hash, log: log,
             dictionary: names.takeDictionary(), repeats: repeats, reserve: reserve,

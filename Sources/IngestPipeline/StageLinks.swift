@@ -149,12 +149,20 @@ package final class BlockSlot: @unchecked Sendable {
     /// Whether this is the first block of its segment.
     package var startsSegment = false
 
+    /// For the headers of segments.
+    fileprivate let origin: DirectoryOrigin
+    fileprivate let firstSegment: SegmentNumber
+    fileprivate let uncleanStopAt: Int64
+
     /// Wall clock of the moment the block was opened, µs since 1970 UTC: stands for "now" in every
     /// verdict over its events.
     package var admissionTime: Int64 { context.admissionTime }
 
     /// An empty slot; `open` says for which block.
     package init(log start: LogStart) {
+        origin = start.origin
+        firstSegment = start.lastSegment.next
+        uncleanStopAt = start.uncleanStopAt
         context = BlockContext(
             directory: start.directory, shard: start.shard, segment: start.lastSegment,
             blockOrdinal: 0, commitEpoch: start.commitEpoch,
@@ -184,6 +192,7 @@ extension BlockSlot {
             directory: context.directory, shard: context.shard, segment: context.segment,
             createdAt: context.admissionTime, previousChecksum: context.previousChecksum,
             firstName: context.firstName, firstKey: context.firstKey,
-            commitEpoch: context.commitEpoch)
+            commitEpoch: context.commitEpoch, origin: origin,
+            uncleanStopAt: context.segment == firstSegment ? uncleanStopAt : 0)
     }
 }

@@ -18,7 +18,7 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
     package let missingSegments: [SegmentNumber]
     /// What was moved to `aside/`, for the log.
     package let movedAside: [String]
-    /// What was wrong with the counter tables, if they had to be made again.
+    /// What was wrong with the manifest, names or counter tables, if they had to be made again.
     package let rebuiltAfter: StorageError?
     private let lock: Files.File
 
@@ -28,8 +28,8 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
     /// have come before, makes generation 0 durable. 3. Removes what a crash left of the next generation
     /// (temporary files, runs with numbers still to be given), moves all other files of ours that no
     /// generation names to `aside/`. Unsealed segments stay: `SegmentRecovery` is next. Before anything is
-    /// changed, every names run and file of expired footers that the manifest names must be there with a header that can
-    /// be believed; a run of counters that is not is made again (`TableRebuild`).
+    /// changed, every file of expired footers that the manifest names must be there with a header that can be believed;
+    /// a manifest, names or tables that are not there, or cannot be read, are made again (`LogRebuild`).
     /// - Parameters:
     ///   - lock: its lock, where the caller has it already.
     ///   - makeManifest: generation 0 of a new directory: its identity and hash key.
@@ -44,20 +44,14 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
         try files.syncDirectory()
         let store = ManifestStore(files: files)
         let names = try files.names().compactMap { FileName($0) }
-        guard names.contains(where: { $0.generation != nil }) else {
-            let fileCount = names.count { $0.belongsToLog }
-            if fileCount > 0 {
-                throw .missingManifest(directory: files.path, fileCount: fileCount)
-            }
+        if !names.contains(where: { $0.generation != nil || $0.belongsToLog }) {
             let manifest = makeManifest()
             try store.publish(manifest)
             return DataDirectory(
                 files: files, store: store, manifest: manifest, isNew: true, retired: [],
                 missingSegments: [], movedAside: [], rebuiltAfter: nil, lock: lock)
         }
-        var manifest = try store.readNewest()
-        try store.checkNames(of: manifest)
-        let rebuilt = try rebuildTables(store, &manifest)
+        let (manifest, rebuilt) = try readOrRebuild(store)
         var leftovers = Leftovers(store: store, newest: manifest)
         try leftovers.clear(try files.names().compactMap { FileName($0) })
         return DataDirectory(
@@ -67,26 +61,56 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
             movedAside: leftovers.movedAside, rebuiltAfter: rebuilt, lock: lock)
     }
 
-    /// Makes the counter tables again where a run of them cannot be read, and puts what is there of that aside.
-    /// - Returns: what was wrong.
-    /// **Errors** What was wrong, where the footers cannot all be read either.
-    private static func rebuildTables(
-        _ store: ManifestStore<Files>, _ manifest: inout Manifest
-    ) throws(StorageError) -> StorageError? {
-        guard let bad = try store.badRuns(of: manifest) else { return nil }
-        do {
-            manifest = try TableRebuild.run(store, after: manifest)
-        } catch {
+    /// The newest generation; what is derived from the log is made again where it is missing or cannot be read, and
+    /// what is there of it put aside.
+    /// - Returns: what was wrong, if anything was.
+    /// **Errors** What was wrong, where the log cannot all be read either.
+    private static func readOrRebuild(
+        _ store: ManifestStore<Files>
+    ) throws(StorageError) -> (Manifest, rebuiltAfter: StorageError?) {
+        let manifest: Manifest
+        do { manifest = try store.readNewest() } catch {
             switch error {
-            case .corrupt, .notFound: throw bad.first
+            case .missingManifest, .corrupt: return (try rebuildAll(store, wrong: error), error)
             default: throw error
             }
         }
+        try store.checkExpired(of: manifest)
+        guard let bad = try store.badRuns(of: manifest), let wrong = bad.first else {
+            return (manifest, nil)
+        }
+        let made = try rebuild(
+            store, after: manifest, names: bad.areNamesBad ? .made : .kept, wrong: wrong)
         let present = Set(try store.files.names())
         for name in bad.names.map(\.text) where present.contains(name) {
             _ = try AsideDirectory(of: store.files).take(name)
         }
-        return bad.first
+        return (made, wrong)
+    }
+
+    private static func rebuildAll(
+        _ store: ManifestStore<Files>, wrong: StorageError
+    ) throws(StorageError) -> Manifest {
+        let found: Manifest
+        do { found = try LogRebuild<Files>.manifest(of: store.files) } catch {
+            if case .missingManifest = error { throw wrong }
+            throw error
+        }
+        return try rebuild(store, after: found, names: .made, wrong: wrong)
+    }
+
+    private static func rebuild(
+        _ store: ManifestStore<Files>, after manifest: Manifest, names: LogRebuild<Files>.Names,
+        wrong: StorageError
+    ) throws(StorageError) -> Manifest {
+        do throws(StorageError) {
+            return try LogRebuild.run(store, after: manifest, names: names)
+        } catch {
+            switch error {
+            case .corrupt, .notFound: throw wrong
+            default: throw error
+            }
+        }
     }
 
     /// Lines for the log about what was found amiss.
@@ -99,7 +123,7 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
                     + "events stay counted and cannot be checked, restore them from a copy")
         }
         if let rebuiltAfter {
-            lines.append("counter tables rebuilt from the footers: \(rebuiltAfter)")
+            lines.append("derived files rebuilt from the log: \(rebuiltAfter)")
         }
         return lines + movedAside.map { "\($0) is not listed in any manifest, moved to aside/" }
     }

@@ -48,7 +48,8 @@ struct TestLog {
             createdAt: Self.now + Int64(anchor.commitEpoch),
             previousChecksum: anchor.previousChecksum,
             firstName: NameOrdinal(rawValue: anchor.nextName),
-            firstKey: KeyOrdinal(rawValue: anchor.nextKey), commitEpoch: anchor.commitEpoch)
+            firstKey: KeyOrdinal(rawValue: anchor.nextKey), commitEpoch: anchor.commitEpoch,
+            origin: Self.manifest().origin)
     }
 
     /// The next block; with three new names and two new keys, and rows of the keys there are then.

@@ -63,14 +63,44 @@ extension ProcessSuite {
             #expect(try Reader(folder: folder).run("rewards").code == 65)
         }
 
-        @Test func `segments without a manifest end with 66, never with a fresh start`() throws {
+        @Test(arguments: [false, true])
+        func `what is derived from the log is made again, by a start or offline`(
+            isOffline: Bool
+        ) throws {
             let folder = try filled()
-            for name in folder.files(ending: ".manifest") {
+            let reader = Reader(folder: folder)
+            func tables() throws -> [String] {
+                try ["rewards", "reward-days", "days"].map {
+                    try reader.run($0, "--format", "csv").output
+                }
+            }
+            let before = try tables()
+            for name in folder.files(ending: ".manifest") + folder.files(ending: ".run") {
+                try FileManager.default.removeItem(atPath: "\(folder.data)/\(name)")
+            }
+            #expect(try reader.run("rewards").code == 66)
+            if isOffline {
+                let made = try reader.run("rebuild")
+                #expect(made.code == 0 && made.output.contains("reward-days: "), "\(made.errors)")
+            } else {
+                let daemon = try DaemonProcess(in: folder)
+                let ended = daemon.stop()
+                #expect(
+                    ended.code == 0 && ended.errors.contains("derived files rebuilt from the log"))
+            }
+            #expect(try tables() == before && before.allSatisfy { $0.count > 100 })
+            #expect(try reader.run("verify").code == 0)
+        }
+
+        @Test func `runs without a log end with 66, never with a fresh start`() throws {
+            let folder = try filled()
+            #expect(try Reader(folder: folder).run("rebuild").code == 0)
+            for name in folder.files(ending: ".manifest") + folder.files(ending: ".segment") {
                 try FileManager.default.removeItem(atPath: "\(folder.data)/\(name)")
             }
             expectOneLine(try start(in: folder), code: 66, containing: "manifest", folder.data)
             #expect(folder.files(ending: ".manifest").isEmpty)
-            #expect(try Reader(folder: folder).run("rewards").code == 66)
+            #expect(try Reader(folder: folder).run("rebuild").code == 66)
         }
 
         @Test func `a data directory that cannot be made ends with one line`() throws {

@@ -47,7 +47,7 @@ struct RebuildTests {
                 left.disk.damage(run.fileName.text) { $0[20] ^= 1 }
             }
             var pipeline = try SteppedPipeline.open(left, clock: clock, seed: 5)
-            #expect(pipeline.directory.warnings.contains { $0.hasPrefix("counter tables rebuilt") })
+            #expect(pipeline.directory.warnings.contains { $0.hasPrefix("derived files rebuilt") })
             #expect(try ManifestStore(files: left).readNewest().runs.count == 3)
             try expectWhole(left, run.fileName.text)
             try pipeline.take(400..<410)
@@ -65,7 +65,7 @@ struct RebuildTests {
             let left = base.disk.kill()
             let manifest = try ManifestStore(files: left).readNewest()
             if dropsAll { for run in manifest.runs { try left.unlink(run.fileName.text) } }
-            let made = try TableRebuild.run(ManifestStore(files: left), after: manifest)
+            let made = try LogRebuild.run(ManifestStore(files: left), after: manifest)
             var image: [String: [UInt8]] = [:]
             for run in made.runs {
                 image[run.fileName.text] = left.disk.contents(run.fileName.text)
@@ -87,6 +87,60 @@ struct RebuildTests {
         do { _ = try SteppedPipeline.open(left, clock: clock, seed: 5) } catch { failure = error }
         #expect(failure?.exitCode == 65 && failure.map { "\($0)".contains(run) } == true)
         #expect(try ManifestStore(files: left).readNewest() == manifest)
+    }
+
+    @Test(
+        "without a manifest, names or tables the log says all of it, twice the same bytes",
+        arguments: [0, 9_000] as [UInt64])
+    func everything(byteCountMax: UInt64) throws {
+        let base = try filled(byteCountMax: byteCountMax)
+        let before = try ManifestStore(files: base).readNewest()
+        let hasExpired = !before.expired.isEmpty
+        #expect(hasExpired == (byteCountMax > 0))
+        var images: [[String: [UInt8]]] = []
+        for seed in 5...6 as ClosedRange<UInt64> {
+            let left = base.disk.kill()
+            for name in try left.names()
+            where name.hasSuffix(".manifest") || name.hasSuffix(".run") {
+                // The log has the names of expired segments no longer.
+                if hasExpired && name.hasSuffix(".names.run") { continue }
+                try left.unlink(name)
+            }
+            var pipeline = try SteppedPipeline.open(left, clock: clock, seed: seed)
+            #expect(pipeline.directory.warnings.contains { $0.hasPrefix("derived files rebuilt") })
+            let made = try ManifestStore(files: left).readNewest()
+            #expect(made.directory == before.directory && made.origin == before.origin)
+            #expect(made.sealed == before.sealed && made.expired == before.expired)
+            #expect(made.shard == before.shard && made.lost == before.lost)
+            #expect(made.idsCompleteSince == before.idsCompleteSince)
+            #expect(made.runs.count == 3 && made.namesRuns.count == 1)
+            try expectWhole(left, "expired: \(hasExpired)")
+            var image: [String: [UInt8]] = [:]
+            for name in made.runs.map(\.fileName.text) + made.namesRuns.map(\.fileName.text) {
+                image[name] = left.disk.contents(name)
+            }
+            images.append(image)
+            try pipeline.take(400..<410)
+            try pipeline.stop()
+            #expect(
+                try DirectoryReading(left).counts == ReferenceModel(packetCount: 410).counts)
+        }
+        #expect(images[0].count == 4 && images[0] == images[1])
+    }
+
+    @Test("a names run that is gone is made again; a manifest that cannot be read too")
+    func names() throws {
+        let base = try filled(byteCountMax: 0)
+        let before = try ManifestStore(files: base).readNewest()
+        let manifest = FileName.manifest(before.generation).text
+        for name in before.namesRuns.map(\.fileName.text) + [manifest] {
+            let left = base.disk.kill()
+            left.disk.damage(name) { $0[20] ^= 1 }
+            let pipeline = try SteppedPipeline.open(left, clock: clock, seed: 5)
+            #expect(pipeline.directory.warnings.contains { $0.hasPrefix("derived files rebuilt") })
+            _ = consume pipeline
+            try expectWhole(left, name)
+        }
     }
 
     @Test(

@@ -77,7 +77,8 @@ package struct Layout<Record: Sendable>: Sendable {
     package func values(in image: [UInt8]) -> [(name: String, value: UInt64)] {
         var reader = FieldReader(image)
         do { try reader.begin(byteCount) } catch { return [] }
-        return fields.filter { !$0.isReserved }.map { ($0.name, reader.load($0)) }
+        return fields.filter { !$0.isReserved && $0.byteCount <= 8 }
+            .map { ($0.name, reader.load($0)) }
     }
 }
 
@@ -121,6 +122,17 @@ extension Layout.Part {
             writer.put(record[keyPath: path].upperBound, fields[1])
         } load: { (record, fields, reader) throws(FormatError) in
             record[keyPath: path] = try reader.range(fields[0], fields[1], max: max)
+        }
+    }
+
+    /// Bytes of a fixed number.
+    package static func bytes(
+        _ name: String, _ path: any WritableKeyPath<Record, [UInt8]> & Sendable, _ byteCount: Int
+    ) -> Self {
+        Self(names: [name], byteCount: byteCount) { record, fields, writer in
+            writer.put(bytes: record[keyPath: path], fields[0])
+        } load: { (record, fields, reader) throws(FormatError) in
+            record[keyPath: path] = reader.array(fields[0])
         }
     }
 

@@ -78,6 +78,7 @@ extension SegmentFooter {
         rowCount = try reader.load(Field.rowCount, in: 0...UInt64(Limits.segmentRowCountMax))
         minTimestamp = reader.i64(Field.minTimestamp)
         maxTimestamp = reader.i64(Field.maxTimestamp)
+        idsCompleteSince = reader.i64(Field.idsCompleteSince)
     }
 
     /// The blocks: each behind the one before, in ordinals, bytes, names and keys, and inside `end`.

@@ -83,6 +83,7 @@ extension SegmentFooter {
         writer.put(ledger.count, Field.ledgerEntryCount)
         writer.put(lost.count, Field.lostRangeCount)
         writer.put(CounterRow.columnCount, Field.columnCount)
+        writer.put(idsCompleteSince, Field.idsCompleteSince)
         return writer
     }
 

@@ -41,6 +41,8 @@ package struct SegmentFooter: Hashable, Sendable {
     /// Event times of its rows; both 0 without rows.
     package var minTimestamp: Int64 = 0
     package var maxTimestamp: Int64 = 0
+    /// As in `Manifest`, when the segment was sealed.
+    package var idsCompleteSince: Int64 = 0
     /// By ordinal.
     package var blocks: [BlockIndexEntry] = []
     /// Counters by (key, day), and the same by (business, day): level 0 of the tables, as they stand.

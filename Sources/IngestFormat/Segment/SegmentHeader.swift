@@ -10,7 +10,12 @@ package struct SegmentHeader: Hashable, Sendable {
         .int("previous checksum", \.previousChecksum), .id("directory", \.directory),
         .int("created at", \.createdAt), .int("commit epoch", \.commitEpoch),
         .id("first name", \.firstName, in: Limits.nextNames),
-        .id("first key", \.firstKey, in: Limits.nextKeys), .reserved(76), .checksum)
+        .id("first key", \.firstKey, in: Limits.nextKeys),
+        .int(
+            "hash algorithm", \.origin.hashAlgorithm, in: 0...UInt64(KeyedHash.algorithm)),
+        .reserved(7), .int("directory created at", \.origin.createdAt),
+        .bytes("hash key", \.origin.hashKey, KeyedHash.keyByteCount),
+        .int("unclean stop at", \.uncleanStopAt), .reserved(20, "reserved end"), .checksum)
     package static let byteCount = layout.byteCount
     /// `IGS1` as its bytes lie in the file.
     package static let magic: UInt32 = 0x3153_4749
@@ -28,11 +33,19 @@ package struct SegmentHeader: Hashable, Sendable {
     package var firstKey: KeyOrdinal
     /// The commit epoch of the first block.
     package var commitEpoch: UInt64
+    /// What was drawn with the directory, so that the log says all that a manifest can be made again from.
+    package var origin: DirectoryOrigin
+    /// When the start that began this segment found that the log had not been ended properly; 0 if it had, and in the
+    /// segments that follow.
+    package var uncleanStopAt: Int64 = 0
 
     package init(
         directory: DirectoryID, shard: UInt16 = 0, segment: SegmentNumber, createdAt: Int64,
-        previousChecksum: UInt32, firstName: NameOrdinal, firstKey: KeyOrdinal, commitEpoch: UInt64
+        previousChecksum: UInt32, firstName: NameOrdinal, firstKey: KeyOrdinal, commitEpoch: UInt64,
+        origin: DirectoryOrigin = DirectoryOrigin(), uncleanStopAt: Int64 = 0
     ) {
+        self.origin = origin
+        self.uncleanStopAt = uncleanStopAt
         self.directory = directory
         self.shard = shard
         self.segment = segment
@@ -63,6 +76,32 @@ package struct SegmentHeader: Hashable, Sendable {
     private static let blank = SegmentHeader(
         directory: DirectoryID(rawValue: 0), segment: SegmentNumber(rawValue: 1), createdAt: 0,
         previousChecksum: 0, firstName: .none, firstKey: KeyOrdinal(rawValue: 0), commitEpoch: 0)
+}
+
+/// What is drawn once, with generation 0, and is the same in all segments of a directory.
+package struct DirectoryOrigin: Hashable, Sendable {
+    /// Microseconds since 1970 UTC.
+    package var createdAt: Int64
+    /// Algorithm and key of `KeyedHash`; the algorithm 0 where no directory is behind the segment.
+    package var hashAlgorithm: UInt8
+    /// 32 bytes.
+    package var hashKey: [UInt8]
+
+    package init(
+        createdAt: Int64 = 0, hashAlgorithm: UInt8 = 0,
+        hashKey: [UInt8] = [UInt8](repeating: 0, count: KeyedHash.keyByteCount)
+    ) {
+        self.createdAt = createdAt
+        self.hashAlgorithm = hashAlgorithm
+        self.hashKey = hashKey
+    }
+}
+
+extension Manifest {
+    package var origin: DirectoryOrigin {
+        DirectoryOrigin(
+            createdAt: directoryCreatedAt, hashAlgorithm: hashAlgorithm, hashKey: hashKey)
+    }
 }
 
 extension Limits {

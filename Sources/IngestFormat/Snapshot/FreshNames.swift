@@ -22,6 +22,34 @@ package struct FreshNames {
         self.firstKey = firstKey.rawValue
     }
 
+    /// The names and keys of some ordinals, as blocks introduced them, by ordinal; those that no block has were lost.
+    /// Sorted.
+    package init(of blocks: [NamesOfBlock], names: Range<UInt32>, keys: Range<UInt32>) {
+        self.init(
+            firstName: NameOrdinal(rawValue: names.lowerBound),
+            firstKey: KeyOrdinal(rawValue: keys.lowerBound))
+        reserve(
+            nameCount: names.count, nameByteCount: blocks.reduce(0) { $0 + $1.names.bytes.count },
+            keyCount: keys.count)
+        for block in blocks {
+            block.names.forEach(from: block.firstName) { ordinal, place in
+                guard names.contains(ordinal.rawValue), ordinal.rawValue >= self.names.upperBound
+                else { return }
+                while self.names.upperBound < ordinal.rawValue { append(name: []) }
+                append(name: block.names.bytes[place])
+            }
+            for (index, key) in block.keys.enumerated() {
+                let ordinal = block.firstKey.rawValue + UInt32(index)
+                guard keys.contains(ordinal), ordinal >= keyRange.upperBound else { continue }
+                while keyRange.upperBound < ordinal { append(key: nil) }
+                append(key: key)
+            }
+        }
+        while self.names.upperBound < names.upperBound { append(name: []) }
+        while keyRange.upperBound < keys.upperBound { append(key: nil) }
+        sort()
+    }
+
     /// Makes room for what will be taken, so that nothing is moved while it is.
     package mutating func reserve(nameCount: Int, nameByteCount: Int, keyCount: Int) {
         bytes.reserveCapacity(nameByteCount)

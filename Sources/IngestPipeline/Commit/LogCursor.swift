@@ -105,6 +105,9 @@ package struct LogStart: Sendable {
     package var commitEpoch: UInt64
     /// Header checksum of the last block of the log; 0 in a new directory.
     package var previousChecksum: UInt32
+    package var origin = DirectoryOrigin()
+    /// When this start found that the log had not been ended properly; 0 if it had.
+    package var uncleanStopAt: Int64 = 0
     /// All revenue and spend that the log has counted.
     package var moneyCountedMicros: Int64
     /// Of all senders.

@@ -156,13 +156,14 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         let start = clock.threadNanoseconds()
         let (offset, names) = (segment.endOffset, segment.names)
         publisher.add(names, upTo: segment.nextKey)
-        let footer: SegmentFooter
+        var footer: SegmentFooter
         do {
             footer = try segment.footer(
                 sealedAt: clock.wallMicroseconds(), keys: publisher.keys)
         } catch {
             throw .inconsistent("segment \(segment.header.segment.rawValue): \(error)")
         }
+        footer.idsCompleteSince = publisher.idsCompleteSince
         let nameByteCount = UInt64(segment.nameByteCount)
         live = consume segment
         let trailer: SegmentTrailer

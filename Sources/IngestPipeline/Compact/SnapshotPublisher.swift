@@ -17,7 +17,7 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     /// The names of every key of the sealed segments, by ordinal; (none, none) for one that was lost.
     package private(set) var keys: [RewardKey]
     /// Of the generations to come, as in `Manifest`.
-    private var idsCompleteSince: Int64
+    private(set) var idsCompleteSince: Int64
     private var retired = RetiredFiles()
     private var merge = MergeState.none
     private var level0CountMin = Limits.level0MergeCount
@@ -98,6 +98,25 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         try measuring(.namesNanoseconds) { (publisher) throws(PipelineError) in
             try publisher.writeNames(of: segments.flatMap(\.names), into: &next)
         }
+    }
+
+    /// Writes the blocks' names and keys; merges make larger runs of them.
+    private func writeNames(
+        of blocks: [NamesOfBlock], into next: inout Manifest
+    ) throws(PipelineError) {
+        let (start, end) = (manifest.shard, next.shard)
+        if start.nextName == end.nextName && start.nextKey == end.nextKey { return }
+        let fresh = FreshNames(
+            of: blocks, names: start.nextName..<end.nextName, keys: start.nextKey..<end.nextKey)
+        let none: [NamesRunReader<Files>] = []
+        let number = next.takeFileNumbers(1)
+        let origin = next
+        let entry = try storing { () throws(StorageError) in
+            try NamesRunWriter.write(
+                number, merging: none, and: fresh, for: origin, in: store.files)
+        }
+        next.namesRuns.append(entry)
+        counters.compact.add(.namesBytes, entry.byteCount)
     }
 
     /// Removes what was written for a generation that was refused; the next one writes it again. What stays is
@@ -262,19 +281,9 @@ extension Manifest {
     /// Moves the cut behind segments that were sealed since.
     fileprivate mutating func add(_ segments: [SealedSegmentFile]) {
         for segment in segments {
-            sealed.append(segment.entry)
-            lost.append(contentsOf: segment.footer.lost)
-            shard.totals.add(LogTotals(segment.footer))
+            add(
+                segment.footer, segment.entry,
+                next: LogAnchor(after: segment.footer, startingAt: LogAnchor(cutOf: shard)))
         }
-        guard let last = segments.last?.footer else { return }
-        // As recovery counts on: the epochs of blocks that were lost at the end are not given again.
-        let next = segments.reduce(LogAnchor(cutOf: shard)) {
-            LogAnchor(after: $1.footer, startingAt: $0)
-        }
-        shard.cut = last.end
-        shard.nextName = last.names.upperBound
-        shard.nextKey = last.keys.upperBound
-        shard.commitEpoch = next.commitEpoch &- 1
-        shard.lastBlockChecksum = next.previousChecksum
     }
 }

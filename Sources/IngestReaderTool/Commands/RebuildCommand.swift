@@ -6,11 +6,12 @@ import IngestStorage
 struct RebuildCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "rebuild",
-        abstract: "Make the counter tables again from the log, while the daemon is stopped.",
+        abstract:
+            "Make manifest, names and counter tables again from the log; stop the daemon first.",
         discussion: """
-            Merges the footers of all segments, and of expired ones, into one run of each table. Names \
-            are kept as they are. Nothing changes where a footer cannot be read. The files that were \
-            there before are removed by the next start of the daemon.
+            Merges the footers of all segments, and of expired ones, into one run of each table, and the \
+            names that the blocks introduced into one names run. Nothing changes where a footer cannot be \
+            read. The files that were there before are removed by the next start of the daemon.
             """)
 
     @Option(help: ArgumentHelp("The data directory.", valueName: "dir"))
@@ -33,8 +34,15 @@ struct RebuildCommand: ParsableCommand {
         let lock = try files.lock(FileName.lock.text)
         defer { withExtendedLifetime(lock) {} }
         let store = ManifestStore(files: files)
-        let newest = try store.readNewest()
-        try store.checkNames(of: newest)
-        return try TableRebuild.run(store, after: newest).runs
+        let newest: Manifest
+        do { newest = try store.readNewest() } catch {
+            switch error {
+            case .missingManifest, .corrupt: newest = try LogRebuild.manifest(of: files)
+            default: throw error
+            }
+        }
+        try store.checkExpired(of: newest)
+        let made = try LogRebuild.run(store, after: newest, names: .made)
+        return made.runs
     }
 }

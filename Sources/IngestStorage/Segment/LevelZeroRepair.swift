@@ -55,7 +55,7 @@ struct LevelZeroRepair<Files: FileSystem> {
         let plan = SegmentPlan(
             survey, start: start, next: try anchor(behind: entry),
             bound: LogPosition(segment: entry.number, blockCount: entry.blockCount),
-            directory: manifest.directory, now: now)
+            directory: manifest.directory, origin: manifest.origin, now: now)
         var copy = SegmentCopy(
             files: files, directory: manifest.directory, keys: keys, now: now)
         return try copy.seal(plan, windows: windows)

@@ -28,14 +28,15 @@ struct SegmentPlan<Files: FileSystem> {
     ///   - start: behind the segment before; `nil` at the start of the log, or if it is not known.
     ///   - next: the first anchor in a later segment.
     ///   - bound: the greater of durable mark and cut.
-    ///   - now: for the header of a segment that has lost its own.
+    ///   - origin, now: for the header of a segment that has lost its own.
     init(
         _ survey: SegmentSurvey<Files>, start: LogAnchor?, next: LogAnchor?, bound: LogPosition,
-        directory: DirectoryID, now: Int64
+        directory: DirectoryID, origin: DirectoryOrigin, now: Int64
     ) {
         self.survey = survey
         self.next = next
-        header = Self.header(of: survey, start: start, directory: directory, now: now)
+        header = Self.header(
+            of: survey, start: start, directory: directory, origin: origin, now: now)
         end = LogAnchor(startOf: header)
         switch bound.segment {
         case survey.number: durableBlockCount = bound.blockCount
@@ -67,7 +68,8 @@ struct SegmentPlan<Files: FileSystem> {
     var isEmpty: Bool { steps.isEmpty && intact == nil }
 
     private static func header(
-        of survey: SegmentSurvey<Files>, start: LogAnchor?, directory: DirectoryID, now: Int64
+        of survey: SegmentSurvey<Files>, start: LogAnchor?, directory: DirectoryID,
+        origin: DirectoryOrigin, now: Int64
     ) -> SegmentHeader {
         if let header = survey.header { return header }
         var anchor = start
@@ -83,7 +85,7 @@ struct SegmentPlan<Files: FileSystem> {
             previousChecksum: anchor?.previousChecksum ?? 0,
             firstName: NameOrdinal(rawValue: anchor?.nextName ?? 1),
             firstKey: KeyOrdinal(rawValue: anchor?.nextKey ?? 0),
-            commitEpoch: anchor?.commitEpoch ?? 1)
+            commitEpoch: anchor?.commitEpoch ?? 1, origin: origin)
     }
 
     // MARK: Pieces

@@ -111,7 +111,7 @@ package enum SegmentRecovery {
         for (index, survey) in surveys.enumerated() {
             let plan = SegmentPlan(
                 survey, start: anchor, next: surveys[(index + 1)...].firstAnchor(),
-                bound: bound, directory: manifest.directory, now: now)
+                bound: bound, directory: manifest.directory, origin: manifest.origin, now: now)
             anchor = plan.end
             plans.append(plan)
         }

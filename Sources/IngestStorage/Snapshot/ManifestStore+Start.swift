@@ -3,61 +3,52 @@ import IngestFormat
 
 /// What a start asks of the files of a generation, before it relies on them or removes any.
 extension ManifestStore {
-    /// The runs of counters that a manifest names and that are not there, not as long as it says, or without a header
-    /// and index that can be believed, and what is wrong with the first. They can be made again (`TableRebuild`).
+    /// The runs that a manifest names and that are not there, not as long as it says, or without a header and index
+    /// that can be believed, and what is wrong with the first. They can be made again (`LogRebuild`).
     ///
     /// **Errors** `newerFormat`, `io`.
     /// **Cost** Some kilobytes of each run.
-    package func badRuns(
-        of manifest: Manifest
-    ) throws(StorageError) -> (names: [FileName], first: StorageError)? {
-        var names: [FileName] = []
-        var first: StorageError?
+    package func badRuns(of manifest: Manifest) throws(StorageError) -> BadRuns? {
+        var bad = BadRuns()
         for entry in manifest.runs {
-            do throws(StorageError) {
-                try expecting { () throws(StorageError) in
-                    _ = try RunReader(entry, directory: manifest.directory, in: files)
-                }
-            } catch {
-                guard case .corrupt = error else { throw error }
-                names.append(entry.fileName)
-                first = first ?? error
+            try bad.note(entry.fileName) { () throws(StorageError) in
+                _ = try RunReader(entry, directory: manifest.directory, in: files)
             }
         }
-        guard let first else { return nil }
-        return (names, first)
-    }
-
-    /// Checks that every names run and every file of expired footers that a manifest names is there, as long as it
-    /// says, with its header and index.
-    ///
-    /// **Errors** `corrupt` with the file's path, also where it is missing, and for a manifest whose names runs do not
-    /// go up to its next name and key; `newerFormat`, `io`.
-    /// **Cost** Some kilobytes of each run.
-    package func checkNames(of manifest: Manifest) throws(StorageError) {
-        for entry in manifest.expired {
-            try expecting { () throws(StorageError) in
-                _ = try ExpiredFooterReader(entry, directory: manifest.directory, in: files)
+        let counters = bad.names.count
+        for entry in manifest.namesRuns {
+            try bad.note(entry.fileName) { () throws(StorageError) in
+                let found = try namesEntry(entry.fileNumber, manifest.directory)
+                if found == entry { return }
+                throw .corrupt(
+                    path: "\(files.path)/\(entry.fileName.text)", offset: 0,
+                    detail: "run does not match its manifest entry")
             }
         }
         // Whatever has an ordinal has its bytes in a names run, or was lost there: they leave none out.
         let end = manifest.namesRuns.last
-        guard end?.names.upperBound ?? 1 == manifest.shard.nextName,
-            end?.keys.upperBound ?? 0 == manifest.shard.nextKey
-        else {
-            throw .corrupt(
-                path: "\(files.path)/\(FileName.manifest(manifest.generation).text)", offset: 0,
-                detail: "names or keys missing from its names runs")
+        if end?.names.upperBound ?? 1 != manifest.shard.nextName
+            || end?.keys.upperBound ?? 0 != manifest.shard.nextKey
+        {
+            bad.areNamesBad = true
+            bad.first =
+                bad.first
+                ?? .corrupt(
+                    path: "\(files.path)/\(FileName.manifest(manifest.generation).text)", offset: 0,
+                    detail: "names or keys missing from its names runs")
         }
-        for entry in manifest.namesRuns {
+        bad.areNamesBad = bad.areNamesBad || bad.names.count > counters
+        return bad.first == nil ? nil : bad
+    }
+
+    /// Checks that every file of expired footers that a manifest names is there, as long as it says, with its header
+    /// and index: the log has nothing else of those segments.
+    ///
+    /// **Errors** `corrupt` with the file's path, also where it is missing; `newerFormat`, `io`.
+    package func checkExpired(of manifest: Manifest) throws(StorageError) {
+        for entry in manifest.expired {
             try expecting { () throws(StorageError) in
-                let file = try files.open(entry.fileName.text, .read)
-                try file.check(byteCount: entry.byteCount, max: UInt64(Limits.namesRunByteCountMax))
-                let header = try namesHeader(of: file, entry.fileNumber, manifest.directory)
-                guard header.entry == entry else {
-                    throw .corrupt(
-                        path: file.path, offset: 0, detail: "run does not match its manifest entry")
-                }
+                _ = try ExpiredFooterReader(entry, directory: manifest.directory, in: files)
             }
         }
     }
@@ -93,12 +84,47 @@ extension ManifestStore {
         return header.span.end <= newest.cut
     }
 
+    /// What a manifest would say of a names run, by its header.
+    func namesEntry(
+        _ number: FileNumber, _ directory: DirectoryID
+    ) throws(StorageError) -> NamesRunEntry {
+        let file = try files.open(FileName.run(.names, number).text, .read)
+        let entry = try namesHeader(of: file, number, directory).entry
+        try file.check(byteCount: entry.byteCount, max: UInt64(Limits.namesRunByteCountMax))
+        return entry
+    }
+
     private func namesHeader(
         of file: Files.File, _ number: FileNumber, _ directory: DirectoryID
     ) throws(StorageError) -> NamesRun.Header {
         let head = try file.readArray(at: 0, byteCount: NamesRun.Header.byteCount)
         return try StorageError.decoding(file.path) { () throws(FormatError) in
             try NamesRun.Header.decode(head, directory: directory, fileNumber: number)
+        }
+    }
+}
+
+/// Derived files of a generation that are missing or damaged.
+package struct BadRuns {
+    package internal(set) var names: [FileName] = []
+    /// What is wrong with the first.
+    package internal(set) var first: StorageError?
+    /// Whether names runs are among them, or some are not listed.
+    package internal(set) var areNamesBad = false
+
+    fileprivate mutating func note(
+        _ name: FileName, _ body: () throws(StorageError) -> Void
+    ) throws(StorageError) {
+        do { try body() } catch {
+            switch error {
+            case .corrupt: first = first ?? error
+            case .notFound(let path):
+                first =
+                    first
+                    ?? .corrupt(path: path, offset: 0, detail: "missing file named by the manifest")
+            default: throw error
+            }
+            names.append(name)
         }
     }
 }

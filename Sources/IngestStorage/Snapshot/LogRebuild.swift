@@ -1,0 +1,229 @@
+// packet → decode → ring → admit → block → [segment] → [compaction] → snapshot → query
+import IngestCounting
+import IngestFormat
+
+/// Makes what is derived from the log again: the manifest, names and counter tables. What a start does that misses one
+/// of them or cannot read it, and `ingest-reader rebuild`. For the same log it writes the same bytes.
+///
+/// Counters come from the footers of all segments and what is left of expired ones, names from the blocks that
+/// introduced them, all else from headers and footers. Order: runs of some segments each, where there are more; one
+/// names run and one run of each table; a manifest that names these alone. A crash before that leaves files with
+/// numbers still to be given, which a start removes.
+///
+/// **Cost** All footers, and the blocks with new names; that of `TableMerge`, once or twice; 8 bytes a key.
+package struct LogRebuild<Files: FileSystem> {
+    private let store: ManifestStore<Files>
+    private var next: Manifest
+    /// Files that are merged again.
+    private var scratch: [FileName] = []
+    private var made: [FileName] = []
+
+    /// What is made again beside the counter tables.
+    package enum Names: Sendable {
+        /// Names runs stay as they are.
+        case kept
+        /// All of them are made again, from the log and the runs that have the names of expired segments.
+        case made
+    }
+
+    /// Publishes the next generation, with tables that were made again.
+    ///
+    /// - Parameter manifest: the newest, or one that was made from the log (`manifest(of:)`).
+    /// **Errors** `corrupt`, `notFound` for a footer, an expired one or names that cannot be read: then what is there is
+    /// all that there is. Those of writing.
+    package static func run(
+        _ store: ManifestStore<Files>, after manifest: Manifest, names: Names = .kept
+    ) throws(StorageError) -> Manifest {
+        var rebuild = LogRebuild(store, manifest)
+        defer { rebuild.removeFiles(rebuild.scratch) }
+        do throws(StorageError) {
+            if case .made = names { try rebuild.makeNames() }
+            try rebuild.makeTables()
+            try store.publish(rebuild.next)
+        } catch {
+            rebuild.removeFiles(rebuild.made)
+            throw error
+        }
+        return rebuild.next
+    }
+
+    private init(_ store: ManifestStore<Files>, _ manifest: Manifest) {
+        self.store = store
+        next = manifest
+        next.generation = manifest.generation.next
+        next.runs = []
+    }
+
+    // MARK: Tables
+
+    private mutating func makeTables() throws(StorageError) {
+        if next.cut == .start { return }
+        var whole = newMerge()
+        try addExpired(to: &whole)
+        var first = 0
+        while next.sealed.count - first > Limits.level0MergeCountMax {
+            let segments = next.sealed[first..<first + Limits.level0MergeCountMax]
+            first = segments.endIndex
+            var part = newMerge()
+            for segment in segments { try part.add(segment) }
+            let runs = try write(part, of: segments, makesRewards: false)
+            scratch += runs.map(\.fileName)
+            try whole.add(runs)
+        }
+        for segment in next.sealed[first...] { try whole.add(segment) }
+        next.runs = try write(whole, of: next.sealed[...])
+        made += next.runs.map(\.fileName)
+    }
+
+    private func newMerge() -> TableMerge<Files> { TableMerge(for: next, in: store.files) }
+
+    /// - Parameter segments: whose counters the runs have; with all of them, those of expired ones too.
+    private mutating func write(
+        _ merge: TableMerge<Files>, of segments: ArraySlice<SealedSegment>,
+        makesRewards: Bool = true
+    ) throws(StorageError) -> [RunEntry] {
+        let first = makesRewards ? nil : segments.first?.number
+        let last = makesRewards ? nil : segments.last
+        let span = LogSpan(
+            firstSegment: first ?? LogPosition.start.segment.next,
+            end: last.map { LogPosition(segment: $0.number, blockCount: $0.blockCount) } ?? next.cut
+        )
+        return try merge.run(
+            of: span, firstNumber: takeNumbers(TableKind.counterTables.count),
+            makesRewards: makesRewards) ?? []
+    }
+
+    /// Adds what is left of expired segments: reward-days as they lie, and days made of them.
+    private mutating func addExpired(to merge: inout TableMerge<Files>) throws(StorageError) {
+        guard let last = next.expired.last else { return }
+        let sums = DaySums(keys: try store.readKeys(of: next))
+        for entry in next.expired {
+            let reader = try ExpiredFooterReader(
+                entry, directory: next.directory, in: store.files)
+            merge.add(rewardDays: reader.counters)
+            var rows = DaySumming(reader.counters.makeCursor(), into: sums)
+            do { try rows.drain() } catch {
+                if case .source(let error) = error { throw error }
+                throw .corrupt(
+                    path: "\(store.files.path)/\(entry.fileName.text)", offset: 0,
+                    detail: "counters that cannot be: \(error)")
+            }
+        }
+        let span = LogSpan(firstSegment: LogPosition.start.segment.next, end: last.span.end)
+        let run: RunEntry
+        do {
+            run = try RunWriter.write(
+                .days, number: takeNumbers(1), of: span, for: next, in: store.files
+            ) { sums.makeCursor() }
+        } catch {
+            switch error {
+            case .storage(let error): throw error
+            }
+        }
+        scratch.append(run.fileName)
+        merge.add(days: try RunReader(run, directory: next.directory, in: store.files))
+    }
+
+    // MARK: Names
+
+    /// Makes one names run, of the runs that have the names of expired segments and of the blocks of the others.
+    private mutating func makeNames() throws(StorageError) {
+        var parts = try namesOfExpired()
+        var start = (parts.last?.names.upperBound ?? 1, parts.last?.keys.upperBound ?? 0)
+        var (blocks, byteCount): ([NamesOfBlock], Int) = ([], 0)
+        for (place, segment) in next.sealed.enumerated() {
+            let isLast = place == next.sealed.count - 1
+            let found = try readNames(of: segment)
+            blocks += found.blocks
+            byteCount += found.blocks.reduce(0) { $0 + $1.names.byteCount }
+            guard isLast || byteCount >= Limits.rollNameByteCount else { continue }
+            let end = isLast ? (next.shard.nextName, next.shard.nextKey) : found.end
+            if end.0 > start.0 || end.1 > start.1 {
+                let fresh = FreshNames(
+                    of: blocks, names: start.0..<max(start.0, end.0),
+                    keys: start.1..<max(start.1, end.1))
+                parts.append(try write([], fresh))
+                scratch.append(parts[parts.count - 1].fileName)
+                start = (fresh.names.upperBound, fresh.keyRange.upperBound)
+            }
+            (blocks, byteCount) = ([], 0)
+        }
+        if parts.count < 2 {
+            scratch.removeAll { name in parts.contains { $0.fileName == name } }
+        } else {
+            parts = [
+                try write(
+                    parts, FreshNames(of: [], names: start.0..<start.0, keys: start.1..<start.1))
+            ]
+        }
+        made += parts.map(\.fileName)
+        next.namesRuns = parts
+    }
+
+    /// The runs up to where the names of expired segments end, or beyond, as they lie.
+    /// **Errors** `corrupt` where some of those names are in no run: the log has them no longer.
+    private func namesOfExpired() throws(StorageError) -> [NamesRunEntry] {
+        guard let last = next.expired.last else { return [] }
+        let sums = try ExpiredFooterReader<Files>.readHeader(
+            last.fileNumber, next.directory, in: store.files
+        ).sums
+        let parts = next.namesRuns.filter {
+            $0.names.lowerBound < sums.nextName || $0.keys.lowerBound < sums.nextKey
+        }
+        guard parts.last?.names.upperBound ?? 1 >= sums.nextName,
+            parts.last?.keys.upperBound ?? 0 >= sums.nextKey
+        else {
+            throw .corrupt(
+                path: store.files.path, offset: 0,
+                detail: "names of expired segments are in no names run that can be read")
+        }
+        return parts
+    }
+
+    /// What the blocks of a segment introduce, and the next name and key behind it.
+    private func readNames(
+        of segment: SealedSegment
+    ) throws(StorageError) -> (blocks: [NamesOfBlock], end: (UInt32, UInt32)) {
+        let reader = try SegmentReader(segment.number, directory: next.directory, in: store.files)
+        let footer = try reader.readFooter(of: segment)
+        let (buffer, decoder, rows) = (ReadBuffer(), BlockDecoder(), BlockRows())
+        var blocks: [NamesOfBlock] = []
+        for entry in footer.blocks
+        where entry.summary.nameCount > 0 || entry.summary.keyCount > 0 {
+            _ = try reader.read(entry, into: buffer)
+            let block = try StorageError.decoding(reader.file.path, at: entry.offset) {
+                () throws(FormatError) in
+                try buffer.withBytes { (bytes) throws(FormatError) in
+                    try decoder.decode(bytes, wanted: .dictionary, into: rows)
+                }
+            }
+            blocks.append(
+                NamesOfBlock(
+                    firstName: entry.summary.firstName, names: block.names.copy(),
+                    firstKey: entry.summary.firstKey, keys: block.keys))
+        }
+        return (blocks, (footer.names.upperBound, footer.keys.upperBound))
+    }
+
+    private mutating func write(
+        _ parts: [NamesRunEntry], _ fresh: FreshNames
+    ) throws(StorageError) -> NamesRunEntry {
+        var readers: [NamesRunReader<Files>] = []
+        for part in parts {
+            readers.append(
+                try NamesRunReader(part, directory: next.directory, in: store.files))
+        }
+        return try NamesRunWriter.write(
+            takeNumbers(1), merging: readers, and: fresh, for: next, in: store.files)
+    }
+
+    private mutating func takeNumbers(_ count: Int) -> FileNumber {
+        defer { next.nextFileNumber = next.nextFileNumber.advanced(by: count) }
+        return next.nextFileNumber
+    }
+
+    private func removeFiles(_ names: [FileName]) {
+        let kept = Set(next.namesRuns.map(\.fileName))
+        for name in names where !kept.contains(name) { try? store.unlink(name) }
+    }
+}

@@ -1,0 +1,159 @@
+// packet → decode → ring → admit → block → [segment] → [compaction] → snapshot → query
+import IngestFormat
+
+extension LogRebuild {
+    /// The manifest of a directory that has none that can be believed, from headers and footers: expired footers, the
+    /// sealed segments behind them up to the first that has no sound footer, and the names runs that are there. No
+    /// runs; `run` makes them. What lies behind is the tail, which recovery seals.
+    ///
+    /// **Errors** `missingManifest` where nothing says which directory this is. `newerFormat`, `io`.
+    /// **Cost** All footers once.
+    package static func manifest(of files: Files) throws(StorageError) -> Manifest {
+        let names = try files.names().compactMap { FileName($0) }
+        let segments = names.compactMap(\.segmentNumber).sorted()
+        guard let first = try firstHeader(of: segments, in: files) else {
+            throw .missingManifest(
+                directory: files.path, fileCount: names.count { $0.belongsToLog })
+        }
+        var manifest = Manifest(
+            directory: first.directory, createdAt: first.origin.createdAt,
+            hashAlgorithm: first.origin.hashAlgorithm, hashKey: first.origin.hashKey)
+        manifest.nextFileNumber =
+            (names.compactMap(\.fileNumber).max() ?? FileNumber(rawValue: 0))
+            .next
+        manifest.generation = names.compactMap(\.generation).max() ?? manifest.generation
+        try manifest.addExpired(names, in: files)
+        try manifest.addSealed(segments, in: files)
+        try manifest.addNamesRuns(names, in: files)
+        return manifest
+    }
+
+    /// The first header of a segment that can be read.
+    private static func firstHeader(
+        of segments: [SegmentNumber], in files: Files
+    ) throws(StorageError) -> SegmentHeader? {
+        for number in segments {
+            let header = try StorageError.readable { () throws(StorageError) in
+                let file = try files.open(FileName.segment(number).text, .read)
+                let bytes = try file.readArray(at: 0, byteCount: SegmentHeader.byteCount)
+                return try StorageError.decoding(file.path) { () throws(FormatError) in
+                    try SegmentHeader.decode(bytes, segment: number)
+                }
+            }
+            if let header, header.origin.hashAlgorithm > 0 { return header }
+        }
+        return nil
+    }
+}
+
+extension Manifest {
+    /// Takes the files of expired footers from segment 1 on, the longest where several begin at one segment: the
+    /// others were folded into it.
+    fileprivate mutating func addExpired<Files: FileSystem>(
+        _ names: [FileName], in files: Files
+    ) throws(StorageError) {
+        var found: [ExpiredHeader] = []
+        for case .expired(let number) in names {
+            let header = try StorageError.readable { () throws(StorageError) in
+                try ExpiredFooterReader<Files>.readHeader(number, directory, in: files)
+            }
+            if let header { found.append(header) }
+        }
+        while let header = found.filter({ $0.sums.span.firstSegment == lastExpired.next })
+            .max(by: { $0.sums.span.end < $1.sums.span.end })
+        {
+            let reader = try ExpiredFooterReader(header.entry, directory: directory, in: files)
+            expired.append(header.entry)
+            createdAt = max(createdAt, header.createdAt)
+            shard.cut = header.sums.span.end
+            shard.commitEpoch = header.sums.nextCommitEpoch &- 1
+            shard.lastBlockChecksum = header.sums.lastBlockChecksum
+            (shard.nextName, shard.nextKey) = (header.sums.nextName, header.sums.nextKey)
+            shard.totals.add(try reader.readLedger())
+            shard.totals.rowCount = shard.totals.rowCount.saturatingSum(header.sums.rowCount)
+            let table = try reader.counters.readTable()
+            let money = try StorageError.decoding(header.entry.fileName.text) {
+                () throws(FormatError) in try table.moneyMicros()
+            }
+            shard.sealedMoneyMicros = shard.sealedMoneyMicros.saturatingSum(money)
+        }
+    }
+
+    /// Takes the sealed segments that follow, up to the first without a sound footer.
+    fileprivate mutating func addSealed<Files: FileSystem>(
+        _ segments: [SegmentNumber], in files: Files
+    ) throws(StorageError) {
+        for number in segments where number == lastSealed.next {
+            let found = try StorageError.readable { () throws(StorageError) in
+                let reader = try SegmentReader(number, directory: directory, in: files)
+                let sealed = try SegmentFooterFile.read(
+                    reader.file, number: number, directory: directory)
+                return (reader.header, sealed.footer, sealed.trailer)
+            }
+            guard let (header, footer, trailer) = found else { return }
+            if header.uncleanStopAt != 0 {
+                note(UncleanStop(foundAt: header.uncleanStopAt, position: shard.cut))
+            }
+            add(
+                footer, footer.entry(trailer: trailer),
+                next: LogAnchor(
+                    after: footer, startingAt: LogAnchor(startOf: header)))
+            let money = try StorageError.decoding(FileName.segment(number).text) {
+                () throws(FormatError) in try footer.days.moneyMicros()
+            }
+            shard.sealedMoneyMicros = shard.sealedMoneyMicros.saturatingSum(money)
+            createdAt = max(createdAt, footer.sealedAt)
+            idsCompleteSince = max(idsCompleteSince, footer.idsCompleteSince)
+        }
+    }
+
+    /// Takes the names runs that go on from each other from the first name on, the longest where several begin at one.
+    fileprivate mutating func addNamesRuns<Files: FileSystem>(
+        _ names: [FileName], in files: Files
+    ) throws(StorageError) {
+        var found: [NamesRunEntry] = []
+        let store = ManifestStore(files: files)
+        for case .run(.names, let number) in names {
+            let entry = try StorageError.readable { () throws(StorageError) in
+                try store.namesEntry(number, directory)
+            }
+            if let entry { found.append(entry) }
+        }
+        while let run = found.filter({
+            $0.names.lowerBound == namesRuns.last?.names.upperBound ?? 1
+                && $0.keys.lowerBound == namesRuns.last?.keys.upperBound ?? 0
+                && $0.names.upperBound <= shard.nextName && $0.keys.upperBound <= shard.nextKey
+                && !($0.names.isEmpty && $0.keys.isEmpty)
+        }).max(by: {
+            ($0.names.upperBound, $0.keys.upperBound) < ($1.names.upperBound, $1.keys.upperBound)
+        }) {
+            namesRuns.append(run)
+        }
+    }
+
+    /// Adds a segment that was sealed behind the cut, and moves that behind it.
+    /// - Parameter next: what the log goes on with there.
+    package mutating func add(_ footer: SegmentFooter, _ entry: SealedSegment, next: LogAnchor) {
+        sealed.append(entry)
+        lost.append(contentsOf: footer.lost)
+        shard.totals.add(LogTotals(footer))
+        shard.cut = footer.end
+        (shard.nextName, shard.nextKey) = (footer.names.upperBound, footer.keys.upperBound)
+        // The epochs of blocks that were lost at the end are not given again.
+        shard.commitEpoch = next.commitEpoch &- 1
+        shard.lastBlockChecksum = next.previousChecksum
+    }
+}
+
+extension FileName {
+    fileprivate var segmentNumber: SegmentNumber? {
+        if case .segment(let number) = self { number } else { nil }
+    }
+
+    fileprivate var fileNumber: FileNumber? {
+        switch self {
+        case .run(_, let number), .expired(let number): number
+        default: nil
+        }
+    }
+}
