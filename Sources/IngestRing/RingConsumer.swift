@@ -99,12 +99,6 @@
     /// A handle with which other queues can end a wait of this consumer.
     package func waker() -> RingWaker { RingWaker(pages) }
 
-    /// Bytes of published records not yet read.
-    package mutating func unreadByteCount() -> Int {
-        published = words.loadPublished()
-        return Int(truncatingIfNeeded: published &- consumed)
-    }
-
     private mutating func hasRecord() -> Bool {
         if consumed != published { return true }
         published = words.loadPublished()

@@ -52,7 +52,7 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
                 missingSegments: [], movedAside: [], rebuiltAfter: nil, lock: lock)
         }
         let (manifest, rebuilt) = try readOrRebuild(store)
-        var leftovers = Leftovers(store: store, newest: manifest)
+        var leftovers = Leftovers(store: store, newest: manifest, isRebuilt: rebuilt != nil)
         try leftovers.clear(try files.names().compactMap { FileName($0) })
         return DataDirectory(
             files: files, store: store, manifest: manifest, isNew: false,
@@ -136,9 +136,13 @@ private struct Leftovers<Files: FileSystem> {
     var retired: [FileName] = []
     var movedAside: [String] = []
 
-    init(store: ManifestStore<Files>, newest: Manifest) {
+    /// Whether the newest generation was made from the log: then it need not have all that those before it had.
+    private let isRebuilt: Bool
+
+    init(store: ManifestStore<Files>, newest: Manifest, isRebuilt: Bool) {
         self.store = store
         self.newest = newest
+        self.isRebuilt = isRebuilt
     }
 
     mutating func clear(_ names: [FileName]) throws(StorageError) {
@@ -157,8 +161,8 @@ private struct Leftovers<Files: FileSystem> {
             case .run(_, let number) where number >= newest.nextFileNumber: try store.unlink(name)
             case .expired(let number) where number >= newest.nextFileNumber:
                 try store.unlink(name)
-            case .run where usedBefore.contains(name): retired.append(name)
-            case .expired where usedBefore.contains(name): retired.append(name)
+            case .run where usedBefore.contains(name) && !isRebuilt: retired.append(name)
+            case .expired where usedBefore.contains(name) && !isRebuilt: retired.append(name)
             // No manifest that is left names it: a reader that goes by an older one reads the newest instead.
             case .run, .expired:
                 if try isReplaced(name) { try store.unlink(name) } else { try moveAside(name) }

@@ -186,6 +186,52 @@ struct RebuildTests {
         }
     }
 
+    @Test("a segment of level 0 that has lost a block before is sealed again like any other")
+    func levelZeroTwice() throws {
+        let files = SimulatedFileSystem(seed: 3)
+        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 4)
+        try pipeline.take(0..<100)
+        try pipeline.stop()
+        var left = files.disk.kill()
+        let entry = try ManifestStore(files: left).readNewest().sealed[1]
+        let name = FileName.segment(entry.number).text
+        left.disk.damage(name) { $0[SegmentHeader.byteCount + 300] ^= 1 }
+        for life in 5...7 as ClosedRange<UInt64> {
+            left.disk.damage(name) { $0[$0.count - 20] ^= 1 }
+            var again = try SteppedPipeline.open(left, clock: clock, seed: life)
+            let newest = try ManifestStore(files: left).readNewest()
+            #expect(newest.lost.map(\.blockCount) == [1] && newest.lost[0].segment == entry.number)
+            let findings = try Verifier.run(left).findings.filter { $0.kind != .note }
+            #expect(Set(findings.map(\.kind)) == [.evidenceLost], "\(findings)")
+            try again.stop()
+            left = left.disk.kill()
+        }
+    }
+
+    @Test(
+        "without a manifest and the first expired footers nothing is made, and nothing is removed")
+    func withoutExpired() throws {
+        let base = try filled()
+        let before = try ManifestStore(files: base).readNewest()
+        let first = try #require(before.expired.first).fileName.text
+        for name in try base.names() where name.hasSuffix(".manifest") { try base.unlink(name) }
+        for damages in [false, true] {
+            let left = base.disk.kill()
+            if damages {
+                left.disk.damage(first) { $0[20] ^= 1 }
+            } else {
+                try left.unlink(first)
+            }
+            let names = try left.names()
+            var failure: PipelineError?
+            do { _ = try SteppedPipeline.open(left, clock: clock, seed: 5) } catch {
+                failure = error
+            }
+            #expect(failure?.exitCode == 65, "\(failure as Any)")
+            #expect(try left.names() == names)
+        }
+    }
+
     @Test("a crash before any operation of it leaves a directory that opens, with the same sums")
     func crash() throws {
         let whole = try filled(byteCountMax: 0)

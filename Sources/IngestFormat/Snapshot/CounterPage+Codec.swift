@@ -72,7 +72,6 @@ extension CounterPage {
         try reader.checkEnd()
         rowCount = entry.rowCount
         self.columns = columns
-        mayRepeatKeys = hasDay
     }
 
     package func decode(

@@ -21,10 +21,6 @@
     /// The columns that the rows have: all of them, or those that the decoder was asked for. The others
     /// hold zeros.
     package var columns = CounterColumnSet.all
-    /// Whether several rows may have the same key.
-    var mayRepeatKeys = true
-    /// Whether no two rows have the same key.
-    package var hasEachKeyOnce: Bool { !mayRepeatKeys }
     /// The columns of which a value may be other than 0.
     package private(set) var nonzero: CounterColumnSet = []
 
@@ -100,7 +96,6 @@
     package func removeAll() {
         rowCount = 0
         columns = .all
-        mayRepeatKeys = true
     }
 
     /// Says that a value other than 0 may be written to these columns from now on.

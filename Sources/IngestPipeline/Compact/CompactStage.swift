@@ -292,7 +292,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     /// Whether a block that was taken on now would find something before it that could not be written. Once the daemon
     /// ends, what is still to come is bounded: for that no merge is waited for.
     private var isHeldUp: Bool {
-        return (mustPublish && (rests || mayRetry && !publisher.canPublish))
+        (mustPublish && (rests || mayRetry && !publisher.canPublish))
             || (rests && waiting != nil)
     }
 

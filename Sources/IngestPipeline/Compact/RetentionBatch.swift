@@ -79,14 +79,14 @@ struct RetentionBatch<Files: FileSystem> {
         let entry = manifest.sealed[segmentCount]
         let isDue = goingByteCount < excessByteCount
         guard isDue || mayBeOld(entry) else { return false }
-        if entry.number > manifest.mergedEnd.segment {
-            waitsForMerge = true
-            return false
-        }
         let found = try read(entry)
         if case .footer(let footer, _) = found, !isDue {
             newest = CommitTime(segment: entry.number, microseconds: footer.lastCommitTime)
             guard mayBeOld(entry) else { return false }
+        }
+        if entry.number > manifest.mergedEnd.segment {
+            waitsForMerge = true
+            return false
         }
         segmentCount += 1
         goingByteCount &+= entry.byteCount

@@ -190,7 +190,6 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
                 at: clock.wallMicroseconds(), level0CountMin: level0CountMin)
         else { return nil }
         merge = .ordered
-        level0CountMin = Limits.level0MergeCount
         return order
     }
 
@@ -204,6 +203,7 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     /// Takes an order back; what was merged is to be published.
     package mutating func take(_ result: MergeResult) {
         merge = result.runs.isEmpty ? .none : .written(result.runs)
+        if result.runs.tables != nil { level0CountMin = Limits.level0MergeCount }
         let now = clock.monotonicNanoseconds()
         if result.refusal == nil {
             _ = mergeBackoff.succeed(at: now)

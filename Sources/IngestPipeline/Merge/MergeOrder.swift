@@ -61,7 +61,8 @@ extension Manifest {
         let names = CompactionPlan(
             ripe: namesRuns.map(\.itemCount), runCountMax: Self.namesRunCountMax
         ).mergedRunCount
-        let isNeeded = !hasRoomForSegments
+        // What makes room is tried although there is little.
+        let isNeeded = !hasRoomForSegments || level0CountMin < Limits.level0MergeCount
         let namesPart =
             names > 0 ? (Array(namesRuns.suffix(names)), takeFileNumbers(1)) : nil
         let tablesPart = level0.count >= level0CountMin ? planTables() : nil

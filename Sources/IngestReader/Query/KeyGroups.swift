@@ -79,9 +79,6 @@ struct KeyGroups {
         keys[Int(firstKeys[Int(group)])..<Int(firstKeys[Int(group) + 1])]
     }
 
-    /// How many groups have keys that are asked for.
-    var filledCount: Int { (0..<groupCount).count { firstKeys[$0] < firstKeys[$0 + 1] } }
-
     /// The names of the groups in their order.
     func walk(_ names: any NameSource) throws(ReaderError) -> NameWalk {
         try names.walk(lostKeys: lostKeys) { firstKeys[$0] < firstKeys[$0 + 1] }

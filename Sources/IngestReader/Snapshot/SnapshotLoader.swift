@@ -38,15 +38,14 @@ package struct SnapshotLoader<Files: FileSystem> {
         _ manifest: Manifest, _ store: ManifestStore<Files>, mayBeOld: Bool
     ) throws(ReaderError) -> Snapshot<Files>? {
         do throws(StorageError) {
-            let base = try loadBase(manifest, store)
-            do throws(StorageError) { return try base.withTail(in: files) } catch {
-                guard case .corrupt = error, mayBeOld else { throw error }
-                return nil
-            }
+            return try loadBase(manifest, store).withTail(in: files)
         } catch {
-            guard case .notFound(let path) = error else { throw ReaderError(error) }
-            guard mayBeOld else { throw .missing(path) }
-            return nil
+            switch error {
+            // A start may have recovered the log, or sealed a segment of level 0 again.
+            case .notFound where mayBeOld, .corrupt where mayBeOld: return nil
+            case .notFound(let path): throw .missing(path)
+            default: throw ReaderError(error)
+            }
         }
     }
 

@@ -42,7 +42,8 @@ struct RebuildCommand: ParsableCommand {
             }
         }
         try store.checkExpired(of: newest)
-        let made = try LogRebuild.run(store, after: newest, names: .made)
+        let areNamesBad = try store.badRuns(of: newest)?.areNamesBad ?? false
+        let made = try LogRebuild.run(store, after: newest, names: areNamesBad ? .made : .kept)
         return made.runs
     }
 }

@@ -27,7 +27,14 @@ struct LevelZeroRepair<Files: FileSystem> {
             if try isReadable(entry) { continue }
             let segment = try seal(entry, place)
             manifest.sealed[place] = segment.file.entry
-            for range in segment.file.footer.lost { _ = manifest.note(range) }
+            manifest.lost.removeAll { $0.segment == entry.number }
+            for range in segment.file.footer.lost where !manifest.note(range) {
+                throw .overLimit(
+                    path: files.path,
+                    detail:
+                        "more than \(Limits.manifestLostRangeCountMax) lost ranges, go on in a new "
+                        + "directory")
+            }
             repaired.append(segment)
         }
         if !repaired.isEmpty, let sums = try SealedSums(of: manifest, in: files) {

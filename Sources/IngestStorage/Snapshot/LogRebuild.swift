@@ -14,6 +14,8 @@ import IngestFormat
 package struct LogRebuild<Files: FileSystem> {
     private let store: ManifestStore<Files>
     private var next: Manifest
+    /// Names runs that were there.
+    private let before: Set<FileName>
     /// Files that are merged again.
     private var scratch: [FileName] = []
     private var made: [FileName] = []
@@ -22,7 +24,7 @@ package struct LogRebuild<Files: FileSystem> {
     package enum Names: Sendable {
         /// Names runs stay as they are.
         case kept
-        /// All of them are made again, from the log and the runs that have the names of expired segments.
+        /// Those behind the first run that cannot be read are made again, from the blocks that introduced them.
         case made
     }
 
@@ -49,6 +51,7 @@ package struct LogRebuild<Files: FileSystem> {
 
     private init(_ store: ManifestStore<Files>, _ manifest: Manifest) {
         self.store = store
+        before = Set(manifest.namesRuns.map(\.fileName))
         next = manifest
         next.generation = manifest.generation.next
         next.runs = []
@@ -58,6 +61,13 @@ package struct LogRebuild<Files: FileSystem> {
 
     private mutating func makeTables() throws(StorageError) {
         if next.cut == .start { return }
+        if let entry = next.expired.first(where: { $0.missingCount > 0 }) {
+            throw .corrupt(
+                path: "\(store.files.path)/\(entry.fileName.text)", offset: 0,
+                detail:
+                    "\(entry.missingCount) segments without a footer: their counters are in runs only"
+            )
+        }
         var whole = newMerge()
         try addExpired(to: &whole)
         var first = 0
@@ -126,9 +136,9 @@ package struct LogRebuild<Files: FileSystem> {
 
     // MARK: Names
 
-    /// Makes one names run, of the runs that have the names of expired segments and of the blocks of the others.
+    /// Makes one names run, of the runs that can be read up to the first that cannot, and of the blocks behind them.
     private mutating func makeNames() throws(StorageError) {
-        var parts = try namesOfExpired()
+        var parts = try soundNames()
         var start = (parts.last?.names.upperBound ?? 1, parts.last?.keys.upperBound ?? 0)
         var (blocks, byteCount): ([NamesOfBlock], Int) = ([], 0)
         for (place, segment) in next.sealed.enumerated() {
@@ -160,16 +170,21 @@ package struct LogRebuild<Files: FileSystem> {
         next.namesRuns = parts
     }
 
-    /// The runs up to where the names of expired segments end, or beyond, as they lie.
-    /// **Errors** `corrupt` where some of those names are in no run: the log has them no longer.
-    private func namesOfExpired() throws(StorageError) -> [NamesRunEntry] {
-        guard let last = next.expired.last else { return [] }
+    /// The runs from the first on that can be read: they may have names of blocks that are lost.
+    /// **Errors** `corrupt` where some of the names of expired segments are not in them: the log has those no longer.
+    private func soundNames() throws(StorageError) -> [NamesRunEntry] {
+        var parts: [NamesRunEntry] = []
+        for entry in next.namesRuns {
+            let run = try StorageError.readable { () throws(StorageError) in
+                try NamesRunReader(entry, directory: next.directory, in: store.files)
+            }
+            if run == nil { break }
+            parts.append(entry)
+        }
+        guard let last = next.expired.last else { return parts }
         let sums = try ExpiredFooterReader<Files>.readHeader(
             last.fileNumber, next.directory, in: store.files
         ).sums
-        let parts = next.namesRuns.filter {
-            $0.names.lowerBound < sums.nextName || $0.keys.lowerBound < sums.nextKey
-        }
         guard parts.last?.names.upperBound ?? 1 >= sums.nextName,
             parts.last?.keys.upperBound ?? 0 >= sums.nextKey
         else {
@@ -223,7 +238,6 @@ package struct LogRebuild<Files: FileSystem> {
     }
 
     private func removeFiles(_ names: [FileName]) {
-        let kept = Set(next.namesRuns.map(\.fileName))
-        for name in names where !kept.contains(name) { try? store.unlink(name) }
+        for name in names where !before.contains(name) { try? store.unlink(name) }
     }
 }

@@ -23,6 +23,14 @@ extension LogRebuild {
             .next
         manifest.generation = names.compactMap(\.generation).max() ?? manifest.generation
         try manifest.addExpired(names, in: files)
+        // Were the log gone on with behind a gap, what is before it would be given up.
+        if let first = segments.first, first > manifest.lastExpired.next {
+            throw .corrupt(
+                path: files.path, offset: 0,
+                detail:
+                    "the log begins with segment \(first.rawValue), expired footers of those before "
+                    + "end with segment \(manifest.lastExpired.rawValue)")
+        }
         try manifest.addSealed(segments, in: files)
         try manifest.addNamesRuns(names, in: files)
         return manifest
@@ -49,15 +57,16 @@ extension LogRebuild {
 extension Manifest {
     /// Takes the files of expired footers from segment 1 on, the longest where several begin at one segment: the
     /// others were folded into it.
+    ///
+    /// **Errors** `corrupt` for one that cannot be read, or that is of segments behind a gap: the log has nothing else
+    /// of them.
     fileprivate mutating func addExpired<Files: FileSystem>(
         _ names: [FileName], in files: Files
     ) throws(StorageError) {
         var found: [ExpiredHeader] = []
         for case .expired(let number) in names {
-            let header = try StorageError.readable { () throws(StorageError) in
-                try ExpiredFooterReader<Files>.readHeader(number, directory, in: files)
-            }
-            if let header { found.append(header) }
+            found.append(try ExpiredFooterReader<Files>.readHeader(number, directory, in: files))
+            generation = max(generation, found[found.count - 1].generation)
         }
         while let header = found.filter({ $0.sums.span.firstSegment == lastExpired.next })
             .max(by: { $0.sums.span.end < $1.sums.span.end })
@@ -76,6 +85,13 @@ extension Manifest {
                 () throws(FormatError) in try table.moneyMicros()
             }
             shard.sealedMoneyMicros = shard.sealedMoneyMicros.saturatingSum(money)
+        }
+        if let beyond = found.first(where: { $0.sums.span.lastSegment > lastExpired }) {
+            throw .corrupt(
+                path: "\(files.path)/\(beyond.entry.fileName.text)", offset: 0,
+                detail:
+                    "expired footers from segment \(beyond.sums.span.firstSegment.rawValue) on, "
+                    + "those before end with segment \(lastExpired.rawValue)")
         }
     }
 

@@ -35,31 +35,6 @@ package enum RunWriter {
         }
     }
 
-    /// Writes a run of the pages of a table as they lie: what a footer holds is a run of reward-days.
-    ///
-    /// **Cost** A copy and two checksums; nothing is decoded.
-    package static func write<Files: FileSystem>(
-        _ table: TableKind, copying counters: CounterTable, number: FileNumber, of span: LogSpan,
-        for manifest: Manifest, in files: Files
-    ) throws(StorageError) -> RunEntry {
-        precondition(counters.hasDay == table.hasDay)
-        return try DurableFile.write(.run(table, number), in: files) {
-            (recorder) throws(StorageError) in
-            for start in stride(from: 0, to: counters.pages.count, by: copyByteCount) {
-                let end = min(start + copyByteCount, counters.pages.count)
-                try recorder.write(
-                    Array(counters.pages[start..<end]), at: UInt64(RunHeader.byteCount + start))
-            }
-            return try finish(
-                RunHeader(
-                    table: table, fileNumber: number, directory: manifest.directory, span: span,
-                    generation: manifest.generation, createdAt: manifest.createdAt,
-                    index: counters.index), counters.index, &recorder)
-        }
-    }
-
-    private static var copyByteCount: Int { 256 << 10 }
-
     /// Writes what is around the pages.
     private static func finish<File: StorageFile>(
         _ header: RunHeader, _ index: CounterPageIndex, _ recorder: inout WriteRecorder<File>
