@@ -127,9 +127,10 @@ package enum Limits {
     package static let runRowCountMax = 1 << 36
     package static let namesRunByteCountMax = 1 << 34
     package static let manifestByteCountMax = 64 << 20
-    package static let manifestFileCountMax = 1 << 19
+    /// Level 0 of a daemon that was stopped and started again and again without a merge between.
+    package static let manifestLevel0CountMax = 1 << 12
     package static let manifestNamesRunCountMax = 1 << 10
-    package static let manifestLostRangeCountMax = 1 << 16
+    package static let manifestLostRangeCountMax = 1 << 20
     package static let manifestUncleanStopCountMax = 1 << 12
 
     // MARK: Days

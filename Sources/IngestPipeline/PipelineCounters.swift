@@ -75,7 +75,7 @@ package enum CompactCounter: Int, CounterName {
     case manifestBytes
     /// All that a generation takes: the names below, and the manifest.
     case publishNanoseconds
-    /// Segments whose rows have expired, those rows, and bytes written of expired footers.
+    /// Segments whose rows have expired, those rows, and bytes written of expired runs.
     case segmentsExpired
     case rowsExpired
     case expiredBytes

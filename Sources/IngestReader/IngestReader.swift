@@ -227,7 +227,7 @@ public struct IngestReader: Sendable {
     package var hasExpiredRows: Bool { snapshot.hasExpiredRows }
 
     /// How many events there are to list.
-    package var eventCount: UInt64 { snapshot.eventCount }
+    package func eventCount() throws(ReaderError) -> UInt64 { try snapshot.eventCount() }
 
     /// At least as many rows as a listing of the whole table has.
     package func rowCountMax(of table: TableKind) -> UInt64 { snapshot.rowCountMax(of: table) }

@@ -28,7 +28,7 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
     /// have come before, makes generation 0 durable. 3. Removes what a crash left of the next generation
     /// (temporary files, runs with numbers still to be given), moves all other files of ours that no
     /// generation names to `aside/`. Unsealed segments stay: `SegmentRecovery` is next. Before anything is
-    /// changed, every file of expired footers that the manifest names must be there with a header that can be believed;
+    /// changed, every expired run that the manifest names must be there with a header that can be believed;
     /// a manifest, names or tables that are not there, or cannot be read, are made again (`LogRebuild`).
     /// - Parameters:
     ///   - lock: its lock, where the caller has it already.
@@ -69,7 +69,7 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
         _ store: ManifestStore<Files>
     ) throws(StorageError) -> (Manifest, rebuiltAfter: StorageError?) {
         let manifest: Manifest
-        do { manifest = try store.readNewest() } catch {
+        do { manifest = try store.readNewest(isWhole: false) } catch {
             switch error {
             case .missingManifest, .corrupt: return (try rebuildAll(store, wrong: error), error)
             default: throw error
@@ -77,10 +77,11 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
         }
         try store.checkExpired(of: manifest)
         guard let bad = try store.badRuns(of: manifest), let wrong = bad.first else {
-            return (manifest, nil)
+            return (try store.complete(manifest), nil)
         }
         let made = try rebuild(
-            store, after: manifest, names: bad.areNamesBad ? .made : .kept, wrong: wrong)
+            store, after: try LogRebuild.complete(manifest, bad, store),
+            names: bad.areNamesBad ? .made : .kept, wrong: wrong)
         let present = Set(try store.files.names())
         for name in bad.names.map(\.text) where present.contains(name) {
             _ = try AsideDirectory(of: store.files).take(name)
@@ -159,12 +160,9 @@ private struct Leftovers<Files: FileSystem> {
             // full disk would add to them.
             case .temporary: try store.unlink(name)
             case .run(_, let number) where number >= newest.nextFileNumber: try store.unlink(name)
-            case .expired(let number) where number >= newest.nextFileNumber:
-                try store.unlink(name)
             case .run where usedBefore.contains(name) && !isRebuilt: retired.append(name)
-            case .expired where usedBefore.contains(name) && !isRebuilt: retired.append(name)
             // No manifest that is left names it: a reader that goes by an older one reads the newest instead.
-            case .run, .expired:
+            case .run:
                 if try isReplaced(name) { try store.unlink(name) } else { try moveAside(name) }
             // Its rows had expired, and the time to remove it had not come.
             case .segment(let number) where number <= newest.lastExpired: retired.append(name)
@@ -214,7 +212,7 @@ extension Manifest {
     /// The files that make up this generation, and its own.
     package var fileNames: Set<FileName> {
         var names = Set(sealed.map { FileName.segment($0.number) })
-        names.formUnion(expired.map(\.fileName))
+        names.formUnion(expired.flatMap(\.fileNames))
         names.formUnion(runs.map(\.fileName))
         names.formUnion(namesRuns.map(\.fileName))
         names.insert(.manifest(generation))

@@ -3,10 +3,11 @@
 import IngestFormat
 import IngestStorage
 
-/// What a file of expired footers attests: its rows are gone, so nobody can count them again. Its counters and its
+/// What an expired run attests: its rows are gone, so nobody can count them again. Its counters and its
 /// ledger were summed apart from each other, and must say the same.
 struct ExpiredOutcome: Sendable {
-    let sums: ExpiredSums
+    /// `nil` if the file could not be read.
+    var segments: ExpiredSegments?
     let file: FileName
     var report = VerifyReport()
     /// `nil` if the file could not be read.
@@ -19,33 +20,32 @@ struct ExpiredOutcome: Sendable {
     var failure: StorageError?
 
     /// Checks all of a file byte by byte; on any thread.
-    init<Files>(_ reader: ExpiredFooterReader<Files>, _ meter: WorkMeter) {
-        sums = reader.header.sums
-        file = .expired(reader.header.fileNumber)
+    init<Files>(_ run: RunReader<Files>, _ meter: WorkMeter) {
+        file = .run(.expired, run.header.fileNumber)
         do throws(StorageError) {
-            let columns = try Self.columns(of: reader, meter)
-            let entries = try reader.readLedger()
-            ledger.add(entries, at: nil)
-            totals = TotalsRecount(ledger, rowCount: sums.rowCount)
+            let segments = try run.readExpired()
+            let columns = try Self.columns(of: run, segments, meter)
+            ledger.add(segments.ledger, at: nil)
+            totals = TotalsRecount(ledger, rowCount: segments.rowCount)
             moneyMicros = columns.counters[.revenueMicros].saturatingSum(
                 columns.counters[.spendMicros])
-            compare(columns)
-            rows = RowSource(reader.counters, name: file)
+            compare(columns, segments)
+            rows = RowSource(run, name: file)
+            self.segments = segments
         } catch { failure = error }
     }
 
     /// The sums of all rows.
     private static func columns<Files>(
-        of reader: ExpiredFooterReader<Files>, _ meter: WorkMeter
+        of run: RunReader<Files>, _ segments: ExpiredSegments, _ meter: WorkMeter
     ) throws(StorageError) -> CounterSum {
         let page = CounterPage()
         var columns = CounterSum()
-        var cursor = reader.counters.makeCursor()
+        var cursor = run.makeCursor()
         while !meter.isStopped, try cursor.nextPage(into: page) {
-            for row in 0..<page.rowCount where page.key(row) >= reader.header.sums.nextKey {
+            for row in 0..<page.rowCount where page.key(row) >= segments.nextKey {
                 throw .corrupt(
-                    path: FileName.expired(reader.header.fileNumber).text,
-                    offset: UInt64(ExpiredHeader.byteCount),
+                    path: run.path, offset: UInt64(RunHeader.byteCount),
                     detail: "a row of key \(page.key(row)), which was given later")
             }
             for row in 0..<page.rowCount { columns.add(page.counters(row)) }
@@ -55,7 +55,7 @@ struct ExpiredOutcome: Sendable {
 
     /// Holds counters, ledger and row count against each other: every row is of one verdict, and of one
     /// column of those that gross is the sum of.
-    private mutating func compare(_ columns: CounterSum) {
+    private mutating func compare(_ columns: CounterSum, _ segments: ExpiredSegments) {
         let events = totals.events
         func sum(_ wanted: [CounterColumn]) -> UInt64 {
             wanted.reduce(0) { $0.saturatingSum(columns.counters[$1]) }
@@ -92,9 +92,9 @@ struct ExpiredOutcome: Sendable {
                 expected: "\(pair.expected), as in the ledger")
         }
         let rowCount = pairs.reduce(UInt64(0)) { $0.saturatingSum($1.got) }
-        if rowCount != sums.rowCount || columns.overflows != 0 {
+        if rowCount != segments.rowCount || columns.overflows != 0 {
             report.add(
-                .difference, "rows in the header", in: file.text, got: "\(sums.rowCount)",
+                .difference, "rows in the metadata", in: file.text, got: "\(segments.rowCount)",
                 expected: "\(rowCount)")
         }
     }

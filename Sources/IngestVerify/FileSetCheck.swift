@@ -15,8 +15,7 @@ struct FileSetCheck<Files: FileSystem> {
     /// opened again one by one then: there may be more of them than files that a process can have open.
     struct Unlisted {
         var runs: [RunHeader] = []
-        var namesRuns: [NamesRun.Header] = []
-        var expired: [ExpiredHeader] = []
+        var namesRuns: [NamesRunEntry] = []
         /// What manifests before the newest say of the log at their cuts.
         var claims: [LogRecount.ShardClaim] = []
     }
@@ -81,10 +80,14 @@ struct FileSetCheck<Files: FileSystem> {
             try checkManifest(generation, &unlisted)
         case .durableMark: try checkMark(&report)
         case .lock: try checkLock(&report)
-        case .run(.names, let number) where !isListed:
-            unlisted.namesRuns.append(try readNamesHeader(number))
-        case .run(let table, let number) where !isListed && table != .names:
-            unlisted.runs.append(try readHeader(table, number))
+        case .run(let table, let number) where !isListed && table.isNames:
+            unlisted.namesRuns.append(
+                try ManifestStore(files: files).namesEntry(
+                    number, of: table, manifest.directory))
+        case .run(let table, let number) where !isListed:
+            unlisted.runs.append(
+                try ManifestStore(files: files).runHeader(
+                    number, of: table, manifest.directory))
         case .segment(let number) where number <= manifest.lastExpired:
             report.add(.note, "expired; the daemon removes it in a minute", in: name.text)
         case .segment(let number) where !isListed && !manifest.mayHoldTail(number):
@@ -93,10 +96,7 @@ struct FileSetCheck<Files: FileSystem> {
             report.add(
                 .note, "being written, or left by a crash; the next start removes it", in: name.text
             )
-        case .expired(let number) where !isListed:
-            unlisted.expired.append(
-                try ExpiredFooterReader.readHeader(number, manifest.directory, in: files))
-        case .run, .segment, .expired: break
+        case .run, .segment: break
         case .aside, .reserve: report.fileCount -= 1
         }
     }
@@ -139,28 +139,6 @@ struct FileSetCheck<Files: FileSystem> {
         let file = try files.open(FileName.lock.text, .read)
         if !LockHolder.isWellFormed(try file.readArray(at: 0, byteCount: 256)) {
             report.add(.corruption, "neither empty nor what a daemon wrote", in: FileName.lock.text)
-        }
-    }
-
-    /// Of a run that the newest generation does not name. Its index and pages are checked when it is held against
-    /// the log.
-    private func readHeader(
-        _ table: TableKind, _ number: FileNumber
-    ) throws(StorageError) -> RunHeader {
-        let file = try files.open(FileName.run(table, number).text, .read)
-        let head = try file.readArray(at: 0, byteCount: RunHeader.byteCount)
-        return try StorageError.decoding(file.path) { () throws(FormatError) in
-            try RunHeader.decode(
-                head, directory: manifest.directory, table: table, fileNumber: number)
-        }
-    }
-
-    private func readNamesHeader(_ number: FileNumber) throws(StorageError) -> NamesRun.Header {
-        let file = try files.open(FileName.run(.names, number).text, .read)
-        let head = try file.readArray(at: 0, byteCount: NamesRun.Header.byteCount)
-        return try StorageError.decoding(file.path) { () throws(FormatError) in
-            try NamesRun.Header.decode(
-                head, directory: manifest.directory, fileNumber: number)
         }
     }
 }

@@ -48,8 +48,6 @@ struct LogNames: Sendable {
         /// The first ordinals that are not of expired segments.
         var nextName: UInt32 = 0
         var nextKey: UInt32 = 0
-        /// Keys of expired segments, as the names runs have them; none for those that were lost.
-        var keys: [RewardKey] = []
         /// Names and keys as the names runs have them, looked up one by one; `nil` for what is not there or cannot be
         /// read, which is reported elsewhere.
         var name: @Sendable (NameOrdinal) -> [UInt8]? = { _ in nil }
@@ -61,8 +59,6 @@ struct LogNames: Sendable {
     private var blocks: [Block] = []
     /// By ordinal; 0 = none.
     private var hashes: [UInt64] = []
-    /// By ordinal: of expired names, as names runs have them.
-    private var expiredHashes: [UInt64] = []
     /// By key ordinal; without names for what no block introduced.
     private var keys: [RewardKey] = []
     let hash = KeyedHash(key: InlineArray { _ in UInt8.random(in: 0...255) })
@@ -101,12 +97,26 @@ struct LogNames: Sendable {
         return changed
     }
 
-    /// Enters names of expired segments, as names runs have them.
-    mutating func enter(expired names: [(ordinal: UInt32, hash: UInt64)]) {
-        for (ordinal, hash) in names { expiredHashes.set(hash, at: Int(ordinal), filling: 0) }
+    /// Enters the names and keys of expired segments. What cannot be read of the run is reported when all of it is.
+    /// **Errors** Those that are not of its data.
+    mutating func enter(expired run: NamesRunReader<some FileSystem>) throws(StorageError) {
+        do throws(StorageError) {
+            let batch = NameBatch()
+            var cursor = run.makeNameCursor()
+            while try cursor.nextNames(into: batch) {
+                for place in 0..<batch.count where !batch.name(place).isEmpty {
+                    let hash = max(1, hash.name(Array(batch.name(place))))
+                    hashes.set(hash, at: Int(batch.ordinal(place).rawValue), filling: 0)
+                }
+            }
+            while keys.count < Int(run.keys.lowerBound) { keys.append(Self.noKey) }
+            try run.readKeys(run.keys, to: &keys)
+        } catch {
+            guard error.isOfData else { throw error }
+        }
     }
 
-    // MARK: What blocks introduced
+    // MARK: What the log introduced
 
     /// The hash of a name; `nil` if no block introduced it.
     func hash(ofName ordinal: UInt32) -> UInt64? {
@@ -126,9 +136,7 @@ struct LogNames: Sendable {
     // MARK: What is known
 
     private func pair(ofKey ordinal: UInt32) -> RewardKey? {
-        if let key = key(ordinal) { return key }
-        if Int(ordinal) < elsewhere.keys.count { return elsewhere.keys[Int(ordinal)] }
-        return elsewhere.key(KeyOrdinal(rawValue: ordinal))
+        key(ordinal) ?? elsewhere.key(KeyOrdinal(rawValue: ordinal))
     }
 
     /// The business of a key, from its block or else from a names run; 0 of one that is lost.
@@ -171,17 +179,9 @@ struct LogNames: Sendable {
     ///
     /// **Cost** 8 bytes for each of a part, which is an eighth of them; about 50 ns each.
     func repeats(part: Int) -> (names: [Repeat], keys: [Repeat]) {
-        let nameCount = max(hashes.count, expiredHashes.count)
-        let names = Self.repeats(part, count: nameCount) { ordinal in
-            if let hash = hash(ofName: UInt32(ordinal)) { return hash }
-            return ordinal < expiredHashes.count ? expiredHashes[ordinal] : 0
-        }
-        let keyCount = max(keys.count, elsewhere.keys.count)
-        let pairs = Self.repeats(part, count: keyCount) { ordinal in
-            var found = key(UInt32(ordinal)) ?? Self.noKey
-            if found == Self.noKey, ordinal < elsewhere.keys.count {
-                found = elsewhere.keys[ordinal]
-            }
+        let names = Self.repeats(part, count: hashes.count) { hashes[$0] }
+        let pairs = Self.repeats(part, count: keys.count) { ordinal in
+            let found = keys[ordinal]
             // Multiplied by an odd number, no two pairs are the same.
             let word = UInt64(found.reward.rawValue) << 32 | UInt64(found.business.rawValue)
             return word &* 0x9E37_79B9_7F4A_7C15

@@ -83,18 +83,26 @@ struct LogRecount {
             for cut in Array(claims.keys) where cut < entry.span.end { claims[cut] = nil }
         }
         parts.append((entry.span, outcome?.rows, nil))
-        guard let outcome, outcome.failure == nil else {
+        guard let outcome, let sums = outcome.segments else {
             chain = .unknown
             totals = nil
             windows.forget()
             return
         }
-        let sums = outcome.sums
         report.append(outcome.report)
-        if entry.missingCount > 0 {
+        for range in sums.lost {
             report.add(
                 .evidenceLost,
-                "\(entry.missingCount) segments without a footer, missing when they "
+                "\(range.rowCountText) in \(range.blockCount) blocks from block "
+                    + "\(range.firstBlock) of segment \(range.segment.rawValue) on, "
+                    + "which has expired", in: outcome.file.text)
+            addLost(range.rowCount ?? .max, of: range.segment)
+        }
+        if sums.missingCount > 0 {
+            addLost(.max, of: entry.span.lastSegment)
+            report.add(
+                .evidenceLost,
+                "\(sums.missingCount) segments without a footer, missing when they "
                     + "expired: their counters cannot be checked", in: outcome.file.text)
         }
         let hasLosses = lostRowCounts.keys.contains {
@@ -108,21 +116,6 @@ struct LogRecount {
             previousChecksum: sums.lastBlockChecksum, nextName: sums.nextName,
             nextKey: sums.nextKey, commitEpoch: sums.commitEpoch, endEpoch: sums.commitEpoch)
         report.trustedRowCount = report.trustedRowCount.saturatingSum(sums.rowCount)
-    }
-
-    /// Notes what was recorded as lost of segments that have expired since.
-    mutating func noteLosses(of manifest: Manifest) {
-        for range in manifest.lost where range.segment <= manifest.lastExpired {
-            report.add(
-                .evidenceLost,
-                "\(range.rowCountText) in \(range.blockCount) blocks from block "
-                    + "\(range.firstBlock) of segment \(range.segment.rawValue) on, "
-                    + "which has expired", in: FileName.manifest(manifest.generation).text)
-            addLost(range.rowCount ?? .max, of: range.segment)
-        }
-        for entry in manifest.expired where entry.missingCount > 0 {
-            addLost(.max, of: entry.span.lastSegment)
-        }
     }
 
     /// Notes that rows of a segment are lost, which may have been counted when they were there.

@@ -34,8 +34,6 @@ struct NamesCheck<Files: FileSystem>: Sendable {
         var report = VerifyReport()
         /// Why the file could not be read.
         var failure: StorageError?
-        /// Names whose blocks have expired.
-        var expired: [(ordinal: UInt32, hash: UInt64)] = []
         /// The weights of the pairs of names and keys, less those of ranks and rewards.
         var orders: UInt64 = 0
     }
@@ -135,9 +133,7 @@ struct NamesCheck<Files: FileSystem>: Sendable {
     ) {
         let known = names.hash(ofName: ordinal)
         if known == found { return }
-        if known == nil && names.isExpired(name: ordinal) {
-            if let found { outcome.expired.append((ordinal, found)) }
-        } else if known != nil || areNamesComplete {
+        if known != nil || areNamesComplete && !names.isExpired(name: ordinal) {
             outcome.report.add(
                 .difference, "name \(ordinal)", in: file,
                 got: String(decoding: batch.name(place), as: UTF8.self),

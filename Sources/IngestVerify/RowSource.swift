@@ -3,8 +3,8 @@
 import IngestFormat
 import IngestStorage
 
-/// Rows of counters by (item, day), wherever they are: in the footer of a segment, in a run, in the footers of expired
-/// segments, or recounted in memory.
+/// Rows of counters by (item, day), wherever they are: in the footer of a segment, in a run, or
+/// recounted in memory.
 struct RowSource: Sendable {
     /// The file.
     let name: FileName
@@ -19,7 +19,7 @@ struct RowSource: Sendable {
 }
 
 extension RowSource {
-    /// A run; also of expired footers, and of a segment's.
+    /// A run, or the table of a segment's footer.
     init<Files>(_ run: RunReader<Files>, name: FileName) {
         let pages = run.index.entries.map { (item: $0.firstKey, rowCount: $0.rowCount) }
         self.init(name: name, pages: pages) { (items, page, body) throws(StorageError) in

@@ -25,7 +25,7 @@ struct Target<Files: FileSystem> {
     }
 
     let files: Files
-    let manifest: Manifest
+    private(set) var manifest: Manifest
     /// The newest manifest, where that cannot be believed: an older one stands in for it, and files that it names may have
     /// been dropped since.
     let badNewest: FileName?
@@ -35,9 +35,13 @@ struct Target<Files: FileSystem> {
     private(set) var runs: [RunReader<Files>] = []
     private(set) var namesRuns: [NamesRunReader<Files>] = []
     /// By place among those that the manifest lists; `nil` for one that could not be opened.
-    private(set) var expired: [ExpiredFooterReader<Files>?] = []
+    private(set) var expired: [RunReader<Files>?] = []
+    /// Of expired segments; those that could be opened.
+    private(set) var expiredNames: [NamesRunReader<Files>] = []
     private(set) var report = VerifyReport()
 
+    /// Segments that no list can be read of and that are looked for all the same.
+    private static var unlistedCountMax: Int { 1 << 20 }
     /// Generations come by the second, and an attempt takes some milliseconds: as many mean something else.
     private static var attemptCount: Int { 1_000 }
 
@@ -48,7 +52,7 @@ struct Target<Files: FileSystem> {
         var failed: Generation?
         for _ in 0..<Self.attemptCount {
             let manifest: Manifest
-            do throws(StorageError) { manifest = try store.readNewest() } catch {
+            do throws(StorageError) { manifest = try store.readNewest(isWhole: false) } catch {
                 guard error.isOfData, let older = try Self.newestSound(store) else { throw error }
                 self = try Target(files, older.manifest, badNewest: older.bad)
                 report.insert(
@@ -108,9 +112,21 @@ struct Target<Files: FileSystem> {
         }
         for entry in manifest.expired {
             expired.append(
-                try reporting(entry.fileName, "expired footers") { () throws(StorageError) in
-                    try ExpiredFooterReader(entry, directory: manifest.directory, in: files)
+                try reporting(entry.run.fileName) { () throws(StorageError) in
+                    try RunReader(entry.run, directory: manifest.directory, in: files)
                 })
+            let names = try reporting(entry.names.fileName) { () throws(StorageError) in
+                try NamesRunReader(entry.names, directory: manifest.directory, in: files)
+            }
+            if let names { expiredNames.append(names) }
+        }
+        // Without one of the runs, the segments that it lists are checked by themselves.
+        if runs.count == manifest.runs.count, let last = runs.last {
+            let opened = runs
+            let whole = try reporting(last.header.entry.fileName) { () throws(StorageError) in
+                try manifest.completed(by: opened)
+            }
+            self.manifest = whole ?? manifest
         }
         for entry in manifest.namesRuns {
             let run = try reporting(entry.fileName) { () throws(StorageError) in
@@ -142,32 +158,18 @@ struct Target<Files: FileSystem> {
     /// What is known of names and keys beside what the log's blocks introduce.
     func names() throws(StorageError) -> LogNames.Elsewhere {
         var names = LogNames.Elsewhere()
-        // Of a file that could not be opened it is not known what it attests.
-        for sums in expired.compactMap({ $0?.header.sums }) {
-            names.nextName = max(names.nextName, sums.nextName)
-            names.nextKey = max(names.nextKey, sums.nextKey)
-        }
-        for run in namesRuns where run.keys.lowerBound < names.nextKey {
-            while names.keys.count < Int(run.keys.lowerBound) {
-                names.keys.append(RewardKey(reward: .none, business: .none))
-            }
-            do throws(StorageError) {
-                try run.readKeys(
-                    run.keys.lowerBound..<min(run.keys.upperBound, names.nextKey),
-                    to: &names.keys)
-            } catch {
-                // It is reported when the run is read whole.
-                guard error.isOfData else { throw error }
-            }
-        }
-        let (runs, files) = (namesRuns, files)
+        names.nextName = manifest.expired.last?.names.names.upperBound ?? 0
+        names.nextKey = manifest.expired.last?.names.keys.upperBound ?? 0
+        let (runs, files) = (expiredNames + namesRuns, files)
         names.name = { ordinal in
-            let run = runs.first { $0.names.contains(ordinal.rawValue) }
-            return (try? run?.name(ordinal)) ?? nil
+            runs.lazy.compactMap { run in
+                run.names.contains(ordinal.rawValue) ? try? run.name(ordinal) : nil
+            }.first
         }
         names.key = { ordinal in
-            let run = runs.first { $0.keys.contains(ordinal.rawValue) }
-            return (try? run?.key(ordinal)) ?? nil
+            runs.lazy.compactMap { run in
+                run.keys.contains(ordinal.rawValue) ? try? run.key(ordinal) : nil
+            }.first
         }
         names.nameInBlock = { segment, offset, ordinal in
             guard let file = try? files.open(FileName.segment(segment).text, .read) else {
@@ -200,12 +202,19 @@ struct Target<Files: FileSystem> {
             manifest.sealed.map { ($0.number, $0) }, uniquingKeysWith: { first, _ in first })
         // What is not newer than the cut and not in the manifest is no part of the log.
         let sealedNumbers = Set(sealed.keys)
+        let isWhole = sealedNumbers.count == manifest.sealedCount
         let live = sizes.keys.filter {
-            $0 >= manifest.cut.segment && $0 > manifest.lastExpired && !sealedNumbers.contains($0)
+            ($0 >= manifest.cut.segment || !isWhole) && $0 > manifest.lastExpired
+                && !sealedNumbers.contains($0)
         }
         let lastWithBlock = try lastSegmentWithBlock(live)
         let lost = Dictionary(grouping: manifest.lost, by: \.segment)
-        let needed = [bound.segment, manifest.cut.segment].filter { $0 > manifest.lastExpired }
+        var needed = [bound.segment, manifest.cut.segment].filter { $0 > manifest.lastExpired }
+        if !isWhole && manifest.sealedCount <= Self.unlistedCountMax {
+            needed += (manifest.lastExpired.rawValue..<manifest.lastSealed.rawValue).map {
+                SegmentNumber(rawValue: $0).next
+            }
+        }
         return sealedNumbers.union(live).union(needed).sorted().map { number in
             let entry = sealed[number]
             return Segment(

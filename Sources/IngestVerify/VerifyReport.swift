@@ -75,7 +75,7 @@ public struct VerifyReport: Sendable, Equatable {
     public package(set) var blockCount = 0
     /// Rows that were counted again.
     public package(set) var rowCount: UInt64 = 0
-    /// Rows that have expired: their counters are trusted from expired footers, not recounted.
+    /// Rows that have expired: their counters are trusted from expired runs, not recounted.
     public package(set) var trustedRowCount: UInt64 = 0
     /// The last segment whose rows have expired; 0 if none have.
     public package(set) var lastExpiredSegment: UInt32 = 0

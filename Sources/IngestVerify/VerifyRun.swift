@@ -38,7 +38,6 @@ struct VerifyRun<Files: FileSystem> {
         var recount = LogRecount(
             newest: .init(file: FileName.manifest(manifest.generation).text, state: manifest.shard),
             older: unlisted.claims, names: names, report: report)
-        recount.noteLosses(of: manifest)
         let log = try target.segments(
             coveredUpTo: ([manifest.cut] + unlisted.runs.map(\.span.end)).max() ?? .start)
         let total = log.reduce(UInt64(0)) { $0.saturatingSum($1.byteCount) }
@@ -62,7 +61,7 @@ struct VerifyRun<Files: FileSystem> {
 
     // MARK: The log
 
-    /// Begins the log with what the expired footers attest.
+    /// Begins the log with what the expired runs attest.
     private func attest(
         _ target: Target<Files>, _ recount: inout LogRecount, _ wait: () -> Bool
     ) throws(StorageError) {
@@ -74,12 +73,13 @@ struct VerifyRun<Files: FileSystem> {
             if let outcome, let error = outcome.failure {
                 guard error.isOfData else { throw error }
                 recount.report.add(
-                    Finding(error, file: outcome.file.text, what: "expired footers"))
+                    Finding(error, file: outcome.file.text, what: "expired run"))
             }
             recount.add(entries[index], outcome)
             index += 1
             return true
         }
+        for run in target.expiredNames { try recount.names.enter(expired: run) }
     }
 
     private func recountLog(
@@ -118,7 +118,9 @@ struct VerifyRun<Files: FileSystem> {
         let isWhole = recount.report.corruptionCount == 0 && recount.report.evidenceLostCount == 0
         typealias Check = NamesCheck<Files>
         // Of those that the manifest names; behind them, all of one that it does not name is a piece.
-        let pieces = target.namesRuns.flatMap { run in Check.parts(of: run).map { (run, $0) } }
+        let pieces = (target.expiredNames + target.namesRuns).flatMap { run in
+            Check.parts(of: run).map { (run, $0) }
+        }
         let work = OrderedWork<Void, Check.Outcome>(
             count: pieces.count + unlisted.namesRuns.count, workerCount: workerCount)
         var (index, orders, failed) = (0, [String: UInt64](), Set<String>())
@@ -137,7 +139,7 @@ struct VerifyRun<Files: FileSystem> {
                 if index < pieces.count {
                     return check(pieces[index].0, [pieces[index].1], isWhole: isWhole)
                 }
-                let entry = unlisted.namesRuns[index - pieces.count].entry
+                let entry = unlisted.namesRuns[index - pieces.count]
                 do throws(StorageError) {
                     let run = try NamesRunReader(entry, directory: manifest.directory, in: files)
                     return check(run, Check.parts(of: run), isWhole: false)
@@ -146,7 +148,6 @@ struct VerifyRun<Files: FileSystem> {
         ) { (outcome) throws(StorageError) in
             recount.report.append(outcome.report)
             let isOwn = index < pieces.count
-            if isOwn { recount.names.enter(expired: outcome.expired) }
             // A page between two parts is read by both.
             if let error = outcome.failure, failed.insert(outcome.file).inserted {
                 try recount.report.add(error, of: outcome.file, mayBeGone: !isOwn)
@@ -212,21 +213,18 @@ struct VerifyRun<Files: FileSystem> {
             let name = header.entry.fileName
             do throws(StorageError) {
                 let run = try RunReader(header.entry, directory: header.directory, in: files)
+                _ = try run.readMetadata()
+                if header.table == .expired {
+                    let outcome = ExpiredOutcome(run, meter)
+                    recount.report.append(outcome.report)
+                    if let error = outcome.failure { throw error }
+                    continue
+                }
                 let table = TableCheck.Table(
                     kind: header.table, runs: [RowSource(run, name: name)],
                     lostRowCount: recount.lostRowCount(in: header.span))
                 try check([table], recount.rows(of: header.span), mayBeGone: true, &recount, wait)
             } catch { try recount.report.add(error, of: name.text, mayBeGone: true) }
-        }
-        for header in unlisted.expired where !meter.isStopped {
-            let name = header.entry.fileName.text
-            do throws(StorageError) {
-                let reader = try ExpiredFooterReader(
-                    header.entry, directory: header.directory, in: files)
-                let outcome = ExpiredOutcome(reader, meter)
-                recount.report.append(outcome.report)
-                if let error = outcome.failure { throw error }
-            } catch { try recount.report.add(error, of: name, mayBeGone: true) }
         }
     }
 

@@ -131,7 +131,7 @@ struct Daemon {
         logger.info(
             """
             log recovered: last segment \(recovery.lastSegment.rawValue), \
-            \(directory.manifest.sealed.count) sealed segments, \
+            \(directory.manifest.sealedCount) sealed segments, \
             \(directory.manifest.lastExpired.rawValue) expired
             """)
     }

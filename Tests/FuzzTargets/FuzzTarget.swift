@@ -34,7 +34,7 @@ package enum FuzzRegistry {
     package static let targets: [FuzzTarget] = [
         .packetHeader, .ack, .events, .jsonEvents, .segmentRecovery, .segmentFooter, .run,
         .namesRun,
-        .expiredFooters, .manifest, .durableMark, .fileName,
+        .expiredRun, .manifest, .durableMark, .fileName,
     ]
 
     /// A target with a planted failure: where it passes, the fuzzing itself is broken.

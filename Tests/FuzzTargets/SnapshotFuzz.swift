@@ -30,25 +30,18 @@ extension FuzzTarget {
             checkRows(run.counters)
         })
 
-    static let expiredFooters = FuzzTarget(
-        name: "expired-footers", seeds: { [SnapshotSample.expired.bytes] },
+    static let expiredRun = FuzzTarget(
+        name: "expired-run", seeds: { [SnapshotSample.expired.encode()] },
         run: { bytes in
-            let input = Reseal.expired(Array(bytes))
-            guard let header = try? ExpiredHeader.decode(input),
-                header.fileByteCount == UInt64(input.count)
+            guard let run = try? Run.decode(Reseal.run(Array(bytes))) else { return }
+            checkRows(run.counters)
+            guard let raw = try? run.header.decodeMetadata(run.metadata),
+                let segments = try? ExpiredSegments.decode(raw, of: run.header.span)
             else { return }
-            fuzzExpect(
-                header.encode() == Array(input.prefix(ExpiredHeader.byteCount)),
-                "a header of other bytes")
-            let (pages, ledger) = (Int(header.pageIndexOffset), Int(header.ledgerOffset))
-            if let entries = try? header.decodeLedger(Array(input[ledger...])) {
-                var sum = LedgerSum()
-                sum.add(entries)
-                fuzzExpect(sum.entries == entries, "a ledger that is no sum of itself")
-            }
-            guard let index = try? header.decodeIndex(Array(input[pages..<ledger])) else { return }
-            let coded = Array(input[ExpiredHeader.byteCount..<pages])
-            checkRows(CounterTable(hasDay: true, pages: coded, index: index))
+            fuzzExpect(segments.encode() == raw, "metadata of other bytes")
+            var sum = LedgerSum()
+            sum.add(segments.ledger)
+            fuzzExpect(sum.entries == segments.ledger, "a ledger that is no sum of itself")
         })
 
     static let namesRun = FuzzTarget(
@@ -186,36 +179,19 @@ private enum Reseal {
         return bytes
     }
 
+    /// Also the checksum of the metadata behind the index.
     static func run(_ bytes: [UInt8]) -> [UInt8] {
         let field = RunHeader.layout
-        return pages(
-            bytes, index: field.pageIndexOffset, checksum: field.pageIndexChecksum,
-            entryByteCount: CounterLayout.PageEntry.byteCount,
-            byteCount: CounterLayout.PageEntry.pageByteCount,
-            entryChecksum: CounterLayout.PageEntry.checksum)
-    }
-
-    /// Also the checksum of the ledger behind the index.
-    static func expired(_ bytes: [UInt8]) -> [UInt8] {
-        typealias Field = ExpiredLayout.Header
         typealias Entry = CounterLayout.PageEntry
-        guard bytes.count >= Field.byteCount else { return bytes }
-        let start = number(bytes, Field.pageIndexOffset, 0)
-        let indexByteCount = number(bytes, Field.pageCount, 0) * UInt64(Entry.byteCount)
-        var bytes = bytes
-        if start <= UInt64(bytes.count), indexByteCount <= UInt64(bytes.count) - start {
-            let ledger = Int(start + indexByteCount)
-            let checksum = Checksum.crc32c(bytes[ledger...])
-            put(checksum, at: Field.ledgerChecksum.offset, &bytes)
-            let whole = pages(
-                Array(bytes[..<ledger]), headByteCount: Field.byteCount,
-                index: Field.pageIndexOffset, checksum: Field.pageIndexChecksum,
-                entryByteCount: Entry.byteCount, byteCount: Entry.pageByteCount,
-                entryChecksum: Entry.checksum)
-            bytes.replaceSubrange(..<ledger, with: whole)
-        }
-        put(Checksum.crc32c(bytes[..<188]), at: 188, &bytes)
-        return bytes
+        guard bytes.count >= field.byteCount else { return bytes }
+        let metadataByteCount = number(bytes, field.metadataByteCount, 0)
+        let end = bytes.count - Int(min(metadataByteCount, UInt64(bytes.count - field.byteCount)))
+        var head = Array(bytes[..<end])
+        put(Checksum.crc32c(bytes[end...]), at: field.metadataChecksum.offset, &head)
+        return pages(
+            head, index: field.pageIndexOffset, checksum: field.pageIndexChecksum,
+            entryByteCount: Entry.byteCount, byteCount: Entry.pageByteCount,
+            entryChecksum: Entry.checksum) + bytes[end...]
     }
 
     static func names(_ bytes: [UInt8]) -> [UInt8] {
@@ -237,10 +213,10 @@ private enum Reseal {
 
     /// A header, pages, an index of them to the end.
     private static func pages(
-        _ bytes: [UInt8], headByteCount head: Int = 128, index: FormatField, checksum: FormatField,
-        entryByteCount: Int,
+        _ bytes: [UInt8], index: FormatField, checksum: FormatField, entryByteCount: Int,
         byteCount: FormatField, entryChecksum: FormatField
     ) -> [UInt8] {
+        let head = 128
         guard bytes.count >= head else { return bytes }
         var bytes = bytes
         let start = number(bytes, index, 0)

@@ -1,4 +1,3 @@
-import IngestCounting
 import IngestFormat
 import TestSupport
 
@@ -72,22 +71,22 @@ enum SnapshotSample {
     }
 
     /// Of the two segments before.
-    static let expired: (header: ExpiredHeader, bytes: [UInt8]) = {
+    static let expired: Run = {
         var last = footer
         last.segment = SegmentNumber(rawValue: cut.segment.rawValue - 1)
-        let sums = ExpiredSums(
-            last, from: SegmentNumber(rawValue: 1), missingCount: 1, byteCount: 9_000,
-            nextCommitEpoch: 12)
-        var ledger = LedgerSum()
-        ledger.add(footer.ledger)
-        let stored = ExpiredLedger(ledger.entries())
-        let header = ExpiredHeader(
-            fileNumber: FileNumber(rawValue: 4), directory: directory, sums: sums,
-            generation: Generation(rawValue: 2), createdAt: 3, index: counters.index,
-            ledger: stored)
-        return (
-            header, header.encode() + counters.pages + counters.index.encode() + stored.bytes
-        )
+        var segments = ExpiredSegments(
+            last, from: SegmentNumber(rawValue: 1), nextCommitEpoch: 12)
+        segments.ledger = footer.ledger
+        segments.uncleanStops = [
+            UncleanStop(foundAt: 4, position: LogPosition(segment: cut.segment, blockCount: 1))
+        ]
+        let metadata = RunMetadata(segments.encode())
+        return Run(
+            header: RunHeader(
+                table: .expired, fileNumber: FileNumber(rawValue: 4), directory: directory,
+                span: segments.span, generation: Generation(rawValue: 2), createdAt: 3,
+                index: counters.index, metadata: metadata),
+            counters: counters, metadata: metadata.bytes)
     }()
 
     static let run = Run(
@@ -124,12 +123,17 @@ enum SnapshotSample {
         manifest.shard.cut = cut
         manifest.shard.nextName = 62
         manifest.shard.nextKey = 8
-        manifest.expired = [expired.header.entry]
+        manifest.expired = [
+            ExpiredEntry(
+                run: expired.header.entry,
+                names: NamesRunEntry(
+                    table: .expiredNames, fileNumber: FileNumber(rawValue: 3), byteCount: 200,
+                    checksum: 7, names: 1..<5, keys: 0..<1))
+        ]
         manifest.sealed = [
             SealedSegment(
                 number: cut.segment, byteCount: 9_000, footerChecksum: 4, blockCount: 2,
-                rowCount: 4,
-                minTimestamp: 5, maxTimestamp: 6)
+                rowCount: 4, minTimestamp: 5, maxTimestamp: 6, lastCommitTime: 7)
         ]
         manifest.runs = TableKind.counterTables.map { table in
             RunEntry(

@@ -22,7 +22,7 @@ struct MergeOrderTests {
             manifest.sealed.append(
                 SealedSegment(
                     number: number, byteCount: 64, footerChecksum: 0, blockCount: 1, rowCount: 1,
-                    minTimestamp: 0, maxTimestamp: 0))
+                    minTimestamp: 0, maxTimestamp: 0, lastCommitTime: 0))
             manifest.shard.cut = LogPosition(segment: number, blockCount: 1)
             for _ in 0..<namesRunCount {
                 manifest.namesRuns.append(names(name..<name + 1, take()))

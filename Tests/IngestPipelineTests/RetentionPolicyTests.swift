@@ -14,7 +14,7 @@ struct RetentionPolicyTests {
         manifest.sealed = (1...3).map {
             SealedSegment(
                 number: SegmentNumber(rawValue: $0), byteCount: 100, footerChecksum: 0,
-                blockCount: 1, rowCount: 1, minTimestamp: 0, maxTimestamp: 0)
+                blockCount: 1, rowCount: 1, minTimestamp: 0, maxTimestamp: 0, lastCommitTime: 0)
         }
         let cases: [(max: UInt64, excess: UInt64)] = [
             (0, 0), (1, 299), (299, 1), (300, 0), (.max, 0),

@@ -310,44 +310,11 @@ final class LogFixture {
 
     // MARK: Expired segments
 
-    /// Publishes the next generation, in which the first `count` segments that are listed have expired, by the
-    /// real writer. Their files go.
+    /// Publishes the next generation, in which the first `count` segments that are listed have expired. Their files go.
     func expire(_ count: Int) throws {
-        let entries = Array(manifest.sealed.prefix(count))
-        let footers = try entries.map { try footer(of: $0) }
-        let store = ManifestStore(files: files)
-        var next = manifest
-        next.generation = manifest.generation.next
-        var sums: ExpiredSums?
-        var ledger = LedgerSum()
-        for (entry, footer) in zip(entries, footers) {
-            let one = ExpiredSums(
-                footer, from: entry.number, missingCount: 0, byteCount: entry.byteCount,
-                nextCommitEpoch: footer.commitEpoch + 1)
-            sums = sums.map { $0.joined(with: one)! } ?? one
-            ledger.add(footer.ledger)
-        }
-        var writer = try ExpiredFooterWriter(
-            next.nextFileNumber, of: sums!, ledger: ExpiredLedger(ledger.entries()),
-            rows: CounterMerge(footers.map { $0.rewardDays.makeCursor() }), in: files)
-        while try !writer.write(pageCountMax: 1) {}
-        next.expired.append(try writer.finish(next.nextFileNumber, for: next))
-        next.sealed.removeFirst(count)
-        next.nextFileNumber = next.nextFileNumber.next
-        try store.publish(next)
-        publisher = SnapshotPublisher(
-            store: store, manifest: next, keys: publisher.keys, clock: clock,
-            counters: PipelineCounters())
+        let entries = manifest.sealed.prefix(count)
+        _ = try publisher.mergeAtOnce(expiring: entries)
         for entry in entries { try files.unlink(FileName.segment(entry.number).text) }
-    }
-
-    private func footer(of entry: SealedSegment) throws -> SegmentFooter {
-        let file = files.disk.contents(FileName.segment(entry.number).text) ?? []
-        let trailer = try SegmentTrailer.decode(
-            Array(file.suffix(SegmentTrailer.byteCount)), fileByteCount: UInt64(file.count))
-        let start = Int(trailer.footerOffset)
-        return try SegmentFooter.decode(
-            Array(file[start..<start + Int(trailer.footerByteCount)]), trailer: trailer)
     }
 
     // MARK: Reading and damage

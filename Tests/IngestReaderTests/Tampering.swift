@@ -13,12 +13,36 @@ extension LogFixture {
         files.disk.damage(name.text) { $0 = bytes }
     }
 
-    /// Changes the newest manifest in place.
+    /// Changes the newest manifest in place, and the segments that its runs list.
     func alterManifest(_ change: (inout Manifest) -> Void) throws {
         let name = FileName.manifest(manifest.generation)
-        var changed = try Manifest.decode(bytes(name))
+        let before = try Manifest.decode(bytes(name))
+        let whole = (try? ManifestStore(files: files).complete(before)) ?? before
+        var changed = whole
         change(&changed)
+        for (place, run) in changed.runs.enumerated() where run.table == .rewardDays {
+            let segments = SealedSegments(of: changed, in: run.span)
+            if segments == SealedSegments(of: whole, in: run.span) { continue }
+            let file = try Run.decode(bytes(run.fileName))
+            changed.runs[place] = replaceRun(
+                file, file.counters, RunMetadata(segments.encode()))
+        }
         replace(name, changed.encode())
+    }
+
+    /// Puts other rows and metadata in the file of a run.
+    private func replaceRun(
+        _ run: Run, _ counters: CounterTable, _ metadata: RunMetadata
+    ) -> RunEntry {
+        let header = RunHeader(
+            table: run.header.table, fileNumber: run.header.fileNumber,
+            directory: run.header.directory, span: run.header.span,
+            generation: run.header.generation, createdAt: run.header.createdAt,
+            index: counters.index, metadata: metadata)
+        replace(
+            header.entry.fileName,
+            Run(header: header, counters: counters, metadata: metadata.bytes).encode())
+        return header.entry
     }
 
     /// Changes the footer of a sealed segment.
@@ -58,46 +82,35 @@ extension LogFixture {
         _ name: FileName, _ change: (inout [TableRow]) -> Void
     ) throws -> RunEntry {
         let run = try Run.decode(bytes(name))
-        let counters = try run.counters.altered(change)
-        let header = RunHeader(
-            table: run.header.table, fileNumber: run.header.fileNumber,
-            directory: run.header.directory, span: run.header.span,
-            generation: run.header.generation, createdAt: run.header.createdAt,
-            index: counters.index)
-        replace(name, Run(header: header, counters: counters).encode())
-        return header.entry
+        return replaceRun(
+            run, try run.counters.altered(change),
+            RunMetadata(try run.header.decodeMetadata(run.metadata)))
     }
 
-    /// Changes the counters, or the ledger, of expired footers.
+    /// Changes the counters of an expired run, or what it says of its segments.
     func alterExpired(
-        at place: Int = 0, ledger change: (inout [LedgerEntry]) -> Void = { _ in },
+        at place: Int = 0, segments change: (inout ExpiredSegments) -> Void = { _ in },
         counters: (inout [TableRow]) -> Void = { _ in }
     ) throws {
-        let entry = manifest.expired[place]
-        let reader = try ExpiredFooterReader(entry, in: files)
-        let table = try reader.counters.readTable().altered(counters)
-        var entries = try reader.readLedger()
-        change(&entries)
-        var sum = LedgerSum()
-        sum.add(entries)
-        let ledger = ExpiredLedger(sum.entries())
-        let header = ExpiredHeader(
-            fileNumber: entry.fileNumber, directory: reader.header.directory,
-            sums: reader.header.sums, generation: reader.header.generation,
-            createdAt: reader.header.createdAt, index: table.index, ledger: ledger)
-        replace(entry.fileName, header.encode() + table.pages + table.index.encode() + ledger.bytes)
-        try alterManifest { $0.expired[place] = header.entry }
+        let name = manifest.expired[place].run.fileName
+        let run = try Run.decode(bytes(name))
+        let table = try run.counters.altered(counters)
+        var segments = try ExpiredSegments.decode(
+            run.header.decodeMetadata(run.metadata), of: run.header.span)
+        change(&segments)
+        let entry = replaceRun(run, table, RunMetadata(segments.encode()))
+        try alterManifest { $0.expired[place].run = entry }
     }
 
-    /// Changes names and keys of the first names run.
+    /// Changes names and keys of the first names run, or the first of expired names.
     func alterNames(
-        name: (UInt32, ArraySlice<UInt8>) -> ArraySlice<UInt8> = { $1 },
+        ofExpired: Bool = false, name: (UInt32, ArraySlice<UInt8>) -> ArraySlice<UInt8> = { $1 },
         key: (UInt32, RewardKey?) -> RewardKey? = { $1 }
     ) throws {
-        let entry = manifest.namesRuns[0]
+        let entry = ofExpired ? manifest.expired[0].names : manifest.namesRuns[0]
         let run = try DecodedNames(bytes(entry.fileName))
         var encoder = NamesRunEncoder(
-            fileNumber: entry.fileNumber, directory: run.header.directory,
+            table: entry.table, fileNumber: entry.fileNumber, directory: run.header.directory,
             firstName: NameOrdinal(rawValue: entry.names.lowerBound),
             firstKey: KeyOrdinal(rawValue: entry.keys.lowerBound),
             generation: run.header.generation, createdAt: run.header.createdAt)
@@ -109,7 +122,13 @@ extension LogFixture {
         }
         let (image, newEntry) = encoder.finish()
         replace(entry.fileName, image)
-        try alterManifest { $0.namesRuns[0] = newEntry }
+        try alterManifest { manifest in
+            if ofExpired {
+                manifest.expired[0].names = newEntry
+            } else {
+                manifest.namesRuns[0] = newEntry
+            }
+        }
     }
 }
 

@@ -33,7 +33,7 @@ import Testing
         let older = try ManifestStore(files: fixture.files).read(
             Generation(rawValue: fixture.manifest.generation.rawValue - 1))
         try fixture.files.unlink(older.runs[0].fileName.text)
-        try fixture.files.unlink(FileName.segment(older.sealed[0].number).text)
+        try fixture.files.unlink(FileName.segment(fixture.manifest.sealed[0].number).text)
         let report = try fixture.verify()
         #expect(report.corruptionCount == 1 && report.differenceCount == 0)
         #expect(report.noteCount >= 3)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import IngestReader
 
-/// What expired footers attest, and that they are held against what is left.
+/// What expired runs attest, and that they are held against what is left.
 @Suite struct VerifyExpiredTests {
     /// Six sealed segments, of which the first four have expired in two files, and a live one.
     private static func fixture(seed: UInt64) throws -> LogFixture {
@@ -39,7 +39,7 @@ import Testing
             report.rowCount == 0 && report.trustedRowCount == UInt64(fixture.model.facts.count))
     }
 
-    @Test("One counter altered in expired footers, all checksums right, is found", arguments: 0...1)
+    @Test("One counter altered in an expired run, all checksums right, is found", arguments: 0...1)
     func counter(place: Int) throws {
         for column in CounterColumn.allCases {
             let fixture = try Self.fixture(seed: 85)
@@ -53,13 +53,13 @@ import Testing
         }
     }
 
-    @Test("Counters of expired footers that do not say what their ledger does are found there")
+    @Test("Counters of an expired run that do not say what their ledger does are found there")
     func conservation() throws {
         let fixture = try Self.fixture(seed: 86)
-        let file = fixture.manifest.expired[0].fileName
+        let file = fixture.manifest.expired[0].run.fileName
         let good = (fixture.bytes(file), fixture.bytes(.manifest(fixture.manifest.generation)))
         for verdict in Verdict.allCases where verdict != .noConsent && verdict != .malformed {
-            try fixture.alterExpired(ledger: { $0[0].events[Int(verdict.rawValue)] += 1 })
+            try fixture.alterExpired(segments: { $0.ledger[0].events[Int(verdict.rawValue)] += 1 })
             let report = try fixture.verify()
             // And the totals of the manifest are others.
             #expect(report.exitCode == 1 && report.differenceCount >= 2, "\(verdict.name)")
@@ -71,7 +71,7 @@ import Testing
             fixture.replace(file, good.0)
             fixture.replace(.manifest(fixture.manifest.generation), good.1)
         }
-        try fixture.alterExpired(ledger: { $0[0].packets[0] += 1 })
+        try fixture.alterExpired(segments: { $0.ledger[0].packets[0] += 1 })
         #expect(
             Set(try fixture.verify().findings.map(\.what))
                 == [
@@ -80,11 +80,10 @@ import Testing
                 ])
     }
 
-    @Test("Every third byte of expired footers is covered, and a missing file is corruption")
+    @Test("Every third byte of expired runs is covered, and a missing file is corruption")
     func damage() throws {
         let fixture = try Self.fixture(seed: 87)
-        for entry in fixture.manifest.expired {
-            let name = entry.fileName.text
+        for name in fixture.manifest.expired.flatMap(\.fileNames).map(\.text) {
             for byte in stride(from: 0, to: fixture.byteCount(name), by: 3) {
                 fixture.flip(name, byte: byte, bit: byte % 8)
                 let report = try fixture.verify()
@@ -93,11 +92,14 @@ import Testing
                 fixture.flip(name, byte: byte, bit: byte % 8)
             }
         }
-        let name = fixture.manifest.expired[1].fileName.text
-        try fixture.files.unlink(name)
-        let report = try fixture.verify()
-        #expect(report.exitCode == 65 && report.differenceCount == 0 && !report.isSound)
-        #expect(report.findings.first?.file == name)
+        for name in fixture.manifest.expired[1].fileNames.map(\.text) {
+            let bytes = fixture.files.disk.contents(name)!
+            try fixture.files.unlink(name)
+            let report = try fixture.verify()
+            #expect(report.exitCode == 65 && report.differenceCount == 0 && !report.isSound)
+            #expect(report.findings.first?.file == name)
+            try fixture.files.create(name).write(bytes, at: 0)
+        }
     }
 
     @Test("The first segment that is left must go on from what has expired")
@@ -112,7 +114,7 @@ import Testing
     }
 
     @Test(
-        "Expired segments that are still there are noted; what a manifest lost of them stays lost")
+        "Expired segments that are still there are noted; what was lost of them stays lost")
     func leftOvers() throws {
         let fixture = try LogFixture.random(seed: 90, segmentCount: 3)
         let name = FileName.segment(SegmentNumber(rawValue: 1))
@@ -123,13 +125,13 @@ import Testing
         let noted = try fixture.verify()
         #expect(noted.exitCode == 0 && noted.findings.map(\.file) == [name.text])
         #expect(noted.isSound)
-        try fixture.alterManifest { manifest in
-            let isNoted = manifest.note(
+        try fixture.alterExpired(segments: {
+            $0.lost = [
                 LostRange(
                     segment: SegmentNumber(rawValue: 1), firstBlock: 2, blockCount: 1, offset: 900,
-                    byteCount: 8, rowCount: 3, names: 2..<2, keys: 1..<1))
-            #expect(isNoted)
-        }
+                    byteCount: 8, rowCount: 3, names: 2..<2, keys: 1..<1)
+            ]
+        })
         let report = try fixture.verify()
         #expect(
             report.exitCode == 65 && report.evidenceLostCount == 1 && report.differenceCount == 0)
@@ -143,13 +145,16 @@ import Testing
         try fixture.append([event])
         #expect(try fixture.verify().findings.isEmpty)
         let again = try #require(fixture.names["again"])
-        // A names run is all that says what an expired name was.
-        try fixture.alterNames(name: { $0 == 1 ? Array("again".utf8)[...] : $1 })
+        try fixture.alterNames(
+            ofExpired: true, name: { $0 == 1 ? Array("again".utf8)[...] : $1 })
         let report = try fixture.verify()
-        #expect(report.exitCode == 1 && report.differenceCount == 1, "\(report.findings)")
-        #expect(report.findings.first?.what == "name again given twice")
-        #expect(report.findings.first?.got == "ordinal \(again)")
-        #expect(report.findings.first?.expected == "ordinal 1")
-        #expect(report.findings.first?.file == FileName.segment(fixture.position.segment).text)
+        // And the names run says something else.
+        #expect(report.exitCode == 1 && report.differenceCount == 2, "\(report.findings)")
+        #expect(report.findings.contains { $0.what == "name 1" })
+        let twice = report.findings.filter { $0.what == "name again given twice" }
+        #expect(twice.count == 1)
+        #expect(twice.first?.got == "ordinal \(again)")
+        #expect(twice.first?.expected == "ordinal 1")
+        #expect(twice.first?.file == FileName.segment(fixture.position.segment).text)
     }
 }

@@ -21,11 +21,13 @@ import Testing
         }
         try fixture.alterManifest { manifest in
             let key = manifest.sealed[0].number
-            let isNoted = manifest.note(
-                LostRange(
-                    segment: key, firstBlock: 1, blockCount: 1, offset: 200, byteCount: 8,
-                    rowCount: 3, names: 2..<2, keys: 1..<1))
-            #expect(isNoted)
+            manifest.replaceLost(
+                of: key,
+                by: [
+                    LostRange(
+                        segment: key, firstBlock: 1, blockCount: 1, offset: 200, byteCount: 8,
+                        rowCount: 3, names: 2..<2, keys: 1..<1)
+                ])
         }
         let report = try fixture.verify()
         #expect(report.exitCode == 1 && report.differenceCount == 1)

@@ -155,20 +155,18 @@ import Testing
         try fixture.publish()
         try fixture.expire(2)
         #expect(try fixture.verify().findings.isEmpty)
-        let name = FileName.segment(fixture.manifest.sealed[0].number)
-        let good = (fixture.bytes(name), fixture.bytes(.manifest(fixture.manifest.generation)))
+        let good = try fixture.fileNames.map { ($0, fixture.files.disk.contents($0) ?? []) }
         try fixture.alterFooter(0, Self.delta { $0.window.announced = 90 })
         #expect(
             try fixture.verify().findings.map(\.what)
                 == ["window of sender 9 epoch 4 in the footer"])
-        fixture.replace(name, good.0)
-        fixture.replace(.manifest(fixture.manifest.generation), good.1)
-        try fixture.alterExpired(ledger: { entries in
-            let place = entries.firstIndex { $0.key == Self.key }!
+        for (name, bytes) in good { fixture.files.disk.damage(name) { $0 = bytes } }
+        try fixture.alterExpired(segments: {
+            let place = $0.ledger.firstIndex { $0.key == Self.key }!
             var others = LedgerEntry(key: .others)
-            others.packets = entries[place].packets
-            others.events = entries[place].events
-            entries[place] = others
+            others.packets = $0.ledger[place].packets
+            others.events = $0.ledger[place].events
+            $0.ledger[place] = others
         })
         #expect(try fixture.verify().findings.isEmpty)
     }

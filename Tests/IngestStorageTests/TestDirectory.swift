@@ -167,7 +167,7 @@ func publish(
             var rows = DaySumming(counters.makeCursor(), into: sums)
             try rows.drain()
             entry = try write(table, number(), span, next, in: files) { sums.makeCursor() }
-        case .rewardDays, .names:
+        default:
             entry = try write(table, number(), span, next, in: files) { counters.makeCursor() }
         }
         next.runs.append(entry)
@@ -201,8 +201,12 @@ private func write<Source: CounterPageSource>(
     in files: SimulatedFileSystem, rows: () -> Source
 ) throws -> RunEntry {
     do {
+        let metadata =
+            table == .rewardDays
+            ? RunMetadata(SealedSegments(of: manifest, in: span).encode()) : RunMetadata()
         return try RunWriter.write(
-            table, number: number, of: span, for: manifest, in: files, rows: rows)
+            table, number: number, of: span, for: manifest, metadata: metadata, in: files,
+            rows: rows)
     } catch {
         switch error {
         case .storage(let error): throw error

@@ -46,7 +46,7 @@ extension ProcessSuite {
             #expect(!FileManager.default.fileExists(atPath: folder.data + "/aside"))
             #expect(try reader.tables() == live)
             #expect(try reader.run("verify").code == 0)
-            let kept = try #require(try names(folder, ".expired.footer").last)
+            let kept = try #require(try names(folder, ".expired.run").last)
             let inspected = try reader.inspect(kept)
             #expect(inspected.code == 0 && inspected.output.contains("\nledger     1 senders"))
         }

@@ -82,12 +82,14 @@ extension ProcessSuite {
                 }
             }
             let table = encoder.finish()
+            let metadata = RunMetadata(try run.header.decodeMetadata(run.metadata))
             let header = RunHeader(
                 table: run.header.table, fileNumber: run.header.fileNumber,
                 directory: run.header.directory, span: run.header.span,
                 generation: run.header.generation, createdAt: run.header.createdAt,
-                index: table.index)
-            return (Run(header: header, counters: table).encode(), header.entry)
+                index: table.index, metadata: metadata)
+            let altered = Run(header: header, counters: table, metadata: metadata.bytes)
+            return (altered.encode(), header.entry)
         }
 
         @Test func `what is no file is reported beside what is damaged`() throws {

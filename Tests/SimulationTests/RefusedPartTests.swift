@@ -191,7 +191,7 @@ struct RefusedPartTests {
         let before = try newest(files)
         #expect(before.sealed.count > 25)
         files.disk.fail(
-            .create, ofFiles: ".run.tmp", onCall: 1, errno: ENOSPC, forever: true)
+            .create, ofFiles: ".names.run.tmp", onCall: 1, errno: ENOSPC, forever: true)
         for day in 32..<35 {
             let packet = SimulatedPacket(sequence: UInt64(day), day: day)
             let isTaken = pipeline.offer(packet)
@@ -219,7 +219,7 @@ struct RefusedPartTests {
         let files = SimulatedFileSystem(seed: 6)
         var pipeline = try open(files) { $0.retention = RetentionPolicy(byteCountMax: 9_000) }
         files.disk.fail(
-            .create, ofFiles: ".expired.footer.tmp", onCall: 1, errno: ENOSPC, forever: true)
+            .create, ofFiles: ".expired.run.tmp", onCall: 1, errno: ENOSPC, forever: true)
         var next: UInt64 = 0
         while next < 120 {
             if pipeline.offer(SimulatedPacket(sequence: next)) { next += 1 }

@@ -123,28 +123,6 @@ struct StartTests {
         #expect(try ManifestStore(files: waiting).readNewest().generation.rawValue == 0)
     }
 
-    @Test("a directory that has as many segments as a manifest can name ends with 74, unchanged")
-    func fullManifest() throws {
-        let files = SimulatedFileSystem(seed: 5)
-        try live(files, packets: 0..<40, stops: false)
-        let left = files.disk.kill()
-        var manifest = try ManifestStore(files: left).readNewest()
-        let report = try recoverSegments(
-            in: left, after: manifest, now: clock.wallMicroseconds())
-        let segment = try #require(report.segments.first?.file)
-        let entry = segment.entry
-        manifest.sealed = [SealedSegment](
-            repeating: entry, count: Limits.manifestFileCountMax)
-        var publisher = SnapshotPublisher(
-            store: ManifestStore(files: left), manifest: manifest, keys: [], clock: clock,
-            counters: PipelineCounters())
-        let names = try left.names()
-        var failure: PipelineError?
-        do { try publisher.publish([segment]) } catch { failure = error }
-        #expect(failure?.exitCode == 74)
-        #expect(try left.names() == names)
-    }
-
     /// A killed daemon's last rename may not be durable; nothing is removed before it is.
     @Test("a kill, a start that rests, and a power cut leave a directory that opens")
     func unsyncedRename() throws {

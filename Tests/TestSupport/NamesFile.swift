@@ -3,6 +3,7 @@ import IngestStorage
 
 /// Names and keys by ordinal → the bytes of a names run, all of it in memory.
 package struct NamesRunEncoder {
+    private let table: TableKind
     private let fileNumber: FileNumber
     private let directory: DirectoryID
     private let generation: Generation
@@ -10,9 +11,10 @@ package struct NamesRunEncoder {
     private var fresh: FreshNames
 
     package init(
-        fileNumber: FileNumber, directory: DirectoryID, firstName: NameOrdinal,
-        firstKey: KeyOrdinal, generation: Generation, createdAt: Int64
+        table: TableKind = .names, fileNumber: FileNumber, directory: DirectoryID,
+        firstName: NameOrdinal, firstKey: KeyOrdinal, generation: Generation, createdAt: Int64
     ) {
+        self.table = table
         self.fileNumber = fileNumber
         self.directory = directory
         self.generation = generation
@@ -29,7 +31,7 @@ package struct NamesRunEncoder {
     /// The whole file, and what the manifest keeps of it.
     package mutating func finish() -> (bytes: [UInt8], entry: NamesRunEntry) {
         var builder = NamesRunBuilder(
-            fileNumber: fileNumber, directory: directory, names: fresh.names,
+            table: table, fileNumber: fileNumber, directory: directory, names: fresh.names,
             keys: fresh.keyRange, generation: generation, createdAt: createdAt)
         fresh.sort()
         let names = NameBatch()

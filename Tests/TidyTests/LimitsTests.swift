@@ -95,8 +95,14 @@ struct LimitsTests {
     }
 
     @Test func `a manifest can name what it has to name`() {
-        #expect(Limits.runCountMax * 4 < Limits.manifestFileCountMax)
-        #expect(Limits.manifestFileCountMax * 64 <= Limits.manifestByteCountMax)
+        #expect(Limits.level0CountMax < Limits.manifestLevel0CountMax)
+        #expect(
+            Limits.level0CountMax * Limits.segmentLostRangeCountMax
+                <= Limits.manifestLostRangeCountMax)
+        #expect(
+            Limits.manifestLevel0CountMax * SealedSegment.layout.byteCount
+                + Limits.manifestLostRangeCountMax * LostRange.layout.byteCount
+                < Limits.manifestByteCountMax)
         let blockByteCountMax = Limits.blockByteCountMax + (1 << 20)
         #expect(
             Limits.segmentByteCountMax + blockByteCountMax <= Limits.segmentFileByteCountMax)

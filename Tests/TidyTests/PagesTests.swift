@@ -5,7 +5,7 @@ import Testing
 struct PagesTests {
     /// One page for each kind of bytes that leaves the process.
     private static let formatPages = [
-        "block", "directory", "durable-mark", "expired", "json-event", "keys", "manifest", "names",
+        "block", "directory", "durable-mark", "json-event", "keys", "manifest", "names",
         "packet", "run", "segment", "spool",
     ]
 

@@ -1,6 +1,6 @@
 // packet → decode → ring → admit → [block] → [segment] → compaction → snapshot → [query]
 
-/// A list of ledger entries as bytes, the same in blocks, in footers and in expired footers.
+/// A list of ledger entries as bytes, the same in blocks, in footers and in expired runs.
 ///
 /// **Layout** Entries in ascending order of their key, each: kind u8; for framed senders sender u64 and
 /// epoch u64; packet counts; event counts; flags u8 and what they say is there; for framed senders the

@@ -26,7 +26,7 @@ package struct SenderKey: Hashable, Sendable, Comparable {
         kind: .plain, sender: SenderID(rawValue: 0), epoch: SenderEpoch(rawValue: 0))
     package static let unidentified = SenderKey(
         kind: .unidentified, sender: SenderID(rawValue: 0), epoch: SenderEpoch(rawValue: 0))
-    /// In expired footers: framed senders for which there was no room. No packet of sender 0 is taken.
+    /// In expired runs: framed senders for which there was no room. No packet of sender 0 is taken.
     package static let others = SenderKey(
         kind: .framed, sender: SenderID(rawValue: 0), epoch: SenderEpoch(rawValue: 0))
     package static func < (a: Self, b: Self) -> Bool {

@@ -28,20 +28,30 @@ package enum TableKind: UInt8, Sendable, CaseIterable {
     case days = 2
     /// Counters by (`KeyOrdinal`, day): what segment footers hold too.
     case rewardDays = 3
+    /// As `rewardDays`, of segments whose rows have expired, with their ledger: a part of the log.
+    case expired = 4
     /// Names and keys of a range of ordinals.
-    case names = 4
+    case names = 5
+    /// As `names`, of segments whose rows have expired: a part of the log.
+    case expiredNames = 6
 
     package var name: String {
         switch self {
         case .rewards: "rewards"
         case .days: "days"
         case .rewardDays: "reward-days"
+        case .expired: "expired"
         case .names: "names"
+        case .expiredNames: "expired-names"
         }
     }
 
     /// Whether rows have a day beside their ordinal.
-    package var hasDay: Bool { self == .days || self == .rewardDays }
+    package var hasDay: Bool { self == .days || self == .rewardDays || self == .expired }
+    /// Whether it holds names and keys, and no counters.
+    package var isNames: Bool { self == .names || self == .expiredNames }
+    /// Whether it can be made again from the rest.
+    package var isDerived: Bool { self != .expired && self != .expiredNames }
     /// The tables of counters, in the order in which they are published.
     package static let counterTables: [TableKind] = [.rewards, .days, .rewardDays]
 }
@@ -49,10 +59,9 @@ package enum TableKind: UInt8, Sendable, CaseIterable {
 /// One name in a data directory, parsed. Every file that ingestd makes there has exactly one name, and
 /// a name that does not parse is not ours.
 ///
-/// **Layout** `%010u.segment`, `%010llu.manifest` (generation), `%010llu.<table>.run` and
-/// `%010llu.expired.footer` (file number), each also with `.tmp` behind it while it is written; `LOCK`,
-/// `durable-mark`, `reserve`, `aside`. Numbers are decimal with at least ten digits, so that names sort by number up
-/// to 9,999,999,999.
+/// **Layout** `%010u.segment`, `%010llu.manifest` (generation), `%010llu.<table>.run` (file number), each also
+/// with `.tmp` behind it while it is written; `LOCK`, `durable-mark`, `reserve`, `aside`. Numbers are decimal with
+/// at least ten digits, so that names sort by number up to 9,999,999,999.
 package indirect enum FileName: Hashable, Sendable {
     /// Locked by the daemon that owns the directory, whose process id it holds for messages.
     case lock
@@ -64,8 +73,6 @@ package indirect enum FileName: Hashable, Sendable {
     case segment(SegmentNumber)
     case manifest(Generation)
     case run(TableKind, FileNumber)
-    /// The folded footers of expired segments.
-    case expired(FileNumber)
     /// A file that is being written; at start it belongs to nobody. Never of a temporary, the lock or
     /// the folder.
     case temporary(FileName)
@@ -93,15 +100,12 @@ package indirect enum FileName: Hashable, Sendable {
         case .segment(let number): Self.digits(UInt64(number.rawValue)) + ".segment"
         case .manifest(let generation): Self.digits(generation.rawValue) + ".manifest"
         case .run(let table, let number): Self.digits(number.rawValue) + ".\(table.name).run"
-        case .expired(let number): Self.digits(number.rawValue) + Self.expiredEnding
         case .temporary(let name): name.text + ".tmp"
         }
     }
 
-    /// The longest name, of 20 digits: `….reward-days.run.tmp`.
-    package static let byteCountMax = 20 + 16 + 4
-
-    private static let expiredEnding = ".expired.footer"
+    /// The longest name, of 20 digits: `….expired-names.run.tmp`.
+    package static let byteCountMax = 20 + 18 + 4
 
     private static func digits(_ number: UInt64) -> String {
         let text = String(number)
@@ -114,7 +118,7 @@ extension FileName {
         if let stem = strip(".tmp", from: bytes) {
             guard let name = parseLasting(stem) else { return nil }
             switch name {
-            case .segment, .manifest, .run, .expired, .durableMark: return .temporary(name)
+            case .segment, .manifest, .run, .durableMark: return .temporary(name)
             case .lock, .aside, .reserve, .temporary: return nil
             }
         }
@@ -132,9 +136,6 @@ extension FileName {
         }
         if let number = number(before: ".manifest", in: bytes) {
             return .manifest(Generation(rawValue: number))
-        }
-        if let number = number(before: expiredEnding, in: bytes), number > 0 {
-            return .expired(FileNumber(rawValue: number))
         }
         for table in TableKind.allCases {
             if let number = number(before: ".\(table.name).run", in: bytes), number > 0 {

@@ -154,7 +154,7 @@ extension LostRange {
         set { rowCount = newValue == Self.unknownRowCount ? nil : newValue }
     }
 
-    static func encode(_ ranges: [LostRange]) -> [UInt8] {
+    static func encode(_ ranges: some Collection<LostRange>) -> [UInt8] {
         var writer = FieldWriter(capacity: ranges.count * layout.byteCount)
         for range in ranges { layout.append(range, to: &writer) }
         return writer.bytes

@@ -90,7 +90,8 @@ package struct SegmentFooter: Hashable, Sendable {
         SealedSegment(
             number: segment, byteCount: trailer.fileByteCount,
             footerChecksum: trailer.footerChecksum, blockCount: blockCount, rowCount: rowCount,
-            minTimestamp: minTimestamp, maxTimestamp: maxTimestamp)
+            minTimestamp: minTimestamp, maxTimestamp: maxTimestamp,
+            lastCommitTime: blocks.last?.summary.admissionTime ?? sealedAt)
     }
 
     /// The sections of a footer, in the order in which they lie. Kinds of 0x8000 and more may be added by

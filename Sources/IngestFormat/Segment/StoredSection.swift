@@ -2,7 +2,7 @@
 
 /// A stretch of bytes as it is stored: as it is, or as an LZ4 block where that saves a twentieth.
 struct StoredSection {
-    enum Encoding: UInt8 {
+    enum Encoding: UInt8, Sendable {
         case plain = 0
         case lz4 = 1
 
@@ -12,6 +12,21 @@ struct StoredSection {
             return self == .plain
                 ? least...least : least...Swift.max(least, UInt64(min(255 * stored, max)))
         }
+    }
+
+    /// What a header says of such a stretch behind it.
+    struct Place: Hashable, Sendable {
+        var encoding = Encoding.plain
+        var byteCount: UInt32 = 0
+        var rawByteCount: UInt32 = 0
+        /// CRC-32C of the stored bytes.
+        var checksum: UInt32 = 0
+    }
+
+    var place: Place {
+        Place(
+            encoding: encoding, byteCount: UInt32(bytes.count), rawByteCount: UInt32(rawByteCount),
+            checksum: Checksum.crc32c(bytes))
     }
 
     /// Shorter ones are stored as they are: there is nothing to win, and their bytes are the same with

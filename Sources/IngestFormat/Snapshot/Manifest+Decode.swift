@@ -25,13 +25,14 @@ extension Manifest {
         }
         let shard = reader
         manifest.shard.totals = try LogTotals(&reader)
-        manifest.expired = try decodeExpired(&reader, count: counts.expired)
-        manifest.sealed = try decodeSealed(
-            &reader, count: counts.sealed, after: manifest.lastExpired)
+        try manifest.decodeExpired(&reader, count: counts.expired)
         manifest.runs = try manifest.decodeRuns(&reader, count: counts.runs)
-        manifest.namesRuns = try manifest.decodeNamesRuns(&reader, count: counts.namesRuns)
+        manifest.sealed = try SealedSegment.decode(
+            &reader, count: counts.sealed, from: UInt64(manifest.mergedEnd.segment.rawValue) + 1)
+        manifest.namesRuns = try manifest.decodeNamesRuns(
+            &reader, count: counts.namesRuns, of: .names)
         manifest.lost = try LostRange.decode(&reader, count: counts.lost)
-        manifest.uncleanStops = try decodeStops(&reader, count: counts.stops)
+        manifest.uncleanStops = try UncleanStop.decode(&reader, count: counts.stops)
         try manifest.checkFileNumbers()
         try manifest.checkCut(shard)
         try manifest.checkExpired()
@@ -73,44 +74,22 @@ extension Manifest {
         idsCompleteSince = reader.i64(Head.idsCompleteSince)
     }
 
-    /// The expired stretches: from segment 1 on without a gap.
-    private static func decodeExpired(
+    /// The expired stretches: from segment 1 and the first name and key on without a gap.
+    private mutating func decodeExpired(
         _ reader: inout FieldReader, count: Int
-    ) throws(FormatError) -> [ExpiredEntry] {
-        let layout = ExpiredEntry.layout
-        let blank = ExpiredEntry(
-            fileNumber: FileNumber(rawValue: 0), byteCount: 0, checksum: 0, span: .blank,
-            missingCount: 0, rowCount: 0, minTimestamp: 0, maxTimestamp: 0)
-        var expired: [ExpiredEntry] = []
+    ) throws(FormatError) {
+        let layout = RunEntry.layout
+        var runs: [RunEntry] = []
         for _ in 0..<count {
-            let entry = try layout.next(&reader, into: blank)
-            let span = try reader.span(
+            runs.append(try layout.next(&reader, into: .blank))
+            _ = try reader.span(
                 layout.firstSegment, last: layout.lastSegment, blockCount: layout.lastBlockCount)
-            _ = try reader.load(layout.missingCount, in: 0...span.segmentCount - 1)
-            let last = expired.last?.span.lastSegment ?? LogPosition.start.segment
+            try reader.expect(layout.table, TableKind.expired.rawValue)
+            let last = runs.dropLast().last?.span.lastSegment ?? LogPosition.start.segment
             try reader.expect(layout.firstSegment, last.rawValue &+ 1)
-            expired.append(entry)
         }
-        return expired
-    }
-
-    private static func decodeSealed(
-        _ reader: inout FieldReader, count: Int, after last: SegmentNumber
-    ) throws(FormatError) -> [SealedSegment] {
-        let segmentField = SealedSegment.layout.segment
-        let blank = SealedSegment(
-            number: last, byteCount: 0, footerChecksum: 0, blockCount: 0, rowCount: 0,
-            minTimestamp: 0, maxTimestamp: 0)
-        var sealed: [SealedSegment] = []
-        sealed.reserveCapacity(count)
-        var next = UInt64(last.rawValue) + 1
-        for _ in 0..<count {
-            sealed.append(try SealedSegment.layout.next(&reader, into: blank))
-            // At the end of all numbers there is none that it could be.
-            try reader.expect(segmentField, next)
-            next += 1
-        }
-        return sealed
+        let names = try decodeNamesRuns(&reader, count: count, of: .expiredNames)
+        expired = zip(runs, names).map { ExpiredEntry(run: $0, names: $1) }
     }
 
     /// The runs: by table, and in each from segment 1 on without a gap, over the same segments.
@@ -118,17 +97,14 @@ extension Manifest {
         _ reader: inout FieldReader, count: Int
     ) throws(FormatError) -> [RunEntry] {
         let layout = RunEntry.layout
-        let blank = RunEntry(
-            table: .rewards, fileNumber: FileNumber(rawValue: 0), byteCount: 0, checksum: 0,
-            span: .blank, rowCount: 0)
         let tables = TableKind.counterTables
         guard count % tables.count == 0 else { throw ManifestCounts.corruptRunCount(count) }
         let ofTable = count / tables.count
         var runs: [RunEntry] = []
         runs.reserveCapacity(count)
         for place in 0..<count {
-            let run = try layout.next(&reader, into: blank)
-            let span = try reader.span(
+            let run = try layout.next(&reader, into: .blank)
+            _ = try reader.span(
                 layout.firstSegment, last: layout.lastSegment, blockCount: layout.lastBlockCount)
             try reader.expect(layout.table, tables[place / ofTable].rawValue)
             let isFirst = place % ofTable == 0
@@ -138,21 +114,10 @@ extension Manifest {
                 let other = runs[place - ofTable].span
                 try reader.expect(layout.lastSegment, other.lastSegment.rawValue)
                 try reader.expect(layout.lastBlockCount, other.end.blockCount)
-            } else {
-                try checkEnd(of: span, reader)
             }
             runs.append(run)
         }
         return runs
-    }
-
-    /// A run ends where a sealed segment does, if that has not expired.
-    private func checkEnd(of span: LogSpan, _ reader: FieldReader) throws(FormatError) {
-        let layout = RunEntry.layout
-        _ = try reader.load(layout.lastSegment, in: 0...UInt64(lastSealed.rawValue))
-        guard span.lastSegment > lastExpired else { return }
-        let place = Int(span.lastSegment.rawValue - lastExpired.rawValue) - 1
-        try reader.expect(layout.lastBlockCount, sealed[place].blockCount)
     }
 
     /// What has expired is in the runs.
@@ -164,9 +129,9 @@ extension Manifest {
         }
     }
 
-    /// The names runs: from the first name and key on without a gap, not beyond what was given.
+    /// Names runs: from the first name and key on without a gap, not beyond what was given.
     private func decodeNamesRuns(
-        _ reader: inout FieldReader, count: Int
+        _ reader: inout FieldReader, count: Int, of table: TableKind
     ) throws(FormatError) -> [NamesRunEntry] {
         let layout = NamesRunEntry.layout
         let blank = NamesRunEntry(
@@ -176,6 +141,7 @@ extension Manifest {
         runs.reserveCapacity(count)
         for _ in 0..<count {
             let run = try layout.next(&reader, into: blank)
+            try reader.expect(layout.table, table.rawValue)
             try reader.expect(layout.firstName, runs.last?.names.upperBound ?? 1)
             try reader.expect(layout.firstKey, runs.last?.keys.upperBound ?? 0)
             _ = try reader.load(layout.nextName, in: 0...UInt64(shard.nextName))
@@ -185,35 +151,13 @@ extension Manifest {
         return runs
     }
 
-    private static func decodeStops(
-        _ reader: inout FieldReader, count: Int
-    ) throws(FormatError) -> [UncleanStop] {
-        let blank = UncleanStop(foundAt: 0, position: .start)
-        var stops: [UncleanStop] = []
-        stops.reserveCapacity(count)
-        for _ in 0..<count {
-            let stop = try UncleanStop.layout.next(&reader, into: blank)
-            if let last = stops.last, last.position > stop.position {
-                throw reader.corrupt(
-                    UncleanStop.layout.segment, .atLeast(last.position.segment.rawValue))
-            }
-            stops.append(stop)
-        }
-        return stops
-    }
-
-    /// Where the last sealed segment ends.
-    private var sealedEnd: LogPosition {
-        guard let last = sealed.last else { return expired.last?.span.end ?? .start }
-        return LogPosition(segment: last.number, blockCount: last.blockCount)
-    }
-
     /// The cut is the end of the last sealed segment.
     /// - Parameter reader: at the shard.
     private func checkCut(_ reader: FieldReader) throws(FormatError) {
         let layout = ShardState.layout
-        try reader.expect(layout.cutSegment, lastSealed.rawValue)
-        try reader.expect(layout.cutBlockCount, sealedEnd.blockCount)
+        let end = sealed.last.map { LogPosition(segment: $0.number, blockCount: $0.blockCount) }
+        try reader.expect(layout.cutSegment, (end ?? mergedEnd).segment.rawValue)
+        try reader.expect(layout.cutBlockCount, (end ?? mergedEnd).blockCount)
         // Another segment comes.
         _ = try reader.load(layout.cutSegment, in: 0...UInt64(UInt32.max) - 1)
     }
@@ -222,7 +166,8 @@ extension Manifest {
     private func checkFileNumbers() throws(FormatError) {
         var seen: Set<FileNumber> = []
         let numbers =
-            expired.map(\.fileNumber) + runs.map(\.fileNumber) + namesRuns.map(\.fileNumber)
+            expired.flatMap { [$0.run.fileNumber, $0.names.fileNumber] } + runs.map(\.fileNumber)
+            + namesRuns.map(\.fileNumber)
         for number in numbers {
             guard number.rawValue >= 1, number < nextFileNumber, seen.insert(number).inserted else {
                 throw .corrupt(
@@ -246,7 +191,7 @@ private struct ManifestCounts {
     init(_ reader: FieldReader) throws(FormatError) {
         try reader.expect(Head.shardCount, 1)
         expired = try reader.count(Head.expiredCount, max: Limits.runCountMax)
-        sealed = try reader.count(Head.sealedCount, max: Limits.manifestFileCountMax)
+        sealed = try reader.count(Head.sealedCount, max: Limits.manifestLevel0CountMax)
         runs = try reader.count(
             Head.runCount, max: TableKind.counterTables.count * Limits.runCountMax)
         namesRuns = try reader.count(
@@ -255,7 +200,7 @@ private struct ManifestCounts {
         stops = try reader.count(Head.uncleanStopCount, max: Limits.manifestUncleanStopCountMax)
         let entries =
             ShardState.layout.byteCount + ManifestLayout.Totals.byteCount
-            + expired * ExpiredEntry.layout.byteCount
+            + expired * (RunEntry.layout.byteCount + NamesRunEntry.layout.byteCount)
             + sealed * SealedSegment.layout.byteCount + runs * RunEntry.layout.byteCount
             + namesRuns * NamesRunEntry.layout.byteCount
             + lost * LostRange.layout.byteCount + stops * UncleanStop.layout.byteCount
@@ -291,7 +236,9 @@ extension LogTotals {
     }
 }
 
-extension LogSpan {
+extension RunEntry {
     /// Of nothing.
-    fileprivate static let blank = LogSpan(firstSegment: SegmentNumber(rawValue: 0), end: .start)
+    fileprivate static let blank = RunEntry(
+        table: .rewards, fileNumber: FileNumber(rawValue: 0), byteCount: 0, checksum: 0,
+        span: LogSpan(firstSegment: SegmentNumber(rawValue: 0), end: .start), rowCount: 0)
 }

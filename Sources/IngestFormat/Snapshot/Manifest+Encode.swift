@@ -17,7 +17,8 @@ extension Manifest {
         writer.put(bytes: hashKey, Head.hashKey)
         writer.put(nextFileNumber.rawValue, Head.nextFileNumber)
         writer.put(1, Head.shardCount)
-        writer.put(sealed.count, Head.sealedCount)
+        let (level0, lost) = (level0, lostOfLevel0)
+        writer.put(level0.count, Head.sealedCount)
         writer.put(runs.count, Head.runCount)
         writer.put(namesRuns.count, Head.namesRunCount)
         writer.put(lost.count, Head.lostRangeCount)
@@ -26,9 +27,10 @@ extension Manifest {
         writer.put(idsCompleteSince, Head.idsCompleteSince)
         ShardState.layout.append(shard, to: &writer)
         put(shard.totals, to: &writer)
-        for entry in expired { ExpiredEntry.layout.append(entry, to: &writer) }
-        for segment in sealed { SealedSegment.layout.append(segment, to: &writer) }
+        for entry in expired { RunEntry.layout.append(entry.run, to: &writer) }
+        for entry in expired { NamesRunEntry.layout.append(entry.names, to: &writer) }
         for run in runs { RunEntry.layout.append(run, to: &writer) }
+        for segment in level0 { SealedSegment.layout.append(segment, to: &writer) }
         for run in namesRuns { NamesRunEntry.layout.append(run, to: &writer) }
         writer.append(LostRange.encode(lost))
         for stop in uncleanStops { UncleanStop.layout.append(stop, to: &writer) }
@@ -39,12 +41,18 @@ extension Manifest {
     /// Byte count of the whole file.
     package var fileByteCount: Int {
         Head.byteCount + ShardState.layout.byteCount + ManifestLayout.Totals.byteCount
-            + expired.count * ExpiredEntry.layout.byteCount
-            + sealed.count * SealedSegment.layout.byteCount
+            + expired.count * (RunEntry.layout.byteCount + NamesRunEntry.layout.byteCount)
+            + level0.count * SealedSegment.layout.byteCount
             + runs.count * RunEntry.layout.byteCount
             + namesRuns.count * NamesRunEntry.layout.byteCount
-            + lost.count * LostRange.layout.byteCount
+            + lostOfLevel0.count * LostRange.layout.byteCount
             + uncleanStops.count * UncleanStop.layout.byteCount + FileEnvelope.checksumByteCount
+    }
+
+    /// The manifest lists no others: the runs have those of the segments that they cover.
+    private var lostOfLevel0: ArraySlice<LostRange> {
+        let end = mergedEnd.segment
+        return lost.suffix(from: lost.firstIndex { $0.segment > end } ?? lost.count)
     }
 
     private func put(_ totals: LogTotals, to writer: inout FieldWriter) {

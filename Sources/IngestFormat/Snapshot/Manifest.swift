@@ -19,14 +19,15 @@ package struct Manifest: Hashable, Sendable {
     package var shard: ShardState
     /// By span; contiguous from segment 1 to the last that has expired.
     package var expired: [ExpiredEntry]
-    /// By number; all behind those that have expired.
+    /// By number; behind those that have expired. The file lists those of `level0`, the others are in the metadata of
+    /// the reward-days runs that cover them (`SealedSegments`): a manifest that was read alone has the first only.
     package var sealed: [SealedSegment]
     /// By table, then by span; contiguous from segment 1 on, and the same spans in each table. Behind them the
     /// footers of `level0` stand for the tables.
     package var runs: [RunEntry]
     /// By ordinal; contiguous from the first name and key.
     package var namesRuns: [NamesRunEntry]
-    /// By (segment, block).
+    /// By (segment, block); of `sealed`.
     package var lost: [LostRange]
     /// By position.
     package var uncleanStops: [UncleanStop]
@@ -57,15 +58,19 @@ package struct Manifest: Hashable, Sendable {
     }
 
     /// The last sealed segment, expired or not; 0 if there is none.
-    package var lastSealed: SegmentNumber { sealed.last?.number ?? lastExpired }
+    package var lastSealed: SegmentNumber { cut.segment }
 
-    /// Puts `entry` in the place of the segments that it covers, and of what they were folded with.
+    /// Sealed segments that have not expired.
+    package var sealedCount: Int { Int(lastSealed.rawValue) - Int(lastExpired.rawValue) }
+
+    /// Puts `entry` in the place of the segments that it covers, and of what they were merged with.
     ///
     /// - Parameter entry: from the first segment of an entry of `expired`, or behind the last of them.
     package mutating func expire(_ entry: ExpiredEntry) {
         expired.removeAll { $0.span.firstSegment >= entry.span.firstSegment }
         expired.append(entry)
         sealed.removeAll { $0.number <= entry.span.lastSegment }
+        lost.removeAll { $0.segment <= entry.span.lastSegment }
     }
 
     /// The runs of a table.
@@ -77,7 +82,7 @@ package struct Manifest: Hashable, Sendable {
     /// The sealed segments that no run covers: their footers are level 0 of the tables.
     package var level0: ArraySlice<SealedSegment> {
         let end = mergedEnd.segment
-        return sealed[(sealed.firstIndex { $0.number > end } ?? sealed.count)...]
+        return sealed[((sealed.lastIndex { $0.number <= end } ?? -1) + 1)...]
     }
 
     /// Adds an unclean stop. Over `Limits.manifestUncleanStopCountMax` the oldest but one goes, so that
@@ -87,15 +92,9 @@ package struct Manifest: Hashable, Sendable {
         uncleanStops.append(stop)
     }
 
-    /// Adds a lost range in its place, unless it is there already.
-    /// - Returns: `false`, with nothing added, over `Limits.manifestLostRangeCountMax`.
-    package mutating func note(_ range: LostRange) -> Bool {
-        if lost.contains(range) { return true }
-        guard lost.count < Limits.manifestLostRangeCountMax else { return false }
-        let place = lost.firstIndex {
-            ($0.segment, $0.firstBlock) > (range.segment, range.firstBlock)
-        }
-        lost.insert(range, at: place ?? lost.count)
-        return true
+    /// Puts the lost ranges of one segment in the place of those that it had.
+    package mutating func replaceLost(of segment: SegmentNumber, by ranges: [LostRange]) {
+        lost.removeAll { $0.segment == segment }
+        lost.insert(contentsOf: ranges, at: lost.firstIndex { $0.segment > segment } ?? lost.count)
     }
 }

@@ -8,7 +8,8 @@ package struct SealedSegment: Hashable, Sendable {
         .int("row count", \.rowCount, in: 0...UInt64(Limits.segmentRowCountMax)),
         .int("min timestamp", \.minTimestamp), .int("max timestamp", \.maxTimestamp),
         .int("footer checksum", \.footerChecksum),
-        .int("block count", \.blockCount, in: 0...UInt64(Limits.segmentBlockCountMax)))
+        .int("block count", \.blockCount, in: 0...UInt64(Limits.segmentBlockCountMax)),
+        .int("last commit time", \.lastCommitTime))
 
     package var number: SegmentNumber
     /// Byte count of the whole file.
@@ -21,11 +22,14 @@ package struct SealedSegment: Hashable, Sendable {
     /// Event times of its rows, microseconds; both 0 where `rowCount` is 0.
     package var minTimestamp: Int64
     package var maxTimestamp: Int64
+    /// When the last block was committed, microseconds since 1970; of a segment without blocks, when it was sealed.
+    package var lastCommitTime: Int64
 
     package init(
         number: SegmentNumber, byteCount: UInt64, footerChecksum: UInt32, blockCount: UInt32,
-        rowCount: UInt64, minTimestamp: Int64, maxTimestamp: Int64
+        rowCount: UInt64, minTimestamp: Int64, maxTimestamp: Int64, lastCommitTime: Int64
     ) {
+        self.lastCommitTime = lastCommitTime
         self.number = number
         self.byteCount = byteCount
         self.footerChecksum = footerChecksum
@@ -34,45 +38,40 @@ package struct SealedSegment: Hashable, Sendable {
         self.minTimestamp = minTimestamp
         self.maxTimestamp = maxTimestamp
     }
+
+    /// Reads `count` segments, whose numbers go on from `first`.
+    /// **Errors** `torn`, `corrupt`; the caller has held `count` against a limit.
+    static func decode(
+        _ reader: inout FieldReader, count: Int, from first: UInt64
+    ) throws(FormatError) -> [SealedSegment] {
+        let blank = SealedSegment(
+            number: SegmentNumber(rawValue: 0), byteCount: 0, footerChecksum: 0, blockCount: 0,
+            rowCount: 0, minTimestamp: 0, maxTimestamp: 0, lastCommitTime: 0)
+        var sealed: [SealedSegment] = []
+        sealed.reserveCapacity(min(count, (reader.bytes.count - reader.end) / layout.byteCount))
+        for place in 0..<count {
+            sealed.append(try layout.next(&reader, into: blank))
+            // At the end of all numbers there is none that it could be.
+            try reader.expect(layout.segment, first + UInt64(place))
+        }
+        return sealed
+    }
 }
 
-/// The folded footers of a stretch of expired segments as the manifest knows them.
+/// What a stretch of expired segments left, as the manifest knows it: their counters and ledger, and the names and
+/// keys that they introduced.
 package struct ExpiredEntry: Hashable, Sendable {
-    package static let layout = Layout<Self>(
-        .id("first segment", \.span.firstSegment), .id("last segment", \.span.end.segment),
-        .int("last block count", \.span.end.blockCount), .int("missing count", \.missingCount),
-        .id("file number", \.fileNumber),
-        .int("file byte count", \.byteCount, in: 0...UInt64(Limits.runByteCountMax)),
-        .int("row count", \.rowCount), .int("min timestamp", \.minTimestamp),
-        .int("max timestamp", \.maxTimestamp), .int("checksum", \.checksum), .reserved(4))
+    /// Of the table `expired`.
+    package var run: RunEntry
+    /// Of the table `expiredNames`.
+    package var names: NamesRunEntry
 
-    package var fileNumber: FileNumber
-    package var byteCount: UInt64
-    /// `ExpiredHeader.checksum`: through it every byte of the file is covered.
-    package var checksum: UInt32
-    package var span: LogSpan
-    /// Segments of the span whose footers could not be read when they expired: not in the file.
-    package var missingCount: UInt32
-    /// Rows that the others held.
-    package var rowCount: UInt64
-    /// Event times of those rows, microseconds; both 0 where `rowCount` is 0.
-    package var minTimestamp: Int64
-    package var maxTimestamp: Int64
-
-    package init(
-        fileNumber: FileNumber, byteCount: UInt64, checksum: UInt32, span: LogSpan,
-        missingCount: UInt32, rowCount: UInt64, minTimestamp: Int64, maxTimestamp: Int64
-    ) {
-        self.fileNumber = fileNumber
-        self.byteCount = byteCount
-        self.checksum = checksum
-        self.span = span
-        self.missingCount = missingCount
-        self.rowCount = rowCount
-        self.minTimestamp = minTimestamp
-        self.maxTimestamp = maxTimestamp
+    package init(run: RunEntry, names: NamesRunEntry) {
+        self.run = run
+        self.names = names
     }
-    package var fileName: FileName { .expired(fileNumber) }
+    package var span: LogSpan { run.span }
+    package var fileNames: [FileName] { [run.fileName, names.fileName] }
 }
 
 /// A run of a counter table as the manifest knows it.
@@ -85,8 +84,7 @@ package struct RunEntry: Hashable, Sendable {
         .int("row count", \.rowCount, in: 0...UInt64(Limits.runRowCountMax)),
         .int("checksum", \.checksum), .reserved(4, "reserved end"))
     /// What `table` can be: never names.
-    static let tables =
-        UInt64(TableKind.rewards.rawValue)...UInt64(TableKind.rewardDays.rawValue)
+    static let tables = UInt64(TableKind.rewards.rawValue)...UInt64(TableKind.expired.rawValue)
 
     package var table: TableKind
     package var fileNumber: FileNumber
@@ -117,8 +115,11 @@ package struct NamesRunEntry: Hashable, Sendable {
         .int("file byte count", \.byteCount, in: 0...UInt64(Limits.namesRunByteCountMax)),
         .range("first name", "next name", \.names, max: Limits.nameCountMax + 1),
         .range("first key", "next key", \.keys, max: Limits.keyCountMax),
-        .int("checksum", \.checksum), .reserved(4))
+        .int("checksum", \.checksum), .id("table", \.table, in: tables), .reserved(3))
+    /// What `table` can be.
+    static let tables = UInt64(TableKind.names.rawValue)...UInt64(TableKind.expiredNames.rawValue)
 
+    package var table: TableKind
     package var fileNumber: FileNumber
     package var byteCount: UInt64
     /// `NamesRun.Header.checksum`: through it every byte of the file is covered.
@@ -127,16 +128,17 @@ package struct NamesRunEntry: Hashable, Sendable {
     package var keys: Range<UInt32>
 
     package init(
-        fileNumber: FileNumber, byteCount: UInt64, checksum: UInt32, names: Range<UInt32>,
-        keys: Range<UInt32>
+        table: TableKind = .names, fileNumber: FileNumber, byteCount: UInt64, checksum: UInt32,
+        names: Range<UInt32>, keys: Range<UInt32>
     ) {
+        self.table = table
         self.fileNumber = fileNumber
         self.byteCount = byteCount
         self.checksum = checksum
         self.names = names
         self.keys = keys
     }
-    package var fileName: FileName { .run(.names, fileNumber) }
+    package var fileName: FileName { .run(table, fileNumber) }
 }
 
 /// An unclean stop that a start found: what was received and not yet durable then is unknown.
@@ -153,6 +155,24 @@ package struct UncleanStop: Hashable, Sendable {
     package init(foundAt: Int64, position: LogPosition) {
         self.foundAt = foundAt
         self.position = position
+    }
+
+    /// Reads `count` stops, by position.
+    /// **Errors** `torn`, `corrupt`; the caller has held `count` against a limit.
+    static func decode(
+        _ reader: inout FieldReader, count: Int
+    ) throws(FormatError) -> [UncleanStop] {
+        let blank = UncleanStop(foundAt: 0, position: .start)
+        var stops: [UncleanStop] = []
+        for _ in 0..<count {
+            let stop = try layout.next(&reader, into: blank)
+            if let last = stops.last, last.position > stop.position {
+                throw reader.corrupt(
+                    layout.segment, .atLeast(last.position.segment.rawValue))
+            }
+            stops.append(stop)
+        }
+        return stops
     }
 }
 

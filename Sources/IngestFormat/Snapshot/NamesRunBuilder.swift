@@ -21,11 +21,11 @@ package struct NamesRunBuilder {
     private var firstNames: [UInt8] = []
 
     package init(
-        fileNumber: FileNumber, directory: DirectoryID, names: Range<UInt32>, keys: Range<UInt32>,
-        generation: Generation, createdAt: Int64
+        table: TableKind = .names, fileNumber: FileNumber, directory: DirectoryID,
+        names: Range<UInt32>, keys: Range<UInt32>, generation: Generation, createdAt: Int64
     ) {
         header = NamesRun.Header(
-            fileNumber: fileNumber, directory: directory, names: names, keys: keys,
+            table: table, fileNumber: fileNumber, directory: directory, names: names, keys: keys,
             generation: generation, createdAt: createdAt)
         ranks = [UInt32](repeating: Self.noRank, count: names.count)
         skipEmptyKinds()

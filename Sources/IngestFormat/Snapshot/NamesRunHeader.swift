@@ -11,7 +11,7 @@ package enum NamesRun {
 
     package struct Header: Hashable, Sendable {
         package static let layout = Layout<Self>(
-            .magic, .version, .reserved(2),
+            .magic, .version, .id("table", \.table, in: NamesRunEntry.tables), .reserved(1),
             .range("first name", "next name", \.names, max: Limits.nameCountMax + 1),
             .id("directory", \.directory), .id("file number", \.fileNumber, in: 1...UInt64.max),
             .id("generation", \.generation), .int("created at", \.createdAt),
@@ -26,6 +26,7 @@ package enum NamesRun {
         /// `IGN1` as its bytes lie in the file.
         package static let magic: UInt32 = 0x314E_4749
 
+        package internal(set) var table = TableKind.names
         package internal(set) var fileNumber: FileNumber
         package internal(set) var directory: DirectoryID
         package internal(set) var names: Range<UInt32>
@@ -66,21 +67,24 @@ package enum NamesRun {
 
         package var entry: NamesRunEntry {
             NamesRunEntry(
-                fileNumber: fileNumber, byteCount: fileByteCount, checksum: checksum, names: names,
+                table: table, fileNumber: fileNumber, byteCount: fileByteCount, checksum: checksum,
+                names: names,
                 keys: keys)
         }
 
         package func encode() -> [UInt8] { Self.layout.encode(self, magic: Self.magic) }
 
         /// Checks and decodes the first 128 bytes of a names run; more may follow.
-        /// **Errors** as `FileEnvelope.open`; `notThisFile` for another directory or number; `corrupt` for
+        /// **Errors** as `FileEnvelope.open`; `notThisFile` for another directory, table or number; `corrupt` for
         /// ranges and offsets that do not fit each other or are over their limit.
         package static func decode(
-            _ bytes: [UInt8], directory: DirectoryID? = nil, fileNumber: FileNumber? = nil
+            _ bytes: [UInt8], directory: DirectoryID? = nil, table: TableKind? = nil,
+            fileNumber: FileNumber? = nil
         ) throws(FormatError) -> Header {
             let reader = try layout.open(bytes, magic: magic)
             try reader.identify(layout.directory, directory?.rawValue)
             try reader.identify(layout.fileNumber, fileNumber?.rawValue)
+            try reader.identify(layout.table, table?.rawValue)
             _ = try reader.load(layout.firstName, in: Limits.nextNames)
             var header = try layout.load(
                 reader,

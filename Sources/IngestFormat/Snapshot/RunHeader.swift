@@ -2,7 +2,7 @@
 
 /// The first bytes of a run: which table, of which stretch of the log, and what its index must sum to.
 ///
-/// **Layout** docs/format/run.md. Fixed 128 bytes; then the pages, then the page index to the file's end.
+/// **Layout** docs/format/run.md. Fixed 128 bytes; then the pages, the page index, and metadata to the file's end.
 package struct RunHeader: Hashable, Sendable {
     package static let layout = Layout<Self>(
         .magic, .version, .id("table", \.table, in: RunEntry.tables),
@@ -16,7 +16,11 @@ package struct RunHeader: Hashable, Sendable {
             "page index offset", \.pageIndexOffset,
             in: UInt64(byteCount)...UInt64(Limits.runByteCountMax)),
         .int("page count", \.storedPageCount), .int("page index checksum", \.pageIndexChecksum),
-        .int("last block count", \.span.end.blockCount), .reserved(40), .checksum)
+        .int("last block count", \.span.end.blockCount),
+        .int("metadata byte count", \.metadata.byteCount),
+        .int("metadata raw byte count", \.metadata.rawByteCount),
+        .int("metadata checksum", \.metadata.checksum),
+        .id("metadata encoding", \.metadata.encoding, in: 0...1), .reserved(27), .checksum)
     package static let byteCount = 128
     /// `IGR1` as its bytes lie in the file.
     package static let magic: UInt32 = 0x3152_4749
@@ -36,16 +40,23 @@ package struct RunHeader: Hashable, Sendable {
     package private(set) var generation: Generation
     package private(set) var createdAt: Int64
 
+    private var metadata: StoredSection.Place
+
     package var pageIndexByteCount: Int { pageCount * CounterPageIndex.Entry.byteCount }
+    package var metadataOffset: UInt64 { pageIndexOffset + UInt64(pageIndexByteCount) }
+    /// 0 where a run has none.
+    package var metadataByteCount: Int { Int(metadata.byteCount) }
     /// Of the whole file.
-    package var fileByteCount: UInt64 { pageIndexOffset + UInt64(pageIndexByteCount) }
+    package var fileByteCount: UInt64 { metadataOffset + UInt64(metadata.byteCount) }
 
     /// The header of a run whose pages have all been encoded.
     package init(
         table: TableKind, fileNumber: FileNumber, directory: DirectoryID, span: LogSpan,
-        generation: Generation, createdAt: Int64, index: CounterPageIndex
+        generation: Generation, createdAt: Int64, index: CounterPageIndex,
+        metadata: RunMetadata = RunMetadata()
     ) {
-        precondition(table != .names)
+        precondition(!table.isNames)
+        self.metadata = metadata.place
         self.table = table
         self.fileNumber = fileNumber
         self.directory = directory
@@ -84,6 +95,12 @@ package struct RunHeader: Hashable, Sendable {
         let pagesByteCount = header.pageIndexOffset - UInt64(byteCount)
         let pageCountMax = min(header.rowCount, pagesByteCount / UInt64(CounterPage.byteCountMin))
         _ = try reader.load(layout.pageCount, in: 0...pageCountMax)
+        _ = try reader.load(
+            layout.metadataByteCount, in: 0...UInt64(Limits.footerByteCountMax))
+        _ = try reader.load(
+            layout.metadataRawByteCount,
+            in: header.metadata.encoding.rawByteCounts(
+                ofStored: header.metadataByteCount, max: Limits.footerByteCountMax))
         try reader.expect(layout.fileByteCount, header.fileByteCount)
         return header
     }
@@ -102,6 +119,25 @@ package struct RunHeader: Hashable, Sendable {
             pagesOffset: Self.byteCount, rowCount: Int(rowCount))
     }
 
+    /// Checks the metadata that follow the page index.
+    /// - Parameter bytes: `metadataByteCount` bytes from `metadataOffset` on.
+    /// **Errors** `torn`, `corrupt`; offsets are from the file's first byte.
+    package func decodeMetadata(_ bytes: [UInt8]) throws(FormatError) -> [UInt8] {
+        let offset = Int(clamping: metadataOffset)
+        guard bytes.count == metadataByteCount else {
+            throw .torn("metadata", at: offset, available: bytes.count, needed: metadataByteCount)
+        }
+        let computed = Checksum.crc32c(bytes)
+        guard computed == metadata.checksum else {
+            throw .corrupt(
+                "metadata checksum", at: offset, got: computed,
+                expected: .exactly(metadata.checksum))
+        }
+        return try StoredSection.restore(
+            bytes[...], encoding: metadata.encoding, rawByteCount: Int(metadata.rawByteCount),
+            at: offset)
+    }
+
     /// What the manifest keeps of the run.
     package var entry: RunEntry {
         RunEntry(
@@ -110,19 +146,35 @@ package struct RunHeader: Hashable, Sendable {
     }
 }
 
+/// What a run says beside its rows, as it is stored behind the page index.
+package struct RunMetadata: Hashable, Sendable {
+    let place: StoredSection.Place
+    package let bytes: [UInt8]
+
+    /// **Cost** LZ4 of the bytes.
+    package init(_ raw: [UInt8] = []) {
+        let section = StoredSection(raw, compressor: LZ4Compressor())
+        bytes = section.bytes
+        place = section.place
+    }
+}
+
 /// A whole run in memory ⇄ its bytes: for small runs, tests and tools. Larger ones are written and read
 /// page by page.
 package struct Run: Hashable, Sendable {
     package let header: RunHeader
     package let counters: CounterTable
+    /// As they are stored.
+    package let metadata: [UInt8]
 
-    package init(header: RunHeader, counters: CounterTable) {
+    package init(header: RunHeader, counters: CounterTable, metadata: [UInt8] = []) {
         self.header = header
         self.counters = counters
+        self.metadata = metadata
     }
 
     package func encode() -> [UInt8] {
-        header.encode() + counters.pages + counters.index.encode()
+        header.encode() + counters.pages + counters.index.encode() + metadata
     }
 
     /// Checks the header and the index; pages are checked when they are read.
@@ -144,11 +196,12 @@ package struct Run: Hashable, Sendable {
             )
         }
         let indexStart = Int(header.pageIndexOffset)
-        let index = try header.decodeIndex(Array(bytes[indexStart...]))
+        let indexEnd = Int(header.metadataOffset)
+        let index = try header.decodeIndex(Array(bytes[indexStart..<indexEnd]))
         return Run(
             header: header,
             counters: CounterTable(
                 hasDay: header.table.hasDay, pages: Array(bytes[RunHeader.byteCount..<indexStart]),
-                index: index))
+                index: index), metadata: Array(bytes[indexEnd...]))
     }
 }

@@ -13,7 +13,7 @@ import IngestStorage
 /// and publishing are off the write path: the sync stage has long gone on to the next segment.
 package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     private var publisher: SnapshotPublisher<Files, Clock>
-    private var retention: Retention<Files, Clock>
+    private var retention: Retention<Clock>
     private let files: Files
     private let clock: Clock
     private let links: StageLinks
@@ -31,12 +31,11 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     private var sealedByteCount: UInt64 = 0
     private var nextPublishNanoseconds: UInt64
     private var phase = Phase.running
-    /// Of seals and generations; and of rows that expire, which make room, and must have their turn while counters
-    /// find none.
+    /// Of seals and generations.
     private var publishBackoff = Backoff(milliseconds: 500)
-    private var retentionBackoff = Backoff(milliseconds: 500)
     /// What seals and generations wait for.
     private var shortage: Shortage?
+    private let say: @Sendable (String) -> Void
     private let warn: @Sendable (String) -> Void
     /// Whether what is refused may be tried again later; not once the daemon ends.
     private var mayRetry = true
@@ -56,11 +55,11 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         say: @escaping @Sendable (String) -> Void, warn: @escaping @Sendable (String) -> Void
     ) {
         self.reserve = reserve
+        self.say = say
         self.warn = warn
         self.publisher = publisher
         self.windows = windows
-        retention = Retention(
-            configuration, files: files, clock: clock, counters: counters, say: say)
+        retention = Retention(configuration, clock: clock)
         self.files = files
         self.clock = clock
         self.links = links
@@ -84,7 +83,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         mayWait: Bool, mayRetry: Bool = true
     ) throws(PipelineError) -> StageOutcome {
         self.mayRetry = mayRetry
-        let wait: UInt64 = mayWait && !isRetaining ? 100_000_000 : 0
+        let wait: UInt64 = mayWait ? 100_000_000 : 0
         let outcome: StageOutcome
         switch phase {
         case .running: outcome = try goOn(waitNanoseconds: wait)
@@ -108,9 +107,8 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
             return try sealLast(waitNanoseconds: wait)
         }
         try publishIfDue()
-        try retain()
         orderMerge()
-        return hasWorked || isRetaining ? .worked : .idle
+        return hasWorked ? .worked : .idle
     }
 
     /// - Returns: `false` if it has to wait for the segment before it to be sealed.
@@ -218,7 +216,11 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     // MARK: Merges
 
     private mutating func orderMerge() {
-        guard let order = publisher.orderMerge() else { return }
+        guard publisher.mayOrderMerge else { return }
+        // What expires makes room, and must have its turn while counters find none.
+        let due = mayRetry ? retention.due(in: publisher.manifest) : []
+        guard let order = publisher.orderMerge(expiring: due) else { return }
+        if order.expiry != nil { retention.begin() }
         links.toMerge.push(order)
     }
 
@@ -231,22 +233,47 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         {
             publisher.take(result)
             refusal = result.refusal
+            endExpiry(result)
         }
         var isPublished = false
         if publisher.hasMerged, !rests {
             isPublished = try publishing { (stage) throws(PipelineError) in
-                try stage.publisher.publishMerged()
+                if let expired = try stage.publisher.publishMerged() { stage.tell(expired) }
             }
         }
         if let refusal, isStuck, mayRetry { try failPublish(refusal) }
         return isPublished
     }
 
+    /// Where segments that were to expire have not: says why, and has them tried again.
+    private mutating func endExpiry(_ result: MergeResult) {
+        guard result.order.expiry != nil, result.runs.expired == nil else { return }
+        guard let error = result.expiryFailure else {
+            // Merged tables may have been refused, else nothing of it can be read.
+            if result.refusal == nil { retention.rest() } else { retention.lookAgain() }
+            return
+        }
+        guard let shortage = error.shortage else {
+            warn("retention failed, retrying in a minute: \(error)")
+            return retention.rest()
+        }
+        counters.compact.add(.refusals)
+        // Retention needs the reserve until it is done.
+        if shortage == .space && reserve.lend() { return retention.lookAgain() }
+        if retention.fail() { warn("retention failed, retrying: \(error)") }
+    }
+
+    private mutating func tell(_ expired: ExpiredOutput) {
+        if let waited = retention.succeed() {
+            warn("retention resumed after \(waited / 1_000_000) ms")
+        }
+        say("retention: \(expired.text)")
+    }
+
     // MARK: The end
 
     /// Seals what is left; the sync stage is done.
     private mutating func sealLast(waitNanoseconds: UInt64) throws(PipelineError) -> StageOutcome {
-        retention.stop()
         if rests {
             rest(waitNanoseconds: waitNanoseconds)
             return .idle
@@ -296,14 +323,9 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
             || (rests && waiting != nil)
     }
 
-    /// Whether rows expire, and can at once.
-    private var isRetaining: Bool { retention.isWorking && !isBackingOff(retentionBackoff) }
-
     /// Whether seals and generations wait for the disk; once the daemon ends nothing does.
-    private var rests: Bool { mayRetry && isBackingOff(publishBackoff) }
-
-    private func isBackingOff(_ backoff: Backoff) -> Bool {
-        backoff.nanosecondsLeft(at: clock.monotonicNanoseconds()) > 0
+    private var rests: Bool {
+        mayRetry && publishBackoff.nanosecondsLeft(at: clock.monotonicNanoseconds()) > 0
     }
 
     /// Lets time go by, where nothing else does: a merge that is on its way has been waited for.
@@ -313,25 +335,9 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         clock.pause(nanoseconds: left > 0 ? min(left, waitNanoseconds) : waitNanoseconds)
     }
 
-    /// Retention, which needs the reserve over many turns, has it until it is done.
-    private mutating func retain() throws(PipelineError) {
-        if !mayRetry || isBackingOff(retentionBackoff) { return }
-        let refusal = try attempt { (stage) throws(PipelineError) in
-            try stage.retention.step(&stage.publisher)
-        }
-        let now = clock.monotonicNanoseconds()
-        if let refusal {
-            if retentionBackoff.fail(at: now) { warn("retention failed, retrying: \(refusal)") }
-            return
-        }
-        if !retention.isRefused, let waited = retentionBackoff.succeed(at: now) {
-            warn("retention resumed after \(waited / 1_000_000) ms")
-        }
-        if !retention.isWorking && !publishBackoff.isWaiting { reserve.giveBack() }
-    }
-
     /// Nothing is waited for any more where a whole turn has found nothing that is refused.
     private mutating func endWait() {
+        if mayRetry && !retention.isOrdered && !publishBackoff.isWaiting { reserve.giveBack() }
         if isStuck || rests { return }
         guard let waited = publishBackoff.succeed(at: clock.monotonicNanoseconds()) else { return }
         shortage = nil

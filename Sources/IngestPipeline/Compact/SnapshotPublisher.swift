@@ -20,7 +20,6 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     private(set) var idsCompleteSince: Int64
     private var retired = RetiredFiles()
     private var merge = MergeState.none
-    private var level0CountMin = Limits.level0MergeCount
     private var mergeBackoff = Backoff(milliseconds: 1_000, most: 4_000)
 
     /// Where the one merge stands that there can be at a time. Whoever carries an order to the merge queue brings its
@@ -154,10 +153,9 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     }
 
     private func checkCounts(adding segments: [SealedSegmentFile]) throws(PipelineError) {
-        let lostCount = segments.reduce(manifest.lost.count) { $0 + $1.footer.lost.count }
+        let level0Count = manifest.level0.count + segments.count
         let counts = [
-            ("segments", manifest.sealed.count + segments.count, Limits.manifestFileCountMax),
-            ("lost ranges", lostCount, Limits.manifestLostRangeCountMax),
+            ("segments that are not merged", level0Count, Limits.manifestLevel0CountMax),
             ("names runs", manifest.namesRuns.count + 1, Limits.manifestNamesRunCountMax),
         ]
         for (what, count, max) in counts where count > max {
@@ -182,12 +180,16 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     var isMergeOrdered: Bool { if case .ordered = merge { true } else { false } }
     var hasMerged: Bool { if case .written = merge { true } else { false } }
 
-    /// The merge that is due, if one is and none is under way. It has to come back by `take`.
-    package mutating func orderMerge() -> MergeOrder? {
-        guard !isMergeUnderWay,
-            mergeBackoff.nanosecondsLeft(at: clock.monotonicNanoseconds()) == 0,
-            let order = manifest.orderMerge(
-                at: clock.wallMicroseconds(), level0CountMin: level0CountMin)
+    /// Whether a merge may be ordered now.
+    var mayOrderMerge: Bool {
+        !isMergeUnderWay && mergeBackoff.nanosecondsLeft(at: clock.monotonicNanoseconds()) == 0
+    }
+
+    /// The merge that is due, if one is and may be ordered. It has to come back by `take`.
+    /// - Parameter due: segments that are to expire.
+    package mutating func orderMerge(expiring due: ArraySlice<SealedSegment> = []) -> MergeOrder? {
+        guard mayOrderMerge,
+            let order = manifest.orderMerge(at: clock.wallMicroseconds(), expiring: due)
         else { return nil }
         merge = .ordered
         return order
@@ -197,13 +199,9 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     /// room. A start and a stop need none: nothing more comes before a merge.
     package var canPublish: Bool { manifest.hasRoomForSegments }
 
-    /// Has the next merge take in level 0 however little it is: rows can expire only once runs have their counters.
-    mutating func hurryMerge() { level0CountMin = 1 }
-
     /// Takes an order back; what was merged is to be published.
     package mutating func take(_ result: MergeResult) {
         merge = result.runs.isEmpty ? .none : .written(result.runs)
-        if result.runs.tables != nil { level0CountMin = Limits.level0MergeCount }
         let now = clock.monotonicNanoseconds()
         if result.refusal == nil {
             _ = mergeBackoff.succeed(at: now)
@@ -212,24 +210,46 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         }
     }
 
-    /// Publishes what was merged, if anything was, as a generation of its own.
-    package mutating func publishMerged() throws(PipelineError) {
-        guard case .written(let merged) = merge else { return }
+    /// Publishes what was merged, if anything was, as a generation of its own; damaged segments that expire with it are
+    /// put aside before: nobody deletes them for that.
+    /// - Returns: what has expired, if anything has.
+    package mutating func publishMerged() throws(PipelineError) -> ExpiredOutput? {
+        guard case .written(let merged) = merge else { return nil }
+        try putAside(merged.expired)
         var next = makeNext()
         next.replace(merged)
         try publish(next)
         merge = .none
+        guard let expired = merged.expired else { return nil }
+        counters.compact.add(.segmentsExpired, expired.segments.span.segmentCount)
+        counters.compact.add(.rowsExpired, expired.segments.rowCount)
+        counters.compact.add(
+            .expiredBytes, expired.entry.run.byteCount + expired.entry.names.byteCount)
+        return expired
+    }
+
+    private func putAside(_ expired: ExpiredOutput?) throws(PipelineError) {
+        guard let damaged = expired?.damaged, !damaged.isEmpty else { return }
+        try storing { () throws(StorageError) in
+            let present = try store.files.names()
+            for name in damaged.map({ FileName.segment($0).text }) where present.contains(name) {
+                _ = try AsideDirectory(of: store.files).take(name)
+            }
+        }
     }
 
     /// Does the merge that is due, if one is, and publishes it: where there is no merge queue.
-    /// - Parameter level0CountMin: as many footers gather before they are merged.
+    /// - Parameters:
+    ///   - level0CountMin: as many footers gather before they are merged.
+    ///   - due: segments that are to expire.
     /// - Returns: whether one was.
     package mutating func mergeAtOnce(
-        level0CountMin: Int = Limits.level0MergeCount
+        level0CountMin: Int = Limits.level0MergeCount, expiring due: ArraySlice<SealedSegment> = []
     ) throws(PipelineError) -> Bool {
         var next = makeNext()
         guard
-            let order = next.orderMerge(at: next.createdAt, level0CountMin: level0CountMin)
+            let order = next.orderMerge(
+                at: next.createdAt, level0CountMin: level0CountMin, expiring: due)
         else { return false }
         next.replace(
             try RunMerge(
@@ -275,7 +295,7 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
 extension Manifest {
     /// The files made of the log: there are some dozens of them, however many segments there are.
     fileprivate var derivedNames: [FileName] {
-        runs.map(\.fileName) + namesRuns.map(\.fileName) + expired.map(\.fileName)
+        runs.map(\.fileName) + namesRuns.map(\.fileName) + expired.flatMap(\.fileNames)
     }
 
     /// Moves the cut behind segments that were sealed since.

@@ -15,8 +15,17 @@ package struct MergeOrder: Sendable {
         package let firstNumber: FileNumber
     }
 
+    /// Segments whose rows are to expire, once runs have their counters.
+    package struct Expiry: Sendable {
+        let segments: [SealedSegment]
+        /// The newest of what is left of earlier ones, to be merged with it.
+        let older: [ExpiredEntry]
+        let firstNumber: FileNumber
+    }
+
     package let tables: Tables?
     package let names: (inputs: [NamesRunEntry], number: FileNumber)?
+    package let expiry: Expiry?
     /// The generation that the runs are made for, as far as it is known.
     package let manifest: Manifest
     /// Whether no generation can be published before it is done.
@@ -29,10 +38,11 @@ package struct MergedRuns: Sendable {
     package typealias Names = (inputs: [NamesRunEntry], run: NamesRunEntry)
     package var tables: Tables?
     package var names: Names?
+    package var expired: ExpiredOutput?
 
     package init() {}
 
-    package var isEmpty: Bool { tables == nil && names == nil }
+    package var isEmpty: Bool { tables == nil && names == nil && expired == nil }
 }
 
 /// How an order came back. Without runs and without a refusal a stop has ended it.
@@ -41,6 +51,11 @@ package struct MergeResult: Sendable {
     package var runs = MergedRuns()
     /// The `Shortage` for which another part is not, if one is not; nothing of that is left.
     package var refusal: PipelineError?
+    /// Why the segments that were to expire have not; nothing is left of that.
+    package var expiryFailure: StorageError?
+    package let order: MergeOrder
+
+    package init(_ order: MergeOrder) { self.order = order }
 }
 
 extension Manifest {
@@ -54,24 +69,38 @@ extension Manifest {
 
     /// Orders the merge that is due, if one is; the file numbers of what it writes are given.
     ///
-    /// - Parameter level0CountMin: as many footers gather before they are merged.
+    /// - Parameters:
+    ///   - level0CountMin: as many footers gather before they are merged; at once where they are to expire.
+    ///   - due: the oldest sealed segments, whose rows are to expire.
     package mutating func orderMerge(
-        at createdAt: Int64, level0CountMin: Int = Limits.level0MergeCount
+        at createdAt: Int64, level0CountMin: Int = Limits.level0MergeCount,
+        expiring due: ArraySlice<SealedSegment> = []
     ) -> MergeOrder? {
         let names = CompactionPlan(
             ripe: namesRuns.map(\.itemCount), runCountMax: Self.namesRunCountMax
         ).mergedRunCount
         // What makes room is tried although there is little.
-        let isNeeded = !hasRoomForSegments || level0CountMin < Limits.level0MergeCount
+        let isNeeded = !hasRoomForSegments || !due.isEmpty
+        let areDueMerged = due.last.map { $0.number <= mergedEnd.segment } ?? true
         let namesPart =
             names > 0 ? (Array(namesRuns.suffix(names)), takeFileNumbers(1)) : nil
-        let tablesPart = level0.count >= level0CountMin ? planTables() : nil
-        if namesPart == nil && tablesPart == nil { return nil }
+        let tablesPart = level0.count >= level0CountMin || !areDueMerged ? planTables() : nil
+        let expiry = due.isEmpty ? nil : planExpiry(of: Array(due))
+        if namesPart == nil && tablesPart == nil && expiry == nil { return nil }
         var origin = self
         origin.generation = generation.next
         origin.createdAt = createdAt
         return MergeOrder(
-            tables: tablesPart, names: namesPart, manifest: origin, isNeeded: isNeeded)
+            tables: tablesPart, names: namesPart, expiry: expiry, manifest: origin,
+            isNeeded: isNeeded)
+    }
+
+    private mutating func planExpiry(of due: [SealedSegment]) -> MergeOrder.Expiry {
+        let plan = CompactionPlan(
+            runs: expired.map { Int($0.span.segmentCount) }, newSegmentCount: due.count)
+        return MergeOrder.Expiry(
+            segments: due, older: expired.suffix(plan.mergedRunCount),
+            firstNumber: takeFileNumbers(2))
     }
 
     /// The oldest of level 0, and the newest runs that are no larger.
@@ -96,6 +125,7 @@ extension Manifest {
             runs.removeAll { tables.inputs.runs.contains($0) }
             for run in tables.runs { insert(run) }
         }
+        if let expired = merged.expired { expire(expired.entry) }
         guard let names = merged.names, let first = names.inputs.first,
             let place = namesRuns.firstIndex(of: first)
         else { return }

@@ -20,19 +20,20 @@ struct RunMerge<Files: FileSystem> {
     ///
     /// - Returns: empty if it was stopped; then nothing is left of it.
     /// **Errors** `corrupt` with the path of a file that cannot be merged. Nothing is left of what was written. A
-    /// `Shortage` is in the result.
+    /// `Shortage` is in the result, and why segments could not expire.
     func run() throws(PipelineError) -> MergeResult {
-        var result = MergeResult()
+        var result = MergeResult(order)
         do throws(StorageError) {
             try noting(&result) { (runs) throws(StorageError) in runs.names = try mergeNames() }
             try noting(&result) { (runs) throws(StorageError) in runs.tables = try mergeTables() }
+            try expire(&result)
         } catch {
             removeRuns(of: result.runs)
             throw .storage(error)
         }
         if isStopped() {
             removeRuns(of: result.runs)
-            return MergeResult()
+            return MergeResult(order)
         }
         counters.add(result.refusal == nil ? .merges : .refusals)
         return result
@@ -42,7 +43,9 @@ struct RunMerge<Files: FileSystem> {
     /// **Errors** Any `Shortage`.
     func runAtOnce() throws(PipelineError) -> MergedRuns {
         let result = try run()
-        guard let refusal = result.refusal else { return result.runs }
+        guard let refusal = result.refusal ?? result.expiryFailure.map({ .storage($0) }) else {
+            return result.runs
+        }
         removeRuns(of: result.runs)
         throw refusal
     }
@@ -104,9 +107,30 @@ struct RunMerge<Files: FileSystem> {
         return (inputs, run)
     }
 
+    /// Merges what is left of the segments that are to expire, once runs have their counters.
+    private func expire(_ result: inout MergeResult) throws(StorageError) {
+        let mergedEnd = result.runs.tables?.inputs.span.end ?? order.manifest.mergedEnd
+        guard let expiry = order.expiry, let last = expiry.segments.last, !isStopped(),
+            last.number <= mergedEnd.segment
+        else { return }
+        do throws(StorageError) {
+            var merge = ExpiredMerge(for: order.manifest, in: files)
+            result.runs.expired = try merge.run(
+                expiry.segments, older: expiry.older[...], firstNumber: expiry.firstNumber,
+                isStopped: isStopped)
+        } catch {
+            switch error {
+            case _ where error.shortage != nil: result.expiryFailure = error
+            case .io, .corrupt, .notFound: result.expiryFailure = error
+            default: throw error
+            }
+        }
+    }
+
     /// Removes what was written before the stop. One that stays is removed by a start.
     private func removeRuns(of merged: MergedRuns) {
         for run in merged.tables?.runs ?? [] { try? files.unlink(run.fileName.text) }
         if let names = merged.names { try? files.unlink(names.run.fileName.text) }
+        for name in merged.expired?.entry.fileNames ?? [] { try? files.unlink(name.text) }
     }
 }

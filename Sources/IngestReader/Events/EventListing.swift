@@ -154,7 +154,7 @@ extension Snapshot {
         var listing = EventListing(query, makeNames())
         let days = query.days
         // Events that were refused from far away have the day of their admission, all others that of their time.
-        let blocks = CutBlocks(files: files, manifest: manifest, end: tail.position) { block in
+        let blocks = try CutBlocks(of: self) { block in
             block.rowCount > 0
                 && (days.mayHold(timestamps: block.minTimestamp, block.maxTimestamp)
                     || days.mayHold(timestamps: block.admissionTime, block.admissionTime))
@@ -169,8 +169,9 @@ extension Snapshot {
         }
     }
 
-    package var eventCount: UInt64 {
-        manifest.sealed.reduce(tail.rowCount) { $0.saturatingSum($1.rowCount) }
+    package func eventCount() throws(ReaderError) -> UInt64 {
+        let manifest = try ReaderError.reading { () throws(StorageError) in try whole() }
+        return manifest.sealed.reduce(tail.rowCount) { $0.saturatingSum($1.rowCount) }
     }
 }
 

@@ -143,7 +143,7 @@ extension Snapshot {
         let hasLostNames = try !names.lostNames().isEmpty
         if ordinal == nil && !hasLostNames { return }
         let first = hasLostNames ? 0 : ordinal?.rawValue ?? 0
-        let blocks = CutBlocks(files: files, manifest: manifest, end: tail.position) { block in
+        let blocks = try CutBlocks(of: self) { block in
             // A block that is before the name was given has none of its rows.
             block.eventHashCount > 0
                 && UInt64(block.firstName.rawValue) + UInt64(block.nameCount) > UInt64(first)

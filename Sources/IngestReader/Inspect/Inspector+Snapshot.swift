@@ -17,13 +17,44 @@ extension Inspector {
         guard let header else { return }
         line("header", "\(header.table.name) run \(header.fileNumber.rawValue)")
         indented(Self.text(header.encode(), RunHeader.layout))
-        try describePages(
-            RunReader(header.entry, in: files), from: UInt64(RunHeader.byteCount))
+        let run = try RunReader(header.entry, in: files)
+        try describePages(run)
+        switch header.table {
+        case .expired:
+            try describing("metadata") { (inspector) throws(StorageError) in
+                inspector.describe(try run.readExpired())
+            }
+            cannotSee("the rows: they have expired, and this file is what attests them")
+        case .rewardDays:
+            try describing("metadata") { (inspector) throws(StorageError) in
+                let segments = try run.readSegments()
+                inspector.list("sealed", segments.entries, SealedSegment.layout)
+                inspector.list("lost", segments.lost, LostRange.layout)
+            }
+        default: break
+        }
         cannotSee("names: keys and businesses are ordinals, see the names runs")
     }
 
-    /// - Parameter start: where the first page begins in the file.
-    mutating func describePages(_ run: RunReader<Files>, from start: UInt64) throws(StorageError) {
+    private func describe(_ segments: ExpiredSegments) {
+        list("expired", [segments], ExpiredSegments.layout)
+        list("lost", segments.lost, LostRange.layout)
+        list("unclean", segments.uncleanStops, UncleanStop.layout)
+        let rangeCount = segments.ledger.reduce(0) { $0 + $1.sequences.count }
+        line("ledger", "\(segments.ledger.count) senders, \(rangeCount) ranges of sequences")
+    }
+
+    /// Goes on after a part that is damaged.
+    private mutating func describing(
+        _ part: String, _ body: (inout Self) throws(StorageError) -> Void
+    ) throws(StorageError) {
+        do throws(StorageError) { try body(&self) } catch {
+            guard error.exitCode == 65 else { throw error }
+            bad("\(part): \(error)")
+        }
+    }
+
+    private mutating func describePages(_ run: RunReader<Files>) throws(StorageError) {
         let page = CounterPage()
         let buffer = ReadBuffer()
         for (number, entry) in run.index.entries.enumerated() {
@@ -31,13 +62,10 @@ extension Inspector {
                 run.header.table.hasDay ? " on \(CivilDay(dayNumber: entry.firstDay))" : ""
             line(
                 "page \(number)",
-                "offset \(start + UInt64(entry.offset)), \(entry.byteCount) bytes, "
+                "offset \(UInt64(RunHeader.byteCount) + UInt64(entry.offset)), \(entry.byteCount) bytes, "
                     + "\(entry.rowCount) rows from ordinal \(entry.firstKey)\(day)")
-            do throws(StorageError) {
+            try describing("page \(number)") { (_) throws(StorageError) in
                 try run.read(page: number, into: page, buffer: buffer)
-            } catch {
-                guard error.exitCode == 65 else { throw error }
-                bad("page \(number): \(error)")
             }
         }
     }
@@ -47,22 +75,19 @@ extension Inspector {
     mutating func describeNames(_ file: Files.File) throws(StorageError) {
         let bytes = try file.readArray(at: 0, byteCount: NamesRun.Header.byteCount)
         let header = decoding("header", at: 0) { [meant] () throws(FormatError) in
-            guard case .run(.names, let number)? = meant else {
+            guard case .run(let table, let number)? = meant else {
                 return try NamesRun.Header.decode(bytes)
             }
-            return try NamesRun.Header.decode(bytes, fileNumber: number)
+            return try NamesRun.Header.decode(bytes, table: table, fileNumber: number)
         }
         guard let header else { return }
-        line("header", "names run \(header.fileNumber.rawValue)")
+        line("header", "\(header.table.name) run \(header.fileNumber.rawValue)")
         indented(Self.text(header.encode(), NamesRun.Header.layout))
-        do throws(StorageError) {
+        try describing("names run") { (inspector) throws(StorageError) in
             let run = try NamesRunReader<Files>(file, header)
             let (lostNames, lostKeys) = (try run.lostNames().count, try run.lostKeyCount())
-            try readOrders(of: run)
-            line("lost", "\(lostNames) names and \(lostKeys) keys")
-        } catch {
-            guard error.exitCode == 65 else { throw error }
-            bad("names run: \(error)")
+            try inspector.readOrders(of: run)
+            inspector.line("lost", "\(lostNames) names and \(lostKeys) keys")
         }
         cannotSee("which names are rewards: one list holds those of every kind")
     }
@@ -111,58 +136,12 @@ extension Inspector {
     }
 
     private func describeEntries(_ manifest: Manifest) {
-        list("expired", manifest.expired, ExpiredEntry.layout)
+        list("expired", manifest.expired.map(\.run), RunEntry.layout)
+        list("expired", manifest.expired.map(\.names), NamesRunEntry.layout)
         list("sealed", manifest.sealed, SealedSegment.layout)
         list("run", manifest.runs, RunEntry.layout)
         list("names", manifest.namesRuns, NamesRunEntry.layout)
         list("lost", manifest.lost, LostRange.layout)
         list("unclean", manifest.uncleanStops, UncleanStop.layout)
-    }
-}
-
-extension Inspector {
-    mutating func describeExpired(_ file: Files.File) throws(StorageError) {
-        let head = try file.readArray(at: 0, byteCount: ExpiredHeader.byteCount)
-        let header = decoding("header", at: 0) { [meant] () throws(FormatError) in
-            guard case .expired(let number)? = meant else { return try ExpiredHeader.decode(head) }
-            return try ExpiredHeader.decode(head, fileNumber: number)
-        }
-        guard let header else { return }
-        describe(header)
-        let reader = try ExpiredFooterReader(header.entry, in: files)
-        try describePages(reader.counters, from: UInt64(ExpiredHeader.byteCount))
-        do throws(StorageError) {
-            let ledger = try reader.readLedger()
-            let rangeCount = ledger.reduce(0) { $0 + $1.sequences.count }
-            line("ledger", "\(ledger.count) senders, \(rangeCount) ranges of sequences")
-        } catch {
-            guard error.exitCode == 65 else { throw error }
-            bad("ledger: \(error)")
-        }
-        cannotSee("the rows: they have expired, and this file is what attests them")
-    }
-
-    private func describe(_ header: ExpiredHeader) {
-        let sums = header.sums
-        line("header", "expired footers \(header.fileNumber.rawValue)")
-        indented("directory \(Self.hex(header.directory.rawValue))")
-        indented(
-            "of the log from segment \(sums.span.firstSegment.rawValue) to \(sums.span.end.text): "
-                + "\(sums.footerCount) footers, \(sums.missingCount) could not be read")
-        indented(
-            "made \(TimeText.utc(header.createdAt)) for generation \(header.generation.rawValue), "
-                + "checksum \(Self.hex(header.checksum))")
-        line("rows", "\(sums.rowCount) in \(sums.logByteCount) bytes of segments")
-        if sums.rowCount > 0 {
-            indented(
-                "event times from \(TimeText.utc(sums.minTimestamp)) to "
-                    + TimeText.utc(sums.maxTimestamp))
-        }
-        line(
-            "behind it",
-            "next name \(sums.nextName), next key \(sums.nextKey), commit epoch "
-                + "\(sums.nextCommitEpoch), last block's checksum \(Self.hex(sums.lastBlockChecksum))"
-        )
-        line("counters", "\(header.keyDayCount) rows in \(header.pageCount) pages")
     }
 }

@@ -44,7 +44,6 @@ package struct Inspector<Files: FileSystem> {
         switch magic {
         case SegmentHeader.magic: try describeSegment(file, byteCount: byteCount)
         case RunHeader.magic: try describeRun(file)
-        case ExpiredLayout.Header.magicNumber: try describeExpired(file)
         case NamesRun.Header.magic: try describeNames(file)
         case ManifestLayout.Head.magicNumber: try describeManifest(file)
         case DurableMark.Layout.magicNumber: try describeMark(file)

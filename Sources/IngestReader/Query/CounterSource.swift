@@ -41,7 +41,7 @@ package protocol SnapshotSource: CounterSource {
     /// A bound of the rows of a table: its parts may have rows of the same keys.
     func rowCountMax(of table: TableKind) -> UInt64
     /// How many events `forEachEvent` gives where all are asked for.
-    var eventCount: UInt64 { get }
+    func eventCount() throws(ReaderError) -> UInt64
     /// Gives the events of the cut in the order of the log.
     func forEachEvent(_ query: EventsQuery, _ body: EventRow.Body) throws(ReaderError)
     /// Gives the rows of an event id of a business.

@@ -21,12 +21,11 @@ struct CutBlocks<Files: FileSystem> {
     typealias Body = (BlockHeader, ReadBuffer) throws(ReaderError) -> Bool
 
     init(
-        files: Files, manifest: Manifest, end: LogPosition,
-        isWanted: @escaping (BlockSummary) -> Bool
-    ) {
-        self.files = files
-        self.manifest = manifest
-        self.end = end
+        of snapshot: Snapshot<Files>, isWanted: @escaping (BlockSummary) -> Bool
+    ) throws(ReaderError) {
+        files = snapshot.files
+        manifest = try ReaderError.reading { () throws(StorageError) in try snapshot.whole() }
+        end = snapshot.tail.position
         self.isWanted = isWanted
     }
 
@@ -87,7 +86,8 @@ struct CutBlocks<Files: FileSystem> {
     /// Whether a newer generation may explain that a segment is gone.
     private func isOutdated() throws(ReaderError) -> Bool {
         try ReaderError.reading { () throws(StorageError) in
-            try ManifestStore(files: files).readNewest().generation > manifest.generation
+            try ManifestStore(files: files).readNewest(isWhole: false).generation
+                > manifest.generation
         }
     }
 

@@ -21,16 +21,17 @@ extension Snapshot {
     ) throws(StorageError) -> DirectoryStatus {
         let mark = try DurableMarkFile.read(in: files, directory: manifest.directory)
         let present = try presentFiles()
+        let (expired, lostOfExpired) = try readExpired()
         return DirectoryStatus(
             cut: cut, generation: manifest.generation.rawValue, compacted: manifest.cut.cut,
-            durable: max(mark?.cut ?? cut, cut), sealedSegmentCount: manifest.sealed.count,
+            durable: max(mark?.cut ?? cut, cut), sealedSegmentCount: manifest.sealedCount,
             unsealedSegmentCount: present.count { file in
                 guard case .segment(let number) = file.name else { return false }
                 // Of segments that came since the opening this cut knows nothing.
                 let came = number.rawValue > cut.segment && number.rawValue - 1 != cut.segment
                 return manifest.mayHoldTail(number) && !came
             },
-            expired: manifest.expired.isEmpty ? nil : ExpiredPart(manifest.expired),
+            expired: expired,
             fileCount: present.count,
             byteCount: present.reduce(0) { $0.saturatingSum($1.byteCount) },
             nameCount: nameCount, keyCount: keyCount, rowCount: totals.rowCount,
@@ -39,9 +40,28 @@ extension Snapshot {
             uncleanStops: manifest.uncleanStops.map {
                 .init(foundAtMicroseconds: $0.foundAt, position: $0.position.cut)
             },
-            lostRangeCount: manifest.lost.count,
+            lostRangeCount: try whole().lost.count + lostOfExpired,
             idsCompleteSinceMicroseconds: manifest.idsCompleteSince == 0
                 ? nil : manifest.idsCompleteSince)
+    }
+
+    /// What has expired, and how many lost ranges were there.
+    private func readExpired() throws(StorageError) -> (ExpiredPart?, lostRangeCount: Int) {
+        var part: ExpiredPart?
+        var lostRangeCount = 0
+        for entry in manifest.expired {
+            let run = try RunReader(entry.run, directory: manifest.directory, in: files)
+            let segments = try run.readExpired()
+            lostRangeCount += segments.lost.count
+            let newest = segments.rowCount > 0 ? segments.maxTimestamp : nil
+            part = ExpiredPart(
+                lastSegment: segments.span.lastSegment.rawValue,
+                rowCount: segments.rowCount.saturatingSum(part?.rowCount ?? 0),
+                newestEventMicroseconds: [newest, part?.newestEventMicroseconds].compactMap { $0 }
+                    .max(),
+                missingSegmentCount: Int(segments.missingCount) + (part?.missingSegmentCount ?? 0))
+        }
+        return (part, lostRangeCount)
     }
 
     /// The files of ours and their sizes; one that is dropped meanwhile is left out.
@@ -56,17 +76,5 @@ extension Snapshot {
             }
         }
         return present
-    }
-}
-
-extension ExpiredPart {
-    /// - Parameter entries: at least one.
-    fileprivate init(_ entries: [ExpiredEntry]) {
-        let filled = entries.filter { $0.rowCount > 0 }
-        self.init(
-            lastSegment: entries.last?.span.lastSegment.rawValue ?? 0,
-            rowCount: entries.reduce(0) { $0.saturatingSum($1.rowCount) },
-            newestEventMicroseconds: filled.map(\.maxTimestamp).max(),
-            missingSegmentCount: entries.reduce(0) { $0 + Int($1.missingCount) })
     }
 }

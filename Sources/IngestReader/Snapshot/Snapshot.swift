@@ -78,6 +78,11 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
         }
     }
 
+    /// The manifest with all sealed segments.
+    func whole() throws(StorageError) -> Manifest {
+        try manifest.completed(by: parts[.rewardDays] ?? [])
+    }
+
     // MARK: Totals
 
     package func totals() throws(ReaderError) -> LogTotals {

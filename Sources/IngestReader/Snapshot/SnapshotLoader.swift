@@ -23,7 +23,7 @@ package struct SnapshotLoader<Files: FileSystem> {
         var failed: Generation?
         for _ in 0..<Self.attemptCount {
             let manifest = try ReaderError.reading { () throws(StorageError) in
-                try store.readNewest()
+                try store.readNewest(isWhole: false)
             }
             let mayBeOld = failed != manifest.generation
             if let snapshot = try load(manifest, store, mayBeOld: mayBeOld) { return snapshot }

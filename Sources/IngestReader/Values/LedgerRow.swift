@@ -111,19 +111,19 @@ extension Snapshot {
         }
     }
 
-    /// Expired footers, footers, and the blocks behind them.
+    /// Expired runs, footers, and the blocks behind them.
     private func sumOfLedger() throws(ReaderError) -> (LedgerSum, SenderWindows) {
         var sum = LedgerSum()
         var windows = SenderWindows()
         for entry in manifest.expired {
             let ledger = try ReaderError.reading { () throws(StorageError) in
-                try ExpiredFooterReader(entry, directory: manifest.directory, in: files)
-                    .readLedger()
+                try RunReader(entry.run, directory: manifest.directory, in: files)
+                    .readExpired().ledger
             }
             sum.add(ledger)
             windows.apply(ledger)
         }
-        let blocks = CutBlocks(files: files, manifest: manifest, end: tail.position) {
+        let blocks = try CutBlocks(of: self) {
             $0.ledgerEntryCount > 0
         }
         try blocks.forEachFooter { footer in

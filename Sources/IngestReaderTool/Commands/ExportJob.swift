@@ -26,7 +26,7 @@ package struct ExportJob {
         case .rewards: return reader.rowCountMax(of: .rewards)
         case .days: return reader.rowCountMax(of: .days)
         case .rewardDays: return reader.rowCountMax(of: .rewardDays)
-        case .events: return reader.eventCount
+        case .events: return try? reader.eventCount()
         }
     }
 

@@ -35,15 +35,17 @@ struct RebuildCommand: ParsableCommand {
         defer { withExtendedLifetime(lock) {} }
         let store = ManifestStore(files: files)
         let newest: Manifest
-        do { newest = try store.readNewest() } catch {
+        do { newest = try store.readNewest(isWhole: false) } catch {
             switch error {
             case .missingManifest, .corrupt: newest = try LogRebuild.manifest(of: files)
             default: throw error
             }
         }
         try store.checkExpired(of: newest)
-        let areNamesBad = try store.badRuns(of: newest)?.areNamesBad ?? false
-        let made = try LogRebuild.run(store, after: newest, names: areNamesBad ? .made : .kept)
+        let bad = try store.badRuns(of: newest) ?? BadRuns()
+        let made = try LogRebuild.run(
+            store, after: try LogRebuild.complete(newest, bad, store),
+            names: bad.areNamesBad ? .made : .kept)
         return made.runs
     }
 }

@@ -27,14 +27,7 @@ struct LevelZeroRepair<Files: FileSystem> {
             if try isReadable(entry) { continue }
             let segment = try seal(entry, place)
             manifest.sealed[place] = segment.file.entry
-            manifest.lost.removeAll { $0.segment == entry.number }
-            for range in segment.file.footer.lost where !manifest.note(range) {
-                throw .overLimit(
-                    path: files.path,
-                    detail:
-                        "more than \(Limits.manifestLostRangeCountMax) lost ranges, go on in a new "
-                        + "directory")
-            }
+            manifest.replaceLost(of: entry.number, by: segment.file.footer.lost)
             repaired.append(segment)
         }
         if !repaired.isEmpty, let sums = try SealedSums(of: manifest, in: files) {
@@ -108,10 +101,11 @@ struct SealedSums {
     /// **Cost** Reads all footers.
     init?<Files: FileSystem>(of manifest: Manifest, in files: Files) throws(StorageError) {
         for entry in manifest.expired {
-            let reader = try ExpiredFooterReader(entry, directory: manifest.directory, in: files)
-            totals.rowCount = totals.rowCount.saturatingSum(entry.rowCount)
-            totals.add(try reader.readLedger())
-            try add(reader.counters.readTable(), path: entry.fileName.text)
+            let run = try RunReader(entry.run, directory: manifest.directory, in: files)
+            let segments = try run.readExpired()
+            totals.rowCount = totals.rowCount.saturatingSum(segments.rowCount)
+            totals.add(segments.ledger)
+            try add(run.readTable(), path: entry.run.fileName.text)
         }
         for entry in manifest.sealed {
             let footer = try StorageError.readable { () throws(StorageError) in

@@ -81,6 +81,35 @@ package struct SegmentReader<Files: FileSystem> {
         throw step.error(path: file.path, offset: entry.offset)
     }
 
+    /// The names and keys that its blocks introduce.
+    ///
+    /// - Parameter mayMiss: whether to go on without those of a damaged block.
+    package func readNames(
+        by footer: SegmentFooter, mayMiss: Bool = false
+    ) throws(StorageError) -> [NamesOfBlock] {
+        let (buffer, decoder, rows) = (ReadBuffer(), BlockDecoder(), BlockRows())
+        var found: [NamesOfBlock] = []
+        for entry in footer.blocks
+        where entry.summary.nameCount > 0 || entry.summary.keyCount > 0 {
+            do throws(StorageError) {
+                _ = try read(entry, into: buffer)
+                let block = try StorageError.decoding(file.path, at: entry.offset) {
+                    () throws(FormatError) in
+                    try buffer.withBytes { (bytes) throws(FormatError) in
+                        try decoder.decode(bytes, wanted: .dictionary, into: rows)
+                    }
+                }
+                found.append(
+                    NamesOfBlock(
+                        firstName: entry.summary.firstName, names: block.names.copy(),
+                        firstKey: entry.summary.firstKey, keys: block.keys))
+            } catch {
+                guard mayMiss, case .corrupt = error else { throw error }
+            }
+        }
+        return found
+    }
+
     /// The blocks from the first on, by walk.
     package func makeWalk() -> BlockWalk<Files.File> {
         BlockWalk(

@@ -66,8 +66,8 @@ struct WindowHistory {
         var windows = SenderWindows()
         for entry in manifest.expired {
             let ledger = try StorageError.readable { () throws(StorageError) in
-                try ExpiredFooterReader(entry, directory: manifest.directory, in: files)
-                    .readLedger()
+                try RunReader(entry.run, directory: manifest.directory, in: files)
+                    .readExpired().ledger
             }
             windows.apply(ledger ?? [])
         }

@@ -52,28 +52,6 @@ package enum DurableFile {
         return result
     }
 
-    // MARK: Over many turns
-
-    /// Begins a file that is written over many turns: under the temporary name of `name`, until `end`. If
-    /// anything fails before, the caller unlinks that.
-    static func begin<Files: FileSystem>(
-        _ name: FileName, in files: Files
-    ) throws(StorageError) -> WriteRecorder<Files.File> {
-        WriteRecorder(file: try create(FileName.temporary(name).text, in: files))
-    }
-
-    /// Ends a file that `begin` began: makes it durable and gives it its name.
-    /// - Parameters:
-    ///   - name: what it was begun as.
-    ///   - finalName: may be another one, so that a number can be given late.
-    static func end<Files: FileSystem>(
-        _ recorder: inout WriteRecorder<Files.File>, of name: FileName, as finalName: FileName,
-        in files: Files
-    ) throws(StorageError) {
-        try recorder.settle()
-        try files.rename(FileName.temporary(name).text, to: finalName.text)
-    }
-
     /// A temporary file belongs to nobody: one that is there was left by a crash.
     private static func create<Files: FileSystem>(
         _ temporary: String, in files: Files

@@ -61,13 +61,6 @@ package struct LogRebuild<Files: FileSystem> {
 
     private mutating func makeTables() throws(StorageError) {
         if next.cut == .start { return }
-        if let entry = next.expired.first(where: { $0.missingCount > 0 }) {
-            throw .corrupt(
-                path: "\(store.files.path)/\(entry.fileName.text)", offset: 0,
-                detail:
-                    "\(entry.missingCount) segments without a footer: their counters are in runs only"
-            )
-        }
         var whole = newMerge()
         try addExpired(to: &whole)
         var first = 0
@@ -108,15 +101,21 @@ package struct LogRebuild<Files: FileSystem> {
         guard let last = next.expired.last else { return }
         let sums = DaySums(keys: try store.readKeys(of: next))
         for entry in next.expired {
-            let reader = try ExpiredFooterReader(
-                entry, directory: next.directory, in: store.files)
-            merge.add(rewardDays: reader.counters)
-            var rows = DaySumming(reader.counters.makeCursor(), into: sums)
+            let run = try RunReader(entry.run, directory: next.directory, in: store.files)
+            let missingCount = try run.readExpired().missingCount
+            guard missingCount == 0 else {
+                throw .corrupt(
+                    path: run.path, offset: 0,
+                    detail:
+                        "\(missingCount) segments without a footer: their counters are in runs only"
+                )
+            }
+            merge.add(rewardDays: run)
+            var rows = DaySumming(run.makeCursor(), into: sums)
             do { try rows.drain() } catch {
                 if case .source(let error) = error { throw error }
                 throw .corrupt(
-                    path: "\(store.files.path)/\(entry.fileName.text)", offset: 0,
-                    detail: "counters that cannot be: \(error)")
+                    path: run.path, offset: 0, detail: "counters that cannot be: \(error)")
             }
         }
         let span = LogSpan(firstSegment: LogPosition.start.segment.next, end: last.span.end)
@@ -143,11 +142,17 @@ package struct LogRebuild<Files: FileSystem> {
         var (blocks, byteCount): ([NamesOfBlock], Int) = ([], 0)
         for (place, segment) in next.sealed.enumerated() {
             let isLast = place == next.sealed.count - 1
-            let found = try readNames(of: segment)
-            blocks += found.blocks
-            byteCount += found.blocks.reduce(0) { $0 + $1.names.byteCount }
+            let reader = try SegmentReader(
+                segment.number, directory: next.directory, in: store.files)
+            let footer = try reader.readFooter(of: segment)
+            let found = try reader.readNames(by: footer)
+            blocks += found
+            byteCount += found.reduce(0) { $0 + $1.names.byteCount }
             guard isLast || byteCount >= Limits.rollNameByteCount else { continue }
-            let end = isLast ? (next.shard.nextName, next.shard.nextKey) : found.end
+            let end =
+                isLast
+                ? (next.shard.nextName, next.shard.nextKey)
+                : (footer.names.upperBound, footer.keys.upperBound)
             if end.0 > start.0 || end.1 > start.1 {
                 let fresh = FreshNames(
                     of: blocks, names: start.0..<max(start.0, end.0),
@@ -158,7 +163,7 @@ package struct LogRebuild<Files: FileSystem> {
             }
             (blocks, byteCount) = ([], 0)
         }
-        if parts.count < 2 {
+        if parts.count < 2 && parts.allSatisfy({ $0.table == .names }) {
             scratch.removeAll { name in parts.contains { $0.fileName == name } }
         } else {
             parts = [
@@ -170,8 +175,8 @@ package struct LogRebuild<Files: FileSystem> {
         next.namesRuns = parts
     }
 
-    /// The runs from the first on that can be read: they may have names of blocks that are lost.
-    /// **Errors** `corrupt` where some of the names of expired segments are not in them: the log has those no longer.
+    /// The runs from the first on that can be read: they may have names of blocks that are lost. Where they have not
+    /// all names of expired segments, what is left of those.
     private func soundNames() throws(StorageError) -> [NamesRunEntry] {
         var parts: [NamesRunEntry] = []
         for entry in next.namesRuns {
@@ -181,43 +186,11 @@ package struct LogRebuild<Files: FileSystem> {
             if run == nil { break }
             parts.append(entry)
         }
-        guard let last = next.expired.last else { return parts }
-        let sums = try ExpiredFooterReader<Files>.readHeader(
-            last.fileNumber, next.directory, in: store.files
-        ).sums
-        guard parts.last?.names.upperBound ?? 1 >= sums.nextName,
-            parts.last?.keys.upperBound ?? 0 >= sums.nextKey
-        else {
-            throw .corrupt(
-                path: store.files.path, offset: 0,
-                detail: "names of expired segments are in no names run that can be read")
-        }
-        return parts
-    }
-
-    /// What the blocks of a segment introduce, and the next name and key behind it.
-    private func readNames(
-        of segment: SealedSegment
-    ) throws(StorageError) -> (blocks: [NamesOfBlock], end: (UInt32, UInt32)) {
-        let reader = try SegmentReader(segment.number, directory: next.directory, in: store.files)
-        let footer = try reader.readFooter(of: segment)
-        let (buffer, decoder, rows) = (ReadBuffer(), BlockDecoder(), BlockRows())
-        var blocks: [NamesOfBlock] = []
-        for entry in footer.blocks
-        where entry.summary.nameCount > 0 || entry.summary.keyCount > 0 {
-            _ = try reader.read(entry, into: buffer)
-            let block = try StorageError.decoding(reader.file.path, at: entry.offset) {
-                () throws(FormatError) in
-                try buffer.withBytes { (bytes) throws(FormatError) in
-                    try decoder.decode(bytes, wanted: .dictionary, into: rows)
-                }
-            }
-            blocks.append(
-                NamesOfBlock(
-                    firstName: entry.summary.firstName, names: block.names.copy(),
-                    firstKey: entry.summary.firstKey, keys: block.keys))
-        }
-        return (blocks, (footer.names.upperBound, footer.keys.upperBound))
+        guard let expired = next.expired.last?.names else { return parts }
+        let isWhole =
+            parts.last?.names.upperBound ?? 1 >= expired.names.upperBound
+            && parts.last?.keys.upperBound ?? 0 >= expired.keys.upperBound
+        return isWhole ? parts : next.expired.map(\.names)
     }
 
     private mutating func write(

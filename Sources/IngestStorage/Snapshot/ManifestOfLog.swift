@@ -2,7 +2,7 @@
 import IngestFormat
 
 extension LogRebuild {
-    /// The manifest of a directory that has none that can be believed, from headers and footers: expired footers, the
+    /// The manifest of a directory that has none that can be believed, from headers and footers: expired runs, the
     /// sealed segments behind them up to the first that has no sound footer, and the names runs that are there. No
     /// runs; `run` makes them. What lies behind is the tail, which recovery seals.
     ///
@@ -28,12 +28,28 @@ extension LogRebuild {
             throw .corrupt(
                 path: files.path, offset: 0,
                 detail:
-                    "the log begins with segment \(first.rawValue), expired footers of those before "
+                    "the log begins with segment \(first.rawValue), expired runs of those before "
                     + "end with segment \(manifest.lastExpired.rawValue)")
         }
         try manifest.addSealed(segments, in: files)
         try manifest.addNamesRuns(names, in: files)
         return manifest
+    }
+
+    /// A manifest with its sealed segments: as its runs list them, or, where those cannot be read, the footers.
+    ///
+    /// **Errors** What is wrong with the runs, where the footers do not say it all either.
+    package static func complete(
+        _ manifest: Manifest, _ bad: BadRuns, _ store: ManifestStore<Files>
+    ) throws(StorageError) -> Manifest {
+        guard bad.areSegmentsBad else { return try store.complete(manifest) }
+        let found = try Self.manifest(of: store.files)
+        guard found.cut == manifest.cut else {
+            throw bad.first ?? .missingManifest(directory: store.files.path, fileCount: 0)
+        }
+        var whole = manifest
+        (whole.sealed, whole.lost) = (found.sealed, found.lost)
+        return whole
     }
 
     /// The first header of a segment that can be read.
@@ -55,42 +71,48 @@ extension LogRebuild {
 }
 
 extension Manifest {
-    /// Takes the files of expired footers from segment 1 on, the longest where several begin at one segment: the
-    /// others were folded into it.
+    /// Takes the expired runs from segment 1 on, the longest where several begin at one segment: the others were
+    /// merged into it.
     ///
     /// **Errors** `corrupt` for one that cannot be read, or that is of segments behind a gap: the log has nothing else
     /// of them.
     fileprivate mutating func addExpired<Files: FileSystem>(
         _ names: [FileName], in files: Files
     ) throws(StorageError) {
-        var found: [ExpiredHeader] = []
-        for case .expired(let number) in names {
-            found.append(try ExpiredFooterReader<Files>.readHeader(number, directory, in: files))
+        let store = ManifestStore(files: files)
+        var found: [RunHeader] = []
+        for case .run(.expired, let number) in names {
+            found.append(try store.runHeader(number, of: .expired, directory))
             generation = max(generation, found[found.count - 1].generation)
         }
-        while let header = found.filter({ $0.sums.span.firstSegment == lastExpired.next })
-            .max(by: { $0.sums.span.end < $1.sums.span.end })
+        while let header = found.filter({ $0.span.firstSegment == lastExpired.next })
+            .max(by: { $0.span.end < $1.span.end })
         {
-            let reader = try ExpiredFooterReader(header.entry, directory: directory, in: files)
-            expired.append(header.entry)
+            let run = try RunReader(header.entry, directory: directory, in: files)
+            let segments = try run.readExpired()
+            // The two files have numbers that follow each other.
+            let names = try store.namesEntry(
+                header.fileNumber.next, of: .expiredNames, directory)
+            expired.append(ExpiredEntry(run: header.entry, names: names))
             createdAt = max(createdAt, header.createdAt)
-            shard.cut = header.sums.span.end
-            shard.commitEpoch = header.sums.nextCommitEpoch &- 1
-            shard.lastBlockChecksum = header.sums.lastBlockChecksum
-            (shard.nextName, shard.nextKey) = (header.sums.nextName, header.sums.nextKey)
-            shard.totals.add(try reader.readLedger())
-            shard.totals.rowCount = shard.totals.rowCount.saturatingSum(header.sums.rowCount)
-            let table = try reader.counters.readTable()
+            shard.cut = header.span.end
+            shard.commitEpoch = segments.nextCommitEpoch &- 1
+            shard.lastBlockChecksum = segments.lastBlockChecksum
+            (shard.nextName, shard.nextKey) = (segments.nextName, segments.nextKey)
+            uncleanStops += segments.uncleanStops
+            shard.totals.add(segments.ledger)
+            shard.totals.rowCount = shard.totals.rowCount.saturatingSum(segments.rowCount)
+            let table = try run.readTable()
             let money = try StorageError.decoding(header.entry.fileName.text) {
                 () throws(FormatError) in try table.moneyMicros()
             }
             shard.sealedMoneyMicros = shard.sealedMoneyMicros.saturatingSum(money)
         }
-        if let beyond = found.first(where: { $0.sums.span.lastSegment > lastExpired }) {
+        if let beyond = found.first(where: { $0.span.lastSegment > lastExpired }) {
             throw .corrupt(
                 path: "\(files.path)/\(beyond.entry.fileName.text)", offset: 0,
                 detail:
-                    "expired footers from segment \(beyond.sums.span.firstSegment.rawValue) on, "
+                    "expired run from segment \(beyond.span.firstSegment.rawValue) on, "
                     + "those before end with segment \(lastExpired.rawValue)")
         }
     }
@@ -131,7 +153,7 @@ extension Manifest {
         let store = ManifestStore(files: files)
         for case .run(.names, let number) in names {
             let entry = try StorageError.readable { () throws(StorageError) in
-                try store.namesEntry(number, directory)
+                try store.namesEntry(number, of: .names, directory)
             }
             if let entry { found.append(entry) }
         }
@@ -168,7 +190,7 @@ extension FileName {
 
     fileprivate var fileNumber: FileNumber? {
         switch self {
-        case .run(_, let number), .expired(let number): number
+        case .run(_, let number): number
         default: nil
         }
     }

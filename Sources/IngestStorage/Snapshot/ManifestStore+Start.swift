@@ -11,14 +11,18 @@ extension ManifestStore {
     package func badRuns(of manifest: Manifest) throws(StorageError) -> BadRuns? {
         var bad = BadRuns()
         for entry in manifest.runs {
+            let count = bad.names.count
             try bad.note(entry.fileName) { () throws(StorageError) in
-                _ = try RunReader(entry, directory: manifest.directory, in: files)
+                let run = try RunReader(entry, directory: manifest.directory, in: files)
+                if entry.table == .rewardDays { _ = try run.readSegments() }
             }
+            if entry.table == .rewardDays && bad.names.count > count { bad.areSegmentsBad = true }
         }
         let counters = bad.names.count
         for entry in manifest.namesRuns {
             try bad.note(entry.fileName) { () throws(StorageError) in
-                let found = try namesEntry(entry.fileNumber, manifest.directory)
+                let found = try namesEntry(
+                    entry.fileNumber, of: .names, manifest.directory)
                 if found == entry { return }
                 throw .corrupt(
                     path: "\(files.path)/\(entry.fileName.text)", offset: 0,
@@ -41,14 +45,15 @@ extension ManifestStore {
         return bad.first == nil ? nil : bad
     }
 
-    /// Checks that every file of expired footers that a manifest names is there, as long as it says, with its header
-    /// and index: the log has nothing else of those segments.
+    /// Checks that every expired run that a manifest names, and its names, is there, as long as it says, with its
+    /// header and index: the log has nothing else of those segments.
     ///
     /// **Errors** `corrupt` with the file's path, also where it is missing; `newerFormat`, `io`.
     package func checkExpired(of manifest: Manifest) throws(StorageError) {
         for entry in manifest.expired {
             try expecting { () throws(StorageError) in
-                _ = try ExpiredFooterReader(entry, directory: manifest.directory, in: files)
+                _ = try RunReader(entry.run, directory: manifest.directory, in: files)
+                _ = try NamesRunReader(entry.names, directory: manifest.directory, in: files)
             }
         }
     }
@@ -60,47 +65,46 @@ extension ManifestStore {
         }
     }
 
-    /// Whether a file is a run of this directory, or one of expired footers, with nothing that those of `newest`
-    /// do not cover.
+    /// Whether a file is a run of this directory with nothing that those of `newest` do not cover.
     ///
     /// **Errors** `corrupt` for a file that is neither, or of another directory; `notFound`, `newerFormat`, `io`.
     func isReplaced(_ name: FileName, by newest: Manifest) throws(StorageError) -> Bool {
-        if case .expired(let number) = name {
-            let header = try ExpiredFooterReader.readHeader(number, newest.directory, in: files)
-            return header.sums.span.lastSegment <= newest.lastExpired
-        }
         guard case .run(let table, let number) = name else { return false }
-        let file = try files.open(name.text, .read)
-        if table == .names {
-            let header = try namesHeader(of: file, number, newest.directory)
-            return header.names.upperBound <= newest.shard.nextName
-                && header.keys.upperBound <= newest.shard.nextKey
+        if table.isNames {
+            let found = try namesEntry(number, of: table, newest.directory)
+            let covering = table.isDerived ? newest.namesRuns.last : newest.expired.last?.names
+            return found.names.upperBound <= covering?.names.upperBound ?? 1
+                && found.keys.upperBound <= covering?.keys.upperBound ?? 0
         }
+        let header = try runHeader(number, of: table, newest.directory)
+        return table.isDerived
+            ? header.span.end <= newest.cut : header.span.lastSegment <= newest.lastExpired
+    }
+
+    /// The header of a run that no manifest need name.
+    package func runHeader(
+        _ number: FileNumber, of table: TableKind, _ directory: DirectoryID
+    ) throws(StorageError) -> RunHeader {
+        let file = try files.open(FileName.run(table, number).text, .read)
         let head = try file.readArray(at: 0, byteCount: RunHeader.byteCount)
-        let header = try StorageError.decoding(file.path) { () throws(FormatError) in
-            try RunHeader.decode(
-                head, directory: newest.directory, table: table, fileNumber: number)
+        return try StorageError.decoding(file.path) { () throws(FormatError) in
+            try RunHeader.decode(head, directory: directory, table: table, fileNumber: number)
         }
-        return header.span.end <= newest.cut
     }
 
     /// What a manifest would say of a names run, by its header.
-    func namesEntry(
-        _ number: FileNumber, _ directory: DirectoryID
+    package func namesEntry(
+        _ number: FileNumber, of table: TableKind, _ directory: DirectoryID
     ) throws(StorageError) -> NamesRunEntry {
-        let file = try files.open(FileName.run(.names, number).text, .read)
-        let entry = try namesHeader(of: file, number, directory).entry
+        let file = try files.open(FileName.run(table, number).text, .read)
+        let head = try file.readArray(at: 0, byteCount: NamesRun.Header.byteCount)
+        let entry = try StorageError.decoding(file.path) { () throws(FormatError) in
+            try NamesRun.Header.decode(
+                head, directory: directory, table: table, fileNumber: number
+            ).entry
+        }
         try file.check(byteCount: entry.byteCount, max: UInt64(Limits.namesRunByteCountMax))
         return entry
-    }
-
-    private func namesHeader(
-        of file: Files.File, _ number: FileNumber, _ directory: DirectoryID
-    ) throws(StorageError) -> NamesRun.Header {
-        let head = try file.readArray(at: 0, byteCount: NamesRun.Header.byteCount)
-        return try StorageError.decoding(file.path) { () throws(FormatError) in
-            try NamesRun.Header.decode(head, directory: directory, fileNumber: number)
-        }
     }
 }
 
@@ -109,8 +113,12 @@ package struct BadRuns {
     package internal(set) var names: [FileName] = []
     /// What is wrong with the first.
     package internal(set) var first: StorageError?
+    /// Whether a run is among them that lists sealed segments.
+    package internal(set) var areSegmentsBad = false
     /// Whether names runs are among them, or some are not listed.
     package internal(set) var areNamesBad = false
+
+    package init() {}
 
     fileprivate mutating func note(
         _ name: FileName, _ body: () throws(StorageError) -> Void

@@ -65,11 +65,12 @@ package struct ManifestStore<Files: FileSystem>: Sendable {
 
     /// The newest generation.
     ///
+    /// - Parameter isWhole: with the sealed segments that runs cover, which costs some bytes a segment.
     /// A directory that is being published to may drop manifests while it is listed: then it is listed
     /// again. A newest manifest that cannot be believed is an error and never skipped: the one
     /// before it may name files that are gone.
     /// **Errors** `missingManifest` if there is none, `corrupt`, `newerFormat`.
-    package func readNewest() throws(StorageError) -> Manifest {
+    package func readNewest(isWhole: Bool = true) throws(StorageError) -> Manifest {
         var last = StorageError.missingManifest(directory: files.path, fileCount: 0)
         for _ in 0..<Self.attemptCount {
             let names = try files.names().compactMap { FileName($0) }
@@ -77,7 +78,10 @@ package struct ManifestStore<Files: FileSystem>: Sendable {
                 throw .missingManifest(
                     directory: files.path, fileCount: names.count { $0.belongsToLog })
             }
-            do { return try read(newest) } catch {
+            do {
+                let manifest = try read(newest)
+                return isWhole ? try complete(manifest) : manifest
+            } catch {
                 guard case .notFound = error else { throw error }
                 last = error
             }
@@ -86,6 +90,16 @@ package struct ManifestStore<Files: FileSystem>: Sendable {
     }
 
     private static var attemptCount: Int { 16 }
+
+    /// A manifest with the sealed segments that its runs cover.
+    /// **Errors** `corrupt`, `notFound` with the path of a run that cannot be read.
+    package func complete(_ manifest: Manifest) throws(StorageError) -> Manifest {
+        var runs: [RunReader<Files>] = []
+        for entry in manifest.runs(of: .rewardDays) {
+            runs.append(try RunReader(entry, directory: manifest.directory, in: files))
+        }
+        return try manifest.completed(by: runs)
+    }
 
     /// One generation's manifest.
     package func read(_ generation: Generation) throws(StorageError) -> Manifest {
@@ -112,6 +126,32 @@ package struct ManifestStore<Files: FileSystem>: Sendable {
     }
 }
 
+extension Manifest {
+    /// With the sealed segments that its runs cover.
+    /// - Parameter runs: its reward-days runs; parts of level 0 among them are passed over.
+    /// **Errors** `corrupt` for a run that does not go on from the one before.
+    package func completed<Files: FileSystem>(
+        by runs: [RunReader<Files>]
+    ) throws(StorageError) -> Manifest {
+        var whole = self
+        var (sealed, lost): ([SealedSegment], [LostRange]) = ([], [])
+        for run in runs where run.header.table == .rewardDays && run.isFile {
+            let found = try run.readSegments()
+            sealed += found.entries.filter { $0.number > lastExpired }
+            lost += found.lost.filter { $0.segment > lastExpired }
+            let first = sealed.last.map { Int($0.number.rawValue) + 1 - sealed.count }
+            guard first ?? Int(lastExpired.rawValue) + 1 == Int(lastExpired.rawValue) + 1 else {
+                throw .corrupt(
+                    path: run.path, offset: run.header.metadataOffset,
+                    detail: "sealed segments are missing from the metadata of its runs")
+            }
+        }
+        whole.sealed = sealed + level0
+        whole.lost = lost + self.lost
+        return whole
+    }
+}
+
 extension StorageFile {
     /// Checks that the file is as long as the manifest says.
     func check(byteCount expected: UInt64, max: UInt64) throws(StorageError) {
@@ -131,7 +171,7 @@ extension FileName {
     /// Whether the file can only be there because a manifest was durable before it.
     var belongsToLog: Bool {
         switch self {
-        case .segment, .run, .expired, .durableMark: true
+        case .segment, .run, .durableMark: true
         case .lock, .aside, .reserve, .manifest, .temporary: false
         }
     }

@@ -27,7 +27,8 @@ package struct NamesRunReader<Files: FileSystem>: Sendable {
         let file = try files.open(entry.fileName.text, .read)
         let head = try file.readArray(at: 0, byteCount: NamesRun.Header.byteCount)
         let header = try StorageError.decoding(file.path) { () throws(FormatError) in
-            try NamesRun.Header.decode(head, directory: directory, fileNumber: entry.fileNumber)
+            try NamesRun.Header.decode(
+                head, directory: directory, table: entry.table, fileNumber: entry.fileNumber)
         }
         guard header.entry == entry else {
             throw .corrupt(

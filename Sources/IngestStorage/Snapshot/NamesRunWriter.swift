@@ -16,8 +16,9 @@ package enum NamesRunWriter {
     ///   - manifest: the generation that the run is made for.
     /// **Errors** `corrupt` with the path of a run that cannot be merged; those of writing.
     package static func write<Files: FileSystem>(
-        _ number: FileNumber, merging runs: [NamesRunReader<Files>], and fresh: FreshNames,
-        for manifest: Manifest, in files: Files
+        _ number: FileNumber, of table: TableKind = .names,
+        merging runs: [NamesRunReader<Files>], and fresh: FreshNames, for manifest: Manifest,
+        in files: Files
     ) throws(StorageError) -> NamesRunEntry {
         for (run, next) in zip(runs, runs.dropFirst()) {
             precondition(run.names.upperBound == next.names.lowerBound)
@@ -25,10 +26,10 @@ package enum NamesRunWriter {
         }
         precondition(runs.last.map { $0.names.upperBound == fresh.firstName } ?? true)
         precondition(runs.last.map { $0.keys.upperBound == fresh.firstKey } ?? true)
-        return try DurableFile.write(.run(.names, number), in: files) {
+        return try DurableFile.write(.run(table, number), in: files) {
             (recorder) throws(StorageError) in
             let builder = NamesRunBuilder(
-                fileNumber: number, directory: manifest.directory,
+                table: table, fileNumber: number, directory: manifest.directory,
                 names: (runs.first?.names.lowerBound ?? fresh.firstName)..<fresh.names.upperBound,
                 keys: (runs.first?.keys.lowerBound ?? fresh.firstKey)..<fresh.keyRange.upperBound,
                 generation: manifest.generation, createdAt: manifest.createdAt)

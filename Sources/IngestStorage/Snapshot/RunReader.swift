@@ -41,17 +41,6 @@ package struct RunReader<Files: FileSystem>: Sendable {
         pagesOffset = UInt64(RunHeader.byteCount)
     }
 
-    /// The counters of expired footers, which lie in their file as they do in a reward-days run.
-    init(of header: ExpiredHeader, _ index: CounterPageIndex, in file: Files.File) {
-        self.header = RunHeader(
-            table: .rewardDays, fileNumber: header.fileNumber, directory: header.directory,
-            span: header.sums.span, generation: header.generation, createdAt: header.createdAt,
-            index: index)
-        self.index = index
-        self.file = file
-        pagesOffset = UInt64(ExpiredHeader.byteCount)
-    }
-
     /// The tables of a sealed segment, which lie in its footer as they do in runs: read without the rest of it.
     ///
     /// **Errors** `notFound`; `corrupt` for another segment than the manifest means, or a damaged one.
@@ -129,6 +118,41 @@ package struct RunReader<Files: FileSystem>: Sendable {
             }
         }
     }
+
+    /// What the run says beside its rows; empty for most tables.
+    /// **Errors** `corrupt` if it is not what was written.
+    package func readMetadata() throws(StorageError) -> [UInt8] {
+        let bytes = try file.readArray(
+            at: header.metadataOffset, byteCount: header.metadataByteCount)
+        return try StorageError.decoding(file.path) { () throws(FormatError) in
+            try header.decodeMetadata(bytes)
+        }
+    }
+
+    /// What an expired run says of its segments.
+    ///
+    /// **Errors** `corrupt` if it is not what was written.
+    /// **Cost** Memory of a footer's ledger, at most.
+    package func readExpired() throws(StorageError) -> ExpiredSegments {
+        let bytes = try readMetadata()
+        return try StorageError.decoding(path, at: header.metadataOffset) {
+            () throws(FormatError) in try ExpiredSegments.decode(bytes, of: header.span)
+        }
+    }
+
+    /// The sealed segments that a reward-days run covers.
+    ///
+    /// **Errors** `corrupt` if they are not what was written.
+    package func readSegments() throws(StorageError) -> SealedSegments {
+        let bytes = try readMetadata()
+        return try StorageError.decoding(path, at: header.metadataOffset) {
+            () throws(FormatError) in try SealedSegments.decode(bytes, of: header.span)
+        }
+    }
+
+    package var path: String { file.path }
+    /// Whether it is a file of its own, not the table of a footer.
+    var isFile: Bool { header.fileNumber.rawValue > 0 }
 
     /// The whole table in memory, pages still coded and not yet checked: their decoder does that.
     package func readTable() throws(StorageError) -> CounterTable {

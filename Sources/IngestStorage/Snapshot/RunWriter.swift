@@ -16,7 +16,7 @@ package enum RunWriter {
     /// - Parameter makeRows: called again, for the same rows, if the first file had to be given up.
     package static func write<Files: FileSystem, Source: CounterPageSource>(
         _ table: TableKind, number: FileNumber, of span: LogSpan, for manifest: Manifest,
-        in files: Files, rows makeRows: () -> Source
+        metadata: RunMetadata = RunMetadata(), in files: Files, rows makeRows: () -> Source
     ) throws(RunWriteError<Source.Failure>) -> RunEntry {
         var failure: Source.Failure?
         do {
@@ -28,7 +28,7 @@ package enum RunWriter {
                     RunHeader(
                         table: table, fileNumber: number, directory: manifest.directory, span: span,
                         generation: manifest.generation, createdAt: manifest.createdAt,
-                        index: index), index, &recorder)
+                        index: index, metadata: metadata), index, metadata, &recorder)
             }
         } catch {
             throw failure.map { .source($0) } ?? .storage(error)
@@ -37,10 +37,11 @@ package enum RunWriter {
 
     /// Writes what is around the pages.
     private static func finish<File: StorageFile>(
-        _ header: RunHeader, _ index: CounterPageIndex, _ recorder: inout WriteRecorder<File>
+        _ header: RunHeader, _ index: CounterPageIndex, _ metadata: RunMetadata,
+        _ recorder: inout WriteRecorder<File>
     ) throws(StorageError) -> RunEntry {
         let head = header.encode()
-        try recorder.write(index.encode(), at: header.pageIndexOffset)
+        try recorder.write(index.encode() + metadata.bytes, at: header.pageIndexOffset)
         try recorder.write(head, at: 0)
         // What a reader will make of it, with the checksums that the encoded bytes have.
         return try StorageError.decoding(recorder.file.path) { () throws(FormatError) in

@@ -94,7 +94,12 @@ package struct TableMerge<Files: FileSystem> {
         _ isStopped: @escaping @Sendable () -> Bool
     ) throws(StorageError) -> RunEntry? {
         do {
-            return try RunWriter.write(table, number: number, of: span, for: origin, in: files) {
+            return try RunWriter.write(
+                table, number: number, of: span, for: origin,
+                metadata: table == .rewardDays
+                    ? RunMetadata(SealedSegments(of: origin, in: span).encode()) : RunMetadata(),
+                in: files
+            ) {
                 StoppableRows(
                     CounterMerge(parts.map { $0.makeCursor() }, dropsDays: !table.hasDay),
                     isStopped: isStopped)
@@ -103,10 +108,7 @@ package struct TableMerge<Files: FileSystem> {
             switch error {
             case .storage(let error): throw error
             case .source(.stopped): return nil
-            case .source(.failed(.source(let error))): throw error
-            case .source(.failed(let error)):
-                throw .corrupt(
-                    path: files.path, offset: 0, detail: "counters that cannot be: \(error)")
+            case .source(.failed(let error)): throw error.storageError(files.path)
             }
         }
     }
@@ -114,6 +116,22 @@ package struct TableMerge<Files: FileSystem> {
     /// Removes what no manifest names. What stays is removed by a start.
     package func removeFiles(_ runs: [RunEntry]) {
         for run in runs { try? files.unlink(run.fileName.text) }
+    }
+}
+
+extension CounterMergeError<StorageError> {
+    func storageError(_ path: String) -> StorageError {
+        if case .source(let error) = self { return error }
+        return .corrupt(path: path, offset: 0, detail: "counters that cannot be: \(self)")
+    }
+}
+
+extension RunWriteError<CounterMergeError<StorageError>> {
+    func storageError(_ path: String) -> StorageError {
+        switch self {
+        case .storage(let error): error
+        case .source(let error): error.storageError(path)
+        }
     }
 }
 

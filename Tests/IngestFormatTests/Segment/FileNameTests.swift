@@ -18,9 +18,12 @@ struct FileNameTests {
         (.run(.days, FileNumber(rawValue: 8)), "0000000008.days.run"),
         (.run(.rewardDays, FileNumber(rawValue: 9)), "0000000009.reward-days.run"),
         (.run(.names, FileNumber(rawValue: .max)), "18446744073709551615.names.run"),
-        (.expired(FileNumber(rawValue: 30)), "0000000030.expired.footer"),
-        (.expired(FileNumber(rawValue: .max)), "18446744073709551615.expired.footer"),
-        (.temporary(.expired(FileNumber(rawValue: 3))), "0000000003.expired.footer.tmp"),
+        (.run(.expired, FileNumber(rawValue: 30)), "0000000030.expired.run"),
+        (.run(.expiredNames, FileNumber(rawValue: 31)), "0000000031.expired-names.run"),
+        (.run(.expiredNames, FileNumber(rawValue: .max)), "18446744073709551615.expired-names.run"),
+        (
+            .temporary(.run(.expired, FileNumber(rawValue: 3))), "0000000003.expired.run.tmp"
+        ),
         (.temporary(.segment(SegmentNumber(rawValue: 3))), "0000000003.segment.tmp"),
         (.temporary(.run(.days, FileNumber(rawValue: 3))), "0000000003.days.run.tmp"),
         (.temporary(.durableMark), "durable-mark.tmp"),
@@ -45,7 +48,7 @@ struct FileNameTests {
         "18446744073709551616.manifest", "99999999999999999999.manifest",
         "00000000000.manifest", "0000000000.rewards.run", "0000000001.run", "0000000001.run.tmp",
         "0000000001.reward_days.run", "0000000001.rewards.runs", "0000000001..rewards.run",
-        "0000000000.expired.footer", "0000000001.expired", "0000000001.footer",
+        "0000000000.expired.run", "0000000001.expired", "0000000001.footer",
         ".tmp", "x.tmp", "0000000001.segment\u{301}", "０000000001.segment",
     ])
     func `a name that ingestd does not make is not parsed`(text: String) {

@@ -17,33 +17,37 @@ struct ManifestChangeTests {
         #expect(totals.events[12] == .max && totals.rowCount == .max)
     }
 
-    @Test func `what expires takes the place of segments, and of what was folded before`() throws {
+    @Test func `what expires takes the place of segments, and of what was merged before`() throws {
         var manifest = Example.manifest
-        #expect(manifest.lastExpired.rawValue == 4 && manifest.lastSealed.rawValue == 7)
+        manifest.sealed = (5...8).map(Example.sealed)
+        #expect(manifest.lastExpired.rawValue == 4 && manifest.lastSealed.rawValue == 8)
+        #expect(manifest.sealedCount == 4)
         manifest.expire(Example.expired(38, 3...5))
         #expect(manifest.expired == [Example.expired(12, 1...2), Example.expired(38, 3...5)])
-        #expect(manifest.sealed == [Example.sealed(6), Example.sealed(7)])
-        #expect(try Manifest.decode(manifest.encode()) == manifest)
+        #expect(manifest.sealed == (6...8).map(Example.sealed))
+        // The file lists level 0 alone.
+        #expect(try Manifest.decode(manifest.encode()).sealed == (7...8).map(Example.sealed))
         for place in manifest.runs.indices where place % 2 == 1 {
-            manifest.runs[place].span = Example.span(5, 7)
+            manifest.runs[place].span = Example.span(5, 8)
         }
-        manifest.expire(Example.expired(39, 1...7))
-        #expect(manifest.expired == [Example.expired(39, 1...7)] && manifest.sealed.isEmpty)
-        #expect(manifest.lastExpired == manifest.lastSealed && manifest.lastSealed.rawValue == 7)
+        manifest.expire(Example.expired(39, 1...8))
+        #expect(manifest.expired == [Example.expired(39, 1...8)] && manifest.sealed.isEmpty)
+        #expect(manifest.lastExpired == manifest.lastSealed && manifest.lost.isEmpty)
         #expect(try Manifest.decode(manifest.encode()) == manifest)
     }
 
     @Test
-    func `lost ranges are noted in order and once, unclean stops keep the first and the newest`()
+    func `the lost ranges of a segment are replaced, unclean stops keep the first and the newest`()
         throws
     {
         var manifest = Example.manifest
-        let range = SegmentExample.lost(1, at: 640, names: 12..<13, keys: 4..<4, rows: nil)
-        var earlier = range
-        earlier.segment = SegmentNumber(rawValue: 6)
-        let noted = [range, earlier, range].map { manifest.note($0) }
-        #expect(noted == [true, true, true])
-        #expect(manifest.lost == [earlier, range] + Example.manifest.lost)
+        var range = SegmentExample.lost(1, at: 640, names: 12..<13, keys: 4..<4, rows: nil)
+        manifest.replaceLost(of: range.segment, by: [range])
+        #expect(manifest.lost == [range])
+        range.segment = SegmentNumber(rawValue: 6)
+        manifest.replaceLost(of: range.segment, by: [range])
+        #expect(manifest.lost.map(\.segment.rawValue) == [6, 7])
+        manifest.replaceLost(of: range.segment, by: [])
         for i in 0..<Int64(Limits.manifestUncleanStopCountMax) {
             manifest.note(UncleanStop(foundAt: i, position: Example.position(8, 0)))
         }

@@ -24,15 +24,11 @@ struct ManifestTests {
         #expect(found.cut == .start)
     }
 
-    @Test func `a manifest of ten thousand segments comes back`() throws {
+    @Test func `a manifest of as many segments as there can be comes back`() throws {
+        let end = 6 + UInt32(Limits.manifestLevel0CountMax)
         var manifest = Example.manifest
-        manifest.expired = []
-        manifest.sealed = (1...10_000).map { Example.sealed($0) }
-        manifest.shard.cut = Example.position(10_000, 5)
-        for (index, run) in manifest.runs.enumerated()
-        where run.span.end == Example.manifest.cut {
-            manifest.runs[index].span = Example.span(run.span.firstSegment.rawValue, 10_000)
-        }
+        manifest.sealed = (7...end).map { Example.sealed($0) }
+        manifest.shard.cut = Example.position(end, 5)
         manifest.uncleanStops = (1...4_096).map {
             UncleanStop(foundAt: Int64($0), position: Example.position($0, 1))
         }
@@ -68,7 +64,7 @@ struct ManifestTests {
         (Head.nextFileNumber, 32, "corrupt file number"),
         (Head.shardCount, 0, "corrupt shard count"),
         (Head.shardCount, 2, "corrupt shard count"),
-        (Head.sealedCount, 2, "corrupt file byte count"),
+        (Head.sealedCount, 1, "corrupt file byte count"),
         (Head.sealedCount, UInt64(UInt32.max), "corrupt sealed count"),
         (Head.runCount, UInt64(UInt32.max), "corrupt run count"),
         (Head.namesRunCount, UInt64(UInt32.max), "corrupt names run count"),
@@ -101,21 +97,23 @@ struct ManifestTests {
         ("no next name", "corrupt next name", { $0.shard.nextName = 0 }),
         ("a next name beyond the limit", "corrupt next name", { $0.shard.nextName = .max }),
         ("a next key beyond the limit", "corrupt next key", { $0.shard.nextKey = .max }),
-        ("expired footers out of order", "corrupt first segment", { $0.expired.swapAt(0, 1) }),
-        ("expired footers that begin late", "corrupt first segment", { $0.expired.removeFirst() }),
+        ("expired runs out of order", "corrupt first segment", { $0.expired.swapAt(0, 1) }),
+        ("expired runs that begin late", "corrupt first segment", { $0.expired.removeFirst() }),
         (
-            "a gap between expired footers", "corrupt first segment",
+            "a gap between expired runs", "corrupt first segment",
             { $0.expired[1] = ManifestExample.expired(13, 4...5) }
         ),
         (
-            "more segments missing than there are", "corrupt missing count",
-            { $0.expired[0].missingCount = 2 }
+            "an expired run of too many bytes", "corrupt file byte count",
+            { $0.expired[0].run.byteCount = .max }
         ),
+        ("an expired run twice", "corrupt file number", { $0.expired[0].run.fileNumber = run }),
+        ("another run for an expired one", "corrupt table", { $0.expired[0].run.table = .days }),
+        ("other names for expired ones", "corrupt table", { $0.expired[0].names.table = .names }),
         (
-            "expired footers of too many bytes", "corrupt file byte count",
-            { $0.expired[0].byteCount = .max }
+            "a gap between expired names", "corrupt first name",
+            { $0.expired[1].names.names = 2..<2 }
         ),
-        ("expired footers twice", "corrupt file number", { $0.expired[0].fileNumber = run }),
         (
             "a segment sealed and expired", "corrupt segment",
             { $0.sealed[0] = ManifestExample.sealed(4) }
@@ -128,7 +126,7 @@ struct ManifestTests {
             }
         ),
         (
-            "all that can be expired, and a segment behind it", "corrupt segment",
+            "more expired than runs cover", "corrupt last segment",
             { $0.expired[1] = ManifestExample.expired(13, 3...UInt32.max) }
         ),
         ("segments out of order", "corrupt segment", { $0.sealed.swapAt(0, 1) }),
@@ -140,20 +138,20 @@ struct ManifestTests {
         ),
         (
             "segments sealed behind the cut", "corrupt cut segment",
-            { $0.sealed.append(ManifestExample.sealed(8)) }
+            { $0.sealed.append(ManifestExample.sealed(9)) }
         ),
-        ("a segment that is not named", "corrupt segment", { $0.sealed.remove(at: 1) }),
+        ("the last segment not named", "corrupt cut segment", { $0.sealed.remove(at: 1) }),
         ("the first segment not named", "corrupt segment", { $0.sealed.remove(at: 0) }),
         ("a cut behind the last segment", "corrupt cut segment", { $0.moveCut(to: beyond) }),
         (
             "a cut at another block of it", "corrupt cut block count",
-            { $0.moveCut(to: ManifestExample.position(7, 4)) }
+            { $0.moveCut(to: ManifestExample.position(8, 4)) }
         ),
         (
             "the last segment that can be, and none to go on with", "corrupt cut segment",
             {
                 $0.sealed = []
-                $0.expired[1] = ManifestExample.expired(13, 3...UInt32.max)
+                $0.setLastSpan(ManifestExample.span(5, .max))
                 $0.moveCut(to: ManifestExample.position(.max, 5))
             }
         ),
@@ -173,14 +171,16 @@ struct ManifestTests {
             { $0.runs[3].span = ManifestExample.entry(.days, 1, 5...6, 4).span }
         ),
         (
-            "runs that end inside a segment", "corrupt last block count",
-            { $0.setLastSpan(ManifestExample.entry(.days, 1, 5...6, 4).span) }
+            "runs of segments that are not sealed", "corrupt cut segment",
+            { $0.setLastSpan(ManifestExample.span(5, 9)) }
         ),
         (
-            "runs of segments that are not sealed", "corrupt last segment",
-            { $0.setLastSpan(ManifestExample.span(5, 8)) }
+            "rows that expired and are in no run", "corrupt last segment",
+            {
+                $0.runs = []
+                $0.sealed = (1...8).map(ManifestExample.sealed)
+            }
         ),
-        ("rows that expired and are in no run", "corrupt last segment", { $0.runs = [] }),
         (
             "a gap between runs", "corrupt first segment",
             { $0.runs[1].span = ManifestExample.span(6, 7) }
@@ -255,13 +255,14 @@ struct ManifestTests {
 
     @Test func `reserved bytes of every entry are checked`() {
         let bytes = Example.manifest.encode()
-        let counts = [1, 1, 2, 3, 6, 2, 2, 2]
+        let counts = [1, 1, 2, 2, 6, 2, 2, 2, 2]
         let tables: [([FormatField], Int)] = [
             (ShardState.layout.fields, ShardState.layout.byteCount),
             (ManifestLayout.Totals.fields, ManifestLayout.Totals.byteCount),
-            (ExpiredEntry.layout.fields, ExpiredEntry.layout.byteCount),
-            (SealedSegment.layout.fields, SealedSegment.layout.byteCount),
             (RunEntry.layout.fields, RunEntry.layout.byteCount),
+            (NamesRunEntry.layout.fields, NamesRunEntry.layout.byteCount),
+            (RunEntry.layout.fields, RunEntry.layout.byteCount),
+            (SealedSegment.layout.fields, SealedSegment.layout.byteCount),
             (NamesRunEntry.layout.fields, NamesRunEntry.layout.byteCount),
             (LostRange.layout.fields, LostRange.layout.byteCount),
             (UncleanStop.layout.fields, UncleanStop.layout.byteCount),

@@ -66,6 +66,10 @@ struct RunTests {
         (field.pageIndexOffset, UInt64.max, "corrupt page index offset"),
         (field.fileByteCount, 5, "corrupt file byte count"),
         (field.pageIndexChecksum, 5, "corrupt page index checksum"),
+        (field.metadataByteCount, 1, "corrupt metadata raw byte count"),
+        (field.metadataByteCount, UInt64(UInt32.max), "corrupt metadata byte count"),
+        (field.metadataRawByteCount, 1, "corrupt metadata raw byte count"),
+        (field.metadataEncoding, 2, "corrupt metadata encoding"),
         (field.reserved, 1, "corrupt reserved"),
     ])
     func `a header field that cannot be is refused although the checksum fits`(
@@ -80,7 +84,7 @@ struct RunTests {
         #expect(error?.summary == expected)
     }
 
-    @Test(arguments: [0, 4, 255] as [UInt64])
+    @Test(arguments: [0, 5, 255] as [UInt64])
     func `a table that no run holds is refused`(table: UInt64) {
         let bytes = Self.run.encode().with(field.table, table).sealed(128)
         #expect(Damage.error { try Self.read(bytes) }?.summary == "corrupt table")

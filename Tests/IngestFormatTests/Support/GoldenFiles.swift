@@ -10,7 +10,9 @@ enum GoldenFiles {
     static let generation = Generation(rawValue: 12)
     static let segment = SegmentNumber(rawValue: 7)
     static let cut = LogPosition(segment: segment, blockCount: 4)
-    static let span = LogSpan(firstSegment: SegmentNumber(rawValue: 1), end: cut)
+    static let span = LogSpan(
+        firstSegment: SegmentNumber(rawValue: 1),
+        end: LogPosition(segment: SegmentNumber(rawValue: 6), blockCount: cut.blockCount))
 
     static let header = SegmentHeader(
         directory: directory, shard: BlockContext.example.shard, segment: segment,
@@ -43,41 +45,40 @@ enum GoldenFiles {
         return body + (try footer(block)).encode(at: UInt64(body.count)).bytes
     }
 
+    /// The same segment, if its number were 6; all that the run covers has expired.
     static func run(_ block: [UInt8]) throws -> Run {
         let counters = try footer(block).rewardDays
+        let metadata = RunMetadata(SealedSegments().encode())
         return Run(
             header: RunHeader(
                 table: .rewardDays, fileNumber: FileNumber(rawValue: 33), directory: directory,
                 span: span, generation: generation, createdAt: time + 2_000_000,
-                index: counters.index),
-            counters: counters)
+                index: counters.index, metadata: metadata),
+            counters: counters, metadata: metadata.bytes)
     }
 
     /// The same segment, if its number were 6 and the five before it had been lost.
-    static func expired(_ block: [UInt8]) throws -> (bytes: [UInt8], header: ExpiredHeader) {
+    static func expired(_ block: [UInt8]) throws -> Run {
         var footer = try footer(block)
-        let end = blockOffset + UInt64(block.count)
-        let byteCount = footer.encode(at: end).trailer.fileByteCount
         footer.segment = SegmentNumber(rawValue: 6)
-        let sums = ExpiredSums(
-            footer, from: SegmentNumber(rawValue: 1), missingCount: 5, byteCount: byteCount,
-            nextCommitEpoch: footer.commitEpoch + 1)
-        var ledger = LedgerSum()
-        ledger.add(footer.ledger)
-        let stored = ExpiredLedger(ledger.entries())
-        let header = ExpiredHeader(
-            fileNumber: FileNumber(rawValue: 30), directory: directory, sums: sums,
-            generation: generation, createdAt: time + 2_000_000, index: footer.rewardDays.index,
-            ledger: stored)
-        return (
-            header.encode() + footer.rewardDays.pages + footer.rewardDays.index.encode()
-                + stored.bytes, header
-        )
+        var segments = ExpiredSegments(
+            footer, from: SegmentNumber(rawValue: 1), nextCommitEpoch: footer.commitEpoch + 1)
+        segments.lost = []
+        segments.ledger = footer.ledger
+        let metadata = RunMetadata(segments.encode())
+        return Run(
+            header: RunHeader(
+                table: .expired, fileNumber: FileNumber(rawValue: 29), directory: directory,
+                span: segments.span, generation: generation, createdAt: time + 2_000_000,
+                index: footer.rewardDays.index, metadata: metadata),
+            counters: footer.rewardDays, metadata: metadata.bytes)
     }
 
-    static func namesRun() -> (bytes: [UInt8], entry: NamesRunEntry) {
+    static func namesRun(
+        _ table: TableKind = .names, _ number: UInt64 = 34
+    ) -> (bytes: [UInt8], entry: NamesRunEntry) {
         var encoder = NamesRunEncoder(
-            fileNumber: FileNumber(rawValue: 34), directory: directory,
+            table: table, fileNumber: FileNumber(rawValue: number), directory: directory,
             firstName: NameOrdinal(rawValue: 1), firstKey: KeyOrdinal(rawValue: 0),
             generation: generation, createdAt: time + 2_000_000)
         for name in ["r-1", "b-1", "iOS"] { encoder.append(name: Array(name.utf8)[...]) }
@@ -103,7 +104,10 @@ enum GoldenFiles {
         manifest.shard.lastBlockChecksum = footer.lastBlockChecksum
         manifest.shard.sealedMoneyMicros = 12_500_000
         manifest.shard.totals = LogTotals(footer)
-        manifest.expired = [try expired(block).header.entry]
+        manifest.expired = [
+            ExpiredEntry(
+                run: try expired(block).header.entry, names: namesRun(.expiredNames, 30).entry)
+        ]
         manifest.sealed = [footer.entry(trailer: footer.encode(at: end).trailer)]
         manifest.runs = [31, 32, 33].map { number in
             var entry = run.entry

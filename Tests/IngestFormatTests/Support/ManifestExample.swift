@@ -43,8 +43,8 @@ enum ManifestExample {
             hashKey: Array(1...32))
         manifest.generation = generation
         manifest.createdAt = time
-        manifest.nextFileNumber = FileNumber(rawValue: 40)
-        manifest.shard.cut = span.end
+        manifest.nextFileNumber = FileNumber(rawValue: 100)
+        manifest.shard.cut = position(8, 5)
         manifest.shard.nextName = 18
         manifest.shard.nextKey = 8
         manifest.shard.commitEpoch = 903
@@ -52,7 +52,7 @@ enum ManifestExample {
         manifest.shard.sealedMoneyMicros = 9_000_000_001
         manifest.shard.totals = totals(rowCount: 1_234)
         manifest.expired = [expired(12, 1...2), expired(13, 3...4)]
-        manifest.sealed = [sealed(5), sealed(6), sealed(7)]
+        manifest.sealed = [sealed(7), sealed(8)]
         manifest.runs = [
             entry(.rewards, 20, 1...4), entry(.rewards, 30, 5...6), entry(.days, 21, 1...4),
             entry(.days, 31, 5...6), entry(.rewardDays, 22, 1...4), entry(.rewardDays, 32, 5...6),
@@ -83,19 +83,16 @@ enum ManifestExample {
     }
 
     static func expired(_ number: UInt64, _ segments: ClosedRange<UInt32>) -> ExpiredEntry {
-        ExpiredEntry(
-            fileNumber: FileNumber(rawValue: number), byteCount: 900, checksum: 0xDEAD,
-            span: LogSpan(
-                firstSegment: SegmentNumber(rawValue: segments.lowerBound),
-                end: position(segments.upperBound, 5)),
-            missingCount: UInt32(segments.count - 1), rowCount: 7, minTimestamp: time - 9,
-            maxTimestamp: time)
+        var names = names(number + 50, 1..<1, 0..<0)
+        names.table = .expiredNames
+        return ExpiredEntry(run: entry(.expired, number, segments), names: names)
     }
 
     static func sealed(_ number: UInt32) -> SealedSegment {
         SealedSegment(
             number: SegmentNumber(rawValue: number), byteCount: 70_000, footerChecksum: 0xF007,
-            blockCount: 5, rowCount: 5, minTimestamp: time, maxTimestamp: time + 4_000)
+            blockCount: 5, rowCount: 5, minTimestamp: time, maxTimestamp: time + 4_000,
+            lastCommitTime: time + 5_000)
     }
 
     static func entry(

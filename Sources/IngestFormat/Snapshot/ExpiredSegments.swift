@@ -1,0 +1,124 @@
+// packet → decode → ring → admit → block → [segment] → compaction → [snapshot] → [query]
+
+/// What is left of a stretch of expired segments beside their counters and names: the metadata of an expired run.
+///
+/// **Layout** docs/format/run.md: a fixed head, lost ranges, unclean stops, the ledger as in a segment's footer.
+package struct ExpiredSegments: Hashable, Sendable {
+    package static let layout = Layout<Self>(
+        .int("expired row count", \.rowCount), .int("min timestamp", \.minTimestamp),
+        .int("max timestamp", \.maxTimestamp), .int("commit epoch", \.commitEpoch),
+        .int("next commit epoch", \.nextCommitEpoch),
+        .int("last block checksum", \.lastBlockChecksum),
+        .int("missing count", \.missingCount), .int("next name", \.nextName, in: Limits.nextNames),
+        .int("next key", \.nextKey, in: Limits.nextKeys),
+        .derived("lost range count", 4) { UInt64($0.lost.count) },
+        .derived("unclean stop count", 4) { UInt64($0.uncleanStops.count) },
+        .derived("ledger entry count", 4) { UInt64($0.ledger.count) }, .reserved(4))
+
+    /// Whole segments, up to the end of the last one, whose footer could be read.
+    package var span: LogSpan
+    /// Segments of which no footer could be read when they expired: their events are in the runs and cannot be
+    /// verified any more. Fewer than there are.
+    package var missingCount: UInt32
+    /// Of the footers of the others.
+    package var rowCount: UInt64
+    /// Event times of those rows, microseconds; both 0 without rows.
+    package var minTimestamp: Int64
+    package var maxTimestamp: Int64
+    /// Of the last segment's last block.
+    package var commitEpoch: UInt64
+    package var lastBlockChecksum: UInt32
+    /// What the first block behind the stretch begins with.
+    package var nextCommitEpoch: UInt64
+    package var nextName: UInt32
+    package var nextKey: UInt32
+    /// By (segment, block).
+    package var lost: [LostRange] = []
+    /// Found when one of the segments was begun, by position.
+    package var uncleanStops: [UncleanStop] = []
+    /// What each sender added, by sender key; of too many those of the oldest epochs are one entry (`LedgerSum`).
+    package var ledger: [LedgerEntry] = []
+
+    /// Of one segment.
+    /// - Parameters:
+    ///   - firstSegment: where the stretch begins; before the segment, if those between are missing.
+    ///   - nextCommitEpoch: what the next segment begins with.
+    package init(
+        _ footer: SegmentFooter, from firstSegment: SegmentNumber, nextCommitEpoch: UInt64
+    ) {
+        span = LogSpan(firstSegment: firstSegment, end: footer.end)
+        missingCount = UInt32(span.segmentCount - 1)
+        rowCount = footer.rowCount
+        minTimestamp = footer.minTimestamp
+        maxTimestamp = footer.maxTimestamp
+        commitEpoch = footer.commitEpoch
+        lastBlockChecksum = footer.lastBlockChecksum
+        self.nextCommitEpoch = nextCommitEpoch
+        nextName = footer.names.upperBound
+        nextKey = footer.keys.upperBound
+        lost = footer.lost
+    }
+
+    /// Of this stretch and the next one together, but for the ledger, which is empty; `nil` if they do not touch, or
+    /// are of no log that can be.
+    package func joined(with next: ExpiredSegments) -> ExpiredSegments? {
+        guard let span = span.joined(with: next.span) else { return nil }
+        let (rows, isTooMany) = rowCount.addingReportingOverflow(next.rowCount)
+        if isTooMany { return nil }
+        var joined = next
+        joined.span = span
+        joined.missingCount = missingCount + next.missingCount
+        joined.rowCount = rows
+        let filled = [self, next].filter { $0.rowCount > 0 }
+        joined.minTimestamp = filled.map(\.minTimestamp).min() ?? 0
+        joined.maxTimestamp = filled.map(\.maxTimestamp).max() ?? 0
+        joined.lost = lost + next.lost
+        joined.uncleanStops = uncleanStops + next.uncleanStops
+        joined.ledger = []
+        return joined
+    }
+
+    package func encode() -> [UInt8] {
+        var writer = FieldWriter()
+        Self.layout.append(self, to: &writer)
+        for range in lost { LostRange.layout.append(range, to: &writer) }
+        for stop in uncleanStops { UncleanStop.layout.append(stop, to: &writer) }
+        var entries = ByteWriter()
+        LedgerCodec.encode(ledger, into: &entries)
+        return writer.bytes + entries.bytes
+    }
+
+    /// **Errors** `torn`, `corrupt`, for counts that are over their limit or do not fit the span; places are in `bytes`.
+    package static func decode(
+        _ bytes: [UInt8], of span: LogSpan
+    ) throws(FormatError) -> ExpiredSegments {
+        var reader = FieldReader(bytes)
+        var found = try layout.next(
+            &reader, into: ExpiredSegments(blankOf: span))
+        _ = try reader.load(layout.missingCount, in: 0...span.segmentCount - 1)
+        guard found.rowCount > 0 || (found.minTimestamp, found.maxTimestamp) == (0, 0) else {
+            throw reader.corrupt(layout.maxTimestamp, .exactly(0))
+        }
+        guard found.minTimestamp <= found.maxTimestamp else {
+            throw reader.corrupt(layout.maxTimestamp, .atLeast(found.minTimestamp))
+        }
+        let lostCount = try reader.count(
+            layout.lostRangeCount, max: Limits.manifestLostRangeCountMax)
+        let stopCount = try reader.count(
+            layout.uncleanStopCount, max: Limits.manifestUncleanStopCountMax)
+        let entryCount = try reader.count(
+            layout.ledgerEntryCount, max: Limits.segmentSenderCountMax)
+        found.lost = try LostRange.decode(&reader, count: lostCount)
+        found.uncleanStops = try UncleanStop.decode(&reader, count: stopCount)
+        found.ledger = try LedgerCodec.decode(
+            whole: Array(bytes[reader.end...]), entryCount: entryCount,
+            rangeCountMax: Limits.segmentSequenceRangeCountMax)
+        return found
+    }
+
+    private init(blankOf span: LogSpan) {
+        self.span = span
+        (missingCount, rowCount, minTimestamp, maxTimestamp) = (0, 0, 0, 0)
+        (commitEpoch, lastBlockChecksum, nextCommitEpoch, nextName, nextKey) = (0, 0, 0, 1, 0)
+    }
+}
