@@ -77,7 +77,7 @@ import Testing
         let fixture = try LogFixture.random(seed: 9, liveBlockCount: 0)
         var random = SeededRandom(seed: 10)
         try fixture.beginSegment()
-        for block in 0..<6 {
+        for _ in 0..<6 {
             try fixture.append((0..<20).map { _ in FixtureEvent(&random) })
             let reader = try fixture.reader
             let count = fixture.models[reader.cut]?.facts.count

@@ -136,6 +136,26 @@ extension Layout.Part {
         }
     }
 
+    /// Counts by code, with room for further codes, whose counts are 0.
+    package static func counts(
+        _ name: String, _ path: any WritableKeyPath<Record, [UInt64]> & Sendable, room: Int
+    ) -> Self {
+        Self(names: [name], byteCount: 8 * room) { record, fields, writer in
+            for (code, count) in record[keyPath: path].enumerated() {
+                writer.put(count, FormatField(name, fields[0].offset + 8 * code, 8))
+            }
+        } load: { (record, fields, reader) throws(FormatError) in
+            for code in 0..<room {
+                let place = FormatField(name, fields[0].offset + 8 * code, 8)
+                if code < record[keyPath: path].count {
+                    record[keyPath: path][code] = reader.load(place)
+                } else {
+                    try reader.expect(place, 0)
+                }
+            }
+        }
+    }
+
     /// What follows from other fields; the decoder of the record checks it.
     package static func derived(
         _ name: String, _ byteCount: Int, _ value: @escaping @Sendable (Record) -> UInt64

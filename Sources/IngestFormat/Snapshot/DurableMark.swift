@@ -6,30 +6,17 @@
 /// **Layout** docs/format/durable-mark.md. The value: segment number in bits 63–32, block count in bits
 /// 31–12, a CRC-12 of those 52 bits in bits 11–0. The file: 64 bytes of which only the value ever changes.
 package struct DurableMark: Hashable, Sendable {
-    /// The fixed places of the file: docs/format/durable-mark.md has the same table.
-    package enum Layout {
-        package static let byteCount = 64
-        /// `IGP1` as its bytes lie in the file.
-        package static let magicNumber: UInt32 = 0x3150_4749
-
-        package static let magic = FileEnvelope.magicField
-        package static let version = FileEnvelope.versionField
-        package static let reserved = FormatField("reserved", 6, 2)
-        package static let directory = FormatField("directory", 8, 8)
-        /// Aligned, so that one store or one write of 8 bytes is never torn.
-        package static let position = FormatField("position", 16, 8)
-        package static let reservedEnd = FormatField("reserved end", 24, 36)
-        package static let checksum = FileEnvelope.checksumField(byteCount)
-
-        package static let fields = [
-            magic, version, reserved, directory, position, reservedEnd, checksum,
-        ]
-    }
+    package static let layout = Layout<Self>(
+        .magic, .version, .reserved(2), .id("directory", \.directory),
+        // Aligned, so that one store or one write of 8 bytes is never torn.
+        .derived("position", 8) { _ in 0 }, .reserved(36, "reserved end"), .checksum)
+    /// `IGP1` as its bytes lie in the file.
+    package static let magic: UInt32 = 0x3150_4749
 
     /// Byte count of the file.
-    package static let byteCount = Layout.byteCount
+    package static let byteCount = layout.byteCount
     /// Offset of the value in the file.
-    package static let valueOffset = Layout.position.offset
+    package static let valueOffset = layout.position.offset
 
     package var directory: DirectoryID
     package var position: LogPosition
@@ -41,11 +28,9 @@ package struct DurableMark: Hashable, Sendable {
 
     /// The image of the whole file.
     package func encode() -> [UInt8] {
-        var writer = FileEnvelope.begin(Layout.magicNumber, Layout.byteCount)
-        writer.put(directory.rawValue, Layout.directory)
         // The checksum is that of the image with the value as zeros, so it never changes.
-        writer = FieldWriter(image: FileEnvelope.finish(&writer))
-        writer.put(Self.value(of: position), Layout.position)
+        var writer = FieldWriter(image: Self.layout.encode(self, magic: Self.magic))
+        writer.put(Self.value(of: position), Self.layout.position)
         return writer.bytes
     }
 
@@ -58,19 +43,19 @@ package struct DurableMark: Hashable, Sendable {
         _ bytes: [UInt8], directory: DirectoryID? = nil
     ) throws(FormatError) -> DurableMark {
         var constant = FieldWriter(image: bytes)
-        if bytes.count >= byteCount { constant.put(0, Layout.position) }
-        let reader = try FileEnvelope.open(
-            constant.bytes, magic: Layout.magicNumber, byteCount: byteCount)
-        try reader.identify(Layout.directory, directory?.rawValue)
-        try reader.expectZeros(Layout.fields)
+        if bytes.count >= byteCount { constant.put(0, layout.position) }
+        let reader = try layout.open(constant.bytes, magic: magic)
+        try reader.identify(layout.directory, directory?.rawValue)
+        var mark = try layout.load(
+            reader, into: DurableMark(directory: DirectoryID(rawValue: 0), position: .start))
         var live = FieldReader(bytes)
         try live.begin(byteCount)
-        let value = live.load(Layout.position)
+        let value = live.load(layout.position)
         guard let position = position(of: value) else {
-            throw live.corrupt(Layout.position, .exactly(value & ~0xFFF | check(value & ~0xFFF)))
+            throw live.corrupt(layout.position, .exactly(value & ~0xFFF | check(value & ~0xFFF)))
         }
-        return DurableMark(
-            directory: DirectoryID(rawValue: reader.load(Layout.directory)), position: position)
+        mark.position = position
+        return mark
     }
 
     /// The value to store for a position.

@@ -60,6 +60,12 @@ package struct LostRange: Hashable, Sendable {
 ///
 /// A sum that would not fit 64 bits stays at the largest value, as in `LedgerSum`.
 package struct LogTotals: Hashable, Sendable {
+    package static let layout = Layout<Self>(
+        .int("row count", \.rowCount), .counts("packets", \.packets, room: codeCount),
+        .counts("events", \.events, room: codeCount))
+    /// Room for codes, of packets and of events.
+    private static let codeCount = 16
+
     package var rowCount: UInt64 = 0
     /// Packets by `PacketResult`, indexed by its raw value.
     package private(set) var packets = [UInt64](repeating: 0, count: Self.packetCodeCount)
@@ -70,12 +76,6 @@ package struct LogTotals: Hashable, Sendable {
     package static let eventCodeCount = Verdict.allCases.count
 
     package init() {}
-
-    init(rowCount: UInt64, packets: [UInt64], events: [UInt64]) {
-        self.rowCount = rowCount
-        self.packets = packets
-        self.events = events
-    }
 
     /// Of a sealed segment, as its footer says.
     package init(_ footer: SegmentFooter) {

@@ -1,8 +1,6 @@
 // packet → decode → ring → admit → block → segment → [compaction] → [snapshot] → [query]
 
 extension Manifest {
-    private typealias Head = ManifestLayout.Head
-
     /// Checks and decodes a whole manifest file.
     /// - Parameters:
     ///   - directory: the directory that the file lies in, where it is known from another file.
@@ -14,17 +12,26 @@ extension Manifest {
         _ bytes: [UInt8], directory: DirectoryID? = nil, generation: Generation? = nil
     ) throws(FormatError) -> Manifest {
         var reader = try open(bytes)
-        try reader.identify(Head.directory, directory?.rawValue)
-        try reader.identify(Head.generation, generation?.rawValue)
-        try reader.expectZeros(Head.fields)
+        try reader.identify(layout.directory, directory?.rawValue)
+        try reader.identify(layout.generation, generation?.rawValue)
         let counts = try ManifestCounts(reader)
-        var manifest = try Manifest(head: reader)
+        let algorithm = reader.load(layout.hashAlgorithm)
+        guard algorithm <= UInt64(KeyedHash.algorithm) else {
+            throw .newerFormat(
+                "hash algorithm", at: layout.hashAlgorithm.offset, got: algorithm,
+                expected: .atMost(KeyedHash.algorithm))
+        }
+        try reader.expect(layout.hashAlgorithm, KeyedHash.algorithm)
+        var manifest = try layout.load(
+            reader,
+            into: Manifest(
+                directory: DirectoryID(rawValue: 0), createdAt: 0, hashAlgorithm: 0, hashKey: []))
         manifest.shard = try ShardState.layout.next(&reader, into: ShardState())
         if manifest.cut.segment.rawValue == 0 {
             try reader.expect(ShardState.layout.cutBlockCount, 0)
         }
         let shard = reader
-        manifest.shard.totals = try LogTotals(&reader)
+        manifest.shard.totals = try LogTotals.layout.next(&reader, into: LogTotals())
         try manifest.decodeExpired(&reader, count: counts.expired)
         manifest.runs = try manifest.decodeRuns(&reader, count: counts.runs)
         manifest.sealed = try SealedSegment.decode(
@@ -42,36 +49,17 @@ extension Manifest {
     /// Checks length, magic, checksum and version, and begins the head.
     private static func open(_ bytes: [UInt8]) throws(FormatError) -> FieldReader {
         var reader = FieldReader(bytes)
-        try reader.begin(Head.byteCount)
-        try reader.identify(Head.magic, Head.magicNumber)
-        let smallest = Head.byteCount + FileEnvelope.checksumByteCount
+        try reader.begin(layout.byteCount)
+        try reader.identify(layout.magic, magic)
+        let smallest = layout.byteCount + FileEnvelope.checksumByteCount
         let said = try reader.load(
-            Head.fileByteCount, in: UInt64(smallest)...UInt64(Limits.manifestByteCountMax))
+            layout.fileByteCount, in: UInt64(smallest)...UInt64(Limits.manifestByteCountMax))
         guard UInt64(bytes.count) >= said else {
             throw .torn("file byte count", at: 8, available: bytes.count, needed: Int(said))
         }
-        try reader.expect(Head.fileByteCount, bytes.count)
-        _ = try FileEnvelope.open(bytes, magic: Head.magicNumber, byteCount: bytes.count)
+        try reader.expect(layout.fileByteCount, bytes.count)
+        _ = try FileEnvelope.open(bytes, magic: magic, byteCount: bytes.count)
         return reader
-    }
-
-    private init(head reader: FieldReader) throws(FormatError) {
-        let algorithm = UInt8(truncatingIfNeeded: reader.load(Head.hashAlgorithm))
-        guard algorithm <= KeyedHash.algorithm else {
-            throw .newerFormat(
-                "hash algorithm", at: Head.hashAlgorithm.offset, got: algorithm,
-                expected: .atMost(KeyedHash.algorithm))
-        }
-        try reader.expect(Head.hashAlgorithm, KeyedHash.algorithm)
-        self.init(
-            directory: DirectoryID(rawValue: reader.load(Head.directory)),
-            createdAt: reader.i64(Head.directoryCreatedAt), hashAlgorithm: algorithm,
-            hashKey: reader.array(Head.hashKey))
-        generation = Generation(rawValue: reader.load(Head.generation))
-        createdAt = reader.i64(Head.createdAt)
-        nextFileNumber = FileNumber(
-            rawValue: try reader.load(Head.nextFileNumber, in: 1...UInt64.max))
-        idsCompleteSince = reader.i64(Head.idsCompleteSince)
     }
 
     /// The expired stretches: from segment 1 and the first name and key on without a gap.
@@ -124,7 +112,7 @@ extension Manifest {
     private func checkExpired() throws(FormatError) {
         guard lastExpired <= mergedEnd.segment else {
             throw .corrupt(
-                "last segment", at: Head.byteCount, got: mergedEnd.segment.rawValue,
+                "last segment", at: Self.layout.byteCount, got: mergedEnd.segment.rawValue,
                 expected: .atLeast(lastExpired.rawValue))
         }
     }
@@ -171,7 +159,7 @@ extension Manifest {
         for number in numbers {
             guard number.rawValue >= 1, number < nextFileNumber, seen.insert(number).inserted else {
                 throw .corrupt(
-                    "file number", at: Head.nextFileNumber.offset, got: number.rawValue,
+                    "file number", at: Self.layout.nextFileNumber.offset, got: number.rawValue,
                     expected: .atMost(nextFileNumber.rawValue - 1))
             }
         }
@@ -180,7 +168,7 @@ extension Manifest {
 
 /// How many entries of each kind follow the head: within limits, and filling the file exactly.
 private struct ManifestCounts {
-    private typealias Head = ManifestLayout.Head
+    private static let layout = Manifest.layout
     let expired: Int
     let sealed: Int
     let runs: Int
@@ -189,50 +177,32 @@ private struct ManifestCounts {
     let stops: Int
 
     init(_ reader: FieldReader) throws(FormatError) {
-        try reader.expect(Head.shardCount, 1)
-        expired = try reader.count(Head.expiredCount, max: Limits.runCountMax)
-        sealed = try reader.count(Head.sealedCount, max: Limits.manifestLevel0CountMax)
+        try reader.expect(Self.layout.shardCount, 1)
+        expired = try reader.count(Self.layout.expiredCount, max: Limits.runCountMax)
+        sealed = try reader.count(Self.layout.sealedCount, max: Limits.manifestLevel0CountMax)
         runs = try reader.count(
-            Head.runCount, max: TableKind.counterTables.count * Limits.runCountMax)
+            Self.layout.runCount, max: TableKind.counterTables.count * Limits.runCountMax)
         namesRuns = try reader.count(
-            Head.namesRunCount, max: Limits.manifestNamesRunCountMax)
-        lost = try reader.count(Head.lostRangeCount, max: Limits.manifestLostRangeCountMax)
-        stops = try reader.count(Head.uncleanStopCount, max: Limits.manifestUncleanStopCountMax)
+            Self.layout.namesRunCount, max: Limits.manifestNamesRunCountMax)
+        lost = try reader.count(Self.layout.lostRangeCount, max: Limits.manifestLostRangeCountMax)
+        stops = try reader.count(
+            Self.layout.uncleanStopCount, max: Limits.manifestUncleanStopCountMax)
         let entries =
-            ShardState.layout.byteCount + ManifestLayout.Totals.byteCount
+            ShardState.layout.byteCount + LogTotals.layout.byteCount
             + expired * (RunEntry.layout.byteCount + NamesRunEntry.layout.byteCount)
             + sealed * SealedSegment.layout.byteCount + runs * RunEntry.layout.byteCount
             + namesRuns * NamesRunEntry.layout.byteCount
             + lost * LostRange.layout.byteCount + stops * UncleanStop.layout.byteCount
         try reader.expect(
-            Head.fileByteCount, Head.byteCount + entries + FileEnvelope.checksumByteCount)
+            Self.layout.fileByteCount,
+            Self.layout.byteCount + entries + FileEnvelope.checksumByteCount)
     }
 
     static func corruptRunCount(_ count: Int) -> FormatError {
         .corrupt(
-            Head.runCount.name, at: Head.runCount.offset, got: count,
+            Self.layout.runCount.name, at: Self.layout.runCount.offset, got: count,
             expected: .exactly(
                 count / TableKind.counterTables.count * TableKind.counterTables.count))
-    }
-}
-
-extension LogTotals {
-    fileprivate init(_ reader: inout FieldReader) throws(FormatError) {
-        typealias Field = ManifestLayout.Totals
-        try reader.begin(Field.byteCount)
-        self.init(
-            rowCount: reader.load(Field.rowCount),
-            packets: try Self.counts(Field.packets, Self.packetCodeCount, reader),
-            events: try Self.counts(Field.events, Self.eventCodeCount, reader))
-    }
-
-    private static func counts(
-        _ field: FormatField, _ count: Int, _ reader: FieldReader
-    ) throws(FormatError) -> [UInt64] {
-        for code in count..<ManifestLayout.Totals.codeCount {
-            try reader.expect(ManifestLayout.Totals.place(code, in: field), 0)
-        }
-        return (0..<count).map { reader.load(ManifestLayout.Totals.place($0, in: field)) }
     }
 }
 

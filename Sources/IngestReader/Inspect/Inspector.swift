@@ -45,8 +45,8 @@ package struct Inspector<Files: FileSystem> {
         case SegmentHeader.magic: try describeSegment(file, byteCount: byteCount)
         case RunHeader.magic: try describeRun(file)
         case NamesRun.Header.magic: try describeNames(file)
-        case ManifestLayout.Head.magicNumber: try describeManifest(file)
-        case DurableMark.Layout.magicNumber: try describeMark(file)
+        case Manifest.magic: try describeManifest(file)
+        case DurableMark.magic: try describeMark(file)
         default:
             if name == FileName.lock.text {
                 describeLock(try file.readArray(at: 0, byteCount: 64))

@@ -109,13 +109,13 @@ struct SegmentEnvelopeTests {
             (RunHeader.layout.fields, RunHeader.layout.byteCount),
             (NamesRun.Header.layout.fields, NamesRun.Header.layout.byteCount),
             (NamesLayout.PageEntry.fields, NamesLayout.PageEntry.byteCount),
-            (ManifestLayout.Head.fields, ManifestLayout.Head.byteCount),
+            (Manifest.layout.fields, Manifest.layout.byteCount),
             (ShardState.layout.fields, ShardState.layout.byteCount),
             (SealedSegment.layout.fields, SealedSegment.layout.byteCount),
             (RunEntry.layout.fields, RunEntry.layout.byteCount),
             (NamesRunEntry.layout.fields, NamesRunEntry.layout.byteCount),
             (UncleanStop.layout.fields, UncleanStop.layout.byteCount),
-            (DurableMark.Layout.fields, DurableMark.Layout.byteCount),
+            (DurableMark.layout.fields, DurableMark.layout.byteCount),
         ]
         for (fields, byteCount) in tables {
             var end = 0

@@ -2,8 +2,9 @@ import IngestFormat
 import TestSupport
 import Testing
 
+private let head = Manifest.layout
+
 struct ManifestTests {
-    private typealias Head = ManifestLayout.Head
     private typealias Example = ManifestExample
 
     private static func read(_ bytes: [UInt8]) throws { _ = try Manifest.decode(bytes) }
@@ -53,29 +54,29 @@ struct ManifestTests {
     }
 
     @Test(arguments: [
-        (Head.magic, 1, "notThisFile magic"),
-        (Head.version, 2, "newerFormat version"),
-        (Head.version, 0, "corrupt version"),
-        (Head.directory, 1, "notThisFile directory"),
-        (Head.generation, 1, "notThisFile generation"),
-        (Head.hashAlgorithm, 2, "newerFormat hash algorithm"),
-        (Head.hashAlgorithm, 0, "corrupt hash algorithm"),
-        (Head.nextFileNumber, 0, "corrupt next file number"),
-        (Head.nextFileNumber, 32, "corrupt file number"),
-        (Head.shardCount, 0, "corrupt shard count"),
-        (Head.shardCount, 2, "corrupt shard count"),
-        (Head.sealedCount, 1, "corrupt file byte count"),
-        (Head.sealedCount, UInt64(UInt32.max), "corrupt sealed count"),
-        (Head.runCount, UInt64(UInt32.max), "corrupt run count"),
-        (Head.namesRunCount, UInt64(UInt32.max), "corrupt names run count"),
-        (Head.lostRangeCount, UInt64(UInt32.max), "corrupt lost range count"),
-        (Head.uncleanStopCount, UInt64(UInt32.max), "corrupt unclean stop count"),
-        (Head.expiredCount, 9, "corrupt expired count"),
-        (Head.expiredCount, 1, "corrupt file byte count"),
-        (Head.fileByteCount, UInt64.max, "corrupt file byte count"),
-        (Head.fileByteCount, 0, "corrupt file byte count"),
-        (Head.reserved, 1, "corrupt reserved"),
-        (Head.reservedEnd, 1, "corrupt reserved end"),
+        (head.magic, 1, "notThisFile magic"),
+        (head.version, 2, "newerFormat version"),
+        (head.version, 0, "corrupt version"),
+        (head.directory, 1, "notThisFile directory"),
+        (head.generation, 1, "notThisFile generation"),
+        (head.hashAlgorithm, 2, "newerFormat hash algorithm"),
+        (head.hashAlgorithm, 0, "corrupt hash algorithm"),
+        (head.nextFileNumber, 0, "corrupt next file number"),
+        (head.nextFileNumber, 32, "corrupt file number"),
+        (head.shardCount, 0, "corrupt shard count"),
+        (head.shardCount, 2, "corrupt shard count"),
+        (head.sealedCount, 1, "corrupt file byte count"),
+        (head.sealedCount, UInt64(UInt32.max), "corrupt sealed count"),
+        (head.runCount, UInt64(UInt32.max), "corrupt run count"),
+        (head.namesRunCount, UInt64(UInt32.max), "corrupt names run count"),
+        (head.lostRangeCount, UInt64(UInt32.max), "corrupt lost range count"),
+        (head.uncleanStopCount, UInt64(UInt32.max), "corrupt unclean stop count"),
+        (head.expiredCount, 9, "corrupt expired count"),
+        (head.expiredCount, 1, "corrupt file byte count"),
+        (head.fileByteCount, UInt64.max, "corrupt file byte count"),
+        (head.fileByteCount, 0, "corrupt file byte count"),
+        (head.reserved, 1, "corrupt reserved"),
+        (head.reservedEnd, 1, "corrupt reserved end"),
     ])
     func `a head field that cannot be is refused although the checksum fits`(
         field: FormatField, value: UInt64, expected: String
@@ -244,10 +245,9 @@ struct ManifestTests {
 
     @Test(arguments: ["packets", "events"])
     func `a count of a code that is not defined is refused`(name: String) throws {
-        typealias Totals = ManifestLayout.Totals
         let bytes = Example.manifest.encode()
-        let field = try #require(Totals.fields.first { $0.name == name })
-        let start = Head.byteCount + ShardState.layout.byteCount
+        let field = try #require(LogTotals.layout.fields.first { $0.name == name })
+        let start = head.byteCount + ShardState.layout.byteCount
         let last = FormatField(name, field.end - 8, 8)
         let damaged = bytes.with(last, 1, at: start).sealed(bytes.count)
         #expect(Damage.error { try Self.read(damaged) }?.summary == "corrupt \(name)")
@@ -258,7 +258,7 @@ struct ManifestTests {
         let counts = [1, 1, 2, 2, 6, 2, 2, 2, 2]
         let tables: [([FormatField], Int)] = [
             (ShardState.layout.fields, ShardState.layout.byteCount),
-            (ManifestLayout.Totals.fields, ManifestLayout.Totals.byteCount),
+            (LogTotals.layout.fields, LogTotals.layout.byteCount),
             (RunEntry.layout.fields, RunEntry.layout.byteCount),
             (NamesRunEntry.layout.fields, NamesRunEntry.layout.byteCount),
             (RunEntry.layout.fields, RunEntry.layout.byteCount),
@@ -267,7 +267,7 @@ struct ManifestTests {
             (LostRange.layout.fields, LostRange.layout.byteCount),
             (UncleanStop.layout.fields, UncleanStop.layout.byteCount),
         ]
-        var start = Head.byteCount
+        var start = head.byteCount
         for (table, count) in zip(tables, counts) {
             for _ in 0..<count {
                 for field in table.0 where field.name.hasPrefix("reserved") {

@@ -19,15 +19,15 @@ struct SnapshotPageTests {
         ("run", "Page index", CounterLayout.PageEntry.fields),
         ("names", "Header", NamesRun.Header.layout.fields),
         ("names", "Page index", NamesLayout.PageEntry.fields),
-        ("manifest", "Head", ManifestLayout.Head.fields),
+        ("manifest", "Head", Manifest.layout.fields),
         ("manifest", "Shard", ShardState.layout.fields),
-        ("manifest", "Totals", ManifestLayout.Totals.fields),
+        ("manifest", "Totals", LogTotals.layout.fields),
         ("manifest", "Sealed segment", SealedSegment.layout.fields),
         ("manifest", "Run", RunEntry.layout.fields),
         ("manifest", "Names run", NamesRunEntry.layout.fields),
         ("manifest", "Lost range", LostRange.layout.fields),
         ("manifest", "Unclean stop", UncleanStop.layout.fields),
-        ("durable-mark", "File", DurableMark.Layout.fields),
+        ("durable-mark", "File", DurableMark.layout.fields),
     ]
 
     @Test(arguments: Self.tables.indices)
