@@ -42,7 +42,7 @@ enum TimestampText {
             unsafe passDash(text, byteCount, &at, isExtended),
             let day = unsafe twoDigits(text, byteCount, &at)
         else { return nil }
-        return daysSince1970(year: century * 100 + yearOfCentury, month, day)
+        return CivilDate.day(year: century * 100 + yearOfCentury, month, day)
     }
 
     @unsafe private static func passDash(
@@ -141,26 +141,5 @@ enum TimestampText {
             offset += minutes
         }
         return sign == UInt8(ascii: "-") ? -offset : offset
-    }
-
-    /// Days of the proleptic Gregorian calendar; `nil` if the month has no such day.
-    /// **Source** H. Hinnant, "chrono-compatible low-level date algorithms", days_from_civil.
-    static func daysSince1970(year: Int, _ month: Int, _ day: Int) -> Int? {
-        let isLeap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
-        let dayCount: Int
-        switch month {
-        case 2: dayCount = isLeap ? 29 : 28
-        case 4, 6, 9, 11: dayCount = 30
-        case 1...12: dayCount = 31
-        default: return nil
-        }
-        guard day >= 1, day <= dayCount else { return nil }
-        // Years begin in March, so that the leap day is the last; 400 added so that nothing is negative.
-        let shifted = (month <= 2 ? year - 1 : year) + 400
-        let era = shifted / 400
-        let yearOfEra = shifted % 400
-        let dayOfYear = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1
-        let dayOfEra = yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear
-        return (era - 1) * 146_097 + dayOfEra - 719_468
     }
 }

@@ -1,11 +1,10 @@
 // packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
+import IngestFormat
 
 /// A calendar day of the proleptic Gregorian calendar, kept as its number of days since 1970-01-01.
 ///
 /// The log fixes an event's day when it is written, so no zone plays a part here: this type only turns
-/// the stored number into a date and back.
-///
-/// **Source** The arithmetic of eras of 400 years from a March-based year; exact for every `Int32`.
+/// the stored number into a date and back (`CivilDate`).
 public struct CivilDay: Hashable, Sendable, Comparable {
     /// Days since 1970-01-01; negative before it.
     public let dayNumber: Int32
@@ -14,15 +13,10 @@ public struct CivilDay: Hashable, Sendable, Comparable {
 
     /// The day of a date; `nil` where there is no such date. **Units** `year` 0 … 9999.
     public init?(year: Int, month: Int, day: Int) {
-        guard (0...9999).contains(year), (1...12).contains(month),
-            day >= 1, day <= Self.dayCount(year: year, month: month)
-        else { return nil }
-        let marchYear = month <= 2 ? year - 1 : year
-        let era = Self.floorDivided(marchYear, 400)
-        let yearOfEra = marchYear - era * 400
-        let dayOfYear = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1
-        let dayOfEra = yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear
-        dayNumber = Int32(era * 146_097 + dayOfEra - 719_468)
+        guard (0...9999).contains(year), let number = CivilDate.day(year: year, month, day) else {
+            return nil
+        }
+        dayNumber = Int32(number)
     }
 
     /// Reads `YYYY-MM-DD`, the only form that is accepted; `nil` for anything else.
@@ -37,32 +31,10 @@ public struct CivilDay: Hashable, Sendable, Comparable {
 
     /// Year, month 1 … 12, and day 1 … 31.
     public var components: (year: Int, month: Int, day: Int) {
-        let shifted = Int(dayNumber) + 719_468
-        let era = Self.floorDivided(shifted, 146_097)
-        let dayOfEra = shifted - era * 146_097
-        let yearOfEra =
-            (dayOfEra - dayOfEra / 1_460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
-        let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
-        let marchMonth = (5 * dayOfYear + 2) / 153
-        let month = marchMonth < 10 ? marchMonth + 3 : marchMonth - 9
-        let year = yearOfEra + era * 400 + (month <= 2 ? 1 : 0)
-        return (year, month, dayOfYear - (153 * marchMonth + 2) / 5 + 1)
+        CivilDate.components(dayNumber)
     }
 
     public static func < (a: Self, b: Self) -> Bool { a.dayNumber < b.dayNumber }
-
-    private static func dayCount(year: Int, month: Int) -> Int {
-        let isLeap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
-        switch month {
-        case 2: return isLeap ? 29 : 28
-        case 4, 6, 9, 11: return 30
-        default: return 31
-        }
-    }
-
-    private static func floorDivided(_ a: Int, _ b: Int) -> Int {
-        a >= 0 ? a / b : (a - (b - 1)) / b
-    }
 
     private static func number(_ digits: ArraySlice<UInt8>) -> Int? {
         var value = 0
@@ -76,15 +48,7 @@ public struct CivilDay: Hashable, Sendable, Comparable {
 
 extension CivilDay: CustomStringConvertible {
     /// `YYYY-MM-DD`. Years outside 0 … 9999, which no event can have, take a sign or more digits.
-    public var description: String {
-        let (year, month, day) = components
-        func padded(_ number: Int, _ width: Int) -> String {
-            let digits = String(number)
-            return String(repeating: "0", count: max(0, width - digits.utf8.count)) + digits
-        }
-        return (year < 0 ? "-" : "") + padded(abs(year), 4) + "-" + padded(month, 2) + "-"
-            + padded(day, 2)
-    }
+    public var description: String { CivilDate.text(dayNumber) }
 }
 
 /// Points in time as text.

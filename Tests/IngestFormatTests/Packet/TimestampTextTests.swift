@@ -81,7 +81,7 @@ struct TimestampTextTests {
             let date = Date(timeIntervalSince1970: Double(day) * 86_400)
             let parts = calendar.dateComponents([.year, .month, .day], from: date)
             let (year, month, dayOfMonth) = (parts.year!, parts.month!, parts.day!)
-            if TimestampText.daysSince1970(year: year, month, dayOfMonth) != day {
+            if CivilDate.day(year: year, month, dayOfMonth) != day {
                 Issue.record("\(year)-\(month)-\(dayOfMonth)")
                 return
             }
@@ -91,8 +91,8 @@ struct TimestampTextTests {
                 let first = DateComponents(
                     calendar: calendar, timeZone: calendar.timeZone, year: year, month: month)
                 let days = calendar.range(of: .day, in: .month, for: first.date!)!.count
-                #expect(TimestampText.daysSince1970(year: year, month, days) != nil)
-                #expect(TimestampText.daysSince1970(year: year, month, days + 1) == nil)
+                #expect(CivilDate.day(year: year, month, days) != nil)
+                #expect(CivilDate.day(year: year, month, days + 1) == nil)
             }
         }
     }
