@@ -37,7 +37,7 @@ struct FileSetCheck<Files: FileSystem> {
                 // Dropped meanwhile by a daemon; what must be there is missed elsewhere.
                 case .notFound: report.fileCount -= 1
                 case _ where error.isOfData:
-                    report.add(Finding(error, file: text, what: "file"))
+                    report.add(error, "file")
                 default: throw error
                 }
             }
@@ -75,19 +75,31 @@ struct FileSetCheck<Files: FileSystem> {
         _ name: FileName, isListed: Bool, _ unlisted: inout Unlisted,
         _ report: inout VerifyReport
     ) throws(StorageError) {
+        let directory = manifest.directory
         switch name {
         case .manifest(let generation):
-            try checkManifest(generation, &unlisted)
-        case .durableMark: try checkMark(&report)
-        case .lock: try checkLock(&report)
+            let found = try ManifestStore(files: files).read(generation)
+            if found.directory != directory {
+                report.add(.corruption, "a manifest of another directory", in: name.text)
+            } else if generation < manifest.generation {
+                unlisted.claims.append(.init(file: name.text, state: found.shard))
+            }
+        case .durableMark:
+            _ = try DurableMarkFile.readSound(in: files, directory: directory)
+            let byteCount = try files.open(name.text, .read).byteCount()
+            report.hold([("byte count", byteCount, DurableMark.byteCount)], in: name.text)
+        case .lock:
+            let bytes = try files.open(name.text, .read).readArray(at: 0, byteCount: 256)
+            if !LockHolder.isWellFormed(bytes) {
+                report.add(.corruption, "neither empty nor what a daemon wrote", in: name.text)
+            }
+        // Index and pages of a run are checked when it is held against the log.
         case .run(let table, let number) where !isListed && table.isNames:
             unlisted.namesRuns.append(
-                try ManifestStore(files: files).namesEntry(
-                    number, of: table, manifest.directory))
+                try ManifestStore(files: files).namesEntry(number, of: table, directory))
         case .run(let table, let number) where !isListed:
             unlisted.runs.append(
-                try ManifestStore(files: files).runHeader(
-                    number, of: table, manifest.directory))
+                try ManifestStore(files: files).runHeader(number, of: table, directory))
         case .segment(let number) where number <= manifest.lastExpired:
             report.add(.note, "expired; the daemon removes it in a minute", in: name.text)
         case .segment(let number) where !isListed && !manifest.mayHoldTail(number):
@@ -98,47 +110,6 @@ struct FileSetCheck<Files: FileSystem> {
             )
         case .run, .segment: break
         case .aside, .reserve: report.fileCount -= 1
-        }
-    }
-
-    private func checkManifest(
-        _ generation: Generation, _ unlisted: inout Unlisted
-    ) throws(StorageError) {
-        let found = try ManifestStore(files: files).read(generation)
-        guard found.directory == manifest.directory else {
-            throw .corrupt(
-                path: FileName.manifest(generation).text, offset: 0,
-                detail: "a manifest of another directory")
-        }
-        if generation < manifest.generation {
-            unlisted.claims.append(
-                .init(file: FileName.manifest(generation).text, state: found.shard))
-        }
-    }
-
-    /// A value caught half written is whole a moment later.
-    private func checkMark(_ report: inout VerifyReport) throws(StorageError) {
-        let file = try files.open(FileName.durableMark.text, .read)
-        var last: FormatError?
-        for _ in 0..<4 {
-            let bytes = try file.readArray(at: 0, byteCount: DurableMark.byteCount + 1)
-            do throws(FormatError) {
-                if bytes.count > DurableMark.byteCount {
-                    throw .corrupt(
-                        "byte count", at: DurableMark.byteCount, got: bytes.count,
-                        expected: .exactly(DurableMark.byteCount))
-                }
-                _ = try DurableMark.decode(bytes, directory: manifest.directory)
-                return
-            } catch { last = error }
-        }
-        if let last { report.add(Finding(last, file: FileName.durableMark.text, what: "mark")) }
-    }
-
-    private func checkLock(_ report: inout VerifyReport) throws(StorageError) {
-        let file = try files.open(FileName.lock.text, .read)
-        if !LockHolder.isWellFormed(try file.readArray(at: 0, byteCount: 256)) {
-            report.add(.corruption, "neither empty nor what a daemon wrote", in: FileName.lock.text)
         }
     }
 }

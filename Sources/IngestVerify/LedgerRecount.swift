@@ -3,9 +3,6 @@
 // checks them.
 import IngestFormat
 
-/// In what two numbers differ, as text.
-typealias Difference = (what: String, got: String, expected: String)
-
 /// Ledger entries of blocks, summed by sender, and held against the footer's.
 ///
 /// **Cost** A dictionary look-up an entry; memory for the sums of each sender and 16 bytes a sequence range.
@@ -17,19 +14,16 @@ struct LedgerRecount: Sendable {
 
         mutating func add(_ later: WindowSum) {
             let (a, b) = (delta, later.delta)
-            if a.start == nil { delta.start = b.start }
-            if b.floor ?? 0 >= a.floor ?? 0 { delta.floor = b.floor ?? a.floor }
-            if b.announced ?? 0 >= a.announced ?? 0 { delta.announced = b.announced ?? a.announced }
+            func greater(_ a: UInt64?, _ b: UInt64?) -> UInt64? { a.map { max($0, b ?? 0) } ?? b }
+            delta.start = a.start ?? b.start
+            delta.floor = greater(a.floor, b.floor)
+            delta.announced = greater(a.announced, b.announced)
             delta.missingCount = a.missingCount.saturatingSum(b.missingCount)
-            if a.asksForAcks == nil { delta.asksForAcks = b.asksForAcks }
-            if b.isExpired { delta.isExpired = true }
-            guard let times = later.seen else { return }
-            guard let known = seen else {
-                seen = times
-                return
-            }
-            seen =
-                min(known.lowerBound, times.lowerBound)...max(known.upperBound, times.upperBound)
+            delta.asksForAcks = a.asksForAcks ?? b.asksForAcks
+            delta.isExpired = a.isExpired || b.isExpired
+            guard let new = later.seen else { return }
+            let known = seen ?? new
+            seen = min(known.lowerBound, new.lowerBound)...max(known.upperBound, new.upperBound)
         }
     }
 
@@ -45,8 +39,7 @@ struct LedgerRecount: Sendable {
         private(set) var rest = WindowSum()
 
         fileprivate init(_ entry: LedgerEntry, seen: ClosedRange<Int64>?) {
-            packets = entry.packets
-            events = entry.events
+            (packets, events) = (entry.packets, entry.events)
             sequences = RangeSet(entry.sequences)
             let first = entry.sequences.first?.lowerBound
             // A sequence of a window whose opening was lost: it begins a window below.
@@ -82,31 +75,9 @@ struct LedgerRecount: Sendable {
             }
             rest.add(later.rest)
         }
-
-        /// What is wrong in a footer's entry.
-        fileprivate func difference(from entry: LedgerEntry) -> Difference? {
-            if entry.packets != packets { return ("packets", "\(entry.packets)", "\(packets)") }
-            if entry.events != events { return ("events", "\(entry.events)", "\(events)") }
-            if RangeSet(entry.sequences) != sequences {
-                return ("sequences", "\(entry.sequences)", "\(sequences.ranges)")
-            }
-            let window = window
-            if entry.window != window.delta {
-                return ("window", "\(entry.window)", "\(window.delta)")
-            }
-            return entry.seen == window.seen
-                ? nil
-                : ("times", timesText(entry.seen), timesText(window.seen))
-        }
-
-        private func timesText(_ times: ClosedRange<Int64>?) -> String {
-            times.map { "\($0.lowerBound) to \($0.upperBound)" } ?? "none"
-        }
     }
 
     private(set) var sums: [SenderKey: Sum] = [:]
-    /// Senders whose windows were closed, in the order in which they were.
-    private(set) var closed: [SenderKey] = []
 
     fileprivate static func add(_ counts: [UInt64], to sums: inout [UInt64]) {
         for index in sums.indices where index < counts.count {
@@ -120,23 +91,33 @@ struct LedgerRecount: Sendable {
         for entry in entries {
             let later = Sum(entry, seen: time.map { $0...$0 } ?? entry.seen)
             if sums[entry.key]?.add(later) == nil { sums[entry.key] = later }
-            if entry.window.isExpired { closed.append(entry.key) }
         }
     }
 
-    /// What is wrong in a footer's ledger; `nil` if nothing is.
-    func difference(from footer: [LedgerEntry]) -> Difference? {
-        guard footer.count == sums.count else {
-            return ("senders in the ledger", "\(footer.count)", "\(sums.count)")
-        }
+    /// What a footer's ledger says, and what it must say.
+    func held(_ footer: [LedgerEntry]) -> [VerifyReport.Held] {
+        var held: [VerifyReport.Held] = [("senders in the ledger", footer.count, sums.count)]
         for entry in footer {
-            let ledger = "ledger of \(entry.key.text)"
-            guard let sum = sums[entry.key] else { return (ledger, "an entry", "none") }
-            if let found = sum.difference(from: entry) {
-                return ("\(ledger): \(found.what)", found.got, found.expected)
+            let what = "ledger of \(entry.key.text)"
+            guard let sum = sums[entry.key] else {
+                held.append((what, "an entry", "none"))
+                continue
             }
+            let window = sum.window
+            var expected = LedgerEntry(key: entry.key)
+            (expected.packets, expected.events) = (sum.packets, sum.events)
+            (expected.sequences, expected.window) = (sum.sequences.ranges, window.delta)
+            expected.seen = window.seen
+            if entry == expected { continue }
+            held += [
+                ("\(what): packets", entry.packets, expected.packets),
+                ("\(what): events", entry.events, expected.events),
+                ("\(what): sequences", entry.sequences, expected.sequences),
+                ("\(what): window", entry.window, expected.window),
+                ("\(what): times", entry.timesText, expected.timesText),
+            ]
         }
-        return nil
+        return held
     }
 }
 
@@ -164,19 +145,15 @@ struct TotalsRecount: Sendable {
         LedgerRecount.add(other.events, to: &events)
     }
 
-    /// In what a manifest's totals are others; `nil` if in nothing.
-    func difference(from totals: LogTotals) -> Difference? {
-        if totals.rowCount != rowCount { return ("rows", "\(totals.rowCount)", "\(rowCount)") }
-        let lists = [
-            ("packets", PacketResult.allCases.map(\.name), totals.packets, packets),
-            ("events", Verdict.allCases.map(\.name), totals.events, events),
-        ]
-        for (kind, names, found, wanted) in lists {
-            for (name, (got, expected)) in zip(names, zip(found, wanted)) where got != expected {
-                return ("\(kind) \(name)", "\(got)", "\(expected)")
-            }
+    /// What a manifest's totals are, and what they must be.
+    func held(_ totals: LogTotals) -> [VerifyReport.Held] {
+        let packetNames = PacketResult.allCases.map { "packets \($0.name)" }
+        let eventNames = Verdict.allCases.map { "events \($0.name)" }
+        let found = [totals.rowCount] + totals.packets + totals.events
+        let expected = [rowCount] + packets + events
+        return zip(["rows"] + packetNames + eventNames, zip(found, expected)).map {
+            ($0, $1.0, $1.1)
         }
-        return nil
     }
 }
 
@@ -185,16 +162,17 @@ struct TotalsRecount: Sendable {
 /// The law: each event that was decoded is of one verdict, and is a row with that verdict, but that malformed ones have
 /// none and of those without consent only some do. Events come with packets that were accepted.
 enum EventBalance {
-    /// In what the law does not hold; empty if it does.
-    /// - Parameters:
-    ///   - entries: the ledger of the block.
-    ///   - rows: of it, by `Verdict`.
-    static func differences(
-        between entries: [LedgerEntry], and rows: [UInt64]
-    ) -> [(what: String, got: UInt64, expected: UInt64)] {
+    /// What the ledger of a block says, and what it must say.
+    /// - Parameter rows: of the block, by `Verdict`.
+    static func held(_ entries: [LedgerEntry], _ rows: [UInt64]) -> [VerifyReport.Held] {
         var sums = [UInt64](repeating: 0, count: Verdict.allCases.count)
-        for entry in entries { LedgerRecount.add(entry.events, to: &sums) }
-        var found: [(what: String, got: UInt64, expected: UInt64)] = []
+        var held: [VerifyReport.Held] = []
+        for entry in entries {
+            LedgerRecount.add(entry.events, to: &sums)
+            if entry.packets[Int(PacketResult.accepted.rawValue)] > 0 { continue }
+            let count = entry.events.reduce(UInt64(0)) { $0.saturatingSum($1) }
+            if count > 0 { held.append(("events without a packet of \(entry.key.text)", count, 0)) }
+        }
         for verdict in Verdict.allCases {
             let (events, rowCount) = (sums[Int(verdict.rawValue)], rows[Int(verdict.rawValue)])
             let isKept =
@@ -203,15 +181,15 @@ enum EventBalance {
                 case .noConsent: events >= rowCount
                 default: events == rowCount
                 }
-            if !isKept { found.append(("events \(verdict.name)", events, rowCount)) }
+            if !isKept { held.append(("events \(verdict.name)", events, rowCount)) }
         }
-        for entry in entries where entry.packets[Int(PacketResult.accepted.rawValue)] == 0 {
-            let count = entry.events.reduce(UInt64(0)) { $0.saturatingSum($1) }
-            if count > 0 {
-                found.append(("events without a packet of \(entry.key.text)", count, 0))
-            }
-        }
-        return found
+        return held
+    }
+}
+
+extension LedgerEntry {
+    fileprivate var timesText: String {
+        seen.map { "\($0.lowerBound) to \($0.upperBound)" } ?? "none"
     }
 }
 

@@ -11,14 +11,15 @@ import IngestStorage
 ///
 /// **Cost** About 60 ns for a name and its key.
 struct NamesCheck<Files: FileSystem>: Sendable {
-    let reader: NamesRunReader<Files>
+    typealias Run = NamesRunReader<Files>
+
     /// As the log introduced them.
     let names: LogNames
     let hash: CounterHash
     /// Whether a name that no block introduced is a difference. One whose block was lost may well be in a run,
     /// that is what the runs are for; and a run that the newest manifest does not name may be of names that come
     /// later.
-    let areNamesComplete: Bool
+    var areNamesComplete: Bool
     /// Ends the comparison, with no meaning, when it is stopped.
     let meter: WorkMeter
 
@@ -36,12 +37,29 @@ struct NamesCheck<Files: FileSystem>: Sendable {
         var failure: StorageError?
         /// The weights of the pairs of names and keys, less those of ranks and rewards.
         var orders: UInt64 = 0
+
+        /// What is wrong with the file, once all of its parts were added.
+        var error: StorageError? {
+            let isSame = failure != nil || orders == 0
+            return isSame
+                ? failure
+                : .corrupt(
+                    path: file, offset: 0, detail: "names, ranks, keys and rewards are not the same"
+                )
+        }
+
+        /// Adds that of a further part of the same run.
+        mutating func add(_ part: Outcome) {
+            report.append(part.report)
+            failure = failure ?? part.failure
+            orders &+= part.orders
+        }
     }
 
     private static var partPageCount: Int { 64 }
 
     /// All parts of a run.
-    static func parts(of run: NamesRunReader<Files>) -> [Part] {
+    static func parts(of run: Run) -> [Part] {
         let count = run.header.pageCount(.names)
         let names = stride(from: 0, to: count, by: partPageCount).map {
             Part.names($0..<min($0 + partPageCount, count))
@@ -49,45 +67,47 @@ struct NamesCheck<Files: FileSystem>: Sendable {
         return names + [.ranks, .keys, .rewards]
     }
 
-    private var file: String { reader.header.entry.fileName.text }
-
-    /// Compares a part; on any thread.
-    func add(_ part: Part, to outcome: inout Outcome) {
-        if outcome.failure != nil { return }
+    /// Checks a part; on any thread.
+    func check(_ part: Part, of run: Run) -> Outcome {
+        var outcome = Outcome(file: run.header.entry.fileName.text)
+        let (firstName, firstKey) = (run.names.lowerBound, run.keys.lowerBound)
         do throws(StorageError) {
             switch part {
-            case .names(let pages): try checkNames(pages, &outcome)
+            case .names(let pages): try checkNames(pages, of: run, &outcome)
             case .ranks:
-                let first = reader.names.lowerBound
-                try readPairs(.ranks) { index, word in
-                    outcome.orders &-= weight(first + index, word >> 32, isKey: false)
+                try readPairs(.ranks, of: run) { index, word in
+                    outcome.orders &-= weight(.name, firstName + index, word >> 32)
                 }
-            case .keys: try checkKeys(&outcome)
+            case .keys:
+                try readPairs(.keys, of: run) { index, word in
+                    let ordinal = firstKey + index
+                    outcome.orders &+= weight(.key, ordinal, word >> 32)
+                    compare(.key, ordinal, word >> 32 == 0 ? 0 : word, &outcome) {
+                        "reward \(word >> 32) business \(UInt32(truncatingIfNeeded: word))"
+                    }
+                }
             case .rewards:
-                try readPairs(.rewards) { _, word in
-                    let key = UInt32(truncatingIfNeeded: word)
-                    outcome.orders &-= weight(key, word >> 32, isKey: true)
+                try readPairs(.rewards, of: run) { _, word in
+                    outcome.orders &-= weight(
+                        .key, UInt32(truncatingIfNeeded: word), word >> 32)
                 }
             }
         } catch { outcome.failure = error }
+        return outcome
     }
 
-    /// What is wrong where the orders of all parts do not say the same.
-    static func differingOrders(in file: String) -> StorageError {
-        .corrupt(path: file, offset: 0, detail: "names, ranks, keys and rewards are not the same")
-    }
-
-    private func weight(_ ordinal: UInt32, _ place: UInt64, isKey: Bool) -> UInt64 {
-        let pair = UInt64(ordinal) << 32 | place
-        return hash.weight(isKey ? ~pair : pair)
+    /// Of a pair of an ordinal, and the rank of a name or the reward of a key.
+    private func weight(_ kind: NameKind, _ ordinal: UInt32, _ other: UInt64) -> UInt64 {
+        let pair = UInt64(ordinal) << 32 | other
+        return hash.weight(kind == .key ? ~pair : pair)
     }
 
     private func readPairs(
-        _ kind: NamesPageKind, _ body: (UInt32, UInt64) -> Void
+        _ kind: NamesPageKind, of run: Run, _ body: (UInt32, UInt64) -> Void
     ) throws(StorageError) {
         var next: UInt32 = 0
         let batch = PairBatch()
-        var cursor = reader.makePairCursor(kind)
+        var cursor = run.makePairCursor(kind)
         while !meter.isStopped, try cursor.nextPairs(into: batch) {
             for place in 0..<batch.count {
                 body(next, batch[place])
@@ -96,15 +116,13 @@ struct NamesCheck<Files: FileSystem>: Sendable {
         }
     }
 
-    // MARK: Names
-
     private func checkNames(
-        _ pages: Range<Int>, _ outcome: inout Outcome
+        _ pages: Range<Int>, of run: Run, _ outcome: inout Outcome
     ) throws(StorageError) {
         let batch = NameBatch()
         // 0 of names that were lost.
         var hashes = [UInt64](repeating: 0, count: NameBatch.capacity)
-        var cursor = try reader.makeNameCursor(pages: pages)
+        var cursor = try run.makeNameCursor(pages: pages)
         var rank = UInt64(pages.lowerBound * NameBatch.capacity)
         while !meter.isStopped, try cursor.nextNames(into: batch) {
             for place in 0..<batch.count {
@@ -118,51 +136,28 @@ struct NamesCheck<Files: FileSystem>: Sendable {
             // What is at ordinals is far apart: by itself, the processor looks at several at a time.
             for place in 0..<batch.count {
                 let ordinal = batch.ordinal(place).rawValue
-                outcome.orders &+= weight(ordinal, rank, isKey: false)
+                outcome.orders &+= weight(.name, ordinal, rank)
                 rank += 1
-                let own = hashes[place] == 0 ? nil : hashes[place]
-                compare(ordinal, own, batch, place, &outcome)
+                compare(.name, ordinal, hashes[place], &outcome) {
+                    String(decoding: batch.name(place), as: UTF8.self)
+                }
             }
         }
     }
 
-    /// - Parameter found: the hash of a name of this run; `nil` for one that was lost.
+    /// - Parameter found: of this run; 0 for what was lost.
+    @inline(__always)
     private func compare(
-        _ ordinal: UInt32, _ found: UInt64?, _ batch: NameBatch, _ place: Int,
-        _ outcome: inout Outcome
+        _ kind: NameKind, _ ordinal: UInt32, _ found: UInt64, _ outcome: inout Outcome,
+        text: () -> String
     ) {
-        let known = names.hash(ofName: ordinal)
+        let known = (kind == .name ? names.names : names.keys)[ordinal]
         if known == found { return }
-        if known != nil || areNamesComplete && !names.isExpired(name: ordinal) {
+        if known != 0 || areNamesComplete && ordinal >= names[kind].next {
             outcome.report.add(
-                .difference, "name \(ordinal)", in: file,
-                got: String(decoding: batch.name(place), as: UTF8.self),
-                expected: known == nil ? "no name" : names.describe(name: ordinal))
+                .difference, "\(kind) \(ordinal)", in: outcome.file,
+                got: found == 0 ? "no \(kind)" : text(),
+                expected: known == 0 ? "no \(kind)" : names.describe(kind, ordinal))
         }
-    }
-
-    // MARK: Keys
-
-    private func checkKeys(_ outcome: inout Outcome) throws(StorageError) {
-        let first = reader.keys.lowerBound
-        try readPairs(.keys) { index, word in
-            let pair = RewardKey(
-                reward: NameOrdinal(rawValue: UInt32(word >> 32)),
-                business: NameOrdinal(rawValue: UInt32(truncatingIfNeeded: word)))
-            outcome.orders &+= weight(first + index, word >> 32, isKey: true)
-            compare(first + index, pair.reward == .none ? nil : pair, &outcome)
-        }
-    }
-
-    private func compare(_ ordinal: UInt32, _ found: RewardKey?, _ outcome: inout Outcome) {
-        let expected = names.key(ordinal)
-        if found == expected { return }
-        guard expected != nil || areNamesComplete && !names.isExpired(key: ordinal) else { return }
-        outcome.report.add(
-            .difference, "key \(ordinal)", in: file, got: text(found), expected: text(expected))
-    }
-
-    private func text(_ key: RewardKey?) -> String {
-        key.map { "reward \($0.reward.rawValue) business \($0.business.rawValue)" } ?? "no key"
     }
 }

@@ -7,7 +7,7 @@ import Synchronization
 ///
 /// **Cost** One serial queue, and so one thread, a worker, while it runs. At most `workerCount + 1` pieces are at work
 /// or wait to be taken: that bounds the memory, however large the first of them is.
-package final class OrderedWork<Memory, Output: Sendable>: Sendable {
+package final class OrderedWork<Output: Sendable>: Sendable {
     private struct State {
         var next = 0
         var isStopped = false
@@ -15,7 +15,6 @@ package final class OrderedWork<Memory, Output: Sendable>: Sendable {
     }
 
     private let count: Int
-    private let workerCount: Int
     private let state = Mutex(State())
     /// A signal for each piece that may be begun.
     private let room = DispatchSemaphore(value: 0)
@@ -23,51 +22,55 @@ package final class OrderedWork<Memory, Output: Sendable>: Sendable {
     private let finished = DispatchSemaphore(value: 0)
     private let running = DispatchGroup()
 
+    private init(_ count: Int) { self.count = count }
+
+    /// Does all pieces and takes what comes of them, in order.
+    ///
     /// - Parameters:
     ///   - count: how many pieces.
     ///   - workerCount: how many threads.
-    package init(count: Int, workerCount: Int) {
-        self.count = count
-        self.workerCount = max(1, min(workerCount, count))
-    }
-
-    /// Does all pieces and takes what comes of them, in order. Once for each object.
-    ///
-    /// - Parameters:
-    ///   - makeMemory: called once on each thread.
-    ///   - work: does a piece.
     ///   - wait: called before each piece is taken and at least every 100 ms, on the caller's thread; `false` stops.
-    ///   - take: called on the caller's thread; `false` stops.
+    ///   - makeWork: called once on each thread: what does a piece there.
+    ///   - take: called on the caller's thread, with the piece.
     /// **Errors** those of `take`. At return no thread is at work any more.
-    package func run<Failure: Error>(
-        makeMemory: @escaping @Sendable () -> Memory,
-        work: @escaping @Sendable (Int, Memory) -> Output,
-        wait: () -> Bool = { true }, take: (Output) throws(Failure) -> Bool
+    package static func run<Failure: Error>(
+        _ count: Int, workerCount: Int, wait: () -> Bool = { true },
+        makeWork: @escaping @Sendable () -> (Int) -> Output,
+        take: (Int, Output) throws(Failure) -> Void
     ) throws(Failure) {
-        defer { stop() }
-        room.signal()
-        for _ in 0..<(count > 0 ? workerCount : 0) {
-            room.signal()
-            running.enter()
-            DispatchQueue(label: "ordered-work").async { [self] in
-                let memory = makeMemory()
-                while let index = next() {
-                    let output = work(index, memory)
-                    state.withLock { $0.finished[index] = output }
-                    finished.signal()
-                }
-                running.leave()
-            }
+        let work = OrderedWork(count)
+        let workerCount = max(1, min(workerCount, count))
+        for _ in 0..<(count > 0 ? workerCount : 0) { work.start(makeWork) }
+        defer {
+            work.state.withLock { $0.isStopped = true }
+            for _ in 0..<workerCount { work.room.signal() }
+            work.running.wait()
         }
+        work.room.signal()
         var index = 0
         while index < count, wait() {
-            guard let output = state.withLock({ $0.finished.removeValue(forKey: index) }) else {
-                _ = finished.wait(timeout: .now() + .milliseconds(100))
-                continue
+            let output = work.state.withLock { $0.finished.removeValue(forKey: index) }
+            if let output {
+                try take(index, output)
+                index += 1
+                work.room.signal()
+            } else {
+                _ = work.finished.wait(timeout: .now() + .milliseconds(100))
             }
-            index += 1
-            guard try take(output) else { return }
-            room.signal()
+        }
+    }
+
+    private func start(_ makeWork: @escaping @Sendable () -> (Int) -> Output) {
+        room.signal()
+        running.enter()
+        DispatchQueue(label: "ordered-work").async { [self] in
+            let work = makeWork()
+            while let index = next() {
+                let output = work(index)
+                state.withLock { $0.finished[index] = output }
+                finished.signal()
+            }
+            running.leave()
         }
     }
 
@@ -79,22 +82,6 @@ package final class OrderedWork<Memory, Output: Sendable>: Sendable {
             state.next += 1
             return state.next - 1
         }
-    }
-
-    private func stop() {
-        state.withLock { $0.isStopped = true }
-        for _ in 0..<workerCount { room.signal() }
-        running.wait()
-    }
-}
-
-extension OrderedWork where Memory == Void {
-    /// As above, for pieces that need no memory of their thread.
-    package func run<Failure: Error>(
-        work: @escaping @Sendable (Int) -> Output, wait: () -> Bool = { true },
-        take: (Output) throws(Failure) -> Bool
-    ) throws(Failure) {
-        try run(makeMemory: {}, work: { index, _ in work(index) }, wait: wait, take: take)
     }
 }
 

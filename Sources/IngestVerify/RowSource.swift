@@ -6,33 +6,52 @@ import IngestStorage
 /// Rows of counters by (item, day), wherever they are: in the footer of a segment, in a run, or
 /// recounted in memory.
 struct RowSource: Sendable {
+    /// Gives the rows of some items in order, page by page.
+    typealias Read =
+        @Sendable (ClosedRange<UInt32>, CounterPage, (CounterPage) -> Void) throws(StorageError)
+        -> Void
+
     /// The file.
     let name: FileName
     /// Where its pages begin, and how many rows each has: what windows are planned by.
     let pages: [(item: UInt32, rowCount: Int)]
     /// Of all rows, where it is known.
     var fingerprint: Fingerprint?
-    /// Gives the rows of some items in order, page by page.
-    let read:
-        @Sendable (ClosedRange<UInt32>, CounterPage, (CounterPage) -> Void) throws(StorageError)
-            -> Void
-}
+    let read: Read
 
-extension RowSource {
+    private init(_ index: CounterPageIndex, _ name: FileName, read: @escaping Read) {
+        (self.name, self.read) = (name, read)
+        pages = index.entries.map { (item: $0.firstKey, rowCount: $0.rowCount) }
+    }
+
     /// A run, or the table of a segment's footer.
     init<Files>(_ run: RunReader<Files>, name: FileName) {
-        let pages = run.index.entries.map { (item: $0.firstKey, rowCount: $0.rowCount) }
-        self.init(name: name, pages: pages) { (items, page, body) throws(StorageError) in
+        self.init(run.index, name) { (items, page, body) throws(StorageError) in
             var cursor = run.makeCursor(keys: items)
             while try cursor.nextPage(into: page) { body(page) }
         }
     }
 
-    /// Rows that were counted again, all of them.
-    init(_ rows: CountedRows, name: FileName) {
-        self.init(name: name, pages: rows.pages) { (items, page, body) throws(StorageError) in
-            rows.read(items, page, body)
+    /// A table in memory.
+    init(_ table: CounterTable, name: FileName, _ fingerprint: Fingerprint? = nil) {
+        self.init(table.index, name) { (items, page, body) throws(StorageError) in
+            try StorageError.decoding(name.text) { () throws(FormatError) in
+                var cursor = table.makeCursor(keys: items)
+                while try cursor.nextPage(into: page) { body(page) }
+            }
         }
+        self.fingerprint = fingerprint
+    }
+}
+
+extension CounterHash {
+    /// The fingerprint of all rows.
+    func fingerprint(
+        of rows: RowSource, _ page: CounterPage
+    ) throws(StorageError) -> Fingerprint {
+        var prints = Fingerprints()
+        try rows.read(0...UInt32.max, page) { add($0, to: &prints, folds: false) { _ in 0 } }
+        return prints.rows
     }
 }
 

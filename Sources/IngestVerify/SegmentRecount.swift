@@ -2,66 +2,6 @@
 import IngestFormat
 import IngestStorage
 
-/// What the next block or segment of the log must begin with; `nil` where what came before cannot be believed, or
-/// is not known.
-struct Chain: Sendable, Equatable {
-    var previousChecksum: UInt32?
-    var nextName: UInt32?
-    var nextKey: UInt32?
-    /// Of the last block.
-    var commitEpoch: UInt64?
-    /// What a manifest says of the epoch where its cut is here: that of the last block; behind a segment
-    /// without blocks, that of its header.
-    var endEpoch: UInt64?
-    /// Whether blocks were lost behind the last one: the next segment's header then holds the checksum
-    /// of a block that is no more.
-    var endsInLoss = false
-
-    static let unknown = Chain()
-    /// Before the first segment.
-    static let start = Chain(previousChecksum: 0, nextName: 1, nextKey: 0, endEpoch: 0)
-
-    /// Reports in what a block or a segment's header does not go on from here.
-    func check(_ opening: Opening, in file: String, _ report: inout VerifyReport) {
-        report.hold(
-            [
-                (
-                    "checksum of the block before", opening.previousChecksum,
-                    endsInLoss ? nil : previousChecksum
-                ),
-                ("first name", opening.firstName, nextName),
-                ("first key", opening.firstKey, nextKey),
-            ], in: file, at: opening.offset)
-    }
-
-    /// Reports a block whose commit epoch does not come after the last one's.
-    func checkEpoch(_ opening: Opening, in file: String, _ report: inout VerifyReport) {
-        guard let epoch = opening.commitEpoch, let last = commitEpoch, epoch <= last else { return }
-        report.add(
-            .corruption, "commit epoch", in: file, at: opening.offset, got: "\(epoch)",
-            expected: "more than \(last)")
-    }
-
-    /// With the epochs of the chain before it where it has none: no block was read since.
-    func inheriting(_ before: Chain) -> Chain {
-        var chain = self
-        chain.commitEpoch = commitEpoch ?? before.commitEpoch
-        chain.endEpoch = endEpoch ?? before.endEpoch
-        return chain
-    }
-
-    /// What a block or a segment's header says of the log before it.
-    struct Opening: Sendable {
-        let previousChecksum: UInt32
-        let firstName: UInt32
-        let firstKey: UInt32
-        /// Of a block.
-        var commitEpoch: UInt64?
-        /// In the file.
-        let offset: UInt64
-    }
-}
-
 /// What the rows and blocks of one segment come to, and what was found wrong in it: made by one worker without
 /// a look at any other segment, then joined to the log in its order (`LogRecount`).
 struct SegmentRecount: Sendable {
@@ -77,28 +17,26 @@ struct SegmentRecount: Sendable {
     }
 
     let number: SegmentNumber
-    /// Whether the newest manifest's cut lies behind it; else it lies in it, at one of its blocks, or before it.
-    let isBeforeCut: Bool
     var outcome = Outcome.counted
     var report = VerifyReport()
     /// Behind its last block, or what its footer says of that; `nil` if it was not read to its end.
-    private(set) var end: LogPosition?
-    private(set) var minTimestamp = Int64.max
-    private(set) var maxTimestamp = Int64.min
-    /// What header and first block say of the log before; `nil` if they cannot be read.
-    private(set) var header: Chain.Opening?
-    private(set) var firstBlock: Chain.Opening?
-    /// Behind what has been read; meaningful if `hasChain`.
-    private(set) var chain = Chain.unknown
-    /// Whether anything was read that the log goes on from, or is known to be missing.
-    private(set) var hasChain = false
-    /// Whether something before here could not be read.
+    var end: LogPosition?
+    /// What its header, or else its first block, says of the log before, and where that stands in the file.
+    private(set) var start: (anchor: LogAnchor, offset: UInt64)?
+    /// What the log goes on with behind what has been read; `nil` where that is not known.
+    var next: LogAnchor?
+    /// Whether blocks were lost behind the last one: the next segment's header then holds the checksum of a block that
+    /// is no more.
+    var endsInLoss = false
+    /// Whether a block before here could not be read, or is not there.
     private(set) var isBroken = false
+    /// Whether all blocks that it has could be read.
+    private(set) var isWhole = true
     private(set) var names: [IntroducedNames] = []
     private(set) var ledger = LedgerRecount()
     /// What its blocks add up to.
     var totals: TotalsRecount { TotalsRecount(ledger, rowCount: report.rowCount) }
-    var moneyMicros: UInt64 = 0
+    private(set) var moneyMicros: UInt64 = 0
     /// The rows that the runs must be made of: the footer's, where blocks say the same or cannot all be read, else those
     /// of the blocks; `nil` where they are not known.
     var rows: RowSource?
@@ -108,57 +46,26 @@ struct SegmentRecount: Sendable {
     var footerDifferences: (list: DifferenceList, offset: UInt64)?
     /// The windows that the footer hands on; `nil` without a sound footer.
     var footerWindows: WindowRecount.Stored?
-    /// Whether all its blocks could be read.
-    var isWhole = true
-    /// Whether rows of it are in no counters that are known here.
-    var lacksRows = false
-    /// Whether some of its blocks are recorded as lost.
-    var hasLosses = false
-    /// Of how many events the rows are, at most; 2^64 − 1 where that is not known.
-    var lostRowCount: UInt64 = 0
+    /// Of how many events the rows are recorded as lost, at most; `nil` if none are, 2^64 − 1 where that is not known.
+    var lostRowCount: UInt64?
     /// Whether it is all that it ever was.
-    var isUnharmed: Bool { isWhole && !lacksRows && !isBroken && !hasLosses }
+    var isUnharmed: Bool { isWhole && !isBroken && lostRowCount == nil }
+    /// Whether anything was read that the log goes on from, or is known to be missing.
+    var isTouched: Bool { start != nil || next != nil || isBroken }
     var file: String { FileName.segment(number).text }
 
-    init(_ number: SegmentNumber, isBeforeCut: Bool) {
-        self.number = number
-        self.isBeforeCut = isBeforeCut
-    }
+    init(_ number: SegmentNumber) { self.number = number }
 
     mutating func begin(_ header: SegmentHeader) {
-        chain = Chain(
-            previousChecksum: header.previousChecksum, nextName: header.firstName.rawValue,
-            nextKey: header.firstKey.rawValue)
-        self.header = .init(
-            previousChecksum: header.previousChecksum, firstName: header.firstName.rawValue,
-            firstKey: header.firstKey.rawValue, offset: 0)
-        hasChain = true
+        let anchor = LogAnchor(startOf: header)
+        (start, next) = ((anchor, 0), anchor)
     }
 
     /// Notes that the block to come, or more than that, is not there to be counted.
-    mutating func breakChain() {
-        chain = .unknown
-        hasChain = true
-        isBroken = true
-    }
-
-    /// Notes that rows are missing from here on.
-    mutating func miss() {
-        breakChain()
-        isWhole = false
-        lacksRows = true
-    }
-
-    /// Ends the blocks of a segment that has a sound footer.
-    mutating func end(with chain: Chain) {
-        self.chain = chain
-        hasChain = true
-    }
-
-    /// Ends the segment.
-    mutating func close(at position: LogPosition) {
-        report.segmentCount += 1
-        end = position
+    /// - Parameter isRecorded: whether its segment says so.
+    mutating func breakChain(isRecorded: Bool = false) {
+        (next, isBroken) = (nil, true)
+        if !isRecorded { isWhole = false }
     }
 
     /// Adds a decoded block: the links to the one before, names, ledger, and what came of its rows.
@@ -166,48 +73,48 @@ struct SegmentRecount: Sendable {
         _ block: DecodedBlock, _ outcome: RowCount.Outcome, hash: KeyedHash, at offset: UInt64,
         moneyMicros: UInt64
     ) {
-        let (header, context) = (block.header, block.header.context)
-        check(header, at: offset)
+        let (header, anchor) = (block.header, LogAnchor(before: block.header))
+        if start == nil && !isBroken { start = (anchor, offset) }
+        report.hold(anchor, follows: next, in: file, at: offset)
+        next = LogAnchor(after: header)
         if block.names.count > 0 || !block.keys.isEmpty {
             names.append(IntroducedNames(block, offset: offset, hash: hash))
         }
-        ledger.add(block.ledger, at: context.admissionTime)
+        ledger.add(block.ledger, at: header.context.admissionTime)
         self.moneyMicros = moneyMicros
         report.rowCount += UInt64(header.rowCount)
         report.blockCount += 1
-        if header.rowCount > 0 {
-            minTimestamp = min(minTimestamp, header.minTimestamp)
-            maxTimestamp = max(maxTimestamp, header.maxTimestamp)
+        let balance = EventBalance.held(block.ledger, outcome.verdicts).map {
+            ("\($0.what) in the block's ledger", $0.got, $0.expected)
         }
-        for found in EventBalance.differences(between: block.ledger, and: outcome.verdicts) {
-            report.add(
-                .difference, "\(found.what) in the block's ledger", in: file, at: offset,
-                got: "\(found.got)",
-                expected: "\(found.expected)")
-        }
-        if outcome.senselessCount > 0 {
-            report.add(
-                .difference, "rows that cannot be", in: file, at: offset,
-                got: "\(outcome.senselessCount)",
-                expected: "0")
-        }
+        report.hold(
+            balance + [("rows that cannot be", outcome.senselessCount, 0)], .difference, in: file,
+            at: offset)
     }
+}
 
-    private mutating func check(_ header: BlockHeader, at offset: UInt64) {
-        let context = header.context
-        let opening = Chain.Opening(
-            previousChecksum: context.previousChecksum, firstName: context.firstName.rawValue,
-            firstKey: context.firstKey.rawValue, commitEpoch: context.commitEpoch, offset: offset)
-        if firstBlock == nil && !isBroken { firstBlock = opening }
-        chain.check(opening, in: file, &report)
-        chain.checkEpoch(opening, in: file, &report)
-        chain = Chain(
-            previousChecksum: header.headerChecksum, nextName: header.nextName.rawValue,
-            nextKey: header.nextKey.rawValue, commitEpoch: context.commitEpoch,
-            endEpoch: context.commitEpoch)
-        hasChain = true
+extension VerifyReport {
+    /// Reports in what a block, or a segment's header, does not go on from what came before it.
+    /// - Parameter expected: `nil` where that is not known.
+    mutating func hold(
+        _ found: LogAnchor, follows expected: LogAnchor?, endsInLoss: Bool = false,
+        in file: String, at offset: UInt64
+    ) {
+        guard let expected, found != expected else { return }
+        hold(
+            [
+                (
+                    "checksum of the block before", found.previousChecksum,
+                    endsInLoss ? nil : expected.previousChecksum
+                ), ("first name", found.nextName, expected.nextName),
+                ("first key", found.nextKey, expected.nextKey),
+                // Epochs may be left out, and never come again.
+                (
+                    "commit epoch", found.commitEpoch,
+                    max(found.commitEpoch, expected.commitEpoch)
+                ),
+            ], in: file, at: offset)
     }
-
 }
 
 /// What a worker needs for one segment after the other.
@@ -243,14 +150,5 @@ final class ScanMemory {
             rows, times: (header.minTimestamp, header.maxTimestamp),
             admissionTime: header.context.admissionTime)
         return (block, outcome)
-    }
-
-    /// The rows that were counted, if they were kept.
-    func rows(of number: SegmentNumber) -> RowSource? {
-        guard var rows = count.rows else { return nil }
-        rows.finish()
-        var source = RowSource(rows, name: .segment(number))
-        source.fingerprint = count.fingerprint
-        return source
     }
 }

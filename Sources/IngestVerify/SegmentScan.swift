@@ -4,31 +4,47 @@ import IngestStorage
 
 /// Checks one segment file byte by byte and recounts its rows, without a look at any other.
 ///
-/// A segment with a sound footer is read by its index, and its footer and what the manifest says of it are held against
-/// what the blocks add up to; one without is read from block to block (`LiveSegmentScan`).
-struct SegmentScan<Files: FileSystem>: Sendable {
+/// The blocks of a segment with a sound footer are those of its index, and its footer and what the manifest says of it
+/// are held against what they add up to; those of any other are what a survey of the file finds, and a daemon may be
+/// writing to it. Either way each is decoded and counted, and what lies between two must be zeros, or recorded as lost.
+struct SegmentScan<Files: FileSystem> {
+    private typealias Survey = SegmentSurvey<Files>
+
     let files: Files
     let directory: DirectoryID
     let segment: Target<Files>.Segment
+    let memory: ScanMemory
     let meter: WorkMeter
     /// Lets a write that is under way come to its end.
     let pause: @Sendable () -> Void
+    private var recount: SegmentRecount
 
-    var number: SegmentNumber { segment.number }
-    var name: String { FileName.segment(number).text }
-    /// What the manifest says of it; `nil` if that does not call it sealed.
-    var entry: SealedSegment? { segment.entry }
+    private var number: SegmentNumber { segment.number }
+    private var name: String { recount.file }
 
-    func run(_ memory: ScanMemory) -> SegmentRecount {
-        var recount = SegmentRecount(number, isBeforeCut: segment.isBeforeCut)
+    init(
+        _ segment: Target<Files>.Segment, of directory: DirectoryID, in files: Files,
+        _ memory: ScanMemory, _ meter: WorkMeter, pause: @escaping @Sendable () -> Void
+    ) {
+        (self.files, self.directory, self.segment) = (files, directory, segment)
+        (self.memory, self.meter, self.pause) = (memory, meter, pause)
+        recount = SegmentRecount(segment.number)
+    }
+
+    consuming func run() -> SegmentRecount {
         memory.count.removeAll()
         do throws(StorageError) {
-            try check(try files.open(name, .read), memory, &recount)
+            let file = try files.open(name, .read)
+            try readHeader(file)
+            if let (footer, trailer) = try readFooter(file) {
+                try checkSealed(file, footer, trailer)
+            } else {
+                try checkUnsealed(file)
+            }
         } catch {
             if error.isOfData {
-                recount.report.add(Finding(error, file: name, what: "segment"))
+                recount.report.add(error, "segment")
                 recount.breakChain()
-                recount.lacksRows = true
             } else if case .notFound = error {
                 recount.outcome = segment.mayBeAbsent ? .absent : .missing
             } else {
@@ -38,337 +54,287 @@ struct SegmentScan<Files: FileSystem>: Sendable {
         return recount
     }
 
-    private func check(
-        _ file: Files.File, _ memory: ScanMemory, _ recount: inout SegmentRecount
-    ) throws(StorageError) {
-        try readHeader(file, &recount)
-        if let footer = try readFooter(file, &recount) {
-            return try checkSealed(file, footer, memory, &recount)
-        }
-        memory.count.removeAll(keepsRows: segment.isCovered)
-        let end = try LiveSegmentScan(segment: self, file: file).run(memory, &recount)
-        if entry != nil {
-            // The footer was reported; what the blocks say is all there is.
-            recount.lacksRows = true
-            recount.isWhole = false
-        }
-        recount.close(at: LogPosition(segment: number, blockCount: end))
-        if recount.isWhole { recount.rows = memory.rows(of: number) }
-    }
-
-    private func readHeader(
-        _ file: Files.File, _ recount: inout SegmentRecount
-    ) throws(StorageError) {
-        let bytes = try file.readArray(at: 0, byteCount: SegmentHeader.byteCount)
-        do throws(FormatError) {
-            recount.begin(
-                try SegmentHeader.decode(bytes, directory: directory, segment: number))
+    private mutating func readHeader(_ file: Files.File) throws(StorageError) {
+        do {
+            recount.begin(try SegmentReader<Files>.readHeader(file, number, directory))
         } catch {
+            guard error.isOfData else { throw error }
             // A segment that is being created has no header yet, or part of one, and no block.
+            let bytes = try file.readArray(at: 0, byteCount: SegmentHeader.byteCount)
             let isUnfinished =
                 bytes.count < SegmentHeader.byteCount || bytes.allSatisfy { $0 == 0 }
             if isUnfinished && segment.mayBeAbsent { return }
-            recount.report.add(Finding(error, file: name, what: "header"))
+            recount.report.add(error, "header")
         }
     }
 
-    // MARK: Footer
-
-    struct Footer {
-        let footer: SegmentFooter
-        let trailer: SegmentTrailer
-        /// Where the pages of its reward-days and of its days begin in the file.
-        let rewardDaysOffset: UInt64
-        let daysOffset: UInt64
-        var offset: UInt64 { trailer.footerOffset }
-    }
-
-    /// The footer, if there is one that can be believed; of a sealed segment, else, a finding.
-    func readFooter(
-        _ file: Files.File, _ recount: inout SegmentRecount
-    ) throws(StorageError) -> Footer? {
-        let byteCount = try file.byteCount()
-        let trailerOffset = byteCount &- UInt64(SegmentTrailer.byteCount)
-        guard byteCount >= UInt64(SegmentHeader.byteCount + SegmentTrailer.byteCount) else {
-            if entry != nil {
-                recount.report.add(.corruption, "the file ends early", in: name, at: byteCount)
-            }
-            return nil
-        }
-        let end = try file.readArray(at: trailerOffset, byteCount: SegmentTrailer.byteCount)
-        let trailer: SegmentTrailer
-        do throws(FormatError) {
-            trailer = try SegmentTrailer.decode(
-                end, fileByteCount: byteCount, directory: directory, segment: number)
-        } catch {
-            if entry != nil {
-                recount.report.add(
-                    Finding(error, file: name, offset: trailerOffset, what: "trailer"))
-            }
-            return nil
-        }
-        let bytes = try file.readArray(
-            at: trailer.footerOffset, byteCount: Int(trailer.footerByteCount))
-        do throws(FormatError) {
-            let footer = try SegmentFooter.decode(bytes, trailer: trailer)
-            let tables = try FooterTables(head: bytes, trailer: trailer)
-            return Footer(
-                footer: footer, trailer: trailer,
-                rewardDaysOffset: try tables.pagesRange(FooterTables.rewardDays).lowerBound,
-                daysOffset: try tables.pagesRange(FooterTables.days).lowerBound)
-        } catch {
-            // Its end may have reached the disk and its beginning not.
-            if entry == nil, try TailJudge.isTornFooter(file, from: trailer.footerOffset) {
-                return nil
-            }
-            recount.report.add(
-                Finding(error, file: name, offset: trailer.footerOffset, what: "footer"))
-            return nil
-        }
-    }
-
-    private func checkSealed(
-        _ file: Files.File, _ footer: Footer, _ memory: ScanMemory,
-        _ recount: inout SegmentRecount
-    ) throws(StorageError) {
-        if let entry { compare(entry, footer, &recount) }
-        try countBlocks(file, footer, memory, &recount)
-        let isWhole = recount.isWhole
-        recount.footerWindows = .init(windows: footer.footer.windows, offset: footer.offset)
-        reportLost(footer, &recount)
-        for gap in footer.footer.gaps(footerOffset: footer.offset) {
-            try checkZeros(file, gap, &recount)
-        }
-        endChain(footer, &recount, isWhole: isWhole)
-        recount.close(at: LogPosition(segment: number, blockCount: footer.footer.blockCount))
-        func source(_ kind: TableKind, _ table: CounterTable, _ offset: UInt64) -> RowSource {
-            let span = LogSpan(firstSegment: number, end: footer.footer.end)
-            return RowSource(
-                RunReader<Files>(
-                    kind, of: span, table.index, directory, pagesAt: offset, in: file),
-                name: .segment(number))
-        }
-        var rows = source(.rewardDays, footer.footer.rewardDays, footer.rewardDaysOffset)
-        recount.rows = rows
-        recount.days = source(.days, footer.footer.days, footer.daysOffset)
-        guard isWhole else { return }
-        do throws(StorageError) {
-            let found = try fingerprint(of: rows, memory)
-            rows.fingerprint = found
-            recount.rows = rows
-            if found != memory.count.fingerprint {
-                try compareRows(rows, file, footer, memory, &recount)
-            }
+    /// The footer, if there is one that can be believed; else a finding, where there must be one or it is damaged.
+    private mutating func readFooter(
+        _ file: Files.File
+    ) throws(StorageError) -> (footer: SegmentFooter, trailer: SegmentTrailer)? {
+        var start: UInt64?
+        do {
+            start = try SegmentFooterFile.readTrailer(file, number: number, directory: directory)
+                .footerOffset
+            return try SegmentFooterFile.read(file, number: number, directory: directory)
         } catch {
             guard error.isOfData else { throw error }
-            recount.report.add(Finding(error, file: name, what: "counters of the footer"))
-            recount.rows = try countAgain(file, footer, memory)
-        }
-        compareSums(footer, &recount)
-    }
-
-    /// The manifest against the footer.
-    private func compare(
-        _ entry: SealedSegment, _ footer: Footer, _ recount: inout SegmentRecount
-    ) {
-        let found = footer.footer.entry(trailer: footer.trailer)
-        recount.report.hold(
-            [
-                (
-                    "footer checksum in the manifest", found.footerChecksum, entry.footerChecksum
-                ),
-                ("byte count in the manifest", found.byteCount, entry.byteCount),
-            ], in: name, at: footer.offset)
-        if found != entry && found.footerChecksum == entry.footerChecksum {
-            recount.report.add(
-                .difference, "what the manifest keeps of the segment", in: name, at: footer.offset,
-                got: "\(entry)", expected: "\(found)")
+            if segment.entry == nil {
+                guard let start else { return nil }
+                // Its end may have reached the disk and its beginning not.
+                if case .torn? = try TailJudge.judge(file, from: start, .footer) { return nil }
+            }
+            recount.report.add(error, "footer")
+            return nil
         }
     }
 
     // MARK: Blocks
 
-    /// Counts all blocks of the index.
-    private func countBlocks(
-        _ file: Files.File, _ footer: Footer, _ memory: ScanMemory,
-        _ recount: inout SegmentRecount
+    /// What is known of the blocks of the segment.
+    private struct Index {
+        let blocks: [BlockIndexEntry]
+        /// Ordinals that were given, or must have been.
+        let blockCount: UInt32
+        /// Where blocks end; `nil` = behind the last.
+        var end: UInt64?
+        var lost: [LostRange] = []
+    }
+
+    private mutating func countBlocks(
+        _ file: Files.File, _ index: Index
     ) throws(StorageError) {
-        var next: UInt32 = 0
-        for entry in footer.footer.blocks {
-            if meter.isStopped { break }
-            if entry.ordinal != next {
-                checkGap(next..<entry.ordinal, entry.offset, footer, &recount)
-            }
-            next = entry.ordinal &+ 1
+        var (next, end): (UInt32, UInt64) = (0, UInt64(SegmentHeader.byteCount))
+        for entry in index.blocks {
+            if meter.isStopped { return recount.breakChain() }
+            try checkGap(
+                file, end..<max(end, entry.offset), next..<max(next, entry.ordinal), index.lost)
+            (next, end) = (entry.ordinal &+ 1, max(end, entry.end))
             try memory.buffer.read(file, at: entry.offset, byteCount: entry.summary.byteCount)
-            let header = count(memory, at: entry.offset, ordinal: entry.ordinal, &recount)
-            guard let header else {
-                recount.isWhole = false
-                recount.breakChain()
-                continue
-            }
-            if header.summary != entry.summary {
-                recount.report.add(
-                    .difference, "block \(entry.ordinal) in the index", in: name, at: footer.offset,
-                    got: "\(entry.summary)", expected: "\(header.summary)")
-            }
+            count(entry)
         }
-        if meter.isStopped {
-            recount.isWhole = false
-            return
-        }
-        if next != footer.footer.blockCount {
-            checkGap(next..<max(next, footer.footer.blockCount), footer.offset, footer, &recount)
-        }
+        try checkGap(
+            file, end..<max(end, index.end ?? end), next..<max(next, index.blockCount), index.lost)
+        recount.report.segmentCount += 1
+        recount.end = LogPosition(segment: number, blockCount: max(next, index.blockCount))
     }
 
     /// Counts the block whose bytes are in the buffer.
-    /// - Returns: its header; `nil` if it cannot be read, which has been reported.
-    func count(
-        _ memory: ScanMemory, at offset: UInt64, ordinal: UInt32, _ recount: inout SegmentRecount
-    ) -> BlockHeader? {
-        let place = BlockPlace(directory: directory, segment: number, blockOrdinal: ordinal)
+    private mutating func count(_ entry: BlockIndexEntry) {
+        let place = BlockPlace(
+            directory: directory, segment: number, blockOrdinal: entry.ordinal)
         do throws(FormatError) {
             let (block, outcome) = try memory.countBlock(at: place)
             recount.add(
-                block, outcome, hash: memory.names, at: offset,
-                moneyMicros: memory.count.moneyMicros
-            )
+                block, outcome, hash: memory.names, at: entry.offset,
+                moneyMicros: memory.count.moneyMicros)
             meter.add(byteCount: memory.buffer.byteCount)
-            return block.header
+            recount.report.hold(
+                [("block \(entry.ordinal) in the index", entry.summary, block.header.summary)],
+                .difference, in: name, at: entry.offset)
         } catch {
-            recount.report.add(Finding(error, file: name, offset: offset, what: "block"))
-            return nil
+            let error = StorageError(path: name, offset: entry.offset, error)
+            recount.report.add(error, "block")
+            recount.breakChain()
         }
     }
 
-    /// Ordinals that no block has: each must be recorded as lost.
-    private func checkGap(
-        _ ordinals: Range<UInt32>, _ offset: UInt64, _ footer: Footer,
-        _ recount: inout SegmentRecount
-    ) {
-        recount.breakChain()
-        let lost = footer.footer.lost.reduce(UInt64(0)) { sum, range in
-            let lower = max(range.firstBlock, ordinals.lowerBound)
-            let upper = min(range.firstBlock &+ range.blockCount, ordinals.upperBound)
-            return sum + UInt64(upper > lower ? upper - lower : 0)
-        }
-        if lost < UInt64(ordinals.count) {
-            recount.report.add(
-                .corruption, "blocks missing and not recorded as lost", in: name, at: offset,
-                got: "next block \(ordinals.upperBound)", expected: "block \(ordinals.lowerBound)")
-        }
-    }
-
-    /// Reports the first byte of a range that is not zero.
-    private func checkZeros(
-        _ file: Files.File, _ range: Range<UInt64>, _ recount: inout SegmentRecount
+    /// Looks at what lies before a block, or behind the last: ordinals that no block has must be recorded as lost, and
+    /// bytes be zeros.
+    private mutating func checkGap(
+        _ file: Files.File, _ bytes: Range<UInt64>, _ ordinals: Range<UInt32>, _ lost: [LostRange]
     ) throws(StorageError) {
-        var offset = range.lowerBound
-        while offset < range.upperBound {
-            let count = Int(min(range.upperBound - offset, 1 << 20))
-            let bytes = try file.readArray(at: offset, byteCount: count)
-            if let index = bytes.firstIndex(where: { $0 != 0 }) {
-                recount.report.add(
-                    .corruption, "a byte between blocks", in: name, at: offset + UInt64(index),
-                    got: "\(bytes[index])", expected: "0")
-                return
+        let lostCount = lost.reduce(0) { sum, range in
+            // A footer whose lost blocks pass its end is not read.
+            let end = range.firstBlock &+ range.blockCount
+            return sum + ordinals.clamped(to: range.firstBlock..<max(range.firstBlock, end)).count
+        }
+        if !ordinals.isEmpty { recount.breakChain(isRecorded: lostCount == ordinals.count) }
+        let end = try file.endOfContent(in: bytes)
+        if lostCount < ordinals.count {
+            recount.report.add(
+                .corruption, "blocks missing and not recorded as lost", in: name,
+                at: bytes.lowerBound, got: "block \(ordinals.upperBound) next",
+                expected: "block \(ordinals.lowerBound)")
+        } else if end > bytes.lowerBound {
+            recount.report.add(
+                .corruption, "bytes between blocks", in: name, at: bytes.lowerBound,
+                got: "\(end - bytes.lowerBound) bytes", expected: "zeros")
+        }
+    }
+
+    // MARK: A footer
+
+    private mutating func checkSealed(
+        _ file: Files.File, _ footer: SegmentFooter, _ trailer: SegmentTrailer
+    ) throws(StorageError) {
+        let (entry, offset) = (footer.entry(trailer: trailer), trailer.footerOffset)
+        if let known = segment.entry {
+            let isOther =
+                (known.footerChecksum, known.byteCount) != (entry.footerChecksum, entry.byteCount)
+            recount.report.hold(
+                [
+                    ("what the manifest keeps of the segment", known, entry),
+                    ("lost ranges of the segment in the manifest", segment.lost, footer.lost),
+                ], isOther ? .corruption : .difference, in: name, at: offset)
+        }
+        let index = Index(
+            blocks: footer.blocks, blockCount: footer.blockCount, end: offset, lost: footer.lost)
+        try countBlocks(file, index)
+        recount.footerWindows = .init(windows: footer.windows, offset: offset)
+        if !footer.lost.isEmpty {
+            recount.lostRowCount = footer.lost.reduce(0) {
+                $0.saturatingSum($1.rowCount ?? .max)
             }
-            if bytes.count < count { return }
-            offset += UInt64(count)
         }
-    }
-
-    // MARK: Footer against blocks
-
-    private func reportLost(_ footer: Footer, _ recount: inout SegmentRecount) {
-        let lost = footer.footer.lost
-        recount.hasLosses = !lost.isEmpty
-        recount.lostRowCount = lost.reduce(0) { $0.saturatingSum($1.rowCount ?? .max) }
-        if entry != nil && lost != segment.lost {
-            recount.report.add(
-                .difference, "lost ranges of the segment in the manifest", in: name,
-                at: footer.offset,
-                got: "\(segment.lost)", expected: "\(lost)")
+        for range in footer.lost {
+            recount.report.add(.evidenceLost, range.text, in: name, at: range.offset)
         }
-        for range in lost {
-            recount.report.add(
-                .evidenceLost,
-                "\(range.rowCountText) in \(range.blockCount) blocks from block "
-                    + "\(range.firstBlock) on, \(range.byteCount) bytes", in: name, at: range.offset
-            )
-        }
-    }
-
-    private func fingerprint(
-        of rows: RowSource, _ memory: ScanMemory
-    ) throws(StorageError) -> Fingerprint {
-        var prints = Fingerprints()
-        try rows.read(0...UInt32.max, memory.page) {
-            memory.hash.add($0, to: &prints, folds: false) { _ in 0 }
-        }
-        return prints.rows
-    }
-
-    /// The rows themselves, of a segment that was counted and whose footer says otherwise.
-    private func countAgain(
-        _ file: Files.File, _ footer: Footer, _ memory: ScanMemory
-    ) throws(StorageError) -> RowSource? {
-        var recount = SegmentRecount(number, isBeforeCut: segment.isBeforeCut)
-        memory.count.removeAll(keepsRows: true)
-        try countBlocks(file, footer, memory, &recount)
-        return recount.isWhole ? memory.rows(of: number) : nil
-    }
-
-    private func compareRows(
-        _ rows: RowSource, _ file: Files.File, _ footer: Footer, _ memory: ScanMemory,
-        _ recount: inout SegmentRecount
-    ) throws(StorageError) {
-        guard let counted = try countAgain(file, footer, memory) else { return }
-        let list = try TableCheck.compare(rows, to: counted)
-        if list.count == 0 { return }
-        recount.footerDifferences = (list, footer.offset)
-        recount.rows = counted
-    }
-
-    private func compareSums(_ footer: Footer, _ recount: inout SegmentRecount) {
-        let (found, rowCount) = (footer.footer, recount.report.rowCount)
-        let times =
-            rowCount == 0 ? (0, 0) : (recount.minTimestamp, recount.maxTimestamp)
+        endChain(footer, at: offset)
+        let tables = try RunReader<Files>.openFooter(trailer, directory, in: file)
+        recount.rows = RowSource(tables.rewardDays, name: .segment(number))
+        recount.days = RowSource(tables.days, name: .segment(number))
+        guard recount.isWhole, let rows = recount.rows else { return }
+        // Rows, times and checksums are what its index says, or it is not read; and that is what the blocks say.
         recount.report.hold(
-            [
-                ("rows in the footer", found.rowCount, rowCount),
-                ("least event time in the footer", found.minTimestamp, times.0),
-                ("greatest event time in the footer", found.maxTimestamp, times.1),
-            ], .difference, in: name, at: footer.offset)
-        if let difference = recount.ledger.difference(from: found.ledger) {
-            recount.report.add(
-                .difference, difference.what, in: name, at: footer.offset, got: difference.got,
-                expected: difference.expected)
-        }
+            recount.ledger.held(footer.ledger), .difference, in: name, at: offset)
+        try compareRows(rows, file, index, at: offset)
     }
 
     /// What the footer hands on to the next segment.
-    private func endChain(_ found: Footer, _ recount: inout SegmentRecount, isWhole: Bool) {
-        let (footer, chain) = (found.footer, recount.chain)
-        if isWhole && footer.lost.isEmpty {
+    private mutating func endChain(_ footer: SegmentFooter, at offset: UInt64) {
+        if let next = recount.next, recount.isUnharmed {
             recount.report.hold(
                 [
                     (
                         "last block's checksum in the footer", footer.lastBlockChecksum,
-                        chain.previousChecksum
-                    ),
-                    ("next name in the footer", footer.names.upperBound, chain.nextName),
-                    ("next key in the footer", footer.keys.upperBound, chain.nextKey),
-                ], in: name, at: found.offset)
+                        next.previousChecksum
+                    ), ("next name in the footer", footer.names.upperBound, next.nextName),
+                    ("next key in the footer", footer.keys.upperBound, next.nextKey),
+                ], in: name, at: offset)
         }
-        recount.end(
-            with: Chain(
-                previousChecksum: footer.lastBlockChecksum, nextName: footer.names.upperBound,
-                nextKey: footer.keys.upperBound, commitEpoch: chain.commitEpoch,
-                endEpoch: footer.commitEpoch,
-                endsInLoss: footer.lost.contains {
-                    $0.firstBlock &+ $0.blockCount == footer.blockCount
-                }))
+        recount.endsInLoss = footer.lost.contains {
+            $0.firstBlock &+ $0.blockCount == footer.blockCount
+        }
+        let start = LogAnchor(
+            commitEpoch: footer.commitEpoch, previousChecksum: 0, nextName: 0, nextKey: 0)
+        recount.next = LogAnchor(after: footer, startingAt: recount.start?.anchor ?? start)
+    }
+
+    /// Holds the counters of the footer against the rows: by fingerprint, and where that is another, one by one.
+    private mutating func compareRows(
+        _ rows: RowSource, _ file: Files.File, _ index: Index, at offset: UInt64
+    ) throws(StorageError) {
+        var (rows, isReadable) = (rows, true)
+        do throws(StorageError) {
+            rows.fingerprint = try memory.hash.fingerprint(of: rows, memory.page)
+        } catch {
+            guard error.isOfData else { throw error }
+            recount.report.add(error, "counters of the footer")
+            isReadable = false
+        }
+        recount.rows = rows
+        if rows.fingerprint == memory.count.fingerprint { return }
+        memory.count.removeAll(keepsRows: true)
+        var scan = self
+        scan.recount = SegmentRecount(number)
+        try scan.countBlocks(file, index)
+        let table = scan.recount.isWhole ? memory.count.rows?.table() : nil
+        let counted = table.map { RowSource($0, name: rows.name, memory.count.fingerprint) }
+        if isReadable {
+            guard let counted else { return }
+            let check = TableCheck(
+                tables: [.init(kind: .rewardDays, runs: [rows])], expected: [counted],
+                business: { _ in 0 }, hash: memory.hash, workerCount: 1, meter: meter)
+            let (outcomes, failures) = check.run { true }
+            if let failure = failures.first { throw failure }
+            if outcomes[0].differences.count == 0 { return }
+            recount.footerDifferences = (outcomes[0].differences, offset)
+        }
+        recount.rows = counted
+    }
+
+    // MARK: No footer
+
+    /// What looks like damage behind the durable blocks may be a write under way: it is looked at again.
+    private static var attemptCount: Int { 4 }
+
+    private mutating func checkUnsealed(_ file: Files.File) throws(StorageError) {
+        var (pieces, tail) = try look(at: file)
+        for attempt in 1..<Self.attemptCount {
+            // What a block follows is looked at once more: that was written only after this was synced.
+            let isSure = attempt > 1 || pieces.allSatisfy(\.isBlock)
+            if isSure && tail?.kind != .corruption { break }
+            pause()
+            (pieces, tail) = try look(at: file)
+        }
+        try countBlocks(
+            file, Index(blocks: pieces.compactMap(\.entry), blockCount: segment.durableBlockCount))
+        if let tail {
+            recount.report.add(tail)
+            if tail.kind == .corruption { recount.breakChain() }
+        }
+        // The footer of a sealed one was reported; what the blocks say is all there is.
+        if segment.entry != nil { recount.breakChain() }
+    }
+
+    /// What is in the file, and what there is to say of what lies behind the last whole block: only where no block
+    /// follows can it be a footer, or a write that did not finish.
+    private func look(
+        at file: Files.File
+    ) throws(StorageError) -> (pieces: [Survey.Piece], tail: Finding?) {
+        var pieces = try Survey(number, directory: directory, of: file).pieces
+        let ordinal = pieces.dropLast().last?.entry.map { $0.ordinal &+ 1 } ?? 0
+        // Behind a sealed segment's blocks is its footer, which was reported.
+        guard let last = pieces.last, segment.entry == nil, ordinal >= segment.durableBlockCount
+        else { return (pieces, nil) }
+        let (offset, beginning): (UInt64, TailJudge.Beginning)
+        switch last {
+        case .block: return (pieces, nil)
+        case .damaged(let start, let header):
+            (offset, beginning) = (start, .block(header))
+            pieces.removeLast()
+        case .unreadable(let range, let content):
+            (offset, beginning) = (range.lowerBound, content == .footer ? .footer : .unknown)
+        }
+        let isFooter = if case .footer = beginning { true } else { false }
+        let tail: Finding? =
+            switch try TailJudge.judge(file, from: offset, beginning) {
+            case nil: nil
+            case .torn(let byteCount)? where isFooter || !segment.isFollowed:
+                Finding(
+                    .note, file: name, offset: offset,
+                    what: "\(byteCount) bytes of \(isFooter ? "a footer" : "a block") that was not "
+                        + "finished; nothing durable is in them")
+            case .torn(let byteCount)?:
+                Finding(
+                    .corruption, file: name, offset: offset,
+                    what: "\(byteCount) bytes that are no block, and the log goes on behind them")
+            case .damage(let offset, let what)?:
+                Finding(.corruption, file: name, offset: offset, what: what)
+            }
+        return (pieces, tail)
+    }
+}
+
+extension SegmentSurvey.Piece {
+    fileprivate var isBlock: Bool { if case .block = self { true } else { false } }
+
+    /// Of the block, where its header can be believed.
+    fileprivate var entry: BlockIndexEntry? {
+        switch self {
+        case .block(let offset, let header), .damaged(let offset, let header):
+            BlockIndexEntry(
+                ordinal: header.context.blockOrdinal, offset: offset, summary: header.summary)
+        case .unreadable: nil
+        }
+    }
+}
+
+extension LostRange {
+    /// How much is lost, for messages.
+    var text: String {
+        let rows = rowCount.map { "\($0) events" } ?? "an unknown number of events"
+        return "\(rows) in \(blockCount) blocks from block \(firstBlock) on, \(byteCount) bytes"
     }
 }

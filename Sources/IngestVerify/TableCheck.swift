@@ -3,58 +3,31 @@
 import IngestFormat
 import IngestStorage
 
-/// In what found counters differ from the expected ones.
-enum CounterDifference: Sendable {
-    case counter(order: UInt64, CounterColumn, got: UInt64, expected: UInt64)
-    /// A sum that does not fit 64 bits, on either side: no sound log and no sound run has one.
-    case overflow(order: UInt64, CounterColumn)
-    /// A row of which there is no event.
-    case surplus(order: UInt64)
-    case missing(order: UInt64)
-    /// A row of a day that no event can have.
-    case impossible(order: UInt64)
+/// A counter, or a whole row, that is not the expected one.
+struct CounterDifference: Sendable, Equatable {
+    let order: UInt64
+    /// `nil` for the whole row.
+    var column: CounterColumn?
+    let got: String
+    let expected: String
 }
 
-/// The first differences, as many as are shown of one file, and how many there are; those that may be of rows that are
-/// lost apart.
+/// The first differences, as many as are shown of one file, and how many there are.
 struct DifferenceList: Sendable {
     /// So that one file's do not hide another's.
     static let shownCountMax = 100
 
     private(set) var first: [CounterDifference] = []
     private(set) var count = 0
-    /// What is counted more than expected, and how many events that is.
-    private var more: [CounterDifference] = []
-    private var moreCount = 0
-    private var moreRowCount: UInt64 = 0
 
-    mutating func add(_ difference: CounterDifference) {
-        if first.count < Self.shownCountMax { first.append(difference) }
+    mutating func add(_ difference: @autoclosure () -> CounterDifference) {
+        if first.count < Self.shownCountMax { first.append(difference()) }
         count += 1
-    }
-
-    mutating func add(more difference: CounterDifference, rowCount: UInt64) {
-        if more.count < Self.shownCountMax { more.append(difference) }
-        moreCount += 1
-        moreRowCount = moreRowCount.saturatingSum(rowCount)
     }
 
     mutating func add(_ other: DifferenceList) {
         first += other.first.prefix(Self.shownCountMax - first.count)
         count += other.count
-        more += other.more.prefix(Self.shownCountMax - more.count)
-        moreCount += other.moreCount
-        moreRowCount = moreRowCount.saturatingSum(other.moreRowCount)
-    }
-
-    /// Makes differences of what is counted more than expected, unless it can be of events whose rows are lost.
-    /// - Parameter lostRowCount: of how many events they may be that were counted when they were still there.
-    /// - Returns: how many events are counted whose rows are lost.
-    mutating func judgeMore(lostRowCount: UInt64) -> UInt64 {
-        if moreRowCount <= lostRowCount && lostRowCount > 0 { return moreRowCount }
-        first += more.prefix(Self.shownCountMax - first.count)
-        count += moreCount
-        return 0
     }
 }
 
@@ -79,8 +52,12 @@ struct TableCheck: Sendable {
         var lostRowCount: UInt64 = 0
     }
 
-    /// What is wrong with the bytes of a source, or `io`.
-    typealias Failure = (file: FileName, error: StorageError)
+    /// Those that may be of rows that are lost apart: what is counted more than expected, and how many events that is.
+    private struct Found: Sendable {
+        var less = DifferenceList()
+        var more = DifferenceList()
+        var moreRowCount: UInt64 = 0
+    }
 
     let tables: [Table]
     /// By (key, day), of all that the runs cover; `nil` where they are not all known, and the runs are only read.
@@ -92,22 +69,29 @@ struct TableCheck: Sendable {
     let meter: WorkMeter
 
     /// - Parameter wait: asks the caller whether to go on; with `false` the outcome has no meaning.
-    /// - Returns: what came of the tables, in their order, and each source that cannot be read, once.
-    func run(wait: () -> Bool) -> (outcomes: [Outcome], failures: [Failure]) {
+    /// - Returns: what came of the tables, in their order, and why sources cannot be read, each once.
+    func run(wait: () -> Bool) -> (outcomes: [Outcome], failures: [StorageError]) {
         var outcomes = tables.map { Outcome(table: $0) }
-        var failures: [Failure] = []
-        if areSame(&failures, wait) || !failures.isEmpty { return (outcomes, failures) }
-        compareRows(&outcomes, &failures, wait)
-        for index in outcomes.indices {
-            if failures.isEmpty {
-                outcomes[index].lostRowCount = outcomes[index].differences.judgeMore(
-                    lostRowCount: tables[index].lostRowCount)
-            } else {
-                // Without all rows, what is missing says nothing.
-                outcomes[index].differences = DifferenceList()
+        var failures: [StorageError] = []
+        func note(_ error: StorageError) {
+            if !failures.contains(where: { $0.fileName == error.fileName }) {
+                failures.append(error)
             }
         }
-        return (outcomes, failures)
+        let differing = differing(wait, note)
+        for index in failures.isEmpty ? differing : [] {
+            let (found, lostRowCount) = (
+                compareRows(of: tables[index], wait, note), tables[index].lostRowCount
+            )
+            outcomes[index].differences = found.less
+            if found.moreRowCount <= lostRowCount && lostRowCount > 0 {
+                outcomes[index].lostRowCount = found.moreRowCount
+            } else {
+                outcomes[index].differences.add(found.more)
+            }
+        }
+        // Without all rows, what is missing says nothing.
+        return (failures.isEmpty ? outcomes : tables.map { Outcome(table: $0) }, failures)
     }
 
     // MARK: By fingerprints
@@ -118,71 +102,54 @@ struct TableCheck: Sendable {
 
     private static let pieceRowCount = 64 << 10
 
-    /// The table of reward-days, if there is one. It has fewer rows than what it was made of, and stands for that in the
-    /// comparison with the others.
-    private var basis: Int? { tables.firstIndex { $0.kind == .rewardDays } }
-
-    /// Whether all tables have the fingerprints that they must have.
-    private func areSame(_ failures: inout [Failure], _ wait: () -> Bool) -> Bool {
+    /// The tables that have not the fingerprints that they must have.
+    private func differing(_ wait: () -> Bool, _ note: (StorageError) -> Void) -> [Int] {
+        // The table of reward-days has fewer rows than what it was made of, and stands for that in the comparison with
+        // the others.
+        let basis = tables.firstIndex { $0.kind == .rewardDays } ?? tables.count
         var sums = [Fingerprints](repeating: Fingerprints(), count: tables.count + 1)
-        var unknown: [RowSource] = []
+        var sources = tables.indices.flatMap { index in tables[index].runs.map { ($0, index) } }
         for source in expected ?? [] {
-            if let known = source.fingerprint, basis != nil {
+            if let known = source.fingerprint, basis < tables.count {
                 sums[tables.count].rows.add(known)
             } else {
-                unknown.append(source)
+                sources.append((source, tables.count))
             }
         }
-        let pieces = pieces(and: unknown)
-        var taken = 0
-        OrderedWork<CounterPage, (prints: Fingerprints, failure: Failure?)>(
-            count: pieces.count, workerCount: workerCount
-        ).run(
-            makeMemory: { CounterPage() },
-            work: { [self] index, page in
-                meter.isStopped ? (Fingerprints(), nil) : read(pieces[index], page)
-            }, wait: wait
-        ) { prints, failure in
-            sums[pieces[taken].sum].add(prints)
-            taken += 1
-            if let failure { Self.note(failure, in: &failures) }
-            return true
-        }
-        let arePlain = sums.allSatisfy(\.rows.isPlain)
-        guard expected != nil, arePlain else { return arePlain }
-        let (wanted, folded) = (sums[tables.count], sums[basis ?? tables.count])
-        return zip(tables, sums).allSatisfy { table, found in
-            switch table.kind {
-            case .rewards: found.rows.value == folded.rewards.value
-            case .days: found.rows.value == folded.days.value
-            default: found.rows.value == wanted.rows.value
-            }
-        }
-    }
-
-    private func pieces(and expected: [RowSource]) -> [Piece] {
-        let sources =
-            tables.enumerated().flatMap { index, table in table.runs.map { ($0, index) } }
-            + expected.map { ($0, tables.count) }
-        return sources.flatMap { source, sum in
+        let pieces: [Piece] = sources.flatMap { source, sum in
             Self.windows(of: [source], rowCount: Self.pieceRowCount).map { (source, $0, sum) }
         }
-    }
-
-    private func read(_ piece: Piece, _ page: CounterPage) -> (Fingerprints, Failure?) {
-        let folds =
-            piece.sum == basis ?? tables.count && tables.contains { $0.kind != .rewardDays }
-        var prints = Fingerprints()
-        do throws(StorageError) {
-            try piece.source.read(piece.items, page) {
-                hash.add($0, to: &prints, folds: folds, business: business)
+        let folds = tables.contains { $0.kind != .rewardDays }
+        typealias Work = OrderedWork<Result<Fingerprints, StorageError>>
+        Work.run(pieces.count, workerCount: workerCount, wait: wait) { [self] in
+            let page = CounterPage()
+            return { index in
+                let (source, items, sum) = pieces[index]
+                var prints = Fingerprints()
+                return Result { () throws(StorageError) in
+                    if meter.isStopped { return prints }
+                    try source.read(items, page) {
+                        hash.add($0, to: &prints, folds: folds && sum == basis, business: business)
+                    }
+                    return prints
+                }
             }
-        } catch { return (prints, (piece.source.name, error)) }
-        return (prints, nil)
-    }
-
-    private static func note(_ failure: Failure, in failures: inout [Failure]) {
-        if !failures.contains(where: { $0.file == failure.file }) { failures.append(failure) }
+        } take: { index, piece in
+            switch piece {
+            case .success(let prints): sums[pieces[index].sum].add(prints)
+            case .failure(let error): note(error)
+            }
+        }
+        let (wanted, folded) = (sums[tables.count], sums[basis])
+        let isFolded =
+            folded.rows.value == wanted.rows.value && folded.rows.isPlain && wanted.rows.isPlain
+        return tables.indices.filter { index in
+            let (kind, found) = (tables[index].kind, sums[index].rows)
+            guard expected != nil else { return !found.isPlain }
+            let print =
+                kind == .rewards ? folded.rewards : kind == .days ? folded.days : wanted.rows
+            return !isFolded || !found.isPlain || found.value != print.value
+        }
     }
 
     // MARK: Row by row
@@ -190,99 +157,62 @@ struct TableCheck: Sendable {
     /// By order.
     private typealias Sums = [UInt64: CounterSum]
 
-    private struct Window: Sendable {
-        var differences: [DifferenceList] = []
-        var days: Sums = [:]
-        var failures: [Failure] = []
-    }
-
-    /// Goes through all windows of the tables by key, and then through that of days, which is summed on the way.
+    /// Goes through a table window by window; that of days has rows of any key in each of its own.
     private func compareRows(
-        _ outcomes: inout [Outcome], _ failures: inout [Failure], _ wait: () -> Bool
-    ) {
-        let byKey = tables.indices.filter { tables[$0].kind != .days }
-        let windows = Self.windows(
-            of: (expected ?? []) + byKey.flatMap { tables[$0].runs }, rowCount: Self.windowRowCount)
-        var days: Sums = [:]
-        OrderedWork<CounterPage, Window>(count: windows.count, workerCount: workerCount).run(
-            makeMemory: { CounterPage() },
-            work: { [self] index, page in
-                meter.isStopped ? Window() : check(windows[index], byKey, page)
-            }, wait: wait
-        ) { window in
-            for (index, list) in zip(byKey, window.differences) {
-                outcomes[index].differences.add(list)
-            }
-            for (order, sum) in window.days { days[order, default: CounterSum()].add(sum) }
-            for failure in window.failures { Self.note(failure, in: &failures) }
-            return true
-        }
-        for index in tables.indices where tables[index].kind == .days {
-            let found = Self.read(tables[index].runs, 0...UInt32.max, CounterPage(), &failures)
-            compare(found, to: days, &outcomes[index].differences)
-        }
-    }
-
-    private func check(
-        _ items: ClosedRange<UInt32>, _ indices: [Int], _ page: CounterPage
-    ) -> Window {
-        var window = Window()
-        let rows = Self.read(expected ?? [], items, page, &window.failures)
-        if tables.contains(where: { $0.kind == .days }) {
-            window.days = Self.fold(rows) { order in
-                UInt64(business(UInt32(order >> 32))) << 32 | order & 0xFFFF_FFFF
-            }
-        }
-        for index in indices {
-            var (list, wanted) = (DifferenceList(), rows)
-            if tables[index].kind == .rewards {
-                wanted = Self.fold(rows) { $0 & ~0xFFFF_FFFF | CounterPage.order(key: 0, day: 0) }
-            }
-            let found = Self.read(tables[index].runs, items, page, &window.failures)
-            compare(found, to: wanted, &list)
-            window.differences.append(list)
-        }
-        return window
-    }
-
-    /// Sums the rows of some items.
-    private static func read(
-        _ sources: [RowSource], _ items: ClosedRange<UInt32>, _ page: CounterPage,
-        _ failures: inout [Failure]
-    ) -> Sums {
-        var sums: Sums = [:]
-        for source in sources {
-            do throws(StorageError) {
-                try source.read(items, page) { page in
-                    for row in 0..<page.rowCount {
-                        let order = CounterPage.order(key: page.key(row), day: page.day(row))
-                        sums[order, default: CounterSum()].add(page.counters(row))
-                    }
+        of table: Table, _ wait: () -> Bool, _ note: (StorageError) -> Void
+    ) -> Found {
+        let (expected, kind) = (expected ?? [], table.kind)
+        let windows =
+            kind == .days
+            ? [0...UInt32.max]
+            : Self.windows(of: expected + table.runs, rowCount: Self.windowRowCount)
+        var all = Found()
+        typealias Work = OrderedWork<Result<Found, StorageError>>
+        Work.run(windows.count, workerCount: workerCount, wait: wait) { [self] in
+            let page = CounterPage()
+            return { index in
+                Result { () throws(StorageError) in
+                    let wanted = try sum(expected, windows[index], page) { place($0, in: kind) }
+                    let found = try sum(table.runs, windows[index], page) { $0 }
+                    return compare(found, to: wanted)
                 }
-            } catch { failures.append((source.name, error)) }
+            }
+        } take: { _, window in
+            switch window {
+            case .success(let found):
+                all.less.add(found.less)
+                all.more.add(found.more)
+                all.moreRowCount = all.moreRowCount.saturatingSum(found.moreRowCount)
+            case .failure(let error): note(error)
+            }
+        }
+        return all
+    }
+
+    /// Where the rows of a key and a day are counted in a table.
+    private func place(_ order: UInt64, in kind: TableKind) -> UInt64 {
+        switch kind {
+        case .rewards: order & ~0xFFFF_FFFF | CounterPage.order(key: 0, day: 0)
+        case .days: UInt64(business(UInt32(order >> 32))) << 32 | order & 0xFFFF_FFFF
+        default: order
+        }
+    }
+
+    /// Sums the rows of some items by the place where they are counted.
+    private func sum(
+        _ sources: [RowSource], _ items: ClosedRange<UInt32>, _ page: CounterPage,
+        place: (UInt64) -> UInt64
+    ) throws(StorageError) -> Sums {
+        var sums: Sums = [:]
+        for source in sources where !meter.isStopped {
+            try source.read(items, page) { page in
+                for row in 0..<page.rowCount {
+                    let order = CounterPage.order(key: page.key(row), day: page.day(row))
+                    sums[place(order), default: CounterSum()].add(page.counters(row))
+                }
+            }
         }
         return sums
-    }
-
-    private static func fold(_ rows: Sums, _ order: (UInt64) -> UInt64) -> Sums {
-        var folded: Sums = [:]
-        for (key, sum) in rows { folded[order(key), default: CounterSum()].add(sum) }
-        return folded
-    }
-
-    /// Finds in what a footer says otherwise than what was counted.
-    static func compare(
-        _ footer: RowSource, to counted: RowSource
-    ) throws(StorageError) -> DifferenceList {
-        var (list, failures) = (DifferenceList(), [Failure]())
-        let page = CounterPage()
-        for items in windows(of: [footer, counted], rowCount: windowRowCount) {
-            let found = read([footer], items, page, &failures)
-            compare(found, to: read([counted], items, page, &failures), &list)
-        }
-        if let failure = failures.first { throw failure.error }
-        _ = list.judgeMore(lostRowCount: 0)
-        return list
     }
 
     // MARK: Windows
@@ -310,43 +240,45 @@ struct TableCheck: Sendable {
 
     // MARK: Comparing
 
-    private func compare(_ found: Sums, to wanted: Sums, _ list: inout DifferenceList) {
-        if expected != nil { return Self.compare(found, to: wanted, &list) }
-        // Rows that there is nothing to hold against can be of a day that there is.
-        for order in found.keys.sorted()
-        where !Limits.businessDays.contains(CounterPage.day(ofOrder: order)) {
-            list.add(.impossible(order: order))
-        }
-    }
-
-    /// Holds sums against those that they must be.
-    private static func compare(_ found: Sums, to wanted: Sums, _ list: inout DifferenceList) {
-        if found == wanted && found.values.allSatisfy({ $0.overflows == 0 }) { return }
+    /// Holds sums against those that they must be; where these are not known, days must be such that there are.
+    private func compare(_ found: Sums, to wanted: Sums) -> Found {
+        var list = Found()
+        if found == wanted && found.values.allSatisfy({ $0.overflows == 0 }) { return list }
         for order in Set(found.keys).union(wanted.keys).sorted() {
+            func row(_ got: String, _ expected: String) -> CounterDifference {
+                CounterDifference(order: order, got: got, expected: expected)
+            }
+            let day = CounterPage.day(ofOrder: order)
             switch (found[order], wanted[order]) {
+            case _ where expected == nil:
+                if Limits.businessDays.contains(day) { continue }
+                list.less.add(row("a row of day \(day)", "a day that there is"))
             case (let got?, let expected?): compare(order, got, expected, &list)
             case (let got?, nil):
-                list.add(more: .surplus(order: order), rowCount: got.grossRowCount)
-            default: list.add(.missing(order: order))
+                list.more.add(row("a row", "no event"))
+                list.moreRowCount = list.moreRowCount.saturatingSum(got.grossRowCount)
+            default: list.less.add(row("no row", "a row"))
             }
         }
+        return list
     }
 
-    private static func compare(
-        _ order: UInt64, _ got: CounterSum, _ expected: CounterSum, _ list: inout DifferenceList
+    private func compare(
+        _ order: UInt64, _ got: CounterSum, _ expected: CounterSum, _ list: inout Found
     ) {
         for column in CounterColumn.allCases {
             let (found, wanted) = (got.counters[column], expected.counters[column])
+            func difference(_ found: String, _ wanted: String) -> CounterDifference {
+                CounterDifference(order: order, column: column, got: found, expected: wanted)
+            }
             if (got.overflows | expected.overflows) >> UInt32(column.rawValue) & 1 != 0 {
-                list.add(.overflow(order: order, column))
-            } else if found != wanted {
-                let difference = CounterDifference.counter(
-                    order: order, column, got: found, expected: wanted)
-                if found < wanted {
-                    list.add(difference)
-                } else {
-                    list.add(more: difference, rowCount: column.isOfGross ? found - wanted : 0)
-                }
+                list.less.add(difference("a sum that does not fit 64 bits", "one that does"))
+            } else if found < wanted {
+                list.less.add(difference("\(found)", "\(wanted)"))
+            } else if found > wanted {
+                list.more.add(difference("\(found)", "\(wanted)"))
+                let rowCount = column.isOfGross ? found - wanted : 0
+                list.moreRowCount = list.moreRowCount.saturatingSum(rowCount)
             }
         }
     }

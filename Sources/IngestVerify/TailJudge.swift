@@ -18,8 +18,6 @@ import IngestStorage
 /// **Cost** Reads the file from the start to its end once; zeros at about 5 GB/s.
 struct TailJudge {
     enum Judgement {
-        /// Nothing but zeros.
-        case empty
         /// `byteCount` bytes of a write that did not finish.
         case torn(byteCount: UInt64)
         case damage(offset: UInt64, what: String)
@@ -34,26 +32,29 @@ struct TailJudge {
     }
 
     private static let sectorByteCount: UInt64 = 512
-    private static let windowByteCount: UInt64 = 16 << 10
     /// Fewer bytes are left by no write.
     private static let writtenByteCountMin = 16
 
     private let start: UInt64
     private let fileByteCount: UInt64
-    private var firstNonzero: UInt64?
     /// Behind the last byte that is not zero.
-    private var end: UInt64
+    private let end: UInt64
+    private var firstNonzero: UInt64?
     private var nonzeroCount = 0
     private var setBitCount = 0
-    /// Pieces of zeros, joined where they touch.
+    /// Pieces of zeros.
     private var zeros: [Range<UInt64>] = []
 
     /// Looks at the bytes of `file` from `start`, where `beginning` was found, to its end.
+    /// - Returns: `nil` where there is nothing but zeros.
     static func judge(
         _ file: some StorageFile, from start: UInt64, _ beginning: Beginning
-    ) throws(StorageError) -> Judgement {
+    ) throws(StorageError) -> Judgement? {
         let judge = try TailJudge(file, from: start)
-        if judge.firstNonzero == nil { return .empty }
+        if judge.end == start { return nil }
+        func bytes(_ count: Int, at offset: UInt64? = nil) throws(StorageError) -> [UInt8] {
+            try file.readArray(at: offset ?? start, byteCount: count)
+        }
         switch beginning {
         case .block(let header):
             let buffer = ReadBuffer()
@@ -62,15 +63,14 @@ struct TailJudge {
             return judge.judgement(
                 of: header, sections ?? [], buffer.array(0..<buffer.byteCount))
         case .footer:
-            let first = try file.readArray(at: start, byteCount: BlockDecoder.headerByteCountMax)
-            if Self.isBlockHeader(first) { return judge.damage("a block with a footer's magic") }
-            let trailer = UInt64(SegmentTrailer.byteCount)
-            let last = judge.fileByteCount - min(trailer, judge.fileByteCount)
+            if Self.isBlockHeader(try bytes(BlockDecoder.headerByteCountMax)) {
+                return judge.damage("a block with a footer's magic")
+            }
+            let last = min(UInt64(SegmentTrailer.byteCount), judge.fileByteCount)
             return judge.judgement(
-                footerEnding: try file.readArray(at: last, byteCount: Int(trailer)))
+                footerEnding: try bytes(Int(last), at: judge.fileByteCount - last))
         case .unknown:
-            let bytes = try file.readArray(at: start, byteCount: BlockLayout.headerByteCountMin)
-            return judge.judgement(beginning: bytes)
+            return judge.judgement(beginning: try bytes(BlockLayout.headerByteCountMin))
         }
     }
 
@@ -84,56 +84,30 @@ struct TailJudge {
     // MARK: What lies there
 
     private init(_ file: some StorageFile, from start: UInt64) throws(StorageError) {
-        (self.start, end) = (start, start)
-        fileByteCount = try file.byteCount()
-        let buffer = ReadBuffer(capacity: Int(Self.windowByteCount))
+        (self.start, fileByteCount) = (start, try file.byteCount())
+        end = try file.endOfContent(in: start..<max(start, fileByteCount))
         var offset = start
         while offset < fileByteCount {
-            // Windows end at sectors, so that no sector is looked at in two pieces.
-            let window = min(
-                fileByteCount - offset, Self.windowByteCount - offset % Self.sectorByteCount)
-            try buffer.read(file, at: offset, byteCount: Int(window))
-            if buffer.byteCount == 0 { break }
-            // Most of what was preallocated is zeros, which is seen at once.
-            let isZero = buffer.isZero
-            let bytes = isZero ? [] : buffer.array(0..<buffer.byteCount)
-            let windowEnd = offset + UInt64(buffer.byteCount)
-            while offset < windowEnd {
-                let sectorEnd = offset - offset % Self.sectorByteCount + Self.sectorByteCount
-                let next = isZero ? windowEnd : min(windowEnd, sectorEnd)
-                let first = bytes.count - Int(windowEnd - offset)
-                look(
-                    at: isZero ? [] : bytes[first..<first + Int(next - offset)], offset..<next)
-                offset = next
-            }
-        }
-    }
-
-    /// - Parameter piece: the bytes of the range; none where all are zeros.
-    private mutating func look(at piece: ArraySlice<UInt8>, _ range: Range<UInt64>) {
-        guard let last = piece.lastIndex(where: { $0 != 0 }) else {
-            if let known = zeros.last, known.upperBound == range.lowerBound {
-                zeros[zeros.count - 1] = known.lowerBound..<range.upperBound
+            let sectorEnd = offset - offset % Self.sectorByteCount + Self.sectorByteCount
+            // Most of what was preallocated is zeros, behind all content.
+            let next = offset < end ? min(fileByteCount, sectorEnd) : fileByteCount
+            let count = offset < end ? Int(next - offset) : 0
+            let bytes = try file.readArray(at: offset, byteCount: count)
+            if let first = bytes.firstIndex(where: { $0 != 0 }) {
+                firstNonzero = firstNonzero ?? offset + UInt64(first)
+                nonzeroCount += bytes.count { $0 != 0 }
+                setBitCount += bytes.reduce(0) { $0 + $1.nonzeroBitCount }
             } else {
-                zeros.append(range)
+                zeros.append(offset..<next)
             }
-            return
+            offset = next
         }
-        nonzeroCount += piece.count { $0 != 0 }
-        setBitCount += piece.reduce(0) { $0 + $1.nonzeroBitCount }
-        if firstNonzero == nil {
-            let first = piece.firstIndex { $0 != 0 } ?? last
-            firstNonzero = range.lowerBound + UInt64(first - piece.startIndex)
-        }
-        end = range.lowerBound + UInt64(last - piece.startIndex) + 1
     }
 
-    /// Whether the file ends before `range` does.
-    private func isShort(_ range: Range<UInt64>) -> Bool { range.upperBound > fileByteCount }
-
-    /// Whether a piece of `range` is not there: it holds zeros, or the file ends before it.
-    private func isMissing(_ range: Range<UInt64>) -> Bool {
-        isShort(range) || zeros.contains { $0.overlaps(range) }
+    /// Whether a piece of these bytes is not there: it holds zeros, or the file ends before it.
+    private func isMissing(_ offset: UInt64, _ byteCount: Int) -> Bool {
+        let range = offset..<offset + UInt64(byteCount)
+        return range.upperBound > fileByteCount || zeros.contains { $0.overlaps(range) }
     }
 
     private var torn: Judgement { .torn(byteCount: end - start) }
@@ -155,25 +129,22 @@ struct TailJudge {
     ) -> Judgement {
         if let judgement = isBeyond(header.byteCount) { return judgement }
         let wholly = damage("a block that is wholly there and cannot be read")
-        let isShort = self.isShort(start..<start + UInt64(header.byteCount))
+        let isShort = start + UInt64(header.byteCount) > fileByteCount
         let bad = sections.filter { section in
             let end = section.offset + section.byteCount
             return end > bytes.count
                 || Checksum.crc32c(bytes[section.offset..<end]) != section.checksum
         }
-        guard isShort || !bad.isEmpty else { return wholly }
-        for section in bad {
-            let place = start + UInt64(section.offset)
-            if !isMissing(place..<place + UInt64(section.byteCount)) { return wholly }
-        }
+        guard isShort || !bad.isEmpty,
+            bad.allSatisfy({ isMissing(start + UInt64($0.offset), $0.byteCount) })
+        else { return wholly }
         // Zeros may be what was written: then one bad section can be one flipped bit.
-        if !isShort, bad.count == 1, Self.isOneBit(off: bad[0], in: bytes) { return wholly }
+        if !isShort, bad.count == 1 {
+            let stored = bytes[bad[0].offset..<bad[0].offset + bad[0].byteCount]
+            let difference = Checksum.crc32c(stored) ^ bad[0].checksum
+            if Self.isOneBit(difference, byteCount: stored.count) { return wholly }
+        }
         return torn
-    }
-
-    private static func isOneBit(off section: BlockSectionEntry, in bytes: [UInt8]) -> Bool {
-        let stored = bytes[section.offset..<section.offset + section.byteCount]
-        return isOneBit(Checksum.crc32c(stored) ^ section.checksum, byteCount: section.byteCount)
     }
 
     /// Whether one flipped bit in `byteCount` bytes makes this difference between two CRC-32C.
@@ -215,7 +186,7 @@ struct TailJudge {
         guard isPlausible(headerByteCount, bytes) else {
             return damage("a block header of \(headerByteCount) bytes")
         }
-        return isMissing(start..<start + UInt64(headerByteCount))
+        return isMissing(start, headerByteCount)
             ? torn : damage("a block header that is wholly there and cannot be read")
     }
 
@@ -224,8 +195,7 @@ struct TailJudge {
         let sizes = BlockLayout.headerByteCountMin...BlockDecoder.headerByteCountMax
         guard sizes.contains(headerByteCount) else { return false }
         let field = BlockLayout.Header.sectionCount
-        let place = start + UInt64(field.offset)
-        if isMissing(place..<place + UInt64(field.byteCount)) { return true }
+        if isMissing(start + UInt64(field.offset), field.byteCount) { return true }
         let sectionCount = Int(bytes.littleEndian(field))
         return headerByteCount
             == BlockLayout.headerByteCountMin + sectionCount * BlockLayout.sectionEntryByteCount
@@ -263,7 +233,7 @@ struct TailJudge {
             bytes.count == SegmentTrailer.byteCount
             && (Self.begins(bytes, SegmentTrailer.magic)
                 || bytes.littleEndian(SegmentTrailer.layout.footerOffset) == start)
-        if !hasTrailer || isMissing(start..<fileByteCount) { return torn }
+        if !hasTrailer || isMissing(start, Int(fileByteCount - start)) { return torn }
         return damage("a footer that is wholly there and cannot be read")
     }
 }

@@ -15,11 +15,6 @@ struct Target<Files: FileSystem> {
         let durableBlockCount: UInt32
         /// Whether the log goes on behind it, so that nothing in it can be unfinished.
         let isFollowed: Bool
-        /// Whether the manifest's cut lies behind it.
-        let isBeforeCut: Bool
-        /// Whether some run covers all of it.
-        let isCovered: Bool
-        let byteCount: UInt64
 
         var mayBeAbsent: Bool { entry == nil && durableBlockCount == 0 && !isFollowed }
     }
@@ -38,7 +33,7 @@ struct Target<Files: FileSystem> {
     private(set) var expired: [RunReader<Files>?] = []
     /// Of expired segments; those that could be opened.
     private(set) var expiredNames: [NamesRunReader<Files>] = []
-    private(set) var report = VerifyReport()
+    private(set) var report: VerifyReport
 
     /// Segments that no list can be read of and that are looked for all the same.
     private static var unlistedCountMax: Int { 1 << 20 }
@@ -54,20 +49,20 @@ struct Target<Files: FileSystem> {
             let manifest: Manifest
             do throws(StorageError) { manifest = try store.readNewest(isWhole: false) } catch {
                 guard error.isOfData, let older = try Self.newestSound(store) else { throw error }
-                self = try Target(files, older.manifest, badNewest: older.bad)
-                report.insert(
-                    Finding(error, file: older.bad.text, what: "the newest manifest"),
-                    Finding(
-                        .note, file: FileName.manifest(older.manifest.generation).text,
-                        what: "checked by this manifest, for want of the newest"))
+                var report = VerifyReport()
+                report.add(error, "the newest manifest")
+                report.add(
+                    .note, "checked by this manifest, for want of the newest",
+                    in: FileName.manifest(older.manifest.generation).text)
+                self = try Target(files, older.manifest, badNewest: older.bad, report)
                 return
             }
             let target = try Target(files, manifest)
-            // A file is missing: dropped by a newer generation, or lost.
-            if target.isComplete || failed == manifest.generation {
+            if target.report.corruptionCount == 0 || failed == manifest.generation {
                 self = target
                 return
             }
+            // A file is missing: dropped by a newer generation, or lost.
             failed = manifest.generation
         }
         throw .io(
@@ -84,160 +79,141 @@ struct Target<Files: FileSystem> {
         }
         generations.sort(by: >)
         for generation in generations.dropFirst() {
-            do throws(StorageError) {
-                return (try store.read(generation), .manifest(generations[0]))
-            } catch {
-                if case .notFound = error { continue }
-                guard error.isOfData else { throw error }
-            }
+            let found = try optional { () throws(StorageError) in try store.read(generation) }
+            if let found { return (found, .manifest(generations[0])) }
         }
         return nil
     }
 
-    private var isComplete: Bool { report.corruptionCount == 0 }
-
     private init(
-        _ files: Files, _ manifest: Manifest, badNewest: FileName? = nil
+        _ files: Files, _ manifest: Manifest, badNewest: FileName? = nil,
+        _ report: VerifyReport = VerifyReport()
     ) throws(StorageError) {
-        self.files = files
-        self.manifest = manifest
-        self.badNewest = badNewest
-        let mark = try DurableMarkFile.read(in: files, directory: manifest.directory)
+        (self.files, self.manifest, self.badNewest) = (files, manifest, badNewest)
+        self.report = report
+        let directory = manifest.directory
+        let mark = try DurableMarkFile.read(in: files, directory: directory)
         bound = max(mark ?? .start, manifest.cut)
-        for entry in manifest.runs {
-            let run = try reporting(entry.fileName) { () throws(StorageError) in
-                try RunReader(entry, directory: manifest.directory, in: files)
-            }
-            if let run { runs.append(run) }
+        runs = try open(manifest.runs, \.fileName) { (entry) throws(StorageError) in
+            try RunReader(entry, directory: directory, in: files)
+        }.compactMap { $0 }
+        expired = try open(manifest.expired, \.run.fileName) { (entry) throws(StorageError) in
+            try RunReader(entry.run, directory: directory, in: files)
         }
-        for entry in manifest.expired {
-            expired.append(
-                try reporting(entry.run.fileName) { () throws(StorageError) in
-                    try RunReader(entry.run, directory: manifest.directory, in: files)
-                })
-            let names = try reporting(entry.names.fileName) { () throws(StorageError) in
-                try NamesRunReader(entry.names, directory: manifest.directory, in: files)
-            }
-            if let names { expiredNames.append(names) }
+        let names = try open(
+            manifest.expired.map(\.names) + manifest.namesRuns, \.fileName
+        ) { (entry) throws(StorageError) in
+            try NamesRunReader(entry, directory: directory, in: files)
         }
+        expiredNames = names.prefix(manifest.expired.count).compactMap { $0 }
+        namesRuns = names.dropFirst(manifest.expired.count).compactMap { $0 }
         // Without one of the runs, the segments that it lists are checked by themselves.
         if runs.count == manifest.runs.count, let last = runs.last {
             let opened = runs
-            let whole = try reporting(last.header.entry.fileName) { () throws(StorageError) in
+            let whole = try open([last], \.header.entry.fileName) { (_) throws(StorageError) in
                 try manifest.completed(by: opened)
             }
-            self.manifest = whole ?? manifest
-        }
-        for entry in manifest.namesRuns {
-            let run = try reporting(entry.fileName) { () throws(StorageError) in
-                try NamesRunReader(entry, directory: manifest.directory, in: files)
-            }
-            if let run { namesRuns.append(run) }
+            self.manifest = whole.first.flatMap { $0 } ?? manifest
         }
     }
 
-    /// The value, or `nil` after a finding.
-    private mutating func reporting<Value>(
-        _ name: FileName, _ what: String = "run", _ body: () throws(StorageError) -> Value
-    ) throws(StorageError) -> Value? {
-        do throws(StorageError) { return try body() } catch {
-            switch error {
-            case _ where error.isOfData:
-                report.add(Finding(error, file: name.text, what: what))
-            case .notFound:
-                report.add(
-                    Finding(
-                        badNewest == nil ? .corruption : .note, file: name.text,
-                        what: "\(what) missing, and the manifest names the file"))
-            default: throw error
+    /// A file for each entry of the manifest; `nil`, and a finding, for one that cannot be opened.
+    private mutating func open<Entry, Reader>(
+        _ entries: [Entry], _ name: (Entry) -> FileName,
+        _ read: (Entry) throws(StorageError) -> Reader
+    ) throws(StorageError) -> [Reader?] {
+        var readers: [Reader?] = []
+        for entry in entries {
+            do { readers.append(try read(entry)) } catch {
+                readers.append(nil)
+                let file = name(entry).text
+                if error.isOfData {
+                    report.add(error, "run")
+                } else if case .notFound = error {
+                    report.add(
+                        badNewest == nil ? .corruption : .note,
+                        "run missing, and the manifest names the file", in: file)
+                } else {
+                    throw error
+                }
             }
-            return nil
         }
+        return readers
     }
 
-    /// What is known of names and keys beside what the log's blocks introduce.
-    func names() throws(StorageError) -> LogNames.Elsewhere {
-        var names = LogNames.Elsewhere()
-        names.nextName = manifest.expired.last?.names.names.upperBound ?? 0
-        names.nextKey = manifest.expired.last?.names.keys.upperBound ?? 0
+    /// Names and keys as the log will introduce them, and where else they are known.
+    func makeNames() -> LogNames {
         let (runs, files) = (expiredNames + namesRuns, files)
-        names.name = { ordinal in
+        var lookup = LogNames.Lookup()
+        lookup.name = { ordinal in
             runs.lazy.compactMap { run in
                 run.names.contains(ordinal.rawValue) ? try? run.name(ordinal) : nil
             }.first
         }
-        names.key = { ordinal in
+        lookup.key = { ordinal in
             runs.lazy.compactMap { run in
                 run.keys.contains(ordinal.rawValue) ? try? run.key(ordinal) : nil
             }.first
         }
-        names.nameInBlock = { segment, offset, ordinal in
-            guard let file = try? files.open(FileName.segment(segment).text, .read) else {
-                return nil
-            }
-            let buffer = ReadBuffer()
+        lookup.nameInBlock = { segment, offset, ordinal in
+            let (buffer, file) = (
+                ReadBuffer(), try? files.open(FileName.segment(segment).text, .read)
+            )
+            guard let file else { return nil }
             var walk = BlockWalk(file, from: offset, place: .anywhere)
-            guard case .block? = try? walk.next(into: buffer) else { return nil }
+            guard case .block(let header)? = try? walk.next(into: buffer) else { return nil }
             let block = buffer.withBytes {
                 try? BlockDecoder().decode($0, wanted: .dictionary, into: BlockRows())
             }
-            guard let block else { return nil }
-            let index = Int(ordinal) - Int(block.header.context.firstName.rawValue)
-            return (0..<block.names.count).contains(index) ? block.names.name(index) : nil
+            let index = Int(ordinal) - Int(header.context.firstName.rawValue)
+            guard let block, (0..<block.names.count).contains(index) else { return nil }
+            return block.names.name(index)
         }
+        var names = LogNames(
+            lookup, nameCount: Int(manifest.shard.nextName), keyCount: Int(manifest.shard.nextKey))
+        names.names.next = manifest.expired.last?.names.names.upperBound ?? 0
+        names.keys.next = manifest.expired.last?.names.keys.upperBound ?? 0
         return names
     }
 
     // MARK: Segments
 
-    /// All segments of the log, in order, those that must be there and are not included.
-    /// - Parameter covered: up to here some run covers it.
-    func segments(coveredUpTo covered: LogPosition) throws(StorageError) -> [Segment] {
+    /// All segments of the log, in order, those that must be there and are not included, and how large each is.
+    func segments() throws(StorageError) -> [(segment: Segment, byteCount: UInt64)] {
         var sizes: [SegmentNumber: UInt64] = [:]
         for text in try files.names() {
             guard case .segment(let number)? = FileName(text) else { continue }
-            sizes[number] = try size(of: text)
+            do { sizes[number] = try files.open(text, .read).byteCount() } catch {
+                if case .notFound = error { continue }
+                // What is no file that can be read is found to be so when it is checked.
+                guard error.isOfData else { throw error }
+                sizes[number] = 0
+            }
         }
         let sealed = Dictionary(
             manifest.sealed.map { ($0.number, $0) }, uniquingKeysWith: { first, _ in first })
         // What is not newer than the cut and not in the manifest is no part of the log.
-        let sealedNumbers = Set(sealed.keys)
-        let isWhole = sealedNumbers.count == manifest.sealedCount
+        let isWhole = sealed.count == manifest.sealedCount
         let live = sizes.keys.filter {
             ($0 >= manifest.cut.segment || !isWhole) && $0 > manifest.lastExpired
-                && !sealedNumbers.contains($0)
+                && sealed[$0] == nil
         }
         let lastWithBlock = try lastSegmentWithBlock(live)
         let lost = Dictionary(grouping: manifest.lost, by: \.segment)
-        var needed = [bound.segment, manifest.cut.segment].filter { $0 > manifest.lastExpired }
+        let needed = [bound, manifest.cut].filter { $0.segment > manifest.lastExpired }
+        var numbers = Set(sealed.keys).union(live).union(needed.map(\.segment))
         if !isWhole && manifest.sealedCount <= Self.unlistedCountMax {
-            needed += (manifest.lastExpired.rawValue..<manifest.lastSealed.rawValue).map {
-                SegmentNumber(rawValue: $0).next
+            for number in manifest.lastExpired.rawValue..<manifest.lastSealed.rawValue {
+                numbers.insert(SegmentNumber(rawValue: number).next)
             }
         }
-        return sealedNumbers.union(live).union(needed).sorted().map { number in
-            let entry = sealed[number]
-            return Segment(
-                number: number, entry: entry, lost: lost[number] ?? [],
-                durableBlockCount: entry?.blockCount ?? durableBlockCount(of: number),
-                isFollowed: lastWithBlock.map { number < $0 } ?? false,
-                isBeforeCut: entry != nil && number <= manifest.cut.segment,
-                isCovered: number <= covered.segment, byteCount: sizes[number] ?? 0)
-        }
-    }
-
-    /// Of a segment that the manifest does not call sealed.
-    private func durableBlockCount(of number: SegmentNumber) -> UInt32 {
-        let known = [bound, manifest.cut].filter { $0.segment == number }.map(\.blockCount)
-        return known.max() ?? 0
-    }
-
-    private func size(of name: String) throws(StorageError) -> UInt64? {
-        do throws(StorageError) { return try files.open(name, .read).byteCount() } catch {
-            if case .notFound = error { return nil }
-            // What is no file that can be read is found to be so when it is checked.
-            if error.isOfData { return 0 }
-            throw error
+        return numbers.sorted().map { number in
+            let known = needed.filter { $0.segment == number }.map(\.blockCount)
+            let segment = Segment(
+                number: number, entry: sealed[number], lost: lost[number] ?? [],
+                durableBlockCount: sealed[number]?.blockCount ?? known.max() ?? 0,
+                isFollowed: lastWithBlock.map { number < $0 } ?? false)
+            return (segment, sizes[number] ?? 0)
         }
     }
 
@@ -246,15 +222,25 @@ struct Target<Files: FileSystem> {
     ) throws(StorageError) -> SegmentNumber? {
         let buffer = ReadBuffer()
         for number in live.sorted(by: >) {
-            do throws(StorageError) {
-                let reader = try SegmentReader(number, directory: manifest.directory, in: files)
-                var walk = reader.makeWalk()
-                if case .block = try walk.next(into: buffer) { return number }
-            } catch {
-                if case .notFound = error { continue }
-                guard error.isOfData else { throw error }
+            let hasBlock = try Self.optional { () throws(StorageError) in
+                var walk = try SegmentReader(number, directory: manifest.directory, in: files)
+                    .makeWalk()
+                if case .block = try walk.next(into: buffer) { return true }
+                return false
             }
+            if hasBlock == true { return number }
         }
         return manifest.lastSealed == LogPosition.start.segment ? nil : manifest.lastSealed
+    }
+
+    /// The value; `nil` where its file is missing, or its bytes are to blame.
+    private static func optional<Value>(
+        _ body: () throws(StorageError) -> Value
+    ) throws(StorageError) -> Value? {
+        do { return try body() } catch {
+            if case .notFound = error { return nil }
+            guard error.isOfData else { throw error }
+            return nil
+        }
     }
 }

@@ -57,15 +57,14 @@ public struct VerifyReport: Sendable, Equatable {
 
     /// The first findings of each kind; the counts below are of all.
     public private(set) var findings: [Finding] = []
-    public private(set) var differenceCount = 0
-    public private(set) var corruptionCount = 0
-    public private(set) var evidenceLostCount = 0
-    public private(set) var noteCount = 0
+    private var counts: [Finding.Kind: Int] = [:]
+    public var differenceCount: Int { counts[.difference, default: 0] }
+    public var corruptionCount: Int { counts[.corruption, default: 0] }
+    public var evidenceLostCount: Int { counts[.evidenceLost, default: 0] }
+    public var noteCount: Int { counts[.note, default: 0] }
 
     /// How many were found that are not in `findings`.
-    public var unlistedCount: Int {
-        differenceCount + corruptionCount + evidenceLostCount + noteCount - findings.count
-    }
+    public var unlistedCount: Int { counts.values.reduce(0, +) - findings.count }
 
     /// Up to where the log was recounted.
     public package(set) var end = LogPosition.start
@@ -83,7 +82,7 @@ public struct VerifyReport: Sendable, Equatable {
     package init() {}
 
     package mutating func add(_ finding: Finding) {
-        add(unlisted: finding.kind, count: 1)
+        counts[finding.kind, default: 0] += 1
         list(finding)
     }
 
@@ -95,10 +94,13 @@ public struct VerifyReport: Sendable, Equatable {
             Finding(kind, file: file, offset: offset, what: what, got: got, expected: expected))
     }
 
+    /// Reports that bytes of a file cannot be read.
+    mutating func add(_ error: StorageError, _ what: String) { add(Finding(error, what)) }
+
     /// Reports each value of a file that is not as it must be, where that is known.
     mutating func hold(
-        _ values: [(what: String, got: AnyHashable, expected: AnyHashable?)],
-        _ kind: Finding.Kind = .corruption, in file: String, at offset: UInt64? = nil
+        _ values: [Held], _ kind: Finding.Kind = .corruption, in file: String,
+        at offset: UInt64? = nil
     ) {
         for (what, got, expected) in values {
             guard let expected, got != expected else { continue }
@@ -106,24 +108,28 @@ public struct VerifyReport: Sendable, Equatable {
         }
     }
 
+    /// A value, what it is, and what it must be, where that is known.
+    typealias Held = (what: String, got: AnyHashable, expected: AnyHashable?)
+
     /// Reports differences of counters.
     /// - Parameter source: what was held against the rows.
     mutating func add(
-        _ differences: DifferenceList, in file: String, at offset: UInt64? = nil, of source: String,
-        _ table: TableKind, _ names: LogNames
+        _ differences: DifferenceList, in file: String, at offset: UInt64? = nil,
+        of source: String, _ table: TableKind, _ names: LogNames
     ) {
         for difference in differences.first {
-            add(Finding(difference, file: file, offset: offset, of: source, table, names))
+            let item = UInt32(difference.order >> 32)
+            let day = CivilDate.text(CounterPage.day(ofOrder: difference.order))
+            let column = difference.column.map { "\($0) of " } ?? ""
+            let row =
+                table == .days
+                ? "business \(names.describe(.name, item))" : names.describe(.key, item)
+            add(
+                .difference,
+                "\(column)\(row)\(table.hasDay ? " day \(day)" : "") in the \(source)", in: file,
+                at: offset, got: difference.got, expected: difference.expected)
         }
-        add(unlisted: .difference, count: differences.count - differences.first.count)
-    }
-
-    /// Puts what comes first before the findings so far.
-    mutating func insert(_ first: Finding...) {
-        var report = VerifyReport()
-        for finding in first { report.add(finding) }
-        report.append(self)
-        self = report
+        counts[.difference, default: 0] += differences.count - differences.first.count
     }
 
     private mutating func list(_ finding: Finding) {
@@ -136,23 +142,10 @@ public struct VerifyReport: Sendable, Equatable {
         }
     }
 
-    /// Counts findings without a line for each.
-    mutating func add(unlisted kind: Finding.Kind, count: Int) {
-        switch kind {
-        case .difference: differenceCount += count
-        case .corruption: corruptionCount += count
-        case .evidenceLost: evidenceLostCount += count
-        case .note: noteCount += count
-        }
-    }
-
     /// Adds what was found in a part of the directory.
     mutating func append(_ part: VerifyReport) {
         for finding in part.findings { list(finding) }
-        differenceCount += part.differenceCount
-        corruptionCount += part.corruptionCount
-        evidenceLostCount += part.evidenceLostCount
-        noteCount += part.noteCount
+        counts.merge(part.counts) { $0 + $1 }
         fileCount += part.fileCount
         segmentCount += part.segmentCount
         blockCount += part.blockCount
@@ -171,22 +164,10 @@ public struct VerifyReport: Sendable, Equatable {
 }
 
 extension Finding {
-    /// What a decoder said of the bytes at `offset` of a file.
-    init(_ error: FormatError, file: String, offset: UInt64 = 0, what: String) {
-        let kind =
-            switch error {
-            case .torn: "torn"
-            case .corrupt: "corrupt"
-            case .newerFormat: "of a newer format"
-            case .notThisFile: "not what belongs here"
-            }
-        self.init(
-            .corruption, file: file, offset: offset &+ UInt64(max(0, error.fault.offset)),
-            what: "\(what) \(kind): \(error.fault.field)", got: error.fault.gotText,
-            expected: error.fault.expectedText)
-    }
-
-    init(_ error: StorageError, file: String, what: String) {
+    /// What is wrong with the bytes of a file.
+    /// - Parameter what: the file or the part of it that could not be read.
+    init(_ error: StorageError, _ what: String) {
+        let file = error.fileName
         switch error {
         case .corrupt(_, let offset, let detail):
             self.init(.corruption, file: file, offset: offset, what: "\(what): \(detail)")
@@ -195,56 +176,18 @@ extension Finding {
         default: self.init(.corruption, file: file, what: "\(what): \(error)")
         }
     }
-
-    init(
-        _ difference: CounterDifference, file: String, offset: UInt64?, of source: String,
-        _ table: TableKind, _ names: LogNames
-    ) {
-        func item(_ order: UInt64) -> String {
-            let item = UInt32(order >> 32)
-            return table == .days
-                ? "business \(names.describe(name: item))" : names.describe(key: item)
-        }
-        func row(_ order: UInt64) -> String {
-            item(order)
-                + (table.hasDay ? " day \(Self.date(of: CounterPage.day(ofOrder: order)))" : "")
-        }
-        let (what, got, expected) =
-            switch difference {
-            case .counter(let order, let column, let got, let expected):
-                ("\(column) of \(row(order))", "\(got)", "\(expected)")
-            case .overflow(let order, let column):
-                ("\(column) of \(row(order))", "a sum that does not fit 64 bits", "one that does")
-            case .surplus(let order): (row(order), "a row", "no event")
-            case .missing(let order): (row(order), "no row", "a row")
-            case .impossible(let order):
-                (
-                    item(order), "a row of day \(CounterPage.day(ofOrder: order))",
-                    "a day that there is"
-                )
-            }
-        self.init(
-            .difference, file: file, offset: offset, what: "\(what) in the \(source)", got: got,
-            expected: expected)
-    }
-
-    /// The date of a day number, by eras of 400 years from a March-based year.
-    private static func date(of day: Int32) -> String {
-        let shifted = Int(day) + 719_468
-        let era = (shifted >= 0 ? shifted : shifted - 146_096) / 146_097
-        let ofEra = shifted - era * 146_097
-        let year = (ofEra - ofEra / 1_460 + ofEra / 36_524 - ofEra / 146_096) / 365
-        let ofYear = ofEra - (365 * year + year / 4 - year / 100)
-        let month = (5 * ofYear + 2) / 153
-        func padded(_ number: Int) -> String { number < 10 ? "0\(number)" : "\(number)" }
-        return "\(year + era * 400 + (month >= 10 ? 1 : 0))-"
-            + "\(padded(month < 10 ? month + 3 : month - 9))-"
-            + padded(ofYear - (153 * month + 2) / 5 + 1)
-    }
 }
 
-extension LostRange {
-    var rowCountText: String { rowCount.map { "\($0) events" } ?? "an unknown number of events" }
+extension StorageError {
+    /// Of the file whose bytes are to blame.
+    var fileName: String {
+        let path =
+            switch self {
+            case .corrupt(let path, _, _), .newerFormat(let path, _), .overLimit(let path, _): path
+            default: ""
+            }
+        return path.split(separator: "/").last.map(String.init) ?? path
+    }
 }
 
 extension LogPosition {

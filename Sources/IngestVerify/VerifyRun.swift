@@ -5,6 +5,8 @@ import IngestStorage
 /// One `verify` of one directory: workers recount segments side by side, this joins them in the order of the log, and
 /// then holds runs and names against them.
 struct VerifyRun<Files: FileSystem> {
+    private typealias Unlisted = FileSetCheck<Files>.Unlisted
+
     let files: Files
     let workerCount: Int
     let pause: @Sendable () -> Void
@@ -12,9 +14,7 @@ struct VerifyRun<Files: FileSystem> {
     let hash = CounterHash()
 
     init(files: Files, workerCount: Int, pause: @escaping @Sendable () -> Void) {
-        self.files = files
-        self.workerCount = workerCount
-        self.pause = pause
+        (self.files, self.workerCount, self.pause) = (files, workerCount, pause)
     }
 
     /// - Returns: a report of no meaning if `meter.isStopped`.
@@ -24,7 +24,7 @@ struct VerifyRun<Files: FileSystem> {
             guard error.isOfData else { throw error }
             // Without a manifest that can be believed there is nothing to hold the files against.
             var report = VerifyReport()
-            report.add(Finding(error, file: error.fileName, what: "the newest manifest"))
+            report.add(error, "the newest manifest")
             return report
         }
         let manifest = target.manifest
@@ -32,14 +32,9 @@ struct VerifyRun<Files: FileSystem> {
         report.generation = manifest.generation.rawValue
         let fileSet = FileSetCheck(files: files, manifest: manifest, reported: target.badNewest)
         let unlisted = try fileSet.run(&report)
-        let names = LogNames(
-            try target.names(), nameCount: Int(manifest.shard.nextName),
-            keyCount: Int(manifest.shard.nextKey))
         var recount = LogRecount(
-            newest: .init(file: FileName.manifest(manifest.generation).text, state: manifest.shard),
-            older: unlisted.claims, names: names, report: report)
-        let log = try target.segments(
-            coveredUpTo: ([manifest.cut] + unlisted.runs.map(\.span.end)).max() ?? .start)
+            manifest, older: unlisted.claims, names: target.makeNames(), report: report)
+        let log = try target.segments()
         let total = log.reduce(UInt64(0)) { $0.saturatingSum($1.byteCount) }
         func wait() -> Bool {
             if meter.isStopped { return false }
@@ -49,7 +44,7 @@ struct VerifyRun<Files: FileSystem> {
             return false
         }
         try attest(target, &recount, wait)
-        try recountLog(log, target, &recount, wait)
+        try recountLog(log.map(\.segment), target, &recount, wait)
         recount.checkEnd(target.bound)
         // What is only skipped of a segment was done with too.
         meter.add(byteCount: Int(total - min(total, meter.doneByteCount)))
@@ -65,19 +60,15 @@ struct VerifyRun<Files: FileSystem> {
     private func attest(
         _ target: Target<Files>, _ recount: inout LogRecount, _ wait: () -> Bool
     ) throws(StorageError) {
-        let (readers, entries, meter) = (target.expired, target.manifest.expired, meter)
-        var index = 0
-        try OrderedWork<Void, ExpiredOutcome?>(count: readers.count, workerCount: workerCount).run(
-            work: { readers[$0].map { ExpiredOutcome($0, meter) } }, wait: wait
-        ) { (outcome) throws(StorageError) in
-            if let outcome, let error = outcome.failure {
+        let (readers, meter) = (target.expired, meter)
+        try OrderedWork.run(readers.count, workerCount: workerCount, wait: wait) {
+            { index in readers[index].map { ExpiredOutcome($0, meter) } }
+        } take: { (index, outcome) throws(StorageError) in
+            if let error = outcome?.failure {
                 guard error.isOfData else { throw error }
-                recount.report.add(
-                    Finding(error, file: outcome.file.text, what: "expired run"))
+                recount.report.add(error, "expired run")
             }
-            recount.add(entries[index], outcome)
-            index += 1
-            return true
+            recount.add(target.manifest.expired[index], outcome)
         }
         for run in target.expiredNames { try recount.names.enter(expired: run) }
     }
@@ -86,106 +77,99 @@ struct VerifyRun<Files: FileSystem> {
         _ log: [Target<Files>.Segment], _ target: Target<Files>, _ recount: inout LogRecount,
         _ wait: () -> Bool
     ) throws(StorageError) {
-        let scans = log.map {
-            SegmentScan(
-                files: files, directory: target.manifest.directory, segment: $0, meter: meter,
-                pause: pause)
-        }
-        try OrderedWork<ScanMemory, SegmentRecount>(count: log.count, workerCount: workerCount).run(
-            makeMemory: { [hash, names = recount.names.hash] in ScanMemory(hash, names: names) },
-            work: { index, memory in scans[index].run(memory) }, wait: wait
-        ) { (segment) throws(StorageError) in
+        let (files, directory, meter, pause) = (files, target.manifest.directory, meter, pause)
+        var isEnded = false
+        try OrderedWork.run(log.count, workerCount: workerCount, wait: wait) {
+            [hash, names = recount.names.hash] in
+            let memory = ScanMemory(hash, names: names)
+            return { index in
+                SegmentScan(log[index], of: directory, in: files, memory, meter, pause: pause).run()
+            }
+        } take: { (_, segment) throws(StorageError) in
+            if isEnded { return }
             switch segment.outcome {
             case .failed(let error): throw error
-            case .absent: return false
+            case .absent: isEnded = true
             // A segment that an older manifest names may have expired since.
             case .missing: recount.miss(segment, isCorruption: target.badNewest == nil)
             case .counted: recount.add(segment)
             }
-            return true
         }
     }
 
     // MARK: Names
 
     private func checkNames(
-        _ target: Target<Files>, _ unlisted: FileSetCheck<Files>.Unlisted,
-        _ recount: inout LogRecount, _ wait: () -> Bool
+        _ target: Target<Files>, _ unlisted: Unlisted, _ recount: inout LogRecount,
+        _ wait: () -> Bool
     ) throws(StorageError) {
-        let (manifest, meter, hash, names, files) = (
-            target.manifest, meter, hash, recount.names, files
-        )
-        let isWhole = recount.report.corruptionCount == 0 && recount.report.evidenceLostCount == 0
         typealias Check = NamesCheck<Files>
+        let (files, directory, others) = (files, target.manifest.directory, unlisted.namesRuns)
         // Of those that the manifest names; behind them, all of one that it does not name is a piece.
-        let pieces = (target.expiredNames + target.namesRuns).flatMap { run in
-            Check.parts(of: run).map { (run, $0) }
-        }
-        let work = OrderedWork<Void, Check.Outcome>(
-            count: pieces.count + unlisted.namesRuns.count, workerCount: workerCount)
-        var (index, orders, failed) = (0, [String: UInt64](), Set<String>())
-        try work.run(
-            work: { index in
-                func check(
-                    _ run: NamesRunReader<Files>, _ parts: [Check.Part], isWhole: Bool
-                ) -> Check.Outcome {
-                    let check = Check(
-                        reader: run, names: names, hash: hash, areNamesComplete: isWhole,
-                        meter: meter)
-                    var outcome = Check.Outcome(file: run.header.entry.fileName.text)
-                    for part in parts { check.add(part, to: &outcome) }
-                    return outcome
-                }
-                if index < pieces.count {
-                    return check(pieces[index].0, [pieces[index].1], isWhole: isWhole)
-                }
-                let entry = unlisted.namesRuns[index - pieces.count]
+        let listed = target.expiredNames + target.namesRuns
+        let pieces = listed.flatMap { run in Check.parts(of: run).map { (run, $0) } }
+        let isWhole = recount.report.corruptionCount == 0 && recount.report.evidenceLostCount == 0
+        let own = Check(
+            names: recount.names, hash: hash, areNamesComplete: isWhole, meter: meter)
+        var outcomes: [Check.Outcome] = []
+        OrderedWork.run(pieces.count + others.count, workerCount: workerCount, wait: wait) {
+            { index in
+                if index < pieces.count { return own.check(pieces[index].1, of: pieces[index].0) }
+                let entry = others[index - pieces.count]
+                var outcome = Check.Outcome(file: entry.fileName.text)
                 do throws(StorageError) {
-                    let run = try NamesRunReader(entry, directory: manifest.directory, in: files)
-                    return check(run, Check.parts(of: run), isWhole: false)
-                } catch { return Check.Outcome(file: entry.fileName.text, failure: error) }
-            }, wait: wait
-        ) { (outcome) throws(StorageError) in
-            recount.report.append(outcome.report)
-            let isOwn = index < pieces.count
-            // A page between two parts is read by both.
-            if let error = outcome.failure, failed.insert(outcome.file).inserted {
-                try recount.report.add(error, of: outcome.file, mayBeGone: !isOwn)
+                    let run = try NamesRunReader(entry, directory: directory, in: files)
+                    var other = own
+                    other.areNamesComplete = false
+                    for part in Check.parts(of: run) { outcome.add(other.check(part, of: run)) }
+                } catch { outcome.failure = error }
+                return outcome
             }
-            orders[outcome.file] = (orders[outcome.file] ?? 0) &+ outcome.orders
-            index += 1
-            return true
+        } take: { index, outcome in
+            if outcomes.last?.file == outcome.file {
+                outcomes[outcomes.count - 1].add(outcome)
+            } else {
+                outcomes.append(outcome)
+            }
         }
-        for (file, sum) in orders.sorted(by: { $0.key < $1.key })
-        where sum != 0 && !failed.contains(file) && !meter.isStopped {
-            try recount.report.add(Check.differingOrders(in: file), of: file, mayBeGone: false)
+        if meter.isStopped { return }
+        for (index, outcome) in outcomes.enumerated() {
+            recount.report.append(outcome.report)
+            try recount.report.add(outcome.error, mayBeGone: index >= listed.count)
         }
-        try checkRepeats(target, &recount, wait)
+        checkRepeats(target, &recount, wait)
     }
 
     /// Looks for names and keys that were given more than once.
     private func checkRepeats(
         _ target: Target<Files>, _ recount: inout LogRecount, _ wait: () -> Bool
-    ) throws(StorageError) {
-        let names = recount.names
-        var found: (names: [LogNames.Repeat], keys: [LogNames.Repeat]) = ([], [])
-        OrderedWork<Void, (names: [LogNames.Repeat], keys: [LogNames.Repeat])>(
-            count: LogNames.partCount, workerCount: workerCount
-        ).run(work: { names.repeats(part: $0) }, wait: wait) { part in
-            found.names += part.names
-            found.keys += part.keys
-            return true
+    ) {
+        let (names, manifest) = (recount.names, FileName.manifest(target.manifest.generation).text)
+        for kind in NameKind.allCases {
+            let words = names[kind]
+            var found: [NameWords.Repeat] = []
+            OrderedWork.run(NameWords.partCount, workerCount: workerCount, wait: wait) {
+                { words.repeats(part: $0) }
+            } take: {
+                found += $1
+            }
+            for found in found.sorted(by: { ($0.ordinal, $0.other) < ($1.ordinal, $1.other) }) {
+                let place = names.introduction(of: kind, found.ordinal)
+                let what = names.describe(kind, found.ordinal)
+                recount.report.add(
+                    .difference, "\(kind == .name ? "name " : "")\(what) given twice",
+                    in: place?.file ?? manifest, at: place?.offset,
+                    got: "ordinal \(found.ordinal)", expected: "ordinal \(found.other)")
+            }
         }
-        let manifest = FileName.manifest(target.manifest.generation).text
-        recount.report.add(found, names, manifest: manifest)
     }
 
     // MARK: Runs
 
     /// Holds the tables of the newest generation against the rows, and then each run that it does not name.
     private func checkRuns(
-        _ target: Target<Files>, _ unlisted: FileSetCheck<Files>.Unlisted,
-        _ recount: inout LogRecount, _ wait: () -> Bool
+        _ target: Target<Files>, _ unlisted: Unlisted, _ recount: inout LogRecount,
+        _ wait: () -> Bool
     ) throws(StorageError) {
         let (manifest, end) = (target.manifest, target.manifest.mergedEnd)
         let span = LogSpan(firstSegment: SegmentNumber(rawValue: 1), end: end)
@@ -209,10 +193,10 @@ struct VerifyRun<Files: FileSystem> {
             let days = TableCheck.Table(kind: .days, runs: recount.days(of: level0))
             try check([days], recount.rows(of: level0), mayBeGone: false, &recount, wait)
         }
+        let directory = manifest.directory
         for header in unlisted.runs where !meter.isStopped {
-            let name = header.entry.fileName
             do throws(StorageError) {
-                let run = try RunReader(header.entry, directory: header.directory, in: files)
+                let run = try RunReader(header.entry, directory: directory, in: files)
                 _ = try run.readMetadata()
                 if header.table == .expired {
                     let outcome = ExpiredOutcome(run, meter)
@@ -221,10 +205,10 @@ struct VerifyRun<Files: FileSystem> {
                     continue
                 }
                 let table = TableCheck.Table(
-                    kind: header.table, runs: [RowSource(run, name: name)],
+                    kind: header.table, runs: [RowSource(run, name: header.entry.fileName)],
                     lostRowCount: recount.lostRowCount(in: header.span))
                 try check([table], recount.rows(of: header.span), mayBeGone: true, &recount, wait)
-            } catch { try recount.report.add(error, of: name.text, mayBeGone: true) }
+            } catch { try recount.report.add(error, mayBeGone: true) }
         }
     }
 
@@ -237,9 +221,7 @@ struct VerifyRun<Files: FileSystem> {
             business: { [names = recount.names] in names.business(ofKey: $0) }, hash: hash,
             workerCount: workerCount, meter: meter)
         let (outcomes, failures) = check.run(wait: wait)
-        for failure in failures {
-            try recount.report.add(failure.error, of: failure.file.text, mayBeGone: mayBeGone)
-        }
+        for error in failures { try recount.report.add(error, mayBeGone: mayBeGone) }
         for outcome in outcomes {
             let table = outcome.table.kind
             let file = outcome.table.runs.map(\.name.text).joined(separator: "+")
@@ -257,29 +239,17 @@ struct VerifyRun<Files: FileSystem> {
 }
 
 extension VerifyReport {
-    /// Reports that a file cannot be read.
+    /// Reports that a file cannot be read, if so.
     /// - Parameter mayBeGone: whether a daemon may have dropped it meanwhile, since the newest manifest does not name it.
     /// **Errors** those that are not of its bytes.
-    fileprivate mutating func add(
-        _ error: StorageError, of file: String, mayBeGone: Bool
-    ) throws(StorageError) {
+    fileprivate mutating func add(_ error: StorageError?, mayBeGone: Bool) throws(StorageError) {
+        guard let error else { return }
         if case .notFound = error, mayBeGone {
             fileCount -= 1
-            return
+        } else if error.isOfData {
+            add(error, mayBeGone ? "file" : "run")
+        } else {
+            throw error
         }
-        guard error.isOfData else { throw error }
-        add(Finding(error, file: file, what: mayBeGone ? "file" : "run"))
-    }
-}
-
-extension StorageError {
-    /// The last component of the path.
-    fileprivate var fileName: String {
-        let path =
-            switch self {
-            case .corrupt(let path, _, _), .newerFormat(let path, _), .overLimit(let path, _): path
-            default: ""
-            }
-        return path.split(separator: "/").last.map(String.init) ?? path
     }
 }

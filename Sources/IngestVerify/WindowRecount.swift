@@ -152,15 +152,15 @@ struct WindowRecount {
 
     /// Goes on through a segment whose ledgers were all read.
     mutating func add(_ segment: SegmentRecount, _ report: inout VerifyReport) {
-        guard segment.isWhole, !segment.lacksRows else { return forget(segment.footerWindows) }
+        guard segment.isWhole else { return forget(segment.footerWindows) }
         // A block that is gone may have opened a window, or have had what others count on.
-        if segment.isBroken || segment.hasLosses { isWhole = false }
+        if !segment.isUnharmed { isWhole = false }
         add(segment.ledger, in: segment.file, checksLaw: !segment.isBroken, &report)
         guard let stored = segment.footerWindows else { return }
         if open == nil { believe(stored.windows) }
         compare(stored, in: segment.file, &report)
         // Those behind may have been written while the lost blocks were there.
-        if segment.hasLosses { open = nil }
+        if segment.lostRowCount != nil { open = nil }
     }
 
     /// Goes on behind a part of the log that cannot be read.
@@ -183,11 +183,7 @@ struct WindowRecount {
         _ ledger: LedgerRecount, in file: String, checksLaw: Bool, _ report: inout VerifyReport
     ) {
         guard var open = open.take() else { return }
-        let isClosed = Set(ledger.closed)
-        // A window that is closed twice was so the first time.
-        var seen: Set<SenderKey> = []
-        let closing = ledger.closed.filter { seen.insert($0).inserted }
-        for key in ledger.sums.keys.filter({ !isClosed.contains($0) }).sorted() + closing {
+        for key in ledger.sums.keys.sorted() {
             guard key.kind == .framed, key != .others, let sum = ledger.sums[key] else { continue }
             let before = open[key]
             let after = takeOn(&open, key, sum)

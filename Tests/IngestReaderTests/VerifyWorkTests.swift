@@ -39,19 +39,15 @@ import Testing
         _ names: inout LogNames, first: UInt32, _ texts: [String], firstKey: UInt32 = 0,
         _ keys: [RewardKey] = []
     ) -> (names: [UInt32], keys: [UInt32]) {
+        let hashes = texts.map { names.hash.name(Array($0.utf8)) }
         let block = IntroducedNames(
-            offset: UInt64(first), firstName: first,
-            hashes: texts.map { names.hash.name(Array($0.utf8)) }, firstKey: firstKey, keys: keys)
+            offset: UInt64(first), names: (first, hashes), keys: (firstKey, keys.map(\.word)))
         return names.enter(block, of: SegmentNumber(rawValue: first))
     }
 
-    private static func repeats(
-        _ names: LogNames
-    ) -> (names: [LogNames.Repeat], keys: [LogNames.Repeat]) {
-        let parts = (0..<LogNames.partCount).map { names.repeats(part: $0) }
-        return (
-            parts.flatMap(\.names).sorted { $0.ordinal < $1.ordinal }, parts.flatMap(\.keys)
-        )
+    private static func repeats(_ words: NameWords) -> [NameWords.Repeat] {
+        (0..<NameWords.partCount).flatMap { words.repeats(part: $0) }
+            .sorted { $0.ordinal < $1.ordinal }
     }
 
     @Test("Names and keys that are given twice are found, and ordinals that are")
@@ -65,13 +61,14 @@ import Testing
         #expect(changed.names.isEmpty && changed.keys.isEmpty)
         changed = Self.enter(&names, first: 7, ["a"], firstKey: 9, [pair(1, 2), pair(2, 1)])
         #expect(changed.names.isEmpty && changed.keys.isEmpty)
-        #expect(Self.repeats(names).names == [.init(ordinal: 7, other: 1)])
-        #expect(Self.repeats(names).keys == [.init(ordinal: 9, other: 4)])
-        #expect(names.hash(ofName: 5) == nil && names.key(5) == nil)
+        #expect(Self.repeats(names.names) == [.init(ordinal: 7, other: 1)])
+        #expect(Self.repeats(names.keys) == [.init(ordinal: 9, other: 4)])
+        #expect(names.names[5] == 0 && names.keys[5] == 0)
         #expect(names.business(ofKey: 9) == 2 && names.business(ofKey: 77) == 0)
-        #expect(names.describe(key: 5).contains("(lost:5)"))
-        #expect(names.introduction(ofName: 7)?.offset == 7 && names.introduction(ofName: 3) == nil)
-        #expect(names.introduction(ofKey: 4)?.file == "0000000001.segment")
+        #expect(names.describe(.key, 5).contains("(lost:5)"))
+        #expect(names.introduction(of: .name, 7)?.offset == 7)
+        #expect(names.introduction(of: .name, 3) == nil)
+        #expect(names.introduction(of: .key, 4)?.file == "0000000001.segment")
         changed = Self.enter(&names, first: 2, ["b"], firstKey: 10, [pair(2, 1)])
         #expect(changed.names.isEmpty && changed.keys.isEmpty)
         changed = Self.enter(&names, first: 2, ["c"], firstKey: 10, [pair(2, 2)])
@@ -93,32 +90,33 @@ import Testing
         try ManifestStore(files: files).write(entry.fileName, [bytes])
         var names = LogNames()
         try names.enter(expired: NamesRunReader(entry, in: files))
-        #expect(names.hash(ofName: 2) == nil && names.hash(ofName: 3) != nil)
+        #expect(names.names[2] == 0 && names.names[3] != 0)
         _ = Self.enter(
             &names, first: 11, (1...5_000).map { "name-\($0)" }, firstKey: 1, [key])
-        let known = LogNames.Repeat(ordinal: 87, other: 1)
-        #expect(Self.repeats(names).names == [known])
+        let known = NameWords.Repeat(ordinal: 87, other: 1)
+        #expect(Self.repeats(names.names) == [known])
         let again = Array(stride(from: 1, through: 5_000, by: 97))
         _ = Self.enter(&names, first: 6_000, again.map { "name-\($0)" })
-        let found = Self.repeats(names)
-        #expect(found.names.filter { $0 != known }.map { Int($0.other) } == again.map { $0 + 10 })
-        #expect(found.names.contains(known))
-        #expect(found.keys == [.init(ordinal: 1, other: 0)])
+        let found = Self.repeats(names.names)
+        #expect(found.filter { $0 != known }.map { Int($0.other) } == again.map { $0 + 10 })
+        #expect(found.contains(known))
+        #expect(Self.repeats(names.keys) == [.init(ordinal: 1, other: 0)])
     }
 
     @Test(
         "What comes of the work is taken in its order, and no more is begun than there is room for")
     func order() {
         let ahead = Mutex((taken: 0, most: 0))
-        let work = OrderedWork<Void, Int>(count: 200, workerCount: 4)
         var taken: [Int] = []
-        work.run { index in
-            ahead.withLock { $0.most = max($0.most, index - $0.taken) }
-            return index * index
-        } take: { output in
+        OrderedWork.run(200, workerCount: 4) {
+            { index in
+                ahead.withLock { $0.most = max($0.most, index - $0.taken) }
+                return index * index
+            }
+        } take: { index, output in
+            #expect(index == taken.count)
             taken.append(output)
             ahead.withLock { $0.taken = taken.count }
-            return true
         }
         #expect(taken == (0..<200).map { $0 * $0 })
         #expect(ahead.withLock { $0.most } <= 5)
@@ -126,17 +124,18 @@ import Testing
 
     @Test("Work ends when the caller has enough, whatever is under way", arguments: [0, 1, 7])
     func stops(after count: Int) {
-        let work = OrderedWork<Void, Int>(count: 50, workerCount: 3)
         var taken = 0
-        work.run(
-            work: { $0 }, wait: { taken < count },
-            take: { _ in
-                taken += 1
-                return true
-            })
+        OrderedWork.run(50, workerCount: 3, wait: { taken < count }) {
+            { $0 }
+        } take: { _, _ in
+            taken += 1
+        }
         #expect(taken == count)
-        let none = OrderedWork<Void, Int>(count: 0, workerCount: 3)
-        none.run(work: { $0 }, take: { _ in false })
+        OrderedWork.run(0, workerCount: 3) {
+            { $0 }
+        } take: { _, _ in
+            Issue.record("nothing to take")
+        }
     }
 
     @Test("A caller that says no in the middle stops it")

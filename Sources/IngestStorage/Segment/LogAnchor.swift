@@ -29,14 +29,14 @@ package struct LogAnchor: Hashable, Sendable {
     }
 
     /// At the start of a segment, as its header says.
-    init(startOf header: SegmentHeader) {
+    package init(startOf header: SegmentHeader) {
         self.init(
             commitEpoch: header.commitEpoch, previousChecksum: header.previousChecksum,
             nextName: header.firstName.rawValue, nextKey: header.firstKey.rawValue)
     }
 
     /// Before a block, as its header says.
-    init(before header: BlockHeader) {
+    package init(before header: BlockHeader) {
         self.init(
             commitEpoch: header.context.commitEpoch,
             previousChecksum: header.context.previousChecksum,
@@ -44,7 +44,7 @@ package struct LogAnchor: Hashable, Sendable {
     }
 
     /// Behind a block, as its header says.
-    init(after header: BlockHeader) {
+    package init(after header: BlockHeader) {
         self.init(
             commitEpoch: header.context.commitEpoch &+ 1, previousChecksum: header.headerChecksum,
             nextName: header.nextName.rawValue, nextKey: header.nextKey.rawValue)

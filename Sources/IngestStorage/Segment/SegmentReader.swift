@@ -30,7 +30,7 @@ package struct SegmentReader<Files: FileSystem> {
         self.file = file
     }
 
-    static func readHeader(
+    package static func readHeader(
         _ file: Files.File, _ number: SegmentNumber, _ directory: DirectoryID
     ) throws(StorageError) -> SegmentHeader {
         let bytes = try file.readArray(at: 0, byteCount: SegmentHeader.byteCount)
@@ -121,9 +121,9 @@ package struct SegmentReader<Files: FileSystem> {
 }
 
 /// Footer and trailer of a segment file.
-enum SegmentFooterFile {
+package enum SegmentFooterFile {
     /// **Errors** `corrupt` for a file without a whole footer: an unsealed one, too.
-    static func readTrailer(
+    package static func readTrailer(
         _ file: some StorageFile, number: SegmentNumber, directory: DirectoryID
     ) throws(StorageError) -> SegmentTrailer {
         let byteCount = try file.byteCount()
@@ -140,7 +140,7 @@ enum SegmentFooterFile {
     }
 
     /// **Errors** as `readTrailer`.
-    static func read(
+    package static func read(
         _ file: some StorageFile, number: SegmentNumber, directory: DirectoryID
     ) throws(StorageError) -> (footer: SegmentFooter, trailer: SegmentTrailer) {
         let trailer = try readTrailer(file, number: number, directory: directory)

@@ -161,8 +161,9 @@ extension StorageFile {
     private static var windowByteCount: UInt64 { 1 << 20 }
 
     /// Where the last byte of a range ends that is not zero; its start if there is none.
-    func endOfContent(in range: Range<UInt64>) throws(StorageError) -> UInt64 {
-        let buffer = ReadBuffer(capacity: Int(Self.windowByteCount))
+    package func endOfContent(in range: Range<UInt64>) throws(StorageError) -> UInt64 {
+        if range.isEmpty { return range.lowerBound }
+        let buffer = ReadBuffer(capacity: min(range.count, Int(Self.windowByteCount)))
         var end = range.upperBound
         while end > range.lowerBound {
             let count = min(Self.windowByteCount, end - range.lowerBound)

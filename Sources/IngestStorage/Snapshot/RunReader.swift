@@ -57,6 +57,13 @@ package struct RunReader<Files: FileSystem>: Sendable {
                 path: file.path, offset: trailer.footerOffset,
                 detail: "footer does not match its manifest entry")
         }
+        return try openFooter(trailer, directory, in: file)
+    }
+
+    /// As above, of a segment that is open.
+    package static func openFooter(
+        _ trailer: SegmentTrailer, _ directory: DirectoryID, in file: Files.File
+    ) throws(StorageError) -> (rewardDays: RunReader, days: RunReader) {
         let head = try file.readArray(
             at: trailer.footerOffset,
             byteCount: min(
@@ -79,26 +86,15 @@ package struct RunReader<Files: FileSystem>: Sendable {
             throw StorageError(path: file.path, error)
         }
         let stored = try file.readArray(at: place.lowerBound, byteCount: place.count)
-        let index = try StorageError.decoding(file.path, at: place.lowerBound) {
+        index = try StorageError.decoding(file.path, at: place.lowerBound) {
             () throws(FormatError) in try tables.decodeIndex(part, stored)
         }
-        self.init(
-            part.table, of: LogSpan(firstSegment: tables.end.segment, end: tables.end), index,
-            directory, pagesAt: pages.lowerBound, in: file)
-    }
-
-    /// Pages that lie in a segment's file.
-    /// - Parameter pagesOffset: of the first page in the file.
-    package init(
-        _ table: TableKind, of span: LogSpan, _ index: CounterPageIndex, _ directory: DirectoryID,
-        pagesAt pagesOffset: UInt64, in file: Files.File
-    ) {
         header = RunHeader(
-            table: table, fileNumber: FileNumber(rawValue: 0), directory: directory, span: span,
+            table: part.table, fileNumber: FileNumber(rawValue: 0), directory: directory,
+            span: LogSpan(firstSegment: tables.end.segment, end: tables.end),
             generation: Generation(rawValue: 0), createdAt: 0, index: index)
-        self.index = index
         self.file = file
-        self.pagesOffset = pagesOffset
+        pagesOffset = pages.lowerBound
     }
 
     /// Reads, checks and decodes one page.
