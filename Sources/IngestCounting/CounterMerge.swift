@@ -5,7 +5,7 @@ import IngestFormat
 package enum CounterMergeError<Failure: Error>: Error {
     /// A source failed.
     case source(Failure)
-    /// The sum of a counter does not fit 64 bits.
+    /// The sum of a counter does not fit 64 bits, or one of money 128.
     case overflow(key: UInt32, day: Int32)
     /// `keys` has no entry for this key.
     case unknownKey(UInt32)

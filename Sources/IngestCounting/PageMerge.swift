@@ -256,7 +256,13 @@ extension PageMerge {
                 let fits =
                     unsafe isRun
                     ? input.addRun(column, to: sums) : input.addRows(column, to: sums)
-                if !fits { return unsafe input.overflow(column, of: sums) }
+                if fits { continue }
+                let high = CounterColumn(rawValue: column)?.high
+                if let high { target.open(CounterColumnSet([high])) }
+                let highs = unsafe high.map {
+                    unsafe target.values + $0.rawValue &* CounterPage.columnStride
+                }
+                if let order = unsafe input.carry(column, sums, highs) { return order }
             }
         }
         return nil
@@ -306,14 +312,14 @@ extension PageMerge.Input {
             source(column), count: row &- start, at: UnsafePointer(places + start), to: sums)
     }
 
-    /// The first row whose addition did not fit.
-    fileprivate func overflow(
-        _ column: Int, of sums: UnsafeMutablePointer<UInt64>
-    ) -> UInt64 {
+    /// Carries what did not fit into the high halves.
+    /// - Returns: the row whose addition does not fit all the same.
+    fileprivate func carry(
+        _ column: Int, _ sums: UnsafeMutablePointer<UInt64>, _ highs: UnsafeMutablePointer<UInt64>?
+    ) -> UInt64? {
         // SAFETY: as above.
-        let first = unsafe ColumnAddition.undo(source(column), count: row &- start, from: sums) {
-            unsafe Int(places[start &+ $0])
-        }
-        return unsafe order[start &+ first]
+        unsafe ColumnAddition.carry(
+            source(column), count: row &- start, sums: sums, highs: highs
+        ) { unsafe Int(places[start &+ $0]) }.map { unsafe order[start &+ $0] }
     }
 }

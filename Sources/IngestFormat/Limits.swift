@@ -22,9 +22,8 @@ package enum Limits {
     package static let visiblePartsPerMillionMax: UInt32 = 1_000_000
     /// The largest amount of money in one event, micros of a currency unit: a thousand million units.
     package static let moneyMicrosMax: Int64 = 1_000_000_000_000_000
-    /// All money that one directory counts, micros: 4.6 trillion units. What would go beyond is refused,
-    /// so that no sum of any rows can overflow 64 bits (docs/decisions/0024-money-in-64-bits.md).
-    package static let moneySumMicrosMax: Int64 = 1 << 62
+    /// An amount takes at least as many bytes of a packet: a tag, and 50 bits as a varint.
+    package static let moneyByteCountMin = 9
     /// Event times are 1970-01-01 … 2262-01-01, microseconds; a decoder takes any other to the nearer end.
     package static let timestampMicrosecondsMax: Int64 = 9_214_646_400_000_000
     /// Groups and messages nested deeper than this are malformed, as in the official decoders.
@@ -77,6 +76,8 @@ package enum Limits {
     /// Ledger entries of a block, and sequence ranges of all of them together.
     package static let blockSenderCountMax = 1 << 14
     package static let blockSequenceRangeCountMax = 1 << 16
+    /// All revenue and spend in the rows of a block, micros.
+    package static let blockMoneyMicrosMax: UInt64 = 1 << 63
     /// Blocks between commit and compaction: those that a count taken behind them does not hold yet.
     package static let blockSlotCount = 16
 
@@ -111,6 +112,8 @@ package enum Limits {
     package static let rollSenderCount = segmentSenderCountMax - blockSenderCountMax
     /// Far below the limit, since ranges are memory; before those of different blocks are merged.
     package static let rollSequenceRangeCount = 1 << 20
+    /// Revenue and spend together: no sum of a segment passes 64 bits.
+    package static let rollMoneyMicros: UInt64 = 1 << 62
 
     // MARK: Snapshots
     package static let runCountMax = 8

@@ -41,8 +41,6 @@ package enum CommitCounter: Int, CounterName {
     case rows
     case names
     case keys
-    /// Events refused because a sum of all money would not fit; they are among the malformed.
-    case moneyRefusals
     /// Events refused because no name or key could be given any more; they are among the malformed.
     case nameRefusals
     /// How often the wall clock parted from the monotonic one.

@@ -100,7 +100,6 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
             directory: manifest.directory, shard: manifest.shard.shard,
             lastSegment: recovery.lastSegment, commitEpoch: recovery.next.commitEpoch,
             previousChecksum: recovery.next.previousChecksum,
-            moneyCountedMicros: Int64(clamping: manifest.shard.sealedMoneyMicros),
             windows: recovery.windows, lastAdmissionTime: recovery.lastAdmissionTime)
         log.origin = manifest.origin
         log.uncleanStopAt = recovery.isClean ? 0 : now

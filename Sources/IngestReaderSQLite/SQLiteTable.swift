@@ -6,11 +6,12 @@ import IngestReaderTool
 /// One export as an SQLite table, with its indexes, in one transaction.
 ///
 /// The columns are those of CSV, and two more: money as text of its decimals is exact and what every other format
-/// has, and cannot be summed; `revenueMicros` and `spendMicros` can.
+/// has, and cannot be summed; `revenueMicros` and `spendMicros` can, where they fit the integers of SQLite, and are text
+/// where they do not.
 ///
 /// **Cost** A statement a row with an array of its values, and the sorting of the indexes; SQLite's page cache of 64 MiB.
 enum SQLiteTable {
-    /// **Errors** `ReaderError` of the rows; `SQLiteFailure`, also for a counter of more than 63 bits.
+    /// **Errors** `ReaderError` of the rows; `SQLiteFailure`, also for a counter of more than 63 bits that is no money.
     static func write(_ job: ExportJob, to path: String, _ onRows: (Int) -> Void) throws {
         do {
             let queue = try DatabaseQueue(path: path, configuration: configuration)
@@ -89,9 +90,10 @@ private struct SQLiteValues: ValueSink {
         }
     }
 
-    mutating func money(_ name: StaticString, _ micros: UInt64?) {
+    mutating func money(_ name: StaticString, _ micros: UInt128?) {
         values.append(micros.map { Money(micros: $0).description }.databaseValue)
-        self.micros.append(micros.map { value($0) } ?? .null)
+        let integer = micros.flatMap { Int64(exactly: $0) }.databaseValue
+        self.micros.append(integer.isNull ? micros.map { "\($0)" }.databaseValue : integer)
     }
 
     private mutating func value(_ count: UInt64) -> DatabaseValue {
@@ -118,7 +120,8 @@ struct SQLiteSchema {
         let money = columns.filter { $0.kind == .decimal }
         self.columns =
             columns.map { ($0.name, Self.type(of: $0)) }
-            + money.map { ("\($0.name)Micros", "INTEGER") }
+            // Without a type: of a text that should be an integer SQLite makes a rounded number.
+            + money.map { ("\($0.name)Micros", "") }
         switch table {
         // Not unique: a stored name may read like `(lost:N)`.
         case .rewards: indexes = [["id"], ["businessId"]]

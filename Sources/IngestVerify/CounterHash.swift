@@ -7,7 +7,7 @@ import IngestFormat
 struct Fingerprint: Sendable, Equatable {
     fileprivate(set) var value: UInt64 = 0
     /// Whether no row is without a counter or of a day that there is not, and no counter is so large that a sum of some
-    /// could pass 64 bits: else the rows are to be looked at one by one.
+    /// could not fit (those of money have 128 bits): else the rows are to be looked at one by one.
     fileprivate(set) var isPlain = true
 
     mutating func add(_ other: Fingerprint) {
@@ -32,7 +32,9 @@ struct Fingerprints: Sendable {
 }
 
 /// The weights of fingerprints. They are drawn by each `verify`, so that counters that differ, wherever and by whatever,
-/// have the same fingerprint with a chance of about 2^-58, and nobody can make such.
+/// have the same fingerprint with a chance of about 2^-55, and nobody can make such. The high halves of sums of money
+/// weigh 2^64 as much as the low ones, so that it does not matter where a sum was carried; and columns of later releases
+/// weigh as any other.
 ///
 /// **Cost** 512 KiB. 1.5 ns a row of the log, whatever the number of keys; 5 to 10 ns a row of a table.
 /// **Source** Carter, Wegman, *Universal Classes of Hash Functions*, 1979, for the sums; rows are too many to store their
@@ -49,13 +51,20 @@ struct Fingerprints: Sendable {
     private let factors = (
         UInt64.random(in: 0...UInt64.max) | 1, UInt64.random(in: 0...UInt64.max) | 1
     )
-    /// By column; below 2^59, so that sums of products with counters below 2^30 fit 64 bits.
-    private let columns = (0..<CounterRow.columnCount).map { _ in UInt64.random(in: 1..<1 << 59) }
+    /// By id of a column; below 2^59, so that sums of products with counters below 2^30 fit 64 bits.
+    private let columns: [UInt64]
+    /// Those whose sums have 128 bits.
+    private static let wide = CounterColumnSet(CounterColumn.allCases.filter { $0.high != nil })
     /// By attributes: the weights of the columns to which a row adds one; 0 of attributes that no row may have.
     let attributes: [UInt64]
 
     init() {
-        let columns = columns
+        var columns = (0..<CounterColumnSet.idCount).map { _ in UInt64.random(in: 1..<1 << 56) }
+        // 2^64 is 2^3 by the modulus.
+        for column in CounterColumn.allCases {
+            if let high = column.high { columns[high.rawValue] = columns[column.rawValue] << 3 }
+        }
+        self.columns = columns
         attributes = Lane.ofAttributes.map { lane in
             lane == Lane.none ? 0 : Lane.columns[Int(lane)].reduce(0) { $0 + columns[$1] }
         }
@@ -173,7 +182,8 @@ struct Fingerprints: Sendable {
             let values = unsafe page.values + column &* CounterPage.columnStride
             var bits: UInt64 = 0
             for row in 0..<count { unsafe bits |= values[row] }
-            isPlain = isPlain && bits < Self.plainCounterMax
+            let isWide = Self.wide.contains(CounterColumnSet(rawValue: 1 << UInt32(column)))
+            isPlain = isPlain && (isWide || bits < Self.plainCounterMax)
             let weight = columns[column]
             if bits < Self.half {
                 // Products below 2^60: the masks say so, and the compiler takes vectors.

@@ -14,8 +14,6 @@ struct ExpiredOutcome: Sendable {
     var rows: RowSource?
     var totals = TotalsRecount()
     var ledger = LedgerRecount()
-    /// All revenue and spend; at most 2^64 − 1.
-    var moneyMicros: UInt64 = 0
     /// Why it could not be read.
     var failure: StorageError?
 
@@ -27,8 +25,6 @@ struct ExpiredOutcome: Sendable {
             let columns = try Self.columns(of: run, segments, meter)
             ledger.add(segments.ledger, at: nil)
             totals = TotalsRecount(ledger, rowCount: segments.rowCount)
-            moneyMicros = columns.counters[.revenueMicros].saturatingSum(
-                columns.counters[.spendMicros])
             compare(columns, segments)
             rows = RowSource(run, name: file)
             self.segments = segments

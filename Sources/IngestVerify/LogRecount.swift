@@ -30,7 +30,6 @@ struct LogRecount {
     /// are recorded as lost: then a manifest may have counted more.
     private var totals: TotalsRecount? = TotalsRecount()
     /// Revenue and spend that these segments counted; at most 2^64 − 1.
-    private var moneyMicros: UInt64 = 0
     private var windows = WindowRecount()
 
     /// - Parameters:
@@ -117,7 +116,7 @@ struct LogRecount {
         } else {
             windows.forget()
         }
-        pass(entry.span, totals, outcome?.moneyMicros ?? 0, rows: outcome?.rows)
+        pass(entry.span, totals, rows: outcome?.rows)
         // What older manifests say of cuts before cannot be known any more.
         claims = claims.filter { $0.key >= entry.span.end }
     }
@@ -150,20 +149,19 @@ struct LogRecount {
         guard let end = segment.end else { return }
         pass(
             LogSpan(firstSegment: segment.number, end: end),
-            segment.isUnharmed ? segment.totals : nil, segment.moneyMicros, rows: segment.rows,
+            segment.isUnharmed ? segment.totals : nil, rows: segment.rows,
             days: segment.days)
     }
 
     /// Goes on behind a part of the log.
     /// - Parameter sums: what it adds up to; `nil` where that is not known.
     private mutating func pass(
-        _ span: LogSpan, _ sums: TotalsRecount?, _ money: UInt64, rows: RowSource?,
+        _ span: LogSpan, _ sums: TotalsRecount?, rows: RowSource?,
         days: RowSource? = nil
     ) {
         parts.append((span, rows, days))
         report.end = max(report.end, span.end)
         if let sums { totals?.add(sums) } else { totals = nil }
-        moneyMicros = moneyMicros.saturatingSum(money)
         checkClaims(at: span.end)
     }
 
@@ -195,10 +193,10 @@ struct LogRecount {
                     ("commit epoch at the cut", anchor.commitEpoch, known?.commitEpoch),
                 ], in: claim.file)
             guard let totals else { continue }
-            let sums =
-                totals.held(state.totals) + [("money", state.sealedMoneyMicros, moneyMicros)]
             report.hold(
-                sums.map { ("\($0.what) of all sealed segments", $0.got, $0.expected) },
+                totals.held(state.totals).map {
+                    ("\($0.what) of all sealed segments", $0.got, $0.expected)
+                },
                 .difference, in: claim.file)
         }
     }

@@ -18,8 +18,6 @@ import IngestFormat
 
     private let hash: CounterHash
     private(set) var fingerprint = Fingerprint()
-    /// All revenue and spend; at most 2^64 − 1.
-    private(set) var moneyMicros: UInt64 = 0
     /// `nil` where nobody asked for them.
     private(set) var rows: CountedRows?
 
@@ -27,7 +25,7 @@ import IngestFormat
 
     /// Empties it for the next segment.
     func removeAll(keepsRows: Bool = false) {
-        (fingerprint, moneyMicros, rows) = (Fingerprint(), 0, keepsRows ? CountedRows() : nil)
+        (fingerprint, rows) = (Fingerprint(), keepsRows ? CountedRows() : nil)
     }
 
     /// Counts all rows of a decoded block.
@@ -68,7 +66,7 @@ import IngestFormat
     private func sum(_ rows: BlockRows, _ outcome: inout Outcome, day: (Int) -> UInt64) {
         let (keys, attributes) = unsafe (UnsafePointer(rows.key), UnsafePointer(rows.attributes))
         let (hash, count) = (hash, rows.rowCount)
-        var (row, moneyRow, money) = (0, 0, UInt64(0))
+        var (row, moneyRow) = (0, 0)
         var (senselessCount, total) = (0, UInt128(fingerprint.value))
         // Rows by verdict in four parts, so that one popular verdict does not make each row wait for the last.
         var verdicts = InlineArray<64, UInt32>(repeating: 0)
@@ -90,7 +88,6 @@ import IngestFormat
                                 UInt64(clamping: rows.revenue[moneyRow]),
                                 UInt64(clamping: rows.spend[moneyRow])
                             )
-                            money = money.saturatingSum(amounts.0).saturatingSum(amounts.1)
                             let product =
                                 UInt128(weight) &* UInt128(hash.money(amounts.0, amounts.1))
                             total = UInt128(CounterHash.reduced(total)) &+ product
@@ -103,7 +100,6 @@ import IngestFormat
             }
         }
         fingerprint = hash.fingerprint(total)
-        moneyMicros = moneyMicros.saturatingSum(money)
         outcome.senselessCount += senselessCount
         for index in 0..<64 { outcome.verdicts[index & 15] += UInt64(verdicts[index]) }
     }

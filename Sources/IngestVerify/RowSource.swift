@@ -58,7 +58,7 @@ extension CounterHash {
 /// Counters of some rows, summed.
 struct CounterSum: Equatable {
     private(set) var counters = CounterRow()
-    /// A bit for each column whose sum passed 64 bits, so that what stands there is not the sum.
+    /// A bit for each column whose sum did not fit, so that what stands there is not the sum.
     private(set) var overflows: UInt32 = 0
 
     mutating func add(_ other: CounterRow) {
@@ -66,8 +66,18 @@ struct CounterSum: Equatable {
             let (sum, overflow) = counters.values[column].addingReportingOverflow(
                 other.values[column])
             counters.values[column] = sum
-            if overflow { overflows |= 1 << UInt32(column) }
+            guard overflow else { continue }
+            let high = CounterColumn(rawValue: column)?.high?.rawValue
+            if let high, counters.values[high] < .max {
+                counters.values[high] += 1
+            } else {
+                overflows |= 1 << UInt32(high ?? column)
+            }
         }
+    }
+
+    func overflows(_ column: CounterColumn) -> Bool {
+        overflows >> UInt32((column.high ?? column).rawValue) & 1 != 0
     }
 
     mutating func add(_ other: CounterSum) {
@@ -86,7 +96,7 @@ extension CounterColumn {
     var isOfGross: Bool {
         switch self {
         case .viewableImpressions, .undeterminedImpressions, .uncheckedEvents, .revenueMicros,
-            .spendMicros:
+            .spendMicros, .revenueMicrosHigh, .spendMicrosHigh:
             false
         default: true
         }

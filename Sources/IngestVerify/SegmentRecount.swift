@@ -36,7 +36,6 @@ struct SegmentRecount: Sendable {
     private(set) var ledger = LedgerRecount()
     /// What its blocks add up to.
     var totals: TotalsRecount { TotalsRecount(ledger, rowCount: report.rowCount) }
-    private(set) var moneyMicros: UInt64 = 0
     /// The rows that the runs must be made of: the footer's, where blocks say the same or cannot all be read, else those
     /// of the blocks; `nil` where they are not known.
     var rows: RowSource?
@@ -70,8 +69,7 @@ struct SegmentRecount: Sendable {
 
     /// Adds a decoded block: the links to the one before, names, ledger, and what came of its rows.
     mutating func add(
-        _ block: DecodedBlock, _ outcome: RowCount.Outcome, hash: KeyedHash, at offset: UInt64,
-        moneyMicros: UInt64
+        _ block: DecodedBlock, _ outcome: RowCount.Outcome, hash: KeyedHash, at offset: UInt64
     ) {
         let (header, anchor) = (block.header, LogAnchor(before: block.header))
         if start == nil && !isBroken { start = (anchor, offset) }
@@ -81,7 +79,6 @@ struct SegmentRecount: Sendable {
             names.append(IntroducedNames(block, offset: offset, hash: hash))
         }
         ledger.add(block.ledger, at: header.context.admissionTime)
-        self.moneyMicros = moneyMicros
         report.rowCount += UInt64(header.rowCount)
         report.blockCount += 1
         let balance = EventBalance.held(block.ledger, outcome.verdicts).map {

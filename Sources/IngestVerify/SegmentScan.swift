@@ -125,9 +125,7 @@ struct SegmentScan<Files: FileSystem> {
             directory: directory, segment: number, blockOrdinal: entry.ordinal)
         do throws(FormatError) {
             let (block, outcome) = try memory.countBlock(at: place)
-            recount.add(
-                block, outcome, hash: memory.names, at: entry.offset,
-                moneyMicros: memory.count.moneyMicros)
+            recount.add(block, outcome, hash: memory.names, at: entry.offset)
             meter.add(byteCount: memory.buffer.byteCount)
             recount.report.hold(
                 [("block \(entry.ordinal) in the index", entry.summary, block.header.summary)],

@@ -120,7 +120,6 @@ struct CommitStageTests {
         #expect(entry.events[Int(Verdict.counted.rawValue)] == 2)
         #expect(entry.events[Int(Verdict.malformed.rawValue)] == 1)
         #expect(bench.counters.commit[.nameRefusals] == 1)
-        #expect(bench.counters.commit[.moneyRefusals] == 0)
     }
 
     @Test("a ledger that is full is written, even if nothing waits for it")
@@ -184,38 +183,36 @@ struct CommitStageTests {
         #expect(block.ledger.first?.events[Int(Verdict.noConsent.rawValue)] == 3)
     }
 
-    @Test("money that no sum could hold is refused, and a packet without it is not")
-    func moneyRoom() throws {
-        let bench = CommitBench(moneyCountedMicros: Limits.moneySumMicrosMax - 10)
+    @Test("the largest amounts end blocks and segments, so that no sum of a segment passes 64 bits")
+    func money() throws {
+        let bench = CommitBench()
         var event = bench.click()
-        event.revenueMicros = 11
-        bench.offerBatch(sequence: 0, [event, bench.click()])
-        event.revenueMicros = 10
-        bench.offerBatch(sequence: 1, [event, event])
-        _ = bench.turn()
-        #expect(bench.counters.events[.malformed] == 2)
-        #expect(bench.counters.commit[.moneyRefusals] == 2)
-        #expect(bench.counters.events[.counted] == 2)
-    }
-
-    @Test("a repeat takes nothing of the room for money")
-    func moneyOfRepeats() throws {
-        let bench = CommitBench(moneyCountedMicros: Limits.moneySumMicrosMax - 20)
-        var event = bench.click()
-        event.revenueMicros = 5
-        event.flags |= EventDescriptor.Flags.hasEventID
-        event.eventHash = 77
-        for sequence in 0..<6 as Range<UInt64> {
-            bench.offerBatch(sequence: sequence, [event])
-            _ = bench.turn()
+        (event.revenueMicros, event.spendMicros) = (Limits.moneyMicrosMax, Limits.moneyMicrosMax)
+        // More than fits one block, in packets of which a block takes several.
+        let (eventCount, packetCount) = (800, 12 as UInt64)
+        var sums: [SegmentNumber: UInt128] = [:]
+        var greatest = 0
+        for sequence in 0..<packetCount {
+            bench.offerBatch(sequence: sequence, Array(repeating: event, count: eventCount))
+            guard sequence % 6 == 5 else { continue }
+            let taken = bench.turns()
+            bench.clock.advance(milliseconds: 1_000)
+            // Slots are used again in their order, and there are more of them.
+            for block in taken + bench.turns() {
+                let money = (0..<block.rows.moneyCount).reduce(UInt128(0)) {
+                    $0 + UInt128(block.rows.revenue[$1]) + UInt128(block.rows.spend[$1])
+                }
+                #expect(money <= UInt128(Limits.blockMoneyMicrosMax))
+                #expect(money == UInt128(block.rows.mark.moneyMicros))
+                sums[block.context.segment, default: 0] += money
+                greatest = max(greatest, block.rows.rowCount)
+            }
         }
-        #expect(bench.counters.events[.counted] == 1 && bench.counters.events[.duplicate] == 5)
-        for id in 78...81 as ClosedRange<UInt64> {
-            event.eventHash = id
-            bench.offerBatch(sequence: id, [event])
-            _ = bench.turn()
-        }
-        #expect(bench.counters.events[.counted] == 4 && bench.counters.events[.malformed] == 1)
+        let all = UInt128(eventCount) * UInt128(packetCount) * 2 * UInt128(Limits.moneyMicrosMax)
+        #expect(sums.values.reduce(0, +) == all)
+        #expect(sums.count > 1 && sums.values.allSatisfy { $0 <= UInt128(UInt64.max) })
+        #expect(greatest > eventCount)
+        #expect(bench.counters.events[.counted] == UInt64(eventCount) * packetCount)
     }
 
     @Test("what the clock refused from more than 400 days away belongs to the day of its admission")
@@ -266,7 +263,7 @@ final class CommitBench {
     private let isDurableAtOnce: Bool
 
     init(
-        isDurableAtOnce: Bool = true, moneyCountedMicros: Int64 = 0,
+        isDurableAtOnce: Bool = true,
         dictionary: consuming NameDictionary = NameDictionary()
     ) {
         self.isDurableAtOnce = isDurableAtOnce
@@ -274,8 +271,7 @@ final class CommitBench {
         producer = ends.producer
         let start = LogStart(
             directory: DirectoryID(rawValue: 1), shard: 0,
-            lastSegment: SegmentNumber(rawValue: 0), commitEpoch: 1, previousChecksum: 0,
-            moneyCountedMicros: moneyCountedMicros)
+            lastSegment: SegmentNumber(rawValue: 0), commitEpoch: 1, previousChecksum: 0)
         for _ in 0..<StageLinks.slotCount { links.free.push(BlockSlot(log: start)) }
         var configuration = PipelineConfiguration()
         configuration.commitIntervalNanoseconds = UInt64(Self.intervalMilliseconds) * 1_000_000
@@ -314,9 +310,14 @@ final class CommitBench {
         header.sender = sender
         header.epoch = 1
         header.sequence = sequence
-        header.packetByteCount = UInt16(Self.name.count)
+        // As many bytes as a packet with these amounts has at least.
+        let amountCount = events.reduce(0) {
+            $0 + ($1.revenueMicros == 0 ? 0 : 1) + ($1.spendMicros == 0 ? 0 : 1)
+        }
+        let byteCount = Self.name.count + amountCount * Limits.moneyByteCountMin
+        header.packetByteCount = UInt16(byteCount)
         header.eventCount = UInt16(events.count)
-        let place = RingLayout.descriptorOffset(packetByteCount: Self.name.count)
+        let place = RingLayout.descriptorOffset(packetByteCount: byteCount)
         let record = producer.claim(
             header, byteCount: place + MemoryLayout<EventDescriptor>.stride * events.count)!
         Self.name.withUnsafeBytes {

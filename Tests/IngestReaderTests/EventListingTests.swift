@@ -22,8 +22,8 @@ import Testing
     private struct Sums: Equatable {
         var counted = [0, 0, 0]
         var other = 0
-        var revenue: UInt64 = 0
-        var spend: UInt64 = 0
+        var revenue: UInt128 = 0
+        var spend: UInt128 = 0
 
         init() {}
 

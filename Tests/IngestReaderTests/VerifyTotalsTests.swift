@@ -13,7 +13,7 @@ import Testing
         let good = fixture.bytes(.manifest(fixture.manifest.generation))
         for change: (inout ShardState) -> Void in [
             { $0.totals.add([Self.event(.tooOld)]) },
-            { $0.totals.add([Self.packet(.shed)]) }, { $0.sealedMoneyMicros -= 1 },
+            { $0.totals.add([Self.packet(.shed)]) },
         ] {
             try fixture.alterManifest { change(&$0.shard) }
             #expect(try fixture.verify().exitCode == 1)

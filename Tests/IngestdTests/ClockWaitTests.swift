@@ -24,7 +24,7 @@ struct ClockWaitTests {
         let log = LogStart(
             directory: DirectoryID(rawValue: 1), shard: 0,
             lastSegment: SegmentNumber(rawValue: 1), commitEpoch: 1, previousChecksum: 0,
-            moneyCountedMicros: 0, lastAdmissionTime: last)
+            lastAdmissionTime: last)
         var outcome = Outcome()
         outcome.isOver = ClockWait(log, clock: clock, isAccepted: isAccepted).run(
             say: { outcome.lines.append($0) },

@@ -124,26 +124,6 @@ struct GenerationTests {
         #expect(try newest(files).sealed.count > 5)
         #expect(try DirectoryReading(files).counts == model(120).counts)
     }
-
-    // MARK: A start
-
-    @Test("all money counted is known at a start, whatever the kill left unsealed")
-    func money() throws {
-        for segmentByteCountMax in [1 << 20, SteppedPipeline.segmentByteCountMax] {
-            let files = SimulatedFileSystem(seed: 6)
-            var pipeline = try open(files, segmentByteCountMax: segmentByteCountMax)
-            try pipeline.take(0..<40)
-            try pipeline.rest(turns: 2)
-            try pipeline.take(40..<60)
-            let left = files.disk.kill()
-            var identity = SeededRandom(seed: 1)
-            let start = try PipelineStart.open(
-                left, clock: clock, counters: PipelineCounters(), random: &identity)
-            let money = model(60).counts.values.reduce(0) { $0 + $1.revenueMicros }
-            #expect(money > 0 && start.log.moneyCountedMicros == Int64(money))
-        }
-    }
-
 }
 
 extension FileName {

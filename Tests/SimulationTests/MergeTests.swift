@@ -113,6 +113,67 @@ struct MergeTests {
         #expect(try DirectoryReading(again.directory.files).counts == model(next).counts)
     }
 
+    @Test("money is summed in 128 bits over segments, merges, expiry, starts and a rebuild")
+    func money() throws {
+        var files = SimulatedFileSystem(seed: 3)
+        func open() throws(PipelineError) -> SteppedPipeline {
+            try self.open(files) {
+                $0.segmentByteCountMax = Limits.segmentByteCountMin
+                $0.retention = RetentionPolicy(dayCountMax: 30)
+            }
+        }
+        let packets = (0..<300).map {
+            SimulatedPacket(sequence: UInt64($0), day: $0 % 2, largestCount: 200)
+        }
+        var pipeline = try open()
+        for packet in packets {
+            let isTaken = pipeline.offer(packet)
+            #expect(isTaken)
+            if packet.sequence % 5 == 4 { try pipeline.settle() }
+        }
+        try pipeline.rest(turns: 3)
+        try checkMoney(files, "runs, level 0 and a tail")
+        // Their bytes alone would not have ended one.
+        let sealed = try newest(files).sealed
+        #expect(sealed.count > 8)
+        #expect(try newest(files).runs.count >= 3)
+        clock.advance(milliseconds: 40 * 86_400_000)
+        try pipeline.rest(turns: 70)
+        #expect(try newest(files).sealed.count < sealed.count)
+        #expect(try !newest(files).expired.isEmpty)
+        try checkMoney(files, "expired")
+        try pipeline.stop()
+        files = files.disk.kill()
+        pipeline = try open()
+        try checkMoney(files, "started")
+        try pipeline.stop()
+        let manifest = try newest(files)
+        files = files.disk.kill()
+        for run in manifest.runs { try files.unlink(run.fileName.text) }
+        for case .manifest(let generation)? in try files.names().map({ FileName($0) }) {
+            try files.unlink(FileName.manifest(generation).text)
+        }
+        pipeline = try open()
+        #expect(pipeline.directory.warnings.contains { $0.hasPrefix("derived files rebuilt") })
+        try checkMoney(files, "made again")
+    }
+
+    /// One reward has 60,000 redemptions of the largest amount on two days.
+    private func checkMoney(_ files: SimulatedFileSystem, _ when: String) throws {
+        let reader = try IngestReader.open(files)
+        let day = 30_000 * UInt128(Limits.moneyMicrosMax)
+        #expect(day > UInt64.max)
+        let found = try [
+            reader.reward("reward")?.counters, reader.rewards().first?.counters,
+            reader.rewards(RewardsQuery(order: .revenue, limit: 1)).first?.counters,
+        ].map { $0?.revenue.micros }
+        #expect(found == [2 * day, 2 * day, 2 * day], "\(when)")
+        #expect(try reader.days().map(\.counters.revenue.micros) == [day, day], "\(when)")
+        #expect(try reader.rewardDays().map(\.counters.revenue.micros) == [day, day], "\(when)")
+        let findings = try Verifier.run(files).findings.filter { $0.kind != .note }
+        #expect(findings.isEmpty, "\(when): \(findings.prefix(2))")
+    }
+
     @Test("a file that cannot be removed ends nothing, and goes a minute later")
     func unlinkFails() throws {
         let files = SimulatedFileSystem(seed: 4)

@@ -22,8 +22,17 @@ struct SimulatedPacket {
     var day = 0
     /// Whether its events have ids, which follow from the sequence too.
     var hasIDs = false
+    /// So many redemptions of the largest amount of one reward, in place of the others.
+    var largestCount = 0
 
     var events: [Event] {
+        if largestCount > 0 {
+            let largest = Event(
+                reward: "reward", business: "business", type: .redemption,
+                timestamp: Self.start + Int64(day) * 86_400_000_000,
+                revenueMicros: Limits.moneyMicrosMax)
+            return Array(repeating: largest, count: largestCount)
+        }
         var generator = SeededRandom(seed: sequence &+ 99)
         return (0..<Self.eventCount).map { index in
             let reward = generator.next() % 40
@@ -87,7 +96,7 @@ struct ReferenceModel: Equatable {
         var viewable: UInt64 = 0
         var notViewable: UInt64 = 0
         var undetermined: UInt64 = 0
-        var revenueMicros: UInt64 = 0
+        var revenueMicros: UInt128 = 0
     }
 
     private(set) var counts: [Key: Counts] = [:]
@@ -117,7 +126,7 @@ struct ReferenceModel: Equatable {
         case (.click, _): row.clicks += 1
         case (.redemption, _): row.redemptions += 1
         }
-        row.revenueMicros += UInt64(event.revenueMicros)
+        row.revenueMicros += UInt128(event.revenueMicros)
         counts[key] = row
     }
 

@@ -34,9 +34,11 @@ struct LimitsTests {
         #expect(Limits.ringByteCount.nonzeroBitCount == 1)
     }
 
-    @Test func `a directory counts thousands of events of the largest amounts, in a signed sum`() {
-        #expect(Limits.moneySumMicrosMax / (2 * Limits.moneyMicrosMax) > 2_000)
-        #expect(Limits.moneySumMicrosMax < Int64.max - 2 * Limits.moneyMicrosMax)
+    @Test func `the largest amounts of a packet fit a block, and those of a segment 64 bits`() {
+        let amountCount = UInt64(Limits.packetByteCountMax / Limits.moneyByteCountMin)
+        #expect(Limits.moneyMicrosMax < 1 << 50 && Limits.moneyByteCountMin == 1 + (50 + 6) / 7)
+        #expect(amountCount * UInt64(Limits.moneyMicrosMax) < Limits.blockMoneyMicrosMax)
+        #expect(Limits.blockMoneyMicrosMax < UInt64.max - Limits.rollMoneyMicros)
     }
 
     /// A segment that is not full yet takes one more block, and what is on its way.

@@ -86,6 +86,8 @@
         package var eventHash = 0
         package var measured = 0
         package var money = 0
+        /// All revenue and spend, micros; kept by admission alone.
+        package var moneyMicros: UInt64 = 0
         package init() {}
     }
 

@@ -58,7 +58,6 @@ extension SegmentFooter {
         try reader.expect(Field.version, FileEnvelope.version)
         try reader.identify(Field.directory, trailer.directory.rawValue)
         try reader.identify(Field.segment, trailer.segment.rawValue)
-        try reader.expect(Field.columnCount, CounterRow.columnCount)
         try reader.expectZeros(Field.fields)
         let byteCount = Int(clamping: trailer.footerByteCount)
         return (reader, try SectionTable(bytes, count: count, footerByteCount: byteCount))

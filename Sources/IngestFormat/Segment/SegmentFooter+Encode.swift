@@ -82,7 +82,6 @@ extension SegmentFooter {
         writer.put(days.index.entries.count, Field.dayPageCount)
         writer.put(ledger.count, Field.ledgerEntryCount)
         writer.put(lost.count, Field.lostRangeCount)
-        writer.put(CounterRow.columnCount, Field.columnCount)
         writer.put(idsCompleteSince, Field.idsCompleteSince)
         return writer
     }

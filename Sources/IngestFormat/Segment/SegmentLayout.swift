@@ -33,15 +33,14 @@ package enum SegmentLayout {
         package static let lostRangeCount = FormatField("lost range count", 104, 4)
         package static let dayRowCount = FormatField("day row count", 108, 4)
         package static let dayPageCount = FormatField("day page count", 112, 4)
-        package static let columnCount = FormatField("column count", 116, 1)
-        package static let reserved = FormatField("reserved", 117, 3)
+        package static let reserved = FormatField("reserved", 116, 4)
         package static let idsCompleteSince = FormatField("ids complete since", 120, 8)
 
         package static let fields = [
             magic, version, sectionCount, segment, headerChecksum, directory, sealedAt, rowCount,
             minTimestamp, maxTimestamp, commitEpoch, lastBlockChecksum, blockCount, firstName,
             nextName, firstKey, nextKey, blockEntryCount, keyDayCount, pageCount,
-            ledgerEntryCount, lostRangeCount, dayRowCount, dayPageCount, columnCount, reserved,
+            ledgerEntryCount, lostRangeCount, dayRowCount, dayPageCount, reserved,
             idsCompleteSince,
         ]
     }

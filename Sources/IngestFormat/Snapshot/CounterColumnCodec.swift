@@ -86,14 +86,6 @@ enum CounterColumnCodec {
         }
     }
 
-    /// A column of which all values are 0.
-    /// - Returns: the bytes written.
-    static func encodeZeros(to target: UnsafeMutableRawPointer) -> Int {
-        // SAFETY: as for any column.
-        unsafe target.storeBytes(of: 0, as: UInt16.self)
-        return 2
-    }
-
     /// The low bits of all values.
     private static func pack(
         _ values: UnsafePointer<UInt64>, count: Int, width: Int, base: UInt64,

@@ -2,18 +2,20 @@
 // One page of a counter table ⇄ bytes.
 
 extension CounterPage {
-    /// The most bytes that a page takes: keys, days and counters, all of them packed plainly.
+    /// The most bytes that a page takes: keys, days and counters, all of them packed plainly, and their ids.
     package static let byteCountMax =
-        (2 + CounterRow.columnCount) * CounterColumnCodec.byteCountMax(capacity)
+        (2 + CounterColumnSet.idCount) * CounterColumnCodec.byteCountMax(capacity)
+        + idsByteCount
 
-    /// The fewest: form and base of keys and counters. So an index is shorter than half of its pages.
-    static let byteCountMin = 2 * (1 + CounterRow.columnCount)
+    /// The fewest: form and base of the keys, and the ids of no columns.
+    static let byteCountMin = 2 + idsByteCount
+    private static let idsByteCount = 4
 
     /// Encodes the page's rows.
     ///
     /// **Layout** One column after the other, each as `CounterColumnCodec` writes it: the differences of
     /// each key to the one before (one less than there are rows), the days + 2^31 (only in tables with
-    /// days), then the 21 counters.
+    /// days); a u32 with a bit for each counter that is not 0 in all rows, by its id; these counters.
     /// - Parameter target: room for `byteCountMax` and `CounterColumnCodec.slackByteCount` bytes.
     /// - Returns: the bytes written.
     func encode(hasDay: Bool, to target: UnsafeMutableRawPointer) -> Int {
@@ -33,14 +35,20 @@ extension CounterPage {
             }
             return end
         }
-        for column in 0..<CounterRow.columnCount {
+        let idsOffset = end
+        end &+= Self.idsByteCount
+        var (rest, stored) = (nonzero, CounterColumnSet())
+        while let column = rest.popFirst() {
             // SAFETY: a column is columnStride long; target has room for all at their largest.
-            end &+=
-                unsafe nonzero.contains(column)
-                ? CounterColumnCodec.encode(
-                    values + column &* Self.columnStride, count: rowCount, to: target + end)
-                : CounterColumnCodec.encodeZeros(to: target + end)
+            let byteCount = unsafe CounterColumnCodec.encode(
+                values + column &* Self.columnStride, count: rowCount, to: target + end)
+            // Form and base are 0 of a column of zeros alone: it is left out.
+            if unsafe target.loadUnaligned(fromByteOffset: end, as: UInt16.self) == 0 { continue }
+            stored.insert(column)
+            end &+= byteCount
         }
+        unsafe target.storeBytes(
+            of: stored.rawValue.littleEndian, toByteOffset: idsOffset, as: UInt32.self)
         return end
     }
 
@@ -59,15 +67,15 @@ extension CounterPage {
         // SAFETY: the reader lives inside this call, for which the caller's bytes are valid.
         var reader = unsafe try ColumnReader(page: bytes, entry)
         try decodeOrder(&reader, entry: entry, hasDay: hasDay)
-        for column in 0..<CounterRow.columnCount {
-            let coded = try CodedColumn(&reader, count: entry.rowCount)
-            if coded.isZero || !columns.contains(column) {
-                clear(column)
-            } else {
-                open(CounterColumnSet(number: column))
-                // SAFETY: a column has room for capacity values, and the index holds rowCount to that.
-                try unsafe coded.decode(into: values + column &* Self.columnStride)
-            }
+        var stored = try reader.columns()
+        var others = nonzero.subtracting(stored.intersection(columns))
+        while let column = others.popFirst() { clear(column) }
+        while let column = stored.popFirst() {
+            let coded = try reader.counter(count: entry.rowCount)
+            guard columns.contains(column) else { continue }
+            open(CounterColumnSet(number: column))
+            // SAFETY: a column has room for capacity values, and the index holds rowCount to that.
+            try unsafe coded.decode(into: values + column &* Self.columnStride)
         }
         try reader.checkEnd()
         rowCount = entry.rowCount
@@ -223,6 +231,24 @@ extension ColumnReader {
                 "page checksum", at: 0, got: computed, expected: .exactly(entry.checksum))
         }
         unsafe self.init(bytes)
+    }
+
+    /// The ids of the counters that follow.
+    mutating func columns() throws(FormatError) -> CounterColumnSet {
+        // SAFETY: 32 bits are there.
+        let ids = unsafe try packed("column ids", count: 1, width: CounterColumnSet.idCount)
+            .loadUnaligned(as: UInt32.self)
+        return CounterColumnSet(rawValue: UInt32(littleEndian: ids))
+    }
+
+    /// One of the counters that are not 0 in all rows.
+    mutating func counter(count: Int) throws(FormatError) -> CodedColumn {
+        let start = offset
+        let coded = try CodedColumn(&self, count: count)
+        guard !coded.isZero else {
+            throw .corrupt("column form", at: start, got: 0, expected: .atLeast(1))
+        }
+        return coded
     }
 
     /// Nothing follows the last column.

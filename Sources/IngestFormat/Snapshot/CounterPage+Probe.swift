@@ -19,15 +19,16 @@ package struct CounterPoint: Hashable, Sendable {
     package var key: UInt32
     /// Without meaning in a table without days.
     package var days: ClosedRange<Int32>
+    /// Of those known.
     package var columns: CounterColumnSet
 
     package init(
         key: UInt32, days: ClosedRange<Int32> = Int32.min...Int32.max,
-        columns: CounterColumnSet = .all
+        columns: CounterColumnSet = .known
     ) {
         self.key = key
         self.days = days
-        self.columns = columns
+        self.columns = columns.intersection(.known)
     }
 
     /// The places in the order that rows of the point have.
@@ -109,9 +110,10 @@ extension CounterPageIndex {
         }
         if places.isEmpty { return }
         let start = rows.count - places.count
-        for column in 0..<CounterRow.columnCount {
-            let coded = try CodedColumn(&reader, count: entry.rowCount)
-            guard point.columns.contains(column), !coded.isZero else { continue }
+        var stored = try reader.columns()
+        while let column = stored.popFirst() {
+            let coded = try reader.counter(count: entry.rowCount)
+            guard point.columns.contains(column) else { continue }
             try withValues(of: coded, in: places) { rows[start + $0].counters.values[column] = $1 }
         }
         try reader.checkEnd()

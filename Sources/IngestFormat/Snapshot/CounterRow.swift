@@ -1,7 +1,7 @@
 // packet → decode → ring → admit → block → segment → [compaction] → [snapshot] → [query]
 
-/// The counters of a row, in the order in which footers and runs store them. `gross…` is the sum of the
-/// disjoint outcomes of its type and is derived, not stored.
+/// The counters of a row. The raw value is the id of the column in footers and runs. `gross…` is the sum of
+/// the disjoint outcomes of its type and is derived, not stored.
 @frozen public enum CounterColumn: Int, CaseIterable, Sendable {
     case impressions, clicks, redemptions
     /// Of the impressions counted: those measured at or above the threshold.
@@ -14,20 +14,40 @@
     case conflictImpressions, conflictClicks, conflictRedemptions
     case refusedImpressions, refusedClicks, refusedRedemptions
     case uncheckedEvents
+    /// The low 64 bits of sums of 128, of which the others are in the next two columns.
     case revenueMicros, spendMicros
+    case revenueMicrosHigh, spendMicrosHigh
+
+    /// The column that takes the carries of this one; of the others, whose sums have 64 bits, `nil`.
+    @inlinable public var high: CounterColumn? {
+        switch self {
+        case .revenueMicros: .revenueMicrosHigh
+        case .spendMicros: .spendMicrosHigh
+        default: nil
+        }
+    }
+
+    /// Whether it has the high bits of another one's sum.
+    @inlinable public var isHigh: Bool { self == .revenueMicrosHigh || self == .spendMicrosHigh }
 }
 
-/// One row of counters: 21 columns of u64. A plain value of 168 bytes, no allocation. Inlinable, because a
+/// One row of counters: 23 columns of u64. A plain value of 184 bytes, no allocation. Inlinable, because a
 /// listing reads every column of every row in other modules; a call each would copy the row.
 @frozen public struct CounterRow: Equatable, Sendable {
-    @inlinable public static var columnCount: Int { 21 }
-    public var values: InlineArray<21, UInt64>
+    @inlinable public static var columnCount: Int { 23 }
+    public var values: InlineArray<23, UInt64>
 
     @inlinable public init() { values = InlineArray(repeating: 0) }
 
     @inlinable public subscript(_ column: CounterColumn) -> UInt64 {
         get { values[column.rawValue] }
         set { values[column.rawValue] = newValue }
+    }
+
+    /// The whole sum of a column, with the high bits of one that has them.
+    @inlinable public func sum(_ column: CounterColumn) -> UInt128 {
+        let low = UInt128(self[column])
+        return column.high.map { UInt128(self[$0]) << 64 | low } ?? low
     }
 
     /// The disjoint outcomes of one type of event together; saturates at 2^64 − 1.
@@ -46,13 +66,17 @@
         return true
     }
 
-    /// Adds `other` column by column; `false`, with nothing changed, if a sum would not fit 64 bits.
+    /// Adds `other` column by column; `false`, with nothing changed, if a sum would not fit.
     package mutating func add(_ other: CounterRow) -> Bool {
         var sums = values
         for i in 0..<Self.columnCount {
             let (sum, overflow) = sums[i].addingReportingOverflow(other.values[i])
-            if overflow { return false }
             sums[i] = sum
+            guard overflow else { continue }
+            guard let high = CounterColumn(rawValue: i)?.high, sums[high.rawValue] < .max else {
+                return false
+            }
+            sums[high.rawValue] += 1
         }
         values = sums
         return true
@@ -71,14 +95,18 @@ extension UInt64 {
 /// A set of counters: which columns of a table a reader asks for. The others are passed over by their
 /// heads, which is what makes a question about one column cheap.
 package struct CounterColumnSet: OptionSet, Hashable, Sendable, BitwiseCopyable {
+    /// Ids of columns are below: so many bits has a set.
+    @inlinable package static var idCount: Int { 32 }
+
     /// Bit `column.rawValue`.
     package let rawValue: UInt32
 
-    package static let all = CounterColumnSet(rawValue: (1 << CounterRow.columnCount) - 1)
+    /// Every column that a table can have, those of later releases among them: what merges ask for.
+    package static let all = CounterColumnSet(rawValue: .max)
+    /// Those of `CounterColumn`.
+    package static let known = CounterColumnSet(rawValue: 1 << UInt32(CounterRow.columnCount) - 1)
 
-    @inlinable package init(rawValue: UInt32) {
-        self.rawValue = rawValue & (1 << UInt32(CounterRow.columnCount) - 1)
-    }
+    @inlinable package init(rawValue: UInt32) { self.rawValue = rawValue }
 
     package init(_ columns: [CounterColumn]) {
         self.init(rawValue: columns.reduce(0) { $0 | 1 << UInt32($1.rawValue) })
@@ -88,7 +116,7 @@ package struct CounterColumnSet: OptionSet, Hashable, Sendable, BitwiseCopyable 
 
     package func contains(_ column: CounterColumn) -> Bool { contains(column.rawValue) }
 
-    /// - Parameter column: 0 ..< `CounterRow.columnCount`.
+    /// - Parameter column: 0 ..< `idCount`.
     @inline(__always)
     func contains(_ column: Int) -> Bool {
         rawValue &>> UInt32(truncatingIfNeeded: column) & 1 != 0

@@ -23,23 +23,6 @@ package struct CounterTable: Hashable, Sendable {
         return encoder.finish()
     }
 
-    /// All revenue and spend, micros; at most 2^64 − 1.
-    package func moneyMicros() throws(FormatError) -> UInt64 {
-        let columns = [CounterColumn.revenueMicros, .spendMicros]
-        var cursor = makeCursor(columns: CounterColumnSet(columns))
-        let page = CounterPage()
-        var sum: UInt64 = 0
-        while try cursor.nextPage(into: page) {
-            for row in 0..<page.rowCount {
-                let counters = page.counters(row)
-                for column in columns {
-                    sum = sum.saturatingSum(counters.values[column.rawValue])
-                }
-            }
-        }
-        return sum
-    }
-
     /// The rows in order.
     /// - Parameters:
     ///   - columns: those that pages have; the others are passed over.

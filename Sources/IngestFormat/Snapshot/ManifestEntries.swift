@@ -184,8 +184,7 @@ package struct ShardState: Hashable, Sendable {
             "cut block count", \.cut.blockCount, in: 0...UInt64(Limits.segmentBlockCountMax)),
         .int("commit epoch", \.commitEpoch), .int("last block checksum", \.lastBlockChecksum),
         .int("next name", \.nextName, in: Limits.nextNames),
-        .int("next key", \.nextKey, in: Limits.nextKeys), .reserved(4, "reserved middle"),
-        .reserved(8, "reserved end"), .int("sealed money", \.sealedMoneyMicros))
+        .int("next key", \.nextKey, in: Limits.nextKeys), .reserved(4, "reserved end"))
 
     package var shard: UInt16 = 0
     /// The end of the last sealed segment: everything up to here is in the runs, nothing after it is.
@@ -196,8 +195,6 @@ package struct ShardState: Hashable, Sendable {
     /// The commit epoch and the header checksum of the last block before the cut; 0 at the start.
     package var commitEpoch: UInt64 = 0
     package var lastBlockChecksum: UInt32 = 0
-    /// All revenue and spend that sealed segments have counted, micros; at most 2^64 − 1.
-    package var sealedMoneyMicros: UInt64 = 0
     /// Of all sealed segments.
     package var totals = LogTotals()
     package init() {}

@@ -6,7 +6,7 @@
 package struct RunHeader: Hashable, Sendable {
     package static let layout = Layout<Self>(
         .magic, .version, .id("table", \.table, in: RunEntry.tables),
-        .derived("column count", 1) { _ in UInt64(CounterRow.columnCount) },
+        .reserved(1),
         .id("first segment", \.span.firstSegment), .id("last segment", \.span.end.segment),
         .id("directory", \.directory), .id("file number", \.fileNumber, in: 1...UInt64.max),
         .id("generation", \.generation), .int("created at", \.createdAt),
@@ -20,7 +20,8 @@ package struct RunHeader: Hashable, Sendable {
         .int("metadata byte count", \.metadata.byteCount),
         .int("metadata raw byte count", \.metadata.rawByteCount),
         .int("metadata checksum", \.metadata.checksum),
-        .id("metadata encoding", \.metadata.encoding, in: 0...1), .reserved(27), .checksum)
+        .id("metadata encoding", \.metadata.encoding, in: 0...1), .reserved(27, "reserved end"),
+        .checksum)
     package static let byteCount = 128
     /// `IGR1` as its bytes lie in the file.
     package static let magic: UInt32 = 0x3152_4749
@@ -88,7 +89,6 @@ package struct RunHeader: Hashable, Sendable {
         try reader.identify(layout.directory, directory?.rawValue)
         try reader.identify(layout.fileNumber, fileNumber?.rawValue)
         try reader.identify(layout.table, table?.rawValue)
-        try reader.expect(layout.columnCount, CounterRow.columnCount)
         let header = try layout.load(reader, into: blank)
         _ = try reader.span(
             layout.firstSegment, last: layout.lastSegment, blockCount: layout.lastBlockCount)

@@ -57,7 +57,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         self.consumer = consumer
         admission = Admission(
             dictionary: dictionary, repeats: repeats, policy: configuration.policy,
-            calendar: configuration.calendar, moneyCountedMicros: start.moneyCountedMicros)
+            calendar: configuration.calendar)
         time = AdmissionClock(clock, counters: counters, state: links.state, warn: warn)
         windows = AdmittedWindows(
             start.windows, creditByteCount: configuration.creditByteCount, now: time.now())
@@ -133,10 +133,21 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
             // A name takes at least 3 bytes of a packet: tag, length, a byte.
             let nameCountMax = slot.names.count + Int(record.header.packetByteCount) / 3
             // A key is given for a row, so that of these there are never too many.
-            if hasRows && nameCountMax <= Limits.blockNameCountMax && ledger.hasRoom { return true }
+            if hasRows && nameCountMax <= Limits.blockNameCountMax && ledger.hasRoom
+                && hasRoom(slot, forMoneyOf: record)
+            {
+                return true
+            }
             closeBlock()
         }
         return openBlock(mayWait: mayWait)
+    }
+
+    /// Whether the largest amounts that a record can hold fit beside those of the open block.
+    private func hasRoom(_ slot: BlockSlot, forMoneyOf record: RingRecord) -> Bool {
+        let amountCountMax = Int(record.header.packetByteCount) / Limits.moneyByteCountMin
+        let moneyMax = UInt64(amountCountMax) * UInt64(Limits.moneyMicrosMax)
+        return slot.rows.mark.moneyMicros <= Limits.blockMoneyMicrosMax - moneyMax
     }
 
     private mutating func take(_ record: RingRecord, into slot: BlockSlot, _ now: StageTime) {
@@ -209,12 +220,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         if isFirst && slot.rows.rowCount > 0 {
             openedAtNanoseconds = clock.monotonicNanoseconds()
         }
-        // Beside these, admission itself refuses as malformed only money that no sum could hold.
-        let refusalCount = UInt64(tally.counts[Int(Verdict.malformed.rawValue)])
-        if refusalCount > 0 {
-            counters.commit.add(.nameRefusals, UInt64(namelessCount))
-            counters.commit.add(.moneyRefusals, refusalCount - UInt64(namelessCount))
-        }
+        if namelessCount > 0 { counters.commit.add(.nameRefusals, UInt64(namelessCount)) }
         tally.counts[Int(Verdict.malformed.rawValue)] &+= UInt32(record.header.malformedCount)
         ledger.addPacket(.accepted, events: tally, sequence: sequence, from: key)
         counters.packetsOfCommit.add(.accepted)

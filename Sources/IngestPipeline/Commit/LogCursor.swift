@@ -13,6 +13,7 @@ struct LogCursor {
         var nameByteCountMax = Limits.rollNameByteCount
         var senderCountMax = Limits.rollSenderCount
         var sequenceRangeCountMax = Limits.rollSequenceRangeCount
+        var moneyMicrosMax = Limits.rollMoneyMicros
     }
 
     let directory: DirectoryID
@@ -30,6 +31,7 @@ struct LogCursor {
     private var openedAt: Int64 = 0
     private var senders: Set<SenderKey> = []
     private var sequenceRangeCount = 0
+    private var moneyMicros: UInt64 = 0
     private var isSegmentOpen = false
 
     init(start: LogStart, bounds: Bounds) {
@@ -66,6 +68,7 @@ struct LogCursor {
             || time &- openedAt >= bounds.ageMicrosecondsMax
             || senders.count >= bounds.senderCountMax
             || sequenceRangeCount >= bounds.sequenceRangeCountMax
+            || moneyMicros >= bounds.moneyMicrosMax
     }
 
     /// Moves past a block that was encoded for the place given by `next`.
@@ -79,11 +82,13 @@ struct LogCursor {
             openedAt = slot.admissionTime
             senders.removeAll()
             sequenceRangeCount = 0
+            moneyMicros = 0
             isSegmentOpen = true
         }
         blockCount += 1
         segmentByteCount += summary.byteCount
         rowCount += summary.rowCount
+        moneyMicros += slot.rows.mark.moneyMicros
         nameByteCount +=
             slot.names.byteCount + slot.keys.count * MemoryLayout<RewardKey>.stride
         commitEpoch += 1
@@ -108,8 +113,6 @@ package struct LogStart: Sendable {
     package var origin = DirectoryOrigin()
     /// When this start found that the log had not been ended properly; 0 if it had.
     package var uncleanStopAt: Int64 = 0
-    /// All revenue and spend that the log has counted.
-    package var moneyCountedMicros: Int64
     /// Of all senders.
     package var windows: SenderWindows
     /// Admission time of the last block; 0 if there is none.
@@ -120,15 +123,14 @@ package struct LogStart: Sendable {
 
     package init(
         directory: DirectoryID, shard: UInt16, lastSegment: SegmentNumber, commitEpoch: UInt64,
-        previousChecksum: UInt32, moneyCountedMicros: Int64,
-        windows: SenderWindows = SenderWindows(), lastAdmissionTime: Int64 = 0
+        previousChecksum: UInt32, windows: SenderWindows = SenderWindows(),
+        lastAdmissionTime: Int64 = 0
     ) {
         self.directory = directory
         self.shard = shard
         self.lastSegment = lastSegment
         self.commitEpoch = commitEpoch
         self.previousChecksum = previousChecksum
-        self.moneyCountedMicros = moneyCountedMicros
         self.windows = windows
         self.lastAdmissionTime = lastAdmissionTime
     }

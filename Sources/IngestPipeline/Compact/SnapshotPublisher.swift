@@ -86,14 +86,6 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         of segments: [SealedSegmentFile], into next: inout Manifest
     ) throws(PipelineError) {
         next.add(segments)
-        for segment in segments {
-            let money = try storing { () throws(StorageError) in
-                try StorageError.decoding(store.files.path) { () throws(FormatError) in
-                    try segment.footer.days.moneyMicros()
-                }
-            }
-            next.shard.sealedMoneyMicros = next.shard.sealedMoneyMicros.saturatingSum(money)
-        }
         try measuring(.namesNanoseconds) { (publisher) throws(PipelineError) in
             try publisher.writeNames(of: segments.flatMap(\.names), into: &next)
         }

@@ -127,9 +127,7 @@ extension Inspector {
             "next name \(shard.nextName), next key \(shard.nextKey), commit epoch "
                 + "\(shard.commitEpoch), last block's checksum \(Self.hex(shard.lastBlockChecksum))"
         )
-        indented(
-            "\(shard.totals.rowCount) rows before the cut, "
-                + "\(Money(micros: shard.sealedMoneyMicros)) counted")
+        indented("\(shard.totals.rowCount) rows before the cut")
         describeEntries(manifest)
         cannotSee(
             "whether the files are there and what they should be: ingest-reader verify checks")

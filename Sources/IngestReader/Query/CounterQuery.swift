@@ -28,7 +28,7 @@ package struct CounterQuery {
 
     /// Gives the rows of a table, all of them or those of some ordinals.
     func forEachPage(
-        of table: TableKind, _ columns: CounterColumnSet = .all,
+        of table: TableKind, _ columns: CounterColumnSet = .known,
         keys: ClosedRange<UInt32> = 0...UInt32.max,
         _ body: (CounterPage) throws(ReaderError) -> Void
     ) throws(ReaderError) {

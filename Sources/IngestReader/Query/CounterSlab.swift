@@ -14,8 +14,8 @@ import IngestFormat
     private static let firstStride = 8
     private static let otherStride = 16
     /// By column: its place in a slot's first line, or 8 + that in the others.
-    private static let places: InlineArray<21, UInt8> = [
-        0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 6, 7,
+    private static let places: InlineArray<23, UInt8> = [
+        0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 6, 7, 21, 22,
     ]
 
     let capacity: Int
@@ -73,6 +73,7 @@ import IngestFormat
         for column in 19..<21 { row.values[column] = unsafe line[column &- 13] }
         let lines = unsafe others.base + (hasOthers ? slot &* Self.otherStride : 0)
         for column in 6..<19 { row.values[column] = hasOthers ? unsafe lines[column &- 6] : 0 }
+        for column in 21..<23 { row.values[column] = hasOthers ? unsafe lines[column &- 8] : 0 }
     }
 
     /// Has the first lines of slots brought into the cache, all at once.
@@ -88,7 +89,7 @@ import IngestFormat
         touched ^= sum
     }
 
-    /// Adds the counters of a page's row to a slot; `false` if a sum does not fit 64 bits.
+    /// Adds the counters of a page's row to a slot; `false` if a sum does not fit.
     /// - Parameters:
     ///   - row: 0 ..< page.rowCount.
     ///   - columns: those of the page that are not 0 in all rows.
@@ -102,7 +103,11 @@ import IngestFormat
             let column = columns.columns[index]
             unsafe Self.add(source[Int(column.offset)], to: line + Int(column.place), &carries)
         }
-        if columns.firstCount == columns.count { return carries >> 63 == 0 }
+        if carries >> 63 != 0 {
+            guard carry(columns, to: slot, { unsafe source[$0] }) else { return false }
+            carries = 0
+        }
+        if columns.firstCount == columns.count { return true }
         takeOthers()
         let lines = unsafe others.base + slot &* Self.otherStride
         for index in columns.firstCount..<columns.count {
@@ -113,6 +118,23 @@ import IngestFormat
             unsafe Self.add(value, to: lines + Int(column.place) - Self.firstStride, &carries)
         }
         return carries >> 63 == 0
+    }
+
+    /// Carries the sums of a slot's first line that did not fit into their high halves; `false` if one has none.
+    /// - Parameter value: that was added, by its offset in the page.
+    private func carry(_ columns: Columns, to slot: Int, _ value: (Int) -> UInt64) -> Bool {
+        for index in 0..<columns.firstCount {
+            let column = columns.columns[index]
+            // SAFETY: as in `add`.
+            let sum = unsafe first.base[slot &* Self.firstStride &+ Int(column.place)]
+            if sum >= value(Int(column.offset)) { continue }
+            guard let high = column.high else { return false }
+            takeOthers()
+            let place = slot &* Self.otherStride &+ Int(high) &- Self.firstStride
+            guard unsafe others.base[place] < .max else { return false }
+            unsafe others.base[place] += 1
+        }
+        return true
     }
 
     /// - Parameter carries: gets the carries out of the top bit.
@@ -141,9 +163,11 @@ import IngestFormat
             var offset: UInt16 = 0
             /// In a slot.
             var place: UInt16 = 0
+            /// Of the high half of its sum.
+            var high: UInt8?
         }
 
-        fileprivate var columns = InlineArray<21, Column>(repeating: Column())
+        fileprivate var columns = InlineArray<23, Column>(repeating: Column())
         fileprivate var count = 0
         fileprivate var firstCount = 0
 
@@ -160,7 +184,8 @@ import IngestFormat
                 guard isAsked(place) else { continue }
                 columns[count] = Column(
                     offset: UInt16(column.rawValue * CounterPage.columnStride),
-                    place: UInt16(place))
+                    place: UInt16(place),
+                    high: column.high.map { CounterSlab.places[$0.rawValue] })
                 count += 1
             }
         }

@@ -55,9 +55,9 @@ package protocol SnapshotSource: CounterSource {
 }
 
 extension ReaderError {
-    /// Sums of checked files cannot pass 64 bits, but files with fixed-up checksums can.
+    /// Sums of checked files cannot pass 64 bits, of money 128, but files with fixed-up checksums can.
     static let overflow = ReaderError(
-        kind: .corrupt, what: "a sum of counters does not fit 64 bits",
+        kind: .corrupt, what: "a sum of counters does not fit",
         path: "counters of this cut", advice: verifyAdvice)
 
     /// A row of a key or name that was never given, or of a day that no event can have.

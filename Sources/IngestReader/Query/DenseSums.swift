@@ -61,8 +61,7 @@ final class DenseSums<Sum: FixedWidthInteger & UnsignedInteger & BitwiseCopyable
         let value = unsafe values.base[group]
         guard value & Self.seenBit != 0 else { return nil }
         let divisor = request.divisor == nil ? 1 : unsafe divisors.base[group]
-        return Score(
-            value: UInt64(clamping: value & ~Self.seenBit), divisor: UInt64(clamping: divisor))
+        return Score(value: UInt128(value & ~Self.seenBit), divisor: UInt64(clamping: divisor))
     }
 
     /// Which groups are looked for: all, or those with a score from `least` on, or only above it.
@@ -221,6 +220,11 @@ final class DenseSums<Sum: FixedWidthInteger & UnsignedInteger & BitwiseCopyable
     ) -> Bool {
         // A column that is 0 in all rows holds zeros.
         let source = unsafe page.values + column.rawValue &* CounterPage.columnStride
+        let high = column.high.map { CounterColumnSet([$0]) } ?? []
+        let isWide = !page.nonzero.isDisjoint(with: high)
+        if isWide && Sum.bitWidth < UInt128.bitWidth { return false }
+        let highs =
+            unsafe page.values + (column.high ?? column).rawValue &* CounterPage.columnStride
         let greatest = ~Self.seenBit
         let bound = UInt64(clamping: greatest)
         return page.withOrders { orders in
@@ -230,8 +234,13 @@ final class DenseSums<Sum: FixedWidthInteger & UnsignedInteger & BitwiseCopyable
                 if group == .max { continue }
                 // SAFETY: groups are below nextName + nextKey, and of this part alone.
                 let value = unsafe source[row]
-                let sum = unsafe (sums[Int(group)] & greatest) &+ Sum(truncatingIfNeeded: value)
+                var sum = unsafe (sums[Int(group)] & greatest) &+ Sum(truncatingIfNeeded: value)
                 fits = fits && value <= bound && sum <= greatest
+                if Sum.bitWidth == UInt128.bitWidth && isWide {
+                    let high = unsafe highs[row]
+                    fits = fits && high <= .max >> 2 && sum <= greatest >> 1
+                    sum &+= Sum(truncatingIfNeeded: high) << 64
+                }
                 unsafe sums[Int(group)] = sum | mark
             }
             return fits
@@ -273,7 +282,7 @@ struct SumRequest: Sendable {
     ) throws(ReaderError) {
         guard let wanted = days.dayNumbers, !keys.isEmpty || isLast else { return }
         let asked = UInt32(keys.lowerBound)...(isLast ? .max : UInt32(keys.upperBound - 1))
-        let columns = CounterColumnSet([value] + (divisor.map { [$0] } ?? []))
+        let columns = CounterColumnSet([value, value.high, divisor].compactMap { $0 })
         try source.forEachPage(of: days.isBounded ? .rewardDays : .rewards, columns, asked, names) {
             (page) throws(ReaderError) in
             guard page.rowCount > 0 else { return }

@@ -42,7 +42,7 @@ struct TopRewards {
         partCount = max(
             1, min(Int(names.nextKey) / query.partKeyCountMin, coreCount * Self.partCountOfCore))
         let request = SumRequest(query.source, days, business, order)
-        // Sums of money fit 31 bits in few directories; those that do not fit 63 are in none that is sound.
+        // Sums of money fit 31 bits in few directories, and 63 in nearly all.
         let isMoney = order == .revenue || order == .spend
         if !isMoney {
             if try select(UInt32.self, request) { return }
@@ -204,15 +204,16 @@ extension TopRewards.Reward {
 /// What rewards are ordered by: a counter, or a quotient of two. No quotient, where there is no impression, is
 /// less than any.
 struct Score: Comparable, Sendable {
-    let value: UInt64
+    /// Of a quotient of 64 bits.
+    let value: UInt128
     /// 1 of a counter; 0 where there is no quotient.
     let divisor: UInt64
 
     static func < (a: Self, b: Self) -> Bool {
         if a.divisor == b.divisor { return a.divisor != 0 && a.value < b.value }
         if a.divisor == 0 || b.divisor == 0 { return a.divisor == 0 }
-        return a.value.multipliedFullWidth(by: b.divisor)
-            < b.value.multipliedFullWidth(by: a.divisor)
+        return UInt64(clamping: a.value).multipliedFullWidth(by: b.divisor)
+            < UInt64(clamping: b.value).multipliedFullWidth(by: a.divisor)
     }
 
     static func == (a: Self, b: Self) -> Bool { !(a < b) && !(b < a) }

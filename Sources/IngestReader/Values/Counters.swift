@@ -26,9 +26,9 @@ public struct Counters: Sendable, Equatable {
         ClickThroughRate(clicks: clicks, impressions: impressions)
     }
 
-    /// Money of the events counted.
-    public var revenue: Money { Money(micros: row[.revenueMicros]) }
-    public var spend: Money { Money(micros: row[.spendMicros]) }
+    /// Money of the events counted; sums have 128 bits.
+    public var revenue: Money { Money(micros: row.sum(.revenueMicros)) }
+    public var spend: Money { Money(micros: row.sum(.spendMicros)) }
 
     /// Impressions counted and measured at or above the threshold.
     public var viewableImpressions: UInt64 { row[.viewableImpressions] }

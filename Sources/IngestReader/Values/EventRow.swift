@@ -71,8 +71,8 @@ extension EventRow {
     }
 
     /// `nil` where the event had no amounts.
-    public var revenue: Money? { attributes.hasMoney ? Money(micros: revenueMicros) : nil }
-    public var spend: Money? { attributes.hasMoney ? Money(micros: spendMicros) : nil }
+    public var revenue: Money? { attributes.hasMoney ? Money(micros: UInt128(revenueMicros)) : nil }
+    public var spend: Money? { attributes.hasMoney ? Money(micros: UInt128(spendMicros)) : nil }
 
     /// Whether it had an id or a session, by which repeats can be told.
     public var hasEventID: Bool { attributes.hasEventID }

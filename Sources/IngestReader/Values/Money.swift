@@ -3,9 +3,9 @@
 /// A sum of money, exact: whole micros of one currency unit. One deployment has one currency.
 public struct Money: Hashable, Sendable, Comparable {
     /// Millionths of a currency unit.
-    public let micros: UInt64
+    public let micros: UInt128
 
-    public init(micros: UInt64) { self.micros = micros }
+    public init(micros: UInt128) { self.micros = micros }
 
     public static func < (a: Self, b: Self) -> Bool { a.micros < b.micros }
 }

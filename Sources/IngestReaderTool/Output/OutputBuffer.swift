@@ -141,9 +141,10 @@ import IngestReader
 
     /// As `Money.description`.
     package func put(_ amount: Money) {
-        put(amount.micros / 1_000_000)
+        guard let micros = UInt64(exactly: amount.micros) else { return put(amount.description) }
+        put(micros / 1_000_000)
         put(UInt8(ascii: "."))
-        var rest = amount.micros % 1_000_000
+        var rest = micros % 1_000_000
         var width = 6
         while width > 2, rest % 10 == 0 {
             rest /= 10

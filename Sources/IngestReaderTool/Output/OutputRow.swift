@@ -60,7 +60,7 @@ package protocol ValueSink {
     /// - Parameter usual: a table leaves the column out where this is what all rows have.
     mutating func detail(_ name: StaticString, _ count: UInt64, usual: UInt64)
     /// - Parameter micros: `nil` is none; of `fraction` too.
-    mutating func money(_ name: StaticString, _ micros: UInt64?)
+    mutating func money(_ name: StaticString, _ micros: UInt128?)
     mutating func fraction(_ name: StaticString, _ micros: UInt64?)
     mutating func rate(_ name: StaticString, _ rate: ClickThroughRate?)
     mutating func flag(_ name: StaticString, _ isSet: Bool)
@@ -85,12 +85,12 @@ extension ValueSink {
         self.count(name, count)
     }
 
-    package mutating func money(_ name: StaticString, _ micros: UInt64?) {
+    package mutating func money(_ name: StaticString, _ micros: UInt128?) {
         put(name, .decimal, micros.map { .decimal(Money(micros: $0).description) } ?? .none)
     }
 
     package mutating func fraction(_ name: StaticString, _ micros: UInt64?) {
-        put(name, .number, micros.map { .number(Money(micros: $0).description) } ?? .none)
+        put(name, .number, micros.map { .number(Money(micros: UInt128($0)).description) } ?? .none)
     }
 
     package mutating func rate(_ name: StaticString, _ rate: ClickThroughRate?) {

@@ -117,7 +117,7 @@ struct RowWriter: ValueSink {
         self.count(name, count)
     }
 
-    mutating func money(_ name: StaticString, _ micros: UInt64?) {
+    mutating func money(_ name: StaticString, _ micros: UInt128?) {
         if micros == 0 { return skip() }
         begin()
         guard let micros else { return output.put(style.absent) }
@@ -129,7 +129,7 @@ struct RowWriter: ValueSink {
     mutating func fraction(_ name: StaticString, _ micros: UInt64?) {
         guard let micros else { return skip() }
         begin()
-        output.put(Money(micros: micros))
+        output.put(Money(micros: UInt128(micros)))
     }
 
     mutating func rate(_ name: StaticString, _ rate: ClickThroughRate?) {

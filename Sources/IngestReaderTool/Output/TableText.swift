@@ -78,7 +78,7 @@ struct TableListing<Batch: RowBatch> {
     private var isTelling: [Bool]
     private var kept: [[Cell]] = []
     private var rowCount = 0
-    /// `nil` where a sum does not fit 64 bits.
+    /// `nil` where a sum does not fit.
     private var totals: CounterRow? = CounterRow()
 
     init(_ tableColumns: [String]?) {

@@ -30,9 +30,8 @@ struct LevelZeroRepair<Files: FileSystem> {
             manifest.replaceLost(of: entry.number, by: segment.file.footer.lost)
             repaired.append(segment)
         }
-        if !repaired.isEmpty, let sums = try SealedSums(of: manifest, in: files) {
-            manifest.shard.totals = sums.totals
-            manifest.shard.sealedMoneyMicros = sums.moneyMicros
+        if !repaired.isEmpty, let totals = try LogTotals(sealedIn: manifest, files) {
+            manifest.shard.totals = totals
         }
         return (repaired, manifest)
     }
@@ -91,21 +90,17 @@ struct LevelZeroRepair<Files: FileSystem> {
     }
 }
 
-/// What all sealed segments add up to, those that have expired included.
-struct SealedSums {
-    private(set) var totals = LogTotals()
-    /// All revenue and spend; at most 2^64 − 1.
-    private(set) var moneyMicros: UInt64 = 0
-
-    /// - Returns: `nil` where a footer cannot be read.
+extension LogTotals {
+    /// What all sealed segments add up to, those that have expired included; `nil` where a footer cannot be read.
+    ///
     /// **Cost** Reads all footers.
-    init?<Files: FileSystem>(of manifest: Manifest, in files: Files) throws(StorageError) {
+    init?<Files: FileSystem>(sealedIn manifest: Manifest, _ files: Files) throws(StorageError) {
+        self.init()
         for entry in manifest.expired {
             let run = try RunReader(entry.run, directory: manifest.directory, in: files)
             let segments = try run.readExpired()
-            totals.rowCount = totals.rowCount.saturatingSum(segments.rowCount)
-            totals.add(segments.ledger)
-            try add(run.readTable(), path: entry.run.fileName.text)
+            rowCount = rowCount.saturatingSum(segments.rowCount)
+            add(segments.ledger)
         }
         for entry in manifest.sealed {
             let footer = try StorageError.readable { () throws(StorageError) in
@@ -113,15 +108,7 @@ struct SealedSums {
                     .readFooter(of: entry)
             }
             guard let footer else { return nil }
-            totals.add(LogTotals(footer))
-            try add(footer.days, path: FileName.segment(entry.number).text)
+            add(LogTotals(footer))
         }
-    }
-
-    private mutating func add(_ table: CounterTable, path: String) throws(StorageError) {
-        let sum = try StorageError.decoding(path) { () throws(FormatError) in
-            try table.moneyMicros()
-        }
-        moneyMicros = moneyMicros.saturatingSum(sum)
     }
 }

@@ -102,11 +102,6 @@ extension Manifest {
             uncleanStops += segments.uncleanStops
             shard.totals.add(segments.ledger)
             shard.totals.rowCount = shard.totals.rowCount.saturatingSum(segments.rowCount)
-            let table = try run.readTable()
-            let money = try StorageError.decoding(header.entry.fileName.text) {
-                () throws(FormatError) in try table.moneyMicros()
-            }
-            shard.sealedMoneyMicros = shard.sealedMoneyMicros.saturatingSum(money)
         }
         if let beyond = found.first(where: { $0.span.lastSegment > lastExpired }) {
             throw .corrupt(
@@ -136,10 +131,6 @@ extension Manifest {
                 footer, footer.entry(trailer: trailer),
                 next: LogAnchor(
                     after: footer, startingAt: LogAnchor(startOf: header)))
-            let money = try StorageError.decoding(FileName.segment(number).text) {
-                () throws(FormatError) in try footer.days.moneyMicros()
-            }
-            shard.sealedMoneyMicros = shard.sealedMoneyMicros.saturatingSum(money)
             createdAt = max(createdAt, footer.sealedAt)
             idsCompleteSince = max(idsCompleteSince, footer.idsCompleteSince)
         }

@@ -146,7 +146,6 @@ struct SegmentFooterTests {
         (Field.version, 0, "corrupt version"),
         (Field.segment, 8, "notThisFile segment"),
         (Field.directory, 8, "notThisFile directory"),
-        (Field.columnCount, 20, "corrupt column count"),
         (Field.reserved, 1, "corrupt reserved"),
         (Field.blockCount, 1 << 20, "corrupt block count"),
         (Field.blockCount, 2, "corrupt block entry count"),

@@ -84,7 +84,7 @@ struct CounterProbeHostileTests {
         #expect(refused > 500)
     }
 
-    /// Columns behind the keys that no encoder writes, on a page of four rows: the first counter.
+    /// Columns behind the keys that no encoder writes, on a page of four rows: the first of two counters.
     private static let badColumns: [(String, [UInt8])] = [
         ("corrupt column form", [65, 0]),
         ("corrupt column form", [0x80 | 64, 0, 1, 1]),
@@ -110,7 +110,7 @@ struct CounterProbeHostileTests {
     func `a point in a column that no encoder writes is refused`(index: Int) {
         let (expected, column) = Self.badColumns[index]
         // Key differences of 1: keys 10 to 13, of which 12 is the row that the patches are for.
-        let bytes = [0, 1] + column + [UInt8](repeating: 0, count: 40)
+        let bytes = [0, 1, 5, 0, 0, 0] + column + [0, 1]
         let error = Self.pointError(bytes, key: 12, hasDay: false)
         #expect(error?.summary == expected)
     }
@@ -118,7 +118,7 @@ struct CounterProbeHostileTests {
     @Test(arguments: badColumns.indices)
     func `a column that is not asked for is passed over, or its head refused`(index: Int) {
         let (_, column) = Self.badColumns[index]
-        let bytes = [0, 1] + column + [UInt8](repeating: 0, count: 40)
+        let bytes = [0, 1, 5, 0, 0, 0] + column + [0, 1]
         let entry = Self.entry(bytes, firstDay: 0)
         let page = CounterPage()
         let error = Damage.error {

@@ -19,7 +19,7 @@ struct CounterProjectionTests {
     {
         var projected = CounterModel()
         for (place, counters) in model.rows {
-            var kept = [UInt64](repeating: 0, count: 21)
+            var kept = CounterColumn.allCases.map { _ in UInt64(0) }
             for column in columns { kept[column.rawValue] = counters[column.rawValue] }
             projected.add(kept, place)
         }

@@ -60,13 +60,14 @@ struct CounterTableTests {
         #expect(try CounterModel(model.table(hasDay: false).makeCursor()) == model)
     }
 
-    @Test func `constant columns cost two bytes, and a rare value little more`() throws {
+    @Test func `a constant column costs two bytes, a rare value little more, zeros nothing`() throws
+    {
         var model = CounterModel()
         for key in 0..<UInt32(1_024) { model.add(1, .clicks, .init(key: key, day: 0)) }
-        // Dense keys and 21 constant columns.
-        #expect(model.table(hasDay: false).pages.count == 2 * 22)
+        // Dense keys, the ids, one column.
+        #expect(model.table(hasDay: false).pages.count == 2 + 4 + 2)
         model.add(1_000_000, .revenueMicros, .init(key: 500, day: 0))
-        #expect(model.table(hasDay: false).pages.count <= 2 * 22 + 8)
+        #expect(model.table(hasDay: false).pages.count <= 2 + 4 + 2 + 10)
     }
 
     /// What a column of these values takes at a width, by docs/format/run.md.
@@ -98,8 +99,8 @@ struct CounterTableTests {
         }
         let table = model.table(hasDay: false)
         let best = (0...64).map { Self.byteCount(values, width: $0) }.min()!
-        // 20 other columns and the keys; the plan allows for more than the parts of the head take.
-        #expect(table.pages.count - 2 * 21 <= best + 5)
+        // Keys and ids; the plan allows for more than the parts of the head take.
+        #expect(table.pages.count - 2 - 4 <= best + 5)
         #expect(try CounterModel(table.makeCursor()) == model)
     }
 
@@ -227,37 +228,32 @@ struct CounterTableTests {
     @Test(arguments: Self.badColumns.indices)
     func `a column that no encoder writes is refused`(index: Int) throws {
         let (name, column, expected) = Self.badColumns[index]
-        // Key differences of 1; then the first counter column is the bad one.
-        let good: [UInt8] = [0, 1]
-        let bytes = good + column + [UInt8](repeating: 0, count: 40)
+        // Key differences of 1; then the first of two counters is the bad one.
+        let good: [UInt8] = [0, 1, 3, 0, 0, 0]
+        let bytes = good + column + [0, 1]
         let error = Self.decodeError(bytes)
         #expect(error?.summary == expected, "\(name)")
     }
 
     @Test(
         arguments: [
-            ("keys that stand still", [0, 0], "corrupt key order"),
-            ("keys beyond 32 bits", [0, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F], "corrupt key"),
-            (
-                "bytes behind the last column", [0, 1] + [UInt8](repeating: 0, count: 43),
-                "corrupt page byte count"
-            ),
-            (
-                "an end before the last column", [0, 1] + [UInt8](repeating: 0, count: 41),
-                "torn column base"
-            ),
+            ("keys that stand still", [0, 0, 0, 0, 0, 0], "corrupt key order"),
+            ("keys beyond 32 bits", [0, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F, 0], "corrupt key"),
+            ("bytes behind the last", [0, 1, 1, 0, 0, 0, 0, 1, 0], "corrupt page byte count"),
+            ("bytes behind no columns", [0, 1, 0, 0, 0, 0, 0], "corrupt page byte count"),
+            ("an end before the last", [0, 1, 3, 0, 0, 0, 0, 1, 0], "torn column base"),
+            ("an end before the ids", [0, 1, 0, 0, 0], "torn column ids"),
+            ("a column of zeros", [0, 1, 1, 0, 0, 0, 0, 0], "corrupt column form"),
         ] as [(String, [UInt8], String)])
     func `a page that no encoder writes is refused`(
-        name: String, start: [UInt8], expected: String
+        name: String, bytes: [UInt8], expected: String
     ) {
-        let padding = start.count > 20 ? 0 : 42
-        let bytes = start + [UInt8](repeating: 0, count: padding)
         #expect(Self.decodeError(bytes)?.summary == expected, "\(name)")
     }
 
     @Test func `a row after the last one that there can be is refused`() {
         let days: [UInt8] = [0, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F]
-        let bytes = [0, 0] + days + [UInt8](repeating: 0, count: 42)
+        let bytes = [0, 0] + days + [0, 0, 0, 0]
         let entry = CounterPageIndex.Entry(
             firstKey: .max, firstDay: .max, rowCount: 2, byteCount: bytes.count,
             checksum: Checksum.crc32c(bytes))

@@ -54,7 +54,6 @@ struct RunTests {
         (field.table, 1, "notThisFile table"),
         (field.directory, 1, "notThisFile directory"),
         (field.fileNumber, 1, "notThisFile file number"),
-        (field.columnCount, 22, "corrupt column count"),
         (field.firstSegment, 0, "corrupt first segment"),
         (field.firstSegment, 8, "corrupt first segment"),
         (field.lastSegment, 0, "corrupt last segment"),
@@ -71,6 +70,7 @@ struct RunTests {
         (field.metadataRawByteCount, 1, "corrupt metadata raw byte count"),
         (field.metadataEncoding, 2, "corrupt metadata encoding"),
         (field.reserved, 1, "corrupt reserved"),
+        (field.reservedEnd, 1, "corrupt reserved end"),
     ])
     func `a header field that cannot be is refused although the checksum fits`(
         field: FormatField, value: UInt64, expected: String

@@ -71,6 +71,7 @@ struct SnapshotPageTests {
         "rollNameByteCount": Limits.rollNameByteCount,
         "rollSenderCount": Limits.rollSenderCount,
         "rollSequenceRangeCount": Limits.rollSequenceRangeCount,
+        "rollMoneyMicros": Int(Limits.rollMoneyMicros),
         "windowCountMax": Limits.windowCountMax,
         "windowSequenceCountMax": Limits.windowSequenceCountMax,
         "windowMissingRangeCountMax": Limits.windowMissingRangeCountMax,

@@ -23,7 +23,9 @@ struct CounterModel: Equatable {
     }
 
     mutating func add(_ amount: UInt64, _ column: CounterColumn, _ place: Place) {
-        rows[place, default: Array(repeating: 0, count: 21)][column.rawValue] += amount
+        var counters = Self.zeros
+        counters[column.rawValue] = amount
+        add(counters, place)
     }
 
     mutating func add(_ other: CounterModel) {
@@ -31,9 +33,18 @@ struct CounterModel: Equatable {
     }
 
     mutating func add(_ counters: [UInt64], _ place: Place) {
-        let old = rows[place, default: Array(repeating: 0, count: 21)]
-        rows[place] = zip(old, counters).map(+)
+        let old = rows[place, default: Self.zeros]
+        var sums = old
+        for column in CounterColumn.allCases where !column.isHigh {
+            let sum = CounterRow(old).sum(column) + CounterRow(counters).sum(column)
+            sums[column.rawValue] = UInt64(truncatingIfNeeded: sum)
+            if let high = column.high { sums[high.rawValue] = UInt64(sum >> 64) }
+            precondition(column.high != nil || sum <= UInt64.max)
+        }
+        rows[place] = sums
     }
+
+    private static let zeros = CounterColumn.allCases.map { _ in UInt64(0) }
 
     /// The counters of each key over all days.
     var rewards: CounterModel {
@@ -51,9 +62,6 @@ struct CounterModel: Equatable {
         }
         return sums
     }
-
-    /// All revenue and spend.
-    var money: UInt64 { rows.values.reduce(0) { $0 + $1[19] + $1[20] } }
 
     var sorted: [(place: Place, counters: [UInt64])] {
         rows.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }

@@ -102,7 +102,6 @@ enum GoldenFiles {
         manifest.shard.nextKey = footer.keys.upperBound
         manifest.shard.commitEpoch = footer.commitEpoch
         manifest.shard.lastBlockChecksum = footer.lastBlockChecksum
-        manifest.shard.sealedMoneyMicros = 12_500_000
         manifest.shard.totals = LogTotals(footer)
         manifest.expired = [
             ExpiredEntry(

@@ -49,7 +49,6 @@ enum ManifestExample {
         manifest.shard.nextKey = 8
         manifest.shard.commitEpoch = 903
         manifest.shard.lastBlockChecksum = 0xB10C_0003
-        manifest.shard.sealedMoneyMicros = 9_000_000_001
         manifest.shard.totals = totals(rowCount: 1_234)
         manifest.expired = [expired(12, 1...2), expired(13, 3...4)]
         manifest.sealed = [sealed(7), sealed(8)]

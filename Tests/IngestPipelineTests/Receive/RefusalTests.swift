@@ -299,7 +299,7 @@ import Testing
         rig.counters.events.add(.tooOld, 3)
         rig.counters.events.add(.tooEarly)
         rig.counters.packetsOfCommit.add(.shed, 2)
-        rig.counters.commit.add(.moneyRefusals, 9)
+        rig.counters.commit.add(.nameRefusals, 9)
         rig.counters.events.add(.counted, 100)
         try rig.tick()
         let lines = rig.log.lines
@@ -307,7 +307,7 @@ import Testing
         #expect(lines[0].hasPrefix("refused 3 events as too_old: "))
         #expect(lines[1].hasPrefix("refused 1 event as too_early: "))
         #expect(lines[2].hasPrefix("refused 2 datagrams as shed because "))
-        #expect(lines[3].hasPrefix("refused 9 events as malformed because the money "))
+        #expect(lines[3].hasPrefix("refused 9 events as malformed because the tables "))
         rig.counters.events.add(.tooOld, 4)
         try rig.tick()
         #expect(rig.log.lines.count == 4, "a line a second")

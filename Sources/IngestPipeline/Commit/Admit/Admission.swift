@@ -11,21 +11,18 @@ import IngestFormat
     private let policy: AdmissionPolicy
     private var repeats: RepeatRule
     private var calendar: BusinessCalendar
-    /// What may still be counted before a sum of all money could pass `Limits.moneySumMicrosMax`.
-    private var moneyRoomMicros: Int64
 
     var nextName: UInt32 { dictionary.nextName }
     var nextKey: UInt32 { dictionary.nextKey }
 
     init(
         dictionary: consuming NameDictionary, repeats: consuming RepeatRule,
-        policy: AdmissionPolicy, calendar: BusinessCalendar, moneyCountedMicros: Int64
+        policy: AdmissionPolicy, calendar: BusinessCalendar
     ) {
         self.dictionary = dictionary
         self.repeats = repeats
         self.policy = policy
         self.calendar = calendar
-        moneyRoomMicros = max(0, Limits.moneySumMicrosMax - max(0, moneyCountedMicros))
     }
 
     /// Starts the loads that `admit` of the same events will wait for.
@@ -77,13 +74,12 @@ import IngestFormat
         }
         for index in 0..<eventCount {
             let event = unsafe events + index
-            var verdict = unsafe judge(event, admissionTime)
-            if unsafe isStored(event, verdict) {
+            var verdict = unsafe policy.verdict(on: event.pointee, admissionTime: admissionTime)
+            if unsafe event.pointee.consent != Consent.optOut.rawValue {
                 if let key = unsafe key(of: event, bytes, slot) {
                     verdict = unsafe append(
                         event, verdict, key, bytes, slot, admissionTime, &cursor)
                 } else {
-                    if case .counted = verdict { unsafe giveBackMoney(of: event) }
                     verdict = .malformed
                     namelessCount += 1
                 }
@@ -92,12 +88,6 @@ import IngestFormat
         }
         slot.rows.mark = cursor
         return namelessCount
-    }
-
-    @inline(__always)
-    private func isStored(_ event: UnsafePointer<EventDescriptor>, _ verdict: Verdict) -> Bool {
-        if case .malformed = verdict { return false }
-        return unsafe event.pointee.consent != Consent.optOut.rawValue
     }
 
     /// The instant whose day an event belongs to: its own, unless it is one that the clock refused from far away.
@@ -121,20 +111,6 @@ import IngestFormat
         return min(max(admissionTime, 0), Limits.timestampMicrosecondsMax)
     }
 
-    /// The policy's verdict, and `malformed` for money that no 64-bit sum of this directory could hold.
-    @inline(__always)
-    private mutating func judge(
-        _ event: UnsafePointer<EventDescriptor>, _ admissionTime: Int64
-    ) -> Verdict {
-        let verdict = unsafe policy.verdict(on: event.pointee, admissionTime: admissionTime)
-        // Each is at most Limits.moneyMicrosMax, so the sum fits.
-        let money = unsafe event.pointee.revenueMicros &+ event.pointee.spendMicros
-        guard money != 0, case .counted = verdict else { return verdict }
-        if money > moneyRoomMicros { return .malformed }
-        moneyRoomMicros -= money
-        return verdict
-    }
-
     /// The last rule: whether an event that would count has been counted before.
     @inline(__always)
     private mutating func judgeRepeat(
@@ -143,16 +119,8 @@ import IngestFormat
         let check = unsafe RepeatRule.check(
             type: event.pointee.type, key: key.rawValue, revenue: event.pointee.revenueMicros,
             spend: event.pointee.spendMicros)
-        let answer = unsafe repeats.judge(
+        return unsafe repeats.judge(
             event.pointee.eventHash, check: check, timestamp: event.pointee.timestampMicroseconds)
-        if case .counted = answer.verdict { return answer }
-        unsafe giveBackMoney(of: event)
-        return answer
-    }
-
-    /// `judge` had set the amounts of an event aside that does not count in the end.
-    private mutating func giveBackMoney(of event: UnsafePointer<EventDescriptor>) {
-        unsafe moneyRoomMicros += event.pointee.revenueMicros &+ event.pointee.spendMicros
     }
 
     /// Adds the row of an event that is stored.
@@ -225,10 +193,12 @@ import IngestFormat
             cursor.measured += 1
             bits |= RowAttributes.measured
         }
-        if unsafe (event.pointee.revenueMicros | event.pointee.spendMicros) != 0 {
-            unsafe rows.revenue[cursor.money] = event.pointee.revenueMicros
-            unsafe rows.spend[cursor.money] = event.pointee.spendMicros
+        let (revenue, spend) = unsafe (event.pointee.revenueMicros, event.pointee.spendMicros)
+        if revenue | spend != 0 {
+            unsafe rows.revenue[cursor.money] = revenue
+            unsafe rows.spend[cursor.money] = spend
             cursor.money += 1
+            cursor.moneyMicros &+= UInt64(bitPattern: revenue &+ spend)
             bits |= RowAttributes.money
         }
         if flags & EventDescriptor.Flags.isInvalidTraffic != 0 {
