@@ -100,50 +100,53 @@ extension CounterPage {
         precondition(entry.rowCount > 0 && entry.rowCount <= Self.capacity)
         let count = entry.rowCount
         let steps = try CodedColumn(&reader, count: count - 1)
-        if !hasDay && steps.isConstant && steps.base == 1 {
-            try countKeys(from: entry.firstKey, count)
+        let days = hasDay ? try CodedColumn(&reader, count: count) : nil
+        // Of most pages of a footer all rows are of one day, as those of a table without days are.
+        let day = days.map { $0.isConstant ? $0.base : .max } ?? CounterPage.order(key: 0, day: 0)
+        let isOfOneDay = day <= UInt64(UInt32.max)
+        if isOfOneDay && steps.isConstant && steps.base == 1 {
+            try countKeys(from: entry.firstKey, day, count)
             return try entry.check(first: unsafe order[0], last: unsafe order[count &- 1])
         }
         // SAFETY: order has room for capacity values; the key differences, one less than there are
         // rows, are decoded behind the first place.
         try unsafe steps.decode(into: order + 1)
         unsafe order[0] = UInt64(entry.firstKey)
-        if hasDay {
-            let days = try CodedColumn(&reader, count: count)
+        if isOfOneDay && steps.base > 0 && steps.ceiling <= UInt64(UInt32.max) {
+            try sumSteps(count, day)
+        } else if let days {
             try sumKeys(count, days)
-        } else if steps.base > 0 && steps.ceiling <= UInt64(UInt32.max) {
-            try sumSteps(count)
         } else {
             try sumKeys(count)
         }
         try entry.check(first: unsafe order[0], last: unsafe order[count &- 1])
     }
 
-    /// The keys of a table without days where none is left out, as in most tables of rewards.
-    private func countKeys(from first: UInt32, _ count: Int) throws(FormatError) {
+    /// The keys of rows of one day where none is left out.
+    private func countKeys(from first: UInt32, _ day: UInt64, _ count: Int) throws(FormatError) {
         let last = UInt64(first) + UInt64(count - 1)
         guard last <= UInt64(UInt32.max) else {
             throw .corrupt("key", at: 0, got: last, expected: .atMost(UInt32.max))
         }
         let order = unsafe order
-        let start = CounterPage.order(key: first, day: 0)
+        let start = UInt64(first) << 32 | day
         for row in 0..<count {
             // SAFETY: row < count ≤ capacity.
             unsafe order[row] = start &+ UInt64(truncatingIfNeeded: row) &<< 32
         }
     }
 
-    /// Differences to keys, in a table without days, where the head of their column says that none is 0
-    /// and none beyond 32 bits: what the encoder writes.
-    private func sumSteps(_ count: Int) throws(FormatError) {
+    /// Differences to keys of rows of one day, where the head of their column says that none is 0 and none
+    /// beyond 32 bits: what the encoder writes.
+    private func sumSteps(_ count: Int, _ day: UInt64) throws(FormatError) {
         let order = unsafe order
         // Fewer than 2^10 steps below 2^32 do not wrap the sum.
         var key = unsafe order[0]
-        unsafe order[0] = key << 32 | 1 << 31
+        unsafe order[0] = key << 32 | day
         for row in 1..<max(count, 1) {
             // SAFETY: row < count ≤ capacity.
             key &+= unsafe order[row]
-            unsafe order[row] = key &<< 32 | 1 &<< 31
+            unsafe order[row] = key &<< 32 | day
         }
         guard key <= UInt64(UInt32.max) else {
             throw .corrupt("key", at: 0, got: key, expected: .atMost(UInt32.max))

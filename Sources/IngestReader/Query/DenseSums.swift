@@ -226,24 +226,27 @@ final class DenseSums<Sum: FixedWidthInteger & UnsignedInteger & BitwiseCopyable
         let highs =
             unsafe page.values + (column.high ?? column).rawValue &* CounterPage.columnStride
         let greatest = ~Self.seenBit
-        let bound = UInt64(clamping: greatest)
         return page.withOrders { orders in
-            var fits = true
+            // All values and all sums, one bit over the other.
+            var (values, totals): (UInt64, Sum) = (0, 0)
             for row in orders.indices {
                 let group = groups[RowOrder.ordinal(orders[row]) &- firstKey]
                 if group == .max { continue }
                 // SAFETY: groups are below nextName + nextKey, and of this part alone.
                 let value = unsafe source[row]
                 var sum = unsafe (sums[Int(group)] & greatest) &+ Sum(truncatingIfNeeded: value)
-                fits = fits && value <= bound && sum <= greatest
+                values |= value
+                totals |= sum
                 if Sum.bitWidth == UInt128.bitWidth && isWide {
                     let high = unsafe highs[row]
-                    fits = fits && high <= .max >> 2 && sum <= greatest >> 1
+                    // Below 2^126, so that the sum does not wrap.
+                    totals |= high >> 62 == 0 ? 0 : Self.seenBit
                     sum &+= Sum(truncatingIfNeeded: high) << 64
+                    totals |= sum
                 }
                 unsafe sums[Int(group)] = sum | mark
             }
-            return fits
+            return totals <= greatest && values <= UInt64(clamping: greatest)
         }
     }
 }

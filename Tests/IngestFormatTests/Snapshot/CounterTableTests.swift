@@ -45,6 +45,22 @@ struct CounterTableTests {
         #expect(index == table.index)
     }
 
+    @Test(arguments: [1, 3] as [UInt32], [Int32.min, 0, 20_000])
+    func `rows of one day come back, whether keys are left out or not`(step: UInt32, day: Int32)
+        throws
+    {
+        var model = CounterModel()
+        for key in 0..<2_500 as Range<UInt32> {
+            // Now and then another step, so that those of a page are not all the same.
+            let other = step > 1 && key % 700 == 9 ? 1 as UInt32 : 0
+            model.add(UInt64(key) + 1, .clicks, .init(key: 7 + key * step + other, day: day))
+        }
+        let table = model.table(hasDay: true)
+        #expect(try CounterModel(table.makeCursor()) == model)
+        let point = CounterPoint(key: 7 + 1_500 * step)
+        #expect(try table.rows(of: point).map(\.day) == [day])
+    }
+
     @Test(
         arguments: [
             [0], [.max], [0, .max], [5, 5, 5], [.max, .max], [1, 2, 3, 1 << 63],
