@@ -60,7 +60,7 @@ enum UnsafeFiles {
         ],
         "IngestFormat/Snapshot": [
             "CodedColumn": "unpacks a column of a page, or one value of it, after its checksum",
-            "CounterColumnCodec": "packs the columns of a page",
+            "PageColumnCodec": "packs the columns of a page",
             "CounterPage": "owns the columns of one page",
             "CounterPage+Codec": "packs and unpacks a page",
             "CounterPage+Probe": "picks single values from a coded page after its checksum",
@@ -69,7 +69,6 @@ enum UnsafeFiles {
             "FreshNames": "sorts names where they lie",
             "NamePage": "owns the names of one page, codes and decodes them where they lie",
             "PageMerge": "copies and compares names where they lie",
-            "PackedColumn": "packs and unpacks the columns of a page",
             "PairPage": "owns the pairs of one page, and decodes them where they lie",
             "RadixSort": "moves items between two buffers",
         ],

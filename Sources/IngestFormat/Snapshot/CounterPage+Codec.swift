@@ -4,7 +4,7 @@
 extension CounterPage {
     /// The most bytes that a page takes: keys, days and counters, all of them packed plainly, and their ids.
     package static let byteCountMax =
-        (2 + CounterColumnSet.idCount) * CounterColumnCodec.byteCountMax(capacity)
+        (2 + CounterColumnSet.idCount) * PageColumnCodec.byteCountMax(capacity)
         + idsByteCount
 
     /// The fewest: form and base of the keys, and the ids of no columns.
@@ -13,10 +13,10 @@ extension CounterPage {
 
     /// Encodes the page's rows.
     ///
-    /// **Layout** One column after the other, each as `CounterColumnCodec` writes it: the differences of
+    /// **Layout** One column after the other, each as `PageColumnCodec` writes it: the differences of
     /// each key to the one before (one less than there are rows), the days + 2^31 (only in tables with
     /// days); a u32 with a bit for each counter that is not 0 in all rows, by its id; these counters.
-    /// - Parameter target: room for `byteCountMax` and `CounterColumnCodec.slackByteCount` bytes.
+    /// - Parameter target: room for `byteCountMax` and `PageColumnCodec.slackByteCount` bytes.
     /// - Returns: the bytes written.
     func encode(hasDay: Bool, to target: UnsafeMutableRawPointer) -> Int {
         precondition(columns == .all)
@@ -28,10 +28,10 @@ extension CounterPage {
             for row in 1..<max(rowCount, 1) {
                 unsafe column[row &- 1] = (order[row] >> 32) &- (order[row &- 1] >> 32)
             }
-            var end = unsafe CounterColumnCodec.encode(column, count: rowCount &- 1, to: target)
+            var end = unsafe PageColumnCodec.encode(column, count: rowCount &- 1, to: target)
             if hasDay {
                 for row in 0..<rowCount { unsafe column[row] = order[row] & 0xFFFF_FFFF }
-                end &+= unsafe CounterColumnCodec.encode(column, count: rowCount, to: target + end)
+                end &+= unsafe PageColumnCodec.encode(column, count: rowCount, to: target + end)
             }
             return end
         }
@@ -40,7 +40,7 @@ extension CounterPage {
         var (rest, stored) = (nonzero, CounterColumnSet())
         while let column = rest.popFirst() {
             // SAFETY: a column is columnStride long; target has room for all at their largest.
-            let byteCount = unsafe CounterColumnCodec.encode(
+            let byteCount = unsafe PageColumnCodec.encode(
                 values + column &* Self.columnStride, count: rowCount, to: target + end)
             // Form and base are 0 of a column of zeros alone: it is left out.
             if unsafe target.loadUnaligned(fromByteOffset: end, as: UInt16.self) == 0 { continue }

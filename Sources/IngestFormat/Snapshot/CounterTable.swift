@@ -96,7 +96,7 @@ extension CounterTable: CodedPages {
     package init(hasDay: Bool) {
         self.hasDay = hasDay
         unsafe room = .allocate(
-            byteCount: CounterPage.byteCountMax + CounterColumnCodec.slackByteCount, alignment: 64)
+            byteCount: CounterPage.byteCountMax + PageColumnCodec.slackByteCount, alignment: 64)
     }
 
     deinit { unsafe room.deallocate() }

@@ -3,13 +3,13 @@ import CIngestLinux
 
 /// Pages of names, coded and decoded, and one name of a coded page.
 ///
-/// **Layout** Three packed columns: ordinals; how many bytes a name shares with the one before (0 for the first); how
-/// many follow. Then those bytes.
+/// **Layout** Three plain columns (`PageColumnCodec`): ordinals; how many bytes a name shares with the one before
+/// (0 for the first); how many follow. Then those bytes.
 package enum NamePage {
     /// The page of a batch.
     static func encode(_ batch: NameBatch) -> [UInt8] {
         var page: [UInt8] = []
-        page.reserveCapacity(3 * PackedColumn.byteCountMax(batch.count) + 16 * batch.count)
+        page.reserveCapacity(3 * PageColumnCodec.plainByteCountMax(batch.count) + 16 * batch.count)
         var shared: [UInt32] = []
         shared.reserveCapacity(batch.count)
         for place in 0..<batch.count {
@@ -19,9 +19,9 @@ package enum NamePage {
                 : unsafe NameOrder.sharedByteCount(batch.pointer(place - 1), batch.pointer(place))
             shared.append(UInt32(truncatingIfNeeded: count))
         }
-        PackedColumn.append(count: batch.count, to: &page) { batch.ordinal($0).rawValue }
-        PackedColumn.append(count: batch.count, to: &page) { shared[$0] }
-        PackedColumn.append(count: batch.count, to: &page) {
+        PageColumnCodec.append(count: batch.count, to: &page) { batch.ordinal($0).rawValue }
+        PageColumnCodec.append(count: batch.count, to: &page) { shared[$0] }
+        PageColumnCodec.append(count: batch.count, to: &page) {
             unsafe UInt32(truncatingIfNeeded: batch.pointer($0).count) - shared[$0]
         }
         for place in 0..<batch.count {
@@ -61,7 +61,7 @@ package enum NamePage {
                 unsafe name.append(contentsOf: page.suffixes[start..<start + rest])
                 start += rest
             }
-            return (unsafe page.ordinals.value(place, in: page.bytes), name)
+            return (unsafe page.ordinals.value(place), name)
         }
     }
 
@@ -85,7 +85,7 @@ package enum NamePage {
                     { alike += 1 }
                     if alike == wanted.count {
                         return lastCount > alike
-                            ? nil : unsafe page.ordinals.value(place, in: page.bytes)
+                            ? nil : unsafe page.ordinals.value(place)
                     }
                     // SAFETY: as above.
                     if alike < lastCount,
@@ -113,22 +113,21 @@ package enum NamePage {
 /// A page of names where it lies: the lengths of its parts are checked, the names are not.
 @unsafe struct CodedNames {
     let count: Int
-    let bytes: UnsafeRawBufferPointer
-    let ordinals: PackedColumn
+    let ordinals: CodedColumn
     /// By name: bytes in common with the one before, and bytes that follow.
-    private let shared: PackedColumn
-    private let rests: PackedColumn
+    private let shared: CodedColumn
+    private let rests: CodedColumn
     /// What follows of all names, back to back: nothing else lies there.
     let suffixes: UnsafeRawBufferPointer
 
     init(_ page: UnsafeRawBufferPointer, count: Int) throws(FormatError) {
-        unsafe bytes = page
         unsafe self.count = count
-        unsafe ordinals = try PackedColumn(page, at: 0, count: count)
-        unsafe shared = try PackedColumn(page, at: ordinals.end, count: count)
-        unsafe rests = try PackedColumn(page, at: shared.end, count: count)
+        var reader = unsafe ColumnReader(page)
+        unsafe ordinals = try CodedColumn(plain: &reader, count: count)
+        unsafe shared = try CodedColumn(plain: &reader, count: count)
+        unsafe rests = try CodedColumn(plain: &reader, count: count)
         // SAFETY: the columns lie inside.
-        unsafe suffixes = UnsafeRawBufferPointer(rebasing: page[rests.end...])
+        unsafe suffixes = UnsafeRawBufferPointer(rebasing: page[reader.offset...])
     }
 
     /// How many bytes of the name before a name begins with, and how many follow.
@@ -140,8 +139,8 @@ package enum NamePage {
     func lengths(
         _ place: Int, _ lastByteCount: Int, _ start: Int
     ) throws(FormatError) -> (shared: Int, rest: Int) {
-        let shared = unsafe Int(self.shared.value(place, in: bytes))
-        let rest = unsafe Int(rests.value(place, in: bytes))
+        let shared = unsafe Int(self.shared.value(place))
+        let rest = unsafe Int(rests.value(place))
         guard shared <= lastByteCount else {
             throw .corrupt(
                 "shared byte count", at: 0, got: shared, expected: .atMost(lastByteCount))
@@ -259,7 +258,7 @@ package enum NamePage {
         precondition(unsafe page.count <= Self.capacity)
         nameCount = 0
         // SAFETY: there is room for as many ordinals as names.
-        unsafe page.ordinals.unpack(page.bytes, into: ordinals)
+        unsafe page.ordinals.unpack(into: ordinals)
         let bytes = unsafe UnsafeMutableRawPointer(self.bytes)
         var (last, end, offset) = (0, 0, 0)
         for place in 0..<(unsafe page.count) {

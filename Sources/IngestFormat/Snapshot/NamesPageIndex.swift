@@ -216,7 +216,7 @@ package enum NamesPageKind: Int, CaseIterable, Sendable {
 
     /// What a page of `capacity` items takes at most.
     package var byteCountMax: Int {
-        let columns = columnCount * PackedColumn.byteCountMax(capacity)
+        let columns = columnCount * PageColumnCodec.plainByteCountMax(capacity)
         return self == .names ? columns + capacity * Limits.nameByteCountMax : columns
     }
 }

@@ -20,16 +20,19 @@
     /// Takes the pairs of a page.
     /// - Returns: whether all are within `bounds` and, where that asks for it, ascend.
     fileprivate func fill(
-        _ count: Int, _ first: PackedColumn, _ second: PackedColumn,
-        from bytes: UnsafeRawBufferPointer, _ bounds: PairPage.Bounds
+        _ count: Int, _ first: CodedColumn, _ second: CodedColumn?, _ bounds: PairPage.Bounds
     ) -> Bool {
         precondition(count <= capacity)
         let words = unsafe words
         let isValid = unsafe withUnsafeTemporaryAllocation(of: UInt64.self, capacity: capacity) {
             room in
             let seconds = room.baseAddress!
-            unsafe first.unpack(bytes, into: words)
-            unsafe second.unpack(bytes, into: seconds)
+            unsafe first.unpack(into: words)
+            if let second {
+                unsafe second.unpack(into: seconds)
+            } else {
+                unsafe seconds.update(repeating: 0, count: count)
+            }
             var (least, most) = (UInt64.max, UInt64.min)
             var (leastSecond, mostSecond) = (UInt64.max, UInt64.min)
             var halfCount = 0
@@ -96,17 +99,18 @@
 
 /// Pages of pairs, coded and decoded, and the pairs of a value in a coded page.
 ///
-/// **Layout** A packed column of the first values of all pairs, then, but for ranks, one of the second values.
+/// **Layout** A plain column (`PageColumnCodec`) of the first values of all pairs, then, but for ranks, one of the second
+/// values.
 package enum PairPage {
     static func encode(_ batch: PairBatch, columnCount: Int) -> [UInt8] {
         var page: [UInt8] = []
         page.reserveCapacity(
-            2 * PackedColumn.byteCountMax(batch.count) + BitPacking.slackByteCount)
-        PackedColumn.append(count: batch.count, to: &page) {
+            2 * PageColumnCodec.plainByteCountMax(batch.count) + PageColumnCodec.slackByteCount)
+        PageColumnCodec.append(count: batch.count, to: &page) {
             UInt32(truncatingIfNeeded: batch[$0] >> 32)
         }
         if columnCount > 1 {
-            PackedColumn.append(count: batch.count, to: &page) {
+            PageColumnCodec.append(count: batch.count, to: &page) {
                 UInt32(truncatingIfNeeded: batch[$0])
             }
         }
@@ -156,11 +160,10 @@ package enum PairPage {
         _ bytes: [UInt8], count: Int, bounds: Bounds, into batch: PairBatch
     ) throws(FormatError) {
         batch.removeAll()
-        try unsafe reading(bytes, count: count, bounds) {
-            (bytes, first, second) throws(FormatError) -> Void in
-            guard unsafe batch.fill(count, first, second, from: bytes, bounds) else {
+        try reading(bytes, count: count, bounds) { (first, second) throws(FormatError) -> Void in
+            guard batch.fill(count, first, second, bounds) else {
                 // Rare: the place is looked for again, one by one.
-                for place in 0..<count { _ = try unsafe word(place, bytes, first, second, bounds) }
+                for place in 0..<count { _ = try word(place, first, second, bounds) }
                 throw .corrupt("pair order", at: 0, got: 0, expected: .atLeast(1))
             }
         }
@@ -170,9 +173,9 @@ package enum PairPage {
     package static func pair(
         _ place: Int, of bytes: [UInt8], count: Int, bounds: Bounds
     ) throws(FormatError) -> (first: UInt32, second: UInt32) {
-        let found = try unsafe reading(bytes, count: count, bounds) {
-            (bytes, first, second) throws(FormatError) -> UInt64 in
-            try unsafe word(place, bytes, first, second, bounds)
+        let found = try reading(bytes, count: count, bounds) {
+            (first, second) throws(FormatError) -> UInt64 in
+            try word(place, first, second, bounds)
         }
         return (UInt32(truncatingIfNeeded: found >> 32), UInt32(truncatingIfNeeded: found))
     }
@@ -184,12 +187,12 @@ package enum PairPage {
         ofFirst wanted: UInt32, in bytes: [UInt8], count: Int, bounds: Bounds,
         to seconds: inout [UInt32]
     ) throws(FormatError) {
-        let found = try unsafe reading(bytes, count: count, bounds) {
-            (bytes, first, second) throws(FormatError) -> [UInt32] in
+        let found = try reading(bytes, count: count, bounds) {
+            (first, second) throws(FormatError) -> [UInt32] in
             var found: [UInt32] = []
-            var place = unsafe first.lowerBound(UInt64(wanted), in: bytes)
-            while place < count, unsafe first.value(place, in: bytes) == UInt64(wanted) {
-                let word = try unsafe word(place, bytes, first, second, bounds)
+            var place = first.lowerBound(UInt64(wanted))
+            while place < count, first.value(place) == UInt64(wanted) {
+                let word = try word(place, first, second, bounds)
                 found.append(UInt32(truncatingIfNeeded: word))
                 place += 1
             }
@@ -201,10 +204,9 @@ package enum PairPage {
     /// A pair as a word, once it was found to be one that can be.
     @inline(__always)
     private static func word(
-        _ place: Int, _ bytes: UnsafeRawBufferPointer, _ first: PackedColumn,
-        _ second: PackedColumn, _ bounds: Bounds
+        _ place: Int, _ first: CodedColumn, _ second: CodedColumn?, _ bounds: Bounds
     ) throws(FormatError) -> UInt64 {
-        let (a, b) = unsafe (first.value(place, in: bytes), second.value(place, in: bytes))
+        let (a, b) = (first.value(place), second?.value(place) ?? 0)
         guard bounds.first.contains(a), bounds.second.contains(b),
             !bounds.areKeys || (a == 0) == (b == 0)
         else {
@@ -218,24 +220,22 @@ package enum PairPage {
     /// Finds both columns of a page; they are all of it, and begin with what the index says.
     private static func reading<Result>(
         _ bytes: [UInt8], count: Int, _ bounds: Bounds,
-        _ body: (UnsafeRawBufferPointer, PackedColumn, PackedColumn) throws(FormatError) -> Result
+        _ body: (CodedColumn, CodedColumn?) throws(FormatError) -> Result
     ) throws(FormatError) -> Result {
         // SAFETY: the buffer is used inside the closure only.
         try unsafe bytes.withUnsafeBufferPointer { (buffer) throws(FormatError) in
-            let bytes = UnsafeRawBufferPointer(buffer)
-            let first = try unsafe PackedColumn(bytes, at: 0, count: count)
+            var reader = unsafe ColumnReader(UnsafeRawBufferPointer(buffer))
+            let first = try CodedColumn(plain: &reader, count: count)
             let second =
-                bounds.columnCount == 1
-                ? PackedColumn(zeros: count, at: first.end)
-                : try unsafe PackedColumn(bytes, at: first.end, count: count)
-            try second.expectEnd(of: bytes.count)
+                bounds.columnCount == 1 ? nil : try CodedColumn(plain: &reader, count: count)
+            try reader.checkEnd()
             if let expected = bounds.pageFirst {
-                let found = unsafe first.value(0, in: bytes)
+                let found = first.value(0)
                 guard found == expected else {
                     throw .corrupt("first", at: 0, got: found, expected: .exactly(expected))
                 }
             }
-            return try unsafe body(bytes, first, second)
+            return try body(first, second)
         }
     }
 }

@@ -130,7 +130,7 @@ struct NamesRunTests {
         (field.reservedEnd, 1, "corrupt reserved end"),
         // A name and a key less than their pages hold.
         (field.nextName, 6, "corrupt column values"),
-        (field.nextKey, 2, "corrupt column byte count"),
+        (field.nextKey, 2, "corrupt page byte count"),
     ])
     func `a header field that cannot be is refused although the checksum fits`(
         field: FormatField, value: UInt64, expected: String
@@ -152,22 +152,24 @@ struct NamesRunTests {
         let cases: [(NamesPageKind, ([UInt8]) -> [UInt8], String)] = [
             (.names, { $0 + [1] }, "corrupt name bytes"),
             (.names, { $0.dropLast() }, "torn name bytes"),
-            // The columns: ordinals in 8 bytes, shared 0, 0, 0, 0, 7, 0 from 8 on, rests from 16 on.
-            (.names, { $0.setting(8, to: 1) }, "corrupt shared byte count"),
-            (.names, { $0.setting(16, to: 200) }, "corrupt name byte count"),
-            (.names, { $0.setting(0, to: 0) }, "corrupt name ordinal"),
+            // The columns: ordinals in 5 bytes, shared 0, 0, 0, 0, 7, 0 from 5 on, rests from 10 on.
+            (.names, { $0.setting(6, to: 1) }, "corrupt shared byte count"),
+            (.names, { $0[..<11] + [200, 1] + $0[12...] }, "corrupt name byte count"),
+            (.names, { $0.setting(1, to: 0) }, "corrupt name ordinal"),
             (.names, { $0.setting($0.count - 2, to: 0) }, "corrupt name order"),
-            (.names, { $0.setting(4, to: 33) }, "corrupt column width"),
-            (.names, { _ in [1, 0, 0, 0] }, "torn column head"),
-            (.names, { Array($0[..<6]) }, "torn column values"),
-            (.names, { Array($0[..<10]) }, "torn column head"),
-            (.ranks, { $0.setting(5, to: $0[5] ^ 1) }, "corrupt rank"),
-            (.ranks, { $0.setting(0, to: 9) }, "corrupt pair"),
+            (.names, { $0.setting(0, to: 33) }, "corrupt column form"),
+            (.names, { _ in [0x80, 0, 1, 1, 0, 0, 1] }, "corrupt column form"),
+            (.names, { _ in [0, 0xFF, 0xFF, 0xFF, 0xFF, 0x10] }, "corrupt column base"),
+            (.names, { _ in [1, 0, 0, 0] }, "torn column base"),
+            (.names, { Array($0[..<3]) }, "torn column values"),
+            (.names, { Array($0[..<5]) }, "torn column form"),
+            (.ranks, { $0.setting(2, to: $0[2] ^ 1) }, "corrupt rank"),
+            (.ranks, { $0.setting(1, to: 9) }, "corrupt pair"),
             (
                 .ranks, { $0.setting($0.count - 1, to: $0[$0.count - 1] | 0x80) },
                 "corrupt column values"
             ),
-            (.ranks, { $0 + [0] }, "corrupt column byte count"),
+            (.ranks, { $0 + [0] }, "corrupt page byte count"),
             // A key of one name, and of a name that cannot be.
             (.keys, { _ in Self.columns([1, 0, 4], [0, 0, 3]) }, "corrupt key"),
             (.keys, { _ in Self.columns([1, 0, 4], [3, 3, 3]) }, "corrupt key"),
@@ -209,7 +211,7 @@ struct NamesRunTests {
     /// Two columns of 32-bit values, made by hand.
     private static func columns(_ first: [UInt32], _ second: [UInt32]) -> [UInt8] {
         [first, second].flatMap { values in
-            [0, 0, 0, 0, 32]
+            [32, 0]
                 + values.flatMap { value in
                     (0..<4).map { UInt8(truncatingIfNeeded: value >> UInt32(8 * $0)) }
                 }

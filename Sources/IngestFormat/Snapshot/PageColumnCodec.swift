@@ -1,7 +1,8 @@
 // packet → decode → ring → admit → block → [segment] → [compaction] → [snapshot] → [query]
 import CIngestLinux
 
-/// One column of a page: values packed as differences from their smallest, the few largest apart.
+/// One column of a page, of counters or of names: values packed as differences from their smallest, the few largest
+/// apart. Without these, in *plain* columns, any value can be read by itself.
 ///
 /// Most counters of most keys are 0 and some are not; a page's impressions lie close together but for
 /// its one popular reward. So a column is a *base*, `width` low bits of every value less the base, and
@@ -14,7 +15,7 @@ import CIngestLinux
 ///
 /// **Cost** 1–2 ns a value to encode, 0.2–0.4 ns to decode (2 and 1 without AVX2); some ns in all for a column
 /// of zeros.
-enum CounterColumnCodec {
+enum PageColumnCodec {
     static let patchedBit: UInt8 = 0x80
     /// Bits of a row's place in its page.
     static let placeWidth = 10
@@ -27,12 +28,14 @@ enum CounterColumnCodec {
     /// - Parameter target: room for `byteCountMax(count)` and `slackByteCount` bytes.
     /// - Returns: the bytes written.
     static func encode(
-        _ values: UnsafePointer<UInt64>, count: Int, to target: UnsafeMutableRawPointer
+        _ values: UnsafePointer<UInt64>, count: Int, isPlain: Bool = false,
+        to target: UnsafeMutableRawPointer
     ) -> Int {
         let (base, top) = unsafe range(values, count: count)
         let spanWidth = BitPacking.width(max: top &- base)
         let (width, patchCount) =
-            spanWidth == 0 ? (0, 0) : unsafe plan(values, count: count, base: base, spanWidth)
+            spanWidth == 0 || isPlain
+            ? (spanWidth, 0) : unsafe plan(values, count: count, base: base, spanWidth)
         let form = UInt8(truncatingIfNeeded: width) | (patchCount > 0 ? patchedBit : 0)
         // SAFETY: every write is inside byteCountMax: a patched column is smaller than a plain one.
         unsafe target.storeBytes(of: form, as: UInt8.self)
@@ -176,7 +179,27 @@ enum CounterColumnCodec {
     }
 }
 
-extension CounterColumnCodec {
+extension PageColumnCodec {
+    /// The most that a plain column of `count` values of 32 bits takes.
+    static func plainByteCountMax(_ count: Int) -> Int { 1 + 5 + 4 * count }
+
+    /// Appends the plain column of `value(0) ..< value(count)` to a page.
+    static func append(count: Int, to page: inout [UInt8], _ value: (Int) -> UInt32) {
+        unsafe withUnsafeTemporaryAllocation(of: UInt64.self, capacity: count &+ 1) { values in
+            for place in 0..<count { unsafe values[place] = UInt64(value(place)) }
+            let start = page.count
+            let room = plainByteCountMax(count) + slackByteCount
+            page.append(contentsOf: repeatElement(0, count: room))
+            let byteCount = unsafe page.withUnsafeMutableBytes { target in
+                // SAFETY: both have the room that `encode` asks for.
+                unsafe encode(
+                    values.baseAddress!, count: count, isPlain: true,
+                    to: target.baseAddress! + start)
+            }
+            page.removeLast(room - byteCount)
+        }
+    }
+
     /// One column as an array of bytes.
     static func encode(_ values: [UInt64]) -> [UInt8] {
         let room = byteCountMax(values.count) + slackByteCount
