@@ -108,8 +108,8 @@ struct Target<Files: FileSystem> {
         expiredNames = names.prefix(manifest.expired.count).compactMap { $0 }
         namesRuns = names.dropFirst(manifest.expired.count).compactMap { $0 }
         // Without one of the runs, the segments that it lists are checked by themselves.
-        if runs.count == manifest.runs.count, let last = runs.last {
-            let opened = runs
+        let opened = runs.filter { $0.header.table == .rewardDays }
+        if opened.count == manifest.runs(of: .rewardDays).count, let last = opened.last {
             let whole = try open([last], \.header.entry.fileName) { (_) throws(StorageError) in
                 try manifest.completed(by: opened)
             }

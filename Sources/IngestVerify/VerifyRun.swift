@@ -197,7 +197,7 @@ struct VerifyRun<Files: FileSystem> {
         for header in unlisted.runs where !meter.isStopped {
             do throws(StorageError) {
                 let run = try RunReader(header.entry, directory: directory, in: files)
-                _ = try run.readMetadata()
+                if header.table == .rewardDays { _ = try run.readSegments() }
                 if header.table == .expired {
                     let outcome = ExpiredOutcome(run, meter)
                     recount.report.append(outcome.report)

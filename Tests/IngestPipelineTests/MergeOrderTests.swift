@@ -126,4 +126,25 @@ struct MergeOrderTests {
         #expect(log.manifest.level0.isEmpty && log.isWhole)
         #expect(log.manifest.orderMerge(at: 0, level0CountMin: 1) == nil)
     }
+
+    @Test func `segments expire once runs have them, and first where the order before was refused`()
+    {
+        var log = Growing()
+        for _ in 0..<Limits.level0MergeCount { log.append(namesRunCount: 0) }
+        let due = log.manifest.sealed.prefix(3)
+        let order = log.manifest.orderMerge(at: 0, expiring: due)
+        #expect(order?.tables != nil && order?.expiry == nil)
+        if let order { log.carryOut(order) }
+        for _ in 0..<Limits.level0MergeCount { log.append(namesRunCount: 0) }
+        let second = log.manifest.orderMerge(at: 0, expiring: due)
+        #expect(second?.tables != nil && second?.expiry == nil)
+        let third = log.manifest.orderMerge(at: 0, expiring: due, isRefused: true)
+        #expect(third?.tables == nil && third?.expiry?.segments.count == 3)
+        // Nothing else is due, and the next to expire is in no run: level 0 is merged, however little it is.
+        if let second { log.carryOut(second) }
+        log.append(namesRunCount: 0)
+        let last = log.manifest.sealed.suffix(1)
+        let fourth = log.manifest.orderMerge(at: 0, expiring: last)
+        #expect(fourth?.tables != nil && fourth?.isNeeded == true)
+    }
 }

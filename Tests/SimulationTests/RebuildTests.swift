@@ -57,6 +57,40 @@ struct RebuildTests {
         }
     }
 
+    @Test(
+        "segments that no generation names yet, and files of one that never was, are in nobody's way"
+    )
+    func unpublished() throws {
+        let base = try filled(byteCountMax: 0)
+        let before = try ManifestStore(files: base).readNewest()
+        let run = try #require(before.runs(of: .rewardDays).first).fileName.text
+        // Sealed, and not published.
+        let sealed = base.disk.kill()
+        do {
+            var pipeline = try SteppedPipeline.open(sealed, clock: clock, seed: 5) {
+                $0.compactIntervalNanoseconds = 1 << 60
+            }
+            try pipeline.take(400..<460)
+        }
+        #expect(try ManifestStore(files: sealed).readNewest().cut == before.cut)
+        // An expired run that no manifest names.
+        let orphaned = base.disk.kill()
+        var merge = ExpiredMerge(for: before, in: orphaned)
+        let output = try merge.run(
+            Array(before.sealed.prefix(2)), older: [], firstNumber: before.nextFileNumber)
+        #expect(output != nil)
+        for (files, packetCount) in [(sealed.disk.kill(), 460), (orphaned.disk.kill(), 400)] {
+            try files.unlink(run)
+            var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 6)
+            #expect(pipeline.directory.warnings.contains { $0.hasPrefix("derived files rebuilt") })
+            try pipeline.stop()
+            let model = ReferenceModel(packetCount: UInt64(packetCount))
+            #expect(try DirectoryReading(files).counts == model.counts)
+            let findings = try Verifier.run(files).findings.filter { $0.kind != .note }
+            #expect(findings.isEmpty, "\(findings.prefix(2))")
+        }
+    }
+
     @Test("two of them are the same byte for byte, whatever runs were there")
     func canonical() throws {
         let base = try filled()

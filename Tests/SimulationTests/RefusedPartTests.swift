@@ -169,8 +169,10 @@ struct RefusedPartTests {
         try expectAll(files, next)
     }
 
-    @Test("generations: rows expire all the same, and are not counted twice")
-    func generations() throws {
+    @Test(
+        "generations and merges of tables: rows expire all the same, and are not counted twice",
+        arguments: [".names.run.tmp", ".reward-days.run.tmp"])
+    func generations(ending: String) throws {
         let files = SimulatedFileSystem(seed: 5)
         var pipeline = try open(files) {
             $0.segmentByteCountMax = Limits.segmentByteCountMin
@@ -191,7 +193,7 @@ struct RefusedPartTests {
         let before = try newest(files)
         #expect(before.sealed.count > 25)
         files.disk.fail(
-            .create, ofFiles: ".names.run.tmp", onCall: 1, errno: ENOSPC, forever: true)
+            .create, ofFiles: ending, onCall: 1, errno: ENOSPC, forever: true)
         for day in 32..<35 {
             let packet = SimulatedPacket(sequence: UInt64(day), day: day)
             let isTaken = pipeline.offer(packet)
@@ -202,14 +204,16 @@ struct RefusedPartTests {
             try pipeline.rest(turns: 140)
         }
         let held = try newest(files)
-        #expect(held.cut == before.cut, "a generation was published")
+        if ending == ".names.run.tmp" {
+            #expect(held.cut == before.cut, "a generation was published")
+        }
         #expect(held.lastExpired > before.lastExpired)
         #expect(pipeline.counters.compact[.segmentsExpired] > 0)
         let segments = try files.names().count { $0.hasSuffix(".segment") }
         #expect(segments <= held.sealed.count + 5, "their files go too")
         files.disk.clearFailures()
         try pipeline.rest(turns: 5)
-        #expect(try newest(files).cut > held.cut)
+        if ending == ".names.run.tmp" { #expect(try newest(files).cut > held.cut) }
         try pipeline.stop()
         #expect(try DirectoryReading(files).counts == model.counts)
     }

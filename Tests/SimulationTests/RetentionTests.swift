@@ -212,7 +212,10 @@ struct RetentionTests {
         try pipeline.settle()
         // A minute is not over for most of them.
         let waiting = try segments(files)
+        let heldStatus = try held.status()
         try pipeline.rest(turns: 70)
+        // What has expired since has been merged, and the files are gone.
+        #expect(try held.status().expired == heldStatus.expired)
         let manifest = try newest(files)
         #expect(expired.count > 3 && manifest.sealed.count >= 1)
         let byteCount = manifest.sealed.reduce(UInt64(0)) { $0 + $1.byteCount }

@@ -9,6 +9,12 @@ package struct NewNames: Sendable, Equatable {
 
     package init() {}
 
+    /// One name. - Parameter name: 1 … `Limits.nameByteCountMax` bytes.
+    package init(_ name: [UInt8]) {
+        precondition(!name.isEmpty && name.count <= Limits.nameByteCountMax)
+        (bytes, ends) = (name, [UInt32(name.count)])
+    }
+
     /// Names whose lengths, one byte each, add up to the bytes.
     init(lengths: Slice<UnsafeRawBufferPointer>, bytes: Slice<UnsafeRawBufferPointer>) {
         // SAFETY: the slices are valid for the length of this call; they are only copied.

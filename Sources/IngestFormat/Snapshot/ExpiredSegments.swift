@@ -73,7 +73,8 @@ package struct ExpiredSegments: Hashable, Sendable {
         joined.minTimestamp = filled.map(\.minTimestamp).min() ?? 0
         joined.maxTimestamp = filled.map(\.maxTimestamp).max() ?? 0
         joined.lost = lost + next.lost
-        joined.uncleanStops = uncleanStops + next.uncleanStops
+        joined.uncleanStops = uncleanStops
+        for stop in next.uncleanStops { joined.uncleanStops.note(stop) }
         joined.ledger = []
         return joined
     }
@@ -102,8 +103,8 @@ package struct ExpiredSegments: Hashable, Sendable {
         guard found.minTimestamp <= found.maxTimestamp else {
             throw reader.corrupt(layout.maxTimestamp, .atLeast(found.minTimestamp))
         }
-        let lostCount = try reader.count(
-            layout.lostRangeCount, max: Limits.manifestLostRangeCountMax)
+        // The bytes that are there bound it.
+        let lostCount = try reader.count(layout.lostRangeCount, max: Limits.footerByteCountMax)
         let stopCount = try reader.count(
             layout.uncleanStopCount, max: Limits.manifestUncleanStopCountMax)
         let entryCount = try reader.count(

@@ -85,12 +85,7 @@ package struct Manifest: Hashable, Sendable {
         return sealed[((sealed.lastIndex { $0.number <= end } ?? -1) + 1)...]
     }
 
-    /// Adds an unclean stop. Over `Limits.manifestUncleanStopCountMax` the oldest but one goes, so that
-    /// since when something is unknown stays known.
-    package mutating func note(_ stop: UncleanStop) {
-        if uncleanStops.count >= Limits.manifestUncleanStopCountMax { uncleanStops.remove(at: 1) }
-        uncleanStops.append(stop)
-    }
+    package mutating func note(_ stop: UncleanStop) { uncleanStops.note(stop) }
 
     /// Puts the lost ranges of one segment in the place of those that it had.
     package mutating func replaceLost(of segment: SegmentNumber, by ranges: [LostRange]) {

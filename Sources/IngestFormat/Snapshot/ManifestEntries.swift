@@ -176,6 +176,15 @@ package struct UncleanStop: Hashable, Sendable {
     }
 }
 
+extension [UncleanStop] {
+    /// Adds an unclean stop. Over `Limits.manifestUncleanStopCountMax` the oldest but one goes, so that
+    /// since when something is unknown stays known.
+    mutating func note(_ stop: UncleanStop) {
+        if count >= Limits.manifestUncleanStopCountMax { remove(at: 1) }
+        append(stop)
+    }
+}
+
 /// Where one shard's log stands. There is one shard today.
 package struct ShardState: Hashable, Sendable {
     package static let layout = Layout<Self>(

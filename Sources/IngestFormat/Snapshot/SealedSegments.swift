@@ -39,8 +39,8 @@ package struct SealedSegments: Hashable, Sendable {
         var reader = FieldReader(bytes)
         try reader.begin(layout.byteCount)
         let count = try reader.count(layout.sealedCount, max: Int(span.segmentCount))
-        let lostCount = try reader.count(
-            layout.lostRangeCount, max: Limits.manifestLostRangeCountMax)
+        // The bytes that are there bound it.
+        let lostCount = try reader.count(layout.lostRangeCount, max: Limits.footerByteCountMax)
         var found = SealedSegments()
         let first = UInt64(span.lastSegment.rawValue) + 1 - UInt64(count)
         found.entries = try SealedSegment.decode(&reader, count: count, from: first)

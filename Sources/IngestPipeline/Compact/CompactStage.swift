@@ -249,9 +249,10 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     private mutating func endExpiry(_ result: MergeResult) {
         guard result.order.expiry != nil, result.runs.expired == nil else { return }
         guard let error = result.expiryFailure else {
-            // Merged tables may have been refused, else nothing of it can be read.
-            if result.refusal == nil { retention.rest() } else { retention.lookAgain() }
-            return
+            warn(
+                "retention failed, retrying in a minute: no footer of the oldest segments is readable"
+            )
+            return retention.rest()
         }
         guard let shortage = error.shortage else {
             warn("retention failed, retrying in a minute: \(error)")

@@ -20,7 +20,9 @@ struct Retention<Clock: IngestClock> {
     private var nextLookNanoseconds: UInt64
     /// The generation whose bytes were added up last.
     private var measured: Generation?
-    private var backoff = Backoff(milliseconds: 500)
+    private var backoff = Backoff(milliseconds: 500, most: 60_000)
+    /// Nothing is looked at before.
+    private var restsUntilNanoseconds: UInt64 = 0
     /// Whether segments that are due are being merged.
     private(set) var isOrdered = false
 
@@ -35,11 +37,13 @@ struct Retention<Clock: IngestClock> {
         nextLookNanoseconds = clock.monotonicNanoseconds() &+ Self.lookNanoseconds
     }
 
-    /// The oldest segments that are to expire, as many as one merge takes. The last sealed segment stays, whatever its
+    /// The oldest segments that are to expire. The last sealed segment stays, whatever its
     /// age: its footer has the windows of the senders.
     mutating func due(in manifest: Manifest) -> ArraySlice<SealedSegment> {
         let now = clock.monotonicNanoseconds()
-        guard manifest.sealed.count > 1, backoff.nanosecondsLeft(at: now) == 0 else { return [] }
+        guard manifest.sealed.count > 1, backoff.nanosecondsLeft(at: now) == 0,
+            now >= restsUntilNanoseconds
+        else { return [] }
         var excess: UInt64 = 0
         if policy.byteCountMax > 0, manifest.generation != measured {
             excess = policy.excessByteCount(of: manifest)
@@ -54,12 +58,11 @@ struct Retention<Clock: IngestClock> {
         var byteCount: UInt64 = 0
         // Events say of themselves when they were, and history may be loaded: what counts is how long the rows have
         // been here.
-        return manifest.sealed.prefix(min(manifest.sealed.count - 1, Limits.level0MergeCountMax))
-            .prefix { segment in
-                let isDue = byteCount < excess || age?.isOld(segment.lastCommitTime) == true
-                byteCount &+= segment.byteCount
-                return isDue
-            }
+        return manifest.sealed.dropLast().prefix { segment in
+            let isDue = byteCount < excess || age?.isOld(segment.lastCommitTime) == true
+            byteCount &+= segment.byteCount
+            return isDue
+        }
     }
 
     /// What was due is being merged; it comes back by one of the calls below.
@@ -87,7 +90,7 @@ struct Retention<Clock: IngestClock> {
 
     /// Nothing of what is due can be read: perhaps it can be in a minute.
     mutating func rest() {
-        isOrdered = false
-        nextLookNanoseconds = clock.monotonicNanoseconds() &+ Self.lookNanoseconds
+        lookAgain()
+        restsUntilNanoseconds = clock.monotonicNanoseconds() &+ Self.lookNanoseconds
     }
 }

@@ -85,8 +85,8 @@ struct RetentionClock<Clock: IngestClock>: Sendable {
     }
 }
 
-/// The files that the newest generation no longer names, until they may go: runs, expired segments and their
-/// footers. Owned by the compact queue.
+/// The files that the newest generation no longer names, until they may go: runs and expired segments. Owned by the
+/// compact queue.
 ///
 /// A file stays a minute: a reader may be about to open it, and opens the newest manifest instead where it
 /// comes too late.

@@ -154,8 +154,9 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
             throw .storage(
                 .overLimit(
                     path: store.files.path,
-                    detail: "\(count) \(what) of at most \(max), go on in a new directory, with a "
-                        + "larger --segment-bytes-max or less --retention-days"))
+                    detail:
+                        "\(count) \(what) of at most \(max), stop the daemon and run ingest-reader "
+                        + "rebuild, which merges them"))
         }
     }
 
@@ -181,7 +182,8 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     /// - Parameter due: segments that are to expire.
     package mutating func orderMerge(expiring due: ArraySlice<SealedSegment> = []) -> MergeOrder? {
         guard mayOrderMerge,
-            let order = manifest.orderMerge(at: clock.wallMicroseconds(), expiring: due)
+            let order = manifest.orderMerge(
+                at: clock.wallMicroseconds(), expiring: due, isRefused: mergeBackoff.isWaiting)
         else { return nil }
         merge = .ordered
         return order

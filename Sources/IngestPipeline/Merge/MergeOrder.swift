@@ -17,7 +17,7 @@ package struct MergeOrder: Sendable {
 
     /// Segments whose rows are to expire, once runs have their counters.
     package struct Expiry: Sendable {
-        let segments: [SealedSegment]
+        package let segments: [SealedSegment]
         /// The newest of what is left of earlier ones, to be merged with it.
         let older: [ExpiredEntry]
         let firstNumber: FileNumber
@@ -70,37 +70,47 @@ extension Manifest {
     /// Orders the merge that is due, if one is; the file numbers of what it writes are given.
     ///
     /// - Parameters:
-    ///   - level0CountMin: as many footers gather before they are merged; at once where they are to expire.
-    ///   - due: the oldest sealed segments, whose rows are to expire.
+    ///   - level0CountMin: as many footers gather before they are merged; at once where the next are to expire.
+    ///   - due: the oldest sealed segments, whose rows are to expire: an order of its own, behind that of tables.
+    ///   - isRefused: whether the order before was refused: then what can expire comes first, as it makes room.
     package mutating func orderMerge(
         at createdAt: Int64, level0CountMin: Int = Limits.level0MergeCount,
-        expiring due: ArraySlice<SealedSegment> = []
+        expiring due: ArraySlice<SealedSegment> = [], isRefused: Bool = false
     ) -> MergeOrder? {
+        let covered = due.prefix { $0.number <= mergedEnd.segment }
+        let waits = covered.isEmpty && !due.isEmpty
+        var origin = self
+        origin.generation = generation.next
+        origin.createdAt = createdAt
+        if isRefused && !covered.isEmpty { return planExpiry(of: covered, origin) }
         let names = CompactionPlan(
             ripe: namesRuns.map(\.itemCount), runCountMax: Self.namesRunCountMax
         ).mergedRunCount
         // What makes room is tried although there is little.
-        let isNeeded = !hasRoomForSegments || !due.isEmpty
-        let areDueMerged = due.last.map { $0.number <= mergedEnd.segment } ?? true
+        let isNeeded = !hasRoomForSegments || waits
         let namesPart =
             names > 0 ? (Array(namesRuns.suffix(names)), takeFileNumbers(1)) : nil
-        let tablesPart = level0.count >= level0CountMin || !areDueMerged ? planTables() : nil
-        let expiry = due.isEmpty ? nil : planExpiry(of: Array(due))
-        if namesPart == nil && tablesPart == nil && expiry == nil { return nil }
-        var origin = self
-        origin.generation = generation.next
-        origin.createdAt = createdAt
+        let tablesPart = level0.count >= level0CountMin || waits ? planTables() : nil
+        if namesPart == nil && tablesPart == nil {
+            return covered.isEmpty ? nil : planExpiry(of: covered, origin)
+        }
+        origin.nextFileNumber = nextFileNumber
         return MergeOrder(
-            tables: tablesPart, names: namesPart, expiry: expiry, manifest: origin,
+            tables: tablesPart, names: namesPart, expiry: nil, manifest: origin,
             isNeeded: isNeeded)
     }
 
-    private mutating func planExpiry(of due: [SealedSegment]) -> MergeOrder.Expiry {
+    private mutating func planExpiry(
+        of due: ArraySlice<SealedSegment>, _ origin: Manifest
+    ) -> MergeOrder {
         let plan = CompactionPlan(
-            runs: expired.map { Int($0.span.segmentCount) }, newSegmentCount: due.count)
-        return MergeOrder.Expiry(
-            segments: due, older: expired.suffix(plan.mergedRunCount),
+            runs: expired.map { Int($0.span.segmentCount) },
+            newSegmentCount: min(due.count, Limits.level0MergeCountMax))
+        let expiry = MergeOrder.Expiry(
+            segments: Array(due), older: expired.suffix(plan.mergedRunCount),
             firstNumber: takeFileNumbers(2))
+        return MergeOrder(
+            tables: nil, names: nil, expiry: expiry, manifest: origin, isNeeded: true)
     }
 
     /// The oldest of level 0, and the newest runs that are no larger.

@@ -107,17 +107,14 @@ struct RunMerge<Files: FileSystem> {
         return (inputs, run)
     }
 
-    /// Merges what is left of the segments that are to expire, once runs have their counters.
+    /// Merges what is left of the segments that are to expire.
     private func expire(_ result: inout MergeResult) throws(StorageError) {
-        let mergedEnd = result.runs.tables?.inputs.span.end ?? order.manifest.mergedEnd
-        guard let expiry = order.expiry, let last = expiry.segments.last, !isStopped(),
-            last.number <= mergedEnd.segment
-        else { return }
+        guard let expiry = order.expiry, !isStopped() else { return }
         do throws(StorageError) {
             var merge = ExpiredMerge(for: order.manifest, in: files)
             result.runs.expired = try merge.run(
-                expiry.segments, older: expiry.older[...], firstNumber: expiry.firstNumber,
-                isStopped: isStopped)
+                expiry.segments, older: try fitting(expiry.older),
+                firstNumber: expiry.firstNumber, isStopped: isStopped)
         } catch {
             switch error {
             case _ where error.shortage != nil: result.expiryFailure = error
@@ -125,6 +122,15 @@ struct RunMerge<Files: FileSystem> {
             default: throw error
             }
         }
+    }
+
+    /// What expired before and is merged too: nothing where the disk has no room for it, as long as there are few.
+    private func fitting(
+        _ older: [ExpiredEntry]
+    ) throws(StorageError) -> ArraySlice<ExpiredEntry> {
+        let wanted = older.reduce(spareByteCount) { $0 &+ $1.run.byteCount &+ $1.names.byteCount }
+        if order.manifest.expired.count >= Limits.runCountMax { return older[...] }
+        return try files.space().freeByteCount < wanted ? [] : older[...]
     }
 
     /// Removes what was written before the stop. One that stays is removed by a start.

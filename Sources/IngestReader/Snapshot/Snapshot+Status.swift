@@ -21,7 +21,7 @@ extension Snapshot {
     ) throws(StorageError) -> DirectoryStatus {
         let mark = try DurableMarkFile.read(in: files, directory: manifest.directory)
         let present = try presentFiles()
-        let (expired, lostOfExpired) = try readExpired()
+        let expired = try readExpired()
         return DirectoryStatus(
             cut: cut, generation: manifest.generation.rawValue, compacted: manifest.cut.cut,
             durable: max(mark?.cut ?? cut, cut), sealedSegmentCount: manifest.sealedCount,
@@ -31,7 +31,7 @@ extension Snapshot {
                 let came = number.rawValue > cut.segment && number.rawValue - 1 != cut.segment
                 return manifest.mayHoldTail(number) && !came
             },
-            expired: expired,
+            expired: ExpiredPart(expired),
             fileCount: present.count,
             byteCount: present.reduce(0) { $0.saturatingSum($1.byteCount) },
             nameCount: nameCount, keyCount: keyCount, rowCount: totals.rowCount,
@@ -40,28 +40,10 @@ extension Snapshot {
             uncleanStops: manifest.uncleanStops.map {
                 .init(foundAtMicroseconds: $0.foundAt, position: $0.position.cut)
             },
-            lostRangeCount: try whole().lost.count + lostOfExpired,
+            lostRangeCount: try whole().lost.count
+                + expired.reduce(0) { $0 + $1.lost.count },
             idsCompleteSinceMicroseconds: manifest.idsCompleteSince == 0
                 ? nil : manifest.idsCompleteSince)
-    }
-
-    /// What has expired, and how many lost ranges were there.
-    private func readExpired() throws(StorageError) -> (ExpiredPart?, lostRangeCount: Int) {
-        var part: ExpiredPart?
-        var lostRangeCount = 0
-        for entry in manifest.expired {
-            let run = try RunReader(entry.run, directory: manifest.directory, in: files)
-            let segments = try run.readExpired()
-            lostRangeCount += segments.lost.count
-            let newest = segments.rowCount > 0 ? segments.maxTimestamp : nil
-            part = ExpiredPart(
-                lastSegment: segments.span.lastSegment.rawValue,
-                rowCount: segments.rowCount.saturatingSum(part?.rowCount ?? 0),
-                newestEventMicroseconds: [newest, part?.newestEventMicroseconds].compactMap { $0 }
-                    .max(),
-                missingSegmentCount: Int(segments.missingCount) + (part?.missingSegmentCount ?? 0))
-        }
-        return (part, lostRangeCount)
     }
 
     /// The files of ours and their sizes; one that is dropped meanwhile is left out.
@@ -76,5 +58,16 @@ extension Snapshot {
             }
         }
         return present
+    }
+}
+
+extension ExpiredPart {
+    fileprivate init?(_ parts: [ExpiredSegments]) {
+        guard let last = parts.last else { return nil }
+        self.init(
+            lastSegment: last.span.lastSegment.rawValue,
+            rowCount: parts.reduce(0) { $0.saturatingSum($1.rowCount) },
+            newestEventMicroseconds: parts.filter { $0.rowCount > 0 }.map(\.maxTimestamp).max(),
+            missingSegmentCount: parts.reduce(0) { $0 + Int($1.missingCount) })
     }
 }

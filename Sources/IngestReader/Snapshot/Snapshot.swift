@@ -10,6 +10,8 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
     let manifest: Manifest
     /// The sorted parts of each table: its runs, and the footers of level 0.
     private let parts: [TableKind: [RunReader<Files>]]
+    /// Of the manifest's expired runs, in their order.
+    private let expired: [Files.File]
     private let names: NameParts<Files>
     let tail: Tail<Files>
 
@@ -17,13 +19,24 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
 
     init(
         files: Files, manifest: Manifest, parts: [TableKind: [RunReader<Files>]],
-        names: NameParts<Files>, tail: Tail<Files>
+        expired: [Files.File], names: NameParts<Files>, tail: Tail<Files>
     ) {
         self.files = files
         self.manifest = manifest
         self.parts = parts
+        self.expired = expired
         self.names = names
         self.tail = tail
+    }
+
+    /// What is left of expired segments.
+    func readExpired() throws(StorageError) -> [ExpiredSegments] {
+        var found: [ExpiredSegments] = []
+        for (entry, file) in zip(manifest.expired, expired) {
+            found.append(
+                try RunReader<Files>(entry.run, directory: manifest.directory, file).readExpired())
+        }
+        return found
     }
 
     /// The directory's.

@@ -75,8 +75,13 @@ package struct SnapshotLoader<Files: FileSystem> {
         for entry in manifest.namesRuns {
             names.append(try NamesRunReader(entry, directory: manifest.directory, in: files))
         }
+        // Read by few queries: held, so that they can be when they have been merged.
+        var expired: [Files.File] = []
+        for entry in manifest.expired {
+            expired.append(try files.open(entry.run.fileName.text, .read))
+        }
         return SnapshotBase(
-            manifest: manifest, mark: mark, parts: parts,
+            manifest: manifest, mark: mark, parts: parts, expired: expired,
             names: NameRuns(runs: names, hash: hash, shard: manifest.shard))
     }
 }
@@ -86,13 +91,14 @@ private struct SnapshotBase<Files: FileSystem> {
     let manifest: Manifest
     let mark: LogPosition?
     let parts: [TableKind: [RunReader<Files>]]
+    let expired: [Files.File]
     let names: NameRuns<Files>
 
     func withTail(in files: Files) throws(StorageError) -> Snapshot<Files> {
         let tail = try Tail(after: manifest, mark: mark, in: files, names: names.empty)
         return Snapshot(
-            files: files, manifest: manifest, parts: parts, names: NameParts(names, tail),
-            tail: tail)
+            files: files, manifest: manifest, parts: parts, expired: expired,
+            names: NameParts(names, tail), tail: tail)
     }
 }
 

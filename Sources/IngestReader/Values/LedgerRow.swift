@@ -115,13 +115,10 @@ extension Snapshot {
     private func sumOfLedger() throws(ReaderError) -> (LedgerSum, SenderWindows) {
         var sum = LedgerSum()
         var windows = SenderWindows()
-        for entry in manifest.expired {
-            let ledger = try ReaderError.reading { () throws(StorageError) in
-                try RunReader(entry.run, directory: manifest.directory, in: files)
-                    .readExpired().ledger
-            }
-            sum.add(ledger)
-            windows.apply(ledger)
+        let expired = try ReaderError.reading { () throws(StorageError) in try readExpired() }
+        for segments in expired {
+            sum.add(segments.ledger)
+            windows.apply(segments.ledger)
         }
         let blocks = try CutBlocks(of: self) {
             $0.ledgerEntryCount > 0

@@ -18,6 +18,7 @@ package struct ExpiredMerge<Files: FileSystem> {
     private var rows: [RunReader<Files>] = []
     private var names: [NamesOfBlock] = []
     private var damaged: [SegmentNumber] = []
+    private var footerCount = 0
     /// Since the last segment with a footer.
     private var unreadable: [(number: SegmentNumber, isThere: Bool)] = []
     private var firstSegment: SegmentNumber
@@ -29,20 +30,21 @@ package struct ExpiredMerge<Files: FileSystem> {
         firstSegment = manifest.lastExpired.next
     }
 
-    /// Takes the first of `segments`, as many as have room, and writes the two files.
+    /// Takes the first of `segments`, as many as one merge takes, and writes the two files.
     ///
     /// - Parameters:
     ///   - segments: those that follow the last that has expired, none of level 0.
     ///   - older: the newest entries of the manifest, which are merged with them.
-    ///   - isStopped: asked once a segment: whether to end early.
+    ///   - isStopped: asked once a segment and once a page: whether to end early.
     /// - Returns: `nil` if it was stopped, or if no footer can be read; nothing is left of it then, nor after an error.
     /// **Errors** `corrupt`, `notFound` with the path of an older part that cannot be read; those of writing.
     package mutating func run(
         _ segments: [SealedSegment], older: ArraySlice<ExpiredEntry>, firstNumber: FileNumber,
-        isStopped: () -> Bool = { false }
+        isStopped: @escaping @Sendable () -> Bool = { false }
     ) throws(StorageError) -> ExpiredOutput? {
         var nameByteCount = 0
-        for segment in segments where nameByteCount < Limits.rollNameByteCount {
+        for segment in segments
+        where nameByteCount < Limits.rollNameByteCount && footerCount < Limits.level0MergeCountMax {
             if isStopped() { return nil }
             let first = names.count
             try take(segment)
@@ -71,34 +73,28 @@ package struct ExpiredMerge<Files: FileSystem> {
             add(before.ledger)
         }
         whole.ledger = ledger.entries()
-        let namesRun = try writeNames(upTo: added, older, firstNumber.next)
+        let written = try RunWriter.merge(
+            .expired, firstNumber, of: whole.span, for: manifest,
+            metadata: RunMetadata(whole.encode()), rows, in: files, isStopped: isStopped)
+        guard let run = written else { return nil }
         do throws(StorageError) {
-            let run = try write(whole, firstNumber)
-            return ExpiredOutput(
-                entry: ExpiredEntry(run: run, names: namesRun), segments: added, damaged: damaged)
+            if !isStopped() {
+                let names = try writeNames(upTo: added, older, firstNumber.next)
+                return ExpiredOutput(
+                    entry: ExpiredEntry(run: run, names: names), segments: added, damaged: damaged)
+            }
         } catch {
-            try? files.unlink(namesRun.fileName.text)
+            try? files.unlink(run.fileName.text)
             throw error
         }
+        try? files.unlink(run.fileName.text)
+        return nil
     }
 
     private mutating func add(_ entries: [LedgerEntry]) {
         ledger.add(
             entries, countMax: Limits.segmentSenderCountMax,
             rangeCountMax: Limits.segmentSequenceRangeCountMax)
-    }
-
-    private func write(
-        _ segments: ExpiredSegments, _ number: FileNumber
-    ) throws(StorageError) -> RunEntry {
-        do {
-            return try RunWriter.write(
-                .expired, number: number, of: segments.span, for: manifest,
-                metadata: RunMetadata(segments.encode()), in: files
-            ) { CounterMerge(rows.map { $0.makeCursor() }) }
-        } catch {
-            throw error.storageError(files.path)
-        }
     }
 
     private func writeNames(
@@ -110,11 +106,70 @@ package struct ExpiredMerge<Files: FileSystem> {
             runs.append(
                 try NamesRunReader(entry.names, directory: manifest.directory, in: files))
         }
+        let (firstName, firstKey) = (last?.names.upperBound ?? 1, last?.keys.upperBound ?? 0)
+        let (nextName, nextKey) = (
+            max(firstName, segments.nextName), max(firstKey, segments.nextKey)
+        )
+        let blocks = try filled(names, names: firstName..<nextName, keys: firstKey..<nextKey)
         let fresh = FreshNames(
-            of: names, names: (last?.names.upperBound ?? 1)..<segments.nextName,
-            keys: (last?.keys.upperBound ?? 0)..<segments.nextKey)
+            of: blocks, names: firstName..<nextName, keys: firstKey..<nextKey)
         return try NamesRunWriter.write(
             number, of: .expiredNames, merging: runs, and: fresh, for: manifest, in: files)
+    }
+
+    /// The names and keys of blocks; what no block has, as names runs have it.
+    private func filled(
+        _ blocks: [NamesOfBlock], names: Range<UInt32>, keys: Range<UInt32>
+    ) throws(StorageError) -> [NamesOfBlock] {
+        var (nextName, nextKey) = (names.lowerBound, keys.lowerBound)
+        var runs: [NamesRunReader<Files>]?
+        var filled: [NamesOfBlock] = []
+        func fill(_ endName: UInt32, _ endKey: UInt32) throws(StorageError) {
+            if nextName >= endName && nextKey >= endKey { return }
+            if runs == nil { runs = try readableNames() }
+            let known = runs ?? []
+            for ordinal in nextName..<max(nextName, endName) {
+                var found: [UInt8]?
+                for run in known where found == nil {
+                    found = try run.name(NameOrdinal(rawValue: ordinal))
+                }
+                guard let found else { continue }
+                filled.append(
+                    NamesOfBlock(
+                        firstName: NameOrdinal(rawValue: ordinal), names: NewNames(found),
+                        firstKey: KeyOrdinal(rawValue: nextKey), keys: []))
+            }
+            for ordinal in nextKey..<max(nextKey, endKey) {
+                var found: RewardKey?
+                for run in known where found == nil {
+                    found = try run.key(KeyOrdinal(rawValue: ordinal))
+                }
+                guard let found else { continue }
+                filled.append(
+                    NamesOfBlock(
+                        firstName: NameOrdinal(rawValue: max(nextName, endName)), names: NewNames(),
+                        firstKey: KeyOrdinal(rawValue: ordinal), keys: [found]))
+            }
+        }
+        for block in blocks {
+            try fill(block.firstName.rawValue, block.firstKey.rawValue)
+            filled.append(block)
+            nextName = max(nextName, block.firstName.rawValue + UInt32(block.names.count))
+            nextKey = max(nextKey, block.firstKey.rawValue + UInt32(block.keys.count))
+        }
+        try fill(names.upperBound, keys.upperBound)
+        return filled
+    }
+
+    private func readableNames() throws(StorageError) -> [NamesRunReader<Files>] {
+        var runs: [NamesRunReader<Files>] = []
+        for entry in manifest.namesRuns {
+            let run = try StorageError.readable { () throws(StorageError) in
+                try NamesRunReader(entry, directory: manifest.directory, in: files)
+            }
+            if let run { runs.append(run) }
+        }
+        return runs
     }
 
     // MARK: Segments
@@ -131,9 +186,10 @@ package struct ExpiredMerge<Files: FileSystem> {
             let page = CounterPage()
             var cursor = table.makeCursor()
             while try cursor.nextPage(into: page) {}
-            add(footer, reader.anchor(behind: footer))
+            let found = try reader.readNames(by: footer, mayMiss: true)
+            try add(footer, reader.anchor(behind: footer))
             rows.append(table)
-            names += try reader.readNames(by: footer, mayMiss: true)
+            names += found
         } catch {
             switch error {
             case .notFound: unreadable.append((segment.number, isThere: false))
@@ -143,10 +199,18 @@ package struct ExpiredMerge<Files: FileSystem> {
         }
     }
 
-    private mutating func add(_ footer: SegmentFooter, _ next: LogAnchor) {
+    private mutating func add(
+        _ footer: SegmentFooter, _ next: LogAnchor
+    ) throws(StorageError) {
         let one = ExpiredSegments(
             footer, from: firstSegment, nextCommitEpoch: next.commitEpoch)
-        sums = sums.map { $0.joined(with: one) ?? one } ?? one
+        guard let joined = sums.map({ $0.joined(with: one) }) ?? one else {
+            throw .corrupt(
+                path: "\(files.path)/\(FileName.segment(footer.segment).text)", offset: 0,
+                detail: "footer does not go on from the one before")
+        }
+        sums = joined
+        footerCount += 1
         firstSegment = footer.segment.next
         damaged += unreadable.filter(\.isThere).map(\.number)
         unreadable = []

@@ -8,8 +8,14 @@ extension LogRebuild {
     ///
     /// **Errors** `missingManifest` where nothing says which directory this is. `newerFormat`, `io`.
     /// **Cost** All footers once.
-    package static func manifest(of files: Files) throws(StorageError) -> Manifest {
-        let names = try files.names().compactMap { FileName($0) }
+    /// - Parameter known: a manifest that can be believed: then what has expired is as it says.
+    package static func manifest(
+        of files: Files, after known: Manifest? = nil
+    ) throws(StorageError) -> Manifest {
+        let names = try files.names().compactMap { FileName($0) }.filter { name in
+            guard let known, case .run(.expired, _) = name else { return true }
+            return known.expired.contains { $0.run.fileName == name }
+        }
         let segments = names.compactMap(\.segmentNumber).sorted()
         guard let first = try firstHeader(of: segments, in: files) else {
             throw .missingManifest(
@@ -43,12 +49,14 @@ extension LogRebuild {
         _ manifest: Manifest, _ bad: BadRuns, _ store: ManifestStore<Files>
     ) throws(StorageError) -> Manifest {
         guard bad.areSegmentsBad else { return try store.complete(manifest) }
-        let found = try Self.manifest(of: store.files)
-        guard found.cut == manifest.cut else {
-            throw bad.first ?? .missingManifest(directory: store.files.path, fileCount: 0)
-        }
+        let found = try Self.manifest(of: store.files, after: manifest)
         var whole = manifest
-        (whole.sealed, whole.lost) = (found.sealed, found.lost)
+        // Segments that were sealed since are the tail: no generation has their names.
+        whole.sealed = found.sealed.filter { $0.number <= manifest.cut.segment }
+        whole.lost = found.lost.filter { $0.segment <= manifest.cut.segment }
+        guard whole.sealed.count == manifest.sealedCount,
+            whole.sealed.last.map({ $0.blockCount == manifest.cut.blockCount }) ?? true
+        else { throw bad.first ?? .missingManifest(directory: store.files.path, fileCount: 0) }
         return whole
     }
 
@@ -99,7 +107,7 @@ extension Manifest {
             shard.commitEpoch = segments.nextCommitEpoch &- 1
             shard.lastBlockChecksum = segments.lastBlockChecksum
             (shard.nextName, shard.nextKey) = (segments.nextName, segments.nextKey)
-            uncleanStops += segments.uncleanStops
+            for stop in segments.uncleanStops { note(stop) }
             shard.totals.add(segments.ledger)
             shard.totals.rowCount = shard.totals.rowCount.saturatingSum(segments.rowCount)
         }

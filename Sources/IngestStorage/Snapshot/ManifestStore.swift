@@ -148,6 +148,12 @@ extension Manifest {
         }
         whole.sealed = sealed + level0
         whole.lost = lost + self.lost
+        guard whole.sealed.count == sealedCount else {
+            throw .corrupt(
+                path: runs.last?.path ?? "", offset: 0,
+                detail:
+                    "\(whole.sealed.count) sealed segments listed, the manifest has \(sealedCount)")
+        }
         return whole
     }
 }

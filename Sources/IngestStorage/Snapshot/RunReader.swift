@@ -19,7 +19,13 @@ package struct RunReader<Files: FileSystem>: Sendable {
     package init(
         _ entry: RunEntry, directory: DirectoryID? = nil, in files: Files
     ) throws(StorageError) {
-        let file = try files.open(entry.fileName.text, .read)
+        try self.init(entry, directory: directory, try files.open(entry.fileName.text, .read))
+    }
+
+    /// A run in a file that was opened before.
+    package init(
+        _ entry: RunEntry, directory: DirectoryID?, _ file: Files.File
+    ) throws(StorageError) {
         try file.check(byteCount: entry.byteCount, max: UInt64(Limits.runByteCountMax))
         let head = try file.readArray(at: 0, byteCount: RunHeader.byteCount)
         let header = try StorageError.decoding(file.path) { () throws(FormatError) in

@@ -41,6 +41,16 @@ package enum RunWriter {
         _ recorder: inout WriteRecorder<File>
     ) throws(StorageError) -> RunEntry {
         let head = header.encode()
+        // What no reader takes must not be relied on.
+        try StorageError.decoding(recorder.file.path) { () throws(FormatError) in
+            let raw = try header.decodeMetadata(metadata.bytes)
+            switch header.table {
+            case _ where raw.isEmpty: break
+            case .expired: _ = try ExpiredSegments.decode(raw, of: header.span)
+            case .rewardDays: _ = try SealedSegments.decode(raw, of: header.span)
+            default: break
+            }
+        }
         try recorder.write(index.encode() + metadata.bytes, at: header.pageIndexOffset)
         try recorder.write(head, at: 0)
         // What a reader will make of it, with the checksums that the encoded bytes have.

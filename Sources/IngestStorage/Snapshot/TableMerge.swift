@@ -93,12 +93,39 @@ package struct TableMerge<Files: FileSystem> {
         _ table: TableKind, _ number: FileNumber, of span: LogSpan, _ parts: [RunReader<Files>],
         _ isStopped: @escaping @Sendable () -> Bool
     ) throws(StorageError) -> RunEntry? {
+        try RunWriter.merge(
+            table, number, of: span, for: origin,
+            metadata: table == .rewardDays
+                ? RunMetadata(SealedSegments(of: origin, in: span).encode()) : RunMetadata(),
+            parts, in: files, isStopped: isStopped)
+    }
+
+    /// Removes what no manifest names. What stays is removed by a start.
+    package func removeFiles(_ runs: [RunEntry]) {
+        for run in runs { try? files.unlink(run.fileName.text) }
+    }
+}
+
+extension FileNumber {
+    package func advanced(by count: Int) -> FileNumber {
+        FileNumber(rawValue: rawValue &+ UInt64(count))
+    }
+}
+
+extension RunWriter {
+    /// Writes a run of the merged rows of others.
+    ///
+    /// - Parameter isStopped: asked once a page: whether to end early.
+    /// - Returns: `nil` if it was stopped.
+    /// **Errors** `corrupt` with the path of a part that cannot be merged.
+    static func merge<Files: FileSystem>(
+        _ table: TableKind, _ number: FileNumber, of span: LogSpan, for manifest: Manifest,
+        metadata: RunMetadata, _ parts: [RunReader<Files>], in files: Files,
+        isStopped: @escaping @Sendable () -> Bool
+    ) throws(StorageError) -> RunEntry? {
         do {
-            return try RunWriter.write(
-                table, number: number, of: span, for: origin,
-                metadata: table == .rewardDays
-                    ? RunMetadata(SealedSegments(of: origin, in: span).encode()) : RunMetadata(),
-                in: files
+            return try write(
+                table, number: number, of: span, for: manifest, metadata: metadata, in: files
             ) {
                 StoppableRows(
                     CounterMerge(parts.map { $0.makeCursor() }, dropsDays: !table.hasDay),
@@ -108,36 +135,12 @@ package struct TableMerge<Files: FileSystem> {
             switch error {
             case .storage(let error): throw error
             case .source(.stopped): return nil
-            case .source(.failed(let error)): throw error.storageError(files.path)
+            case .source(.failed(.source(let error))): throw error
+            case .source(.failed(let error)):
+                throw .corrupt(
+                    path: files.path, offset: 0, detail: "counters that cannot be: \(error)")
             }
         }
-    }
-
-    /// Removes what no manifest names. What stays is removed by a start.
-    package func removeFiles(_ runs: [RunEntry]) {
-        for run in runs { try? files.unlink(run.fileName.text) }
-    }
-}
-
-extension CounterMergeError<StorageError> {
-    func storageError(_ path: String) -> StorageError {
-        if case .source(let error) = self { return error }
-        return .corrupt(path: path, offset: 0, detail: "counters that cannot be: \(self)")
-    }
-}
-
-extension RunWriteError<CounterMergeError<StorageError>> {
-    func storageError(_ path: String) -> StorageError {
-        switch self {
-        case .storage(let error): error
-        case .source(let error): error.storageError(path)
-        }
-    }
-}
-
-extension FileNumber {
-    package func advanced(by count: Int) -> FileNumber {
-        FileNumber(rawValue: rawValue &+ UInt64(count))
     }
 }
 

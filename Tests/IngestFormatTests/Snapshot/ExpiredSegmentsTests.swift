@@ -120,6 +120,17 @@ struct ExpiredSegmentsTests {
         var huge = second
         huge.rowCount = .max
         #expect(first.joined(with: huge) == nil)
+        // As many stops as a reader takes: the first and the newest.
+        var many = second
+        many.uncleanStops = (0..<Int64(Limits.manifestUncleanStopCountMax)).map {
+            UncleanStop(foundAt: $0, position: ManifestExample.position(5, 2))
+        }
+        var all = try #require(first.joined(with: many))
+        all.lost = []
+        #expect(all.uncleanStops.count == Limits.manifestUncleanStopCountMax)
+        #expect(all.uncleanStops.first == first.uncleanStops.first)
+        #expect(all.uncleanStops.last == many.uncleanStops.last)
+        #expect(try ExpiredSegments.decode(all.encode(), of: all.span) == all)
     }
 
     // MARK: Ledger

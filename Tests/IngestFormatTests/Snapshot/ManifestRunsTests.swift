@@ -45,8 +45,8 @@ struct ManifestRunsTests {
 
     @Test(arguments: [
         ("sealedCount", 8, "corrupt sealed count"), ("sealedCount", 2, "corrupt segment"),
-        ("lostRangeCount", 1 << 21, "corrupt lost range count"),
-        ("lostRangeCount", 1, "corrupt metadata"),
+        ("lostRangeCount", UInt64(UInt32.max), "corrupt lost range count"),
+        ("lostRangeCount", 1, "corrupt metadata"), ("lostRangeCount", 3, "torn byte count"),
     ])
     func `a list that cannot be is refused`(name: String, value: UInt64, expected: String) {
         let field = SealedSegments.layout[dynamicMember: name]
