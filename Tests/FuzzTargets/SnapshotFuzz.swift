@@ -160,19 +160,19 @@ private struct RowList: Equatable {
 /// Checksums made right, as far as what they cover is there.
 private enum Reseal {
     static func footer(_ bytes: [UInt8]) -> [UInt8] {
-        typealias Section = SegmentLayout.Section
-        let head = SegmentLayout.Footer.byteCount
+        let field = SegmentFooter.SectionTable.Entry.layout
+        let head = SegmentFooter.layout.byteCount
         guard bytes.count >= head else { return bytes }
         var bytes = bytes
-        let count = Int(number(bytes, SegmentLayout.Footer.sectionCount, 0))
-        let covered = head + count * Section.byteCount
+        let count = Int(number(bytes, SegmentFooter.layout.sectionCount, 0))
+        let covered = head + count * field.byteCount
         guard covered + 4 <= bytes.count else { return bytes }
         var offset = covered + 4
         for section in 0..<count {
-            let entry = head + section * Section.byteCount
-            let end = offset + Int(number(bytes, Section.storedByteCount, entry))
+            let entry = head + section * field.byteCount
+            let end = offset + Int(number(bytes, field.storedByteCount, entry))
             guard end <= bytes.count else { break }
-            put(Checksum.crc32c(bytes[offset..<end]), at: entry + Section.checksum.offset, &bytes)
+            put(Checksum.crc32c(bytes[offset..<end]), at: entry + field.checksum.offset, &bytes)
             offset = end
         }
         put(Checksum.crc32c(bytes[..<covered]), at: covered, &bytes)

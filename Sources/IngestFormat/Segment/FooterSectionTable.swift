@@ -4,12 +4,19 @@ extension SegmentFooter {
     /// The sections of a footer whose head has been checked: in order, each under its checksum, and together
     /// exactly the rest of the footer. Made from the footer's first bytes, so that one section can be read alone.
     package struct SectionTable: Sendable {
-        private struct Entry {
+        /// A line of the table.
+        package struct Entry: Sendable {
+            package static let layout = Layout<Self>(
+                .int("kind", \.kind), .id("encoding", \.stored.encoding, in: 0...1), .reserved(1),
+                .int("raw byte count", \.stored.rawByteCount),
+                .int("stored byte count", \.stored.byteCount),
+                .int("checksum", \.stored.checksum))
+
             var kind: UInt16
-            var encoding: StoredSection.Encoding
-            var rawByteCount: Int
-            var checksum: UInt32
-            var range: Range<Int>
+            var stored: StoredSection.Place
+            /// In the footer.
+            var start = 0
+            var range: Range<Int> { start..<start + Int(stored.byteCount) }
         }
 
         private var entries: [Entry] = []
@@ -21,7 +28,7 @@ extension SegmentFooter {
             end(ofTable: countMax) + SegmentFooter.checksumField.byteCount
 
         private static func end(ofTable count: Int) -> Int {
-            SegmentLayout.Footer.byteCount + count * SegmentLayout.Section.byteCount
+            SegmentFooter.layout.byteCount + count * Entry.layout.byteCount
         }
 
         /// - Parameters:
@@ -29,12 +36,11 @@ extension SegmentFooter {
         ///   - byteCount: of the whole footer.
         init(_ bytes: [UInt8], count: Int, footerByteCount byteCount: Int) throws(FormatError) {
             var reader = FieldReader(bytes)
-            try reader.begin(SegmentLayout.Footer.byteCount)
+            try reader.begin(SegmentFooter.layout.byteCount)
             var end = Self.end(ofTable: count) + SegmentFooter.checksumField.byteCount
             for _ in 0..<count {
-                try reader.begin(SegmentLayout.Section.byteCount)
                 let entry = try Self.entry(
-                    reader, at: end, of: byteCount, after: entries.last?.kind)
+                    &reader, at: end, of: byteCount, after: entries.last?.kind)
                 end = entry.range.upperBound
                 entries.append(entry)
             }
@@ -53,7 +59,7 @@ extension SegmentFooter {
         private func entry(of section: Section) throws(FormatError) -> Entry {
             if let entry = entries.first(where: { $0.kind == section.rawValue }) { return entry }
             throw .corrupt(
-                "section kind", at: SegmentLayout.Footer.byteCount, got: 0,
+                "section kind", at: SegmentFooter.layout.byteCount, got: 0,
                 expected: .exactly(section.rawValue))
         }
 
@@ -73,69 +79,59 @@ extension SegmentFooter {
             let entry = try entry(of: section)
             try Self.check(
                 entry, at: entries.firstIndex { $0.kind == entry.kind } ?? 0, stored)
-            return try StoredSection.restore(
-                stored, encoding: entry.encoding, rawByteCount: entry.rawByteCount,
-                at: entry.range.lowerBound)
+            return try StoredSection.restore(stored, entry.stored, at: entry.start)
         }
 
         /// As `raw`, of a whole footer.
         func raw(_ section: Section, of footer: [UInt8]) throws(FormatError) -> [UInt8] {
             let entry = try entry(of: section)
-            return try StoredSection.restore(
-                footer[entry.range], encoding: entry.encoding, rawByteCount: entry.rawByteCount,
-                at: entry.range.lowerBound)
+            return try StoredSection.restore(footer[entry.range], entry.stored, at: entry.start)
         }
 
         /// Holds the length of a section against what the head says of it.
         static func expect(_ raw: [UInt8], byteCount: Int) throws(FormatError) {
             guard raw.count == byteCount else {
                 throw .corrupt(
-                    "raw byte count", at: SegmentLayout.Footer.byteCount, got: raw.count,
+                    "raw byte count", at: SegmentFooter.layout.byteCount, got: raw.count,
                     expected: .exactly(byteCount))
             }
         }
-
-        private typealias Field = SegmentLayout.Section
 
         private static func check(
             _ entry: Entry, at index: Int, _ stored: ArraySlice<UInt8>
         ) throws(FormatError) {
             let found = Checksum.crc32c(stored)
-            guard found == entry.checksum, stored.count == entry.range.count else {
+            guard found == entry.stored.checksum, stored.count == entry.range.count else {
+                let field = Entry.layout.checksum
                 throw .corrupt(
-                    Field.checksum.name, at: end(ofTable: index) + Field.checksum.offset,
-                    got: entry.checksum, expected: .exactly(found))
+                    field.name, at: end(ofTable: index) + field.offset,
+                    got: entry.stored.checksum, expected: .exactly(found))
             }
         }
 
         private static func entry(
-            _ reader: FieldReader, at offset: Int, of byteCount: Int, after last: UInt16?
+            _ reader: inout FieldReader, at start: Int, of byteCount: Int, after last: UInt16?
         ) throws(FormatError) -> Entry {
-            try reader.expectZeros(Field.fields)
-            let kind = reader.u16(Field.kind)
-            if let last, kind <= last {
-                throw reader.corrupt(Field.kind, .atLeast(UInt32(last) + 1))
+            let field = Entry.layout
+            var entry = try field.next(
+                &reader, into: Entry(kind: 0, stored: StoredSection.Place(), start: start))
+            if let last, entry.kind <= last {
+                throw reader.corrupt(field.kind, .atLeast(UInt32(last) + 1))
             }
-            guard Section(rawValue: kind) != nil || kind >= Section.firstOptionalKind else {
+            guard Section(rawValue: entry.kind) != nil || entry.kind >= Section.firstOptionalKind
+            else {
                 throw .newerFormat(
-                    Field.kind.name, at: reader.start, got: kind,
+                    field.kind.name, at: reader.start, got: entry.kind,
                     expected: .atMost(Section.windows.rawValue))
             }
-            guard
-                let encoding = StoredSection.Encoding(
-                    rawValue: UInt8(truncatingIfNeeded: reader.load(Field.encoding)))
-            else {
-                throw reader.corrupt(
-                    Field.encoding, .atMost(StoredSection.Encoding.lz4.rawValue))
-            }
-            let stored = try reader.count(Field.storedByteCount, max: max(0, byteCount - offset))
+            let stored = try reader.count(field.storedByteCount, max: max(0, byteCount - start))
             // How much memory the section will take.
-            let raw = try reader.load(
-                Field.rawByteCount,
-                in: encoding.rawByteCounts(ofStored: stored, max: Limits.footerByteCountMax))
-            return Entry(
-                kind: kind, encoding: encoding, rawByteCount: Int(raw),
-                checksum: reader.u32(Field.checksum), range: offset..<offset + stored)
+            _ = try reader.load(
+                field.rawByteCount,
+                in: entry.stored.encoding.rawByteCounts(
+                    ofStored: stored, max: Limits.footerByteCountMax))
+            entry.start = start
+            return entry
         }
     }
 }
@@ -158,10 +154,10 @@ package struct FooterTables: Sendable {
 
     package static let rewardDays = Part(
         table: .rewardDays, pages: .rewardDayPages, index: .rewardDayIndex,
-        rowCount: SegmentLayout.Footer.keyDayCount, pageCount: SegmentLayout.Footer.pageCount)
+        rowCount: SegmentFooter.layout.keyDayCount, pageCount: SegmentFooter.layout.pageCount)
     package static let days = Part(
         table: .days, pages: .dayPages, index: .dayIndex,
-        rowCount: SegmentLayout.Footer.dayRowCount, pageCount: SegmentLayout.Footer.dayPageCount)
+        rowCount: SegmentFooter.layout.dayRowCount, pageCount: SegmentFooter.layout.dayPageCount)
 
     /// - Parameter bytes: the first `SectionTable.headByteCountMax` bytes of a footer, or all of them.
     /// **Errors** as `SegmentFooter.decode`.
@@ -173,8 +169,8 @@ package struct FooterTables: Sendable {
     /// The end of the segment in the log, and when it was sealed.
     package var end: LogPosition {
         LogPosition(
-            segment: SegmentNumber(rawValue: head.u32(SegmentLayout.Footer.segment)),
-            blockCount: head.u32(SegmentLayout.Footer.blockCount))
+            segment: SegmentNumber(rawValue: head.u32(SegmentFooter.layout.segment)),
+            blockCount: head.u32(SegmentFooter.layout.blockCount))
     }
 
     /// Where the pages of a table lie in the file.

@@ -1,8 +1,6 @@
 // packet → decode → ring → admit → block → [segment] → [compaction] → snapshot → [query]
 
 extension SegmentFooter {
-    private typealias Field = SegmentLayout.Footer
-
     /// Checks and decodes the `trailer.footerByteCount` bytes at `trailer.footerOffset`. The counters'
     /// pages are under the footer's checksum, and decoded when they are read.
     ///
@@ -18,10 +16,10 @@ extension SegmentFooter {
         }
         let (reader, sections) = try openHead(bytes, trailer: trailer)
         try sections.checkAll(bytes)
-        var footer = try SegmentFooter(head: reader)
+        var footer = try layout.load(reader, into: blank)
         footer.blocks = try footer.decodeBlocks(
             sections.raw(.blocks, of: bytes),
-            count: reader.count(Field.blockEntryCount, max: Int(footer.blockCount)),
+            count: reader.count(layout.blockEntryCount, max: Int(footer.blockCount)),
             end: trailer.footerOffset)
         footer.rewardDays = try FooterTables.decode(
             FooterTables.rewardDays, reader, sections, of: bytes)
@@ -39,46 +37,35 @@ extension SegmentFooter {
         _ bytes: [UInt8], trailer: SegmentTrailer
     ) throws(FormatError) -> (FieldReader, SectionTable) {
         var reader = FieldReader(bytes)
-        try reader.begin(Field.byteCount)
-        try reader.identify(Field.magic, Field.magicNumber)
-        let count = try reader.count(Field.sectionCount, max: SectionTable.countMax)
+        try reader.begin(layout.byteCount)
+        try reader.identify(layout.magic, magic)
+        let count = try reader.count(layout.sectionCount, max: SectionTable.countMax)
         var table = reader
-        try table.begin(count * SegmentLayout.Section.byteCount)
+        try table.begin(count * SectionTable.Entry.layout.byteCount)
         let covered = table.end
         try table.begin(checksumField.byteCount)
         try table.expect(checksumField, Checksum.crc32c(bytes[..<covered]))
         guard table.u32(checksumField) == trailer.footerChecksum else {
             throw table.corrupt(checksumField, .exactly(trailer.footerChecksum))
         }
-        guard reader.u16(Field.version) <= FileEnvelope.version else {
+        guard reader.u16(layout.version) <= FileEnvelope.version else {
             throw .newerFormat(
-                "version", at: 4, got: reader.u16(Field.version),
+                "version", at: 4, got: reader.u16(layout.version),
                 expected: .atMost(FileEnvelope.version))
         }
-        try reader.expect(Field.version, FileEnvelope.version)
-        try reader.identify(Field.directory, trailer.directory.rawValue)
-        try reader.identify(Field.segment, trailer.segment.rawValue)
-        try reader.expectZeros(Field.fields)
+        try reader.expect(layout.version, FileEnvelope.version)
+        try reader.identify(layout.directory, trailer.directory.rawValue)
+        try reader.identify(layout.segment, trailer.segment.rawValue)
+        try reader.expectZeros(layout.fields)
         let byteCount = Int(clamping: trailer.footerByteCount)
         return (reader, try SectionTable(bytes, count: count, footerByteCount: byteCount))
     }
 
-    private init(head reader: FieldReader) throws(FormatError) {
-        directory = DirectoryID(rawValue: reader.load(Field.directory))
-        segment = SegmentNumber(rawValue: reader.u32(Field.segment))
-        headerChecksum = reader.u32(Field.headerChecksum)
-        sealedAt = reader.i64(Field.sealedAt)
-        blockCount = UInt32(
-            try reader.count(Field.blockCount, max: Limits.segmentBlockCountMax))
-        lastBlockChecksum = reader.u32(Field.lastBlockChecksum)
-        commitEpoch = reader.load(Field.commitEpoch)
-        names = try reader.range(Field.firstName, Field.nextName, max: Limits.nameCountMax + 1)
-        keys = try reader.range(Field.firstKey, Field.nextKey, max: Limits.keyCountMax)
-        rowCount = try reader.load(Field.rowCount, in: 0...UInt64(Limits.segmentRowCountMax))
-        minTimestamp = reader.i64(Field.minTimestamp)
-        maxTimestamp = reader.i64(Field.maxTimestamp)
-        idsCompleteSince = reader.i64(Field.idsCompleteSince)
-    }
+    private static let blank = SegmentFooter(
+        header: SegmentHeader(
+            directory: DirectoryID(rawValue: 0), segment: SegmentNumber(rawValue: 1), createdAt: 0,
+            previousChecksum: 0, firstName: NameOrdinal(rawValue: 1),
+            firstKey: KeyOrdinal(rawValue: 0), commitEpoch: 0), headerChecksum: 0, sealedAt: 0)
 
     /// The blocks: each behind the one before, in ordinals, bytes, names and keys, and inside `end`.
     private func decodeBlocks(
@@ -133,7 +120,7 @@ extension SegmentFooter {
         _ reader: FieldReader, _ raw: [UInt8]
     ) throws(FormatError) -> [LedgerEntry] {
         let count = try reader.count(
-            Field.ledgerEntryCount, max: Limits.segmentSenderCountMax)
+            layout.ledgerEntryCount, max: Limits.segmentSenderCountMax)
         return try LedgerCodec.decode(
             whole: raw, entryCount: count, rangeCountMax: Limits.segmentSequenceRangeCountMax)
     }
@@ -142,7 +129,7 @@ extension SegmentFooter {
         _ reader: FieldReader, _ raw: [UInt8]
     ) throws(FormatError) -> [LostRange] {
         let count = try reader.count(
-            Field.lostRangeCount, max: Limits.segmentLostRangeCountMax)
+            layout.lostRangeCount, max: Limits.segmentLostRangeCountMax)
         try SectionTable.expect(raw, byteCount: count * LostRange.layout.byteCount)
         var source = FieldReader(raw)
         return try LostRange.decode(&source, count: count)
@@ -151,18 +138,18 @@ extension SegmentFooter {
     /// What the head says of the blocks must be what the blocks say.
     private func checkSums(_ reader: FieldReader) throws(FormatError) {
         let rows = blocks.reduce(UInt64(0)) { $0 + UInt64($1.summary.rowCount) }
-        try reader.expect(Field.rowCount, rows)
+        try reader.expect(Self.layout.rowCount, rows)
         let filled = blocks.lazy.map(\.summary).filter { $0.rowCount > 0 }
-        try reader.expect(Field.minTimestamp, filled.map(\.minTimestamp).min() ?? 0)
-        try reader.expect(Field.maxTimestamp, filled.map(\.maxTimestamp).max() ?? 0)
+        try reader.expect(Self.layout.minTimestamp, filled.map(\.minTimestamp).min() ?? 0)
+        try reader.expect(Self.layout.maxTimestamp, filled.map(\.maxTimestamp).max() ?? 0)
         if let last = blocks.last?.summary {
-            try reader.expect(Field.lastBlockChecksum, last.headerChecksum)
-            try reader.expect(Field.commitEpoch, last.commitEpoch)
+            try reader.expect(Self.layout.lastBlockChecksum, last.headerChecksum)
+            try reader.expect(Self.layout.commitEpoch, last.commitEpoch)
         }
         for range in lost {
             guard range.segment == segment, range.firstBlock + range.blockCount <= blockCount else {
                 throw reader.corrupt(
-                    Field.blockCount, .atLeast(range.firstBlock + range.blockCount))
+                    Self.layout.blockCount, .atLeast(range.firstBlock + range.blockCount))
             }
         }
     }

@@ -1,8 +1,6 @@
 // packet → decode → ring → admit → block → [segment] → compaction → snapshot → query
 
 extension SegmentFooter {
-    private typealias Field = SegmentLayout.Footer
-
     /// Footer and trailer: the bytes from `offset` to the end of the segment file.
     /// - Parameter offset: where the footer begins: the end of the last block.
     /// - Precondition: `countOverLimit` is `nil`: a footer that no reader takes must not leave the process.
@@ -15,14 +13,11 @@ extension SegmentFooter {
             StoredSection(
                 raw(section), compressor: compressor, isCompressible: !section.hasPages)
         }
-        var writer = head(sectionCount: sections.count)
+        var writer = FileEnvelope.begin(Self.magic, Self.layout.byteCount)
+        Self.layout.put(self, to: &writer)
         for (kind, section) in zip(Section.allCases, sections) {
-            writer.begin(SegmentLayout.Section.byteCount)
-            writer.put(kind.rawValue, SegmentLayout.Section.kind)
-            writer.put(section.encoding.rawValue, SegmentLayout.Section.encoding)
-            writer.put(section.rawByteCount, SegmentLayout.Section.rawByteCount)
-            writer.put(section.bytes.count, SegmentLayout.Section.storedByteCount)
-            writer.put(Checksum.crc32c(section.bytes), SegmentLayout.Section.checksum)
+            let entry = SectionTable.Entry(kind: kind.rawValue, stored: section.place)
+            SectionTable.Entry.layout.append(entry, to: &writer)
         }
         let checksum = Checksum.crc32c(writer.bytes)
         writer.begin(Self.checksumField.byteCount)
@@ -57,34 +52,6 @@ extension SegmentFooter {
 
     /// The head's checksum, behind the section table.
     static let checksumField = FormatField("footer checksum", 0, 4)
-
-    private func head(sectionCount: Int) -> FieldWriter {
-        var writer = FileEnvelope.begin(Field.magicNumber, Field.byteCount)
-        writer.put(sectionCount, Field.sectionCount)
-        writer.put(segment.rawValue, Field.segment)
-        writer.put(headerChecksum, Field.headerChecksum)
-        writer.put(directory.rawValue, Field.directory)
-        writer.put(sealedAt, Field.sealedAt)
-        writer.put(rowCount, Field.rowCount)
-        writer.put(minTimestamp, Field.minTimestamp)
-        writer.put(maxTimestamp, Field.maxTimestamp)
-        writer.put(commitEpoch, Field.commitEpoch)
-        writer.put(lastBlockChecksum, Field.lastBlockChecksum)
-        writer.put(blockCount, Field.blockCount)
-        writer.put(names.lowerBound, Field.firstName)
-        writer.put(names.upperBound, Field.nextName)
-        writer.put(keys.lowerBound, Field.firstKey)
-        writer.put(keys.upperBound, Field.nextKey)
-        writer.put(blocks.count, Field.blockEntryCount)
-        writer.put(rewardDays.rowCount, Field.keyDayCount)
-        writer.put(rewardDays.index.entries.count, Field.pageCount)
-        writer.put(days.rowCount, Field.dayRowCount)
-        writer.put(days.index.entries.count, Field.dayPageCount)
-        writer.put(ledger.count, Field.ledgerEntryCount)
-        writer.put(lost.count, Field.lostRangeCount)
-        writer.put(idsCompleteSince, Field.idsCompleteSince)
-        return writer
-    }
 
     private func raw(_ section: Section) -> [UInt8] {
         switch section {

@@ -21,8 +21,6 @@ package struct BlockIndexEntry: Hashable, Sendable {
 /// **Layout** docs/format/segment.md: head, section table, checksum, sections; then the trailer at the
 /// file's end.
 package struct SegmentFooter: Hashable, Sendable {
-    package static let magic = SegmentLayout.Footer.magicNumber
-
     package var directory: DirectoryID
     package var segment: SegmentNumber
     /// The checksum in the segment's header, so that the footer's covers that too.

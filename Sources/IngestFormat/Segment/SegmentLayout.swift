@@ -1,65 +1,33 @@
 // packet → decode → ring → admit → block → [segment] → compaction → snapshot → query
 
-/// The fixed places of a segment's footer: docs/format/segment.md has the same tables,
-/// and a test compares them.
+extension SegmentFooter {
+    /// The footer's head; the section table follows, then the checksum of both, then the sections.
+    package static let layout = Layout<Self>(
+        .magic, .version,
+        .derived("section count", 2) { _ in UInt64(Section.allCases.count) },
+        .id("segment", \.segment), .int("header checksum", \.headerChecksum),
+        .id("directory", \.directory), .int("sealed at", \.sealedAt),
+        .int("row count", \.rowCount, in: 0...UInt64(Limits.segmentRowCountMax)),
+        .int("min timestamp", \.minTimestamp), .int("max timestamp", \.maxTimestamp),
+        .int("commit epoch", \.commitEpoch), .int("last block checksum", \.lastBlockChecksum),
+        .int("block count", \.blockCount, in: 0...UInt64(Limits.segmentBlockCountMax)),
+        .range("first name", "next name", \.names, max: Limits.nameCountMax + 1),
+        .range("first key", "next key", \.keys, max: Limits.keyCountMax),
+        .derived("block entry count", 4) { UInt64($0.blocks.count) },
+        .derived("key day count", 4) { UInt64($0.rewardDays.rowCount) },
+        .derived("page count", 4) { UInt64($0.rewardDays.index.entries.count) },
+        .derived("ledger entry count", 4) { UInt64($0.ledger.count) },
+        .derived("lost range count", 4) { UInt64($0.lost.count) },
+        .derived("day row count", 4) { UInt64($0.days.rowCount) },
+        .derived("day page count", 4) { UInt64($0.days.index.entries.count) },
+        .reserved(4), .int("ids complete since", \.idsCompleteSince))
+    /// `IGF1` as its bytes lie in the file.
+    package static let magic: UInt32 = 0x3146_4749
+}
+
+/// The places of a line of the footer's section of blocks: docs/format/segment.md has the same table, and a test
+/// compares them. There are too many of these lines for a `Layout`.
 package enum SegmentLayout {
-    /// The footer's head; the section table follows, then the head's checksum, then the sections.
-    package enum Footer {
-        package static let byteCount = 128
-        /// `IGF1` as its bytes lie in the file.
-        package static let magicNumber: UInt32 = 0x3146_4749
-
-        package static let magic = FileEnvelope.magicField
-        package static let version = FileEnvelope.versionField
-        package static let sectionCount = FormatField("section count", 6, 2)
-        package static let segment = FormatField("segment", 8, 4)
-        package static let headerChecksum = FormatField("header checksum", 12, 4)
-        package static let directory = FormatField("directory", 16, 8)
-        package static let sealedAt = FormatField("sealed at", 24, 8)
-        package static let rowCount = FormatField("row count", 32, 8)
-        package static let minTimestamp = FormatField("min timestamp", 40, 8)
-        package static let maxTimestamp = FormatField("max timestamp", 48, 8)
-        package static let commitEpoch = FormatField("commit epoch", 56, 8)
-        package static let lastBlockChecksum = FormatField("last block checksum", 64, 4)
-        package static let blockCount = FormatField("block count", 68, 4)
-        package static let firstName = FormatField("first name", 72, 4)
-        package static let nextName = FormatField("next name", 76, 4)
-        package static let firstKey = FormatField("first key", 80, 4)
-        package static let nextKey = FormatField("next key", 84, 4)
-        package static let blockEntryCount = FormatField("block entry count", 88, 4)
-        package static let keyDayCount = FormatField("key day count", 92, 4)
-        package static let pageCount = FormatField("page count", 96, 4)
-        package static let ledgerEntryCount = FormatField("ledger entry count", 100, 4)
-        package static let lostRangeCount = FormatField("lost range count", 104, 4)
-        package static let dayRowCount = FormatField("day row count", 108, 4)
-        package static let dayPageCount = FormatField("day page count", 112, 4)
-        package static let reserved = FormatField("reserved", 116, 4)
-        package static let idsCompleteSince = FormatField("ids complete since", 120, 8)
-
-        package static let fields = [
-            magic, version, sectionCount, segment, headerChecksum, directory, sealedAt, rowCount,
-            minTimestamp, maxTimestamp, commitEpoch, lastBlockChecksum, blockCount, firstName,
-            nextName, firstKey, nextKey, blockEntryCount, keyDayCount, pageCount,
-            ledgerEntryCount, lostRangeCount, dayRowCount, dayPageCount, reserved,
-            idsCompleteSince,
-        ]
-    }
-
-    /// One entry of the footer's section table.
-    package enum Section {
-        package static let byteCount = 16
-        package static let kind = FormatField("kind", 0, 2)
-        package static let encoding = FormatField("encoding", 2, 1)
-        package static let reserved = FormatField("reserved", 3, 1)
-        package static let rawByteCount = FormatField("raw byte count", 4, 4)
-        package static let storedByteCount = FormatField("stored byte count", 8, 4)
-        package static let checksum = FormatField("checksum", 12, 4)
-
-        package static let fields = [
-            kind, encoding, reserved, rawByteCount, storedByteCount, checksum,
-        ]
-    }
-
     /// One entry of the section of blocks.
     package enum Block {
         package static let byteCount = 80

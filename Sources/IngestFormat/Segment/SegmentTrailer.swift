@@ -12,7 +12,7 @@ package struct SegmentTrailer: Hashable, Sendable {
             in: UInt64(SegmentHeader.byteCount)...UInt64(Limits.segmentByteCountMax)),
         .int(
             "footer byte count", \.footerByteCount,
-            in: UInt64(SegmentLayout.Footer.byteCount + 4)...UInt64(Limits.footerByteCountMax)),
+            in: UInt64(SegmentFooter.layout.byteCount + 4)...UInt64(Limits.footerByteCountMax)),
         .reserved(20, "reserved end"), .checksum)
     package static let byteCount = layout.byteCount
     /// `IGT1` as its bytes lie in the file.

@@ -69,12 +69,13 @@ struct StoredSection {
     /// The bytes before they were stored.
     /// - Parameters:
     ///   - stored: exactly the section; its checksum has been checked.
-    ///   - rawByteCount: has been held against a limit.
+    ///   - place: its raw byte count has been held against a limit.
     /// **Errors** `corrupt` if they do not come to `rawByteCount` bytes.
     static func restore(
-        _ stored: ArraySlice<UInt8>, encoding: Encoding, rawByteCount: Int, at offset: Int
+        _ stored: ArraySlice<UInt8>, _ place: Place, at offset: Int
     ) throws(FormatError) -> [UInt8] {
-        guard encoding == .lz4 else {
+        let rawByteCount = Int(place.rawByteCount)
+        guard place.encoding == .lz4 else {
             guard stored.count == rawByteCount else {
                 throw .corrupt(
                     "raw byte count", at: offset, got: rawByteCount,

@@ -134,8 +134,7 @@ package struct RunHeader: Hashable, Sendable {
                 expected: .exactly(metadata.checksum))
         }
         return try StoredSection.restore(
-            bytes[...], encoding: metadata.encoding, rawByteCount: Int(metadata.rawByteCount),
-            at: offset)
+            bytes[...], metadata, at: offset)
     }
 
     /// What the manifest keeps of the run.

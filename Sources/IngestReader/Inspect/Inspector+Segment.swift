@@ -200,21 +200,13 @@ extension Inspector {
     private func describeSections(
         _ file: Files.File, _ trailer: SegmentTrailer
     ) throws(StorageError) {
-        typealias Section = SegmentLayout.Section
-        let count = SegmentFooter.Section.allCases.count
-        let start = trailer.footerOffset + UInt64(SegmentLayout.Footer.byteCount)
-        let bytes = try file.readArray(at: start, byteCount: count * Section.byteCount)
-        for index in 0..<(bytes.count / Section.byteCount) {
-            func value(_ field: FormatField) -> UInt64 {
-                let place = index * Section.byteCount + field.offset
-                return bytes[place..<place + field.byteCount].reversed()
-                    .reduce(0) { $0 << 8 | UInt64($1) }
-            }
-            let kind = SegmentFooter.Section(rawValue: UInt16(value(Section.kind)))
-            indented(
-                "section \(kind.map { "\($0)" } ?? "\(value(Section.kind))"): "
-                    + (value(Section.encoding) == 0 ? "plain" : "lz4")
-                    + ", \(value(Section.storedByteCount)) of \(value(Section.rawByteCount)) bytes")
+        let layout = SegmentFooter.SectionTable.Entry.layout
+        let start = trailer.footerOffset + UInt64(SegmentFooter.layout.byteCount)
+        let bytes = try file.readArray(
+            at: start, byteCount: SegmentFooter.Section.allCases.count * layout.byteCount)
+        for (place, section) in SegmentFooter.Section.allCases.enumerated() {
+            let image = Array(bytes[place * layout.byteCount..<(place + 1) * layout.byteCount])
+            indented("section \(section): \(Self.text(image, layout))")
         }
     }
 

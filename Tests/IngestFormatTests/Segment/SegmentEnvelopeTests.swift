@@ -101,8 +101,11 @@ struct SegmentEnvelopeTests {
     @Test func `the tables of fields leave no gap and no overlap`() {
         let tables: [([FormatField], Int)] = [
             (head.fields, head.byteCount), (tail.fields, tail.byteCount),
-            (SegmentLayout.Footer.fields, SegmentLayout.Footer.byteCount),
-            (SegmentLayout.Section.fields, SegmentLayout.Section.byteCount),
+            (SegmentFooter.layout.fields, SegmentFooter.layout.byteCount),
+            (
+                SegmentFooter.SectionTable.Entry.layout.fields,
+                SegmentFooter.SectionTable.Entry.layout.byteCount
+            ),
             (SegmentLayout.Block.fields, SegmentLayout.Block.byteCount),
             (LostRange.layout.fields, LostRange.layout.byteCount),
             (CounterLayout.PageEntry.fields, CounterLayout.PageEntry.byteCount),

@@ -3,9 +3,10 @@ import IngestFormat
 import TestSupport
 import Testing
 
+private let layout = SegmentFooter.layout
+
 struct SegmentFooterTests {
     private static let example = SegmentExample.footer
-    private typealias Field = SegmentLayout.Footer
 
     /// The bytes of a footer without its trailer, and the trailer.
     private static func encode(_ footer: SegmentFooter) -> (bytes: [UInt8], trailer: SegmentTrailer)
@@ -141,30 +142,30 @@ struct SegmentFooterTests {
 
     /// A field of the head changed, its checksum and the trailer's set right.
     @Test(arguments: [
-        (Field.magic, 1, "notThisFile magic"),
-        (Field.version, 2, "newerFormat version"),
-        (Field.version, 0, "corrupt version"),
-        (Field.segment, 8, "notThisFile segment"),
-        (Field.directory, 8, "notThisFile directory"),
-        (Field.reserved, 1, "corrupt reserved"),
-        (Field.blockCount, 1 << 20, "corrupt block count"),
-        (Field.blockCount, 2, "corrupt block entry count"),
-        (Field.rowCount, UInt64.max, "corrupt row count"),
-        (Field.nextName, UInt64(UInt32.max), "corrupt next name"),
-        (Field.nextKey, UInt64(UInt32.max), "corrupt next key"),
-        (Field.keyDayCount, 1 << 25, "corrupt key day count"),
-        (Field.keyDayCount, 2, "corrupt row count"),
-        (Field.pageCount, 4, "corrupt page count"),
-        (Field.pageCount, 2, "corrupt raw byte count"),
-        (Field.dayRowCount, 1 << 25, "corrupt day row count"),
-        (Field.dayRowCount, 1, "corrupt row count"),
-        (Field.dayPageCount, 4, "corrupt day page count"),
-        (Field.dayPageCount, 0, "corrupt raw byte count"),
-        (Field.blockEntryCount, 2, "corrupt raw byte count"),
-        (Field.ledgerEntryCount, 1, "corrupt ledger byte count"),
-        (Field.ledgerEntryCount, 1 << 20, "corrupt ledger entry count"),
-        (Field.lostRangeCount, 1, "corrupt raw byte count"),
-        (Field.lostRangeCount, 1 << 20, "corrupt lost range count"),
+        (layout.magic, 1, "notThisFile magic"),
+        (layout.version, 2, "newerFormat version"),
+        (layout.version, 0, "corrupt version"),
+        (layout.segment, 8, "notThisFile segment"),
+        (layout.directory, 8, "notThisFile directory"),
+        (layout.reserved, 1, "corrupt reserved"),
+        (layout.blockCount, 1 << 20, "corrupt block count"),
+        (layout.blockCount, 2, "corrupt block entry count"),
+        (layout.rowCount, UInt64.max, "corrupt row count"),
+        (layout.nextName, UInt64(UInt32.max), "corrupt next name"),
+        (layout.nextKey, UInt64(UInt32.max), "corrupt next key"),
+        (layout.keyDayCount, 1 << 25, "corrupt key day count"),
+        (layout.keyDayCount, 2, "corrupt row count"),
+        (layout.pageCount, 4, "corrupt page count"),
+        (layout.pageCount, 2, "corrupt raw byte count"),
+        (layout.dayRowCount, 1 << 25, "corrupt day row count"),
+        (layout.dayRowCount, 1, "corrupt row count"),
+        (layout.dayPageCount, 4, "corrupt day page count"),
+        (layout.dayPageCount, 0, "corrupt raw byte count"),
+        (layout.blockEntryCount, 2, "corrupt raw byte count"),
+        (layout.ledgerEntryCount, 1, "corrupt ledger byte count"),
+        (layout.ledgerEntryCount, 1 << 20, "corrupt ledger entry count"),
+        (layout.lostRangeCount, 1, "corrupt raw byte count"),
+        (layout.lostRangeCount, 1 << 20, "corrupt lost range count"),
     ])
     func `a head field that cannot be is refused although the checksums fit`(
         field: FormatField, value: UInt64, expected: String
@@ -174,22 +175,25 @@ struct SegmentFooterTests {
 
     /// The same of the second entry of the section table.
     @Test(arguments: [
-        (SegmentLayout.Section.kind, 1, "corrupt kind"),
-        (SegmentLayout.Section.kind, 3, "corrupt kind"),
-        (SegmentLayout.Section.kind, 0x7FFF, "newerFormat kind"),
-        (SegmentLayout.Section.kind, 0xFFFF, "corrupt kind"),
-        (SegmentLayout.Section.encoding, 2, "corrupt encoding"),
-        (SegmentLayout.Section.encoding, 1, "corrupt LZ4 block"),
-        (SegmentLayout.Section.reserved, 1, "corrupt reserved"),
-        (SegmentLayout.Section.rawByteCount, 5, "corrupt raw byte count"),
-        (SegmentLayout.Section.storedByteCount, 0xFFFF_FFFF, "corrupt stored byte count"),
-        (SegmentLayout.Section.storedByteCount, 5, "corrupt raw byte count"),
-        (SegmentLayout.Section.checksum, 5, "corrupt checksum"),
+        (SegmentFooter.SectionTable.Entry.layout.kind, 1, "corrupt kind"),
+        (SegmentFooter.SectionTable.Entry.layout.kind, 3, "corrupt kind"),
+        (SegmentFooter.SectionTable.Entry.layout.kind, 0x7FFF, "newerFormat kind"),
+        (SegmentFooter.SectionTable.Entry.layout.kind, 0xFFFF, "corrupt kind"),
+        (SegmentFooter.SectionTable.Entry.layout.encoding, 2, "corrupt encoding"),
+        (SegmentFooter.SectionTable.Entry.layout.encoding, 1, "corrupt LZ4 block"),
+        (SegmentFooter.SectionTable.Entry.layout.reserved, 1, "corrupt reserved"),
+        (SegmentFooter.SectionTable.Entry.layout.rawByteCount, 5, "corrupt raw byte count"),
+        (
+            SegmentFooter.SectionTable.Entry.layout.storedByteCount, 0xFFFF_FFFF,
+            "corrupt stored byte count"
+        ),
+        (SegmentFooter.SectionTable.Entry.layout.storedByteCount, 5, "corrupt raw byte count"),
+        (SegmentFooter.SectionTable.Entry.layout.checksum, 5, "corrupt checksum"),
     ])
     func `a section that cannot be is refused although the head's checksum fits`(
         field: FormatField, value: UInt64, expected: String
     ) {
-        let entry = Field.byteCount + SegmentLayout.Section.byteCount
+        let entry = layout.byteCount + SegmentFooter.SectionTable.Entry.layout.byteCount
         #expect(Self.error(afterPutting: field, value, at: entry) == expected)
     }
 
@@ -231,7 +235,8 @@ struct SegmentFooterTests {
         afterPutting field: FormatField, _ value: UInt64, at start: Int
     ) -> String? {
         var (bytes, trailer) = encode(example)
-        let covered = Field.byteCount + sectionCount * SegmentLayout.Section.byteCount
+        let covered =
+            layout.byteCount + sectionCount * SegmentFooter.SectionTable.Entry.layout.byteCount
         bytes = bytes.with(field, value, at: start).withChecksum(of: 0..<covered, at: covered)
         trailer.footerChecksum = Checksum.crc32c(bytes[0..<covered])
         return Damage.error { _ = try SegmentFooter.decode(bytes, trailer: trailer) }?.summary
@@ -239,16 +244,19 @@ struct SegmentFooterTests {
 
     @Test func `a section that a later release may add is passed over`() throws {
         let (bytes, old) = Self.encode(Self.example)
-        let table = Field.byteCount + Self.sectionCount * SegmentLayout.Section.byteCount
+        let table =
+            layout.byteCount + Self.sectionCount * SegmentFooter.SectionTable.Entry.layout.byteCount
         let more: [UInt8] = [1, 2, 3]
         var head = Array(bytes[..<table])
         head =
-            head.with(Field.sectionCount, UInt64(Self.sectionCount + 1))
+            head.with(layout.sectionCount, UInt64(Self.sectionCount + 1))
             + [UInt8](repeating: 0, count: 16)
-        head = head.with(SegmentLayout.Section.kind, 0x8001, at: table)
-            .with(SegmentLayout.Section.rawByteCount, 3, at: table)
-            .with(SegmentLayout.Section.storedByteCount, 3, at: table)
-            .with(SegmentLayout.Section.checksum, UInt64(Checksum.crc32c(more)), at: table)
+        head = head.with(SegmentFooter.SectionTable.Entry.layout.kind, 0x8001, at: table)
+            .with(SegmentFooter.SectionTable.Entry.layout.rawByteCount, 3, at: table)
+            .with(SegmentFooter.SectionTable.Entry.layout.storedByteCount, 3, at: table)
+            .with(
+                SegmentFooter.SectionTable.Entry.layout.checksum, UInt64(Checksum.crc32c(more)),
+                at: table)
         let checksum = Checksum.crc32c(head)
         let rest = bytes[(table + 4)...]
         let longer =
@@ -262,7 +270,7 @@ struct SegmentFooterTests {
     @Test func `random damage under right checksums never traps`() {
         var random = SeededRandom(seed: 5)
         let (bytes, trailer) = Self.encode(Self.example)
-        let covered = Field.byteCount + 5 * SegmentLayout.Section.byteCount
+        let covered = layout.byteCount + 5 * SegmentFooter.SectionTable.Entry.layout.byteCount
         var refused = 0
         for _ in 0..<3_000 {
             var damaged = bytes
@@ -283,14 +291,16 @@ struct SegmentFooterTests {
     /// The same footer with the checksums of its five sections set right, as far as they are inside.
     private static func withSectionChecksums(_ bytes: [UInt8]) -> [UInt8] {
         var bytes = bytes
-        var offset = Field.byteCount + 5 * SegmentLayout.Section.byteCount + 4
+        var offset = layout.byteCount + 5 * SegmentFooter.SectionTable.Entry.layout.byteCount + 4
         for section in 0..<5 {
-            let entry = Field.byteCount + section * SegmentLayout.Section.byteCount
-            let place = entry + SegmentLayout.Section.storedByteCount.offset
+            let entry =
+                layout.byteCount + section * SegmentFooter.SectionTable.Entry.layout.byteCount
+            let place = entry + SegmentFooter.SectionTable.Entry.layout.storedByteCount.offset
             let count = (0..<4).reduce(0) { $0 | Int(bytes[place + $1]) << (8 * $1) }
             guard offset + count <= bytes.count else { break }
             bytes = bytes.withChecksum(
-                of: offset..<offset + count, at: entry + SegmentLayout.Section.checksum.offset)
+                of: offset..<offset + count,
+                at: entry + SegmentFooter.SectionTable.Entry.layout.checksum.offset)
             offset += count
         }
         return bytes

@@ -8,8 +8,8 @@ import Testing
 struct SnapshotPageTests {
     private static let tables: [(page: String, heading: String, fields: [FormatField])] = [
         ("segment", "Header", SegmentHeader.layout.fields),
-        ("segment", "Footer", SegmentLayout.Footer.fields),
-        ("segment", "Section table", SegmentLayout.Section.fields),
+        ("segment", "Footer", SegmentFooter.layout.fields),
+        ("segment", "Section table", SegmentFooter.SectionTable.Entry.layout.fields),
         ("segment", "Blocks", SegmentLayout.Block.fields),
         ("segment", "Lost ranges", LostRange.layout.fields),
         ("segment", "Trailer", SegmentTrailer.layout.fields),
