@@ -20,7 +20,6 @@ enum UnsafeFiles {
             "CounterSlots": "owns the dense counters of a segment, and the loop over all rows",
             "CountingRule": "owns the table from attributes to counters",
             "DaySums": "owns sums by business and day, adds columns to them",
-            "OrderTable": "owns an open-addressing table",
             "PageMerge": "stands in several pages at once",
             "SegmentCounters": "walks the dense counters in order",
         ],

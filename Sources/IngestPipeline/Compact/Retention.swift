@@ -94,3 +94,118 @@ struct Retention<Clock: IngestClock> {
         restsUntilNanoseconds = clock.monotonicNanoseconds() &+ Self.lookNanoseconds
     }
 }
+
+/// For how long, and up to how many bytes, rows are kept. Their counters are kept for ever.
+package struct RetentionPolicy: Sendable, Hashable {
+    /// Days; 0 = rows of any age.
+    package var dayCountMax = 0
+    /// Bytes of segments; 0 = any number.
+    package var byteCountMax: UInt64 = 0
+
+    package init(dayCountMax: Int = 0, byteCountMax: UInt64 = 0) {
+        self.dayCountMax = dayCountMax
+        self.byteCountMax = byteCountMax
+    }
+
+    /// By how many bytes the segments of a generation are too many.
+    ///
+    /// **Cost** A pass over the sealed segments, where there is a bound.
+    func excessByteCount(of manifest: Manifest) -> UInt64 {
+        if byteCountMax == 0 { return 0 }
+        var sum: UInt64 = 0
+        for segment in manifest.sealed {
+            let (whole, overflow) = sum.addingReportingOverflow(segment.byteCount)
+            sum = overflow ? .max : whole
+        }
+        return sum > byteCountMax ? sum - byteCountMax : 0
+    }
+}
+
+/// Which commits are too old on one day.
+struct RetentionAge: Sendable {
+    private let today: Int32
+    private let dayCountMax: Int
+    private var calendar: BusinessCalendar
+
+    /// - Parameters:
+    ///   - now: microseconds since 1970.
+    ///   - calendar: of the zone in force: a day is old in whole days.
+    /// - Returns: `nil` where no age is.
+    init?(_ policy: RetentionPolicy, now: Int64, calendar: BusinessCalendar) {
+        if policy.dayCountMax == 0 { return nil }
+        dayCountMax = policy.dayCountMax
+        self.calendar = calendar
+        today = self.calendar.day(of: Self.clamped(now))
+    }
+
+    /// Whether the day of an instant lies further back than the days that are kept.
+    mutating func isOld(_ timestamp: Int64) -> Bool {
+        Int(today) - Int(calendar.day(of: Self.clamped(timestamp))) > dayCountMax
+    }
+
+    /// Files and clocks may say anything.
+    private static func clamped(_ timestamp: Int64) -> Int64 {
+        min(max(timestamp, 0), Limits.timestampMicrosecondsMax)
+    }
+}
+
+/// The wall clock as far as rows may be removed by it: what is removed because a clock went wrong for a moment
+/// does not come back. A step forward is believed once it has lasted for a day; a step back at once.
+struct RetentionClock<Clock: IngestClock>: Sendable {
+    private let clock: Clock
+    private var wall: Int64
+    private var monotonic: UInt64
+
+    private static var stepMicrosecondsMax: Int64 { 3_600_000_000 }
+    private static var doubtNanoseconds: UInt64 { 86_400_000_000_000 }
+
+    init(_ clock: Clock) {
+        self.clock = clock
+        wall = clock.wallMicroseconds()
+        monotonic = clock.monotonicNanoseconds()
+    }
+
+    /// Microseconds since 1970.
+    mutating func wallMicroseconds() -> Int64 {
+        let found = clock.wallMicroseconds()
+        let now = clock.monotonicNanoseconds()
+        let elapsed = now &- monotonic
+        let expected = wall &+ Int64(elapsed / 1_000)
+        let isStep = found > expected &+ Self.stepMicrosecondsMax
+        if isStep && elapsed < Self.doubtNanoseconds { return expected }
+        wall = found
+        monotonic = now
+        return found
+    }
+}
+
+/// The files that the newest generation no longer names, until they may go: runs and expired segments. Owned by the
+/// compact queue.
+///
+/// A file stays a minute: a reader may be about to open it, and opens the newest manifest instead where it
+/// comes too late.
+package struct RetiredFiles {
+    private struct Batch {
+        let names: [FileName]
+        let atNanoseconds: UInt64
+    }
+
+    private var batches: [Batch] = []
+
+    package static let keptNanoseconds: UInt64 = 60_000_000_000
+
+    package init() {}
+
+    /// Takes on what a generation has dropped.
+    package mutating func add(_ names: [FileName], at now: UInt64) {
+        if !names.isEmpty { batches.append(Batch(names: names, atNanoseconds: now)) }
+    }
+
+    /// The next files that no reader needs any more; they are forgotten here.
+    package mutating func takeDue(at now: UInt64) -> [FileName]? {
+        guard let first = batches.first, now &- first.atNanoseconds >= Self.keptNanoseconds else {
+            return nil
+        }
+        return batches.removeFirst().names
+    }
+}
