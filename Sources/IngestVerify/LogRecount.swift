@@ -80,38 +80,36 @@ struct LogRecount {
 
     // MARK: Segments
 
-    /// Takes what the next expired stretch of the log attests.
+    /// Takes what the next expired stretch of the log left.
     mutating func add(_ entry: ExpiredEntry, _ outcome: ExpiredOutcome?) {
         report.lastExpiredSegment = entry.span.lastSegment.rawValue
         var totals: TotalsRecount?
         next = nil
-        if let outcome, let attested = outcome.segments {
+        if let outcome, let segments = outcome.segments {
             let span = entry.span
             report.append(outcome.report)
-            for range in attested.lost {
+            for range in segments.lost {
                 report.add(
                     .evidenceLost,
                     "\(range.text), of segment \(range.segment.rawValue), which has expired",
                     in: outcome.file.text)
                 addLost(range.rowCount ?? .max, of: range.segment)
             }
-            if attested.missingCount > 0 {
+            if segments.missingCount > 0 {
                 addLost(.max, of: span.lastSegment)
                 report.add(
                     .evidenceLost,
-                    "\(attested.missingCount) segments without a footer, missing when they "
+                    "\(segments.missingCount) segments without a footer, missing when they "
                         + "expired: their counters cannot be checked", in: outcome.file.text)
             }
-            let hasLosses = lostRowCounts.keys.contains {
-                $0 >= span.firstSegment && $0 <= span.lastSegment
-            }
+            let hasLosses = lostRowCounts.keys.contains { span.contains($0) }
             windows.add(
                 trusted: outcome.ledger, hasLosses: hasLosses, in: outcome.file.text, &report)
             next = LogAnchor(
-                commitEpoch: attested.nextCommitEpoch,
-                previousChecksum: attested.lastBlockChecksum, nextName: attested.nextName,
-                nextKey: attested.nextKey)
-            report.trustedRowCount = report.trustedRowCount.saturatingSum(attested.rowCount)
+                commitEpoch: segments.nextCommitEpoch,
+                previousChecksum: segments.lastBlockChecksum, nextName: segments.nextName,
+                nextKey: segments.nextKey)
+            report.trustedRowCount = report.trustedRowCount.saturatingSum(segments.rowCount)
             totals = outcome.totals
         } else {
             windows.forget()

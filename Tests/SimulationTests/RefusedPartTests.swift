@@ -218,6 +218,34 @@ struct RefusedPartTests {
         #expect(try DirectoryReading(files).counts == model.counts)
     }
 
+    @Test("by bytes rows expire although merges of tables are due and refused")
+    func refusedTables() throws {
+        let files = SimulatedFileSystem(seed: 9)
+        var pipeline = try open(files)
+        var next: UInt64 = 0
+        func fill(while isWanted: (Manifest) -> Bool) throws {
+            while isWanted(try newest(files)) {
+                if pipeline.offer(SimulatedPacket(sequence: next)) { next += 1 }
+                try pipeline.turn()
+            }
+        }
+        try fill { $0.mergedEnd == .start }
+        pipeline.merges = false
+        try fill { $0.level0.count < Limits.level0MergeCount }
+        try pipeline.stop()
+        let left = files.disk.kill()
+        for ending in [".reward-days.run.tmp", ".names.run.tmp"] {
+            left.disk.fail(.create, ofFiles: ending, onCall: 1, errno: ENOSPC, forever: true)
+        }
+        let merged = try newest(left).mergedEnd.segment
+        var again = try open(left) { $0.retention = RetentionPolicy(byteCountMax: 1) }
+        try again.rest(turns: 30)
+        #expect(try newest(left).lastExpired == merged)
+        left.disk.clearFailures()
+        try again.rest(turns: 130)
+        #expect(try newest(left).lastExpired > merged)
+    }
+
     @Test("retention: counters are published all the same, and rows go once they can")
     func retention() throws {
         let files = SimulatedFileSystem(seed: 6)

@@ -220,7 +220,8 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         // What expires makes room, and must have its turn while counters find none.
         let due = mayRetry ? retention.due(in: publisher.manifest) : []
         guard let order = publisher.orderMerge(expiring: due) else { return }
-        if order.expiry != nil { retention.begin() }
+        // Where tables come first, what is due is looked for again behind them, whatever becomes of them.
+        if order.expiry != nil { retention.begin() } else if !due.isEmpty { retention.lookAgain() }
         links.toMerge.push(order)
     }
 

@@ -53,12 +53,12 @@ package struct ExpiredMerge<Files: FileSystem> {
             }
         }
         guard var added = sums else { return nil }
-        let isOf = { (segment: SegmentNumber) in
-            segment >= added.span.firstSegment && segment <= added.span.lastSegment
-        }
+        let span = added.span
         // Those of segments without a footer too.
-        added.lost = manifest.lost.filter { isOf($0.segment) }
-        added.uncleanStops = manifest.uncleanStops.filter { isOf($0.position.segment.next) }
+        added.lost = manifest.lost.filter { span.contains($0.segment) }
+        added.uncleanStops = manifest.uncleanStops.filter {
+            span.contains($0.position.segment.next)
+        }
         var whole = added
         for entry in older.reversed() {
             let run = try RunReader(entry.run, directory: manifest.directory, in: files)
