@@ -27,7 +27,8 @@ package struct AsideDirectory<Files: FileSystem> {
         return "\(FileName.aside.text)/\(newName)"
     }
 
-    /// Copies a part of a file here, durably; once, however often it is called.
+    /// Copies a part of a file here, durably; once, however often it is called. 255 stands for each byte that the disk
+    /// cannot read.
     /// - Returns: the copy's name, with the folder's.
     package func copy(
         _ range: Range<UInt64>, of file: Files.File, as name: String
@@ -51,7 +52,7 @@ package struct AsideDirectory<Files: FileSystem> {
         var done: UInt64 = 0
         while done < UInt64(range.count) {
             let count = min(UInt64(Self.copyByteCount), UInt64(range.count) - done)
-            try buffer.read(file, at: range.lowerBound + done, byteCount: Int(count))
+            try buffer.readAround(file, at: range.lowerBound + done, byteCount: Int(count))
             if buffer.byteCount == 0 { break }
             try buffer.withBytes { (bytes) throws(StorageError) in try copy.write(bytes, at: done) }
             done += UInt64(buffer.byteCount)
@@ -65,13 +66,13 @@ package struct AsideDirectory<Files: FileSystem> {
         _ present: Files.File, of file: Files.File, _ range: Range<UInt64>
     ) throws(StorageError) -> Bool {
         guard try present.byteCount() == UInt64(range.count) else { return false }
+        let (one, other) = (ReadBuffer(), ReadBuffer())
         var done: UInt64 = 0
         while done < UInt64(range.count) {
             let count = Int(min(UInt64(Self.copyByteCount), UInt64(range.count) - done))
-            let one = try present.readArray(at: done, byteCount: count)
-            if try file.readArray(at: range.lowerBound + done, byteCount: count) != one {
-                return false
-            }
+            try one.readAround(present, at: done, byteCount: count)
+            try other.readAround(file, at: range.lowerBound + done, byteCount: count)
+            if one.array(0..<one.byteCount) != other.array(0..<other.byteCount) { return false }
             done += UInt64(count)
         }
         return true

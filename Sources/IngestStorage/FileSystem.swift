@@ -92,12 +92,24 @@ package struct FileSystemSpace: Equatable, Sendable {
 
 extension StorageFile {
     /// Fills `bytes` from `offset` on; returns how many bytes there were, fewer only at the end of the file.
+    ///
+    /// **Errors** `corrupt` where the disk cannot read, which is found twice: for who asks it is as if other bytes were there.
     package func read(
         into bytes: inout MutableRawSpan, at offset: UInt64
     ) throws(StorageError) -> Int {
         var done = 0
+        var failedAt = -1
         while done < bytes.byteCount {
-            let count = try readSome(into: &bytes, from: done, at: offset &+ UInt64(done))
+            let count: Int
+            do {
+                count = try readSome(into: &bytes, from: done, at: offset &+ UInt64(done))
+            } catch {
+                let told = error.ofBytes(at: offset &+ UInt64(done))
+                // A cable or a controller may fail for a moment, and what is taken for lost is lost.
+                guard told != error, failedAt != done else { throw told }
+                failedAt = done
+                continue
+            }
             if count == 0 { break }
             done += count
         }

@@ -8,6 +8,8 @@
     private var capacity: Int
     /// How many bytes the last read gave.
     package private(set) var byteCount = 0
+    /// What was wrong with the first of them that could not be read, where the read went on behind it.
+    package private(set) var hole: StorageError?
 
     package init(capacity: Int = 64 << 10) {
         self.capacity = capacity
@@ -21,9 +23,52 @@
     package func read(
         _ file: some StorageFile, at offset: UInt64, byteCount count: Int
     ) throws(StorageError) {
-        byteCount = 0
-        reserve(count)
+        removeAll()
         try append(file, at: offset, byteCount: count)
+    }
+
+    /// As `read`, and goes on behind pages that the disk cannot read: 255 stands for each of their bytes, which is no
+    /// zero that was never written, and begins nothing. For bytes whose checksums are looked at.
+    ///
+    /// **Cost** As `read`; where a page cannot be read, a read of each page.
+    package func readAround(
+        _ file: some StorageFile, at offset: UInt64, byteCount count: Int
+    ) throws(StorageError) {
+        removeAll()
+        try appendAround(file, at: offset, byteCount: count)
+    }
+
+    /// As `append`, and goes on as `readAround`.
+    package func appendAround(
+        _ file: some StorageFile, at offset: UInt64, byteCount count: Int
+    ) throws(StorageError) {
+        let present = byteCount
+        do { return try append(file, at: offset, byteCount: count) } catch {
+            guard case .corrupt = error else { throw error }
+        }
+        byteCount = present
+        let end = min(offset + UInt64(count), try file.byteCount())
+        var place = offset
+        while place < end {
+            let next = min(end, (place / Self.pageByteCount + 1) * Self.pageByteCount)
+            do { try append(file, at: place, byteCount: Int(next - place)) } catch {
+                guard case .corrupt = error else { throw error }
+                hole = hole ?? error
+                fill(upTo: present + Int(next - offset))
+            }
+            place = next
+        }
+    }
+
+    /// What the kernel reads of a file at once.
+    private static var pageByteCount: UInt64 { 4096 }
+
+    private func fill(upTo count: Int) {
+        reserve(count)
+        // SAFETY: byteCount ≤ count ≤ capacity.
+        unsafe (base + byteCount).initializeMemory(
+            as: UInt8.self, repeating: .max, count: count - byteCount)
+        byteCount = count
     }
 
     /// Adds `count` bytes behind the present ones; `offset` is that of the added bytes.
@@ -37,7 +82,7 @@
         byteCount += try file.read(into: &span, at: offset)
     }
 
-    package func removeAll() { byteCount = 0 }
+    package func removeAll() { (byteCount, hole) = (0, nil) }
 
     /// Keeps the first `count` bytes.
     func keep(_ count: Int) { byteCount = min(byteCount, max(0, count)) }

@@ -148,6 +148,20 @@ extension StorageError {
 }
 
 extension StorageError {
+    /// A read that failed because of what is on the disk there, told as `corrupt`; any other stays as it is.
+    ///
+    /// A sector that cannot be read (EIO) and metadata that the file system does not believe (EBADMSG, EUCLEAN) cost what
+    /// is there, and are never a reason not to start.
+    func ofBytes(at offset: UInt64) -> StorageError {
+        guard case .io(let path, _, let code) = self else { return self }
+        switch Errno(rawValue: code) {
+        case .ioError, .badMessage, Errno(rawValue: 117):
+            return .corrupt(
+                path: path, offset: offset, detail: "cannot be read: \(Self.text(code))")
+        default: return self
+        }
+    }
+
     /// What a decoder said of the bytes at `offset` of a file.
     package init(path: String, offset: UInt64 = 0, _ error: FormatError) {
         switch error {

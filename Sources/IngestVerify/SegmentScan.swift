@@ -60,9 +60,9 @@ struct SegmentScan<Files: FileSystem> {
         } catch {
             guard error.isOfData else { throw error }
             // A segment that is being created has no header yet, or part of one, and no block.
-            let bytes = try file.readArray(at: 0, byteCount: SegmentHeader.byteCount)
+            try memory.buffer.readAround(file, at: 0, byteCount: SegmentHeader.byteCount)
             let isUnfinished =
-                bytes.count < SegmentHeader.byteCount || bytes.allSatisfy { $0 == 0 }
+                memory.buffer.byteCount < SegmentHeader.byteCount || memory.buffer.isZero
             if isUnfinished && segment.mayBeAbsent { return }
             recount.report.add(error, "header")
         }
@@ -110,7 +110,8 @@ struct SegmentScan<Files: FileSystem> {
             try checkGap(
                 file, end..<max(end, entry.offset), next..<max(next, entry.ordinal), index.lost)
             (next, end) = (entry.ordinal &+ 1, max(end, entry.end))
-            try memory.buffer.read(file, at: entry.offset, byteCount: entry.summary.byteCount)
+            try memory.buffer.readAround(
+                file, at: entry.offset, byteCount: entry.summary.byteCount)
             count(entry)
         }
         try checkGap(
@@ -131,7 +132,8 @@ struct SegmentScan<Files: FileSystem> {
                 [("block \(entry.ordinal) in the index", entry.summary, block.header.summary)],
                 .difference, in: name, at: entry.offset)
         } catch {
-            let error = StorageError(path: name, offset: entry.offset, error)
+            let error =
+                memory.buffer.hole ?? StorageError(path: name, offset: entry.offset, error)
             recount.report.add(error, "block")
             recount.breakChain()
         }
@@ -258,16 +260,17 @@ struct SegmentScan<Files: FileSystem> {
     private static var attemptCount: Int { 4 }
 
     private mutating func checkUnsealed(_ file: Files.File) throws(StorageError) {
-        var (pieces, tail) = try look(at: file)
+        var (pieces, tail, hole) = try look(at: file)
         for attempt in 1..<Self.attemptCount {
             // What a block follows is looked at once more: that was written only after this was synced.
             let isSure = attempt > 1 || pieces.allSatisfy(\.isBlock)
             if isSure && tail?.kind != .corruption { break }
             pause()
-            (pieces, tail) = try look(at: file)
+            (pieces, tail, hole) = try look(at: file)
         }
         try countBlocks(
             file, Index(blocks: pieces.compactMap(\.entry), blockCount: segment.durableBlockCount))
+        if let hole, tail?.kind != .corruption { recount.report.add(hole, "block") }
         if let tail {
             recount.report.add(tail)
             if tail.kind == .corruption { recount.breakChain() }
@@ -277,18 +280,19 @@ struct SegmentScan<Files: FileSystem> {
     }
 
     /// What is in the file, and what there is to say of what lies behind the last whole block: only where no block
-    /// follows can it be a footer, or a write that did not finish.
+    /// follows can it be a footer, or a write that did not finish. And of the first that the disk cannot read.
     private func look(
         at file: Files.File
-    ) throws(StorageError) -> (pieces: [Survey.Piece], tail: Finding?) {
-        var pieces = try Survey(number, directory: directory, of: file).pieces
+    ) throws(StorageError) -> (pieces: [Survey.Piece], tail: Finding?, hole: StorageError?) {
+        let survey = try Survey(number, directory: directory, of: file)
+        var pieces = survey.pieces
         let ordinal = pieces.dropLast().last?.entry.map { $0.ordinal &+ 1 } ?? 0
         // Behind a sealed segment's blocks is its footer, which was reported.
         guard let last = pieces.last, segment.entry == nil, ordinal >= segment.durableBlockCount
-        else { return (pieces, nil) }
+        else { return (pieces, nil, survey.hole) }
         let (offset, beginning): (UInt64, TailJudge.Beginning)
         switch last {
-        case .block: return (pieces, nil)
+        case .block: return (pieces, nil, survey.hole)
         case .damaged(let start, let header):
             (offset, beginning) = (start, .block(header))
             pieces.removeLast()
@@ -311,7 +315,7 @@ struct SegmentScan<Files: FileSystem> {
             case .damage(let offset, let what)?:
                 Finding(.corruption, file: name, offset: offset, what: what)
             }
-        return (pieces, tail)
+        return (pieces, tail, survey.hole)
     }
 }
 

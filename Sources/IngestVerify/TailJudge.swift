@@ -50,6 +50,16 @@ struct TailJudge {
     static func judge(
         _ file: some StorageFile, from start: UInt64, _ beginning: Beginning
     ) throws(StorageError) -> Judgement? {
+        do { return try judgement(file, from: start, beginning) } catch {
+            // No crash leaves bytes that the disk cannot read.
+            guard case .corrupt(_, let offset, let detail) = error else { throw error }
+            return .damage(offset: offset, what: detail)
+        }
+    }
+
+    private static func judgement(
+        _ file: some StorageFile, from start: UInt64, _ beginning: Beginning
+    ) throws(StorageError) -> Judgement? {
         let judge = try TailJudge(file, from: start)
         if judge.end == start { return nil }
         func bytes(_ count: Int, at offset: UInt64? = nil) throws(StorageError) -> [UInt8] {

@@ -113,6 +113,17 @@ package final class SimulatedDisk: Sendable {
         }
     }
 
+    /// The sectors under some bytes of a file cannot be read from now on, in this life and in all that follow, until they are
+    /// written to; with them goes the page that the kernel reads at once.
+    package func makeUnreadable(_ path: String, _ bytes: Range<Int>) {
+        state.withLock { state in
+            guard let inode = state.inode(path), !bytes.isEmpty else { return }
+            let page = SimulatedInode.pageByteCount
+            let pages = bytes.lowerBound / page...(bytes.upperBound - 1) / page
+            state.inodes[inode].badPages.formUnion(pages)
+        }
+    }
+
     // MARK: Calls
 
     func create(_ path: String) throws(StorageError) -> Int {
@@ -178,7 +189,11 @@ package final class SimulatedDisk: Sendable {
         try call(.read, of: inode) { state in
             let bytes = state.inodes[inode].current
             guard let start = Int(exactly: offset), start < bytes.count else { return .success([]) }
-            let end = min(bytes.count - start, byteCountMax) + start
+            var end = min(bytes.count - start, byteCountMax) + start
+            if let bad = state.inodes[inode].firstBadByte(in: start..<end) {
+                if bad <= start { return .failure(EIO) }
+                end = bad
+            }
             state.readByteCount += end - start
             return .success(Array(bytes[start..<end]))
         }

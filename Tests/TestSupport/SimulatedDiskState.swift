@@ -112,6 +112,8 @@ struct SimulatedDiskState: Sendable {
         if shortWriteChance > 0 && count > 1 && random.below(shortWriteChance) == 0 {
             count = 1 + Int(random.below(UInt64(count - 1)))
         }
+        // A page of which only a part is written is read first.
+        if inodes[inode].hasBadEdge(offset..<offset + count) { return .failure(EIO) }
         let byteCount = inodes[inode].current.count
         let room = max(0, freeByteCount) + max(0, byteCount - offset)
         count = min(count, room)
@@ -176,8 +178,32 @@ struct SimulatedInode: Sendable {
     var current: [UInt8] = []
     var durable: [UInt8] = []
     var pending: [Change] = []
+    /// Pages that the disk cannot read.
+    var badPages: Set<Int> = []
+
+    static let pageByteCount = 4096
+
+    func firstBadByte(in bytes: Range<Int>) -> Int? {
+        if badPages.isEmpty || bytes.isEmpty { return nil }
+        let pages =
+            bytes.lowerBound / Self.pageByteCount...(bytes.upperBound - 1) / Self.pageByteCount
+        return pages.first { badPages.contains($0) }.map { $0 * Self.pageByteCount }
+    }
+
+    func hasBadEdge(_ bytes: Range<Int>) -> Bool {
+        [bytes.lowerBound, bytes.upperBound].contains {
+            $0 % Self.pageByteCount != 0 && badPages.contains($0 / Self.pageByteCount)
+        }
+    }
 
     mutating func apply(_ change: Change) {
+        if case .write(let offset, let bytes) = change, !badPages.isEmpty {
+            // The drive puts another sector in the place of one that is written to.
+            badPages = badPages.filter {
+                $0 * Self.pageByteCount < offset
+                    || ($0 + 1) * Self.pageByteCount > offset + bytes.count
+            }
+        }
         Self.apply(change, to: &current)
         pending.append(change)
     }

@@ -20,6 +20,7 @@ import IngestStorage
 /// - *ENOSPC* at a byte budget, over the sizes of all files that have a name or are open; the write before it is
 ///   short, and a preallocation has had a part.
 /// - *Any error on the n-th call of a kind*, once or for ever, of all files or of those whose names end alike.
+/// - *Sectors that cannot be read* (`makeUnreadable`): EIO in every life, until they are written to.
 /// - *Short writes*: some calls take only a part. EINTR is not modelled: `SystemCall` handles it below the seam.
 ///
 /// Not modelled: bit rot and misdirected writes (tests damage bytes by `damage`), and reordering across disks.

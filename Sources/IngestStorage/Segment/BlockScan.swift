@@ -53,7 +53,7 @@ package struct BlockScan<File: StorageFile> {
         var windowStart = (start + 7) / 8 * 8
         while windowStart < end {
             let count = min(UInt64(byteCount), end - windowStart)
-            try window.read(file, at: windowStart, byteCount: Int(count))
+            try window.readAround(file, at: windowStart, byteCount: Int(count))
             let passedBefore = passedByteCount
             for candidate in candidates(in: window) {
                 let offset = windowStart + UInt64(candidate.place)

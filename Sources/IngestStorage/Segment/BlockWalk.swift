@@ -74,7 +74,7 @@ package struct BlockWalk<File: StorageFile> {
     private func look(
         into buffer: ReadBuffer, isHeadOnly: Bool
     ) throws(StorageError) -> Step {
-        try buffer.read(file, at: offset, byteCount: count(Self.firstReadByteCount))
+        try buffer.readAround(file, at: offset, byteCount: count(Self.firstReadByteCount))
         if buffer.isZero { return .nothing }
         let header: BlockHeader
         do {
@@ -92,7 +92,7 @@ package struct BlockWalk<File: StorageFile> {
         let present = buffer.byteCount
         if header.byteCount > present {
             let rest = min(header.byteCount, count(header.byteCount)) - present
-            try buffer.append(file, at: offset + UInt64(present), byteCount: max(0, rest))
+            try buffer.appendAround(file, at: offset + UInt64(present), byteCount: max(0, rest))
         }
         buffer.keep(header.byteCount)
         do {

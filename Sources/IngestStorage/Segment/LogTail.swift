@@ -164,7 +164,7 @@ package struct LogTail<Files: FileSystem> {
                 return Block(header: header, offset: offset, file: walk.file)
             }
             if case .nothing = step { return nil }
-            damage = step.error(path: walk.file.path, offset: offset)
+            damage = buffer.hole ?? step.error(path: walk.file.path, offset: offset)
             return nil
         case nil: return nil
         }

@@ -8,6 +8,8 @@ package struct TornTail: Hashable, Sendable {
     /// Whether the header of a whole block was readable there: then the block may have been acked by a
     /// disk that did not keep it.
     package let isHeaderReadable: Bool
+    /// Whether the disk could not read all of it: then nobody knows what it was.
+    package let hasHole: Bool
 }
 
 /// A segment that has just been sealed, by the compact stage or by recovery: all that the next generation
@@ -33,6 +35,8 @@ package struct RecoveredSegment: Sendable {
     package let torn: TornTail?
     /// Copies of bytes that were cut or lost, by name below the data directory.
     package let aside: [String]
+    /// What was wrong with the first bytes that the disk could not read, if there were such.
+    package let hole: StorageError?
 }
 
 /// What a start found and did, for the log and for the stages that go on from there.
@@ -77,7 +81,8 @@ package struct RecoveryReport: Sendable {
 
     /// One line for each thing that an operator should know, worst first.
     package var messages: [String] {
-        lost.map(Self.message) + segments.compactMap(Self.tornMessage)
+        lost.map(Self.message) + (repaired + segments).compactMap(Self.holeMessage)
+            + segments.compactMap(Self.tornMessage)
             + (repaired + segments).map { segment in
                 let entry = segment.file.entry
                 return
@@ -100,6 +105,14 @@ package struct RecoveryReport: Sendable {
             "segment \(segment.file.entry.number.rawValue): torn tail of \(torn.range.count) bytes at "
             + "\(torn.range.lowerBound) truncated and moved to aside/"
             + (torn.isHeaderReadable
-                ? "; a block header in it was intact: acked data may be lost" : "")
+                ? "; a block header in it was intact: acked data may be lost"
+                : torn.hasHole ? "; not all of it can be read: acked data may be lost" : "")
+    }
+
+    private static func holeMessage(_ segment: RecoveredSegment) -> String? {
+        guard case .corrupt(let path, let offset, let detail)? = segment.hole else { return nil }
+        return
+            "\(detail), \(path) at byte \(offset), check the disk: what can be read is copied to a "
+            + "new file"
     }
 }

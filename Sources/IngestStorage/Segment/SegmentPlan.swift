@@ -185,7 +185,8 @@ struct SegmentPlan<Files: FileSystem> {
         let start = torn?.range.lowerBound ?? range.lowerBound
         torn = TornTail(
             range: start..<max(start, range.upperBound),
-            isHeaderReadable: torn?.isHeaderReadable ?? false || isHeaderReadable)
+            isHeaderReadable: torn?.isHeaderReadable ?? false || isHeaderReadable,
+            hasHole: survey.hole != nil)
     }
 
     private mutating func lose(_ count: UInt32, _ range: Range<UInt64>, upTo later: LogAnchor?) {

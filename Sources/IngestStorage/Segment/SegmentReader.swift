@@ -78,7 +78,7 @@ package struct SegmentReader<Files: FileSystem> {
             end: entry.offset + UInt64(entry.summary.byteCount))
         let step = try walk.next(into: buffer, isHeadOnly: isHeadOnly)
         if case .block(let header) = step, header.summary == entry.summary { return header }
-        throw step.error(path: file.path, offset: entry.offset)
+        throw buffer.hole ?? step.error(path: file.path, offset: entry.offset)
     }
 
     /// The names and keys that its blocks introduce.

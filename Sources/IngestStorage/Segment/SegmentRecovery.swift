@@ -134,7 +134,11 @@ extension ArraySlice {
         for survey in self {
             if let header = survey.header { return LogAnchor(startOf: header) }
             if let block = survey.pieces.lazy.compactMap(\.header).first {
-                return LogAnchor(before: block)
+                var anchor = LogAnchor(before: block)
+                // The blocks before it were lost in its own segment.
+                anchor.commitEpoch -= Swift.min(
+                    anchor.commitEpoch, UInt64(block.context.blockOrdinal))
+                return anchor
             }
         }
         return nil
@@ -209,7 +213,8 @@ struct SegmentCopy<Files: FileSystem> {
         return RecoveredSegment(
             file: SealedSegmentFile(
                 footer: footer, entry: footer.entry(trailer: trailer), names: segment.names),
-            torn: plan.torn, aside: try putAside(aside, of: plan.survey, file))
+            torn: plan.torn, aside: try putAside(aside, of: plan.survey, file),
+            hole: plan.survey.hole)
     }
 
     private func footer(

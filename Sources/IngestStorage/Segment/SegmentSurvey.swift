@@ -32,6 +32,8 @@ package struct SegmentSurvey<Files: FileSystem> {
     let footer: SegmentFooter?
     let trailer: SegmentTrailer?
     package private(set) var pieces: [Piece] = []
+    /// What was wrong with the first bytes that the disk could not read, if there are such.
+    package private(set) var hole: StorageError?
     /// The footer and where it begins, if everything before it is as it says.
     private(set) var intact: (footer: SegmentFooter, offset: UInt64)?
 
@@ -125,7 +127,9 @@ package struct SegmentSurvey<Files: FileSystem> {
                 previousChecksum: header?.previousChecksum), end: end)
         while walk.offset < end {
             let offset = walk.offset
-            switch try walk.next(into: buffer) {
+            let step = try walk.next(into: buffer)
+            if case .block = step {} else { hole = hole ?? buffer.hole }
+            switch step {
             case .block(let header): pieces.append(.block(offset: offset, header))
             case .damaged(let header, _):
                 pieces.append(.damaged(offset: offset, header))
@@ -148,8 +152,10 @@ package struct SegmentSurvey<Files: FileSystem> {
             if !isLast { pieces.append(.unreadable(range, .zeros)) }
             return
         }
-        let first = try file.readArray(at: range.lowerBound, byteCount: 4)
-        let magic = first.reversed().reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
+        let first = ReadBuffer(capacity: 4)
+        try first.readAround(file, at: range.lowerBound, byteCount: 4)
+        let magic = first.array(0..<first.byteCount).reversed()
+            .reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
         pieces.append(
             .unreadable(
                 range.lowerBound..<(isLast ? end : range.upperBound),
@@ -167,7 +173,7 @@ extension StorageFile {
         var end = range.upperBound
         while end > range.lowerBound {
             let count = min(Self.windowByteCount, end - range.lowerBound)
-            try buffer.read(self, at: end - count, byteCount: Int(count))
+            try buffer.readAround(self, at: end - count, byteCount: Int(count))
             if let last = buffer.lastNonzero { return end - count + UInt64(last) + 1 }
             end -= count
         }

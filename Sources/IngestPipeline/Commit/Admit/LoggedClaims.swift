@@ -202,11 +202,8 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
         guard let file = segment.file else { return false }
         if block.offset < windowStart || block.end > windowStart + UInt64(buffer.byteCount) {
             let byteCount = max(Self.windowByteCount, block.summary.byteCount)
-            let isRead: Void? = try StorageError.readable { () throws(StorageError) in
-                try buffer.read(file, at: block.offset, byteCount: byteCount)
-            }
+            try buffer.readAround(file, at: block.offset, byteCount: byteCount)
             windowStart = block.offset
-            if isRead == nil { buffer.removeAll() }
         }
         let first = Int(block.offset - windowStart)
         guard first + block.summary.byteCount <= buffer.byteCount else { return false }

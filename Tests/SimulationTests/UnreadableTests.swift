@@ -1,0 +1,115 @@
+import IngestFormat
+import IngestPipeline
+import IngestReader
+import IngestStorage
+import IngestVerify
+import PipelineTestSupport
+import TestSupport
+import Testing
+
+/// A sector of each file that cannot be read, in this life and in all that follow: no start fails for ever, `verify` says
+/// what is wrong, and a reader answers in full or says why not.
+@Suite("Sectors that cannot be read")
+struct UnreadableTests {
+    private let clock = SimulatedClock(
+        wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+    private static let packetCount: UInt64 = 800
+    private static let pageByteCount = 4096
+
+    /// A directory with all kinds of files and an unsealed tail, as a kill leaves it.
+    private func filled() throws -> SimulatedFileSystem {
+        let files = SimulatedFileSystem(seed: 1)
+        do {
+            var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 4) {
+                $0.segmentByteCountMax = 20_000
+                $0.retention = RetentionPolicy(byteCountMax: 100_000)
+            }
+            try pipeline.take(0..<Self.packetCount)
+        }
+        return files.disk.kill()
+    }
+
+    /// What `verify` finds; it never ends with an error of the disk.
+    private func findings(_ files: SimulatedFileSystem) throws -> [Finding] {
+        try Verifier.run(files, workerCount: 1).findings.filter { $0.kind != .note }
+    }
+
+    private func isUsed(_ file: FileName, by manifest: Manifest) -> Bool {
+        switch file {
+        case .segment(let number): number > manifest.lastExpired
+        case .durableMark: true
+        default: manifest.fileNames.contains(file)
+        }
+    }
+
+    @Test("a start goes on without it, again and again, and says what was lost")
+    func start() throws {
+        let base = try filled()
+        let manifest = try ManifestStore(files: base).readNewest()
+        #expect(!manifest.expired.isEmpty && !manifest.runs.isEmpty && !manifest.level0.isEmpty)
+        let whole = ReferenceModel(packetCount: Self.packetCount)
+        #expect(try DirectoryReading(base).counts == whole.counts)
+        var kinds: Set<String> = []
+        for name in try base.names() {
+            guard let bytes = base.disk.contents(name), !bytes.isEmpty,
+                let file = FileName(name), isUsed(file, by: manifest)
+            else { continue }
+            kinds.insert(String(name.drop { $0 != "." }))
+            // A part of the log that nothing can make again: refused, by its name.
+            let isExpired = manifest.expired.contains { $0.fileNames.contains(file) }
+            for page in 0...(bytes.count - 1) / Self.pageByteCount {
+                let files = base.disk.kill()
+                files.disk.makeUnreadable(
+                    name, page * Self.pageByteCount..<(page + 1) * Self.pageByteCount)
+                let place = "\(name) page \(page)"
+                try expectTold(files, whole, mayBeSilent: file == .durableMark, place)
+                try expectStarts(files, mayRefuse: isExpired ? name : nil, place)
+            }
+        }
+        #expect(
+            kinds == [
+                "", ".segment", ".manifest", ".names.run", ".rewards.run", ".days.run",
+                ".reward-days.run", ".expired.run", ".expired-names.run",
+            ], "\(kinds)")
+    }
+
+    /// `verify` names it, and a reader answers in full or says why not.
+    private func expectTold(
+        _ files: SimulatedFileSystem, _ whole: ReferenceModel, mayBeSilent: Bool, _ place: String
+    ) throws {
+        let found = try findings(files)
+        #expect(
+            mayBeSilent || found.contains { "\($0)".contains("Input/output error (5)") },
+            "\(place): \(found.prefix(2))")
+        do {
+            #expect(try DirectoryReading(files).counts == whole.counts, "\(place)")
+        } catch let error as ReaderError {
+            #expect(error.kind == .corrupt, "\(place): \(error)")
+        }
+    }
+
+    /// Two lives begin, and what is not recorded as lost is counted.
+    /// - Parameter name: of a file without which none need begin.
+    private func expectStarts(
+        _ files: SimulatedFileSystem, mayRefuse name: String?, _ place: String
+    ) throws {
+        for life in 0..<2 {
+            let left = files.disk.kill()
+            do throws(PipelineError) {
+                var pipeline = try SteppedPipeline.open(left, clock: clock, seed: 5)
+                try pipeline.take(Self.packetCount..<Self.packetCount + 5)
+            } catch {
+                #expect(error.exitCode == 65, "\(place): \(error)")
+                #expect(name.map { "\(error)".contains($0) } == true, "\(place): \(error)")
+                continue
+            }
+            if life > 0 { continue }
+            let whole = ReferenceModel(packetCount: Self.packetCount + 5)
+            if try ManifestStore(files: left).readNewest().lost.isEmpty {
+                #expect(try DirectoryReading(left).counts == whole.counts, "\(place)")
+            } else {
+                #expect(try !findings(left).isEmpty, "\(place)")
+            }
+        }
+    }
+}
