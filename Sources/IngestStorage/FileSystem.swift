@@ -68,6 +68,9 @@ package protocol StorageFile: AnyObject, Sendable {
     /// Cuts or extends (with a hole) to `byteCount`. *The corresponding C function is ftruncate(2).*
     func truncate(to byteCount: UInt64) throws(StorageError)
     func byteCount() throws(StorageError) -> UInt64
+    /// Where bytes may lie that are no zeros, from `offset` on; the end of the file where there are none. `offset` itself is
+    /// always a true answer. *The corresponding C function is lseek(2) with SEEK_DATA.*
+    func nextData(from offset: UInt64) throws(StorageError) -> UInt64
     /// Asks that synced bytes leave memory, so that the next read comes from the disk. A hint; never fails.
     /// *The corresponding C function is posix_fadvise(2) with POSIX_FADV_DONTNEED.*
     func forgetCached()
@@ -91,6 +94,8 @@ package struct FileSystemSpace: Equatable, Sendable {
 }
 
 extension StorageFile {
+    package func nextData(from offset: UInt64) throws(StorageError) -> UInt64 { offset }
+
     /// Fills `bytes` from `offset` on; returns how many bytes there were, fewer only at the end of the file.
     ///
     /// **Errors** `corrupt` where the disk cannot read, which is found twice: for who asks it is as if other bytes were there.

@@ -235,6 +235,11 @@ package final class LinuxFile: StorageFile {
         try SystemCall.byteCount(descriptor).orThrow(path, "fstat")
     }
 
+    package func nextData(from offset: UInt64) throws(StorageError) -> UInt64 {
+        if let found = SystemCall.nextData(descriptor, from: offset) { return found }
+        return try byteCount()
+    }
+
     package func forgetCached() { _ = posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED) }
 
     private func durably(_ call: String, _ result: Result<Int32, Errno>) throws(StorageError) {

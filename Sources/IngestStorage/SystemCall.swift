@@ -87,6 +87,16 @@ enum SystemCall {
         }
     }
 
+    /// *The corresponding C function is lseek(2)* with SEEK_DATA.
+    /// - Returns: `nil` where nothing but holes and zeros that were never written lie behind `offset`.
+    static func nextData(_ descriptor: Int32, from offset: UInt64) -> UInt64? {
+        guard let offset = off_t(exactly: offset) else { return nil }
+        let seekData: Int32 = 3
+        let found = lseek(descriptor, offset, seekData)
+        if found >= 0 { return UInt64(found) }
+        return Glibc.errno == ENXIO ? nil : UInt64(offset)
+    }
+
     static func isRegularFile(_ descriptor: Int32) -> Result<Bool, Errno> {
         var status = stat()
         // SAFETY: the structure is a local that the kernel fills.

@@ -294,6 +294,9 @@ struct SegmentScan<Files: FileSystem> {
         switch last {
         case .block: return (pieces, nil, survey.hole)
         case .damaged(let start, let header):
+            let before = pieces.dropLast().compactMap(\.entry).last.map { $0.ordinal &+ 1 } ?? 0
+            // It was begun when those before it were durable: they are missing.
+            if header.context.blockOrdinal > before { return (pieces, nil, survey.hole) }
             (offset, beginning) = (start, .block(header))
             pieces.removeLast()
         case .unreadable(let range, let content):

@@ -9,9 +9,9 @@ import IngestFormat
 /// `falseByteCountMax` of such checks is an error, and never a start that does not end. Names can begin as blocks of
 /// another version, which nothing but a checksum tells from one: as many of them are checked, and then they are passed.
 ///
-/// **Cost** One pass over the bytes up to the block, about 1 GB/s; of what lies behind it, no more than was before it, or
-/// 4 KiB. Of places that only begin as blocks, three times what was passed, and four of the largest blocks; and as much
-/// of those of another version.
+/// **Cost** One pass over the bytes up to the block, about 1 GB/s, but of what was only reserved and never written; of what
+/// lies behind it, no more than was before it, or 4 KiB. Of places that only begin as blocks, three times what was passed,
+/// and four of the largest blocks; and as much of those of another version.
 package struct BlockScan<File: StorageFile> {
     let file: File
     let directory: DirectoryID
@@ -24,6 +24,8 @@ package struct BlockScan<File: StorageFile> {
     private var falseByteCount: UInt64 = 0
     /// Bytes read of places that began as a block of another version.
     private var strangeByteCount: UInt64 = 0
+    /// Whether no whole block is left before `end`.
+    private var isBehindWhole = false
 
     package init(file: File, directory: DirectoryID, segment: SegmentNumber, end: UInt64) {
         self.file = file
@@ -41,7 +43,8 @@ package struct BlockScan<File: StorageFile> {
     }
 
     /// The first whole block of this segment at or after `start` that can follow what was there:
-    /// with the ordinal of `place` it must be in the chain, with a later one there is a gap.
+    /// with the ordinal of `place` it must be in the chain, with a later one there is a gap. Where there is none, the
+    /// first of a later ordinal of which the header can be believed: it was begun when all before it were durable.
     ///
     /// **Errors** `corrupt` where too much of the file was made to look like blocks; those of `BlockWalk`.
     package mutating func next(
@@ -51,9 +54,18 @@ package struct BlockScan<File: StorageFile> {
         // Most gaps are short: what is read behind the next block is read again.
         var byteCount = Self.windowByteCountMin
         var windowStart = (start + 7) / 8 * 8
+        var begun: (offset: UInt64, header: BlockHeader)?
         while windowStart < end {
             let count = min(UInt64(byteCount), end - windowStart)
             try window.readAround(file, at: windowStart, byteCount: Int(count))
+            if window.isZero {
+                // Nothing is read of what was only reserved.
+                let next = try file.nextData(from: windowStart) / 8 * 8
+                passedByteCount += count
+                windowStart = max(windowStart + count, next)
+                byteCount = min(2 * byteCount, Self.windowByteCountMax)
+                continue
+            }
             let passedBefore = passedByteCount
             for candidate in candidates(in: window) {
                 let offset = windowStart + UInt64(candidate.place)
@@ -62,8 +74,12 @@ package struct BlockScan<File: StorageFile> {
                     if strangeByteCount >= falseByteCountMax { continue }
                     strangeByteCount += UInt64(BlockLayout.headerByteCountMax)
                 }
-                if let header = try block(at: offset, following: place, into: buffer) {
-                    return (offset, header)
+                switch try block(at: offset, following: place, into: buffer) {
+                case .block(let header): return (offset, header)
+                case .damaged(let header, _):
+                    if isBehindWhole { return (offset, header) }
+                    begun = begun ?? (offset, header)
+                case .nothing, .unreadable: break
                 }
             }
             if window.byteCount < Int(count) { break }
@@ -71,22 +87,27 @@ package struct BlockScan<File: StorageFile> {
             windowStart += count
             byteCount = min(2 * byteCount, Self.windowByteCountMax)
         }
-        return nil
+        isBehindWhole = true
+        return begun
     }
 
+    /// - Returns: nothing for a block that does not follow.
     private mutating func block(
         at offset: UInt64, following expected: BlockPlace, into buffer: ReadBuffer
-    ) throws(StorageError) -> BlockHeader? {
+    ) throws(StorageError) -> BlockWalk<File>.Step {
         let place = BlockPlace(directory: directory, segment: segment)
         var walk = BlockWalk(file, from: offset, place: place, end: end)
-        switch try walk.next(into: buffer) {
+        let step = try walk.next(into: buffer)
+        switch step {
         case .block(let header):
-            if follows(header, expected) { return header }
+            if follows(header, expected) { return step }
             try miss(header.byteCount, at: offset)
-        case .damaged(let header, _): try miss(header.byteCount, at: offset)
+        case .damaged(let header, _):
+            try miss(header.byteCount, at: offset)
+            if header.context.blockOrdinal > expected.blockOrdinal ?? 0 { return step }
         case .unreadable, .nothing: try miss(headerByteCount(in: buffer), at: offset)
         }
-        return nil
+        return .nothing
     }
 
     private func follows(_ header: BlockHeader, _ expected: BlockPlace) -> Bool {

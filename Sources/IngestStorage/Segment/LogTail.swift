@@ -11,8 +11,8 @@ import IngestFormat
 /// is looked at once more, because what was being written at the first look is whole by then; if it still
 /// cannot be read, that is an error. Each segment must continue the chain of the one before.
 ///
-/// **Cost** That of `BlockWalk`, by heads 2 µs a block; where the mark is behind, each block is looked at twice, and the rest of
-/// the last segment is searched once.
+/// **Cost** That of `BlockWalk`, by heads 2 µs a block; where the mark is behind, each block is looked at twice. The rest of
+/// the last segment is searched, and the directory listed: a mark that is out of date may stand before a hole.
 package struct LogTail<Files: FileSystem> {
     /// A block with its place; its bytes, or those of its head, are in the buffer.
     package struct Block {
@@ -187,9 +187,6 @@ package struct LogTail<Files: FileSystem> {
     /// Whether a block lies further on in the log than the place at hand, in this segment or a later one.
     private func isFollowed() throws(StorageError) -> Bool {
         if try hasFirstBlock(segment.next) { return true }
-        // What lies behind the mark may be being written this moment, by a daemon that keeps the mark
-        // up to date: a search of all that is reserved there would find nothing.
-        if damage == nil, position == mark { return false }
         if case .walk(_, let walk)? = source, try hasBlock(behind: walk) { return true }
         for name in try files.names() {
             guard case .segment(let number)? = FileName(name), number >= segment,

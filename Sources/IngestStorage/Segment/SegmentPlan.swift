@@ -160,9 +160,7 @@ struct SegmentPlan<Files: FileSystem> {
 
     private func isFollowed(_ index: Int) -> Bool {
         next != nil
-            || survey.pieces[(index + 1)...].contains {
-                if case .block = $0 { true } else { false }
-            }
+            || survey.pieces[(index + 1)...].contains { $0.header != nil }
     }
 
     /// How many blocks are known to have followed the last one in this segment.
@@ -286,7 +284,7 @@ enum DamageVerdict: Equatable {
 
     /// - Parameters:
     ///   - missingBlockCount: ordinals that were given and of which no block was found here.
-    ///   - isFollowed: whether a sound block or segment header lies further on in the log. A block is
+    ///   - isFollowed: whether the sound header of a block or segment lies further on in the log. A block is
     ///     written, and a segment begun, only after the block before was synced: what is followed was durable.
     ///   - isBelowBound: whether the durable mark or the manifest's cut lies behind the first missing block.
     ///   - isFooter: whether the bytes begin as a footer does.
