@@ -16,6 +16,24 @@ int ingest_allocate(int descriptor, int64_t offset, int64_t byte_count) {
     return fallocate(descriptor, 0, offset, byte_count);
 }
 
+static struct flock lock_of(short type, int64_t first, int64_t byte_count) {
+    return (struct flock){
+        .l_type = type, .l_whence = SEEK_SET, .l_start = first, .l_len = byte_count};
+}
+
+int ingest_lease(int descriptor, int64_t first) {
+    struct flock held = lock_of(F_RDLCK, first, 0);
+    if (fcntl(descriptor, F_OFD_SETLK, &held) != 0) return -1;
+    struct flock passed = lock_of(F_UNLCK, 0, first);
+    return first == 0 ? 0 : fcntl(descriptor, F_OFD_SETLK, &passed);
+}
+
+int ingest_is_leased(int descriptor, int64_t byte) {
+    struct flock wanted = lock_of(F_WRLCK, byte, 1);
+    if (fcntl(descriptor, F_OFD_GETLK, &wanted) != 0) return -1;
+    return wanted.l_type != F_UNLCK;
+}
+
 void ingest_thread_name(const char *name) {
     char kept[16];  // the kernel's TASK_COMM_LEN, with the end
     strncpy(kept, name, sizeof kept - 1);

@@ -75,7 +75,14 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
             default: throw error
             }
         }
-        try store.checkExpired(of: manifest)
+        // An older manifest in the place of the newest may name what has been merged or has gone since.
+        do throws(StorageError) {
+            try store.checkExpired(of: manifest)
+            try store.checkIsNewest(manifest)
+        } catch {
+            guard case .corrupt = error else { throw error }
+            return (try rebuildAll(store, wrong: error), error)
+        }
         guard let bad = try store.badRuns(of: manifest), let wrong = bad.first else {
             return (try store.complete(manifest), nil)
         }
@@ -94,8 +101,10 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
     ) throws(StorageError) -> Manifest {
         let found: Manifest
         do { found = try LogRebuild<Files>.manifest(of: store.files) } catch {
-            if case .missingManifest = error { throw wrong }
-            throw error
+            switch (error, wrong) {
+            case (.missingManifest, _), (.corrupt, .corrupt): throw wrong
+            default: throw error
+            }
         }
         return try rebuild(store, after: found, names: .made, wrong: wrong)
     }
@@ -136,6 +145,7 @@ private struct Leftovers<Files: FileSystem> {
     let newest: Manifest
     var retired: [FileName] = []
     var movedAside: [String] = []
+    private var present: Set<FileName> = []
 
     /// Whether the newest generation was made from the log: then it need not have all that those before it had.
     private let isRebuilt: Bool
@@ -147,6 +157,7 @@ private struct Leftovers<Files: FileSystem> {
     }
 
     mutating func clear(_ names: [FileName]) throws(StorageError) {
+        present = Set(names)
         let older = names.compactMap(\.generation).filter { $0 < newest.generation }
         var usedBefore: Set<FileName> = []
         for generation in older {
@@ -156,10 +167,14 @@ private struct Leftovers<Files: FileSystem> {
         let used = newest.fileNames
         for name in names where !used.contains(name) {
             switch name {
+            case .temporary(.segment(let number)) where !present.contains(.segment(number)):
+                try moveAside(name)
             // Copies of what the log still has: work that a crash cut off. Were they kept, every start on a
             // full disk would add to them.
             case .temporary: try store.unlink(name)
-            case .run(_, let number) where number >= newest.nextFileNumber: try store.unlink(name)
+            // So has the log all of a run that was never published, or whose manifest is gone: if it is whole.
+            case .run(_, let number) where number >= newest.nextFileNumber:
+                if try isInLog(name) { try store.unlink(name) } else { try moveAside(name) }
             case .run where usedBefore.contains(name) && !isRebuilt: retired.append(name)
             // No manifest that is left names it: a reader that goes by an older one reads the newest instead.
             case .run:
@@ -168,7 +183,7 @@ private struct Leftovers<Files: FileSystem> {
             case .segment(let number) where number <= newest.lastExpired: retired.append(name)
             // What is not sealed is the end of the log: sealed segments have no gaps.
             case .segment: break
-            case .lock, .aside, .durableMark, .reserve, .manifest: break
+            case .lock, .aside, .durableMark, .reserve, .leases, .manifest: break
             }
         }
     }
@@ -187,6 +202,42 @@ private struct Leftovers<Files: FileSystem> {
             try moveAside(name)
             return nil
         }
+    }
+
+    /// Whether all that is in a run with a number still to be given can be made again: the segments are there that it was
+    /// made of, as far as the newest generation has not got them in other runs.
+    private func isInLog(_ name: FileName) throws(StorageError) -> Bool {
+        guard case .run(let table, let number) = name else { return false }
+        func isWhole(_ sealed: some Sequence<SealedSegment>) -> Bool {
+            sealed.allSatisfy { present.contains(.segment($0.number)) }
+        }
+        let found = try StorageError.readable { () throws(StorageError) in
+            if !table.isNames {
+                let span = try store.runHeader(number, of: table, newest.directory).span
+                let inputs = newest.sealed.filter { $0.number <= span.lastSegment }
+                return isWhole(table.isDerived ? newest.level0 : inputs[...])
+                    && hasSegments(upTo: span.lastSegment)
+            }
+            let entry = try store.namesEntry(number, of: table, newest.directory)
+            let isNamed =
+                entry.names.upperBound <= newest.shard.nextName
+                && entry.keys.upperBound <= newest.shard.nextKey
+            if isNamed { return table.isDerived || isWhole(newest.sealed) }
+            // Of segments behind the cut: how far they go, the mark says.
+            let mark = try DurableMarkFile.read(in: store.files, directory: newest.directory)
+            return hasSegments(
+                upTo: max(mark?.segment ?? newest.firstUnsealed, newest.firstUnsealed))
+        }
+        return found ?? false
+    }
+
+    private func hasSegments(upTo last: SegmentNumber) -> Bool {
+        var number = newest.firstUnsealed
+        while number <= last {
+            guard present.contains(.segment(number)) else { return false }
+            number = number.next
+        }
+        return true
     }
 
     /// Whether this is a file of this directory whose counters or names are all in the newest generation: it

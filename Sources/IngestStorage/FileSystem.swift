@@ -71,6 +71,12 @@ package protocol StorageFile: AnyObject, Sendable {
     /// Where bytes may lie that are no zeros, from `offset` on; the end of the file where there are none. `offset` itself is
     /// always a true answer. *The corresponding C function is lseek(2) with SEEK_DATA.*
     func nextData(from offset: UInt64) throws(StorageError) -> UInt64
+    /// Holds a lease, a shared lock, on the bytes from `first` on, whether they are there or not, and lets go of those
+    /// before it. A file that was opened for reading will do. Held until the file is closed, by whatever ends
+    /// the process. *The corresponding C function is fcntl(2) with F_OFD_SETLK and F_RDLCK.*
+    func lease(from first: UInt64) throws(StorageError)
+    /// Whether anybody else has a lease on a byte.
+    func isLeased(at byte: UInt64) throws(StorageError) -> Bool
     /// Asks that synced bytes leave memory, so that the next read comes from the disk. A hint; never fails.
     /// *The corresponding C function is posix_fadvise(2) with POSIX_FADV_DONTNEED.*
     func forgetCached()

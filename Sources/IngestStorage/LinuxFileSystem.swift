@@ -240,6 +240,14 @@ package final class LinuxFile: StorageFile {
         return try byteCount()
     }
 
+    package func lease(from first: UInt64) throws(StorageError) {
+        _ = try SystemCall.lease(descriptor, from: first).orThrow(path, "fcntl")
+    }
+
+    package func isLeased(at byte: UInt64) throws(StorageError) -> Bool {
+        try SystemCall.isLeased(descriptor, at: byte).orThrow(path, "fcntl")
+    }
+
     package func forgetCached() { _ = posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED) }
 
     private func durably(_ call: String, _ result: Result<Int32, Errno>) throws(StorageError) {

@@ -79,6 +79,18 @@ enum SystemCall {
         retrying { unsafe mkdirat(directory, name, 0o700) }
     }
 
+    /// *The corresponding C function is fcntl(2)* with F_OFD_SETLK: a shared lock from a byte on.
+    static func lease(_ descriptor: Int32, from first: UInt64) -> Result<Int32, Errno> {
+        guard let first = Int64(exactly: first) else { return .failure(.invalidArgument) }
+        return retrying { ingest_lease(descriptor, first) }
+    }
+
+    /// *The corresponding C function is fcntl(2)* with F_OFD_GETLK.
+    static func isLeased(_ descriptor: Int32, at byte: UInt64) -> Result<Bool, Errno> {
+        guard let byte = Int64(exactly: byte) else { return .failure(.invalidArgument) }
+        return retrying { ingest_is_leased(descriptor, byte) }.map { $0 != 0 }
+    }
+
     static func byteCount(_ descriptor: Int32) -> Result<UInt64, Errno> {
         var status = stat()
         // SAFETY: the structure is a local that the kernel fills.

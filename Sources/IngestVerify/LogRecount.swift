@@ -31,6 +31,8 @@ struct LogRecount {
     private var totals: TotalsRecount? = TotalsRecount()
     /// Revenue and spend that these segments counted; at most 2^64 − 1.
     private var windows = WindowRecount()
+    /// Whether a segment was not there when it was its turn.
+    private(set) var hasMissed = false
 
     /// - Parameters:
     ///   - manifest: the newest.
@@ -120,10 +122,23 @@ struct LogRecount {
     }
 
     /// Takes a segment that is not there and must be.
-    /// - Parameter isCorruption: else it may have expired since.
-    mutating func miss(_ segment: SegmentRecount, isCorruption: Bool) {
-        report.add(
-            isCorruption ? .corruption : .note, "the segment is missing", in: segment.file)
+    /// - Parameters:
+    ///   - boundary: the last segment that has expired by now, where that explains it.
+    ///   - isCorruption: else it may have expired since.
+    mutating func miss(
+        _ segment: SegmentRecount, boundary: SegmentNumber?, isCorruption: Bool
+    ) {
+        if let boundary {
+            report.add(
+                .note,
+                "the rows expired while verify ran and were not recounted: retention has moved the "
+                    + "boundary to segment \(boundary.rawValue), run verify again", in: segment.file
+            )
+        } else {
+            report.add(
+                isCorruption ? .corruption : .note, "the segment is missing", in: segment.file)
+        }
+        hasMissed = true
         (next, totals) = (nil, nil)
         windows.forget()
     }
@@ -205,7 +220,7 @@ struct LogRecount {
     /// Reports what the log must have and has not, when all of it has been read.
     /// - Parameter bound: everything before it was durable when `verify` began.
     mutating func checkEnd(_ bound: LogPosition) {
-        if report.corruptionCount > 0 { return }
+        if report.corruptionCount > 0 || hasMissed { return }
         if let claim = claims[cut]?.first {
             report.add(
                 .corruption, "no block ends at the cut", in: claim.file, got: cut.text,

@@ -34,6 +34,8 @@ struct Target<Files: FileSystem> {
     /// Of expired segments; those that could be opened.
     private(set) var expiredNames: [NamesRunReader<Files>] = []
     private(set) var report: VerifyReport
+    /// Of the segments, which are opened when it is their turn.
+    private let leases: SegmentLeases<Files>
 
     /// Segments that no list can be read of and that are looked for all the same.
     private static var unlistedCountMax: Int { 1 << 20 }
@@ -44,8 +46,10 @@ struct Target<Files: FileSystem> {
     /// generations come all the time.
     init(_ files: Files) throws(StorageError) {
         let store = ManifestStore(files: files)
+        let leases = SegmentLeases(in: files)
         var failed: Generation?
         for _ in 0..<Self.attemptCount {
+            leases.takeAll()
             let manifest: Manifest
             do throws(StorageError) { manifest = try store.readNewest(isWhole: false) } catch {
                 guard error.isOfData, let older = try Self.newestSound(store) else { throw error }
@@ -54,10 +58,10 @@ struct Target<Files: FileSystem> {
                 report.add(
                     .note, "checked by this manifest, for want of the newest",
                     in: FileName.manifest(older.manifest.generation).text)
-                self = try Target(files, older.manifest, badNewest: older.bad, report)
+                self = try Target(files, older.manifest, leases, badNewest: older.bad, report)
                 return
             }
-            let target = try Target(files, manifest)
+            let target = try Target(files, manifest, leases)
             if target.report.corruptionCount == 0 || failed == manifest.generation {
                 self = target
                 return
@@ -86,10 +90,12 @@ struct Target<Files: FileSystem> {
     }
 
     private init(
-        _ files: Files, _ manifest: Manifest, badNewest: FileName? = nil,
-        _ report: VerifyReport = VerifyReport()
+        _ files: Files, _ manifest: Manifest, _ leases: SegmentLeases<Files>,
+        badNewest: FileName? = nil, _ report: VerifyReport = VerifyReport()
     ) throws(StorageError) {
         (self.files, self.manifest, self.badNewest) = (files, manifest, badNewest)
+        self.leases = leases
+        leases.take(from: manifest.lastExpired.next)
         self.report = report
         let directory = manifest.directory
         let mark = try DurableMarkFile.read(in: files, directory: directory)
@@ -215,6 +221,15 @@ struct Target<Files: FileSystem> {
                 isFollowed: lastWithBlock.map { number < $0 } ?? false)
             return (segment, sizes[number] ?? 0)
         }
+    }
+
+    /// Where the boundary of what has expired is now, if it is behind a segment: a lease ends after an hour, and earlier
+    /// where the disk is full.
+    func expired(since number: SegmentNumber) throws(StorageError) -> SegmentNumber? {
+        let newest = try Self.optional { () throws(StorageError) in
+            try ManifestStore(files: files).readNewest(isWhole: false).lastExpired
+        }
+        return newest.flatMap { $0 >= number ? $0 : nil }
     }
 
     private func lastSegmentWithBlock(

@@ -7,7 +7,8 @@ import Synchronization
 /// Recounts every row of the log and holds footers, runs and ledgers against it; checks every byte of every
 /// file present. It counts by code of its own: a fault in the daemon's counting shows as a difference.
 ///
-/// Works beside a running daemon, and on a directory that was left uncleanly: what a crash leaves unfinished
+/// Works beside a running daemon, with a lease on the segments: what retention removes all the same, after an hour or where
+/// the disk is full, is noted and no fault. Works on a directory that was left uncleanly: what a crash leaves unfinished
 /// behind the durable blocks is noted and is no fault. Nothing is changed. The report is the same however many
 /// threads made it, and in whatever order they came to their ends.
 ///

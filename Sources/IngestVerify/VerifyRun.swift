@@ -90,8 +90,10 @@ struct VerifyRun<Files: FileSystem> {
             switch segment.outcome {
             case .failed(let error): throw error
             case .absent: isEnded = true
-            // A segment that an older manifest names may have expired since.
-            case .missing: recount.miss(segment, isCorruption: target.badNewest == nil)
+            case .missing:
+                recount.miss(
+                    segment, boundary: try target.expired(since: segment.number),
+                    isCorruption: target.badNewest == nil)
             case .counted: recount.add(segment)
             }
         }
@@ -108,7 +110,9 @@ struct VerifyRun<Files: FileSystem> {
         // Of those that the manifest names; behind them, all of one that it does not name is a piece.
         let listed = target.expiredNames + target.namesRuns
         let pieces = listed.flatMap { run in Check.parts(of: run).map { (run, $0) } }
-        let isWhole = recount.report.corruptionCount == 0 && recount.report.evidenceLostCount == 0
+        let isWhole =
+            recount.report.corruptionCount == 0 && recount.report.evidenceLostCount == 0
+            && !recount.hasMissed
         let own = Check(
             names: recount.names, hash: hash, areNamesComplete: isWhole, meter: meter)
         var outcomes: [Check.Outcome] = []

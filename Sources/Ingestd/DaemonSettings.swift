@@ -157,7 +157,8 @@ struct DaemonSettings {
         configuration.commitIntervalNanoseconds = UInt64(commitIntervalMilliseconds) * 1_000_000
         configuration.compactIntervalNanoseconds = UInt64(compactIntervalSeconds) * 1_000_000_000
         configuration.retention = RetentionPolicy(
-            dayCountMax: retentionDayCount, byteCountMax: UInt64(retentionByteCount))
+            dayCountMax: retentionDayCount, byteCountMax: UInt64(retentionByteCount),
+            acceptsClock: acceptsClock)
         return configuration
     }
 }

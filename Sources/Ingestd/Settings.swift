@@ -94,7 +94,7 @@ struct Setting: Sendable {
             "Allows addresses beyond loopback without keys: events of any sender are counted."),
         .flag(
             "accept-clock", \.acceptsClock,
-            "Starts at once although the clock is behind the log's last block."),
+            "Believes the clock although it is behind the log's last block, or days past it."),
     ]
 
     // MARK: Kinds of values

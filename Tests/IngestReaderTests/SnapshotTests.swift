@@ -160,7 +160,7 @@ import Testing
             $0 + $1.row[.impressions] + $1.row[.clicks] + $1.row[.redemptions]
         }
         #expect(status.events[.counted] == counted)
-        #expect(status.fileCount == (try fixture.fileNames.count))
+        #expect(status.fileCount == (try fixture.files.names().count))
         #expect(status.nameCount == 15 && status.keyCount > 20)
         #expect(status.uncleanStops.isEmpty && status.lostRangeCount == 0)
     }
@@ -169,7 +169,7 @@ import Testing
     func droppedWhileOpening() throws {
         let fixture = try LogFixture.random(seed: 11)
         let runCount = fixture.manifest.runs.count + fixture.manifest.namesRuns.count
-        for call in 3...2 + runCount {
+        for call in 4...3 + runCount {
             fixture.files.disk.fail(.open, onCall: call, errno: 2)
             try Self.expectAnswers(of: fixture.reader, are: fixture.model, "open \(call)")
             fixture.files.disk.clearFailures()
@@ -232,7 +232,10 @@ import Testing
                 if !wasReached { break }
                 call += 1
             }
-            #expect(failureCount == call - 1, "every \(kind) that fails is an error")
+            // But of the leases: without them a reader may come too late, and is told so.
+            let leaseCount = kind == .open ? 2 : 0
+            #expect(
+                failureCount == call - 1 - leaseCount, "every \(kind) that fails is an error")
         }
     }
 }

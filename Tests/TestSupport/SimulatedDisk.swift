@@ -246,7 +246,24 @@ package final class SimulatedDisk: Sendable {
     }
 
     func retain(_ inode: Int) { state.withLock { $0.retain(inode) } }
-    func release(_ inode: Int) { state.withLock { $0.release(inode) } }
+    func release(_ inode: Int, by file: ObjectIdentifier) {
+        state.withLock {
+            $0.release(inode)
+            $0.leases[file] = nil
+        }
+    }
+
+    func lease(_ inode: Int, by file: ObjectIdentifier, from first: UInt64) {
+        state.withLock { $0.leases[file] = (inode, first) }
+    }
+
+    func isLeased(_ inode: Int, at byte: UInt64, butBy file: ObjectIdentifier) -> Bool {
+        state.withLock { state in
+            state.leases.contains {
+                $0.key != file && $0.value.inode == inode && $0.value.first <= byte
+            }
+        }
+    }
 
     func lock(_ prefix: String) -> Bool { state.withLock { $0.locked.insert(prefix).inserted } }
     func unlock(_ prefix: String) { state.withLock { _ = $0.locked.remove(prefix) } }

@@ -33,6 +33,7 @@ extension SimulatedDiskState {
     mutating func startProcess() {
         locked = []
         openCounts = [:]
+        leases = [:]
         nameless = []
         crashPoint = .max
         failures = []

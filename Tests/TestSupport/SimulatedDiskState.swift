@@ -44,6 +44,8 @@ struct SimulatedDiskState: Sendable {
     var nameChanges: [NameChange] = []
     /// Directories, as prefixes.
     var locked: Set<String> = []
+    /// By open file.
+    var leases: [ObjectIdentifier: (inode: Int, first: UInt64)] = [:]
     /// How many open files there are of an inode; none of an inode that is left out.
     var openCounts: [Int: Int] = [:]
     /// Inodes that are open and have no name any more: they take their room until they are closed.

@@ -104,7 +104,7 @@ package final class SimulatedFile: StorageFile {
     }
 
     deinit {
-        disk.release(inode)
+        disk.release(inode, by: ObjectIdentifier(self))
         if let lockedDirectory { disk.unlock(lockedDirectory) }
     }
 
@@ -137,5 +137,11 @@ package final class SimulatedFile: StorageFile {
     }
 
     package func byteCount() throws(StorageError) -> UInt64 { try disk.byteCount(inode) }
+    package func lease(from first: UInt64) {
+        disk.lease(inode, by: ObjectIdentifier(self), from: first)
+    }
+    package func isLeased(at byte: UInt64) -> Bool {
+        disk.isLeased(inode, at: byte, butBy: ObjectIdentifier(self))
+    }
     package func forgetCached() { disk.forgetCached(inode) }
 }

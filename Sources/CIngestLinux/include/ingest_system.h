@@ -12,6 +12,14 @@ int ingest_rename_exclusive(
 /// fallocate(2) with mode 0: reserves the range and grows the file over it.
 int ingest_allocate(int descriptor, int64_t offset, int64_t byte_count);
 
+// fcntl(2) takes a variable argument, and the commands of open-file-description locks need _GNU_SOURCE.
+
+/// Holds a shared lock on the bytes from `first` on, and lets go of those before it. -1 and errno where it cannot.
+int ingest_lease(int descriptor, int64_t first);
+
+/// 1 where another open file has a lock on the byte, 0 where none has, -1 and errno where that is not known.
+int ingest_is_leased(int descriptor, int64_t byte);
+
 // glibc declares pthread_setname_np for _GNU_SOURCE only, which Swift's import of it does not define.
 // Names the calling thread; at most 15 bytes are kept.
 void ingest_thread_name(const char *name);

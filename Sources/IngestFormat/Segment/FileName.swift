@@ -60,7 +60,7 @@ package enum TableKind: UInt8, Sendable, CaseIterable {
 /// a name that does not parse is not ours.
 ///
 /// **Layout** `%010u.segment`, `%010llu.manifest` (generation), `%010llu.<table>.run` (file number), each also
-/// with `.tmp` behind it while it is written; `LOCK`, `durable-mark`, `reserve`, `aside`. Numbers are decimal with
+/// with `.tmp` behind it while it is written; `LOCK`, `durable-mark`, `reserve`, `leases`, `aside`. Numbers are decimal with
 /// at least ten digits, so that names sort by number up to 9,999,999,999.
 package indirect enum FileName: Hashable, Sendable {
     /// Locked by the daemon that owns the directory, whose process id it holds for messages.
@@ -68,6 +68,8 @@ package indirect enum FileName: Hashable, Sendable {
     case durableMark
     /// Zeros that hold room back on the disk.
     case reserve
+    /// Empty; readers lock the bytes of the numbers of the segments that they read.
+    case leases
     /// The folder for what was found bad; nothing in it is read again.
     case aside
     case segment(SegmentNumber)
@@ -96,6 +98,7 @@ package indirect enum FileName: Hashable, Sendable {
         case .lock: "LOCK"
         case .durableMark: "durable-mark"
         case .reserve: "reserve"
+        case .leases: "leases"
         case .aside: "aside"
         case .segment(let number): Self.digits(UInt64(number.rawValue)) + ".segment"
         case .manifest(let generation): Self.digits(generation.rawValue) + ".manifest"
@@ -119,14 +122,14 @@ extension FileName {
             guard let name = parseLasting(stem) else { return nil }
             switch name {
             case .segment, .manifest, .run, .durableMark: return .temporary(name)
-            case .lock, .aside, .reserve, .temporary: return nil
+            case .lock, .leases, .aside, .reserve, .temporary: return nil
             }
         }
         return parseLasting(bytes)
     }
 
     private static func parseLasting(_ bytes: ArraySlice<UInt8>) -> FileName? {
-        for fixed in [FileName.lock, .durableMark, .reserve, .aside]
+        for fixed in [FileName.lock, .durableMark, .reserve, .leases, .aside]
         where bytes.elementsEqual(fixed.text.utf8) {
             return fixed
         }

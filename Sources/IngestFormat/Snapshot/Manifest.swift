@@ -16,6 +16,10 @@ package struct Manifest: Hashable, Sendable {
     /// The newest commit time of a claim of an event id that the writer had forgotten, µs since 1970: of ids that were
     /// counted later, all repeats were found. 0 if it had forgotten none.
     package var idsCompleteSince: Int64 = 0
+    /// Expired segments up to this one left the generations at `droppedAt`, µs since 1970, at the latest, those behind it
+    /// later; 0 if none has. Their files go a minute after that, whichever process comes to it.
+    package var droppedSegment = LogPosition.start.segment
+    package var droppedAt: Int64 = 0
     package var shard: ShardState
     /// By span; contiguous from segment 1 to the last that has expired.
     package var expired: [ExpiredEntry]
@@ -110,7 +114,8 @@ extension Manifest {
         .derived("lost range count", 4) { UInt64($0.lostOfLevel0.count) },
         .derived("unclean stop count", 4) { UInt64($0.uncleanStops.count) },
         .derived("expired count", 4) { UInt64($0.expired.count) },
-        .reserved(4, "reserved end"), .int("ids complete since", \.idsCompleteSince))
+        .id("dropped segment", \.droppedSegment), .int("ids complete since", \.idsCompleteSince),
+        .int("dropped at", \.droppedAt))
     /// `IGM1` as its bytes lie in the file.
     package static let magic: UInt32 = 0x314D_4749
 
@@ -261,6 +266,11 @@ extension Manifest {
 
     /// What has expired is in the runs.
     private func checkExpired() throws(FormatError) {
+        guard droppedSegment <= lastExpired else {
+            throw .corrupt(
+                "dropped segment", at: Self.layout.droppedSegment.offset,
+                got: droppedSegment.rawValue, expected: .atMost(lastExpired.rawValue))
+        }
         guard lastExpired <= mergedEnd.segment else {
             throw .corrupt(
                 "last segment", at: Self.layout.byteCount, got: mergedEnd.segment.rawValue,

@@ -57,9 +57,10 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         self.reserve = reserve
         self.say = say
         self.warn = warn
+        retention = Retention(configuration, after: publisher.manifest.sealed, clock: clock)
+        if let warning = retention.warning { warn(warning) }
         self.publisher = publisher
         self.windows = windows
-        retention = Retention(configuration, clock: clock)
         self.files = files
         self.clock = clock
         self.links = links
@@ -189,7 +190,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
 
     private mutating func publishIfDue() throws(PipelineError) {
         let start = clock.monotonicNanoseconds()
-        publisher.unlinkRetired(at: start)
+        publisher.unlinkRetired(at: start, needsSpace: links.state.shortage == .space)
         guard !sealed.isEmpty, start >= nextPublishNanoseconds || mustPublish,
             publisher.canPublish, !rests
         else { return }

@@ -29,12 +29,22 @@ struct Retention<Clock: IngestClock> {
     /// Ages change by the day, and a file that cannot be read now may be there again in a minute.
     private static var lookNanoseconds: UInt64 { 60_000_000_000 }
 
-    init(_ configuration: PipelineConfiguration, clock: Clock) {
+    /// - Parameter sealed: all that the log has.
+    init(_ configuration: PipelineConfiguration, after sealed: [SealedSegment], clock: Clock) {
         policy = configuration.retention
         calendar = configuration.calendar
         self.clock = clock
-        wallClock = RetentionClock(clock)
+        wallClock = RetentionClock(clock, after: policy.acceptsClock ? [] : sealed)
         nextLookNanoseconds = clock.monotonicNanoseconds() &+ Self.lookNanoseconds
+    }
+
+    /// What an operator has to know of the clock at a start.
+    var warning: String? {
+        guard policy.dayCountMax > 0, wallClock.doubtedDayCount > 0 else { return nil }
+        return
+            "clock skew: the clock is \(wallClock.doubtedDayCount) days past the log's last commit: retention by "
+            + "age waits until it has been so for 24 h of running time, or, if it is correct, for a restart "
+            + "with --accept-clock"
     }
 
     /// The oldest segments that are to expire. The last sealed segment stays, whatever its
@@ -55,14 +65,17 @@ struct Retention<Clock: IngestClock> {
             nextLookNanoseconds = now &+ Self.lookNanoseconds
         }
         guard excess > 0 || age != nil else { return [] }
-        var byteCount: UInt64 = 0
+        let segments = manifest.sealed.dropLast()
+        var (byteCount, end): (UInt64, Int) = (0, segments.startIndex)
         // Events say of themselves when they were, and history may be loaded: what counts is how long the rows have
-        // been here.
-        return manifest.sealed.dropLast().prefix { segment in
+        // been here. A segment that is dated ahead was written by a wrong clock, and goes with those behind it.
+        for (index, segment) in zip(segments.indices, segments) {
             let isDue = byteCount < excess || age?.isOld(segment.lastCommitTime) == true
+            guard isDue || age?.isAhead(segment.lastCommitTime) == true else { break }
             byteCount &+= segment.byteCount
-            return isDue
+            if isDue { end = index + 1 }
         }
+        return segments[..<end]
     }
 
     /// What was due is being merged; it comes back by one of the calls below.
@@ -101,10 +114,13 @@ package struct RetentionPolicy: Sendable, Hashable {
     package var dayCountMax = 0
     /// Bytes of segments; 0 = any number.
     package var byteCountMax: UInt64 = 0
+    /// Whether the clock is believed however far it is past the log.
+    package var acceptsClock = false
 
-    package init(dayCountMax: Int = 0, byteCountMax: UInt64 = 0) {
+    package init(dayCountMax: Int = 0, byteCountMax: UInt64 = 0, acceptsClock: Bool = false) {
         self.dayCountMax = dayCountMax
         self.byteCountMax = byteCountMax
+        self.acceptsClock = acceptsClock
     }
 
     /// By how many bytes the segments of a generation are too many.
@@ -143,6 +159,11 @@ struct RetentionAge: Sendable {
         Int(today) - Int(calendar.day(of: Self.clamped(timestamp))) > dayCountMax
     }
 
+    /// Whether an instant lies more than a day ahead.
+    mutating func isAhead(_ timestamp: Int64) -> Bool {
+        Int(calendar.day(of: Self.clamped(timestamp))) > Int(today) + 1
+    }
+
     /// Files and clocks may say anything.
     private static func clamped(_ timestamp: Int64) -> Int64 {
         min(max(timestamp, 0), Limits.timestampMicrosecondsMax)
@@ -150,18 +171,37 @@ struct RetentionAge: Sendable {
 }
 
 /// The wall clock as far as rows may be removed by it: what is removed because a clock went wrong for a moment
-/// does not come back. A step forward is believed once it has lasted for a day; a step back at once.
+/// does not come back. A step forward is believed once it has lasted for a day; a step back at once. A start more than a
+/// day past the log's last commit has stepped from that, and so has one behind it, until the log has been going on for a
+/// day.
 struct RetentionClock<Clock: IngestClock>: Sendable {
     private let clock: Clock
     private var wall: Int64
     private var monotonic: UInt64
 
     private static var stepMicrosecondsMax: Int64 { 3_600_000_000 }
-    private static var doubtNanoseconds: UInt64 { 86_400_000_000_000 }
+    private static var dayMicroseconds: Int64 { 86_400_000_000 }
+    private static var doubtNanoseconds: UInt64 { UInt64(dayMicroseconds) * 1_000 }
 
-    init(_ clock: Clock) {
+    /// By how much the clock is not believed at the start, days.
+    private(set) var doubtedDayCount: Int64 = 0
+
+    /// - Parameter sealed: what the log has; empty where the clock is to be believed as it is.
+    init(_ clock: Clock, after sealed: [SealedSegment] = []) {
         self.clock = clock
-        wall = clock.wallMicroseconds()
+        let now = clock.wallMicroseconds()
+        wall = now
+        var later = now
+        for commit in sealed.reversed().map(\.lastCommitTime) where commit <= later {
+            let gap = later.subtractingReportingOverflow(commit)
+            if gap.overflow || gap.partialValue > Self.dayMicroseconds {
+                wall = commit &+ (now &- later)
+                doubtedDayCount = (now &- wall) / Self.dayMicroseconds
+                break
+            }
+            if now &- commit > Self.dayMicroseconds { break }
+            later = commit
+        }
         monotonic = clock.monotonicNanoseconds()
     }
 
@@ -183,29 +223,55 @@ struct RetentionClock<Clock: IngestClock>: Sendable {
 /// compact queue.
 ///
 /// A file stays a minute: a reader may be about to open it, and opens the newest manifest instead where it
-/// comes too late.
+/// comes too late. A segment that a reader has a lease on stays for up to an hour.
 package struct RetiredFiles {
-    private struct Batch {
-        let names: [FileName]
-        let atNanoseconds: UInt64
+    package struct Batch {
+        package let names: [FileName]
+        /// When a generation dropped them, on the monotonic clock; in a start, as far as the manifest says.
+        fileprivate let droppedAt: UInt64
+        fileprivate var dueAt: UInt64
+
+        package func age(at now: UInt64) -> UInt64 { now &- droppedAt }
     }
 
     private var batches: [Batch] = []
 
     package static let keptNanoseconds: UInt64 = 60_000_000_000
+    package static let leasedNanoseconds: UInt64 = 3_600_000_000_000
 
     package init() {}
 
     /// Takes on what a generation has dropped.
-    package mutating func add(_ names: [FileName], at now: UInt64) {
-        if !names.isEmpty { batches.append(Batch(names: names, atNanoseconds: now)) }
+    /// - Parameter age: for how long it has been dropped.
+    package mutating func add(_ names: [FileName], at now: UInt64, age: UInt64 = 0) {
+        if names.isEmpty { return }
+        let droppedAt = now &- age
+        batches.append(
+            Batch(names: names, droppedAt: droppedAt, dueAt: droppedAt &+ Self.keptNanoseconds))
     }
 
-    /// The next files that no reader needs any more; they are forgotten here.
-    package mutating func takeDue(at now: UInt64) -> [FileName]? {
-        guard let first = batches.first, now &- first.atNanoseconds >= Self.keptNanoseconds else {
-            return nil
+    /// Takes back what could not go: it is looked at again in a minute.
+    package mutating func putBack(_ names: [FileName], of batch: Batch, at now: UInt64) {
+        if names.isEmpty { return }
+        batches.append(
+            Batch(
+                names: names, droppedAt: batch.droppedAt, dueAt: now &+ Self.keptNanoseconds))
+    }
+
+    /// The next files whose time is over; they are forgotten here.
+    package mutating func takeDue(at now: UInt64) -> Batch? {
+        // The clock may begin at 0, and what was dropped before has a time before that.
+        batches.firstIndex { Int64(bitPattern: now &- $0.dueAt) >= 0 }.map {
+            batches.remove(at: $0)
         }
-        return batches.removeFirst().names
+    }
+
+    /// Whether a segment up to `last` has still to go.
+    package func holdsSegment(upTo last: SegmentNumber) -> Bool {
+        batches.contains { batch in
+            batch.names.contains {
+                if case .segment(let number) = $0 { number <= last } else { false }
+            }
+        }
     }
 }

@@ -19,6 +19,7 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     /// Of the generations to come, as in `Manifest`.
     private(set) var idsCompleteSince: Int64
     private var retired = RetiredFiles()
+    private let leases: SegmentLeases<Files>
     private var merge = MergeState.none
     private var mergeBackoff = Backoff(milliseconds: 1_000, most: 4_000)
 
@@ -40,6 +41,7 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         self.manifest = manifest
         idsCompleteSince = manifest.idsCompleteSince
         self.keys = keys
+        leases = SegmentLeases(makingIn: store.files)
         self.clock = clock
         self.counters = counters
     }
@@ -136,7 +138,13 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     }
 
     /// Publishes a generation whose files are all written, and retires those that it no longer names.
-    mutating func publish(_ next: Manifest) throws(PipelineError) {
+    mutating func publish(_ generation: Manifest) throws(PipelineError) {
+        var next = generation
+        // Until the segments that the time is of have gone: else each generation would put off what a start removes.
+        if next.lastExpired > next.droppedSegment, !retired.holdsSegment(upTo: next.droppedSegment)
+        {
+            (next.droppedSegment, next.droppedAt) = (next.lastExpired, next.createdAt)
+        }
         try storing { () throws(StorageError) in try store.publish(next) }
         retire(notIn: next)
         manifest = next
@@ -255,22 +263,43 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
 
     // MARK: Retired files
 
-    /// Takes on files that only older generations name.
-    package mutating func retire(_ names: some Sequence<FileName>) {
-        retired.add(Array(names), at: clock.monotonicNanoseconds())
+    /// Takes on, at a start, files that only older generations name. How long ago segments were dropped is in the
+    /// manifest: were each process to begin anew, those that end within a minute would never remove any.
+    package mutating func retire(_ names: [FileName]) {
+        let (now, wall) = (clock.monotonicNanoseconds(), clock.wallMicroseconds())
+        // A clock that went back since: the time is taken to be this one, once and for all.
+        manifest.droppedAt = min(manifest.droppedAt, wall)
+        let age = UInt64(wall - manifest.droppedAt).multipliedReportingOverflow(by: 1_000)
+        let old = names.filter {
+            if case .segment(let number) = $0 { number <= manifest.droppedSegment } else { false }
+        }
+        let isOld = Set(old)
+        retired.add(
+            old, at: now,
+            age: age.overflow
+                ? RetiredFiles.leasedNanoseconds
+                : min(age.partialValue, RetiredFiles.leasedNanoseconds))
+        retired.add(names.filter { !isOld.contains($0) }, at: now)
     }
 
     /// Removes the files that no reader can be on any more. What cannot be removed is tried again a minute
     /// later: nothing that is durable depends on it.
-    package mutating func unlinkRetired(at now: UInt64) {
-        while let names = retired.takeDue(at: now) {
+    /// - Parameter needsSpace: whether the disk is full: no lease counts then.
+    package mutating func unlinkRetired(at now: UInt64, needsSpace: Bool = false) {
+        while let batch = retired.takeDue(at: now) {
+            let mayWait = !needsSpace && batch.age(at: now) < RetiredFiles.leasedNanoseconds
             var left: [FileName] = []
-            for name in names {
-                do { try store.unlink(name) } catch { left.append(name) }
+            for name in batch.names {
+                if mayWait, case .segment(let number) = name, leases.isHeld(number) {
+                    left.append(name)
+                    continue
+                }
+                do { try store.unlink(name) } catch {
+                    counters.compact.add(.unlinkFailures)
+                    left.append(name)
+                }
             }
-            if left.isEmpty { continue }
-            counters.compact.add(.unlinkFailures, UInt64(left.count))
-            retired.add(left, at: now)
+            retired.putBack(left, of: batch, at: now)
         }
     }
 

@@ -14,13 +14,17 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
     private let expired: [Files.File]
     private let names: NameParts<Files>
     let tail: Tail<Files>
+    /// Of the segments that are not opened before it is their turn.
+    private let leases: SegmentLeases<Files>
 
     package var cut: Cut { tail.position.cut }
 
     init(
         files: Files, manifest: Manifest, parts: [TableKind: [RunReader<Files>]],
-        expired: [Files.File], names: NameParts<Files>, tail: Tail<Files>
+        expired: [Files.File], names: NameParts<Files>, tail: Tail<Files>,
+        leases: SegmentLeases<Files>
     ) {
+        self.leases = leases
         self.files = files
         self.manifest = manifest
         self.parts = parts

@@ -20,13 +20,18 @@ package struct SnapshotLoader<Files: FileSystem> {
     /// **Errors** those of `IngestReader.open`.
     package func load() throws(ReaderError) -> Snapshot<Files> {
         let store = ManifestStore(files: files)
+        let leases = SegmentLeases(in: files)
         var failed: Generation?
         for _ in 0..<Self.attemptCount {
+            leases.takeAll()
             let manifest = try ReaderError.reading { () throws(StorageError) in
                 try store.readNewest(isWhole: false)
             }
+            leases.take(from: manifest.lastExpired.next)
             let mayBeOld = failed != manifest.generation
-            if let snapshot = try load(manifest, store, mayBeOld: mayBeOld) { return snapshot }
+            if let snapshot = try load(manifest, store, leases, mayBeOld: mayBeOld) {
+                return snapshot
+            }
             failed = manifest.generation
         }
         throw .alwaysChanging(files.path)
@@ -35,10 +40,11 @@ package struct SnapshotLoader<Files: FileSystem> {
     /// `nil` where a newer generation explains what is wrong.
     /// - Parameter mayBeOld: whether there may be a newer generation.
     private func load(
-        _ manifest: Manifest, _ store: ManifestStore<Files>, mayBeOld: Bool
+        _ manifest: Manifest, _ store: ManifestStore<Files>, _ leases: SegmentLeases<Files>,
+        mayBeOld: Bool
     ) throws(ReaderError) -> Snapshot<Files>? {
         do throws(StorageError) {
-            return try loadBase(manifest, store).withTail(in: files)
+            return try loadBase(manifest, store).withTail(in: files, leases)
         } catch {
             switch error {
             // A start may have recovered the log, or sealed a segment of level 0 again.
@@ -94,11 +100,13 @@ private struct SnapshotBase<Files: FileSystem> {
     let expired: [Files.File]
     let names: NameRuns<Files>
 
-    func withTail(in files: Files) throws(StorageError) -> Snapshot<Files> {
+    func withTail(
+        in files: Files, _ leases: SegmentLeases<Files>
+    ) throws(StorageError) -> Snapshot<Files> {
         let tail = try Tail(after: manifest, mark: mark, in: files, names: names.empty)
         return Snapshot(
             files: files, manifest: manifest, parts: parts, expired: expired,
-            names: NameParts(names, tail), tail: tail)
+            names: NameParts(names, tail), tail: tail, leases: leases)
     }
 }
 

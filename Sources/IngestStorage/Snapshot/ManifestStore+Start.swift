@@ -58,6 +58,30 @@ extension ManifestStore {
         }
     }
 
+    /// Checks that no expired run is there that must be of a later generation: where segments are gone that it has, and
+    /// that the manifest has not let expire, the manifest that did is gone too.
+    ///
+    /// **Errors** `corrupt` with the manifest's path; `io`.
+    package func checkIsNewest(_ manifest: Manifest) throws(StorageError) {
+        let names = Set(try files.names().compactMap { FileName($0) })
+        for case .run(.expired, let number) in names where number >= manifest.nextFileNumber {
+            let header = try StorageError.readable { () throws(StorageError) in
+                try runHeader(number, of: .expired, manifest.directory)
+            }
+            guard let span = header?.span, span.lastSegment > manifest.lastExpired else { continue }
+            let left = max(span.firstSegment, manifest.lastExpired.next)...span.lastSegment
+            let isGone = (left.lowerBound.rawValue...left.upperBound.rawValue).contains {
+                !names.contains(.segment(SegmentNumber(rawValue: $0)))
+            }
+            guard isGone else { continue }
+            throw .corrupt(
+                path: "\(files.path)/\(FileName.manifest(manifest.generation).text)", offset: 0,
+                detail:
+                    "not the newest manifest: segments have expired since, "
+                    + "\(FileName.run(.expired, number).text)")
+        }
+    }
+
     private func expecting(_ body: () throws(StorageError) -> Void) throws(StorageError) {
         do { try body() } catch {
             guard case .notFound(let path) = error else { throw error }

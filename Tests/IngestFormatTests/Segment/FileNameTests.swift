@@ -6,7 +6,7 @@ struct FileNameTests {
     private static let names: [(FileName, String)] = [
         (.lock, "LOCK"),
         (.durableMark, "durable-mark"),
-        (.reserve, "reserve"),
+        (.reserve, "reserve"), (.leases, "leases"),
         (.aside, "aside"),
         (.segment(SegmentNumber(rawValue: 1)), "0000000001.segment"),
         (.segment(SegmentNumber(rawValue: .max)), "4294967295.segment"),

@@ -20,6 +20,7 @@ struct ManifestRunsTests {
         // Without runs all of it is, where nothing has expired.
         manifest.runs = []
         manifest.expired = []
+        manifest.droppedSegment = LogPosition.start.segment
         manifest.sealed = (1...8).map(Example.sealed)
         #expect(try Manifest.decode(manifest.encode()) == manifest)
         #expect(manifest.level0.count == 8 && manifest.mergedEnd == .start)

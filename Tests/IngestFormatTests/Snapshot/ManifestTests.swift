@@ -76,7 +76,7 @@ struct ManifestTests {
         (head.fileByteCount, UInt64.max, "corrupt file byte count"),
         (head.fileByteCount, 0, "corrupt file byte count"),
         (head.reserved, 1, "corrupt reserved"),
-        (head.reservedEnd, 1, "corrupt reserved end"),
+        (head.droppedSegment, 5, "corrupt dropped segment"),
     ])
     func `a head field that cannot be is refused although the checksum fits`(
         field: FormatField, value: UInt64, expected: String

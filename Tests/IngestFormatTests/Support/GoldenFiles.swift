@@ -103,6 +103,9 @@ enum GoldenFiles {
         manifest.shard.commitEpoch = footer.commitEpoch
         manifest.shard.lastBlockChecksum = footer.lastBlockChecksum
         manifest.shard.totals = LogTotals(footer)
+        (manifest.droppedSegment, manifest.droppedAt) = (
+            manifest.droppedSegment.next, ManifestExample.time - 30_000_000
+        )
         manifest.expired = [
             ExpiredEntry(
                 run: try expired(block).header.entry, names: namesRun(.expiredNames, 30).entry)

@@ -51,6 +51,9 @@ enum ManifestExample {
         manifest.shard.lastBlockChecksum = 0xB10C_0003
         manifest.shard.totals = totals(rowCount: 1_234)
         manifest.expired = [expired(12, 1...2), expired(13, 3...4)]
+        (manifest.droppedSegment, manifest.droppedAt) = (
+            SegmentNumber(rawValue: 2), time - 2_000_000
+        )
         manifest.sealed = [sealed(7), sealed(8)]
         manifest.runs = [
             entry(.rewards, 20, 1...4), entry(.rewards, 30, 5...6), entry(.days, 21, 1...4),

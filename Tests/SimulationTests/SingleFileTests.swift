@@ -1,0 +1,193 @@
+import IngestFormat
+import IngestPipeline
+import IngestReader
+import IngestStorage
+import IngestVerify
+import PipelineTestSupport
+import TestSupport
+import Testing
+
+/// A directory of which one file is missing, damaged or one generation old: what a start makes of it, and that it
+/// destroys nothing that it cannot make again.
+@Suite("Single files")
+struct SingleFileTests {
+    private static let packetCount: UInt64 = 400
+    private let clock = SimulatedClock(
+        wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+
+    /// A directory with expired segments, and what it was before the last of them expired.
+    private func filled() throws -> (files: SimulatedFileSystem, before: SimulatedFileSystem) {
+        let files = SimulatedFileSystem(seed: 1)
+        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 4) {
+            $0.retention = RetentionPolicy(byteCountMax: 12_000)
+        }
+        try pipeline.take(0..<Self.packetCount - 40)
+        try pipeline.rest(turns: 70)
+        let before = files.disk.copy()
+        try pipeline.take(Self.packetCount - 40..<Self.packetCount)
+        try pipeline.rest(turns: 70)
+        try pipeline.stop()
+        let (old, new) = (try newest(before), try newest(files))
+        #expect(old.lastExpired < new.lastExpired && old.lastExpired.rawValue > 0)
+        #expect(old.expired.map(\.run.fileName) != new.expired.map(\.run.fileName))
+        return (files.disk.kill(), before)
+    }
+
+    private func newest(_ files: SimulatedFileSystem) throws -> Manifest {
+        try ManifestStore(files: files).readNewest()
+    }
+
+    private func names(_ files: SimulatedFileSystem) throws -> Set<String> {
+        try Set(files.names()).subtracting(["LOCK", "leases", "reserve", "aside"])
+    }
+
+    /// What is wrong with a file.
+    private enum Fault: CaseIterable {
+        case missing, badHead, badMiddle, badEnd, short
+
+        /// Whether the head of a run does not show it.
+        var isOfPage: Bool { self == .badMiddle || self == .badEnd }
+
+        func apply(to name: String, in files: SimulatedFileSystem) throws {
+            if self == .missing { return try files.unlink(name) }
+            files.disk.damage(name) { bytes in
+                switch self {
+                case .missing: break
+                case .badHead: bytes[20] ^= 1
+                case .badMiddle: bytes[bytes.count / 2] ^= 1
+                case .badEnd: bytes[bytes.count - 3] ^= 1
+                case .short: bytes.removeLast(bytes.count / 3)
+                }
+            }
+        }
+    }
+
+    /// One life with retention that goes on.
+    private func live(_ files: SimulatedFileSystem) -> PipelineError? {
+        do throws(PipelineError) {
+            var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 9) {
+                $0.retention = RetentionPolicy(byteCountMax: 12_000)
+            }
+            try pipeline.rest(turns: 130)
+            try pipeline.stop()
+            return nil
+        } catch { return error }
+    }
+
+    private func expectWhole(_ files: SimulatedFileSystem, _ what: String) throws {
+        #expect(
+            try DirectoryReading(files).counts
+                == ReferenceModel(packetCount: Self.packetCount).counts, "\(what)")
+        let findings = try Verifier.run(files).findings.filter { $0.kind != .note }
+        #expect(findings.isEmpty, "\(what): \(findings.prefix(3))")
+    }
+
+    @Test("whatever single file is missing or damaged, a start loses nothing, or changes nothing")
+    func missingOrDamaged() throws {
+        let base = try filled().files
+        let manifest = try newest(base)
+        var refusals: Set<String> = []
+        for name in try base.names() {
+            guard let file = FileName(name), file != .aside, file != .lock else { continue }
+            // The only copy of level 0: what of it is lost, and that it is said, UnreadableTests show.
+            if case .segment(let number) = file, number > manifest.mergedEnd.segment { continue }
+            for fault in Fault.allCases {
+                let files = base.disk.kill()
+                guard let good = files.disk.contents(name), fault == .missing || good.count > 40
+                else { continue }
+                try fault.apply(to: name, in: files)
+                let what = "\(name) \(fault)"
+                let isOfPage = name.hasSuffix(".run") && fault.isOfPage
+                let left = try names(files)
+                if let error = live(files) {
+                    #expect([65, 66].contains(error.exitCode), "\(what): \(error)")
+                    #expect("\(error)".contains("/sim"), "\(what): \(error)")
+                    // A start that is refused changes nothing; a merge that is refused leaves all that is the log's.
+                    let gone = left.subtracting(try names(files)).filter {
+                        $0.contains("expired") || $0.hasSuffix(".segment")
+                    }
+                    #expect(gone.isEmpty, "\(what): \(gone)")
+                    if !isOfPage { refusals.insert(String(name.drop { $0 != "." })) }
+                } else if fault == .missing, case .segment = file {
+                    // Counted still, and cannot be checked.
+                    #expect(
+                        try DirectoryReading(files).counts
+                            == ReferenceModel(packetCount: Self.packetCount).counts, "\(what)")
+                } else if case .segment = file {
+                    continue
+                } else if file.isLog {
+                    // Damage of a page shows when it is read.
+                    #expect(try Verifier.run(files).exitCode == 65, "\(what)")
+                } else if isOfPage {
+                    // Derived: found when it is read, and made again.
+                    #expect([0, 65].contains(try Verifier.run(files).exitCode), "\(what)")
+                } else {
+                    try expectWhole(files, what)
+                }
+                guard file.isLog else { continue }
+                // Restored from a copy.
+                let next = files.disk.kill()
+                if try next.names().contains(name) { try next.unlink(name) }
+                try next.create(name).write(good, at: 0)
+                #expect(live(next) == nil, "\(what)")
+                try expectWhole(next, "\(what), restored")
+            }
+        }
+        #expect(refusals.isSubset(of: [".expired.run", ".expired-names.run"]), "\(refusals)")
+    }
+
+    @Test(
+        "where the newest manifest is gone, or older ones are in its place, nothing expired is lost"
+    )
+    func olderManifests() throws {
+        let (base, before) = try filled()
+        let end = try newest(base).lastExpired
+        let manifests = try base.names().filter { $0.hasSuffix(".manifest") }
+        #expect(manifests.count == 4)
+        for count in 1...manifests.count {
+            let files = base.disk.kill()
+            for name in manifests.suffix(count) { try files.unlink(name) }
+            #expect(live(files) == nil, "\(count) are gone")
+            try expectWhole(files, "\(count) manifests are gone")
+        }
+        // All of them, and those of a copy that was made before segments expired.
+        let files = base.disk.kill()
+        for name in manifests { try files.unlink(name) }
+        for name in try before.names() where name.hasSuffix(".manifest") {
+            try files.create(name).write(before.disk.contents(name)!, at: 0)
+        }
+        #expect(live(files) == nil)
+        try expectWhole(files, "older manifests")
+        #expect(
+            try newest(files).lastExpired >= end, "the expired runs are part of the log")
+    }
+
+    @Test(
+        "an expired run that was never published goes, or is the log's where its segments have gone"
+    )
+    func unpublished() throws {
+        let base = try filled().files
+        let manifest = try newest(base)
+        let segment = FileName.segment(manifest.lastSealed).text
+        for isThere in [true, false] {
+            let files = base.disk.kill()
+            var merge = ExpiredMerge(for: manifest, in: files)
+            _ = try merge.run(manifest.sealed, older: [], firstNumber: manifest.nextFileNumber)
+            if !isThere { try files.unlink(segment) }
+            var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 5)
+            try pipeline.stop()
+            #expect(
+                try newest(files).lastExpired
+                    == (isThere ? manifest.lastExpired : manifest.lastSealed))
+            #expect(try !files.names().contains("aside"))
+            try expectWhole(files, "\(isThere)")
+        }
+    }
+}
+
+extension FileName {
+    /// Whether it is a part of the log that nothing can make again.
+    fileprivate var isLog: Bool {
+        if case .run(let table, _) = self { !table.isDerived } else { false }
+    }
+}
