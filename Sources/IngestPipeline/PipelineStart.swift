@@ -54,7 +54,7 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         _ policy: RepeatPolicy, _ counters: PipelineCounters, hasSpentReserve: Bool
     ) throws(PipelineError) -> PipelineStart {
         let now = clock.wallMicroseconds()
-        let directory: DataDirectory<Files>
+        var directory: DataDirectory<Files>
         let reserve: DiskReserve<Files>
         do {
             directory = try DataDirectory.open(files, holding: lock) { fresh }
@@ -65,9 +65,7 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         guard let hash = KeyedHash(key: directory.manifest.hashKey),
             directory.manifest.hashAlgorithm == KeyedHash.algorithm
         else { throw .inconsistent("hash algorithm \(directory.manifest.hashAlgorithm)") }
-        var names = LoadedNames(
-            hash: hash, expectedNameCount: Int(directory.manifest.shard.nextName))
-        try names.load(from: directory)
+        var names = try loadNames(hash, &directory)
         let recovery: RecoveryReport
         do {
             recovery = try SegmentRecovery.run(
@@ -107,6 +105,19 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
             directory: directory, recovery: recovery, hash: hash, log: log,
             dictionary: names.takeDictionary(), repeats: repeats, reserve: reserve,
             hasSpentReserve: hasSpentReserve, mark: mark, publisher: publisher)
+    }
+
+    /// The names of the runs; of those made again, where a page of one cannot be read.
+    private static func loadNames(
+        _ hash: KeyedHash, _ directory: inout DataDirectory<Files>
+    ) throws(PipelineError) -> LoadedNames {
+        do throws(PipelineError) { return try LoadedNames(hash: hash, of: directory) } catch {
+            guard case .storage(let wrong) = error, wrong.damagedFile != nil else { throw error }
+            do { directory = try directory.remakingNames(after: wrong) } catch {
+                throw .storage(error)
+            }
+        }
+        return try LoadedNames(hash: hash, of: directory)
     }
 
     private static func openMark(

@@ -111,16 +111,35 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
 
     private static func rebuild(
         _ store: ManifestStore<Files>, after manifest: Manifest, names: LogRebuild<Files>.Names,
-        wrong: StorageError
+        hasTables: Bool = true, wrong: StorageError
     ) throws(StorageError) -> Manifest {
         do throws(StorageError) {
-            return try LogRebuild.run(store, after: manifest, names: names)
+            return try LogRebuild.run(store, after: manifest, names: names, hasTables: hasTables)
         } catch {
             switch error {
             case .corrupt, .notFound: throw wrong
             default: throw error
             }
         }
+    }
+
+    /// As this, with names that were made again from the log: a page of a names run cannot be read, which is seen when all
+    /// of it is.
+    ///
+    /// **Errors** What was wrong, where the log cannot be read either.
+    package func remakingNames(after wrong: StorageError) throws(StorageError) -> DataDirectory {
+        let made = try Self.rebuild(
+            store, after: manifest, names: .made, hasTables: false, wrong: wrong)
+        let kept = Set(made.namesRuns.map(\.fileName))
+        var dropped = manifest.namesRuns.map(\.fileName).filter { !kept.contains($0) }
+        if let bad = wrong.damagedFile, let place = dropped.firstIndex(of: bad) {
+            dropped.remove(at: place)
+            _ = try AsideDirectory(of: files).take(bad.text)
+        }
+        return DataDirectory(
+            files: files, store: store, manifest: made, isNew: false, retired: retired + dropped,
+            missingSegments: missingSegments, movedAside: movedAside, rebuiltAfter: wrong,
+            lock: lock)
     }
 
     /// Lines for the log about what was found amiss.

@@ -95,6 +95,15 @@ extension StorageError: CustomStringConvertible {
         }
     }
 
+    /// The file of ours that is missing or damaged, if that is it.
+    package var damagedFile: FileName? {
+        switch self {
+        case .notFound(let path), .corrupt(let path, _, _):
+            path.split(separator: "/").last.flatMap { FileName(String($0)) }
+        default: nil
+        }
+    }
+
     /// What to do about a call that failed.
     package var remedy: String {
         switch shortage {

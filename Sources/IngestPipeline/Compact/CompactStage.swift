@@ -234,6 +234,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
             let result = links.merged.pop(waitNanoseconds: waitNanoseconds)
         {
             publisher.take(result)
+            if let line = result.damageLine { warn(line) }
             refusal = result.refusal
             endExpiry(result)
         }

@@ -22,6 +22,10 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     private let leases: SegmentLeases<Files>
     private var merge = MergeState.none
     private var mergeBackoff = Backoff(milliseconds: 1_000, most: 4_000)
+    /// Whether runs cannot be read, and are to be made again from the log: those of names, or of tables.
+    private var damaged: (names: Bool, tables: Bool) = (false, false)
+    /// Of attempts at that: what cannot be read now may be there again in a minute.
+    private var rebuildBackoff = Backoff(milliseconds: 60_000)
 
     /// Where the one merge stands that there can be at a time. Whoever carries an order to the merge queue brings its
     /// result back, whatever that is.
@@ -189,12 +193,21 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     /// The merge that is due, if one is and may be ordered. It has to come back by `take`.
     /// - Parameter due: segments that are to expire.
     package mutating func orderMerge(expiring due: ArraySlice<SealedSegment> = []) -> MergeOrder? {
-        guard mayOrderMerge,
-            let order = manifest.orderMerge(
-                at: clock.wallMicroseconds(), expiring: due, isRefused: mergeBackoff.isWaiting)
-        else { return nil }
+        guard mayOrderMerge, let order = nextOrder(expiring: due) else { return nil }
         merge = .ordered
         return order
+    }
+
+    private mutating func nextOrder(expiring due: ArraySlice<SealedSegment>) -> MergeOrder? {
+        let now = clock.wallMicroseconds()
+        let hasDamage = damaged.names || damaged.tables
+        if hasDamage, rebuildBackoff.nanosecondsLeft(at: clock.monotonicNanoseconds()) == 0 {
+            return manifest.orderRebuild(ofNames: damaged.names, at: now)
+        }
+        let order = manifest.orderMerge(
+            at: now, expiring: due, isRefused: hasDamage || mergeBackoff.isWaiting)
+        // Merges would find the same again.
+        return hasDamage && order?.expiry == nil ? nil : order
     }
 
     /// Whether there is room for a generation with sealed segments: not while level 0 is full, until a merge has made
@@ -205,10 +218,23 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     package mutating func take(_ result: MergeResult) {
         merge = result.runs.isEmpty ? .none : .written(result.runs)
         let now = clock.monotonicNanoseconds()
+        note(result, at: now)
         if result.refusal == nil {
             _ = mergeBackoff.succeed(at: now)
         } else {
             _ = mergeBackoff.fail(at: now)
+        }
+    }
+
+    private mutating func note(_ result: MergeResult, at now: UInt64) {
+        let isRebuild = result.order.rebuildNumber != nil
+        if let damage = result.damage {
+            if case .run(.names, _)? = damage.damagedFile { damaged.names = true }
+            if !isRebuild { damaged.tables = !damaged.names }
+            if isRebuild { _ = rebuildBackoff.fail(at: now) }
+        } else if isRebuild && !result.runs.isEmpty {
+            _ = rebuildBackoff.succeed(at: now)
+            if result.runs.names != nil { damaged.names = false } else { damaged.tables = false }
         }
     }
 

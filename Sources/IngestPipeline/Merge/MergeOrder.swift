@@ -30,6 +30,13 @@ package struct MergeOrder: Sendable {
     package let manifest: Manifest
     /// Whether no generation can be published before it is done.
     package let isNeeded: Bool
+    /// Where tables or names are not merged but made again from the log: the first of the numbers of what is written then.
+    var rebuildNumber: FileNumber?
+
+    /// The runs that are read, of tables and of names.
+    var inputs: [FileName] {
+        (tables?.runs.map(\.fileName) ?? []) + (names?.inputs.map(\.fileName) ?? [])
+    }
 }
 
 /// Runs that were merged, each with what they take the place of.
@@ -51,11 +58,25 @@ package struct MergeResult: Sendable {
     package var runs = MergedRuns()
     /// The `Shortage` for which another part is not, if one is not; nothing of that is left.
     package var refusal: PipelineError?
+    /// What is wrong with a run that could not be read; nothing of what was to be made of it is left. With an order to make
+    /// runs again: what of the log they cannot be made of.
+    package var damage: StorageError?
     /// Why the segments that were to expire have not; nothing is left of that.
     package var expiryFailure: StorageError?
     package let order: MergeOrder
 
     package init(_ order: MergeOrder) { self.order = order }
+
+    /// For the log: that runs cannot be read, and what becomes of it; `nil` if there is nothing to say.
+    var damageLine: String? {
+        let isRebuild = order.rebuildNumber != nil
+        guard let damage else {
+            return isRebuild && !runs.isEmpty ? "derived files rebuilt from the log" : nil
+        }
+        return isRebuild
+            ? "rebuild failed, retrying in a minute: \(damage)"
+            : "merge failed, making derived files again from the log: \(damage)"
+    }
 }
 
 extension Manifest {
@@ -98,6 +119,24 @@ extension Manifest {
         return MergeOrder(
             tables: tablesPart, names: namesPart, expiry: nil, manifest: origin,
             isNeeded: isNeeded)
+    }
+
+    /// Orders that the counter tables, or all names, are made again from the log.
+    ///
+    /// - Parameter ofNames: whether it is the names.
+    mutating func orderRebuild(ofNames: Bool, at createdAt: Int64) -> MergeOrder {
+        var origin = self
+        origin.createdAt = createdAt
+        let count = sealed.count + 2
+        // Parts of tables, which are merged again, and of names.
+        let number = takeFileNumbers(4 * count)
+        let tables = MergeOrder.Tables(
+            runs: runs, level0: Array(level0),
+            span: LogSpan(firstSegment: LogPosition.start.segment.next, end: cut),
+            firstNumber: number)
+        return MergeOrder(
+            tables: ofNames ? nil : tables, names: ofNames ? (namesRuns, number) : nil, expiry: nil,
+            manifest: origin, isNeeded: false, rebuildNumber: number)
     }
 
     private mutating func planExpiry(

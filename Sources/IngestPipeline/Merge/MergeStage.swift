@@ -70,13 +70,19 @@ struct RunMerge<Files: FileSystem> {
     /// Writes the runs of the order: names that the disk does not take keep no tables from being merged.
     ///
     /// - Returns: empty if it was stopped; then nothing is left of it.
-    /// **Errors** `corrupt` with the path of a file that cannot be merged. Nothing is left of what was written. A
-    /// `Shortage` is in the result, and why segments could not expire.
+    /// **Errors** `corrupt` with the path of a footer that cannot be merged. Nothing is left of what was written. A
+    /// `Shortage` is in the result, as a run that cannot be read, and why segments could not expire.
     func run() throws(PipelineError) -> MergeResult {
         var result = MergeResult(order)
         do throws(StorageError) {
-            try noting(&result) { (runs) throws(StorageError) in runs.names = try mergeNames() }
-            try noting(&result) { (runs) throws(StorageError) in runs.tables = try mergeTables() }
+            if let number = order.rebuildNumber {
+                try noting(&result) { (runs) throws(StorageError) in try rebuild(&runs, number) }
+            } else {
+                try noting(&result) { (runs) throws(StorageError) in runs.names = try mergeNames() }
+                try noting(&result) { (runs) throws(StorageError) in
+                    runs.tables = try mergeTables()
+                }
+            }
             try expire(&result)
         } catch {
             removeRuns(of: result.runs)
@@ -94,7 +100,8 @@ struct RunMerge<Files: FileSystem> {
     /// **Errors** Any `Shortage`.
     func runAtOnce() throws(PipelineError) -> MergedRuns {
         let result = try run()
-        guard let refusal = result.refusal ?? result.expiryFailure.map({ .storage($0) }) else {
+        let failure = result.damage ?? result.expiryFailure
+        guard let refusal = result.refusal ?? failure.map({ .storage($0) }) else {
             return result.runs
         }
         removeRuns(of: result.runs)
@@ -105,8 +112,33 @@ struct RunMerge<Files: FileSystem> {
         _ result: inout MergeResult, _ body: (inout MergedRuns) throws(StorageError) -> Void
     ) throws(StorageError) {
         do { try body(&result.runs) } catch {
-            guard error.shortage != nil else { throw error }
-            result.refusal = result.refusal ?? .storage(error)
+            if error.shortage != nil {
+                result.refusal = result.refusal ?? .storage(error)
+            } else if let file = error.damagedFile,
+                order.rebuildNumber != nil || order.inputs.contains(file)
+            {
+                result.damage = result.damage ?? error
+            } else {
+                throw error
+            }
+        }
+    }
+
+    /// Makes again from the log what the order names.
+    private func rebuild(_ runs: inout MergedRuns, _ number: FileNumber) throws(StorageError) {
+        try checkRoom(
+            (order.tables?.runs.map(\.byteCount) ?? [])
+                + (order.names?.inputs.map(\.byteCount) ?? []))
+        var manifest = order.manifest
+        manifest.nextFileNumber = number
+        let made = try LogRebuild.files(
+            of: ManifestStore(files: files), for: manifest,
+            names: order.names == nil ? .kept : .made, hasTables: order.tables != nil,
+            isStopped: isStopped)
+        guard let made else { return }
+        if let inputs = order.tables { runs.tables = (inputs, made.runs) }
+        if let inputs = order.names?.inputs, let run = made.namesRuns.first {
+            runs.names = (inputs, run)
         }
     }
 

@@ -19,6 +19,7 @@ package struct LogRebuild<Files: FileSystem> {
     /// Files that are merged again.
     private var scratch: [FileName] = []
     private var made: [FileName] = []
+    private let isStopped: @Sendable () -> Bool
 
     /// What is made again beside the counter tables.
     package enum Names: Sendable {
@@ -30,36 +31,70 @@ package struct LogRebuild<Files: FileSystem> {
 
     /// Publishes the next generation, with tables that were made again.
     ///
-    /// - Parameter manifest: the newest, or one that was made from the log (`manifest(of:)`).
-    /// **Errors** `corrupt`, `notFound` for a footer, an expired one or names that cannot be read: then what is there is
+    /// - Parameters:
+    ///   - manifest: the newest, or one that was made from the log (`manifest(of:)`).
+    ///   - hasTables: whether counter tables are made; the runs of the manifest stay otherwise.
+    /// **Errors** `corrupt`, `notFound` for a footer or an expired one that cannot be read: then what is there is
     /// all that there is. Those of writing.
     package static func run(
-        _ store: ManifestStore<Files>, after manifest: Manifest, names: Names = .kept
+        _ store: ManifestStore<Files>, after manifest: Manifest, names: Names = .kept,
+        hasTables: Bool = true
     ) throws(StorageError) -> Manifest {
         var rebuild = LogRebuild(store, manifest)
-        defer { rebuild.removeFiles(rebuild.scratch) }
-        do throws(StorageError) {
-            if case .made = names { try rebuild.makeNames() }
-            try rebuild.makeTables()
-            try store.publish(rebuild.next)
-        } catch {
-            rebuild.removeFiles(rebuild.made)
-            throw error
+        return try rebuild.run(names, hasTables: hasTables) { (made) throws(StorageError) in
+            try store.publish(made)
         }
-        return rebuild.next
     }
 
-    private init(_ store: ManifestStore<Files>, _ manifest: Manifest) {
+    /// Writes the files of the next generation without publishing it: beside a daemon's own generations.
+    ///
+    /// - Parameters:
+    ///   - manifest: its next file number, and those behind, up to four for each sealed segment and two more, are nobody
+    ///     else's.
+    ///   - isStopped: asked once a page: whether to end early.
+    /// - Returns: the manifest with them; `nil` if it was stopped, and nothing is left of what was written.
+    /// **Errors** as `run`.
+    package static func files(
+        of store: ManifestStore<Files>, for manifest: Manifest, names: Names, hasTables: Bool,
+        isStopped: @escaping @Sendable () -> Bool
+    ) throws(StorageError) -> Manifest? {
+        var rebuild = LogRebuild(store, manifest, isStopped)
+        let made = try rebuild.run(names, hasTables: hasTables) { (_) throws(StorageError) in }
+        if !isStopped() { return made }
+        rebuild.removeFiles(rebuild.made)
+        return nil
+    }
+
+    private init(
+        _ store: ManifestStore<Files>, _ manifest: Manifest,
+        _ isStopped: @escaping @Sendable () -> Bool = { false }
+    ) {
         self.store = store
+        self.isStopped = isStopped
         before = Set(manifest.namesRuns.map(\.fileName))
         next = manifest
         next.generation = manifest.generation.next
-        next.runs = []
+    }
+
+    private mutating func run(
+        _ names: Names, hasTables: Bool, publish: (Manifest) throws(StorageError) -> Void
+    ) throws(StorageError) -> Manifest {
+        defer { removeFiles(scratch) }
+        do throws(StorageError) {
+            if case .made = names { try makeNames() }
+            if hasTables { try makeTables() }
+            try publish(next)
+        } catch {
+            removeFiles(made)
+            throw error
+        }
+        return next
     }
 
     // MARK: Tables
 
     private mutating func makeTables() throws(StorageError) {
+        next.runs = []
         if next.cut == .start { return }
         var whole = newMerge()
         try addExpired(to: &whole)
@@ -93,7 +128,7 @@ package struct LogRebuild<Files: FileSystem> {
         )
         return try merge.run(
             of: span, firstNumber: takeNumbers(TableKind.counterTables.count),
-            makesRewards: makesRewards) ?? []
+            makesRewards: makesRewards, isStopped: isStopped) ?? []
     }
 
     /// Adds what is left of expired segments: reward-days as they lie, and days made of them.
@@ -138,25 +173,28 @@ package struct LogRebuild<Files: FileSystem> {
     /// Makes one names run, of the runs that can be read up to the first that cannot, and of the blocks behind them.
     private mutating func makeNames() throws(StorageError) {
         var parts = try soundNames()
+        let old = try readableNames()
         var start = (parts.last?.names.upperBound ?? 1, parts.last?.keys.upperBound ?? 0)
         var (blocks, byteCount): ([NamesOfBlock], Int) = ([], 0)
         for (place, segment) in next.sealed.enumerated() {
             let isLast = place == next.sealed.count - 1
-            let reader = try SegmentReader(
-                segment.number, directory: next.directory, in: store.files)
-            let footer = try reader.readFooter(of: segment)
-            let found = try reader.readNames(by: footer)
-            blocks += found
-            byteCount += found.reduce(0) { $0 + $1.names.byteCount }
+            let found = try StorageError.readable { () throws(StorageError) in
+                let reader = try SegmentReader(
+                    segment.number, directory: next.directory, in: store.files)
+                let footer = try reader.readFooter(of: segment)
+                return (
+                    names: try reader.readNames(by: footer, mayMiss: true),
+                    end: (footer.names.upperBound, footer.keys.upperBound)
+                )
+            }
+            blocks += found?.names ?? []
+            byteCount += found?.names.reduce(0) { $0 + $1.names.byteCount } ?? 0
             guard isLast || byteCount >= Limits.rollNameByteCount else { continue }
-            let end =
-                isLast
-                ? (next.shard.nextName, next.shard.nextKey)
-                : (footer.names.upperBound, footer.keys.upperBound)
+            let end = isLast ? (next.shard.nextName, next.shard.nextKey) : found?.end ?? start
             if end.0 > start.0 || end.1 > start.1 {
-                let fresh = FreshNames(
-                    of: blocks, names: start.0..<max(start.0, end.0),
-                    keys: start.1..<max(start.1, end.1))
+                let (names, keys) = (start.0..<max(start.0, end.0), start.1..<max(start.1, end.1))
+                let whole = NamesOfBlock.completed(blocks, names: names, keys: keys, by: old)
+                let fresh = FreshNames(of: whole, names: names, keys: keys)
                 parts.append(try write([], fresh))
                 scratch.append(parts[parts.count - 1].fileName)
                 start = (fresh.names.upperBound, fresh.keyRange.upperBound)
@@ -180,10 +218,10 @@ package struct LogRebuild<Files: FileSystem> {
     private func soundNames() throws(StorageError) -> [NamesRunEntry] {
         var parts: [NamesRunEntry] = []
         for entry in next.namesRuns {
-            let run = try StorageError.readable { () throws(StorageError) in
-                try NamesRunReader(entry, directory: next.directory, in: store.files)
+            let isSound: Void? = try StorageError.readable { () throws(StorageError) in
+                try NamesRunReader(entry, directory: next.directory, in: store.files).checkPages()
             }
-            if run == nil { break }
+            if isSound == nil { break }
             parts.append(entry)
         }
         guard let expired = next.expired.last?.names else { return parts }
@@ -191,6 +229,18 @@ package struct LogRebuild<Files: FileSystem> {
             parts.last?.names.upperBound ?? 1 >= expired.names.upperBound
             && parts.last?.keys.upperBound ?? 0 >= expired.keys.upperBound
         return isWhole ? parts : next.expired.map(\.names)
+    }
+
+    /// The runs of which at least some pages may be read.
+    private func readableNames() throws(StorageError) -> [NamesRunReader<Files>] {
+        var runs: [NamesRunReader<Files>] = []
+        for entry in next.namesRuns {
+            let run = try StorageError.readable { () throws(StorageError) in
+                try NamesRunReader(entry, directory: next.directory, in: store.files)
+            }
+            if let run { runs.append(run) }
+        }
+        return runs
     }
 
     private mutating func write(
@@ -212,5 +262,47 @@ package struct LogRebuild<Files: FileSystem> {
 
     private func removeFiles(_ names: [FileName]) {
         for name in names where !before.contains(name) { try? store.unlink(name) }
+    }
+}
+
+extension NamesOfBlock {
+    /// These, and between them the names and keys of ordinals that none has, as far as pages of names runs can be read: each
+    /// as if it had come in a block of its own.
+    fileprivate static func completed<Files: FileSystem>(
+        _ blocks: [NamesOfBlock], names: Range<UInt32>, keys: Range<UInt32>,
+        by runs: [NamesRunReader<Files>]
+    ) -> [NamesOfBlock] {
+        var whole: [NamesOfBlock] = []
+        var (nextName, nextKey) = (names.lowerBound, keys.lowerBound)
+        func fill(upTo name: UInt32, _ key: UInt32) {
+            while nextName < name {
+                let ordinal = NameOrdinal(rawValue: nextName)
+                let text = runs.lazy.compactMap { (try? $0.name(ordinal)) ?? nil }.first
+                nextName += 1
+                guard let text else { continue }
+                whole.append(
+                    NamesOfBlock(
+                        firstName: ordinal, names: NewNames(text),
+                        firstKey: KeyOrdinal(rawValue: nextKey), keys: []))
+            }
+            while nextKey < key {
+                let ordinal = KeyOrdinal(rawValue: nextKey)
+                let pair = runs.lazy.compactMap { (try? $0.key(ordinal)) ?? nil }.first
+                nextKey += 1
+                guard let pair else { continue }
+                whole.append(
+                    NamesOfBlock(
+                        firstName: NameOrdinal(rawValue: nextName), names: NewNames(),
+                        firstKey: ordinal, keys: [pair]))
+            }
+        }
+        for block in blocks {
+            fill(upTo: block.firstName.rawValue, block.firstKey.rawValue)
+            whole.append(block)
+            nextName = max(nextName, block.firstName.rawValue + UInt32(block.names.count))
+            nextKey = max(nextKey, block.firstKey.rawValue + UInt32(block.keys.count))
+        }
+        fill(upTo: names.upperBound, keys.upperBound)
+        return whole
     }
 }

@@ -297,6 +297,15 @@ package struct NamesRunReader<Files: FileSystem>: Sendable {
 
     // MARK: Pages
 
+    /// Checks the checksum of every page.
+    ///
+    /// **Cost** Reads the file.
+    package func checkPages() throws(StorageError) {
+        for kind in NamesPageKind.allCases {
+            for number in 0..<index.pages(kind).count { _ = try page(kind, number) }
+        }
+    }
+
     /// The bytes of a page, its checksum checked.
     /// - Parameter number: from the first page of its kind.
     private func page(

@@ -18,19 +18,14 @@ struct LoadedNames: ~Copyable {
 
     private static var lostKey: RewardKey { RewardKey(reward: .none, business: .none) }
 
-    /// - Parameters:
-    ///   - hash: the directory's.
-    ///   - expectedNameCount: room to take at once.
-    init(hash: KeyedHash, expectedNameCount: Int = 0) {
-        self.hash = hash
-        dictionary = NameDictionary(expectedNameCount: expectedNameCount)
-    }
-
+    /// - Parameter hash: the directory's.
     /// **Errors** as `NamesRunReader`; `overLimit` for more names than `Limits` allow.
-    mutating func load<Files: FileSystem>(
-        from directory: DataDirectory<Files>
+    init<Files: FileSystem>(
+        hash: KeyedHash, of directory: DataDirectory<Files>
     ) throws(PipelineError) {
         let manifest = directory.manifest
+        self.hash = hash
+        dictionary = NameDictionary(expectedNameCount: Int(manifest.shard.nextName))
         hashes.reserveCapacity(Int(manifest.shard.nextName))
         keys.reserveCapacity(Int(manifest.shard.nextKey))
         for entry in manifest.namesRuns {

@@ -1,0 +1,108 @@
+import IngestFormat
+import IngestPipeline
+import IngestReader
+import IngestStorage
+import IngestVerify
+import PipelineTestSupport
+import TestSupport
+import Testing
+
+/// Runs of which a page cannot be believed: headers are looked at by a start, pages by who needs them.
+@Suite("A damaged page of a run is made again from the log")
+struct DamagedRunTests {
+    private let clock = SimulatedClock(
+        wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+
+    /// A directory with runs of each table, and with names of several runs.
+    private func filled(byteCountMax: UInt64 = 0) throws -> SimulatedFileSystem {
+        let files = SimulatedFileSystem(seed: 1)
+        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 4) {
+            $0.retention = RetentionPolicy(byteCountMax: byteCountMax)
+        }
+        try pipeline.take(0..<250)
+        try pipeline.rest(turns: 70)
+        try pipeline.stop()
+        return files.disk.kill()
+    }
+
+    private func expectWhole(
+        _ files: SimulatedFileSystem, packetCount: UInt64, _ place: String
+    ) throws {
+        #expect(
+            try DirectoryReading(files).counts == ReferenceModel(packetCount: packetCount).counts,
+            "\(place)")
+        let findings = try Verifier.run(files).findings.filter { $0.kind != .note }
+        #expect(findings.isEmpty, "\(place): \(findings.prefix(2))")
+    }
+
+    @Test(
+        "a flipped bit in any run of a running daemon: once a merge meets it, all is made again",
+        arguments: [0, 9_000] as [UInt64])
+    func running(byteCountMax: UInt64) throws {
+        let base = try filled(byteCountMax: byteCountMax)
+        let manifest = try ManifestStore(files: base).readNewest()
+        var met: Set<TableKind> = []
+        let runs =
+            manifest.runs.map { ($0.table, $0.fileName.text) }
+            + manifest.namesRuns.map { (TableKind.names, $0.fileName.text) }
+        for (table, name) in runs {
+            let left = base.disk.copy()
+            var pipeline = try SteppedPipeline.open(left, clock: clock, seed: 5)
+            // The first page lies behind a header of 128 bytes.
+            left.disk.damage(name) { $0[140] ^= 1 }
+            try pipeline.take(250..<800)
+            try pipeline.rest(turns: 130)
+            let failedCount = pipeline.told.count("merge failed, making derived files again")
+            #expect(failedCount <= 1, "\(name)")
+            #expect(pipeline.told.count("derived files rebuilt") == failedCount, "\(name)")
+            if failedCount > 0 { met.insert(table) }
+            try pipeline.stop()
+            let isLeft = try left.names().contains(name)
+            #expect(failedCount == 0 || !isLeft, "\(name)")
+            if !isLeft { try expectWhole(left, packetCount: 800, name) }
+        }
+        // Rewards are made of reward-days, and never read.
+        #expect(met == [.rewardDays, .days, .names], "\(met)")
+    }
+
+    @Test("a start that cannot read a page of names makes them again, also without a block of them")
+    func start() throws {
+        let base = try filled()
+        let manifest = try ManifestStore(files: base).readNewest()
+        let first = try #require(manifest.namesRuns.first)
+        do {
+            let left = base.disk.copy()
+            left.disk.damage(first.fileName.text) { $0[140] ^= 1 }
+            var pipeline = try SteppedPipeline.open(left, clock: clock, seed: 5)
+            #expect(pipeline.directory.warnings.contains { $0.hasPrefix("derived files rebuilt") })
+            try expectWhole(left, packetCount: 250, "after the start")
+            try pipeline.take(250..<260)
+            try pipeline.stop()
+            try expectWhole(left, packetCount: 260, "after its stop")
+        }
+        // The blocks of a segment are gone as well: its names are taken from pages that can be read.
+        let left = base.disk.copy()
+        try left.unlink(FileName.segment(manifest.sealed[1].number).text)
+        left.disk.damage(first.fileName.text) { $0[Int(first.byteCount) * 9 / 10] ^= 1 }
+        let before = try DirectoryReading(left).counts
+        _ = try SteppedPipeline.open(left, clock: clock, seed: 5)
+        #expect(try DirectoryReading(left).counts == before)
+    }
+
+    @Test("where the log cannot make it again, the daemon stays up and says so each minute")
+    func withoutFooter() throws {
+        let left = try filled()
+        var pipeline = try SteppedPipeline.open(left, clock: clock, seed: 5)
+        let manifest = try ManifestStore(files: left).readNewest()
+        let run = try #require(manifest.runs(of: .rewardDays).last)
+        left.disk.damage(run.fileName.text) { $0[140] ^= 1 }
+        let segment = manifest.sealed[0].number
+        left.disk.damage(FileName.segment(segment).text) { $0[$0.count - 300] ^= 1 }
+        try pipeline.take(250..<800)
+        try pipeline.rest(turns: 150)
+        #expect(pipeline.told.count("merge failed") == 1)
+        let failedCount = pipeline.told.count("rebuild failed, retrying in a minute")
+        #expect((2...6).contains(failedCount), "\(failedCount)")
+        #expect(pipeline.told.count("derived files rebuilt") == 0)
+    }
+}
