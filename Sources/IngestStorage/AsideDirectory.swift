@@ -8,7 +8,6 @@ package struct AsideDirectory<Files: FileSystem> {
     private let aside: Files
 
     private static var copyByteCount: Int { 1 << 20 }
-    private static var nameCountMax: Int { 1000 }
 
     /// Opens the folder, and makes it durably if it is not there.
     package init(of files: Files) throws(StorageError) {
@@ -83,11 +82,12 @@ package struct AsideDirectory<Files: FileSystem> {
         _ name: String, _ isGood: (Files.File) throws(StorageError) -> Bool
     ) throws(StorageError) -> (name: String, isTaken: Bool) {
         let present = Set(try aside.names())
-        for number in 0..<Self.nameCountMax {
+        var number = 0
+        while true {
             let candidate = number == 0 ? name : "\(name).\(number)"
             guard present.contains(candidate) else { return (candidate, false) }
             if try isGood(try aside.open(candidate, .read)) { return (candidate, true) }
+            number += 1
         }
-        throw .overLimit(path: aside.path, detail: "\(Self.nameCountMax) files named \(name)")
     }
 }

@@ -291,8 +291,8 @@ final class LogFixture {
     }
 
     /// Publishes the sealed segments as the next generation.
-    func publish() throws {
-        try publish(sealed)
+    func publish(merges: Bool = true) throws {
+        try publish(sealed, merges: merges)
         sealed = []
     }
 

@@ -287,6 +287,26 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         return true
     }
 
+    /// Merges what starts and stops without a merge between them have gathered, before a manifest can hold no more of it. What
+    /// the disk does not take, or is damaged, waits for the merge queue.
+    ///
+    /// **Cost** Nothing but after hundreds of such lives.
+    package mutating func mergeCrowd() throws(PipelineError) {
+        while manifest.level0.count > Limits.manifestLevel0CountMax / 2
+            || manifest.namesRuns.count > Limits.manifestNamesRunCountMax / 2
+            || manifest.lost.count > Limits.manifestLostRangeCountMax / 2
+        {
+            do throws(PipelineError) {
+                guard try mergeAtOnce() else { return }
+            } catch {
+                guard case .storage(let cause) = error,
+                    cause.shortage != nil || cause.damagedFile != nil
+                else { throw error }
+                return
+            }
+        }
+    }
+
     // MARK: Retired files
 
     /// Takes on, at a start, files that only older generations name. How long ago segments were dropped is in the
