@@ -136,9 +136,14 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
         let reserve = start.reserve
         links.state.shortage = try SyncStage<Files, Clock>.holdFirst(
             reserve, segmentByteCountMax: configuration.segmentByteCountMax)
-        for _ in 0..<StageLinks.slotCount { links.free.push(BlockSlot(log: start.log)) }
-        let waker = ends.consumer.waker()
+        var log = start.log
+        log.beganAt = clock.wallMicroseconds()
+        for _ in 0..<StageLinks.slotCount { links.free.push(BlockSlot(log: log)) }
         let files = start.directory.files
+        let first = try SyncStage<Files, Clock>.beginFirst(
+            log.segmentHeader, segmentByteCountMax: configuration.segmentByteCountMax, in: files,
+            unless: links.state.shortage)
+        let waker = ends.consumer.waker()
         let input = ends.producer
         producer = consume input
         commit = CommitStage(
@@ -146,7 +151,7 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
             clock: clock, start: start.log,
             configuration: configuration, links: links, counters: counters, warn: warn)
         sync = SyncStage(
-            files: files, mark: start.mark,
+            files: files, mark: start.mark, first: first, of: log.segmentHeader.segment,
             segmentByteCountMax: configuration.segmentByteCountMax, reserve: reserve, clock: clock,
             waker: waker, acks: AckSender(socket: acks, keyRing: keyRing), links: links,
             counters: counters, warn: warn)

@@ -77,6 +77,7 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
             store: directory.store, manifest: recovery.manifest, keys: names.keys, clock: clock,
             counters: counters)
         publisher.retire(directory.retired)
+        try publisher.mergeCrowd()
         if recovery.isClean && !recovery.repaired.isEmpty { try publisher.publish([]) }
         if !recovery.isClean {
             let position = recovery.segments.last.map(\.file.footer.end)
@@ -100,7 +101,11 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
             previousChecksum: recovery.next.previousChecksum,
             windows: recovery.windows, lastAdmissionTime: recovery.lastAdmissionTime)
         log.origin = manifest.origin
-        log.uncleanStopAt = recovery.isClean ? 0 : now
+        // As long as nothing is sealed behind it, the manifest alone has it.
+        log.uncleanStopAt =
+            manifest.uncleanStops.last { $0.position == manifest.cut }?.foundAt ?? 0
+        log.firstName = NameOrdinal(rawValue: recovery.next.nextName)
+        log.firstKey = KeyOrdinal(rawValue: recovery.next.nextKey)
         return PipelineStart(
             directory: directory, recovery: recovery, hash: hash, log: log,
             dictionary: names.takeDictionary(), repeats: repeats, reserve: reserve,

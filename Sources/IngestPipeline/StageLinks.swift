@@ -151,8 +151,7 @@ package final class BlockSlot: @unchecked Sendable {
 
     /// For the headers of segments.
     fileprivate let origin: DirectoryOrigin
-    fileprivate let firstSegment: SegmentNumber
-    fileprivate let uncleanStopAt: Int64
+    fileprivate let firstHeader: SegmentHeader
 
     /// Wall clock of the moment the block was opened, µs since 1970 UTC: stands for "now" in every
     /// verdict over its events.
@@ -161,8 +160,7 @@ package final class BlockSlot: @unchecked Sendable {
     /// An empty slot; `open` says for which block.
     package init(log start: LogStart) {
         origin = start.origin
-        firstSegment = start.lastSegment.next
-        uncleanStopAt = start.uncleanStopAt
+        firstHeader = start.segmentHeader
         context = BlockContext(
             directory: start.directory, shard: start.shard, segment: start.lastSegment,
             blockOrdinal: 0, commitEpoch: start.commitEpoch,
@@ -188,11 +186,11 @@ package final class BlockSlot: @unchecked Sendable {
 extension BlockSlot {
     /// The header of the segment that this block starts.
     var segmentHeader: SegmentHeader {
-        SegmentHeader(
+        if context.segment == firstHeader.segment { return firstHeader }
+        return SegmentHeader(
             directory: context.directory, shard: context.shard, segment: context.segment,
             createdAt: context.admissionTime, previousChecksum: context.previousChecksum,
             firstName: context.firstName, firstKey: context.firstKey,
-            commitEpoch: context.commitEpoch, origin: origin,
-            uncleanStopAt: context.segment == firstSegment ? uncleanStopAt : 0)
+            commitEpoch: context.commitEpoch, origin: origin)
     }
 }

@@ -111,8 +111,14 @@ package struct LogStart: Sendable {
     /// Header checksum of the last block of the log; 0 in a new directory.
     package var previousChecksum: UInt32
     package var origin = DirectoryOrigin()
-    /// When this start found that the log had not been ended properly; 0 if it had.
+    /// When this start, or one before it since when nothing was sealed, found that the log had not been ended properly; 0 if
+    /// it had.
     package var uncleanStopAt: Int64 = 0
+    /// When this life began: its first segment is created then, before it has a block.
+    package var beganAt: Int64 = 0
+    /// The ordinals that the first block begins with.
+    package var firstName = NameOrdinal(rawValue: 1)
+    package var firstKey = KeyOrdinal(rawValue: 0)
     /// Of all senders.
     package var windows: SenderWindows
     /// Admission time of the last block; 0 if there is none.
@@ -133,6 +139,14 @@ package struct LogStart: Sendable {
         self.previousChecksum = previousChecksum
         self.windows = windows
         self.lastAdmissionTime = lastAdmissionTime
+    }
+
+    /// The header of the first segment of this life.
+    var segmentHeader: SegmentHeader {
+        SegmentHeader(
+            directory: directory, shard: shard, segment: lastSegment.next, createdAt: beganAt,
+            previousChecksum: previousChecksum, firstName: firstName, firstKey: firstKey,
+            commitEpoch: commitEpoch, origin: origin, uncleanStopAt: uncleanStopAt)
     }
 
     /// Whether a clock that shows this is behind the log, by more than clocks may differ.

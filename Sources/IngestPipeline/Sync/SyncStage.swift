@@ -33,8 +33,11 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     private var kept: BlockSlot?
     private var backoff = Backoff(milliseconds: 250)
 
+    /// - Parameters:
+    ///   - first: what `beginFirst` gave, of the segment `number`.
     init(
-        files: Files, mark: consuming DurableMarkFile<Files>, segmentByteCountMax: Int,
+        files: Files, mark: consuming DurableMarkFile<Files>,
+        first: consuming SegmentWriter<Files>?, of number: SegmentNumber, segmentByteCountMax: Int,
         reserve: DiskReserve<Files>, clock: Clock,
         waker: RingWaker, acks: consuming AckSender, links: StageLinks,
         counters: PipelineCounters, warn: @escaping @Sendable (String) -> Void
@@ -49,6 +52,9 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         self.links = links
         self.counters = counters
         self.warn = warn
+        begun = number
+        open = first == nil ? nil : number
+        writer = first
         guard links.state.shortage != nil else { return }
         backoff.begin(at: clock.monotonicNanoseconds())
         counters.sync.add(.waits)
@@ -71,6 +77,40 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
             guard let shortage = error.shortage else { throw .storage(error) }
             return shortage
         }
+    }
+
+    /// Begins the first segment of this life, before there is a block for it: the log then says that a life was begun, and
+    /// a start that finds the file knows that it was not ended.
+    ///
+    /// - Returns: `nil` where the disk does not take it now: it is begun with its first block.
+    static func beginFirst(
+        _ header: SegmentHeader, segmentByteCountMax: Int, in files: Files,
+        unless shortage: Shortage?
+    ) throws(PipelineError) -> SegmentWriter<Files>? {
+        if shortage != nil { return nil }
+        do throws(StorageError) {
+            return try SegmentWriter.create(header, byteCountMax: segmentByteCountMax, in: files)
+        } catch {
+            guard error.shortage != nil else { throw .storage(error) }
+            return nil
+        }
+    }
+
+    private mutating func create(_ header: SegmentHeader) throws(StorageError) {
+        writer = nil
+        let isAgain = begun == header.segment
+        begun = header.segment
+        writer = try SegmentWriter.create(
+            header, byteCountMax: Int(clamping: segmentByteCountMax), in: files, isAgain: isAgain)
+        open = header.segment
+    }
+
+    /// Ends a life without a block: no file says that it was begun.
+    private mutating func removeEmpty() {
+        guard let segment = writer.take(), segment.blockCount == 0 else { return }
+        // If it stays, the next start takes this life for one that was not ended.
+        try? files.unlink(FileName.segment(segment.header.segment).text)
+        try? files.syncDirectory()
     }
 
     /// One turn: the next block, or the one that was kept.
@@ -100,6 +140,7 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         }
         guard let slot = links.toSync.pop(waitNanoseconds: mayWait ? 100_000_000 : 0) else {
             guard links.toSync.isFinished else { return .idle }
+            removeEmpty()
             links.toCompact.close()
             return .finished
         }
@@ -134,13 +175,7 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
 
     private mutating func write(_ slot: BlockSlot) throws(StorageError) {
         if slot.startsSegment && open != slot.context.segment {
-            writer = nil
-            let isAgain = begun == slot.context.segment
-            begun = slot.context.segment
-            writer = try SegmentWriter.create(
-                slot.segmentHeader, byteCountMax: Int(clamping: segmentByteCountMax), in: files,
-                isAgain: isAgain)
-            open = slot.context.segment
+            try create(slot.segmentHeader)
         }
         guard var segment = writer.take() else {
             throw .overLimit(path: files.path, detail: "a block without a segment to write it to")

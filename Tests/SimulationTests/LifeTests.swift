@@ -1,0 +1,92 @@
+import IngestFormat
+import IngestPipeline
+import IngestReader
+import IngestStorage
+import IngestVerify
+import PipelineTestSupport
+import TestSupport
+import Testing
+
+/// A life of a daemon is in the log from its beginning to its end, also if it never had a block.
+@Suite("Lives are recorded when they begin and when they end")
+struct LifeTests {
+    private let clock = SimulatedClock(
+        wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+
+    private func open(_ files: SimulatedFileSystem) throws -> SteppedPipeline {
+        clock.advance(milliseconds: 60_000)
+        return try SteppedPipeline.open(files, clock: clock, seed: 4)
+    }
+
+    private func stops(_ files: SimulatedFileSystem) throws -> [Int64] {
+        try IngestReader.open(files).status().uncleanStops.map(\.foundAtMicroseconds)
+    }
+
+    @Test(
+        "one that is killed before its first block is found by the next; one that is stopped is not"
+    )
+    func withoutBlock() throws {
+        var files = SimulatedFileSystem(seed: 1)
+        for life in 1...6 {
+            do {
+                var pipeline = try open(files)
+                let names = try files.names().filter { $0.hasSuffix(".segment") }
+                #expect(names == ["0000000001.segment"], "life \(life)")
+                // Lives 2 and 4 are ended.
+                if life % 2 == 0 { try pipeline.stop() }
+            }
+            let left = life % 3 == 0 ? files.disk.powerCut(seed: UInt64(life)) : files.disk.kill()
+            files = left
+            let segments = try files.names().filter { $0.hasSuffix(".segment") }
+            #expect(segments.isEmpty == (life % 2 == 0), "life \(life)")
+            let findings = try Verifier.run(files).findings
+            #expect(findings.isEmpty, "life \(life): \(findings)")
+        }
+        // Lives 1, 3 and 5 were not, and 2, 4 and 6 have found that.
+        #expect(try stops(files).count == 3)
+        var pipeline = try open(files)
+        try pipeline.take(0..<3)
+        try pipeline.stop()
+        #expect(try stops(files).count == 3)
+        #expect(try DirectoryReading(files).counts == ReferenceModel(packetCount: 3).counts)
+    }
+
+    @Test("the log has it too: without a manifest, and with lives between that had no block")
+    func withoutManifest() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        _ = try open(files)
+        var left = files.disk.kill()
+        var foundAt: [Int64] = []
+        for _ in 0..<2 {
+            var idle = try open(left)
+            try idle.stop()
+            left = left.disk.kill()
+            foundAt = try stops(left)
+        }
+        #expect(foundAt.count == 1)
+        var pipeline = try open(left)
+        try pipeline.take(0..<3)
+        try pipeline.stop()
+        left = left.disk.kill()
+        for name in try left.names() where name.hasSuffix(".manifest") { try left.unlink(name) }
+        _ = try open(left)
+        #expect(try stops(left).first == foundAt[0])
+    }
+
+    @Test("packets that such a life took are unknown since")
+    func unknown() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        var first = try open(files)
+        try first.take(0..<3)
+        try first.stop()
+        var left = files.disk.kill()
+        _ = try open(left)
+        left = left.disk.kill()
+        _ = try open(left)
+        let row = try #require(
+            try IngestReader.open(left).ledger().first {
+                if case .framed = $0.sender { true } else { false }
+            })
+        #expect(row.unknownSinceMicroseconds != nil)
+    }
+}
