@@ -15,6 +15,8 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     var dictionary: NameDictionary
     var repeats: RepeatRule
     let reserve: DiskReserve<Files>
+    /// What is amiss beside what directory and recovery say.
+    package let warnings: [String]
     /// Whether the disk was so full that the reserve had to be spent.
     package let hasSpentReserve: Bool
     var mark: DurableMarkFile<Files>
@@ -93,23 +95,14 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         names.reserve(upTo: recovery.next)
         let manifest = publisher.manifest
         let mark = try openMark(in: files, manifest)
-        let repeats = try LoadedIDs(policy, of: manifest, now: now, in: files).finish()
+        let ids = try LoadedIDs(policy, of: manifest, now: now, in: files)
+        let warnings = ids.warning.map { [$0] } ?? []
+        let repeats = ids.finish()
         publisher.noteForgottenIDs(repeats.completeSinceMicroseconds)
-        var log = LogStart(
-            directory: manifest.directory, shard: manifest.shard.shard,
-            lastSegment: recovery.lastSegment, commitEpoch: recovery.next.commitEpoch,
-            previousChecksum: recovery.next.previousChecksum,
-            windows: recovery.windows, lastAdmissionTime: recovery.lastAdmissionTime)
-        log.origin = manifest.origin
-        // As long as nothing is sealed behind it, the manifest alone has it.
-        log.uncleanStopAt =
-            manifest.uncleanStops.last { $0.position == manifest.cut }?.foundAt ?? 0
-        log.firstName = NameOrdinal(rawValue: recovery.next.nextName)
-        log.firstKey = KeyOrdinal(rawValue: recovery.next.nextKey)
         return PipelineStart(
-            directory: directory, recovery: recovery, hash: hash, log: log,
+            directory: directory, recovery: recovery, hash: hash, log: makeLog(manifest, recovery),
             dictionary: names.takeDictionary(), repeats: repeats, reserve: reserve,
-            hasSpentReserve: hasSpentReserve, mark: mark, publisher: publisher)
+            warnings: warnings, hasSpentReserve: hasSpentReserve, mark: mark, publisher: publisher)
     }
 
     /// The names of the runs; of those made again, where a page of one cannot be read.
@@ -123,6 +116,21 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
             }
         }
         return try LoadedNames(hash: hash, of: directory)
+    }
+
+    private static func makeLog(_ manifest: Manifest, _ recovery: RecoveryReport) -> LogStart {
+        var log = LogStart(
+            directory: manifest.directory, shard: manifest.shard.shard,
+            lastSegment: recovery.lastSegment, commitEpoch: recovery.next.commitEpoch,
+            previousChecksum: recovery.next.previousChecksum,
+            windows: recovery.windows, lastAdmissionTime: recovery.lastAdmissionTime)
+        log.origin = manifest.origin
+        // As long as nothing is sealed behind it, the manifest alone has it.
+        log.uncleanStopAt =
+            manifest.uncleanStops.last { $0.position == manifest.cut }?.foundAt ?? 0
+        log.firstName = NameOrdinal(rawValue: recovery.next.nextName)
+        log.firstKey = KeyOrdinal(rawValue: recovery.next.nextKey)
+        return log
     }
 
     private static func openMark(

@@ -61,6 +61,7 @@ struct Daemon {
                 files, clock: LinuxClock(), repeats: settings.repeatPolicy, counters: counters,
                 random: &random)
             log(start.directory, start.recovery)
+            warn(start.warnings)
             if start.hasSpentReserve {
                 logger.warning(
                     "disk full: recovery used the reserve file, \(settings.dataDirectory), free disk space"

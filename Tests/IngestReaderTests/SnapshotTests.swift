@@ -1,3 +1,4 @@
+import Glibc
 import IngestFormat
 import IngestReader
 import IngestStorage
@@ -210,11 +211,13 @@ import Testing
     @Test("An I/O error at any call is an error of its own kind, of queries and of verify")
     func ioErrors() throws {
         let fixture = try LogFixture.random(seed: 12, segmentCount: 2)
-        for kind in [SimulatedDisk.Kind.open, .read, .names] {
+        // A read that fails with EIO is of the bytes, and is made twice.
+        let faults: [(SimulatedDisk.Kind, Int32)] = [(.open, EIO), (.read, EINVAL), (.names, EIO)]
+        for (kind, errno) in faults {
             var call = 1
             var failureCount = 0
             while true {
-                fixture.files.disk.fail(kind, onCall: call)
+                fixture.files.disk.fail(kind, onCall: call, errno: errno)
                 let before = fixture.files.disk.callCount(kind)
                 do {
                     let reader = try fixture.reader
@@ -236,6 +239,11 @@ import Testing
             let leaseCount = kind == .open ? 2 : 0
             #expect(
                 failureCount == call - 1 - leaseCount, "every \(kind) that fails is an error")
+        }
+        for call in 1...40 {
+            fixture.files.disk.fail(.read, onCall: call)
+            try Self.expectAnswers(of: fixture.reader, are: fixture.model)
+            fixture.files.disk.clearFailures()
         }
     }
 }

@@ -73,6 +73,34 @@ struct UnreadableTests {
             ], "\(kinds)")
     }
 
+    @Test("blocks of the window that cannot be read are told at each start, and stay counted")
+    func window() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 4) {
+            $0.segmentByteCountMax = 20_000
+        }
+        for sequence in 0..<60 as Range<UInt64> {
+            while !pipeline.offer(SimulatedPacket(sequence: sequence, hasIDs: true)) {
+                try pipeline.turn()
+            }
+            try pipeline.settle()
+        }
+        try pipeline.stop()
+        let left = files.disk.kill()
+        let counts = try DirectoryReading(left).counts
+        left.disk.makeUnreadable("0000000001.segment", 4096..<4097)
+        for _ in 0..<2 {
+            var random = SeededRandom(seed: 1)
+            let start = try PipelineStart.open(
+                left, clock: clock, counters: PipelineCounters(), random: &random)
+            let warning = try #require(start.warnings.first)
+            #expect(warning.contains("blocks of sealed segments cannot be read"))
+            #expect(warning.contains("Input/output error (5)"), "\(warning)")
+            #expect(warning.contains("0000000001.segment at byte"), "\(warning)")
+        }
+        #expect(try DirectoryReading(left).counts == counts)
+    }
+
     /// `verify` names it, and a reader answers in full or says why not.
     private func expectTold(
         _ files: SimulatedFileSystem, _ whole: ReferenceModel, mayBeSilent: Bool, _ place: String

@@ -11,6 +11,8 @@ struct LoadedIDs<Files: FileSystem>: ~Copyable {
     private var index: DedupIndex
     private let policy: RepeatPolicy
     private let completeSince: Int64
+    /// For the log: what of the window cannot be read, if something cannot.
+    let warning: String?
 
     private static var farDistance: Int { 16 }
     private static var nearDistance: Int { 8 }
@@ -40,6 +42,7 @@ struct LoadedIDs<Files: FileSystem>: ~Copyable {
             }
             Self.enter(current, into: &index)
             completeSince = logged.completeSince
+            warning = logged.warning
         } catch {
             throw .storage(error)
         }
@@ -118,6 +121,8 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
     private(set) var completeSince: Int64
     /// Whether rows before the next block were not read, and it is not known when they were committed.
     private var isPartUnknown: Bool
+    /// Blocks that their footer lists and that cannot be read.
+    private var damage: (count: Int, first: String) = (0, "")
 
     private var segment: SealedBlocks<Files>?
     private var nextBlock = 0
@@ -141,6 +146,15 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
         segments = manifest.sealed[reach.firstSegment...]
         completeSince = reach.completeSince
         isPartUnknown = reach.isPartUnknown
+    }
+
+    /// For the log, if blocks cannot be read.
+    var warning: String? {
+        damage.count == 0
+            ? nil
+            : "\(damage.count) blocks of sealed segments cannot be read: they stay counted, repeats of their "
+                + "events are not found; run ingest-reader verify, and check the disk; the first: "
+                + damage.first
     }
 
     /// Reads the next claims, instead of those that are in the batch.
@@ -186,7 +200,17 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
         if isPartUnknown || block.ordinal != expected { completeSince = max(completeSince, time) }
         isPartUnknown = false
         if block.summary.eventHashCount == 0 { return }
-        guard time >= reach.oldest, try decode(block, of: segment) else {
+        guard time >= reach.oldest else {
+            completeSince = max(completeSince, time)
+            return
+        }
+        guard try decode(block, of: segment) else {
+            if damage.count == 0 {
+                let hole = buffer.hole.map { "\($0)" }
+                let place = "\(segment.file?.path ?? "") at byte \(block.offset)"
+                damage.first = hole ?? "block \(block.ordinal), \(place)"
+            }
+            damage.count += 1
             completeSince = max(completeSince, time)
             return
         }
