@@ -69,7 +69,8 @@ package protocol StorageFile: AnyObject, Sendable {
     func truncate(to byteCount: UInt64) throws(StorageError)
     func byteCount() throws(StorageError) -> UInt64
     /// Where bytes may lie that are no zeros, from `offset` on; the end of the file where there are none. `offset` itself is
-    /// always a true answer. *The corresponding C function is lseek(2) with SEEK_DATA.*
+    /// always a true answer. From then on nothing is read ahead in the file.
+    /// *The corresponding C function is lseek(2) with SEEK_DATA.*
     func nextData(from offset: UInt64) throws(StorageError) -> UInt64
     /// Holds a lease, a shared lock, on the bytes from `first` on, whether they are there or not, and lets go of those
     /// before it. A file that was opened for reading will do. Held until the file is closed, by whatever ends

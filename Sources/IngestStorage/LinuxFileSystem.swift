@@ -236,6 +236,8 @@ package final class LinuxFile: StorageFile {
     }
 
     package func nextData(from offset: UInt64) throws(StorageError) -> UInt64 {
+        // What was read ahead is data: nothing more is.
+        _ = posix_fadvise(descriptor, 0, 0, POSIX_FADV_RANDOM)
         if let found = SystemCall.nextData(descriptor, from: offset) { return found }
         return try byteCount()
     }

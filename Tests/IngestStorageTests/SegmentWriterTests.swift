@@ -237,7 +237,7 @@ private func makeBlocks(_ count: Int, seed: UInt64 = 1) -> (SegmentHeader, [Test
         files.disk.fail(.read, onCall: 1, errno: ENOMEM)
         do { try writer.append(block.bytes.span.bytes) } catch { failure = error }
         #expect(failure?.shortage == .resources)
-        files.disk.fail(.read, onCall: 1, errno: EIO)
+        files.disk.fail(.read, onCall: 1, errno: EIO, forever: true)
         do { try writer.append(block.bytes.span.bytes) } catch { failure = error }
         #expect(failure?.exitCode == 71, "\(String(describing: failure))")
         do { try writer.sync() } catch { failure = error }

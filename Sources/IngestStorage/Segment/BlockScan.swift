@@ -35,6 +35,7 @@ package struct BlockScan<File: StorageFile> {
     }
 
     private static var windowByteCountMin: Int { 4 << 10 }
+    private static var pageByteCount: UInt64 { 4 << 10 }
     private static var windowByteCountMax: Int { 1 << 20 }
 
     /// Three times, since damaged blocks may be passed more than once: by the walk, and where a scan begins again.
@@ -56,11 +57,13 @@ package struct BlockScan<File: StorageFile> {
         var windowStart = (start + 7) / 8 * 8
         var begun: (offset: UInt64, header: BlockHeader)?
         while windowStart < end {
-            let count = min(UInt64(byteCount), end - windowStart)
+            // Up to the end of a page: what was read of one is data, whatever it was before.
+            let windowEnd = (windowStart + UInt64(byteCount)) / Self.pageByteCount
+            let count = min(windowEnd * Self.pageByteCount, end) - windowStart
             try window.readAround(file, at: windowStart, byteCount: Int(count))
             if window.isZero {
                 // Nothing is read of what was only reserved.
-                let next = try file.nextData(from: windowStart) / 8 * 8
+                let next = try file.nextData(from: windowStart + count) / 8 * 8
                 passedByteCount += count
                 windowStart = max(windowStart + count, next)
                 byteCount = min(2 * byteCount, Self.windowByteCountMax)
