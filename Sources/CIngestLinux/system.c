@@ -12,6 +12,10 @@ int ingest_rename_exclusive(
     return renameat2(directory, name, new_directory, new_name, RENAME_NOREPLACE);
 }
 
+int ingest_rename_exchange(int directory, const char *name, const char *other) {
+    return renameat2(directory, name, directory, other, RENAME_EXCHANGE);
+}
+
 int ingest_allocate(int descriptor, int64_t offset, int64_t byte_count) {
     return fallocate(descriptor, 0, offset, byte_count);
 }

@@ -100,7 +100,8 @@ extension ClientError {
                 .spool(path: path, .durabilityLost(call: call, errno: errno))
             case .overLimit(let path, _):
                 .spool(path: path, .tooLarge(byteCountMax: Limits.spoolByteCountMax))
-            case .notFound(let path), .missingDirectory(let path), .missingManifest(let path, _):
+            case .notFound(let path), .missingDirectory(let path), .missingManifest(let path, _),
+                .foreignDirectory(let path, _):
                 .spool(path: path, .missing)
             case .alreadyExists(let path): .spool(path: path, .io(call: "open", errno: EEXIST))
             case .io(let path, let call, let errno):

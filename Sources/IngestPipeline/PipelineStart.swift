@@ -22,6 +22,9 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     var mark: DurableMarkFile<Files>
     var publisher: SnapshotPublisher<Files, Clock>
 
+    /// How much of the reserve was no room on the disk.
+    package var missingReserveByteCount: UInt64 { reserve.missingByteCount }
+
     package var manifest: Manifest { publisher.manifest }
 
     /// Opens, recovers and loads a directory (docs/durability.md). On a full disk with the room of the reserve.
@@ -29,7 +32,7 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     /// - Parameters:
     ///   - policy: how far back repeats are looked for.
     ///   - random: identity and hash key of a new directory come from it.
-    /// **Errors** As `DataDirectory.open` and `SegmentRecovery.run`. A crash anywhere leaves a directory
+    /// **Errors** As `DataDirectory.checkIsOurs` and `open`, and `SegmentRecovery.run`. A crash anywhere leaves a directory
     /// for which all of this can be done again.
     package static func open(
         _ files: Files, clock: Clock, repeats policy: RepeatPolicy = RepeatPolicy(),
@@ -37,15 +40,18 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     ) throws(PipelineError) -> PipelineStart {
         let fresh = makeManifest(at: clock.wallMicroseconds(), random: &random)
         let lock: Files.File
-        do { lock = try files.lock(FileName.lock.text) } catch { throw .storage(error) }
+        do {
+            try DataDirectory.checkIsOurs(files)
+            lock = try files.lock(FileName.lock.text)
+        } catch { throw .storage(error) }
         do throws(PipelineError) {
             return try open(
                 files, holding: lock, fresh, clock, policy, counters, hasSpentReserve: false)
         } catch {
             guard error.shortage == .space else { throw error }
-            let hasRoom: Bool
-            do { hasRoom = try DiskReserve.spend(in: files) } catch { throw .storage(error) }
-            guard hasRoom else { throw error }
+            let isHeld: Bool
+            do { isHeld = try DiskReserve.isHeld(in: files) } catch { throw .storage(error) }
+            guard isHeld else { throw error }
         }
         return try open(
             files, holding: lock, fresh, clock, policy, counters, hasSpentReserve: true)
@@ -56,22 +62,20 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         _ policy: RepeatPolicy, _ counters: PipelineCounters, hasSpentReserve: Bool
     ) throws(PipelineError) -> PipelineStart {
         let now = clock.wallMicroseconds()
-        var directory: DataDirectory<Files>
-        let reserve: DiskReserve<Files>
-        do {
-            directory = try DataDirectory.open(files, holding: lock) { fresh }
-            reserve = try DiskReserve(in: files)
-        } catch {
-            throw .storage(error)
-        }
+        var directory = try openDirectory(
+            files, holding: lock, fresh, maySpendReserve: hasSpentReserve)
         guard let hash = KeyedHash(key: directory.manifest.hashKey),
             directory.manifest.hashAlgorithm == KeyedHash.algorithm
         else { throw .inconsistent("hash algorithm \(directory.manifest.hashAlgorithm)") }
         var names = try loadNames(hash, &directory)
         let recovery: RecoveryReport
+        let reserve: DiskReserve<Files>
         do {
             recovery = try SegmentRecovery.run(
-                in: files, after: directory.manifest, keys: names.keys, now: now)
+                in: files, after: directory.manifest, keys: names.keys, now: now,
+                usesReserve: hasSpentReserve)
+            // Not before: what was the reserve may have become a segment.
+            reserve = try DiskReserve(in: files)
         } catch {
             throw .storage(error)
         }
@@ -131,6 +135,22 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         log.firstName = NameOrdinal(rawValue: recovery.next.nextName)
         log.firstKey = KeyOrdinal(rawValue: recovery.next.nextKey)
         return log
+    }
+
+    /// As `DataDirectory.open`. Tables that have to be made again on a full disk take the room of the reserve.
+    private static func openDirectory(
+        _ files: Files, holding lock: Files.File, _ fresh: Manifest, maySpendReserve: Bool
+    ) throws(PipelineError) -> DataDirectory<Files> {
+        do throws(StorageError) {
+            do throws(StorageError) {
+                return try DataDirectory.open(files, holding: lock) { fresh }
+            } catch {
+                guard error.shortage == .space, maySpendReserve,
+                    try DiskReserve.spend(in: files)
+                else { throw error }
+            }
+            return try DataDirectory.open(files, holding: lock) { fresh }
+        } catch { throw .storage(error) }
     }
 
     private static func openMark(

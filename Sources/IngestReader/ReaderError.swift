@@ -71,6 +71,10 @@ extension ReaderError {
         case .missingDirectory(let path):
             self.init(
                 kind: .notFound, what: "no such directory", path: path, advice: "check the path")
+        case .foreignDirectory(let path, _):
+            self.init(
+                kind: .missingManifest, what: "not a data directory of ingestd", path: path,
+                advice: "check the path")
         case .missingManifest(let directory, 0):
             self.init(
                 kind: .missingManifest, what: "not a data directory of ingestd", path: directory,

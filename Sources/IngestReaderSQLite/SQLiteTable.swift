@@ -3,7 +3,7 @@ import GRDB
 import IngestReader
 import IngestReaderTool
 
-/// One export as an SQLite table, with its indexes, in one transaction.
+/// One export as an SQLite table, with its indexes, in one transaction; in the place of one of that name.
 ///
 /// The columns are those of CSV, and two more: money as text of its decimals is exact and what every other format
 /// has, and cannot be summed; `revenueMicros` and `spendMicros` can, where they fit the integers of SQLite, and are text
@@ -53,6 +53,8 @@ private struct Inserter: RowVisitor {
 
     func visit<Batch: RowBatch>(_ rows: Rows<Batch>) throws {
         let schema = SQLiteSchema(table, Batch.Row.columns)
+        // Of an export before; its indexes go with it.
+        try database.execute(sql: schema.dropTable)
         try database.execute(sql: schema.createTable)
         let statement = try database.makeStatement(sql: schema.insert)
         func insert(_ row: some OutputRow) throws {
@@ -130,6 +132,8 @@ struct SQLiteSchema {
         case .events: indexes = [["rewardId", "date"], ["businessId", "date"], ["date"]]
         }
     }
+
+    var dropTable: String { "DROP TABLE IF EXISTS \(name)" }
 
     var createTable: String {
         let list = columns.map { "\($0.name) \($0.type)" }

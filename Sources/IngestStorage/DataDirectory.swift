@@ -61,6 +61,20 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
             movedAside: leftovers.movedAside, rebuiltAfter: rebuilt, lock: lock)
     }
 
+    /// Checks, before anything is put into a directory, that it is empty, or holds a log, or what a first start left.
+    ///
+    /// **Errors** `foreignDirectory` with the first name that is none of ours.
+    package static func checkIsOurs(_ files: Files) throws(StorageError) {
+        let names = try files.names()
+        let ours = names.compactMap { FileName($0) }
+        if ours.contains(where: { $0.generation != nil || $0.belongsToLog }) { return }
+        // The root of a file system has a folder of its own.
+        guard let name = names.first(where: { FileName($0) == nil && $0 != "lost+found" }) else {
+            return
+        }
+        throw .foreignDirectory(path: files.path, name: name)
+    }
+
     /// The newest generation; what is derived from the log is made again where it is missing or cannot be read, and
     /// what is there of it put aside.
     /// - Returns: what was wrong, if anything was.

@@ -25,12 +25,20 @@ package final class DiskReserve<Files: FileSystem>: Sendable {
     }
 
     private let files: Files
+    /// How much of what an earlier start had left was no room on the disk; it is allocated again.
+    package let missingByteCount: UInt64
     private let state: Mutex<State>
 
     /// Takes over what an earlier start has left; makes nothing.
     package init(in files: Files) throws(StorageError) {
         let file = try Self.open(in: files)
-        let byteCount = try file?.byteCount() ?? 0
+        var byteCount = try file?.byteCount() ?? 0
+        // A copy, or a restore, that left out the zeros.
+        missingByteCount = byteCount - min(byteCount, try file?.allocatedByteCount() ?? 0)
+        if missingByteCount > 0 {
+            try file?.truncate(to: 0)
+            byteCount = 0
+        }
         self.files = files
         state = Mutex(State(file: file, byteCount: byteCount))
     }
@@ -76,13 +84,17 @@ package final class DiskReserve<Files: FileSystem>: Sendable {
                 return
             }
             let path = "\(files.path)/\(FileName.reserve.text)"
-            if state.isLent { throw .diskFull(path: path, call: "fallocate", errno: ENOSPC) }
+            let call = "fallocate, \(state.byteCount) of \(wanted) bytes are held"
+            if state.isLent { throw .diskFull(path: path, call: call, errno: ENOSPC) }
             let file =
                 if let file = state.file { file } else { try files.create(FileName.reserve.text) }
             state.file = file
             do throws(StorageError) { try file.allocate(to: wanted) } catch {
                 // A part may have been had.
                 state.byteCount = (try? file.byteCount()) ?? state.byteCount
+                if case .diskFull(_, _, let errno) = error {
+                    throw .diskFull(path: path, call: call, errno: errno)
+                }
                 throw error
             }
             state.segmentByteCount = segment
@@ -105,6 +117,12 @@ package final class DiskReserve<Files: FileSystem>: Sendable {
 
     /// The compact stage needs no more of it: the log goes on once the reserve is whole again.
     package func giveBack() { state.withLock { $0.isLent = false } }
+
+    /// Whether there is a file with room in it.
+    package static func isHeld(in files: Files) throws(StorageError) -> Bool {
+        guard let file = try open(in: files) else { return false }
+        return try file.allocatedByteCount() > 0
+    }
 
     /// Frees all of it, for a start: the directory is locked, and nothing is written to the log before the reserve is
     /// whole again.

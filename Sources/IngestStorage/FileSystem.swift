@@ -30,6 +30,9 @@ package protocol FileSystem: Sendable {
     func rename(_ name: String, to newName: String) throws(StorageError)
     /// Renames into another directory of the same file system; `alreadyExists` if the name is taken.
     func move(_ name: String, to newName: String, in directory: Self) throws(StorageError)
+    /// Lets two files change names, where the file system can; else `name` gets that of `other`, whose file goes. *The
+    /// corresponding C function is renameat2(2) with RENAME_EXCHANGE.*
+    func exchange(_ name: String, with other: String) throws(StorageError)
     /// Removes a name. The bytes live on for those who have the file open.
     func unlink(_ name: String) throws(StorageError)
     /// Makes every earlier create, rename, move and unlink in this directory durable (fsync).
@@ -68,6 +71,8 @@ package protocol StorageFile: AnyObject, Sendable {
     /// Cuts or extends (with a hole) to `byteCount`. *The corresponding C function is ftruncate(2).*
     func truncate(to byteCount: UInt64) throws(StorageError)
     func byteCount() throws(StorageError) -> UInt64
+    /// How much of the disk the file has: less than its byte count where it has holes.
+    func allocatedByteCount() throws(StorageError) -> UInt64
     /// Where bytes may lie that are no zeros, from `offset` on; the end of the file where there are none. `offset` itself is
     /// always a true answer. From then on nothing is read ahead in the file.
     /// *The corresponding C function is lseek(2) with SEEK_DATA.*

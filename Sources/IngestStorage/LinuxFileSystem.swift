@@ -92,6 +92,8 @@ package struct LinuxFileSystem: FileSystem {
         case .failure(.isDirectory), .failure(.tooManySymbolicLinkLevels),
             .failure(.noSuchAddressOrDevice):
             throw Self.notRegular(path)
+        case .failure(.noSpace) where SystemCall.hasNoFreeInode(directory.descriptor):
+            throw .diskFull(path: path, call: "openat, no inode is free", errno: ENOSPC)
         case .failure(let errno):
             throw StorageError(path: path, call: "openat", errno: errno.rawValue)
         }
@@ -121,6 +123,16 @@ package struct LinuxFileSystem: FileSystem {
         _ = try SystemCall.move(
             name, at: directory.descriptor, to: newName, at: other.directory.descriptor
         ).orThrow(path(of: name), "renameat2")
+    }
+
+    package func exchange(_ name: String, with other: String) throws(StorageError) {
+        switch SystemCall.exchange(name, with: other, at: directory.descriptor) {
+        case .success: break
+        // A file system that cannot.
+        case .failure(.invalidArgument): try rename(name, to: other)
+        case .failure(let errno):
+            throw StorageError(path: path(of: name), call: "renameat2", errno: errno.rawValue)
+        }
     }
 
     package func unlink(_ name: String) throws(StorageError) {
@@ -233,6 +245,10 @@ package final class LinuxFile: StorageFile {
 
     package func byteCount() throws(StorageError) -> UInt64 {
         try SystemCall.byteCount(descriptor).orThrow(path, "fstat")
+    }
+
+    package func allocatedByteCount() throws(StorageError) -> UInt64 {
+        try SystemCall.allocatedByteCount(descriptor).orThrow(path, "fstat")
     }
 
     package func nextData(from offset: UInt64) throws(StorageError) -> UInt64 {

@@ -17,6 +17,8 @@ package enum StorageError: Error, Equatable, Sendable {
     /// Another process has the lock; its id if it could be read.
     case locked(path: String, holder: Int32?)
     case missingDirectory(path: String)
+    /// The directory has other things in it, one of which is `name`, and none of a log.
+    case foreignDirectory(path: String, name: String)
     /// Files of a log are there, but no manifest that says what they are.
     case missingManifest(directory: String, fileCount: Int)
     /// The bytes at `offset` are not what was written there.
@@ -40,7 +42,7 @@ package enum StorageError: Error, Equatable, Sendable {
     package var exitCode: Int32 {
         switch self {
         case .corrupt, .newerFormat: 65
-        case .notFound, .missingDirectory, .missingManifest: 66
+        case .notFound, .missingDirectory, .foreignDirectory, .missingManifest: 66
         case .locked: 69
         case .durabilityLost: 71
         case .io, .diskFull, .alreadyExists, .overLimit: 74
@@ -69,6 +71,8 @@ extension StorageError: CustomStringConvertible {
             "another daemon uses this directory, \(path), stop it or use another"
         case .missingDirectory(let path):
             "no such directory, \(path), check that it is a directory and that its parent exists"
+        case .foreignDirectory(let path, let name):
+            "the directory holds other files (\(name)), \(path), name an empty directory, a new one, or one of ingestd"
         case .missingManifest(let directory, let fileCount):
             "no manifest beside \(fileCount) log files, \(directory), restore the *.manifest files; "
                 + "an existing log is not opened as a new directory"
@@ -109,8 +113,23 @@ extension StorageError: CustomStringConvertible {
         switch shortage {
         case .writeAccess: "check why the file system is read-only, and remount it read-write"
         case .resources: "raise the limit on open files (ulimit -n), or free memory"
-        case .space, nil: "check the disk and the permissions"
+        case .space, nil: accessHint ?? "check the disk and the permissions"
         }
+    }
+
+    /// Whose the file or directory is that this process may not use.
+    private var accessHint: String? {
+        guard case .io(let path, _, let code) = self,
+            Errno(rawValue: code) == .permissionDenied || Errno(rawValue: code) == .notPermitted
+        else { return nil }
+        let parent = path.split(separator: "/", omittingEmptySubsequences: false).dropLast()
+        for place in [path, parent.joined(separator: "/")] where !place.isEmpty {
+            guard case .success(let found) = SystemCall.access(place) else { continue }
+            return
+                "\(place) belongs to user \(found.owner) with mode \(found.mode), this process is user "
+                + "\(found.user): run it as that user, or give it access"
+        }
+        return nil
     }
 
     /// The system's word for it, and its number.

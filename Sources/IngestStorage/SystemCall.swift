@@ -69,6 +69,14 @@ enum SystemCall {
         retrying { unsafe ingest_rename_exclusive(directory, name, newDirectory, newName) }
     }
 
+    /// *The corresponding C function is renameat2(2)* with RENAME_EXCHANGE.
+    static func exchange(_ name: String, with other: String, at directory: Int32) -> Result<
+        Int32, Errno
+    > {
+        // SAFETY: both names are temporary C strings that outlive the call.
+        retrying { unsafe ingest_rename_exchange(directory, name, other) }
+    }
+
     static func unlink(_ name: String, at directory: Int32) -> Result<Int32, Errno> {
         // SAFETY: the name is a temporary C string that outlives the call.
         retrying { unsafe unlinkat(directory, name, 0) }
@@ -91,6 +99,18 @@ enum SystemCall {
         return retrying { ingest_is_leased(descriptor, byte) }.map { $0 != 0 }
     }
 
+    /// Who owns what is at a path, its mode in octal digits, and as whom this process runs.
+    static func access(_ path: String) -> Result<(owner: UInt32, mode: String, user: UInt32), Errno>
+    {
+        var status = stat()
+        // SAFETY: the path is a temporary C string, the structure a local that the kernel fills.
+        return retrying { unsafe stat(path, &status) }.map { _ in
+            let mode = String(status.st_mode & 0o7777, radix: 8)
+            let zeros = String(repeating: "0", count: max(0, 4 - mode.count))
+            return (status.st_uid, zeros + mode, geteuid())
+        }
+    }
+
     static func byteCount(_ descriptor: Int32) -> Result<UInt64, Errno> {
         var status = stat()
         // SAFETY: the structure is a local that the kernel fills.
@@ -107,6 +127,23 @@ enum SystemCall {
         let found = lseek(descriptor, offset, seekData)
         if found >= 0 { return UInt64(found) }
         return Glibc.errno == ENXIO ? nil : UInt64(offset)
+    }
+
+    static func allocatedByteCount(_ descriptor: Int32) -> Result<UInt64, Errno> {
+        var status = stat()
+        // SAFETY: the structure is a local that the kernel fills.
+        return retrying { unsafe fstat(descriptor, &status) }.map { _ in
+            UInt64(max(0, status.st_blocks)) &* 512
+        }
+    }
+
+    /// Whether the file system counts inodes, and none is left.
+    static func hasNoFreeInode(_ descriptor: Int32) -> Bool {
+        var status = statvfs()
+        // SAFETY: the structure is a local that the kernel fills.
+        let result = retrying { unsafe fstatvfs(descriptor, &status) }
+        if case .success = result { return status.f_files > 0 && status.f_favail == 0 }
+        return false
     }
 
     static func isRegularFile(_ descriptor: Int32) -> Result<Bool, Errno> {

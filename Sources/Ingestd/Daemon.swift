@@ -62,6 +62,11 @@ struct Daemon {
                 random: &random)
             log(start.directory, start.recovery)
             warn(start.warnings)
+            if start.missingReserveByteCount > 0 {
+                logger.warning(
+                    "\(start.missingReserveByteCount) bytes of the reserve were not allocated (a sparse copy, or a file system that cannot), \(settings.dataDirectory)/reserve, they are allocated again"
+                )
+            }
             if start.hasSpentReserve {
                 logger.warning(
                     "disk full: recovery used the reserve file, \(settings.dataDirectory), free disk space"

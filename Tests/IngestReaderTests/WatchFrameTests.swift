@@ -51,6 +51,17 @@ import Testing
         #expect(empty.last == "no rewards yet" && empty[1] == "events 0")
     }
 
+    @Test("A reward of several businesses is not shown as if it were the first one's")
+    func businesses() {
+        var sample = Self.sample(1, [:])
+        let row = RewardRow(
+            id: "a", businessID: "shop", businessCount: 3, counters: Counters(CounterRow()))
+        sample = WatchSample(
+            wallMicroseconds: 0, seconds: 1, cut: sample.cut, totals: sample.totals, rows: [row])
+        let lines = WatchFrame.lines(sample, since: nil, directory: "d", columnCount: nil)
+        #expect(lines.last?.hasPrefix("a   shop +2 ") == true, "\(lines)")
+    }
+
     @Test("Lines are cut to the columns of the terminal, wide characters counted as two")
     func cut() {
         let sample = Self.sample(1, ["漢字漢字": 1])

@@ -63,6 +63,24 @@ import Testing
         #expect(try open(files).isNew)
     }
 
+    @Test func `a directory that holds other things is refused with 66, and stays as it is`() throws
+    {
+        for (names, foreign) in [
+            (["notes.txt"], "notes.txt"), (["LOCK", "CURRENT"], "CURRENT"),
+            (["lost+found", "src"], "src"), (["lost+found"], nil), ([], nil),
+            (["LOCK", "reserve"], nil),
+            (["0000000000.manifest", "notes.txt"], nil),
+        ] as [([String], String?)] {
+            let files = SimulatedFileSystem(seed: 1)
+            for name in names { _ = try files.create(name) }
+            let refusal = error(of: { try DataDirectory.checkIsOurs(files) })
+            #expect(
+                refusal == foreign.map { .foreignDirectory(path: "/sim", name: $0) }, "\(names)")
+            #expect(refusal == nil || refusal?.exitCode == 66)
+            #expect(try files.names() == names.sorted())
+        }
+    }
+
     @Test
     func `leftovers go: unfinished ones are removed, unknown ones put aside, foreign ones stay`()
         throws

@@ -104,6 +104,36 @@ extension ProcessSuite {
             #expect(!left.contains { $0.hasSuffix(".tmp") || $0.contains("journal") }, "\(left)")
         }
 
+        @Test
+        func `an SQLite file keeps its other tables, and no other file is replaced without force`()
+            throws
+        {
+            let reader = try Self.directory()
+            let path = "\(reader.folder.path)/all.sqlite"
+            func export(_ table: String, _ options: String...) throws -> Int32 {
+                try run(
+                    "ingest-reader",
+                    [
+                        "export", table, "--format", "sqlite", "--out", path, "--data",
+                        reader.folder.data,
+                    ]
+                        + options, in: reader.folder
+                ).code
+            }
+            func holds(_ table: String) throws -> Bool {
+                try Data(contentsOf: URL(filePath: path)).range(
+                    of: Data("CREATE TABLE \(table) ".utf8)) != nil
+            }
+            #expect(try export("rewards") == 0 && export("days") == 0 && export("rewards") == 0)
+            #expect(try holds("rewards") && holds("days"))
+            #expect(try export("rewards", "--force") == 0)
+            #expect(try holds("rewards") && !holds("days"))
+            try Data("letters".utf8).write(to: URL(filePath: path))
+            #expect(try export("rewards") == 64)
+            #expect(try Data(contentsOf: URL(filePath: path)) == Data("letters".utf8))
+            #expect(try export("rewards", "--force") == 0 && holds("rewards"))
+        }
+
         @Test func `events are exported by day and business, without any id of theirs`() throws {
             let reader = try Self.directory()
             let path = "\(reader.folder.path)/events.ndjson"
@@ -222,7 +252,15 @@ extension ProcessSuite {
             var bytes = try Data(contentsOf: segment)
             bytes[500] ^= 1
             try bytes.write(to: segment)
-            let ended = try reader.run("export", "events", "--format", format, "--out", path)
+            // What is there is no SQLite file.
+            let force = format == "sqlite" ? ["--force"] : []
+            let ended = try run(
+                "ingest-reader",
+                [
+                    "export", "events", "--format", format, "--out", path, "--data",
+                    reader.folder.data,
+                ]
+                    + force, in: reader.folder)
             #expect(ended.code == 65 && ended.errorLines.count == 1, "\(ended.errors)")
             #expect(ended.errors.contains("0000000001.segment"))
             #expect(try String(contentsOfFile: path, encoding: .utf8) == "before")

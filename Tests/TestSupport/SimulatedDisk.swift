@@ -53,6 +53,16 @@ package final class SimulatedDisk: Sendable {
     /// All files together may have this many bytes.
     package func limit(byteCount: Int) { state.withLock { $0.byteBudget = byteCount } }
 
+    /// Somebody else takes every byte that is free after any call, over restarts too.
+    package func hog(_ isOn: Bool = true) { state.withLock { $0.isHogged = isOn } }
+
+    /// A file becomes one hole, as a copy makes it that leaves zeros out.
+    package func makeSparse(_ path: String) {
+        state.withLock { state in
+            if let inode = state.inode(path) { state.inodes[inode].isSparse = true }
+        }
+    }
+
     /// One write in `chance` takes only a part; 0 = none.
     package func shortenWrites(oneIn chance: UInt64) {
         state.withLock { $0.shortWriteChance = chance }
@@ -174,6 +184,15 @@ package final class SimulatedDisk: Sendable {
         }
     }
 
+    func exchange(_ path: String, with other: String) throws(StorageError) {
+        try call(.rename, path) { state -> SimulatedResult<Void> in
+            guard let entry = state.names[path], let second = state.names[other] else {
+                return .failure(ENOENT)
+            }
+            return .success(state.change([(path, second), (other, entry)]))
+        }
+    }
+
     func unlink(_ path: String) throws(StorageError) {
         try call(.unlink, path) { state -> SimulatedResult<Void> in
             guard case .file? = state.names[path] else { return .failure(ENOENT) }
@@ -226,6 +245,10 @@ package final class SimulatedDisk: Sendable {
         try call(.byteCount, of: inode) { state in
             .success(UInt64(state.inodes[inode].current.count))
         }
+    }
+
+    func allocatedByteCount(_ inode: Int) -> UInt64 {
+        state.withLock { UInt64($0.inodes[inode].isSparse ? 0 : $0.inodes[inode].current.count) }
     }
 
     func forgetCached(_ inode: Int) {
@@ -289,6 +312,7 @@ package final class SimulatedDisk: Sendable {
                 if !state.isDown { failing(&state) }
                 return .failure(errno)
             }
+            defer { if state.isHogged { state.byteBudget -= max(0, state.freeByteCount) } }
             return body(&state)
         }
         switch result {

@@ -59,6 +59,7 @@ struct SimulatedDiskState: Sendable {
     var isDown = false
     var failures: [Failure] = []
     var byteBudget = 1 << 40
+    var isHogged = false
     var shortWriteChance: UInt64 = 0
     var forgetsSyncs = false
 
@@ -83,7 +84,11 @@ struct SimulatedDiskState: Sendable {
 
     var freeByteCount: Int {
         let named = names.values.reduce(0) { sum, entry in
-            if case .file(let inode) = entry { sum + inodes[inode].current.count } else { sum }
+            if case .file(let inode) = entry, !inodes[inode].isSparse {
+                sum + inodes[inode].current.count
+            } else {
+                sum
+            }
         }
         return byteBudget - named - nameless.reduce(0) { $0 + inodes[$1].current.count }
     }
@@ -143,6 +148,7 @@ struct SimulatedDiskState: Sendable {
             if isAllocation { inodes[inode].apply(.resize(count + room / 2)) }
             return .failure(ENOSPC)
         }
+        if byteCount == 0 { inodes[inode].isSparse = false }
         return .success(inodes[inode].apply(.resize(byteCount)))
     }
 
@@ -178,6 +184,8 @@ struct SimulatedInode: Sendable {
     /// Its last name, as a path.
     var path: String
     var current: [UInt8] = []
+    /// Whether all of it is a hole.
+    var isSparse = false
     var durable: [UInt8] = []
     var pending: [Change] = []
     /// Pages that the disk cannot read.

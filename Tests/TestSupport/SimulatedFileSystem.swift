@@ -58,6 +58,10 @@ package struct SimulatedFileSystem: FileSystem {
         try disk.rename(prefix + name, to: directory.prefix + newName, kind: .move)
     }
 
+    package func exchange(_ name: String, with other: String) throws(StorageError) {
+        try disk.exchange(prefix + name, with: prefix + other)
+    }
+
     package func unlink(_ name: String) throws(StorageError) { try disk.unlink(prefix + name) }
 
     package func syncDirectory() throws(StorageError) { try disk.syncDirectory(prefix) }
@@ -137,6 +141,7 @@ package final class SimulatedFile: StorageFile {
     }
 
     package func byteCount() throws(StorageError) -> UInt64 { try disk.byteCount(inode) }
+    package func allocatedByteCount() -> UInt64 { disk.allocatedByteCount(inode) }
     package func lease(from first: UInt64) {
         disk.lease(inode, by: ObjectIdentifier(self), from: first)
     }

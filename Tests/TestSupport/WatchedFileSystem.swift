@@ -40,6 +40,10 @@ package struct WatchedFileSystem: FileSystem {
         try base.move(name, to: newName, in: directory.base)
     }
 
+    package func exchange(_ name: String, with other: String) throws(StorageError) {
+        try base.exchange(name, with: other)
+    }
+
     package func unlink(_ name: String) throws(StorageError) { try base.unlink(name) }
     package func syncDirectory() throws(StorageError) { try base.syncDirectory() }
 

@@ -9,6 +9,9 @@
 int ingest_rename_exclusive(
     int directory, const char *name, int new_directory, const char *new_name);
 
+/// renameat2(2) with RENAME_EXCHANGE: the two files change names.
+int ingest_rename_exchange(int directory, const char *name, const char *other);
+
 /// fallocate(2) with mode 0: reserves the range and grows the file over it.
 int ingest_allocate(int descriptor, int64_t offset, int64_t byte_count);
 

@@ -10,7 +10,8 @@ struct ExportCommand: ParsableCommand {
         commandName: "export",
         abstract: "A whole table, or all events, into a file.",
         discussion: """
-            The file appears under its name when it is complete; one that is there is replaced then. \
+            The file appears under its name when it is complete; one that is there is replaced then, but in an \
+            SQLite file the table of the same name alone. Another file is replaced by SQLite only with --force. \
             Rows are those of rewards, days and reward-days, in bytewise order of id. Events come in the \
             order of the log, as far back as their rows are kept, with the verdict on each and the day that it \
             counts for; their ids were never stored. sqlite is one table of the same columns, with indexes. \
@@ -28,6 +29,8 @@ struct ExportCommand: ParsableCommand {
     @Option(help: ArgumentHelp("Only this reward: reward-days and events.", valueName: "id"))
     var reward: String?
     @Option(help: ArgumentHelp("Only this business.", valueName: "id")) var business: String?
+    @Flag(help: "Replaces all of a file that is there, whatever is in it: --format sqlite.")
+    var force = false
     @OptionGroup var dates: DateOptions
 
     func validate() throws {
@@ -63,6 +66,7 @@ struct ExportCommand: ParsableCommand {
             let file = try ExportFile(name, in: files)
             file.share()
             if format == .sqlite, let sqlite {
+                if !force { try Self.copyTables(of: name, in: files, to: file) }
                 try sqlite(job, file.temporaryPath) { progress.add($0) }
             } else {
                 let output = OutputBuffer { piece in try file.write(piece) }
@@ -118,6 +122,33 @@ struct ExportCommand: ParsableCommand {
         do { _ = try files.open(name, .read) } catch {
             if case .corrupt = error { throw refused("--out exists and is not a regular file") }
         }
+    }
+
+    /// Begins an SQLite file with what the one has that is there, so that one table of it is replaced.
+    package static func copyTables<Files: FileSystem>(
+        of name: String, in files: Files, to file: ExportFile<Files>
+    ) throws {
+        let present: Files.File
+        do { present = try files.open(name, .read) } catch {
+            guard case .notFound = error else { throw error }
+            return
+        }
+        let byteCount = try present.byteCount()
+        if byteCount == 0 { return }
+        let isLogged = (try? files.open("\(name)-wal", .read).byteCount()) ?? 0 > 0
+        let magic = try present.readArray(at: 0, byteCount: 16)
+        guard magic == Array("SQLite format 3\0".utf8), !isLogged else {
+            throw Ending(
+                code: 64,
+                message: "--out exists and is "
+                    + (isLogged ? "in use" : "no SQLite file")
+                    + ", \(files.path)/\(name), export to a file of another name, or replace it with --force"
+            )
+        }
+        for offset in stride(from: 0, to: byteCount, by: 1 << 20) {
+            try file.write(try present.readArray(at: offset, byteCount: 1 << 20))
+        }
+        try file.settle()
     }
 
     private static func report(_ rowCount: UInt64, _ byteCount: UInt64, of cut: Cut) throws {

@@ -22,8 +22,8 @@ struct ReaderCommand: ParsableCommand {
         subcommands: [
             RewardCommand.self, RewardsCommand.self, DayCommand.self, DaysCommand.self,
             RewardDaysCommand.self, ExportCommand.self, WatchCommand.self, LedgerCommand.self,
-            FindCommand.self, StatusCommand.self, VerifyCommand.self, RebuildCommand.self,
-            InspectCommand.self,
+            FindCommand.self, StatusCommand.self, VerifyCommand.self, BackupCommand.self,
+            RebuildCommand.self, InspectCommand.self,
         ])
 }
 

@@ -9,7 +9,8 @@ struct WatchCommand: ParsableCommand {
         abstract: "A live table of the top rewards, until it is stopped.",
         discussion: """
             On a terminal the table is drawn over again and again; elsewhere a table follows the other, with an \
-            empty line between them. Each is of the newest durable cut. SIGINT, SIGTERM, and the end of the \
+            empty line between them. A reward that several businesses have is one row of all of them, with the \
+            first of them and how many others there are: shop-a +2. Each is of the newest durable cut. SIGINT, SIGTERM, and the end of the \
             terminal or of the pipe's reader end it with 0.
             """)
 

@@ -74,6 +74,13 @@ package final class ExportFile<Files: FileSystem> {
         try failure.check()
     }
 
+    /// Waits until all pieces are in the file.
+    /// **Errors** Those of any of them.
+    package func settle() throws(StorageError) {
+        waitForQueues()
+        try failure.check()
+    }
+
     private func waitForQueues() {
         queue.sync {}
         syncQueue.sync {}
@@ -82,8 +89,7 @@ package final class ExportFile<Files: FileSystem> {
     /// Makes the file durable, and gives it its name.
     /// - Returns: its byte count.
     package func finish() throws(StorageError) -> UInt64 {
-        waitForQueues()
-        try failure.check()
+        try settle()
         try file.sync()
         let byteCount = try file.byteCount()
         try files.rename(temporary, to: name)

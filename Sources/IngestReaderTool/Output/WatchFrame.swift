@@ -85,7 +85,7 @@ package enum WatchFrame {
                 before[row.id].map { Cell.count(Self.rate(counted(row), $0, sample, last)) }
             }
             return [
-                .text(row.id), .text(row.businessID), .count(counters.impressions),
+                .text(row.id), .text(businesses(row)), .count(counters.impressions),
                 .count(counters.clicks), .count(counters.redemptions), rate ?? .none,
                 counters.ctr.map { .number($0.description) } ?? .none,
                 .decimal(counters.revenue.description), .decimal(counters.spend.description),
@@ -99,6 +99,11 @@ package enum WatchFrame {
             for row in rows { text.put(row, shown, to: output) }
         }
         return String(decoding: bytes, as: UTF8.self).split(separator: "\n").map(String.init)
+    }
+
+    /// The first, and how many others have counters of the reward.
+    private static func businesses(_ row: RewardRow) -> String {
+        row.businessCount > 1 ? "\(row.businessID) +\(row.businessCount - 1)" : row.businessID
     }
 
     private static func counted(_ row: RewardRow) -> UInt64 {

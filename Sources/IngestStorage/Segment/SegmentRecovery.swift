@@ -23,10 +23,13 @@ package enum SegmentRecovery {
     /// - Parameters:
     ///   - keys: the names of every key of the manifest, by ordinal.
     ///   - now: for the footers; microseconds since 1970.
+    ///   - usesReserve: whether the disk is full: then copies are written over the reserve, which is what the segment was
+    ///     afterwards.
     /// **Errors** `diskFull`: the directory is as it was, start again with space. `corrupt`: the log is not the one
     /// that the manifest describes. `newerFormat`, `durabilityLost`, `io`.
     package static func run<Files: FileSystem>(
-        in files: Files, after manifest: Manifest, keys: [RewardKey], now: Int64
+        in files: Files, after manifest: Manifest, keys: [RewardKey], now: Int64,
+        usesReserve: Bool = false
     ) throws(StorageError) -> RecoveryReport {
         let mark = try DurableMarkFile.read(in: files, directory: manifest.directory)
         let bound = max(mark ?? .start, manifest.cut)
@@ -45,6 +48,7 @@ package enum SegmentRecovery {
         let plans = plan(surveys, manifest, bound: bound, now: now)
         var copy = SegmentCopy(
             files: files, directory: manifest.directory, keys: keys, now: now)
+        copy.usesReserve = usesReserve
         let end = plans.lastIndex { !$0.isEmpty }.map { $0 + 1 } ?? 0
         for plan in plans[..<end] {
             let segment = try copy.seal(plan, windows: report.windows)
@@ -159,6 +163,7 @@ struct SegmentCopy<Files: FileSystem> {
     let files: Files
     let directory: DirectoryID
     let now: Int64
+    var usesReserve = false
     /// Of the segments so far.
     private var keys: [RewardKey]
     private let buffer = ReadBuffer()
@@ -181,7 +186,10 @@ struct SegmentCopy<Files: FileSystem> {
         _ plan: SegmentPlan<Files>, windows: SenderWindows
     ) throws(StorageError) -> RecoveredSegment {
         let file = plan.survey.path == nil ? nil : try plan.survey.open(in: files)
-        let recovered = try DurableFile.write(.segment(plan.survey.number), in: files) {
+        let name = FileName.segment(plan.survey.number)
+        var spare: FileName?
+        if usesReserve, file != nil, try DiskReserve.isHeld(in: files) { spare = .reserve }
+        let recovered = try DurableFile.write(name, over: spare, in: files) {
             (recorder) throws(StorageError) in
             try copy(plan, file, windows, to: &recorder)
         }

@@ -8,15 +8,19 @@ import IngestFormat
 package enum DurableFile {
     /// Writes a file under a temporary name and renames it.
     ///
-    /// - Parameter write: writes everything through the recorder; called a second time, on a new file, if the
+    /// - Parameters:
+    ///   - spare: a file whose room it is to have, for one that replaces another on a full disk: the two change names. What
+    ///     fails then leaves `spare` with the room, and any bytes.
+    ///   - write: writes everything through the recorder; called a second time, on a new file, if the
     ///   first could not be synced or read back. What the second failure says is final.
     /// - Returns: what `write` returned.
     /// **Errors** A `Shortage` leaves nothing behind that counts, and can be tried again later.
     @discardableResult
     package static func write<Files: FileSystem, Result>(
-        _ name: FileName, in files: Files,
+        _ name: FileName, over spare: FileName? = nil, in files: Files,
         _ write: (inout WriteRecorder<Files.File>) throws(StorageError) -> Result
     ) throws(StorageError) -> Result {
+        if let spare { return try self.write(name, overBlocksOf: spare, in: files, write) }
         let temporary = FileName.temporary(name).text
         let result: Result
         do {
@@ -39,6 +43,21 @@ package enum DurableFile {
             try? files.unlink(temporary)
             throw error
         }
+        return result
+    }
+
+    /// Writes over the blocks of `spare` and lets the two files change names: so it takes no room of the disk but what the
+    /// file is larger, and what somebody else takes meanwhile does not matter.
+    private static func write<Files: FileSystem, Result>(
+        _ name: FileName, overBlocksOf spare: FileName, in files: Files,
+        _ write: (inout WriteRecorder<Files.File>) throws(StorageError) -> Result
+    ) throws(StorageError) -> Result {
+        var recorder = WriteRecorder(file: try files.open(spare.text, .readWrite))
+        let result = try write(&recorder)
+        try recorder.clearGaps()
+        try recorder.file.truncate(to: recorder.byteCount)
+        do { try recorder.settle() } catch { throw error.ofUnneededBytes }
+        try files.exchange(spare.text, with: name.text)
         return result
     }
 
@@ -95,6 +114,20 @@ package struct WriteRecorder<File: StorageFile> {
     /// Adds bytes at the end.
     package mutating func append(_ bytes: [UInt8]) throws(StorageError) {
         try write(bytes, at: byteCount)
+    }
+
+    /// Writes zeros between the pieces, where the file had other bytes before.
+    mutating func clearGaps() throws(StorageError) {
+        let zeros = [UInt8](repeating: 0, count: 1 << 20)
+        var end: UInt64 = 0
+        for piece in pieces.sorted(by: { $0.offset < $1.offset }) {
+            while end < piece.offset {
+                let count = min(piece.offset - end, UInt64(zeros.count))
+                try write(Array(zeros[..<Int(count)]), at: end)
+                end += count
+            }
+            end = piece.offset + UInt64(piece.byteCount)
+        }
     }
 
     /// Makes what was written durable, and compares what the disk gives back of it.

@@ -1,0 +1,84 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+extension ProcessSuite {
+    /// Copies of a directory that a daemon is writing to.
+    struct BackupTests {
+        private func backup(_ folder: TemporaryFolder, to out: String) throws -> Ended {
+            try run("ingest-reader", ["backup", "--data", folder.data, "--out", out], in: folder)
+        }
+
+        /// The impressions of a copy, verified, and of a daemon that goes on with it.
+        private func impressions(_ copy: String, in folder: TemporaryFolder) throws -> Int {
+            func read(_ arguments: String...) throws -> Ended {
+                try run("ingest-reader", arguments + ["--data", copy], in: folder)
+            }
+            let verified = try read("verify")
+            #expect(verified.code == 0, "\(verified.output)")
+            let before = try read("rewards", "--format", "ndjson").output
+            let daemon = try Running(
+                "ingestd", ["--data", copy, "--udp", "127.0.0.1:0", "--http", "off"], in: folder)
+            #expect(eventually { daemon.output.contains("ready") || !daemon.isRunning })
+            daemon.send(SIGTERM)
+            let ended = daemon.end()
+            #expect(ended.code == 0, "\(ended.errors)")
+            #expect(try read("verify").code == 0)
+            #expect(try read("rewards", "--format", "ndjson").output == before)
+            return try Reader.sums(of: before)["impressions"] ?? 0
+        }
+
+        @Test func `copies beside a daemon are whole, grow, and can be gone on with`() throws {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(
+                in: folder, ["--segment-bytes-max", "65536", "--retention-bytes", "150000"])
+            let sender = try Running(
+                "ingest-send",
+                ["--to", daemon.address, "--rate", "8000", try SampleEvents.file(in: folder)],
+                in: folder)
+            var counts: [Int] = []
+            for round in 1...6 {
+                let copy = "\(folder.path)/copy \(round)"
+                let ended = try backup(folder, to: copy)
+                #expect(ended.code == 0 && ended.output.contains("\"verify\":\"ok\""), "\(ended)")
+                counts.append(try impressions(copy, in: folder))
+                #expect(try backup(folder, to: copy).code == 66, "it is not empty")
+            }
+            #expect(sender.end().code == 0)
+            #expect(counts == counts.sorted())
+            let reader = Reader(folder: folder)
+            #expect(
+                try eventually {
+                    try reader.sees(
+                        impressions: SampleEvents.impressionCount, clicks: SampleEvents.clickCount)
+                })
+            // As an archive.
+            let target = "\(folder.path)/tar"
+            try FileManager.default.createDirectory(
+                atPath: target, withIntermediateDirectories: true)
+            let archive = try run(
+                "/bin/sh",
+                [
+                    "-c", "\"$0\" backup --data \"$1\" --out - | tar -xf - -C \"$2\"",
+                    Programs.path("ingest-reader"), folder.data, target,
+                ], in: folder)
+            #expect(archive.code == 0, "\(archive.errors)")
+            #expect(
+                try impressions(target, in: folder) == SampleEvents.impressionCount)
+            #expect(daemon.stop().code == 0)
+        }
+
+        @Test func `what is no whole directory is not copied`() throws {
+            let folder = try TemporaryFolder()
+            #expect(try backup(folder, to: "\(folder.path)/copy").code == 66)
+            let daemon = try DaemonProcess(in: folder, ["--segment-bytes-max", "65536"])
+            #expect(try daemon.send(try SampleEvents.file(in: folder)).code == 0)
+            #expect(daemon.stop().code == 0)
+            let name = try #require(folder.files(ending: ".segment").first)
+            try FileManager.default.removeItem(atPath: "\(folder.data)/\(name)")
+            let ended = try backup(folder, to: "\(folder.path)/copy")
+            #expect(ended.code == 65 && ended.errors.contains(name), "\(ended.errors)")
+        }
+    }
+}

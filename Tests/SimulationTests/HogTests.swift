@@ -1,0 +1,135 @@
+import Glibc
+import IngestFormat
+import IngestPipeline
+import IngestStorage
+import IngestVerify
+import PipelineTestSupport
+import TestSupport
+import Testing
+
+/// Starts on a disk on which somebody else takes every byte that becomes free.
+@Suite("A second writer on the disk")
+struct HogTests {
+    private let clock = SimulatedClock(
+        wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+    private static let packetCount: UInt64 = 1_000
+
+    private func open(_ files: SimulatedFileSystem) throws(PipelineError) -> SteppedPipeline {
+        try SteppedPipeline.open(files, clock: clock, seed: 1) {
+            $0.segmentByteCountMax = 1 << 20
+        }
+    }
+
+    /// A daemon that was killed with a segment of a good deal more than a manifest, and the disk full then.
+    private func killed(after packetCount: UInt64 = packetCount) throws -> (
+        files: SimulatedFileSystem, segment: Int
+    ) {
+        let files = SimulatedFileSystem(seed: 1)
+        var pipeline = try open(files)
+        try pipeline.take(0..<packetCount)
+        let left = files.disk.kill()
+        let segment = try #require(left.disk.contents("0000000001.segment")).count
+        left.disk.limit(byteCount: Int(try used(left)))
+        return (left, segment)
+    }
+
+    private func used(_ files: SimulatedFileSystem) throws -> UInt64 {
+        let space = try files.space()
+        return space.totalByteCount - space.freeByteCount
+    }
+
+    private func expectWhole(_ files: SimulatedFileSystem, _ what: String) throws {
+        #expect(
+            try DirectoryReading(files).counts
+                == ReferenceModel(packetCount: Self.packetCount).counts, "\(what)")
+        #expect(try Verifier.run(files).exitCode == 0, "\(what)")
+    }
+
+    @Test(
+        "starts, as many as there are, keep the room that they need, and one with a little more goes on"
+    )
+    func starts() throws {
+        var (files, segment) = try killed()
+        #expect(segment > 100_000)
+        files.disk.hog()
+        for start in 0..<6 {
+            let error = #expect(throws: PipelineError.self) { _ = try open(files) }
+            #expect(error?.shortage == .space, "\(start): \(String(describing: error))")
+            files = start % 2 == 0 ? files.disk.kill() : files.disk.powerCut(seed: UInt64(start))
+            let held = try files.open("reserve", .read).byteCount()
+            let copy = try files.open("0000000001.segment", .read).byteCount()
+            #expect(held >= copy && Int(copy) > segment / 8, "\(start)")
+        }
+        // What names and a manifest take; far less than the segment's copy.
+        files.disk.hog(false)
+        files.disk.limit(byteCount: Int(try used(files)) + 100_000)
+        var pipeline = try open(files)
+        #expect(pipeline.shortage == .space, "the reserve is not whole, and the log waits")
+        files.disk.limit(byteCount: 1 << 30)
+        try pipeline.rest(turns: 5)
+        try pipeline.stop(waits: true)
+        try expectWhole(files, "\(segment)")
+    }
+
+    @Test("a start on a full disk that nobody else writes to goes on")
+    func alone() throws {
+        let (files, _) = try killed()
+        var pipeline = try open(files)
+        files.disk.limit(byteCount: 1 << 30)
+        try pipeline.rest(turns: 5)
+        try pipeline.stop(waits: true)
+        try expectWhole(files, "alone")
+    }
+
+    @Test("a crash before any operation of such a start, and another start")
+    func crashes() throws {
+        var operation = 0
+        let begun = try killed(after: 60).files
+        while operation < 300 {
+            let files = begun.disk.kill()
+            files.disk.crash(beforeOperation: operation)
+            do {
+                _ = try open(files)
+                if !files.disk.isDown { break }
+            } catch {}
+            let next = operation % 2 == 0 ? files.disk.powerCut(seed: 7) : files.disk.kill()
+            // A power cut may leave what was renamed or not; never neither.
+            next.disk.limit(byteCount: 1 << 30)
+            var pipeline = try open(next)
+            try pipeline.stop()
+            #expect(
+                try DirectoryReading(next).counts == ReferenceModel(packetCount: 60).counts,
+                "crash \(operation)")
+            operation += 3
+        }
+        #expect(operation > 8 && operation < 300)
+    }
+
+    @Test("without an inode a start loses nothing, and goes on once there is one")
+    func inodes() throws {
+        let (files, _) = try killed()
+        files.disk.limit(byteCount: 1 << 30)
+        files.disk.fail(.create, onCall: 1, errno: ENOSPC, forever: true)
+        #expect(throws: PipelineError.self) { _ = try open(files) }
+        let next = files.disk.kill()
+        var pipeline = try open(next)
+        try pipeline.stop()
+        try expectWhole(next, "inodes")
+    }
+
+    @Test("a sparse reserve is known for what it is, and allocated again")
+    func sparse() throws {
+        let (files, segment) = try killed()
+        files.disk.limit(byteCount: 1 << 30)
+        files.disk.makeSparse("reserve")
+        let reserve = try DiskReserve(in: files)
+        #expect(reserve.missingByteCount > UInt64(segment) && reserve.byteCount == 0)
+        #expect(try !DiskReserve.isHeld(in: files))
+        try reserve.hold(forSegmentOf: 1 << 20)
+        #expect(try DiskReserve.isHeld(in: files))
+        #expect(try DiskReserve(in: files).missingByteCount == 0)
+        files.disk.limit(byteCount: Int(try used(files)) + 1_000)
+        let error = #expect(throws: StorageError.self) { try reserve.hold(forSegmentOf: 4 << 20) }
+        #expect("\(error!)".contains("bytes are held"))
+    }
+}
