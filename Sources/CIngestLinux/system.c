@@ -1,9 +1,11 @@
 #include "ingest_system.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 _Static_assert(sizeof(off_t) == sizeof(int64_t), "offsets are 64 bits");
 
@@ -43,4 +45,16 @@ void ingest_thread_name(const char *name) {
     strncpy(kept, name, sizeof kept - 1);
     kept[sizeof kept - 1] = 0;
     (void)pthread_setname_np(pthread_self(), kept);
+}
+
+bool ingest_semaphore_wait(sem_t *semaphore, uint64_t nanoseconds_max) {
+    struct timespec limit;
+    clock_gettime(CLOCK_MONOTONIC, &limit);
+    uint64_t nanoseconds = (uint64_t)limit.tv_nsec + nanoseconds_max % 1000000000;
+    limit.tv_sec += (time_t)(nanoseconds_max / 1000000000 + nanoseconds / 1000000000);
+    limit.tv_nsec = (long)(nanoseconds % 1000000000);
+    while (sem_clockwait(semaphore, CLOCK_MONOTONIC, &limit) != 0) {
+        if (errno != EINTR) return false;
+    }
+    return true;
 }

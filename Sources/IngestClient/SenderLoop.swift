@@ -3,6 +3,7 @@
 import Dispatch
 import Glibc
 import IngestFormat
+import IngestStorage
 import Synchronization
 
 /// A `SenderStream` with a lock and a thread of its own, which receives acks and does what is due; callers pack and send on
@@ -25,7 +26,7 @@ final class SenderLoop: Sendable {
     let state: Mutex<State>
     private let socket: WakeableSocket?
     private let transport: any DatagramTransport
-    private let progress = DispatchSemaphore(value: 0)
+    private let progress = WaitSemaphore()
 
     /// **Errors** `ClientError.socket`: no descriptors are left.
     init(
@@ -77,7 +78,7 @@ final class SenderLoop: Sendable {
         // A short wait: the ack may have come just before.
         let nanoseconds = min(nanosecondsMax, 100_000_000)
         state.withLock { $0.waiterCount += 1 }
-        _ = progress.wait(timeout: .now() + .nanoseconds(Int(nanoseconds)))
+        _ = progress.wait(nanosecondsMax: nanoseconds)
     }
 
     // MARK: The thread

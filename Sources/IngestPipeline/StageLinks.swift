@@ -1,5 +1,4 @@
 // packet → decode → ring → [admit → block → segment → compaction] → snapshot → query
-import Dispatch
 import IngestFormat
 import IngestStorage
 import Synchronization
@@ -86,7 +85,7 @@ package final class StageLink<Element: Sendable>: Sendable {
         var isClosed = false
     }
     private let state = Mutex(State())
-    private let available = DispatchSemaphore(value: 0)
+    private let available = WaitSemaphore()
     private let newestFirst: Bool
 
     /// - Parameter newestFirst: gives the element that was pushed last, whose memory is still in the caches.
@@ -107,10 +106,7 @@ package final class StageLink<Element: Sendable>: Sendable {
     /// - Parameter waitNanoseconds: how long to wait for one; 0 does not wait.
     /// - Returns: `nil` when the wait ended without one, or the link is closed and empty.
     package func pop(waitNanoseconds: UInt64) -> Element? {
-        let limit = DispatchTime.now() + .nanoseconds(Int(clamping: waitNanoseconds))
-        guard available.wait(timeout: waitNanoseconds == 0 ? .now() : limit) == .success else {
-            return nil
-        }
+        guard available.wait(nanosecondsMax: waitNanoseconds) else { return nil }
         return state.withLock { state in
             if newestFirst, let newest = state.elements.popLast() { return newest }
             if !state.elements.isEmpty { return state.elements.removeFirst() }

@@ -1,4 +1,3 @@
-import Dispatch
 import Foundation
 import Glibc
 import IngestFormat
@@ -32,7 +31,7 @@ struct Daemon {
         do { _ = try bind() }
         let keys = try settings.readKeys()
         let start = try openDirectory(counters)
-        let stopRequest = DispatchSemaphore(value: 0)
+        let stopRequest = WaitSemaphore()
         let signals = ProcessSignals(onStop: { stopRequest.signal() })
         guard waitForClock(after: start.log, stopRequest) else { return }
         let socket = try bind()
@@ -83,11 +82,11 @@ struct Daemon {
     }
 
     /// Whether to go on: not if the daemon was told to stop before the clock had come by the log.
-    private func waitForClock(after log: LogStart, _ stopRequest: DispatchSemaphore) -> Bool {
+    private func waitForClock(after log: LogStart, _ stopRequest: WaitSemaphore) -> Bool {
         let wait = ClockWait(log, clock: LinuxClock(), isAccepted: settings.acceptsClock)
         let isOver = wait.run(
             say: { logger.warning("\($0)") },
-            isStopped: { stopRequest.wait(timeout: .now() + .seconds(1)) == .success })
+            isStopped: { stopRequest.wait(nanosecondsMax: 1_000_000_000) })
         if !isOver { logger.info("stopped: nothing was received") }
         return isOver
     }

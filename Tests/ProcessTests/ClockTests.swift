@@ -39,5 +39,30 @@ extension ProcessSuite {
             #expect(next.stop().code == 0)
             #expect(try Reader(folder: folder).run("verify").code == 0)
         }
+
+        /// A step back of the wall clock by an hour must hold no stage: the publishing of what is sealed is due when no
+        /// block comes any more.
+        @Test func `no stage waits by the wall clock`() throws {
+            let folder = try TemporaryFolder()
+            let shim = "\(folder.path)/wall-clock-ahead.so"
+            let source = Repository.root.appending(path: "Tests/Fixtures/shims/wall-clock-ahead.c")
+            let made = try Running(
+                "/usr/bin/cc", ["-shared", "-fPIC", "-o", shim, source.path, "-ldl"], in: folder)
+            try #require(made.end().code == 0)
+            let daemon = try DaemonProcess(
+                in: folder, ["--segment-bytes-max", "65536", "--compact-interval-seconds", "1"],
+                under: ["/usr/bin/env", "LD_PRELOAD=\(shim)"])
+            let sender = HandSender(to: daemon.port, sender: 8)
+            // Each is a commit, and those of one segment are no more than sixteen.
+            for sequence in 0..<20 as Range<UInt64> {
+                #expect(sender.delivers(sequence..<sequence + 1))
+            }
+            #expect(
+                eventually {
+                    let names = (try? FileManager.default.contentsOfDirectory(atPath: folder.data))
+                    return names?.contains("0000000001.manifest") == true
+                })
+            #expect(daemon.stop().code == 0)
+        }
     }
 }

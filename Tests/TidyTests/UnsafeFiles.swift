@@ -86,6 +86,7 @@ enum UnsafeFiles {
             "LinuxFileSystem": "hands buffers to system calls",
             "ReadBuffer": "owns aligned memory that files are read into",
             "SystemCall": "the system calls that swift-system does not have",
+            "WaitSemaphore": "owns a semaphore of the C library",
             "Segment/BlockScan": "decodes blocks where they lie in the read buffer",
             "Segment/SegmentWriter": "hands a block where it lies in its buffer to the write",
             "Snapshot/RunReader": "decodes pages where they lie in the read buffer",

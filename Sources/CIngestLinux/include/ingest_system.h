@@ -1,4 +1,6 @@
 #pragma once
+#include <semaphore.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 // System calls and library functions that Swift does not see.
@@ -22,6 +24,10 @@ int ingest_lease(int descriptor, int64_t first);
 
 /// 1 where another open file has a lock on the byte, 0 where none has, -1 and errno where that is not known.
 int ingest_is_leased(int descriptor, int64_t byte);
+
+// glibc declares sem_clockwait for _GNU_SOURCE only.
+/// sem_clockwait(3) by CLOCK_MONOTONIC: waits so long at most, signals or not; whether one unit was taken.
+bool ingest_semaphore_wait(sem_t *semaphore, uint64_t nanoseconds_max);
 
 // glibc declares pthread_setname_np for _GNU_SOURCE only, which Swift's import of it does not define.
 // Names the calling thread; at most 15 bytes are kept.
