@@ -21,7 +21,7 @@ package struct SegmentAccumulator: ~Copyable {
     /// Of `names`.
     package private(set) var nameByteCount = 0
     /// The end of the last block: where the next one, or the footer, begins.
-    package private(set) var endOffset = UInt64(SegmentHeader.byteCount)
+    package private(set) var endOffset = SegmentLayout.blocksOffset
     /// The ordinals that the next block gives first.
     package private(set) var nextName: UInt32
     package private(set) var nextKey: UInt32
@@ -53,8 +53,8 @@ package struct SegmentAccumulator: ~Copyable {
         let outcome = counters.fold(rows)
         guard outcome == .folded else { return outcome }
         blocks.append(BlockIndexEntry(ordinal: ordinal, offset: offset, summary: summary))
-        self.ledger.add(ledger, at: summary.admissionTime)
-        windows.apply(ledger, at: summary.admissionTime)
+        self.ledger.add(ledger, at: summary.ledgerTime)
+        windows.apply(ledger, at: summary.ledgerTime)
         if names.count > 0 || !keys.isEmpty {
             nameByteCount += names.byteCount + keys.count * MemoryLayout<RewardKey>.stride
             // Copies: what the block's own arrays have room for is more, and they are used again.
@@ -71,7 +71,7 @@ package struct SegmentAccumulator: ~Copyable {
             maxTimestamp = max(maxTimestamp, summary.maxTimestamp)
         }
         lastSummary = summary
-        blockCount = ordinal + 1
+        blockCount = ordinal + summary.commitCount
         return .folded
     }
 
@@ -85,8 +85,8 @@ package struct SegmentAccumulator: ~Copyable {
             header: header, headerChecksum: headerChecksum, sealedAt: sealedAt)
         footer.blockCount = blockCount
         if let lastSummary {
-            footer.lastBlockChecksum = lastSummary.headerChecksum
-            footer.commitEpoch = lastSummary.commitEpoch
+            footer.lastBlockChecksum = lastSummary.chainChecksum
+            footer.commitEpoch = lastSummary.lastCommitEpoch
         }
         footer.names = header.firstName.rawValue..<nextName
         footer.keys = header.firstKey.rawValue..<nextKey

@@ -221,3 +221,18 @@ struct SectionReader {
         return Int(value)
     }
 }
+
+extension UnsafeRawBufferPointer {
+    /// The place of the last byte that is not zero.
+    ///
+    /// **Cost** 8 bytes a step from the end.
+    package var lastNonzero: Int? {
+        var end = count
+        // SAFETY: end - 8 … end lies within the buffer; no alignment is asked for.
+        while end >= 8, unsafe loadUnaligned(fromByteOffset: end - 8, as: UInt64.self) == 0 {
+            end -= 8
+        }
+        while end > 0, unsafe self[end - 1] == 0 { end -= 1 }
+        return end == 0 ? nil : end - 1
+    }
+}

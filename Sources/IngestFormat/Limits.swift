@@ -62,6 +62,8 @@ package enum Limits {
     package static let blockNameCountMax = 1 << 15
     package static let blockKeyCountMax = 1 << 16
     package static let blockSectionCountMax = 64
+    /// Commits that a rewritten block stands for.
+    package static let blockCommitCountMax = (1 << 16) - 1
     /// Sequences of a sender's window, from its floor on.
     package static let windowSequenceCountMax = 1 << 16
     /// Missing ranges of a window that are known one by one.
@@ -114,6 +116,9 @@ package enum Limits {
     package static let rollSequenceRangeCount = 1 << 20
     /// Revenue and spend together: no sum of a segment passes 64 bits.
     package static let rollMoneyMicros: UInt64 = 1 << 62
+
+    /// A segment with fewer rows a block than this is rewritten into full blocks when it is sealed.
+    package static let rewriteRowCountMax = 1 << 8
 
     // MARK: Snapshots
     package static let runCountMax = 8

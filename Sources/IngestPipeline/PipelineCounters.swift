@@ -66,6 +66,8 @@ package enum SyncCounter: Int, CounterName {
 package enum CompactCounter: Int, CounterName {
     case foldNanoseconds
     case segmentsSealed
+    /// Of these, segments of small blocks that were rewritten into full ones.
+    case segmentsRewritten
     case footerBytes
     case footerRows
     case sealNanoseconds

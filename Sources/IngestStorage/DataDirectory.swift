@@ -116,7 +116,7 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
         let found: Manifest
         do { found = try LogRebuild<Files>.manifest(of: store.files) } catch {
             switch (error, wrong) {
-            case (.missingManifest, _), (.corrupt, .corrupt): throw wrong
+            case (.missingManifest, _), (.notFound, _), (.corrupt, .corrupt): throw wrong
             default: throw error
             }
         }

@@ -1,4 +1,5 @@
 // packet → decode → ring → admit → block → [segment] → compaction → [snapshot] → [query]
+import IngestFormat
 
 /// Memory for bytes read from a file, reused from read to read. Owned by one reader at a time.
 ///
@@ -107,16 +108,7 @@
     package var isZero: Bool { lastNonzero == nil }
 
     /// The place of the last byte of the last read that is not zero.
-    var lastNonzero: Int? {
-        var end = byteCount
-        // SAFETY: end - 8 … end lies within what was read; no alignment is asked for.
-        while end >= 8, unsafe base.loadUnaligned(fromByteOffset: end - 8, as: UInt64.self) == 0 {
-            end -= 8
-        }
-        // SAFETY: end - 1 lies within what was read.
-        while end > 0, unsafe base.load(fromByteOffset: end - 1, as: UInt8.self) == 0 { end -= 1 }
-        return end == 0 ? nil : end - 1
-    }
+    var lastNonzero: Int? { withBytes { unsafe $0.withUnsafeBytes { unsafe $0.lastNonzero } } }
 
     private func reserve(_ count: Int) {
         guard count > capacity else { return }

@@ -32,9 +32,9 @@ import IngestFormat
     /// - Parameters:
     ///   - rows: the columns attributes, key, timestamp, day, revenue and spend are read.
     ///   - times: the least and the greatest of them.
-    ///   - admissionTime: of the block.
+    ///   - commits: which rows were admitted when.
     func count(
-        _ rows: BlockRows, times: (least: Int64, greatest: Int64), admissionTime: Int64
+        _ rows: BlockRows, times: (least: Int64, greatest: Int64), commits: BlockCommits
     ) -> Outcome {
         var outcome = Outcome()
         guard rows.rowCount > 0 else { return outcome }
@@ -46,9 +46,12 @@ import IngestFormat
             days = min(days.lowerBound, day)...max(days.upperBound, day)
         }
         if !Self.areAllSure(days, times) {
-            let clock = min(max(admissionTime, 0), Limits.timestampMicrosecondsMax)
-            for row in 0..<rows.rowCount where !Self.isPossible(rows, row, clock) {
-                outcome.senselessCount += 1
+            commits.forEach { (place, ownRows) in
+                let time = commits.admissionTimes[place]
+                let clock = min(max(time, 0), Limits.timestampMicrosecondsMax)
+                for row in ownRows where !Self.isPossible(rows, row, clock) {
+                    outcome.senselessCount += 1
+                }
             }
         }
         if days.lowerBound == days.upperBound {

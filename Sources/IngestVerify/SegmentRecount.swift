@@ -78,7 +78,7 @@ struct SegmentRecount: Sendable {
         if block.names.count > 0 || !block.keys.isEmpty {
             names.append(IntroducedNames(block, offset: offset, hash: hash))
         }
-        ledger.add(block.ledger, at: header.context.admissionTime)
+        ledger.add(block.ledger, at: header.summary.ledgerTime)
         report.rowCount += UInt64(header.rowCount)
         report.blockCount += 1
         let balance = EventBalance.held(block.ledger, outcome.verdicts).map {
@@ -145,7 +145,7 @@ final class ScanMemory {
         let header = block.header
         let outcome = count.count(
             rows, times: (header.minTimestamp, header.maxTimestamp),
-            admissionTime: header.context.admissionTime)
+            commits: block.commits)
         return (block, outcome)
     }
 }

@@ -109,7 +109,7 @@ struct SegmentScan<Files: FileSystem> {
             if meter.isStopped { return recount.breakChain() }
             try checkGap(
                 file, end..<max(end, entry.offset), next..<max(next, entry.ordinal), index.lost)
-            (next, end) = (entry.ordinal &+ 1, max(end, entry.end))
+            (next, end) = (entry.endOrdinal, max(end, entry.end))
             try memory.buffer.readAround(
                 file, at: entry.offset, byteCount: entry.summary.byteCount)
             count(entry)
@@ -286,7 +286,7 @@ struct SegmentScan<Files: FileSystem> {
     ) throws(StorageError) -> (pieces: [Survey.Piece], tail: Finding?, hole: StorageError?) {
         let survey = try Survey(number, directory: directory, of: file)
         var pieces = survey.pieces
-        let ordinal = pieces.dropLast().last?.entry.map { $0.ordinal &+ 1 } ?? 0
+        let ordinal = pieces.dropLast().last?.entry?.endOrdinal ?? 0
         // Behind a sealed segment's blocks is its footer, which was reported.
         guard let last = pieces.last, segment.entry == nil, ordinal >= segment.durableBlockCount
         else { return (pieces, nil, survey.hole) }
@@ -294,9 +294,13 @@ struct SegmentScan<Files: FileSystem> {
         switch last {
         case .block: return (pieces, nil, survey.hole)
         case .damaged(let start, let header):
-            let before = pieces.dropLast().compactMap(\.entry).last.map { $0.ordinal &+ 1 } ?? 0
+            let before = pieces.dropLast().compactMap(\.entry).last?.endOrdinal ?? 0
             // It was begun when those before it were durable: they are missing.
-            if header.context.blockOrdinal > before { return (pieces, nil, survey.hole) }
+            // So was a rewritten one before its file had its name.
+            let wasDurable = header.context.rewritten != nil
+            if header.context.blockOrdinal > before || wasDurable {
+                return (pieces, nil, survey.hole)
+            }
             (offset, beginning) = (start, .block(header))
             pieces.removeLast()
         case .unreadable(let range, let content):

@@ -173,7 +173,7 @@ struct TailJudge {
 
     /// - Parameter bytes: the first of the write, as many of a header's fixed part as the file has.
     private func judgement(beginning bytes: [UInt8]) -> Judgement {
-        let byteCountMax = BlockDecoder.headerByteCountMax + Limits.blockByteCountMax
+        let byteCountMax = BlockBuffer.capacity
         if let judgement = isBeyond(byteCountMax) { return judgement }
         let first = firstNonzero ?? start
         guard first / Self.sectorByteCount == start / Self.sectorByteCount else {

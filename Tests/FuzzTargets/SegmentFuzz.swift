@@ -64,7 +64,10 @@ private enum SegmentSample {
             directory: manifest.directory, segment: SegmentNumber(rawValue: 1), createdAt: 1,
             previousChecksum: 0, firstName: NameOrdinal(rawValue: 1),
             firstKey: KeyOrdinal(rawValue: 0), commitEpoch: 1)
-        var bytes = header.encode()
+        var bytes =
+            header.encode()
+            + [UInt8](
+                repeating: 0, count: Int(SegmentLayout.blocksOffset) - SegmentHeader.byteCount)
         var previous: UInt32 = 0
         for ordinal in 0..<3 as Range<UInt32> {
             let block = block(ordinal, previous: previous)
@@ -108,9 +111,9 @@ private enum SegmentSample {
     /// The same bytes with right checksums and a whole chain, as far as there are blocks.
     static func resealed(_ input: [UInt8]) -> [UInt8] {
         var bytes = input
-        guard bytes.count >= SegmentHeader.byteCount else { return bytes }
+        guard bytes.count >= Int(SegmentLayout.blocksOffset) else { return bytes }
         put(Checksum.crc32c(bytes[..<124]), at: 124, in: &bytes)
-        var start = SegmentHeader.byteCount
+        var start = Int(SegmentLayout.blocksOffset)
         var previous = load(at: 12, in: bytes)
         let decoder = BlockDecoder()
         while start + BlockLayout.headerByteCountMin <= bytes.count {

@@ -134,7 +134,7 @@ import Testing
             $0[Header.sectionCount] -= 1
             $0[Header.headerByteCount] -= 16
         },
-        Damage("reserved") { $0[Header.reserved] = 1 },
+        Damage("commit count 1") { $0[Header.commitCount] = 1 },
         Damage("event hash count + 1") { $0[Header.eventHashCount] += 1 },
         Damage("event hash count - 1") { $0[Header.eventHashCount] -= 1 },
         Damage("event hash count over the rows") { $0[Header.eventHashCount] = 5 },
@@ -148,8 +148,8 @@ import Testing
         Damage("ledger entry count over its limit") {
             $0[Header.ledgerEntryCount] = UInt64(Limits.blockSenderCountMax) + 1
         },
-        Damage("reserved end, its first byte") { $0.bytes[Header.reservedEnd.offset] = 1 },
-        Damage("reserved end, its last byte") { $0.bytes[Header.reservedEnd.end - 1] = 0x80 },
+        Damage("last checksum") { $0[Header.lastChecksum] = 1 },
+        Damage("last admission time") { $0[Header.lastAdmissionTime] = 1 << 63 },
     ]
 
     @Test(arguments: headerDamages)
@@ -159,6 +159,30 @@ import Testing
         image.fixHeaderChecksum()
         let found = refusal(image.bytes, at: place)
         #expect(found?.0 == damage.refusal, "\(String(describing: found))")
+    }
+
+    static let rewrittenDamages: [Damage] = [
+        Damage("commit count + 1") { $0[Header.commitCount] += 1 },
+        Damage("commit count - 1") { $0[Header.commitCount] -= 1 },
+        Damage("commit count 0") { $0[Header.commitCount] = 0 },
+        Damage("admission time") { $0[Header.admissionTime] += 1 },
+        Damage("policy version") { $0[Header.policyVersion] += 1 },
+        Damage("last admission time") { $0[Header.lastAdmissionTime] += 1 },
+        Damage("row count + 1") { $0[Header.rowCount] += 1 },
+        Damage("byte count of a commit") {
+            $0[Header.byteCount] = 4096
+            $0.bytes += Array(repeating: 0, count: 4096 - $0.bytes.count)
+        },
+        Damage("rows of the commits") { $0[.commitRows] = $0[.commitRows].map { $0 ^ 1 }[...] },
+    ]
+
+    @Test(arguments: rewrittenDamages)
+    func `A damaged header of a rewritten block is refused`(damage: Damage) {
+        var image = BlockImage(.rewritten)
+        #expect(refusal(image.bytes, at: place) == nil)
+        damage.make(&image)
+        image.fixChecksums()
+        #expect(refusal(image.bytes, at: place)?.0 == damage.refusal)
     }
 
     @Test func `Every field of the header is damaged above, or only its checksum can vouch for it`()

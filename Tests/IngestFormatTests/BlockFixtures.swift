@@ -96,6 +96,8 @@ struct BlockContent: Equatable {
     var names: [String] = []
     var keys: [RewardKey] = []
     var ledger: [LedgerEntry] = []
+    /// Of a rewritten block.
+    var commits = BlockCommits()
     var context = BlockContext.example
 
     var newNames: NewNames {
@@ -108,7 +110,7 @@ struct BlockContent: Equatable {
         let buffer = BlockBuffer()
         _ = encoder.encode(
             rows: BlockRows(rows), names: newNames, keys: keys, ledger: ledger, context: context,
-            into: buffer)
+            commits: commits, into: buffer)
         return buffer.copy
     }
 
@@ -122,6 +124,7 @@ struct BlockContent: Equatable {
         keys = block.keys
         ledger = block.ledger
         context = block.header.context
+        if context.rewritten != nil { commits = block.commits }
     }
 }
 
@@ -232,6 +235,29 @@ extension BlockContent {
                 money: bits & RowAttributes.money == 0
                     ? .init(revenue: revenue[i], spend: spend[i]) : nil)
         }
+        if random.oneIn(2) { rewrite(asCommits: 1 + random.below(300), from: &random) }
+    }
+
+    /// Makes it a rewritten block.
+    mutating func rewrite(asCommits count: Int, from random: inout SeededRandom) {
+        var left = rows.count
+        for place in 0..<count {
+            let own = place == count - 1 ? left : random.below(left + 1)
+            left -= own
+            commits.append(
+                rowCount: own, admissionTime: context.admissionTime &+ Int64(place) * 33_000,
+                policyVersion: context.policyVersion &+ UInt16(place / 100))
+        }
+        context.rewritten = RewrittenCommits(
+            count: UInt32(count), lastAdmissionTime: commits.admissionTimes[count - 1],
+            lastChecksum: UInt32(truncatingIfNeeded: random.next()))
+    }
+
+    /// The example, as if it had been three commits.
+    static var rewritten: BlockContent {
+        var (content, random) = (example, SeededRandom(seed: 3))
+        content.rewrite(asCommits: 3, from: &random)
+        return content
     }
 }
 

@@ -151,13 +151,13 @@ import Testing
         image[Header.sectionCount] = 1
         image[Header.headerByteCount] += 16
         image[Header.nameCount] = UInt64(nameCount)
-        image.bytes += Array(repeating: 0, count: 16)
+        image.bytes = Array(image.bytes[..<128]) + Array(repeating: 0, count: 16)
         image.bytes[128] = UInt8(BlockSectionKind.names.rawValue)
         image[.names, Section.encoding] = 0x80
         image[.names, Section.rawByteCount] = UInt64(rawByteCount)
         image[.names, Section.byteCount] = UInt64(stored.count)
         image.bytes += stored
-        image.bytes += Array(repeating: 0, count: -stored.count & 7)
+        image.bytes += Array(repeating: 0, count: -image.bytes.count & 4095)
         image[Header.byteCount] = UInt64(image.bytes.count)
         image.fixChecksums()
         return image.bytes

@@ -11,7 +11,10 @@ import Testing
         _ content: BlockContent, _ place: SourceLocation = #_sourceLocation
     ) throws {
         let bytes = content.encoded(by: encoder)
-        #expect(bytes.count % 8 == 0, sourceLocation: place)
+        let alignment =
+            content.context.rewritten == nil
+            ? BlockLayout.commitAlignment : BlockLayout.alignment
+        #expect(bytes.count % alignment == 0, sourceLocation: place)
         let decoded = try decoder.decode(bytes, into: rows)
         #expect(decoded == content, sourceLocation: place)
         #expect(decoded.encoded(by: encoder) == bytes, sourceLocation: place)
@@ -20,7 +23,7 @@ import Testing
 
     @Test func `A block without anything in it is a header alone`() throws {
         let content = BlockContent()
-        #expect(content.encoded().count == BlockLayout.headerByteCountMin)
+        #expect(content.encoded().count == BlockLayout.commitAlignment)
         try expectRoundTrip(content)
     }
 

@@ -171,7 +171,7 @@ import Testing
     func damage() throws {
         let fixture = try LogFixture.random(seed: 6)
         let reader = try fixture.reader
-        fixture.flip("0000000002.segment", byte: 400)
+        fixture.flip("0000000002.segment", byte: 4_096 + 272)
         let error = #expect(throws: ReaderError.self) { _ = try Self.events(of: reader) }
         #expect(error?.kind == .corrupt && error?.path.contains("0000000002.segment") == true)
     }

@@ -79,7 +79,7 @@ import Testing
             #expect(!isSound, "\(name)")
             #expect(lines.contains { $0.hasPrefix("CORRUPT") }, "\(name)")
         }
-        fixture.flip("0000000001.segment", byte: 128 + 60)
+        fixture.flip("0000000001.segment", byte: 4_096 + 60)
         let (_, lines) = try Self.inspect(fixture, "0000000001.segment")
         #expect(lines.contains { $0.hasPrefix("block 1 ") })
         #expect(lines.contains { $0.hasPrefix("footer ") })

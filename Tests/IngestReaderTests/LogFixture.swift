@@ -167,7 +167,7 @@ final class LogFixture {
             directory: directory, segment: position.segment.next, createdAt: 5,
             previousChecksum: previousChecksum, firstName: NameOrdinal(rawValue: nextName),
             firstKey: KeyOrdinal(rawValue: nextKey), commitEpoch: commitEpoch + 1)
-        writer = try SegmentWriter.create(header, byteCountMax: 8 << 10, in: files)
+        writer = try SegmentWriter.create(header, byteCountMax: 48 << 10, in: files)
         live = SegmentAccumulator(
             header: header, counters: SegmentCounters(), windows: windows)
         position = LogPosition(segment: header.segment, blockCount: 0)

@@ -64,7 +64,14 @@ import Testing
         let rows = block(events)
         let times = (0..<rows.rowCount).map { rows.timestamp[$0] }
         return count.count(
-            rows, times: (times.min() ?? 0, times.max() ?? 0), admissionTime: 0)
+            rows, times: (times.min() ?? 0, times.max() ?? 0), commits: commits(rows, at: 0))
+    }
+
+    /// The rows as one commit.
+    private static func commits(_ rows: BlockRows, at time: Int64) -> BlockCommits {
+        var commits = BlockCommits()
+        commits.append(rowCount: rows.rowCount, admissionTime: time, policyVersion: 1)
+        return commits
     }
 
     private static func makeCount() -> RowCount {
@@ -169,7 +176,8 @@ import Testing
             let other = rows.timestamp[others]
             let count = Self.makeCount()
             let outcome = count.count(
-                rows, times: (min(time, other), max(time, other)), admissionTime: admissionTime)
+                rows, times: (min(time, other), max(time, other)),
+                commits: Self.commits(rows, at: admissionTime))
             try Self.expect(
                 count, are: Self.sums(Array(repeating: (1, event), count: others + 1)))
             return outcome.senselessCount
@@ -201,7 +209,8 @@ import Testing
         let rows = Self.block([(key: 1, event: none), (key: 2, event: FixtureEvent())])
         rows.attributes[1] = 0
         let outcome = RowCount(Self.hash).count(
-            rows, times: (rows.timestamp[0], rows.timestamp[0]), admissionTime: 0)
+            rows, times: (rows.timestamp[0], rows.timestamp[0]),
+            commits: Self.commits(rows, at: 0))
         #expect(outcome.senselessCount >= 2)
     }
 

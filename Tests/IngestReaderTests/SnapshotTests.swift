@@ -86,11 +86,11 @@ import Testing
     func badBlock() throws {
         let fixture = try LogFixture.random(seed: 6)
         let name = FileName.segment(fixture.position.segment).text
-        fixture.flip(name, byte: 128 + 300)
+        fixture.flip(name, byte: 4_096 + 300)
         let error = #expect(throws: ReaderError.self) { try fixture.reader.rewards() }
         #expect(error?.kind == .corrupt)
         #expect(error?.path.hasSuffix(name) == true)
-        #expect((error?.offset ?? 0) >= 128)
+        #expect((error?.offset ?? 0) >= 4_096)
     }
 
     @Test("A flipped bit in a run is an error of the query that reads it, not a wrong number")

@@ -111,10 +111,10 @@ import Testing
         // The second block of the live segment.
         let bytes = fixture.files.disk.contents(name)!
         let decoder = BlockDecoder()
-        let first = try decoder.header(bytes.span.bytes.extracting(droppingFirst: 128))
+        let first = try decoder.header(bytes.span.bytes.extracting(droppingFirst: 4_096))
         let second = try decoder.header(
-            bytes.span.bytes.extracting(droppingFirst: 128 + first.byteCount))
-        fixture.flip(name, byte: 128 + first.byteCount + second.headerByteCount + 40)
+            bytes.span.bytes.extracting(droppingFirst: 4_096 + first.byteCount))
+        fixture.flip(name, byte: 4_096 + first.byteCount + second.headerByteCount + 40)
         #expect(try fixture.verify().exitCode == 65)
         #expect(throws: ReaderError.self) { try fixture.reader.rewards() }
         let sealed = try recoverSegments(

@@ -210,7 +210,7 @@ import Testing
     )
     func badBlock() throws {
         let fixture = try LogFixture.random(seed: 34)
-        fixture.flip("0000000001.segment", byte: 128 + 200)
+        fixture.flip("0000000001.segment", byte: 4_096 + 200)
         let bad = try fixture.verify()
         #expect(bad.exitCode == 65 && bad.differenceCount == 0 && bad.corruptionCount == 1)
         #expect(bad.findings.first?.file == "0000000001.segment")

@@ -20,12 +20,12 @@ import Testing
             #expect(report.findings.first?.file == newest && report.differenceCount == 0)
             #expect(report.rowCount == UInt64(fixture.model.facts.count))
             #expect(report.generation == fixture.manifest.generation.rawValue - 1)
-            fixture.flip("0000000001.segment", byte: 128 + 300)
+            fixture.flip("0000000001.segment", byte: 4_096 + 300)
             #expect(
                 try fixture.verify().findings.contains {
                     $0.kind == .corruption && $0.file == "0000000001.segment"
                 })
-            fixture.flip("0000000001.segment", byte: 128 + 300)
+            fixture.flip("0000000001.segment", byte: 4_096 + 300)
             fixture.flip(newest, byte: byte)
         }
         // What the older one names may have been dropped since.

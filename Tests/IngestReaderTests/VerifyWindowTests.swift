@@ -177,7 +177,7 @@ import Testing
         let name = FileName.segment(fixture.position.segment).text
         // One of the blocks of the live segment, or several.
         fixture.files.disk.damage(name) { bytes in
-            var place = 128 + Int(seed) * 90
+            var place = 4_096 + Int(seed) * 90
             while place < fixture.lastBlock.lowerBound {
                 bytes[place] ^= 1
                 place += Int(seed % 3 + 1) * 700

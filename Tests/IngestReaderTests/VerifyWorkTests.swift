@@ -26,7 +26,7 @@ import Testing
         try fixture.alterRun(.days, VerifierTests.change(.impressions))
         try expectSame("differences")
         for number in [2, 3, 6] {
-            fixture.flip("000000000\(number).segment", byte: 128 + 300)
+            fixture.flip("000000000\(number).segment", byte: 4_096 + 300)
         }
         try expectSame("damage")
         try fixture.files.unlink("0000000005.segment")

@@ -16,7 +16,7 @@ import Testing
             file: file, directory: TestLog.directory, segment: header.segment,
             end: UInt64(bytes.count))
         return try scan.next(
-            from: UInt64(SegmentHeader.byteCount),
+            from: SegmentLayout.blocksOffset,
             at: BlockPlace(directory: TestLog.directory, segment: header.segment, blockOrdinal: 0),
             into: ReadBuffer())
     }
@@ -27,7 +27,7 @@ import Testing
         let block = log.block(rowCount: 40_000)
         #expect(block.bytes.count > 300_000)
         // Sound headers, each of a block that goes on over thousands of others.
-        var bytes = header.encode()
+        var bytes = header.padded
         while bytes.count < 4 << 20 { bytes += block.bytes[..<512] }
         let error = #expect(throws: StorageError.self) { try scan(bytes, header) }
         guard case .corrupt(let path, let offset, _)? = error else {
@@ -44,13 +44,13 @@ import Testing
     /// The second place is the last 8 bytes of a window, which says nothing yet of the block's segment.
     @Test(
         arguments: [2, 0xFFFF] as [UInt16],
-        [1 << 20, SegmentHeader.byteCount + 4_096 * ((1 << 6) - 1) - 8])
+        [1 << 20, Int(SegmentLayout.blocksOffset) + 4_096 * ((1 << 6) - 1) - 8])
     func `beginnings of another version are not read without end, and hide no block`(
         version: UInt16, end: Int
     ) throws {
         var log = TestLog(seed: 3)
         let header = log.startSegment()
-        var bytes = header.encode()
+        var bytes = header.padded
         let beginning =
             Array("IGB1".utf8) + [UInt8(version & 0xFF), UInt8(version >> 8), 0x00, 0x10]
         while bytes.count < end { bytes += beginning }
@@ -66,7 +66,7 @@ import Testing
     @Test func `beginnings of another version that cannot be headers are not read at all`() throws {
         var log = TestLog(seed: 4)
         let header = log.startSegment()
-        var bytes = header.encode()
+        var bytes = header.padded
         for count in [0, 8, 0x1008, 0xFFFF] as [UInt16] {
             for _ in 0..<2_000 {
                 bytes += Array("IGB1".utf8) + [2, 0, UInt8(count & 0xFF), UInt8(count >> 8)]
@@ -83,7 +83,7 @@ import Testing
     {
         var log = TestLog(seed: 2)
         let header = log.startSegment()
-        var bytes = header.encode()
+        var bytes = header.padded
         for _ in 0..<40 {
             var block = log.block(rowCount: 400).bytes
             block[block.count / 2] ^= 1

@@ -31,7 +31,7 @@ import Testing
             let expected = try script.footer(index)
             #expect(report.segments[index].file.footer == expected.footer)
             let bytes =
-                script.headers[index].encode() + script.segments[index].flatMap(\.bytes)
+                script.headers[index].padded + script.segments[index].flatMap(\.bytes)
                 + expected.footer.encode(at: expected.offset).bytes
             #expect(files.disk.contents(script.name(index)) == bytes)
             let reader = try SegmentReader(
@@ -99,7 +99,7 @@ import Testing
         let files = try written(script)
         // Nothing is left of the second segment but its header.
         files.disk.damage(script.name(1)) { bytes in
-            for index in SegmentHeader.byteCount..<bytes.count { bytes[index] = 0xA5 }
+            for index in Int(SegmentLayout.blocksOffset)..<bytes.count { bytes[index] = 0xA5 }
         }
         let report = try recover(files)
         var manifest = TestLog.manifest()
@@ -118,7 +118,9 @@ import Testing
         let content = script.offset(segment: 0, block: 2)
         let sizes = script.segments[0].map(\.bytes.count)
         let base = try written(script, markAt: .start)
-        for cut in SegmentHeader.byteCount..<content {
+        let start = Int(SegmentLayout.blocksOffset)
+        // Each byte of the blocks, and some of their padding.
+        for cut in (start..<content).filter({ whole[$0] != 0 || $0 % 64 == 0 }) {
             let files = base.disk.kill()
             files.disk.damage(script.name(0)) { bytes in
                 bytes.removeLast(bytes.count - cut)
@@ -126,7 +128,7 @@ import Testing
             }
             let left = try #require(files.disk.contents(script.name(0)))
             var blocks = 0
-            var end = SegmentHeader.byteCount
+            var end = start
             while blocks < 2, end + sizes[blocks] <= left.count,
                 left[end..<end + sizes[blocks]] == whole[end..<end + sizes[blocks]]
             {
@@ -156,7 +158,7 @@ import Testing
         let script = LogScript(blockCounts: [3], rowCount: 2)
         let base = try written(script)
         for cut in stride(
-            from: SegmentHeader.byteCount, to: script.offset(segment: 0, block: 3), by: 37)
+            from: Int(SegmentLayout.blocksOffset), to: script.offset(segment: 0, block: 3), by: 37)
         {
             let files = base.disk.kill()
             files.disk.damage(script.name(0)) { $0.removeLast($0.count - cut) }

@@ -32,7 +32,7 @@ import Testing
         let entry = try seal(script, in: files)
         let (footer, offset) = try script.footer(0)
         let expected =
-            script.headers[0].encode() + script.blocks.flatMap(\.bytes)
+            script.headers[0].padded + script.blocks.flatMap(\.bytes)
             + footer.encode(at: offset).bytes
         for seed in 0..<20 as Range<UInt64> {
             let left = files.disk.powerCut(seed: seed)

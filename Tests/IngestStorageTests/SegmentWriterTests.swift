@@ -90,8 +90,8 @@ private func makeBlocks(_ count: Int, seed: UInt64 = 1) -> (SegmentHeader, [Test
     @Test func `a full disk loses nothing, and the same block goes to the same place later`() throws
     {
         let (header, blocks) = makeBlocks(6)
-        let content = blocks.reduce(128) { $0 + $1.bytes.count }
-        for room in stride(from: 0, through: content, by: 97) {
+        let content = blocks.reduce(4_096) { $0 + $1.bytes.count }
+        for room in stride(from: 0, through: content, by: 397) {
             let files = SimulatedFileSystem(seed: 1)
             files.disk.limit(byteCount: room)
             var writer: SegmentWriter<SimulatedFileSystem>
@@ -99,7 +99,7 @@ private func makeBlocks(_ count: Int, seed: UInt64 = 1) -> (SegmentHeader, [Test
                 writer = try SegmentWriter.create(header, byteCountMax: 64 << 10, in: files)
             } catch {
                 guard case .diskFull = error else { throw error }
-                #expect(room < 128)
+                #expect(room < 4_096)
                 #expect(try files.names() == [], "a file without a header stays behind")
                 files.disk.limit(byteCount: 1 << 30)
                 writer = try SegmentWriter.create(header, byteCountMax: 64 << 10, in: files)
@@ -114,7 +114,7 @@ private func makeBlocks(_ count: Int, seed: UInt64 = 1) -> (SegmentHeader, [Test
                 }
                 try writer.sync()
             }
-            #expect(refusals == (room >= 128 && room < content ? 1 : 0))
+            #expect(refusals == (room >= 4_096 && room < content ? 1 : 0))
             let left = files.disk.kill()
             let buffer = ReadBuffer()
             var walk = try SegmentReader(

@@ -94,7 +94,7 @@ struct LogScript {
 
     /// Where a block lies in its segment file.
     func offset(segment index: Int, block: Int) -> Int {
-        segments[index][..<block].reduce(SegmentHeader.byteCount) { $0 + $1.bytes.count }
+        segments[index][..<block].reduce(Int(SegmentLayout.blocksOffset)) { $0 + $1.bytes.count }
     }
 
     func name(_ index: Int) -> String { FileName.segment(headers[index].segment).text }
@@ -212,5 +212,13 @@ private func write<Source: CounterPageSource>(
         case .storage(let error): throw error
         case .source(let error): throw error
         }
+    }
+}
+
+extension SegmentHeader {
+    /// Its bytes, and the zeros up to the first block.
+    var padded: [UInt8] {
+        let count = Int(SegmentLayout.blocksOffset) - SegmentHeader.byteCount
+        return encode() + [UInt8](repeating: 0, count: count)
     }
 }

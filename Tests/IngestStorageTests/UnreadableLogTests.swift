@@ -22,7 +22,8 @@ import Testing
         for index in script.segments.indices {
             let byteCount = script.offset(
                 segment: index, block: script.segments[index].count)
-            for page in 0...(byteCount - 1) / Self.pageByteCount {
+            // The first page is that of the header, of which nothing is lost: the next block says the same.
+            for page in 1...(byteCount - 1) / Self.pageByteCount {
                 let bytes = page * Self.pageByteCount..<(page + 1) * Self.pageByteCount
                 let isLost = script.segments[index].indices.map { block in
                     let start = script.offset(segment: index, block: block)

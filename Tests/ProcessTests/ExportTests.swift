@@ -250,7 +250,7 @@ extension ProcessSuite {
             let path = try reader.folder.write("events.\(format)", "before")
             let segment = URL(fileURLWithPath: "\(reader.folder.data)/0000000001.segment")
             var bytes = try Data(contentsOf: segment)
-            bytes[500] ^= 1
+            bytes[4_096 + 372] ^= 1
             try bytes.write(to: segment)
             // What is there is no SQLite file.
             let force = format == "sqlite" ? ["--force"] : []

@@ -17,39 +17,11 @@ import Testing
 struct AckedCrashTests {
     static let packetCount: UInt64 = 48
 
-    /// What the sender knows.
-    private struct Sender {
-        var unacked = Set(0..<AckedCrashTests.packetCount)
-        var ackCount = 0
-        var random: SeededRandom
-
-        mutating func hear(_ packets: [[UInt8]]) throws {
-            for packet in packets {
-                ackCount += 1
-                if random.next() % 3 == 0 { continue }
-                try packet.withUnsafeBytes { bytes in
-                    guard case .packet(let header) = PacketHeader.parse(bytes, for: .sender) else {
-                        throw AckFault.unreadable
-                    }
-                    let ack = try #require(AckView(header, of: bytes))
-                    #expect(ack.status == .ok)
-                    unacked = unacked.filter { $0 >= ack.floor }
-                    for word in 0..<ack.wordCount {
-                        for bit in 0..<64 where ack.word(word) >> UInt64(bit) & 1 == 1 {
-                            unacked.remove(ack.floor + UInt64(word * 64 + bit))
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    private enum AckFault: Error { case unreadable }
-
     /// One life of the daemon: all that is not acked is sent, in an order of the seed's, until the end or the crash.
     /// - Returns: whether it ended by itself.
     private func live(
-        _ files: SimulatedFileSystem, _ sender: inout Sender, clock: SimulatedClock, seed: UInt64
+        _ files: SimulatedFileSystem, _ sender: inout AckedSender, clock: SimulatedClock,
+        seed: UInt64
     ) throws -> Bool {
         do throws(PipelineError) {
             var pipeline = try SteppedPipeline.open(files, clock: clock, seed: seed)
@@ -75,11 +47,14 @@ struct AckedCrashTests {
         return true
     }
 
-    private func run(crashing operation: Int, seed: UInt64, isPowerCut: Bool) throws -> Bool {
+    private func run(
+        crashing operation: Int, seed: UInt64, isPowerCut: Bool, garbledSectorByteCount: Int = 0
+    ) throws -> Bool {
         let clock = SimulatedClock(
             wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
         var files = SimulatedFileSystem(seed: seed)
-        var sender = Sender(random: SeededRandom(seed: seed))
+        var sender = AckedSender(seed: seed)
+        sender.unacked = Set(0..<Self.packetCount)
         files.disk.crash(beforeOperation: operation)
         _ = try live(files, &sender, clock: clock, seed: seed)
         let hasCrashed = files.disk.isDown
@@ -88,7 +63,11 @@ struct AckedCrashTests {
             round += 1
             try #require(round < 40)
             files =
-                isPowerCut ? files.disk.powerCut(seed: seed &+ round) : files.disk.kill()
+                isPowerCut
+                ? files.disk.powerCut(
+                    seed: seed &+ round &+ UInt64(operation) << 8,
+                    garbledSectorByteCount: garbledSectorByteCount)
+                : files.disk.kill()
             #expect(try live(files, &sender, clock: clock, seed: seed &+ round))
         }
         #expect(sender.ackCount > 0)
@@ -101,6 +80,15 @@ struct AckedCrashTests {
         }
         #expect(findings.isEmpty, "crash \(operation): \(findings)")
         return hasCrashed
+    }
+
+    @Test("a torn sector of a disk takes nothing with it that was acked", arguments: [512, 4096])
+    func tornSectors(byteCount: Int) throws {
+        var operation = 1
+        while try run(
+            crashing: operation, seed: 43, isPowerCut: true, garbledSectorByteCount: byteCount)
+        { operation += 2 }
+        #expect(operation > 100)
     }
 
     @Test("what was acked is there after a power cut, and what is sent again counts once")
@@ -152,3 +140,34 @@ struct AckedCrashTests {
         try pipeline.stop()
     }
 }
+
+/// A sender that forgets what was acked; the network loses every third ack.
+struct AckedSender {
+    var unacked: Set<UInt64> = []
+    private(set) var ackCount = 0
+    private var random: SeededRandom
+
+    init(seed: UInt64) { random = SeededRandom(seed: seed) }
+
+    mutating func hear(_ packets: [[UInt8]]) throws {
+        for packet in packets {
+            ackCount += 1
+            if random.next() % 3 == 0 { continue }
+            try packet.withUnsafeBytes { bytes in
+                guard case .packet(let header) = PacketHeader.parse(bytes, for: .sender) else {
+                    throw AckFault.unreadable
+                }
+                let ack = try #require(AckView(header, of: bytes))
+                #expect(ack.status == .ok)
+                unacked = unacked.filter { $0 >= ack.floor }
+                for word in 0..<ack.wordCount {
+                    for bit in 0..<64 where ack.word(word) >> UInt64(bit) & 1 == 1 {
+                        unacked.remove(ack.floor + UInt64(word * 64 + bit))
+                    }
+                }
+            }
+        }
+    }
+}
+
+private enum AckFault: Error { case unreadable }

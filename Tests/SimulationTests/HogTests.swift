@@ -16,7 +16,7 @@ struct HogTests {
 
     private func open(_ files: SimulatedFileSystem) throws(PipelineError) -> SteppedPipeline {
         try SteppedPipeline.open(files, clock: clock, seed: 1) {
-            $0.segmentByteCountMax = 1 << 20
+            $0.segmentByteCountMax = 8 << 20
         }
     }
 

@@ -66,7 +66,7 @@ struct LoadedIDTests {
                 files.disk.damage(name) { $0[$0.count - SegmentTrailer.byteCount - 9] ^= 1 }
             }
             func damageBlock(_ name: String) {
-                files.disk.damage(name) { $0[SegmentHeader.byteCount + 300] ^= 1 }
+                files.disk.damage(name) { $0[Int(SegmentLayout.blocksOffset) + 300] ^= 1 }
             }
             switch self {
             case .lastFooter: damageFooter(last)
@@ -82,11 +82,15 @@ struct LoadedIDTests {
         }
     }
 
-    @Test("of a damaged log none counts again without being shown", arguments: Damage.allCases)
-    func damaged(damage: Damage) throws {
+    @Test(
+        "of a damaged log none counts again without being shown", arguments: Damage.allCases,
+        [4 << 10, SteppedPipeline.segmentByteCountMax])
+    func damaged(damage: Damage, segmentByteCountMax: Int) throws {
         let clock = SimulatedClock(wallMicroseconds: Self.now)
         let files = SimulatedFileSystem(seed: 3)
-        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 3)
+        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 3) {
+            $0.segmentByteCountMax = segmentByteCountMax
+        }
         try send(0..<120, from: 0, to: &pipeline)
         try pipeline.stop()
         let left = files.disk.kill()

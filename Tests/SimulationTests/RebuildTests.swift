@@ -227,12 +227,17 @@ struct RebuildTests {
         var left = files.disk.kill()
         let entry = try ManifestStore(files: left).readNewest().sealed[1]
         let name = FileName.segment(entry.number).text
-        left.disk.damage(name) { $0[SegmentHeader.byteCount + 300] ^= 1 }
+        let reader = try SegmentReader(
+            entry.number, directory: pipeline.directory.manifest.directory, in: left)
+        let first = try reader.readFooter(of: entry).blocks[0]
+        left.disk.damage(name) { $0[Int(first.offset) + 300] ^= 1 }
         for life in 5...7 as ClosedRange<UInt64> {
             left.disk.damage(name) { $0[$0.count - 20] ^= 1 }
             var again = try SteppedPipeline.open(left, clock: clock, seed: life)
             let newest = try ManifestStore(files: left).readNewest()
-            #expect(newest.lost.map(\.blockCount) == [1] && newest.lost[0].segment == entry.number)
+            #expect(
+                newest.lost.map(\.blockCount) == [first.summary.commitCount]
+                    && newest.lost[0].segment == entry.number)
             let findings = try Verifier.run(left).findings.filter { $0.kind != .note }
             #expect(Set(findings.map(\.kind)) == [.evidenceLost], "\(findings)")
             try again.stop()

@@ -114,7 +114,7 @@ struct StartTests {
         }
         #expect(try ManifestStore(files: files).readNewest().generation.rawValue >= 2)
         let waiting = SimulatedFileSystem(seed: 4)
-        try live(waiting, packets: 0..<300, stops: false) {
+        try live(waiting, packets: 0..<150, stops: false) {
             $0.compactIntervalNanoseconds = 1 << 60
         }
         #expect(try ManifestStore(files: waiting).readNewest().generation.rawValue == 0)

@@ -12,7 +12,7 @@ import Testing
 struct SteppedPipeline: ~Copyable {
     static let ringByteCount = 1 << 20
     /// Less than an operator may ask for, so that a short run seals many segments.
-    static let segmentByteCountMax = 4 << 10
+    static let segmentByteCountMax = 24 << 10
     private var stages: PipelineStages<SimulatedFileSystem, SimulatedClock>
     private let clock: SimulatedClock
     private let answers: SimulatedAckSocket

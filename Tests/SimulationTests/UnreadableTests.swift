@@ -77,7 +77,7 @@ struct UnreadableTests {
     func window() throws {
         let files = SimulatedFileSystem(seed: 1)
         var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 4) {
-            $0.segmentByteCountMax = 20_000
+            $0.segmentByteCountMax = 1 << 20
         }
         for sequence in 0..<60 as Range<UInt64> {
             while !pipeline.offer(SimulatedPacket(sequence: sequence, hasIDs: true)) {

@@ -70,12 +70,16 @@ package final class SimulatedDisk: Sendable {
 
     /// The machine after a power cut, as a disk of its own: one of the many that may be left,
     /// chosen by the seed. This one is down from now on; further cuts of it give further outcomes.
-    package func powerCut(seed: UInt64) -> SimulatedFileSystem {
+    /// - Parameter garbledSectorByteCount: of a disk that may leave any sector unreadable in which it was writing to a
+    ///   segment; 0 for one that leaves it as it was.
+    package func powerCut(
+        seed: UInt64, garbledSectorByteCount: Int = 0
+    ) -> SimulatedFileSystem {
         var next = state.withLock {
             $0.isDown = true
             return $0
         }
-        next.powerCut(seed: seed)
+        next.powerCut(seed: seed, garbledSectorByteCount: garbledSectorByteCount)
         return SimulatedFileSystem(disk: SimulatedDisk(next), prefix: "")
     }
 

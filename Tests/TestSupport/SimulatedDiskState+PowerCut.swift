@@ -20,8 +20,9 @@ extension SimulatedDiskState {
         }
     }
 
-    mutating func powerCut(seed: UInt64) {
+    mutating func powerCut(seed: UInt64, garbledSectorByteCount: Int) {
         random = SeededRandom(seed: seed)
+        if garbledSectorByteCount > 0 { garbleSectors(of: garbledSectorByteCount) }
         cutNames()
         var survival = drawSurvival()
         for index in inodes.indices { cutFile(index, &survival) }
@@ -84,6 +85,21 @@ extension SimulatedDiskState {
         }
         inodes[index].pending = []
         inodes[index].current = inodes[index].durable
+    }
+
+    /// Leaves garbage in half of the sectors that were being written to in segments.
+    private mutating func garbleSectors(of byteCount: Int) {
+        for (path, entry) in names {
+            guard path.hasSuffix(".segment"), case .file(let index) = entry else { continue }
+            var sectors: Set<Int> = []
+            for case .write(let offset, let bytes) in inodes[index].pending where !bytes.isEmpty {
+                sectors.formUnion(offset / byteCount...(offset + bytes.count - 1) / byteCount)
+            }
+            for sector in sectors.sorted() where random.below(2) == 0 {
+                let garbage = (0..<byteCount).map { _ in UInt8(truncatingIfNeeded: random.next()) }
+                inodes[index].applyDurably(.write(sector * byteCount, garbage))
+            }
+        }
     }
 
     /// Each sector of the write for itself.

@@ -88,6 +88,7 @@ enum UnsafeFiles {
             "SystemCall": "the system calls that swift-system does not have",
             "WaitSemaphore": "owns a semaphore of the C library",
             "Segment/BlockScan": "decodes blocks where they lie in the read buffer",
+            "Segment/SegmentRewrite": "decodes the block where it lies in the encoder's buffer",
             "Segment/SegmentWriter": "hands a block where it lies in its buffer to the write",
             "Snapshot/RunReader": "decodes pages where they lie in the read buffer",
         ],

@@ -6,6 +6,7 @@ package struct DecodedBlock: Sendable {
     package var names: NewNames
     package var keys: [RewardKey]
     package var ledger: [LedgerEntry]
+    package var commits: BlockCommits
 }
 
 /// The bytes of one block → rows, names, keys, ledger, whatever the bytes are. Owned by one reader and
@@ -77,12 +78,14 @@ package struct DecodedBlock: Sendable {
                 try unsafe block.checkChecksum(entry)
             }
             var decoded = unsafe DecodedBlock(
-                header: block.header, names: NewNames(), keys: [], ledger: [])
+                header: block.header, names: NewNames(), keys: [], ledger: [],
+                commits: BlockCommits())
             if wanted.contains(.dictionary) {
                 decoded.names = try unsafe names(block)
                 decoded.keys = try unsafe keys(block)
             }
             if wanted.contains(.ledger) { decoded.ledger = try unsafe ledger(block) }
+            if wanted.contains(.commits) { decoded.commits = try unsafe commits(block) }
             if !wanted.isDisjoint(with: .rows) {
                 try unsafe decodeRows(block, wanted: wanted, into: rows)
             }
@@ -320,6 +323,48 @@ extension BlockDecoder {
                 got: reader.remainingByteCount, expected: .exactly(0))
         }
         return entries
+    }
+
+    private func commits(_ block: BlockView) throws(FormatError) -> BlockCommits {
+        let header = unsafe block.header
+        var commits = BlockCommits()
+        guard let rewritten = header.context.rewritten else {
+            commits.append(
+                rowCount: header.rowCount, admissionTime: header.context.admissionTime,
+                policyVersion: header.context.policyVersion)
+            return commits
+        }
+        let count = Int(rewritten.count)
+        commits = BlockCommits(
+            rowCounts: try unsafe array(.commitRows, block, count, in: 0...Int64(header.rowCount)),
+            admissionTimes: try unsafe array(
+                .commitTimes, block, count, in: Int64.min...Int64.max),
+            policyVersions: try unsafe array(
+                .commitPolicies, block, count, in: 0...Int64(UInt16.max)))
+        typealias Field = BlockLayout.Header
+        let rowCount = commits.rowCounts.reduce(0) { $0 + Int($1) }
+        try require(Field.rowCount, header.rowCount, is: rowCount)
+        try require(
+            Field.policyVersion, Int(header.context.policyVersion),
+            is: Int(commits.policyVersions[0]))
+        try require(
+            Field.admissionTime, Int(header.context.admissionTime),
+            is: Int(commits.admissionTimes[0]))
+        try require(
+            Field.lastAdmissionTime, Int(header.lastAdmissionTime),
+            is: Int(commits.admissionTimes[count - 1]))
+        return commits
+    }
+
+    private func array<Value: FixedWidthInteger & BitwiseCopyable>(
+        _ kind: BlockSectionKind, _ block: BlockView, _ count: Int, in domain: ClosedRange<Int64>
+    ) throws(FormatError) -> [Value] {
+        let target = UnsafeMutablePointer<Value>.allocate(capacity: count)
+        defer { unsafe target.deallocate() }
+        try unsafe column(
+            kind, block, count, min: domain.lowerBound, max: domain.upperBound, into: target)
+        // SAFETY: count values were decoded; the section table has seen to it that the section is there.
+        return unsafe Array(UnsafeBufferPointer(start: target, count: count))
     }
 
     /// Decodes one column of `count` values, if it is there.

@@ -30,18 +30,21 @@
     /// `blockNameCountMax`, `blockKeyCountMax`, `blockSenderCountMax`, `blockSequenceRangeCountMax`); with
     /// all of them at their limits the block still fits. Rows have valid attributes, and as many sparse
     /// values as these say.
+    /// - Parameter commits: those that the context says were rewritten.
     package func encode(
         rows: BlockRows, names: NewNames, keys: [RewardKey], ledger: [LedgerEntry],
-        context: BlockContext, into buffer: BlockBuffer
+        context: BlockContext, commits: BlockCommits = BlockCommits(), into buffer: BlockBuffer
     ) -> BlockSummary {
         requireLimits(rows: rows, names: names, keys: keys, ledger: ledger)
+        precondition(commits.count == Int(context.rewritten?.count ?? 0))
         var sink = unsafe SectionSink(base: buffer.base, trial: trial, compressor: compressor)
         unsafe encodeNames(names, to: &sink)
         unsafe encodeKeys(keys, to: &sink)
         unsafe encodeLedger(ledger, to: &sink)
+        unsafe encodeCommits(commits, to: &sink)
         let times = unsafe rows.rowCount > 0 ? encodeDense(rows, to: &sink) : 0...0
         unsafe encodeSparse(rows, to: &sink)
-        buffer.range = unsafe sink.finish()
+        buffer.range = unsafe sink.finish(alignment: BlockLayout.alignment(of: context))
 
         var header = unsafe BlockHeader(
             context: context,
@@ -114,6 +117,20 @@
             .ledger, SectionEncoding(.raw), rawByteCount: byteCount, content: .text)
     }
 
+    private func encodeCommits(_ commits: BlockCommits, to sink: inout SectionSink) {
+        let count = commits.count
+        if count == 0 { return }
+        unsafe commits.rowCounts.withUnsafeBufferPointer {
+            _ = unsafe column(.commitRows, $0.baseAddress!, count, [.dictionary], to: &sink)
+        }
+        unsafe commits.admissionTimes.withUnsafeBufferPointer {
+            _ = unsafe column(.commitTimes, $0.baseAddress!, count, [.scale, .patch], to: &sink)
+        }
+        unsafe commits.policyVersions.withUnsafeBufferPointer {
+            _ = unsafe column(.commitPolicies, $0.baseAddress!, count, [.dictionary], to: &sink)
+        }
+    }
+
     /// - Returns: the least and the greatest time.
     private func encodeDense(
         _ rows: BlockRows, to sink: inout SectionSink
@@ -164,11 +181,11 @@
 
     @discardableResult
     private func column<Value: FixedWidthInteger & BitwiseCopyable>(
-        _ kind: BlockSectionKind, _ source: UnsafeMutablePointer<Value>, _ count: Int,
+        _ kind: BlockSectionKind, _ source: UnsafePointer<Value>, _ count: Int,
         _ trials: ColumnTrials, to sink: inout SectionSink
     ) -> ClosedRange<Int64> {
         let column = unsafe columns.encode(
-            UnsafePointer(source), count: count, trials: trials, to: sink.target)
+            source, count: count, trials: trials, to: sink.target)
         unsafe sink.close(
             kind, column.encoding, parameter: column.parameter, rawByteCount: column.byteCount,
             content: .column)
@@ -232,19 +249,18 @@
 
     /// Pads the last section and moves the table up to the first.
     /// - Returns: the range of the block in the buffer; its header is still to be written.
-    mutating func finish() -> Range<Int> {
+    mutating func finish(alignment: Int) -> Range<Int> {
         let tableByteCount = unsafe sectionCount * BlockLayout.sectionEntryByteCount
         let tableOffset = BlockBuffer.bodyOffset - tableByteCount
         // SAFETY: both places are inside the buffer, before the first section; they may overlap.
         unsafe (base + tableOffset).copyMemory(
             from: base + BlockLayout.headerByteCountMin, byteCount: tableByteCount)
         let start = tableOffset - BlockLayout.headerByteCountMin
-        while unsafe (offset - start) % BlockLayout.alignment != 0 {
-            // SAFETY: the buffer has room for the padding after the longest sections.
-            unsafe base.storeBytes(of: 0, toByteOffset: offset, as: UInt8.self)
-            unsafe offset += 1
-        }
-        return unsafe start..<offset
+        let end = unsafe start + (offset - start + alignment - 1) / alignment * alignment
+        // SAFETY: the buffer has room for the padding after the longest sections.
+        unsafe (base + offset).initializeMemory(
+            as: UInt8.self, repeating: 0, count: end - offset)
+        return start..<end
     }
 }
 
@@ -261,8 +277,9 @@
     static let bodyOffset =
         BlockLayout.headerByteCountMin
         + BlockLayout.sectionEntryByteCount * BlockSectionKind.allCases.count
-    static let capacity =
-        bodyOffset + Limits.blockByteCountMax + BlockLayout.alignment + BitPacking.slackByteCount
+    package static let capacity =
+        bodyOffset + Limits.blockByteCountMax + BlockLayout.commitAlignment
+        + BitPacking.slackByteCount
 
     let base: UnsafeMutableRawPointer
     /// Of the block in `base`; the encoder's to set.

@@ -29,13 +29,14 @@ extension BlockHeader {
         unsafe bytes.put(context.shard, Field.shard)
         unsafe bytes.put(context.policyVersion, Field.policyVersion)
         unsafe bytes.put(sectionCount, Field.sectionCount)
-        unsafe bytes.put(0, Field.reserved)
+        unsafe bytes.put(context.rewritten?.count ?? 0, Field.commitCount)
         unsafe bytes.put(eventHashCount, Field.eventHashCount)
         unsafe bytes.put(0, Field.sessionCount)
         unsafe bytes.put(measuredCount, Field.measuredCount)
         unsafe bytes.put(moneyCount, Field.moneyCount)
         unsafe bytes.put(ledgerEntryCount, Field.ledgerEntryCount)
-        unsafe bytes.put(0, Field.reservedEnd)
+        unsafe bytes.put(context.rewritten?.lastChecksum ?? 0, Field.lastChecksum)
+        unsafe bytes.put(context.rewritten?.lastAdmissionTime ?? 0, Field.lastAdmissionTime)
         // SAFETY: header and table are headerByteCount bytes from base.
         headerChecksum = unsafe BlockLayout.headerChecksum(
             UnsafeRawBufferPointer(start: base, count: headerByteCount))
@@ -58,7 +59,12 @@ extension BlockHeader {
             admissionTime: Int64(bitPattern: load(Field.admissionTime)),
             policyVersion: UInt16(load(Field.policyVersion)),
             firstName: NameOrdinal(rawValue: UInt32(load(Field.firstName))),
-            firstKey: KeyOrdinal(rawValue: UInt32(load(Field.firstKey))))
+            firstKey: KeyOrdinal(rawValue: UInt32(load(Field.firstKey))),
+            rewritten: RewrittenCommits(
+                count: UInt32(load(Field.commitCount)),
+                lastAdmissionTime: Int64(bitPattern: load(Field.lastAdmissionTime)),
+                lastChecksum: UInt32(load(Field.lastChecksum))))
+        if context.rewritten?.count == 0 { context.rewritten = nil }
         headerByteCount = Int(load(Field.headerByteCount))
         byteCount = Int(load(Field.byteCount))
         headerChecksum = UInt32(load(Field.headerChecksum))
@@ -136,16 +142,10 @@ extension BlockHeader {
     }
 
     private static func checkReserved(_ base: UnsafeRawPointer) throws(FormatError) {
-        try unsafe requireExactly(Field.reserved, Field.reserved.load(base), 0)
         try unsafe requireExactly(Field.sessionCount, Field.sessionCount.load(base), 0)
-        for offset in Field.reservedEnd.offset..<Field.reservedEnd.end {
-            // SAFETY: inside the fixed part.
-            let byte = unsafe base.load(fromByteOffset: offset, as: UInt8.self)
-            if byte != 0 {
-                throw .corrupt(
-                    Field.reservedEnd.name, at: offset, got: byte, expected: .exactly(0))
-            }
-        }
+        guard unsafe Field.commitCount.load(base) == 0 else { return }
+        try unsafe requireExactly(Field.lastChecksum, Field.lastChecksum.load(base), 0)
+        try unsafe requireExactly(Field.lastAdmissionTime, Field.lastAdmissionTime.load(base), 0)
     }
 
     private func checkCounts() throws(FormatError) {

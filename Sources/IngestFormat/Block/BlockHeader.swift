@@ -5,7 +5,7 @@ package struct BlockContext: Hashable, Sendable {
     package var directory: DirectoryID
     package var shard: UInt16
     package var segment: SegmentNumber
-    /// Place of the block in its segment, from 0.
+    /// Place of the block's (first) commit in its segment, from 0.
     package var blockOrdinal: UInt32
     /// Count of group commits of this directory, growing by one a block.
     package var commitEpoch: UInt64
@@ -17,11 +17,13 @@ package struct BlockContext: Hashable, Sendable {
     /// What the block's first new name, and key, is numbered; also the next to be given if it has none.
     package var firstName: NameOrdinal
     package var firstKey: KeyOrdinal
+    /// What was committed in its place; `nil` for a block as it was committed.
+    package var rewritten: RewrittenCommits?
 
     package init(
         directory: DirectoryID, shard: UInt16 = 0, segment: SegmentNumber, blockOrdinal: UInt32,
         commitEpoch: UInt64, previousChecksum: UInt32, admissionTime: Int64, policyVersion: UInt16,
-        firstName: NameOrdinal, firstKey: KeyOrdinal
+        firstName: NameOrdinal, firstKey: KeyOrdinal, rewritten: RewrittenCommits? = nil
     ) {
         self.directory = directory
         self.shard = shard
@@ -33,6 +35,24 @@ package struct BlockContext: Hashable, Sendable {
         self.policyVersion = policyVersion
         self.firstName = firstName
         self.firstKey = firstKey
+        self.rewritten = rewritten
+    }
+}
+
+/// Of a block that was made at sealing from several small ones: it stands for all their commits, and what follows
+/// it in the log still names the last of them.
+package struct RewrittenCommits: Hashable, Sendable {
+    /// 1 ... `Limits.blockCommitCountMax`, from the block's ordinal and commit epoch on, without a gap.
+    package var count: UInt32
+    /// Of the last one, µs since 1970; the first one's is the block's.
+    package var lastAdmissionTime: Int64
+    /// Header checksum of the last one as it was committed.
+    package var lastChecksum: UInt32
+
+    package init(count: UInt32, lastAdmissionTime: Int64, lastChecksum: UInt32) {
+        self.count = count
+        self.lastAdmissionTime = lastAdmissionTime
+        self.lastChecksum = lastChecksum
     }
 }
 
@@ -61,7 +81,7 @@ package struct BlockHeader: Hashable, Sendable {
     package var context: BlockContext
     /// Fixed part + section table.
     package var headerByteCount: Int
-    /// The whole block with its final padding; a multiple of 8.
+    /// The whole block with its final padding; a multiple of 4,096, or of 8 if it was rewritten.
     package var byteCount: Int
     /// CRC-32C of the header and the section table, and so, by the sections' own, of the whole block.
     package var headerChecksum: UInt32
@@ -78,6 +98,14 @@ package struct BlockHeader: Hashable, Sendable {
     package var ledgerEntryCount: Int
     package var sectionCount: Int
 
+    /// Of the commit behind the block's.
+    package var endOrdinal: UInt32 { context.blockOrdinal &+ commitCount }
+    package var commitCount: UInt32 { context.rewritten?.count ?? 1 }
+    /// Of its last commit.
+    package var lastAdmissionTime: Int64 { summary.lastAdmissionTime }
+    /// The next block's `previousChecksum`.
+    package var chainChecksum: UInt32 { context.rewritten?.lastChecksum ?? headerChecksum }
+
     /// The ordinals that the next block begins with.
     package var nextName: NameOrdinal {
         NameOrdinal(rawValue: context.firstName.rawValue &+ UInt32(truncatingIfNeeded: nameCount))
@@ -93,14 +121,14 @@ package struct BlockHeader: Hashable, Sendable {
             firstName: context.firstName, nameCount: nameCount,
             firstKey: context.firstKey, keyCount: keyCount,
             eventHashCount: eventHashCount, ledgerEntryCount: ledgerEntryCount,
-            commitEpoch: context.commitEpoch, admissionTime: context.admissionTime)
+            commitEpoch: context.commitEpoch, admissionTime: context.admissionTime,
+            rewritten: context.rewritten)
     }
 }
 
 /// What a block index keeps of a block.
 package struct BlockSummary: Hashable, Sendable {
     package var byteCount: Int
-    /// The next block's `previousChecksum`.
     package var headerChecksum: UInt32
     package var rowCount: Int
     package var minTimestamp: Int64
@@ -111,14 +139,16 @@ package struct BlockSummary: Hashable, Sendable {
     package var keyCount: Int
     package var eventHashCount: Int
     package var ledgerEntryCount: Int
+    /// Of its first commit.
     package var commitEpoch: UInt64
     package var admissionTime: Int64
+    package var rewritten: RewrittenCommits?
 
     package init(
         byteCount: Int, headerChecksum: UInt32, rowCount: Int, minTimestamp: Int64,
         maxTimestamp: Int64, firstName: NameOrdinal, nameCount: Int, firstKey: KeyOrdinal,
         keyCount: Int, eventHashCount: Int, ledgerEntryCount: Int, commitEpoch: UInt64,
-        admissionTime: Int64
+        admissionTime: Int64, rewritten: RewrittenCommits? = nil
     ) {
         self.byteCount = byteCount
         self.headerChecksum = headerChecksum
@@ -133,5 +163,61 @@ package struct BlockSummary: Hashable, Sendable {
         self.ledgerEntryCount = ledgerEntryCount
         self.commitEpoch = commitEpoch
         self.admissionTime = admissionTime
+        self.rewritten = rewritten
+    }
+
+    package var commitCount: UInt32 { rewritten?.count ?? 1 }
+    /// Of its last commit.
+    package var lastAdmissionTime: Int64 { rewritten?.lastAdmissionTime ?? admissionTime }
+    /// When the senders in its ledger were seen; `nil` for a rewritten block, whose entries say it each.
+    package var ledgerTime: Int64? { rewritten == nil ? admissionTime : nil }
+    package var lastCommitEpoch: UInt64 { commitEpoch &+ UInt64(commitCount) &- 1 }
+    /// The next block's `previousChecksum`.
+    package var chainChecksum: UInt32 { rewritten?.lastChecksum ?? headerChecksum }
+}
+
+/// The commits that a block holds, in their order: one for a block as it was committed.
+package struct BlockCommits: Hashable, Sendable {
+    package private(set) var rowCounts: [UInt32] = []
+    package private(set) var admissionTimes: [Int64] = []
+    package private(set) var policyVersions: [UInt16] = []
+
+    package init() {}
+
+    init(rowCounts: [UInt32], admissionTimes: [Int64], policyVersions: [UInt16]) {
+        (self.rowCounts, self.admissionTimes) = (rowCounts, admissionTimes)
+        self.policyVersions = policyVersions
+    }
+
+    package var count: Int { rowCounts.count }
+
+    package mutating func append(rowCount: Int, admissionTime: Int64, policyVersion: UInt16) {
+        rowCounts.append(UInt32(rowCount))
+        admissionTimes.append(admissionTime)
+        policyVersions.append(policyVersion)
+    }
+
+    package mutating func append(_ more: BlockCommits) {
+        rowCounts += more.rowCounts
+        admissionTimes += more.admissionTimes
+        policyVersions += more.policyVersions
+    }
+
+    package mutating func removeAll() {
+        rowCounts.removeAll(keepingCapacity: true)
+        admissionTimes.removeAll(keepingCapacity: true)
+        policyVersions.removeAll(keepingCapacity: true)
+    }
+
+    /// Calls `body` with the place of each commit in the block and with its rows.
+    package func forEach<Failure: Error>(
+        _ body: (_ place: Int, _ rows: Range<Int>) throws(Failure) -> Void
+    ) throws(Failure) {
+        var row = 0
+        for place in rowCounts.indices {
+            let end = row + Int(rowCounts[place])
+            try body(place, row..<end)
+            row = end
+        }
     }
 }

@@ -9,7 +9,15 @@ package enum BlockLayout {
     /// Of any version, so that a length can be believed enough to check the checksum behind it.
     package static let headerByteCountMax = 4096
     package static let sectionEntryByteCount = 16
+    /// Of a block that is committed: a write of the next one touches no sector of a disk that it is in.
+    package static let commitAlignment = 4096
+    /// Of a rewritten one, and of all sections together.
     package static let alignment = 8
+
+    /// Of which a block's length is a multiple.
+    static func alignment(of context: BlockContext) -> Int {
+        context.rewritten == nil ? commitAlignment : alignment
+    }
 
     package enum Header {
         package static let magic = FormatField("magic", 0, 4)
@@ -33,20 +41,21 @@ package enum BlockLayout {
         package static let shard = FormatField("shard", 88, 2)
         package static let policyVersion = FormatField("policy version", 90, 2)
         package static let sectionCount = FormatField("section count", 92, 2)
-        package static let reserved = FormatField("reserved", 94, 2)
+        package static let commitCount = FormatField("commit count", 94, 2)
         package static let eventHashCount = FormatField("event hash count", 96, 4)
         package static let sessionCount = FormatField("session count", 100, 4)
         package static let measuredCount = FormatField("measured count", 104, 4)
         package static let moneyCount = FormatField("money count", 108, 4)
         package static let ledgerEntryCount = FormatField("ledger entry count", 112, 4)
-        package static let reservedEnd = FormatField("reserved end", 116, 12)
+        package static let lastChecksum = FormatField("last checksum", 116, 4)
+        package static let lastAdmissionTime = FormatField("last admission time", 120, 8)
 
         package static let fields = [
             magic, version, headerByteCount, byteCount, headerChecksum, previousChecksum, segment,
             directory, blockOrdinal, rowCount, commitEpoch, minTimestamp, maxTimestamp,
             admissionTime, firstName, nameCount, firstKey, keyCount, shard, policyVersion,
-            sectionCount, reserved, eventHashCount, sessionCount, measuredCount, moneyCount,
-            ledgerEntryCount, reservedEnd,
+            sectionCount, commitCount, eventHashCount, sessionCount, measuredCount, moneyCount,
+            ledgerEntryCount, lastChecksum, lastAdmissionTime,
         ]
     }
 

@@ -94,6 +94,63 @@
     /// Empties the block; the memory stays.
     package func removeAll() { mark = Mark() }
 
+    /// Adds all rows of another block; the caller has seen that there is room for them.
+    package func append(_ other: BlockRows) {
+        precondition(rowCount + other.rowCount <= Self.capacity)
+        let (row, measured, money) = (rowCount, measuredCount, moneyCount)
+        let hash = eventHashCount
+        // SAFETY: each column has room for `capacity` values, and no sparse one has more values than rows.
+        unsafe (key + row).update(from: other.key, count: other.rowCount)
+        unsafe (timestamp + row).update(from: other.timestamp, count: other.rowCount)
+        unsafe (day + row).update(from: other.day, count: other.rowCount)
+        unsafe (attributes + row).update(from: other.attributes, count: other.rowCount)
+        unsafe (platform + row).update(from: other.platform, count: other.rowCount)
+        unsafe (campaign + row).update(from: other.campaign, count: other.rowCount)
+        unsafe (source + row).update(from: other.source, count: other.rowCount)
+        unsafe (eventHash + hash).update(from: other.eventHash, count: other.eventHashCount)
+        unsafe (visible + measured).update(from: other.visible, count: other.measuredCount)
+        unsafe (duration + measured).update(from: other.duration, count: other.measuredCount)
+        unsafe (revenue + money).update(from: other.revenue, count: other.moneyCount)
+        unsafe (spend + money).update(from: other.spend, count: other.moneyCount)
+        rowCount += other.rowCount
+        eventHashCount += other.eventHashCount
+        measuredCount += other.measuredCount
+        moneyCount += other.moneyCount
+    }
+
+    /// Whether both have the same rows in the same order, in all columns.
+    package func hasSameRows(as other: BlockRows) -> Bool {
+        func same<Value: BitwiseCopyable>(
+            _ a: UnsafeMutablePointer<Value>, _ b: UnsafeMutablePointer<Value>, _ count: Int
+        ) -> Bool {
+            // SAFETY: count values of both are filled.
+            unsafe UnsafeRawBufferPointer(UnsafeBufferPointer(start: a, count: count))
+                .elementsEqual(UnsafeRawBufferPointer(UnsafeBufferPointer(start: b, count: count)))
+        }
+        guard rowCount == other.rowCount, eventHashCount == other.eventHashCount,
+            measuredCount == other.measuredCount, moneyCount == other.moneyCount
+        else { return false }
+        return unsafe same(key, other.key, rowCount) && same(timestamp, other.timestamp, rowCount)
+            && same(day, other.day, rowCount) && same(attributes, other.attributes, rowCount)
+            && same(platform, other.platform, rowCount) && same(campaign, other.campaign, rowCount)
+            && same(source, other.source, rowCount)
+            && same(eventHash, other.eventHash, eventHashCount)
+            && same(visible, other.visible, measuredCount)
+            && same(duration, other.duration, measuredCount)
+            && same(revenue, other.revenue, moneyCount) && same(spend, other.spend, moneyCount)
+    }
+
+    /// All revenue and spend; at the largest value where that is more.
+    package var moneySum: UInt64 {
+        var sum: UInt64 = 0
+        for place in 0..<moneyCount {
+            // SAFETY: moneyCount amounts are filled.
+            let amounts = unsafe (UInt64(clamping: revenue[place]), UInt64(clamping: spend[place]))
+            sum = sum.saturatingSum(amounts.0).saturatingSum(amounts.1)
+        }
+        return sum
+    }
+
     /// Whether a row has the key. Reads the column of keys.
     ///
     /// **Cost** A tenth of a nanosecond a row.

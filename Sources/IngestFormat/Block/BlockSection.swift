@@ -6,7 +6,10 @@ package enum BlockSectionKind: UInt16, Sendable, CaseIterable {
     case keyRewards = 2
     case keyBusinesses = 3
     case ledger = 4
-    /// Reserved: open sender windows. Not in version 1.
+    /// Of a rewritten block, for each of its commits: rows, admission time, policy version.
+    case commitRows = 5
+    case commitTimes = 6
+    case commitPolicies = 7
 
     case attributes = 16
     case key = 17
@@ -30,6 +33,9 @@ package enum BlockSectionKind: UInt16, Sendable, CaseIterable {
         case .keyRewards: "key rewards"
         case .keyBusinesses: "key businesses"
         case .ledger: "ledger"
+        case .commitRows: "commit rows"
+        case .commitTimes: "commit times"
+        case .commitPolicies: "commit policies"
         case .attributes: "attributes"
         case .key: "key"
         case .timestamp: "timestamp"
@@ -54,6 +60,7 @@ package enum BlockSectionKind: UInt16, Sendable, CaseIterable {
         switch self {
         case .names, .keyRewards, .keyBusinesses: .dictionary
         case .ledger: .ledger
+        case .commitRows, .commitTimes, .commitPolicies: .commits
         case .attributes: .attributes
         case .key: .key
         case .timestamp: .timestamp
@@ -87,15 +94,17 @@ package struct BlockSections: OptionSet, Sendable {
     package static let viewability = BlockSections(rawValue: 1 << 8)
     /// Revenue and spend.
     package static let money = BlockSections(rawValue: 1 << 9)
+    /// Where in a block each commit's rows are, and when these were admitted.
+    package static let commits = BlockSections(rawValue: 1 << 10)
 
     /// What folding into counters reads.
     package static let counters: BlockSections = [.attributes, .key, .day, .money]
     /// What rebuilding the dedup index reads.
-    package static let identity: BlockSections = [.attributes, .key, .eventHash, .money]
+    package static let identity: BlockSections = [.attributes, .key, .eventHash, .money, .commits]
     package static let rows: BlockSections = [
         .attributes, .key, .timestamp, .day, .attribution, .eventHash, .viewability, .money,
     ]
-    package static let all: BlockSections = [.rows, .dictionary, .ledger]
+    package static let all: BlockSections = [.rows, .dictionary, .ledger, .commits]
 
     /// The columns whose length only the attributes can vouch for.
     static let sparse: BlockSections = [.eventHash, .viewability, .money]

@@ -31,7 +31,8 @@ struct BlockSectionTable {
                 got: rawByteCount, expected: .atMost(Limits.blockByteCountMax))
         }
         try checkPresence(header)
-        let aligned = (offset + BlockLayout.alignment - 1) & ~(BlockLayout.alignment - 1)
+        let alignment = BlockLayout.alignment(of: header.context)
+        let aligned = (offset + alignment - 1) & ~(alignment - 1)
         guard aligned == header.byteCount else {
             throw .corrupt(
                 BlockLayout.Header.byteCount, got: header.byteCount, expected: .exactly(aligned))
@@ -94,6 +95,7 @@ struct BlockSectionTable {
         let isColumn =
             entry.kind.rawValue >= BlockSectionKind.attributes.rawValue
             && entry.kind != .eventHash
+            || entry.kind.part == .commits
             || entry.kind == .keyRewards || entry.kind == .keyBusinesses
         if isColumn { return }
         let plain = SectionEncoding(.raw)
@@ -118,6 +120,9 @@ struct BlockSectionTable {
                     + LedgerCodec.rangeByteCountMax * Limits.blockSequenceRangeCountMax
             )
         case .keyRewards, .keyBusinesses: column(header.keyCount, valueByteCount: 4)
+        case .commitRows: column(header.rewrittenCount, valueByteCount: 4)
+        case .commitTimes: column(header.rewrittenCount, valueByteCount: 8)
+        case .commitPolicies: column(header.rewrittenCount, valueByteCount: 2)
         case .attributes: column(header.rowCount, valueByteCount: 2)
         case .key, .day, .platform, .campaign, .source:
             column(header.rowCount, valueByteCount: 4)
@@ -142,6 +147,7 @@ struct BlockSectionTable {
                 case .names: header.nameCount
                 case .keyRewards, .keyBusinesses: header.keyCount
                 case .ledger: header.ledgerEntryCount
+                case .commitRows, .commitTimes, .commitPolicies: header.rewrittenCount
                 case .attributes, .key, .timestamp, .day, .platform, .campaign, .source:
                     header.rowCount
                 case .eventHash: header.eventHashCount
@@ -158,6 +164,10 @@ struct BlockSectionTable {
             }
         }
     }
+}
+
+extension BlockHeader {
+    fileprivate var rewrittenCount: Int { Int(context.rewritten?.count ?? 0) }
 }
 
 /// A block whose header and section table were checked, and whose bytes are all there if `isWhole`.
@@ -180,12 +190,12 @@ struct BlockSectionTable {
                 "sections", at: header.headerByteCount, available: bytes.count,
                 needed: header.byteCount)
         }
-        for offset in unsafe table.end(header)..<header.byteCount {
-            // SAFETY: below byteCount, which is there.
-            let byte = unsafe base.load(fromByteOffset: offset, as: UInt8.self)
-            if byte != 0 {
-                throw .corrupt("padding", at: offset, got: byte, expected: .exactly(0))
-            }
+        let end = unsafe table.end(header)
+        // SAFETY: byteCount bytes are there.
+        let padding = unsafe UnsafeRawBufferPointer(rebasing: bytes[end..<header.byteCount])
+        if let last = unsafe padding.lastNonzero {
+            throw unsafe .corrupt(
+                "padding", at: end + last, got: padding[last], expected: .exactly(0))
         }
     }
 

@@ -47,6 +47,12 @@ package struct NewNames: Sendable, Equatable {
         ends.append(UInt32(truncatingIfNeeded: bytes.count))
     }
 
+    package mutating func append(_ more: NewNames) {
+        let start = UInt32(truncatingIfNeeded: bytes.count)
+        bytes += more.bytes
+        ends += more.ends.map { start + $0 }
+    }
+
     /// The bytes of name `index` (0 ..< count), as a copy.
     package func name(_ index: Int) -> [UInt8] {
         Array(bytes[range(index)])

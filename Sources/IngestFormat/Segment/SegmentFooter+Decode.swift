@@ -77,7 +77,7 @@ extension SegmentFooter {
         var blocks: [BlockIndexEntry] = []
         blocks.reserveCapacity(count)
         var nextOrdinal: UInt64 = 0
-        var nextOffset = UInt64(SegmentHeader.byteCount)
+        var nextOffset = SegmentLayout.blocksOffset
         var (nextName, nextKey) = (names.lowerBound, keys.lowerBound)
         for _ in 0..<count {
             try reader.begin(Field.byteCount)
@@ -85,7 +85,8 @@ extension SegmentFooter {
                 Field.ordinal, in: nextOrdinal...max(nextOrdinal, UInt64(blockCount)))
             let offset = try reader.load(Field.offset, in: nextOffset...max(nextOffset, end))
             let summary = try BlockSummary(reader)
-            guard ordinal < UInt64(blockCount) else {
+            let endOrdinal = ordinal + UInt64(summary.commitCount)
+            guard endOrdinal <= UInt64(blockCount) else {
                 throw reader.corrupt(Field.ordinal, .atMost(blockCount))
             }
             guard end - min(end, offset) >= UInt64(summary.byteCount) else {
@@ -98,7 +99,7 @@ extension SegmentFooter {
             let entry = BlockIndexEntry(
                 ordinal: UInt32(ordinal), offset: offset, summary: summary)
             blocks.append(entry)
-            (nextOrdinal, nextOffset) = (ordinal + 1, entry.end)
+            (nextOrdinal, nextOffset) = (endOrdinal, entry.end)
             (nextName, nextKey) = (blockNames.upperBound, blockKeys.upperBound)
         }
         return blocks
@@ -143,8 +144,8 @@ extension SegmentFooter {
         try reader.expect(Self.layout.minTimestamp, filled.map(\.minTimestamp).min() ?? 0)
         try reader.expect(Self.layout.maxTimestamp, filled.map(\.maxTimestamp).max() ?? 0)
         if let last = blocks.last?.summary {
-            try reader.expect(Self.layout.lastBlockChecksum, last.headerChecksum)
-            try reader.expect(Self.layout.commitEpoch, last.commitEpoch)
+            try reader.expect(Self.layout.lastBlockChecksum, last.chainChecksum)
+            try reader.expect(Self.layout.commitEpoch, last.lastCommitEpoch)
         }
         for range in lost {
             guard range.segment == segment, range.firstBlock + range.blockCount <= blockCount else {
@@ -180,6 +181,22 @@ extension BlockSummary {
             ledgerEntryCount: try reader.count(
                 Field.ledgerEntryCount, max: Limits.blockSenderCountMax),
             commitEpoch: reader.load(Field.commitEpoch),
-            admissionTime: reader.i64(Field.admissionTime))
+            admissionTime: reader.i64(Field.admissionTime),
+            rewritten: try RewrittenCommits(reader))
+    }
+}
+
+extension RewrittenCommits {
+    fileprivate init?(_ reader: FieldReader) throws(FormatError) {
+        typealias Field = SegmentLayout.Block
+        let count = try reader.count(Field.commitCount, max: Limits.blockCommitCountMax)
+        if count == 0 {
+            try reader.expect(Field.lastChecksum, UInt32(0))
+            try reader.expect(Field.lastAdmissionTime, UInt64(0))
+            return nil
+        }
+        self.init(
+            count: UInt32(count), lastAdmissionTime: reader.i64(Field.lastAdmissionTime),
+            lastChecksum: reader.u32(Field.lastChecksum))
     }
 }

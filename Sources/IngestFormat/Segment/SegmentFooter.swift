@@ -2,8 +2,10 @@
 
 /// A block's line in the footer of its segment.
 package struct BlockIndexEntry: Hashable, Sendable {
-    /// Place of the block in its segment, from 0; ordinals of lost blocks are missing.
+    /// Place of the block's (first) commit in its segment, from 0; ordinals of lost blocks are missing.
     package var ordinal: UInt32
+    /// Of the commit behind the block's.
+    package var endOrdinal: UInt32 { ordinal &+ summary.commitCount }
     /// Of the block's first byte in the segment file.
     package var offset: UInt64
     package var summary: BlockSummary
@@ -27,9 +29,10 @@ package struct SegmentFooter: Hashable, Sendable {
     package var headerChecksum: UInt32
     /// Microseconds since 1970 UTC.
     package var sealedAt: Int64
-    /// Block ordinals given in this segment, lost ones included.
+    /// Commits of this segment, each a block or a part of a rewritten one, lost ones included.
     package var blockCount: UInt32
-    /// Header checksum and commit epoch of the last block; those before the segment if it has none.
+    /// Header checksum, as it was committed, and commit epoch of the last commit that is there; those before the
+    /// segment if none is.
     package var lastBlockChecksum: UInt32
     package var commitEpoch: UInt64
     /// Ordinals given in this segment, lost ones included.
@@ -89,7 +92,7 @@ package struct SegmentFooter: Hashable, Sendable {
             number: segment, byteCount: trailer.fileByteCount,
             footerChecksum: trailer.footerChecksum, blockCount: blockCount, rowCount: rowCount,
             minTimestamp: minTimestamp, maxTimestamp: maxTimestamp,
-            lastCommitTime: blocks.last?.summary.admissionTime ?? sealedAt)
+            lastCommitTime: blocks.last?.summary.lastAdmissionTime ?? sealedAt)
     }
 
     /// The sections of a footer, in the order in which they lie. Kinds of 0x8000 and more may be added by
@@ -136,9 +139,12 @@ extension SegmentFooter {
 /// The places of a line of the footer's section of blocks: docs/format/segment.md has the same table, and a test
 /// compares them. There are too many of these lines for a `Layout`.
 package enum SegmentLayout {
+    /// Where the first block begins, so that no block is written to the header's sector of a disk.
+    package static let blocksOffset = UInt64(BlockLayout.commitAlignment)
+
     /// One entry of the section of blocks.
     package enum Block {
-        package static let byteCount = 80
+        package static let byteCount = 96
         package static let offset = FormatField("offset", 0, 8)
         package static let ordinal = FormatField("ordinal", 8, 4)
         package static let blockByteCount = FormatField("block byte count", 12, 4)
@@ -154,11 +160,14 @@ package enum SegmentLayout {
         package static let keyCount = FormatField("key count", 68, 4)
         package static let eventHashCount = FormatField("event hash count", 72, 4)
         package static let ledgerEntryCount = FormatField("ledger entry count", 76, 4)
+        package static let commitCount = FormatField("commit count", 80, 4)
+        package static let lastChecksum = FormatField("last checksum", 84, 4)
+        package static let lastAdmissionTime = FormatField("last admission time", 88, 8)
 
         package static let fields = [
             offset, ordinal, blockByteCount, headerChecksum, rowCount, minTimestamp, maxTimestamp,
             commitEpoch, admissionTime, firstName, nameCount, firstKey, keyCount, eventHashCount,
-            ledgerEntryCount,
+            ledgerEntryCount, commitCount, lastChecksum, lastAdmissionTime,
         ]
     }
 }
@@ -262,6 +271,9 @@ extension SegmentFooter {
             writer.put(summary.keyCount, Field.keyCount)
             writer.put(summary.eventHashCount, Field.eventHashCount)
             writer.put(summary.ledgerEntryCount, Field.ledgerEntryCount)
+            writer.put(summary.rewritten?.count ?? 0, Field.commitCount)
+            writer.put(summary.rewritten?.lastChecksum ?? 0, Field.lastChecksum)
+            writer.put(summary.rewritten?.lastAdmissionTime ?? 0, Field.lastAdmissionTime)
         }
         return writer.bytes
     }

@@ -119,7 +119,7 @@ package struct SegmentTrailer: Hashable, Sendable {
         .int("footer checksum", \.footerChecksum), .id("directory", \.directory),
         .int(
             "footer offset", \.footerOffset,
-            in: UInt64(SegmentHeader.byteCount)...UInt64(Limits.segmentByteCountMax)),
+            in: SegmentLayout.blocksOffset...UInt64(Limits.segmentByteCountMax)),
         .int(
             "footer byte count", \.footerByteCount,
             in: UInt64(SegmentFooter.layout.byteCount + 4)...UInt64(Limits.footerByteCountMax)),

@@ -115,7 +115,7 @@ extension Manifest {
         .derived("unclean stop count", 4) { UInt64($0.uncleanStops.count) },
         .derived("expired count", 4) { UInt64($0.expired.count) },
         .id("dropped segment", \.droppedSegment), .int("ids complete since", \.idsCompleteSince),
-        .int("dropped at", \.droppedAt))
+        .int("dropped at", \.droppedAt, in: 0...UInt64(Int64.max)))
     /// `IGM1` as its bytes lie in the file.
     package static let magic: UInt32 = 0x314D_4749
 

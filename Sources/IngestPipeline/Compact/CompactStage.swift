@@ -165,20 +165,20 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         footer.idsCompleteSince = publisher.idsCompleteSince
         let nameByteCount = UInt64(segment.nameByteCount)
         live = consume segment
-        let trailer: SegmentTrailer
-        do {
-            // Another descriptor than the blocks' own will do: they are durable already.
-            let file = try files.open(FileName.segment(footer.segment).text, .readWrite)
-            trailer = try SegmentSealer.seal(file, footer: footer, at: offset)
-        } catch {
-            throw .storage(error)
+        let (unsealed, keys, isAgain) = (footer, publisher.keys, publishBackoff.isWaiting)
+        let done = try publisher.storing { () throws(StorageError) in
+            try SegmentSealer.seal(unsealed, keys: keys, at: offset, isAgain: isAgain, in: files)
         }
         live = nil
-        sealed.append(
-            SealedSegmentFile(
-                footer: footer, entry: footer.entry(trailer: trailer), names: names))
-        sealedByteCount &+= UInt64(trailer.footerByteCount) &+ nameByteCount
-        counters.compact.add(.footerBytes, UInt64(trailer.footerByteCount))
+        if done.isRewritten { counters.compact.add(.segmentsRewritten) }
+        // For want of space it is not said: sealing in place needs less.
+        if let error = done.refusal, error.shortage == nil {
+            warn("segment \(footer.segment.rawValue) keeps its small blocks: \(error)")
+        }
+        let entry = done.footer.entry(trailer: done.trailer)
+        sealed.append(SealedSegmentFile(footer: done.footer, entry: entry, names: names))
+        sealedByteCount &+= UInt64(done.trailer.footerByteCount) &+ nameByteCount
+        counters.compact.add(.footerBytes, UInt64(done.trailer.footerByteCount))
         counters.compact.add(.footerRows, UInt64(footer.rewardDays.rowCount))
         windows = footer.windows
         liveCounters.removeAll()

@@ -24,7 +24,7 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     private var mark: DurableMarkFile<Files>
     private var writer: SegmentWriter<Files>?
     /// Of the writer's segment, the bytes that are durable.
-    private var segmentByteCount = UInt64(SegmentHeader.byteCount)
+    private var segmentByteCount = SegmentLayout.blocksOffset
     /// The segment that is open, and the one that was begun last, successfully or not.
     private var open: SegmentNumber?
     private var begun: SegmentNumber?
@@ -70,7 +70,7 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         do throws(StorageError) {
             try reserve.hold(
                 forSegmentOf: SegmentWriter<Files>.allocation(
-                    upTo: UInt64(SegmentHeader.byteCount),
+                    upTo: SegmentLayout.blocksOffset,
                     byteCountMax: UInt64(segmentByteCountMax)))
             return nil
         } catch {
@@ -131,7 +131,7 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         if backoff.isWaiting && mayKeep {
             // A start has found no room for the reserve, and nothing is to be written yet.
             do throws(StorageError) {
-                try holdReserve(for: UInt64(SegmentHeader.byteCount))
+                try holdReserve(for: SegmentLayout.blocksOffset)
             } catch {
                 try beginToWait(after: error, mayKeep: true)
                 return .idle
@@ -212,7 +212,7 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
 extension SyncStage {
     /// The reserve as it has to be once the block is written.
     private func holdReserve(for slot: BlockSlot) throws(StorageError) {
-        let start = slot.startsSegment ? UInt64(SegmentHeader.byteCount) : segmentByteCount
+        let start = slot.startsSegment ? SegmentLayout.blocksOffset : segmentByteCount
         try holdReserve(for: start + UInt64(slot.buffer.byteCount))
     }
 

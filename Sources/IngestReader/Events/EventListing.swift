@@ -10,7 +10,7 @@ import IngestStorage
 struct EventListing {
     /// All that an event shows; ids are checked with their block and decoded by nobody.
     private static let wanted: BlockSections = [
-        .attributes, .key, .timestamp, .day, .attribution, .viewability, .money,
+        .attributes, .key, .timestamp, .day, .attribution, .viewability, .money, .commits,
     ]
 
     private let days: DayRange
@@ -30,17 +30,25 @@ struct EventListing {
         _ header: BlockHeader, _ buffer: ReadBuffer, path: String, _ body: EventRow.Body
     ) throws(ReaderError) -> Bool {
         let segment = header.context.segment
+        let commits: BlockCommits
         do throws(FormatError) {
-            _ = try buffer.withBytes { (bytes) throws(FormatError) in
+            commits = try buffer.withBytes { (bytes) throws(FormatError) in
                 try decoder.decode(bytes, wanted: Self.wanted, into: rows)
-            }
+            }.commits
         } catch {
             throw ReaderError(error, path: "\(path)/\(FileName.segment(segment).text)")
         }
         event.segment = segment.rawValue
-        event.block = header.context.blockOrdinal
         var (measuredCount, moneyCount) = (0, 0)
+        var (commit, commitStart, commitEnd) = (-1, 0, 0)
         for row in 0..<rows.rowCount {
+            while row >= commitEnd {
+                commit += 1
+                commitStart = commitEnd
+                commitEnd += Int(commits.rowCounts[commit])
+                event.block = header.context.blockOrdinal &+ UInt32(commit)
+                event.admissionTime = commits.admissionTimes[commit]
+            }
             let measured = measuredCount
             let money = moneyCount
             // SAFETY: the row is below rowCount, of which all columns were decoded.
@@ -48,7 +56,7 @@ struct EventListing {
             if event.attributes.isMeasured { measuredCount += 1 }
             if event.attributes.hasMoney { moneyCount += 1 }
             guard try isWanted(row) else { continue }
-            event.row = row
+            event.row = row - commitStart
             try read(row, measured: measured, money: money)
             guard body(event) else { return false }
         }
@@ -157,7 +165,7 @@ extension Snapshot {
         let blocks = try CutBlocks(of: self) { block in
             block.rowCount > 0
                 && (days.mayHold(timestamps: block.minTimestamp, block.maxTimestamp)
-                    || days.mayHold(timestamps: block.admissionTime, block.admissionTime))
+                    || days.mayHold(timestamps: block.admissionTime, block.lastAdmissionTime))
         }
         let mayHold = { (entry: SealedSegment) in
             entry.rowCount > 0

@@ -48,12 +48,12 @@ struct EventSearch {
     mutating func give(
         _ header: BlockHeader, _ buffer: ReadBuffer, path: String, _ body: (FoundEvent) -> Bool
     ) throws(ReaderError) -> Bool {
-        var places: [Int] = []
+        var places: [Place] = []
         var ledger: [LedgerEntry] = []
         do throws(FormatError) {
             try buffer.withBytes { (bytes) throws(FormatError) in
-                _ = try decoder.decode(bytes, wanted: .eventHash, into: rows)
-                places = findPlaces()
+                let block = try decoder.decode(bytes, wanted: [.eventHash, .commits], into: rows)
+                places = findPlaces(block.commits, from: header.context.blockOrdinal)
                 if places.isEmpty { return }
                 ledger = try decoder.decode(bytes, wanted: .ledger, into: rows).ledger
             }
@@ -64,10 +64,11 @@ struct EventSearch {
         guard !places.isEmpty else { return true }
         var (next, counted) = (0, counted)
         let goesOn = try listing.give(header, buffer, path: path) { event in
-            guard next < places.count, places[next] == event.row else { return true }
+            guard next < places.count, places[next] == Place(event.block, event.row) else {
+                return true
+            }
             next += 1
-            let found = FoundEvent(
-                event, ledger, committed: header.context.admissionTime, counted: counted)
+            let found = FoundEvent(event, ledger, counted: counted)
             if event.verdict == .counted { counted = event }
             return body(found)
         }
@@ -75,19 +76,32 @@ struct EventSearch {
         return goesOn
     }
 
+    /// Where a row is: its commit, and its number in that.
+    private struct Place: Equatable {
+        let block: UInt32
+        let row: Int
+
+        init(_ block: UInt32, _ row: Int) { (self.block, self.row) = (block, row) }
+    }
+
     /// The rows with the hash, ascending.
-    private func findPlaces() -> [Int] {
+    private func findPlaces(_ commits: BlockCommits, from first: UInt32) -> [Place] {
         // SAFETY: both columns were decoded, with as many values as their counts say.
         let hasIt = unsafe UnsafeBufferPointer(start: rows.eventHash, count: rows.eventHashCount)
             .contains(hash)
         guard hasIt else { return [] }
-        var places: [Int] = []
+        var places: [Place] = []
         var index = 0
-        for row in 0..<rows.rowCount {
-            // SAFETY: as above; there is a hash for each row whose attributes say so, by the decoder.
-            guard unsafe RowAttributes(rawValue: rows.attributes[row]).hasEventID else { continue }
-            if unsafe rows.eventHash[index] == hash { places.append(row) }
-            index += 1
+        commits.forEach { (commit, ownRows) in
+            for row in ownRows {
+                // SAFETY: as above; there is a hash for each row whose attributes say so, by the decoder.
+                let attributes = unsafe RowAttributes(rawValue: rows.attributes[row])
+                guard attributes.hasEventID else { continue }
+                if unsafe rows.eventHash[index] == hash {
+                    places.append(Place(first &+ UInt32(commit), row - ownRows.lowerBound))
+                }
+                index += 1
+            }
         }
         return places
     }
@@ -95,16 +109,16 @@ struct EventSearch {
 
 extension FoundEvent {
     /// A row of which nothing more is known.
-    package init(_ row: EventRow) { self.init(row, [], committed: 0, counted: nil) }
+    package init(_ row: EventRow) { self.init(row, [], counted: nil) }
 
     /// - Parameters:
     ///   - ledger: of the row's block.
     ///   - counted: the row with this id that was counted last before.
     fileprivate init(
-        _ row: EventRow, _ ledger: [LedgerEntry], committed: Int64, counted: EventRow?
+        _ row: EventRow, _ ledger: [LedgerEntry], counted: EventRow?
     ) {
         self.row = row
-        committedMicroseconds = committed
+        committedMicroseconds = row.admissionTime
         let code = Int(row.verdict.rawValue)
         let senders = ledger.filter { code < $0.events.count && $0.events[code] > 0 }
         let only = senders.count == 1 ? senders[0] : nil

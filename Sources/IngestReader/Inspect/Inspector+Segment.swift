@@ -59,6 +59,10 @@ extension Inspector {
             try SegmentHeader.decode(bytes, segment: number)
         }
         guard let header else { return }
+        let gap = UInt64(SegmentHeader.byteCount)..<SegmentLayout.blocksOffset
+        let gapEnd = min(try file.byteCount(), gap.upperBound)
+        let end = try file.endOfContent(in: gap.lowerBound..<max(gap.lowerBound, gapEnd))
+        if end > gap.lowerBound { bad("bytes between header and blocks at offset \(end - 1)") }
         line("header", "segment \(header.segment.rawValue), shard \(header.shard)")
         indented(Self.text(header.encode(), SegmentHeader.layout))
     }
@@ -146,6 +150,12 @@ extension Inspector {
         indented(
             "admitted \(TimeText.utc(context.admissionTime)) by policy \(context.policyVersion), "
                 + "commit epoch \(context.commitEpoch)")
+        if let rewritten = context.rewritten {
+            indented(
+                "\(rewritten.count) commits rewritten, the last admitted "
+                    + "\(TimeText.utc(rewritten.lastAdmissionTime)), its checksum "
+                    + Self.hex(rewritten.lastChecksum))
+        }
         indented(
             "checksum \(Self.hex(header.headerChecksum)), of the block before "
                 + Self.hex(context.previousChecksum))

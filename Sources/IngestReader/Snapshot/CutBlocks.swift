@@ -12,8 +12,7 @@ import IngestStorage
 struct CutBlocks<Files: FileSystem> {
     private let files: Files
     private let manifest: Manifest
-    /// The cut.
-    private let end: LogPosition
+    private let tail: Tail<Files>
     private let isWanted: (BlockSummary) -> Bool
     private let buffer = ReadBuffer()
 
@@ -25,7 +24,7 @@ struct CutBlocks<Files: FileSystem> {
     ) throws(ReaderError) {
         files = snapshot.files
         manifest = try ReaderError.reading { () throws(StorageError) in try snapshot.whole() }
-        end = snapshot.tail.position
+        tail = snapshot.tail
         self.isWanted = isWanted
     }
 
@@ -57,21 +56,7 @@ struct CutBlocks<Files: FileSystem> {
 
     /// The blocks behind the manifest's sealed segments, up to the cut: all of them were durable when it was made.
     func forEachBehindSealed(_ body: Body) throws(ReaderError) {
-        var position = manifest.cut
-        var tail = LogTail(after: manifest, mark: end, in: files)
-        while position < end {
-            let block = try ReaderError.reading { () throws(StorageError) in
-                guard let block = try tail.next(into: buffer) else {
-                    throw tail.damage
-                        ?? .corrupt(
-                            path: files.path, offset: 0,
-                            detail: "the log ends at \(position.text), the cut is \(end.text)")
-                }
-                return block
-            }
-            position = block.end
-            if isWanted(block.header.summary), try !body(block.header, buffer) { return }
-        }
+        try tail.forEachBlock(where: isWanted, into: buffer, body)
     }
 
     private func open(_ number: SegmentNumber) throws(ReaderError) -> SegmentReader<Files> {

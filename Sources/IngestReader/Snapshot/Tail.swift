@@ -215,6 +215,25 @@ final class Tail<Files: FileSystem>: Sendable {
         }
     }
 
+    /// Gives the blocks that `isWanted` is true of, each with its bytes in the buffer, from the files that were open when
+    /// the cut was made: a segment that has been sealed since may have been rewritten.
+    /// - Parameter body: `false` ends the pass.
+    func forEachBlock(
+        where isWanted: (BlockSummary) -> Bool, into buffer: ReadBuffer,
+        _ body: CutBlocks<Files>.Body
+    ) throws(ReaderError) {
+        let decoder = BlockDecoder()
+        for block in blocks where isWanted(block.header.summary) {
+            let header = try Self.reading(block) { () throws(StorageError) in
+                try buffer.read(block.file, at: block.offset, byteCount: block.header.byteCount)
+            } decode: { () throws(FormatError) in
+                try buffer.withBytes { (bytes) throws(FormatError) in try decoder.check(bytes) }
+            }
+            guard header == block.header else { throw Self.invalidRows(block) }
+            guard try body(header, buffer) else { return }
+        }
+    }
+
     private static func decode(
         _ block: Block, _ parts: BlockSections, checksRest: Bool, _ buffer: ReadBuffer,
         _ decoder: BlockDecoder, into rows: BlockRows

@@ -19,13 +19,16 @@ public struct EventRow: Sendable, Equatable {
         public let durationMilliseconds: UInt32
     }
 
-    /// Where the row lies: the segment, the block's ordinal in it, and the row's number in the block.
+    /// Where the row lies: the segment, the ordinal of its commit in it, and the row's number in the commit. It stays so
+    /// when the segment is sealed.
     public package(set) var segment: UInt32 = 0
     public package(set) var block: UInt32 = 0
     public package(set) var row = 0
     /// When it happened, by the sender. Microseconds since 1970 UTC.
     public package(set) var timestampMicroseconds: Int64 = 0
 
+    /// Microseconds since 1970 UTC.
+    package var admissionTime: Int64 = 0
     package var day: Int32 = 0
     /// Valid: the decoder refuses a block with others.
     package var attributes = RowAttributes(rawValue: 1)

@@ -130,7 +130,7 @@ extension Snapshot {
         let decoder = BlockDecoder()
         let rows = BlockRows()
         try blocks.forEachBehindSealed { (header, buffer) throws(ReaderError) in
-            let time = header.context.admissionTime
+            let time = header.summary.ledgerTime
             let ledger: [LedgerEntry]
             do throws(FormatError) {
                 ledger = try buffer.withBytes { (bytes) throws(FormatError) in

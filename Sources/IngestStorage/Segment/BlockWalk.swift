@@ -34,7 +34,7 @@ package struct BlockWalk<File: StorageFile> {
     ///   - offset: start of the block that `place` describes.
     ///   - end: `nil` = wherever the file ends at each step.
     package init(
-        _ file: File, from offset: UInt64 = UInt64(SegmentHeader.byteCount), place: BlockPlace,
+        _ file: File, from offset: UInt64 = SegmentLayout.blocksOffset, place: BlockPlace,
         end: UInt64? = nil
     ) {
         self.file = file
@@ -60,8 +60,8 @@ package struct BlockWalk<File: StorageFile> {
     /// Goes on behind a damaged block whose header was given.
     package mutating func move(past header: BlockHeader) {
         offset = offset &+ UInt64(header.byteCount)
-        place.blockOrdinal = header.context.blockOrdinal &+ 1
-        place.previousChecksum = header.headerChecksum
+        place.blockOrdinal = header.endOrdinal
+        place.previousChecksum = header.chainChecksum
     }
 
     /// Goes on at a block found further on, whatever lies between.
@@ -105,13 +105,14 @@ package struct BlockWalk<File: StorageFile> {
 
     /// What no writer makes, and would take memory or positions that there are not.
     private static func overLimit(_ header: BlockHeader) -> FormatError? {
-        let ordinalMax = Limits.segmentBlockCountMax - 1
-        if header.context.blockOrdinal > ordinalMax {
+        let end = UInt64(header.context.blockOrdinal) + UInt64(header.commitCount)
+        if end > UInt64(Limits.segmentBlockCountMax) {
             return .corrupt(
                 "block ordinal", at: 0, got: header.context.blockOrdinal,
-                expected: .atMost(ordinalMax))
+                expected: .atMost(Limits.segmentBlockCountMax - Int(header.commitCount)))
         }
-        let byteCountMax = Limits.blockByteCountMax + BlockLayout.headerByteCountMax
+        let byteCountMax =
+            Limits.blockByteCountMax + BlockLayout.headerByteCountMax + BlockLayout.commitAlignment
         if header.byteCount > byteCountMax {
             return .corrupt(
                 "byte count", at: 0, got: header.byteCount, expected: .atMost(byteCountMax))

@@ -10,8 +10,12 @@ struct LevelZeroRepair<Files: FileSystem> {
     private(set) var manifest: Manifest
     let keys: [RewardKey]
     let now: Int64
+    let usesReserve: Bool
 
-    init(files: Files, manifest: Manifest, keys: [RewardKey], now: Int64) {
+    init(
+        files: Files, manifest: Manifest, keys: [RewardKey], now: Int64, usesReserve: Bool = false
+    ) {
+        self.usesReserve = usesReserve
         self.files = files
         self.manifest = manifest
         self.keys = keys
@@ -51,12 +55,16 @@ struct LevelZeroRepair<Files: FileSystem> {
             ? SegmentSurvey(entry.number, directory: manifest.directory, in: files)
             : SegmentSurvey(missing: entry.number)
         let (start, windows) = try before(place)
+        // Where nothing is left to say it: the commits that the manifest counts behind it.
+        let count = manifest.sealed[place...].reduce(UInt64(0)) { $0 + UInt64($1.blockCount) }
         let plan = SegmentPlan(
-            survey, start: start, next: try anchor(behind: entry),
+            survey, start: start ?? LogAnchor(cutOf: manifest).moved(back: count),
+            next: try anchor(behind: entry),
             bound: LogPosition(segment: entry.number, blockCount: entry.blockCount),
             directory: manifest.directory, origin: manifest.origin, now: now)
         var copy = SegmentCopy(
             files: files, directory: manifest.directory, keys: keys, now: now)
+        copy.usesReserve = usesReserve
         return try copy.seal(plan, windows: windows)
     }
 

@@ -21,8 +21,7 @@ package struct LogTail<Files: FileSystem> {
         package let file: Files.File
         /// The position of the log behind this block.
         package var end: LogPosition {
-            LogPosition(
-                segment: header.context.segment, blockCount: header.context.blockOrdinal &+ 1)
+            LogPosition(segment: header.context.segment, blockCount: header.endOrdinal)
         }
     }
 
@@ -80,7 +79,7 @@ package struct LogTail<Files: FileSystem> {
             if source == nil, let opened = try open(segment) { try enter(opened) }
             if let block = try step(into: buffer) {
                 isFinal = false
-                lastChecksum = block.header.headerChecksum
+                lastChecksum = block.header.chainChecksum
                 if block.end <= position { continue }
                 guard try isDurable(block) else { return nil }
                 position = block.end

@@ -114,8 +114,10 @@ struct SegmentPlan<Files: FileSystem> {
         let fileEnd = max(offset, survey.byteCount)
         let range = offset..<min(offset &+ UInt64(header.byteCount), fileEnd)
         let verdict = DamageVerdict(
-            missingBlockCount: 1, isFollowed: isFollowed, isBelowBound: isBelowBound,
-            isFooter: false)
+            missingBlockCount: header.commitCount,
+            // A rewritten block was durable before its file had its name.
+            isFollowed: isFollowed || header.context.rewritten != nil,
+            isBelowBound: isBelowBound, isFooter: false)
         aside.append(range)
         if verdict == .torn {
             cut(range, isHeaderReadable: true)
@@ -152,7 +154,7 @@ struct SegmentPlan<Files: FileSystem> {
     private mutating func takeMissingEnd() {
         let missing = missingAtEnd()
         if missing == 0 || torn != nil { return }
-        let offset = steps.last.map(\.endOffset) ?? UInt64(SegmentHeader.byteCount)
+        let offset = steps.last.map(\.endOffset) ?? SegmentLayout.blocksOffset
         lose(missing, offset..<offset, upTo: next)
     }
 
@@ -175,7 +177,7 @@ struct SegmentPlan<Files: FileSystem> {
     // MARK: Steps
 
     private mutating func move(past header: BlockHeader) {
-        ordinal = header.context.blockOrdinal &+ 1
+        ordinal = header.endOrdinal
         end = LogAnchor(after: header)
     }
 
@@ -226,12 +228,13 @@ struct SegmentPlan<Files: FileSystem> {
         let ordinals = ordinal..<ordinal + count
         let indexed = survey.footer?.blocks.filter { ordinals.contains($0.ordinal) } ?? []
         let rowCount = indexed.reduce(UInt64(0)) { $0 &+ UInt64($1.summary.rowCount) }
+        let indexedCount = indexed.reduce(0) { $0 &+ $1.summary.commitCount }
         // Whole units of 8, as blocks are, so that a footer behind them stays aligned.
         let byteCount = (UInt64(range.count) + 7) / 8 * 8
         return LostRange(
             segment: survey.number, firstBlock: ordinal, blockCount: count,
             offset: range.lowerBound, byteCount: byteCount,
-            rowCount: indexed.count == Int(count) ? rowCount : nil,
+            rowCount: indexedCount == count ? rowCount : nil,
             names: end.nextName..<max(end.nextName, later?.nextName ?? 0),
             keys: end.nextKey..<max(end.nextKey, later?.nextKey ?? 0))
     }
@@ -240,7 +243,8 @@ struct SegmentPlan<Files: FileSystem> {
     static func lost(_ header: BlockHeader, at range: Range<UInt64>) -> LostRange {
         let context = header.context
         return LostRange(
-            segment: context.segment, firstBlock: context.blockOrdinal, blockCount: 1,
+            segment: context.segment, firstBlock: context.blockOrdinal,
+            blockCount: header.commitCount,
             offset: range.lowerBound, byteCount: UInt64(range.count),
             rowCount: UInt64(header.rowCount),
             names: context.firstName

@@ -211,19 +211,27 @@ package struct LogAnchor: Hashable, Sendable {
     /// Behind a block, as its header says.
     package init(after header: BlockHeader) {
         self.init(
-            commitEpoch: header.context.commitEpoch &+ 1, previousChecksum: header.headerChecksum,
+            commitEpoch: header.context.commitEpoch &+ UInt64(header.commitCount),
+            previousChecksum: header.chainChecksum,
             nextName: header.nextName.rawValue, nextKey: header.nextKey.rawValue)
     }
 
     /// Behind a sealed segment, lost blocks included.
     package init(after footer: SegmentFooter, startingAt start: LogAnchor) {
         let last = footer.blocks.last
-        let lostBehind = last.map { UInt64(footer.blockCount) &- UInt64($0.ordinal) &- 1 }
+        let lostBehind = last.map { UInt64(footer.blockCount) &- UInt64($0.endOrdinal) }
         self.init(
-            commitEpoch: (last?.summary.commitEpoch).map { $0 &+ 1 &+ (lostBehind ?? 0) }
+            commitEpoch: (last?.summary.lastCommitEpoch).map { $0 &+ 1 &+ (lostBehind ?? 0) }
                 ?? start.commitEpoch &+ UInt64(footer.blockCount),
             previousChecksum: footer.lastBlockChecksum, nextName: footer.names.upperBound,
             nextKey: footer.keys.upperBound)
+    }
+
+    /// So many commits before, of which nothing else is known.
+    func moved(back commitCount: UInt64) -> LogAnchor {
+        LogAnchor(
+            commitEpoch: max(1, commitEpoch - min(commitCount, commitEpoch)), previousChecksum: 0,
+            nextName: 1, nextKey: 0)
     }
 
     /// How many blocks lie between this place and a later one; at most what one segment can have.

@@ -34,7 +34,7 @@ package enum SegmentRecovery {
         let mark = try DurableMarkFile.read(in: files, directory: manifest.directory)
         let bound = max(mark ?? .start, manifest.cut)
         let repaired = try LevelZeroRepair(
-            files: files, manifest: manifest, keys: keys, now: now
+            files: files, manifest: manifest, keys: keys, now: now, usesReserve: usesReserve
         ).run()
         let manifest = repaired.manifest
         let surveys = try survey(files, manifest, bound: bound)
@@ -152,7 +152,7 @@ extension ArraySlice {
 extension SegmentPlan {
     fileprivate var lastAdmissionTime: Int64? {
         for step in steps.reversed() {
-            if case .keep(_, let header) = step { return header.context.admissionTime }
+            if case .keep(_, let header) = step { return header.lastAdmissionTime }
         }
         return nil
     }
@@ -218,6 +218,8 @@ struct SegmentCopy<Files: FileSystem> {
         let offset = plan.intact?.offset ?? segment.endOffset
         let (bytes, trailer) = footer.encode(at: offset)
         try recorder.write(bytes, at: offset)
+        // On a full disk, what of the reserve is too much has room for what goes aside.
+        try recorder.file.truncate(to: recorder.byteCount)
         return RecoveredSegment(
             file: SealedSegmentFile(
                 footer: footer, entry: footer.entry(trailer: trailer), names: segment.names),

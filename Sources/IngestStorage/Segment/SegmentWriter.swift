@@ -20,10 +20,10 @@ package struct SegmentWriter<Files: FileSystem>: ~Copyable {
     package private(set) var file: Files.File
     private let files: Files
     /// Where the next block goes.
-    package private(set) var byteCount = UInt64(SegmentHeader.byteCount)
+    package private(set) var byteCount = SegmentLayout.blocksOffset
     package private(set) var blockCount: UInt32 = 0
     /// Of the blocks that are durable.
-    private var synced = (byteCount: UInt64(SegmentHeader.byteCount), blockCount: UInt32(0))
+    private var synced = (byteCount: SegmentLayout.blocksOffset, blockCount: UInt32(0))
     /// Up to where bytes were written, or begun to be.
     private var writtenEnd: UInt64 = 0
     /// Up to where pages may look written and not be, until a block that is written there is settled: a sync failed for
@@ -55,7 +55,7 @@ package struct SegmentWriter<Files: FileSystem>: ~Copyable {
         var writer = SegmentWriter(
             header: header, file: try files.create(name), in: files, byteCountMax: byteCountMax)
         do {
-            try writer.allocate(to: UInt64(SegmentHeader.byteCount))
+            try writer.allocate(to: SegmentLayout.blocksOffset)
             try writer.file.write(header.encode(), at: 0)
             try writer.file.sync()
         } catch {
@@ -73,7 +73,7 @@ package struct SegmentWriter<Files: FileSystem>: ~Copyable {
         self.header = header
         self.file = file
         self.files = files
-        self.byteCountMax = UInt64(max(byteCountMax, SegmentHeader.byteCount))
+        self.byteCountMax = max(UInt64(byteCountMax), SegmentLayout.blocksOffset)
     }
 
     /// Writes a block behind the last one. Not durable before `sync`.
@@ -180,6 +180,38 @@ package struct SegmentWriter<Files: FileSystem>: ~Copyable {
 
 /// Ends a segment whose blocks are all durable. Runs on the compact queue, off the write path.
 package enum SegmentSealer {
+    package struct Outcome {
+        package let footer: SegmentFooter
+        package let trailer: SegmentTrailer
+        package var isRewritten = false
+        /// Why it was not rewritten, though that would have paid.
+        package var refusal: StorageError?
+    }
+
+    /// Seals a segment by its footer: rewritten where its blocks are small and the disk takes that, else as it stands.
+    /// - Parameters:
+    ///   - keys: the names of every key, by ordinal.
+    ///   - offset: end of the last block.
+    ///   - isAgain: whether the disk refused it before: then it is not rewritten, which needs more than a footer.
+    /// **Errors** As `seal(_:footer:at:)`.
+    package static func seal<Files: FileSystem>(
+        _ footer: SegmentFooter, keys: [RewardKey], at offset: UInt64, isAgain: Bool,
+        in files: Files
+    ) throws(StorageError) -> Outcome {
+        var refusal: StorageError?
+        // Another descriptor than the blocks' own will do: they are durable already. It is that of the live segment,
+        // also where a rename took effect and said that it did not: no footer is written over rewritten blocks.
+        let file = try files.open(FileName.segment(footer.segment).text, .readWrite)
+        if SegmentRewrite<Files>.pays(footer) && !isAgain {
+            do {
+                let (footer, trailer) = try SegmentRewrite.run(footer, keys: keys, in: files)
+                return Outcome(footer: footer, trailer: trailer, isRewritten: true)
+            } catch { refusal = error }
+        }
+        let trailer = try seal(file, footer: footer, at: offset)
+        return Outcome(footer: footer, trailer: trailer, refusal: refusal)
+    }
+
     /// Writes the footer behind the last block, cuts what was preallocated, makes both durable.
     ///
     /// The segment counts as sealed once a durable manifest holds the returned trailer's footer checksum;

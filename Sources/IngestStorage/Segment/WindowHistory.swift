@@ -45,7 +45,7 @@ struct WindowHistory {
                 .readFooter(of: entry)
             return WindowHistory(
                 windows: footer.windows,
-                lastAdmissionTime: footer.blocks.last?.summary.admissionTime ?? 0)
+                lastAdmissionTime: footer.blocks.last?.summary.lastAdmissionTime ?? 0)
         }
     }
 
@@ -90,8 +90,8 @@ struct WindowHistory {
                 let block = buffer.withBytes { bytes in
                     try? decoder.decode(bytes, wanted: .ledger, into: rows)
                 }
-                history.windows.apply(block?.ledger ?? [], at: header.context.admissionTime)
-                history.lastAdmissionTime = header.context.admissionTime
+                history.windows.apply(block?.ledger ?? [], at: header.summary.ledgerTime)
+                history.lastAdmissionTime = header.lastAdmissionTime
             }
         }
         return history

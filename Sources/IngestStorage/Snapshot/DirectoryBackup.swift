@@ -15,8 +15,9 @@ package struct DirectoryBackup<Files: FileSystem> {
     private let leases: SegmentLeases<Files>
     /// Of files that may be dropped any time.
     private var held: [(name: FileName, file: Files.File)] = []
-    /// Segments behind the cut, and where the last durable block of each ends.
-    private var tail: [(number: SegmentNumber, byteCount: UInt64)] = []
+    /// Segments behind the cut, and where the last durable block of each ends, in files that are open: one that is sealed
+    /// meanwhile may be rewritten under its name.
+    private var tail: [(number: SegmentNumber, file: Files.File, byteCount: UInt64)] = []
 
     private static var pieceByteCount: Int { 1 << 20 }
     private static var attemptCount: Int { 1_000 }
@@ -63,7 +64,7 @@ package struct DirectoryBackup<Files: FileSystem> {
         let buffer = ReadBuffer()
         while let block = try blocks.next(into: buffer) {
             let number = block.header.context.segment
-            if tail.last?.number != number { tail.append((number, 0)) }
+            if tail.last?.number != number { tail.append((number, block.file, 0)) }
             tail[tail.count - 1].byteCount = block.offset + UInt64(block.header.byteCount)
             end = block.end
         }
@@ -79,7 +80,8 @@ package struct DirectoryBackup<Files: FileSystem> {
             try give(.segment(segment.number), nil, byteCount: segment.byteCount, to: &sink)
         }
         for segment in tail {
-            try give(.segment(segment.number), nil, byteCount: segment.byteCount, to: &sink)
+            try give(
+                .segment(segment.number), segment.file, byteCount: segment.byteCount, to: &sink)
         }
         let mark = DurableMark(directory: manifest.directory, position: end).encode()
         try sink.begin(FileName.durableMark.text, byteCount: UInt64(mark.count))

@@ -49,7 +49,7 @@ struct SegmentFooterTests {
         var footer = SegmentFooter(header: SegmentExample.header, headerChecksum: 5, sealedAt: 6)
         footer.blocks = (0..<2_000).map {
             SegmentExample.block(
-                $0, at: 128 + UInt64($0) * 512, rows: 10, names: 0, first: 11, keys: 0, key: 4)
+                $0, at: 4_096 + UInt64($0) * 512, rows: 10, names: 0, first: 11, keys: 0, key: 4)
         }
         footer.blockCount = 2_000
         footer.rowCount = 20_000
@@ -70,7 +70,7 @@ struct SegmentFooterTests {
             entry.sequences = [0...UInt64(sender)]
             return entry
         }
-        let (bytes, trailer) = footer.encode(at: 128 + 2_000 * 512)
+        let (bytes, trailer) = footer.encode(at: 4_096 + 2_000 * 512)
         #expect(try SegmentFooter.decode(Array(bytes.dropLast(64)), trailer: trailer) == footer)
         #expect(bytes.count < 2_000 * 80 / 2 + footer.rewardDays.pages.count + 10_000)
     }
@@ -90,11 +90,23 @@ struct SegmentFooterTests {
         ("a name too many", "corrupt first name", { $0.names = 11..<15 }),
         ("a key too many", "corrupt first key", { $0.keys = 4..<6 }),
         ("an ordinal beyond the blocks", "corrupt ordinal", { $0.blockCount = 3 }),
+        (
+            "commits beyond the blocks", "corrupt ordinal",
+            { $0.blocks[2].summary.rewritten = Self.rewritten(3) }
+        ),
+        (
+            "commits of two blocks", "corrupt ordinal",
+            { $0.blocks[0].summary.rewritten = Self.rewritten(2) }
+        ),
+        (
+            "another chain behind a rewritten block", "corrupt last block checksum",
+            { $0.blocks[2].summary.rewritten = Self.rewritten(1) }
+        ),
         ("blocks out of order", "corrupt ordinal", { $0.blocks.swapAt(0, 1) }),
         ("a block twice", "corrupt ordinal", { $0.blocks[1].ordinal = 0 }),
         ("a block in the header", "corrupt offset", { $0.blocks[0].offset = 120 }),
-        ("blocks that overlap", "corrupt offset", { $0.blocks[1].offset = 639 }),
-        ("a block in the footer", "corrupt block byte count", { $0.blocks[2].offset = 3_600 }),
+        ("blocks that overlap", "corrupt offset", { $0.blocks[1].offset = 4_607 }),
+        ("a block in the footer", "corrupt block byte count", { $0.blocks[2].offset = 7_600 }),
         ("a block far away", "corrupt offset", { $0.blocks[2].offset = .max }),
         ("a block of no bytes", "corrupt block byte count", { $0.blocks[2].summary.byteCount = 0 }),
         (
@@ -131,6 +143,29 @@ struct SegmentFooterTests {
         ("a page cut off", "corrupt pages byte count", { $0.rewardDays.pages.removeLast() }),
         ("a page too many", "corrupt pages byte count", { $0.rewardDays.pages.append(0) }),
     ]
+
+    private static func rewritten(_ count: UInt32) -> RewrittenCommits {
+        RewrittenCommits(count: count, lastAdmissionTime: SegmentExample.time, lastChecksum: 7)
+    }
+
+    @Test func `a rewritten block stands for its commits`() throws {
+        var footer = Self.example
+        footer.blocks[0].summary.rewritten = Self.rewritten(1)
+        // The one that was lost comes behind two more commits.
+        footer.blocks[2].ordinal = 5
+        footer.blocks[1].summary.rewritten = Self.rewritten(3)
+        footer.blockCount = 9
+        footer.lost[0].firstBlock = 4
+        footer.lost[1].firstBlock = 8
+        footer.blocks[2].summary.rewritten = Self.rewritten(3)
+        footer.lastBlockChecksum = 7
+        footer.commitEpoch += 2
+        let (bytes, trailer) = footer.encode(at: SegmentExample.footerOffset)
+        let found = try SegmentFooter.decode(Array(bytes.dropLast(64)), trailer: trailer)
+        #expect(found == footer)
+        #expect(found.blocks.map(\.endOrdinal) == [1, 4, 8])
+        #expect(found.entry(trailer: trailer).lastCommitTime == SegmentExample.time)
+    }
 
     @Test(arguments: Self.wrong.indices)
     func `a footer that contradicts itself is refused`(index: Int) {
@@ -309,7 +344,7 @@ struct SegmentFooterTests {
     @Test func `the gaps are where blocks were lost`() {
         #expect(
             Self.example.gaps(footerOffset: SegmentExample.footerOffset)
-                == [1_152..<2_048, 2_560..<4_096])
+                == [128..<4_096, 5_120..<6_016, 6_528..<8_064])
     }
 
     @Test func `the manifest's entry is that of the file`() {

@@ -67,6 +67,7 @@ struct SnapshotPageTests {
         "segmentLostRangeCountMax": Limits.segmentLostRangeCountMax,
         "footerByteCountMax": Limits.footerByteCountMax,
         "rollRowCount": Limits.rollRowCount,
+        "rewriteRowCountMax": Limits.rewriteRowCountMax,
         "rollBlockCount": Limits.rollBlockCount,
         "rollNameByteCount": Limits.rollNameByteCount,
         "rollSenderCount": Limits.rollSenderCount,
@@ -109,12 +110,12 @@ struct SnapshotPageTests {
         #expect(try GoldenFiles.segmentFile(block) == golden)
         let page = try FormatPage("segment")
         #expect(page.hex(under: "Worked example: header") == Array(golden[..<128]))
-        #expect(page.hex(under: "Worked example: footer and trailer") == Array(golden[1_160...]))
+        #expect(page.hex(under: "Worked example: footer and trailer") == Array(golden[12_288...]))
         let trailer = try SegmentTrailer.decode(
             Array(golden.suffix(64)), fileByteCount: UInt64(golden.count),
             directory: GoldenFiles.directory, segment: GoldenFiles.segment)
         #expect(
-            try SegmentFooter.decode(Array(golden[1_160..<golden.count - 64]), trailer: trailer)
+            try SegmentFooter.decode(Array(golden[12_288..<golden.count - 64]), trailer: trailer)
                 == GoldenFiles.footer(block))
         #expect(try SegmentHeader.decode(golden) == GoldenFiles.header)
     }
@@ -171,7 +172,7 @@ struct SnapshotPageTests {
     @Test func `golden files with compressed parts are still read`() throws {
         let footer = try Repository.fixture("v1/footer-lz4.bin")
         let trailer = try SegmentTrailer.decode(
-            Array(footer.suffix(64)), fileByteCount: 51_328 + UInt64(footer.count))
+            Array(footer.suffix(64)), fileByteCount: 55_296 + UInt64(footer.count))
         let decoded = try SegmentFooter.decode(Array(footer.dropLast(64)), trailer: trailer)
         #expect(decoded == GoldenFiles.longFooter)
         #expect(footer.count < 4_000)

@@ -21,7 +21,7 @@ enum GoldenFiles {
         commitEpoch: BlockContext.example.commitEpoch - 3)
 
     /// The first three blocks were lost; the fourth is the golden block.
-    static let blockOffset: UInt64 = 640
+    static let blockOffset: UInt64 = 8_192
 
     static func footer(_ block: [UInt8]) throws -> SegmentFooter {
         let rows = BlockRows()
@@ -30,7 +30,8 @@ enum GoldenFiles {
             header: header, counters: SegmentCounters(), windows: SenderWindows())
         segment.add(
             LostRange(
-                segment: self.segment, firstBlock: 0, blockCount: 3, offset: 128, byteCount: 512,
+                segment: self.segment, firstBlock: 0, blockCount: 3, offset: 4_096,
+                byteCount: 4_096,
                 rowCount: nil, names: 1..<1, keys: 0..<0))
         let outcome = segment.add(
             decoded.header.summary, ordinal: 3, offset: blockOffset, rows: rows,
@@ -40,7 +41,7 @@ enum GoldenFiles {
     }
 
     static func segmentFile(_ block: [UInt8]) throws -> [UInt8] {
-        let gap = [UInt8](repeating: 0, count: 512)
+        let gap = [UInt8](repeating: 0, count: Int(blockOffset) - SegmentHeader.byteCount)
         let body = header.encode() + gap + block
         return body + (try footer(block)).encode(at: UInt64(body.count)).bytes
     }
@@ -135,7 +136,7 @@ extension GoldenFiles {
         var footer = SegmentFooter(header: header, headerChecksum: 1, sealedAt: time)
         footer.blocks = (0..<100).map {
             SegmentExample.block(
-                $0, at: 128 + UInt64($0) * 512, rows: 0, names: 0, first: 1, keys: 0, key: 0)
+                $0, at: 4_096 + UInt64($0) * 512, rows: 0, names: 0, first: 1, keys: 0, key: 0)
         }
         footer.blockCount = 100
         footer.lastBlockChecksum = footer.blocks[99].summary.headerChecksum

@@ -13,7 +13,7 @@ enum SegmentExample {
         previousChecksum: 0x0BAD_CAFE, firstName: NameOrdinal(rawValue: 11),
         firstKey: KeyOrdinal(rawValue: 4), commitEpoch: 900)
 
-    static let footerOffset: UInt64 = 4_096
+    static let footerOffset: UInt64 = 8_064
 
     static let footer: SegmentFooter = {
         let checksum = Array(header.encode().suffix(4))
@@ -22,10 +22,10 @@ enum SegmentExample {
             headerChecksum: checksum.reversed().reduce(0) { $0 << 8 | UInt32($1) },
             sealedAt: time + 60_000_000)
         footer.blocks = [
-            block(0, at: 128, rows: 3, names: 2, first: 11, keys: 1, key: 4),
-            block(1, at: 640, rows: 0, names: 0, first: 13, keys: 0, key: 5),
+            block(0, at: 4_096, rows: 3, names: 2, first: 11, keys: 1, key: 4),
+            block(1, at: 4_608, rows: 0, names: 0, first: 13, keys: 0, key: 5),
             // Block 2 was lost, with two names and a key; block 4 too.
-            block(3, at: 2_048, rows: 2, names: 1, first: 15, keys: 1, key: 6),
+            block(3, at: 6_016, rows: 2, names: 1, first: 15, keys: 1, key: 6),
         ]
         footer.blockCount = 5
         footer.names = 11..<18
@@ -39,8 +39,8 @@ enum SegmentExample {
         footer.days = days
         footer.ledger = ledger
         footer.lost = [
-            lost(2, at: 1_152, names: 13..<15, keys: 5..<6, rows: 4),
-            lost(4, at: 2_560, names: 16..<18, keys: 7..<8, rows: nil),
+            lost(2, at: 5_120, names: 13..<15, keys: 5..<6, rows: 4),
+            lost(4, at: 6_528, names: 16..<18, keys: 7..<8, rows: nil),
         ]
         return footer
     }()

@@ -182,7 +182,7 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
                 try read(segment, into: batch)
                 nextBlock += 1
             } else {
-                let end = segment.entries.last.map { $0.ordinal + 1 } ?? 0
+                let end = segment.entries.last?.endOrdinal ?? 0
                 if end < segment.ordinalCount { isPartUnknown = true }
                 self.segment = nil
             }
@@ -195,8 +195,8 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
         _ segment: SealedBlocks<Files>, into batch: ClaimBatch
     ) throws(StorageError) {
         let block = segment.entries[nextBlock]
-        let time = min(block.summary.admissionTime, now)
-        let expected = nextBlock > 0 ? segment.entries[nextBlock - 1].ordinal + 1 : 0
+        let time = min(block.summary.lastAdmissionTime, now)
+        let expected = nextBlock > 0 ? segment.entries[nextBlock - 1].endOrdinal : 0
         if isPartUnknown || block.ordinal != expected { completeSince = max(completeSince, time) }
         isPartUnknown = false
         if block.summary.eventHashCount == 0 { return }
@@ -204,7 +204,7 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
             completeSince = max(completeSince, time)
             return
         }
-        guard try decode(block, of: segment) else {
+        guard let commits = try decode(block, of: segment) else {
             if damage.count == 0 {
                 let hole = buffer.hole.map { "\($0)" }
                 let place = "\(segment.file?.path ?? "") at byte \(block.offset)"
@@ -214,51 +214,57 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
             completeSince = max(completeSince, time)
             return
         }
-        appendClaims(to: batch)
-        batch.blocks.append(ClaimBatch.Block(admissionTime: time, end: batch.claims.count))
+        appendClaims(commits, to: batch)
     }
 
     /// Decodes a block into `rows`; reads what comes behind it too, if it is small.
-    /// - Returns: whether it is whole.
+    /// - Returns: its commits; `nil` if it is not whole.
     private func decode(
         _ block: BlockIndexEntry, of segment: SealedBlocks<Files>
-    ) throws(StorageError) -> Bool {
-        guard let file = segment.file else { return false }
+    ) throws(StorageError) -> BlockCommits? {
+        guard let file = segment.file else { return nil }
         if block.offset < windowStart || block.end > windowStart + UInt64(buffer.byteCount) {
             let byteCount = max(Self.windowByteCount, block.summary.byteCount)
             try buffer.readAround(file, at: block.offset, byteCount: byteCount)
             windowStart = block.offset
         }
         let first = Int(block.offset - windowStart)
-        guard first + block.summary.byteCount <= buffer.byteCount else { return false }
+        guard first + block.summary.byteCount <= buffer.byteCount else { return nil }
         let place = BlockPlace(directory: directory, blockOrdinal: block.ordinal)
         return buffer.withBytes { bytes in
             let decoded = try? decoder.decode(
                 bytes.extracting(first..<first + block.summary.byteCount), at: place,
                 wanted: .identity, into: rows)
-            return decoded?.header.summary == block.summary
+            return decoded?.header.summary == block.summary ? decoded?.commits : nil
         }
     }
 
-    /// The counted rows of the block that was decoded.
-    private func appendClaims(to batch: ClaimBatch) {
+    /// The counted rows of the block that was decoded, commit by commit.
+    private func appendClaims(_ commits: BlockCommits, to batch: ClaimBatch) {
         // SAFETY, of all reads: the decoder has filled `rowCount` rows, and of the sparse columns as many values as the
         // attributes of the rows say.
         var (hash, money) = (0, 0)
-        for row in 0..<rows.rowCount {
-            let attributes = unsafe RowAttributes(rawValue: rows.attributes[row])
-            let (revenue, spend) =
-                unsafe attributes.hasMoney
-                ? (rows.revenue[money], rows.spend[money]) : (0, 0)
-            if attributes.hasMoney { money += 1 }
-            guard attributes.hasEventID else { continue }
-            if attributes.verdict == .counted {
-                let check = unsafe RepeatRule.check(
-                    type: attributes.type?.rawValue ?? 0, key: rows.key[row], revenue: revenue,
-                    spend: spend)
-                batch.claims.append((unsafe rows.eventHash[hash], check))
+        commits.forEach { (place, ownRows) in
+            let time = min(commits.admissionTimes[place], now)
+            let (isTooOld, firstHash) = (time < reach.oldest, hash)
+            for row in ownRows {
+                let attributes = unsafe RowAttributes(rawValue: rows.attributes[row])
+                let (revenue, spend) =
+                    unsafe attributes.hasMoney
+                    ? (rows.revenue[money], rows.spend[money]) : (0, 0)
+                if attributes.hasMoney { money += 1 }
+                guard attributes.hasEventID else { continue }
+                if attributes.verdict == .counted && !isTooOld {
+                    let check = unsafe RepeatRule.check(
+                        type: attributes.type?.rawValue ?? 0, key: rows.key[row], revenue: revenue,
+                        spend: spend)
+                    batch.claims.append((unsafe rows.eventHash[hash], check))
+                }
+                hash += 1
             }
-            hash += 1
+            if hash == firstHash { return }
+            if isTooOld { return completeSince = max(completeSince, time) }
+            batch.blocks.append(ClaimBatch.Block(admissionTime: time, end: batch.claims.count))
         }
     }
 }
@@ -299,7 +305,7 @@ extension ClaimReach {
         for (place, segment) in manifest.sealed.enumerated().reversed() {
             let blocks = try SealedBlocks(segment, directory: manifest.directory, in: files)
             guard let last = blocks.entries.last else { continue }
-            let time = min(last.summary.admissionTime, now)
+            let time = min(last.summary.lastAdmissionTime, now)
             newest = max(newest, time)
             let oldest = newest &- policy.windowMicroseconds
             if time < oldest {
