@@ -27,7 +27,7 @@ struct FaultScriptTests {
         var (damagedCount, lostCount) = (0, 0)
         for seed in 0..<UInt64(Self.scriptCount) {
             var script = Script(seed: seed)
-            try script.run()
+            do { try script.run() } catch { Issue.record("seed \(seed): \(error), \(script.told)") }
             damagedCount += script.isLogDamaged ? 1 : 0
             lostCount += script.lostEventCount > 0 ? 1 : 0
         }
@@ -48,7 +48,7 @@ struct FaultScriptTests {
         private var clock = SimulatedClock(
             wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
         /// What was done, for messages.
-        private var told: [String] = []
+        private(set) var told: [String] = []
         /// Whether a file of the log itself was damaged.
         private(set) var isLogDamaged = false
         private(set) var lostEventCount: UInt64 = 0
