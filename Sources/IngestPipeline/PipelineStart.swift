@@ -84,21 +84,21 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
             counters: counters)
         publisher.retire(directory.retired)
         try publisher.mergeCrowd()
-        if recovery.isClean && !recovery.repaired.isEmpty { try publisher.publish([]) }
+        if recovery.isClean && !recovery.repaired.isEmpty { try publisher.publishFirst([]) }
         if !recovery.isClean {
             let position = recovery.segments.last.map(\.file.footer.end)
             publisher.add(
                 recovery.segments.flatMap(\.file.names),
                 upTo: recovery.segments.last?.file.footer.keys.upperBound ?? 0)
-            try publisher.publish(
+            try publisher.publishFirst(
                 recovery.segments.map(\.file),
                 uncleanStop: UncleanStop(
                     foundAt: now, position: position ?? directory.manifest.cut))
             names.add(recovery.segments.flatMap(\.file.names))
         }
         names.reserve(upTo: recovery.next)
-        let manifest = publisher.manifest
-        let mark = try openMark(in: files, manifest)
+        let manifest = publisher.whole
+        let mark = try openMark(in: files, publisher.manifest)
         let ids = try LoadedIDs(policy, of: manifest, now: now, in: files)
         let warnings = ids.warning.map { [$0] } ?? []
         let repeats = ids.finish()

@@ -117,9 +117,11 @@ extension StorageError: CustomStringConvertible {
         }
     }
 
-    /// Whose the file or directory is that this process may not use.
+    /// Whose the file or directory is that this process may not use; or that a later call will do.
     private var accessHint: String? {
-        guard case .io(let path, _, let code) = self,
+        guard case .io(let path, _, let code) = self else { return nil }
+        if Errno(rawValue: code) == .resourceTemporarilyUnavailable { return "try again" }
+        guard
             Errno(rawValue: code) == .permissionDenied || Errno(rawValue: code) == .notPermitted
         else { return nil }
         let parent = path.split(separator: "/", omittingEmptySubsequences: false).dropLast()

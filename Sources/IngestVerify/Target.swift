@@ -39,38 +39,28 @@ struct Target<Files: FileSystem> {
 
     /// Segments that no list can be read of and that are looked for all the same.
     private static var unlistedCountMax: Int { 1 << 20 }
-    /// Generations come by the second, and an attempt takes some milliseconds: as many mean something else.
-    private static var attemptCount: Int { 1_000 }
 
-    /// **Errors** those of `ManifestStore.readNewest`, where no older one can be believed either; `io` where new
-    /// generations come all the time.
+    /// **Errors** those of `SegmentLeases.newest`, where no older manifest can be believed either.
     init(_ files: Files) throws(StorageError) {
-        let store = ManifestStore(files: files)
-        let leases = SegmentLeases(in: files)
-        var failed: Generation?
-        for _ in 0..<Self.attemptCount {
-            leases.takeAll()
-            let manifest: Manifest
-            do throws(StorageError) { manifest = try store.readNewest(isWhole: false) } catch {
-                guard error.isOfData, let older = try Self.newestSound(store) else { throw error }
-                var report = VerifyReport()
-                report.add(error, "the newest manifest")
-                report.add(
-                    .note, "checked by this manifest, for want of the newest",
-                    in: FileName.manifest(older.manifest.generation).text)
-                self = try Target(files, older.manifest, leases, badNewest: older.bad, report)
-                return
+        do throws(StorageError) {
+            self = try SegmentLeases.newest(of: files) {
+                (manifest, leases, isLast) throws(StorageError) in
+                let target = try Target(files, manifest, leases)
+                // A file is missing: dropped by a newer generation, or lost.
+                return target.report.corruptionCount == 0 || isLast ? target : nil
             }
-            let target = try Target(files, manifest, leases)
-            if target.report.corruptionCount == 0 || failed == manifest.generation {
-                self = target
-                return
-            }
-            // A file is missing: dropped by a newer generation, or lost.
-            failed = manifest.generation
+        } catch {
+            let store = ManifestStore(files: files)
+            guard error.isOfData, let older = try Self.newestSound(store) else { throw error }
+            var report = VerifyReport()
+            report.add(error, "the newest manifest")
+            report.add(
+                .note, "checked by this manifest, for want of the newest",
+                in: FileName.manifest(older.manifest.generation).text)
+            let leases = SegmentLeases(in: files)
+            leases.take(of: older.manifest)
+            self = try Target(files, older.manifest, leases, badNewest: older.bad, report)
         }
-        throw .io(
-            path: files.path, call: "a new generation at every attempt to read one", errno: 11)
     }
 
     /// The newest manifest that can be believed, and the newest that there is; `nil` if none can be.
@@ -95,7 +85,6 @@ struct Target<Files: FileSystem> {
     ) throws(StorageError) {
         (self.files, self.manifest, self.badNewest) = (files, manifest, badNewest)
         self.leases = leases
-        leases.take(from: manifest.lastExpired.next)
         self.report = report
         let directory = manifest.directory
         let mark = try DurableMarkFile.read(in: files, directory: directory)

@@ -76,6 +76,18 @@ extension ProcessSuite {
             #expect(try daemon.send(try SampleEvents.file(in: folder)).code == 0)
             #expect(daemon.stop().code == 0)
             let name = try #require(folder.files(ending: ".segment").first)
+            // A block of a sealed segment, which is copied as it stands, and found where it is verified.
+            let whole = folder.bytes(name)
+            var bytes = whole
+            bytes[4_096 + 372] ^= 1
+            try folder.replace(name, bytes)
+            for out in ["-", "\(folder.path)/damaged"] {
+                let ended = try backup(folder, to: out)
+                #expect(ended.code == 65, "\(out): \(ended.errors)")
+                #expect(ended.errors.contains("verify found 0 differences, 1 corruptions"))
+            }
+            try folder.replace(name, whole)
+            #expect(try backup(folder, to: "-").code == 0)
             try FileManager.default.removeItem(atPath: "\(folder.data)/\(name)")
             let ended = try backup(folder, to: "\(folder.path)/copy")
             #expect(ended.code == 65 && ended.errors.contains(name), "\(ended.errors)")

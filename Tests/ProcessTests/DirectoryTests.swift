@@ -103,6 +103,38 @@ extension ProcessSuite {
             #expect(try Reader(folder: folder).run("rebuild").code == 66)
         }
 
+        /// Whether a program can be run as a user who owns nothing, and reaches what the tests write.
+        private static let canBeNobody: Bool = {
+            guard geteuid() == 0, let folder = try? TemporaryFolder() else { return false }
+            let ended = try? run("/usr/bin/env", asNobody("ls", folder.path), in: folder)
+            let program = try? run(
+                "/usr/bin/env", asNobody(Programs.path("ingest-reader"), "--version"), in: folder)
+            return ended?.code == 0 && program?.code == 0
+        }()
+
+        private static func asNobody(_ words: String...) -> [String] {
+            ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] + words
+        }
+
+        @Test(.enabled(if: canBeNobody, "running as another user needs root and setpriv"))
+        func `another user's directory ends with 74, its owner and its mode`() throws {
+            let folder = try filled()
+            let address = "127.0.0.1:0"
+            for words in [
+                Self.asNobody(
+                    Programs.path("ingestd"), "--data", folder.data, "--udp", address),
+                Self.asNobody(
+                    Programs.path("ingest-reader"), "status", "--data", folder.data),
+            ] {
+                let ended = try run("/usr/bin/env", words, in: folder)
+                #expect(ended.code == 74, "\(ended.errors)")
+                #expect(
+                    ended.errors.contains(
+                        "\(folder.data) belongs to user 0 with mode 0700, this process is user 65534: "
+                            + "run it as that user, or give it access"), "\(ended.errors)")
+            }
+        }
+
         @Test func `a data directory that cannot be made ends with one line`() throws {
             let folder = try TemporaryFolder()
             let file = try folder.write("file", "not a directory")

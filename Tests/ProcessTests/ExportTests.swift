@@ -134,6 +134,48 @@ extension ProcessSuite {
             #expect(try export("rewards", "--force") == 0 && holds("rewards"))
         }
 
+        private static let hotJournal = """
+            import os, sqlite3, sys
+            database = sqlite3.connect(sys.argv[1], isolation_level=None)
+            database.execute("PRAGMA journal_mode = " + sys.argv[2])
+            database.execute("PRAGMA cache_size = 1")
+            if sys.argv[2] == "delete": database.execute("BEGIN")
+            database.execute("CREATE TABLE other AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL "
+                "SELECT i + 1 FROM n WHERE i < 20000) SELECT i, hex(randomblob(40)) AS t FROM n")
+            os._exit(0)
+            """
+
+        @Test(.enabled(if: hasPython, "no python3 to write the files with"))
+        func `what SQLite has still to apply to a file is never applied to an export`() throws {
+            let reader = try Self.directory()
+            let script = try reader.folder.write("journal.py", Self.hotJournal)
+            for (mode, ending) in [("delete", "-journal"), ("wal", "-wal")] {
+                let path = "\(reader.folder.path)/\(mode).sqlite"
+                func export(_ options: String...) throws -> Ended {
+                    try run(
+                        "ingest-reader",
+                        ["export", "rewards", "--format", "sqlite", "--out", path]
+                            + ["--data", reader.folder.data] + options, in: reader.folder)
+                }
+                #expect(try export().code == 0)
+                #expect(
+                    try run(Self.python, ["python3", script, path, mode], in: reader.folder).code
+                        == 0)
+                let before = try Data(contentsOf: URL(filePath: path))
+                for options in [[], ["--force"]] {
+                    let ended = try options.isEmpty ? export() : export("--force")
+                    #expect(ended.code == 64 && ended.errors.contains(path + ending), "\(ended)")
+                }
+                #expect(try Data(contentsOf: URL(filePath: path)) == before)
+                // Where the file itself is gone, it is the same.
+                try FileManager.default.moveItem(atPath: path, toPath: path + ".old")
+                #expect(try export().code == 64)
+                // What is over, and left beside it, is in nobody's way.
+                try Data(count: 512).write(to: URL(filePath: path + ending))
+                #expect(try export().code == 0)
+            }
+        }
+
         @Test func `events are exported by day and business, without any id of theirs`() throws {
             let reader = try Self.directory()
             let path = "\(reader.folder.path)/events.ndjson"

@@ -123,6 +123,22 @@ struct SteppedPipeline: ~Copyable {
         }
     }
 
+    /// Ends commit and sync; the compact stage has its turns by `turnWaiting` then.
+    mutating func closeInput() throws(PipelineError) {
+        stages.producer = nil
+        for _ in 0..<1_000 {
+            _ = stages.commit.step(mayWait: false)
+            _ = try stages.compact.step(mayWait: false)
+            if case .finished = try stages.sync.step(mayWait: false) { return }
+        }
+        Issue.record("an end that does not come")
+    }
+
+    /// A turn of the compact stage as its queue makes it, which may wait.
+    mutating func turnWaiting() throws(PipelineError) -> StageOutcome {
+        try stages.compact.step(mayWait: true)
+    }
+
     /// What the log waits for.
     var shortage: Shortage? { stages.state.shortage }
 

@@ -154,9 +154,9 @@ package final class SimulatedDisk: Sendable {
     }
 
     func openOrCreate(_ path: String) throws(StorageError) -> Int {
-        do { return try create(path) } catch {
-            guard case .alreadyExists = error else { throw error }
-            return try open(path)
+        do { return try open(path) } catch {
+            guard case .notFound = error else { throw error }
+            return try create(path)
         }
     }
 

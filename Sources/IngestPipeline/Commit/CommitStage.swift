@@ -336,7 +336,9 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         guard !ledger.isEmpty else { return longest }
         let age = clock.monotonicNanoseconds() &- ledgerNanoseconds
         let interval = Self.ledgerIntervalNanoseconds
-        return age >= interval ? 1 : min(interval - age, longest)
+        // Due, but blocks are still being written: the sync stage wakes this one.
+        if age >= interval { return links.state.syncingCount < 2 ? 1 : longest }
+        return min(interval - age, longest)
     }
 
     /// How long rows may gather before the block is looked at again.

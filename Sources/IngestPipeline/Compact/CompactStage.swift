@@ -31,9 +31,8 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     private var sealedByteCount: UInt64 = 0
     private var nextPublishNanoseconds: UInt64
     private var phase = Phase.running
-    /// Of seals and generations.
+    /// Of seals and generations, and what they wait for.
     private var publishBackoff = Backoff(milliseconds: 500)
-    /// What seals and generations wait for.
     private var shortage: Shortage?
     private let say: @Sendable (String) -> Void
     private let warn: @Sendable (String) -> Void
@@ -55,10 +54,10 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         say: @escaping @Sendable (String) -> Void, warn: @escaping @Sendable (String) -> Void
     ) {
         self.reserve = reserve
-        self.say = say
-        self.warn = warn
-        retention = Retention(configuration, after: publisher.manifest.sealed, clock: clock)
+        (self.say, self.warn) = (say, warn)
+        retention = Retention(configuration, after: publisher.whole.sealed, clock: clock)
         if let warning = retention.warning { warn(warning) }
+        sealed = publisher.owed?.segments ?? []
         self.publisher = publisher
         self.windows = windows
         self.files = files
@@ -101,7 +100,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         if isHeldUp {
             // No more is taken on before what waits is written.
             hasWorked = try takeMerged(waitNanoseconds: wait) || hasWorked
-            if !hasWorked { rest(waitNanoseconds: wait) }
+            if !hasWorked && !publisher.isMergeOrdered { rest(waitNanoseconds: wait) }
         } else if let slot = waiting.take() ?? links.toCompact.pop(waitNanoseconds: wait) {
             hasWorked = try takeOn(slot)
         } else if links.toCompact.isFinished {
@@ -191,7 +190,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     private mutating func publishIfDue() throws(PipelineError) {
         let start = clock.monotonicNanoseconds()
         publisher.unlinkRetired(at: start, needsSpace: links.state.shortage == .space)
-        guard !sealed.isEmpty, start >= nextPublishNanoseconds || mustPublish,
+        guard hasNews, start >= nextPublishNanoseconds || mustPublish,
             publisher.canPublish, !rests
         else { return }
         guard try publishing({ (stage) throws(PipelineError) in try stage.publish() }) else {
@@ -205,10 +204,11 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         sealed.count >= configuration.unpublishedSegmentCountMax
             || sealedByteCount >= configuration.unpublishedByteCountMax
     }
+    private var hasNews: Bool { !sealed.isEmpty || publisher.owed != nil }
 
     /// Publishes what is sealed, if anything is.
     private mutating func publish() throws(PipelineError) {
-        if sealed.isEmpty { return }
+        guard hasNews else { return }
         try publisher.publish(sealed)
         sealed.removeAll()
         sealedByteCount = 0
@@ -309,7 +309,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
 
     private mutating func endMerge(waitNanoseconds: UInt64) throws(PipelineError) -> StageOutcome {
         guard publisher.isMergeUnderWay else { return .finished }
-        if try !takeMerged(waitNanoseconds: waitNanoseconds) {
+        if try !takeMerged(waitNanoseconds: waitNanoseconds) && publisher.hasMerged {
             rest(waitNanoseconds: waitNanoseconds)
         }
         return .worked
@@ -332,14 +332,14 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         mayRetry && publishBackoff.nanosecondsLeft(at: clock.monotonicNanoseconds()) > 0
     }
 
-    /// Lets time go by, where nothing else does: a merge that is on its way has been waited for.
+    /// Lets time go by, where nothing else has.
     private func rest(waitNanoseconds: UInt64) {
-        if waitNanoseconds == 0 || publisher.isMergeOrdered { return }
+        if waitNanoseconds == 0 { return }
         let left = publishBackoff.nanosecondsLeft(at: clock.monotonicNanoseconds())
         clock.pause(nanoseconds: left > 0 ? min(left, waitNanoseconds) : waitNanoseconds)
     }
 
-    /// Nothing is waited for any more where a whole turn has found nothing that is refused.
+    /// Nothing is waited for any more where a whole turn was refused nothing.
     private mutating func endWait() {
         if mayRetry && !retention.isOrdered && !publishBackoff.isWaiting { reserve.giveBack() }
         if isStuck || rests { return }
@@ -352,6 +352,8 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     private mutating func failPublish(_ error: PipelineError) throws(PipelineError) {
         guard mayRetry else { throw error }
         shortage = error.shortage
+        // A merge that everybody waits for has the room of the reserve too.
+        if shortage == .space { _ = reserve.lend() }
         if publishBackoff.fail(at: clock.monotonicNanoseconds()) {
             warn("snapshot publish failed, retrying: \(error)")
         }

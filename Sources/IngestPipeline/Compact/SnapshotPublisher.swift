@@ -18,6 +18,8 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     package private(set) var keys: [RewardKey]
     /// Of the generations to come, as in `Manifest`.
     private(set) var idsCompleteSince: Int64
+    /// What a start has sealed or repaired and has still to publish.
+    private(set) var owed: (segments: [SealedSegmentFile], uncleanStop: UncleanStop?)?
     private var retired = RetiredFiles()
     private let leases: SegmentLeases<Files>
     private var merge = MergeState.none
@@ -63,18 +65,13 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
 
     /// Publishes a generation that covers `segments`, sealed one after the other since the last one.
     ///
-    /// - Parameters:
-    ///   - uncleanStop: noted in the manifest, with or without segments.
-    /// **Errors** `overLimit`, before anything is written, if the manifest would have more entries than one can
-    /// have. After a `Shortage` the generation before
-    /// stands, nothing is left of this one, and the same or a later one can be published.
-    package mutating func publish(
-        _ segments: [SealedSegmentFile], uncleanStop: UncleanStop? = nil
-    ) throws(PipelineError) {
+    /// **Errors** `overLimit`, before anything is written, if the manifest would have more entries than one can have. After a
+    /// `Shortage` the generation before stands, nothing is left of this one, and the same or a later one can be published.
+    package mutating func publish(_ segments: [SealedSegmentFile]) throws(PipelineError) {
         let start = clock.threadNanoseconds()
         try checkCounts(adding: segments)
         var next = makeNext()
-        if let uncleanStop { next.note(uncleanStop) }
+        if let stop = owed?.uncleanStop { next.note(stop) }
         do throws(PipelineError) {
             if !segments.isEmpty {
                 try writeFiles(of: segments, into: &next)
@@ -84,7 +81,28 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
             if error.shortage != nil { removeFiles(of: next) }
             throw error
         }
+        owed = nil
         counters.compact.add(.publishNanoseconds, clock.threadNanoseconds() &- start)
+    }
+
+    /// Publishes what a start has sealed or repaired, and that it did. Where the disk does not take it the compact stage does so
+    /// later: until then readers have it from the log, and a start would seal it again.
+    /// **Errors** As `publish`, but no `Shortage`.
+    mutating func publishFirst(
+        _ segments: [SealedSegmentFile], uncleanStop: UncleanStop? = nil
+    ) throws(PipelineError) {
+        owed = (segments, uncleanStop)
+        do throws(PipelineError) { try publish(segments) } catch {
+            if error.shortage == nil { throw error }
+        }
+    }
+
+    /// The newest generation with what is owed to it: all that is sealed at a start.
+    var whole: Manifest {
+        var whole = manifest
+        whole.add(owed?.segments ?? [])
+        if let stop = owed?.uncleanStop { whole.note(stop) }
+        return whole
     }
 
     /// Writes what a generation has more than the one before.

@@ -6,52 +6,24 @@ import IngestStorage
 /// Reads one consistent durable cut of a directory, beside a daemon that may be writing to it.
 ///
 /// A generation is immutable: its manifest names runs that are never changed, and the log after its cut
-/// only grows. So a cut is consistent if all of it is of one manifest. A file that is gone means that the
-/// manifest was no longer the newest; then all is read again. So is a tail that does not fit the manifest:
-/// between the two a daemon may have recovered the log. As long as new generations come that is no damage,
-/// however often it happens; what fails twice with the same newest generation is.
+/// only grows. So a cut is consistent if all of it is of one manifest: `SegmentLeases.newest` reads again what is not.
 package struct SnapshotLoader<Files: FileSystem> {
     private let files: Files
-    /// Generations come by the second, and an attempt takes some milliseconds: as many mean something else.
-    private static var attemptCount: Int { 1_000 }
 
     package init(_ files: Files) { self.files = files }
 
     /// **Errors** those of `IngestReader.open`.
     package func load() throws(ReaderError) -> Snapshot<Files> {
-        let store = ManifestStore(files: files)
-        let leases = SegmentLeases(in: files)
-        var failed: Generation?
-        for _ in 0..<Self.attemptCount {
-            leases.takeAll()
-            let manifest = try ReaderError.reading { () throws(StorageError) in
-                try store.readNewest(isWhole: false)
-            }
-            leases.take(from: manifest.lastExpired.next)
-            let mayBeOld = failed != manifest.generation
-            if let snapshot = try load(manifest, store, leases, mayBeOld: mayBeOld) {
-                return snapshot
-            }
-            failed = manifest.generation
-        }
-        throw .alwaysChanging(files.path)
-    }
-
-    /// `nil` where a newer generation explains what is wrong.
-    /// - Parameter mayBeOld: whether there may be a newer generation.
-    private func load(
-        _ manifest: Manifest, _ store: ManifestStore<Files>, _ leases: SegmentLeases<Files>,
-        mayBeOld: Bool
-    ) throws(ReaderError) -> Snapshot<Files>? {
         do throws(StorageError) {
-            return try loadBase(manifest, store).withTail(in: files, leases)
-        } catch {
-            switch error {
-            // A start may have recovered the log, or sealed a segment of level 0 again.
-            case .notFound where mayBeOld, .corrupt where mayBeOld: return nil
-            case .notFound(let path): throw .missing(path)
-            default: throw ReaderError(error)
+            let store = ManifestStore(files: files)
+            return try SegmentLeases.newest(of: files) {
+                (manifest, leases, _) throws(StorageError) in
+                try loadBase(manifest, store).withTail(in: files, leases)
             }
+        } catch {
+            // The newest manifest names a file that stays away.
+            if case .notFound(let path) = error { throw .missing(path) }
+            throw ReaderError(error)
         }
     }
 
@@ -116,12 +88,6 @@ extension ReaderError {
         ReaderError(
             kind: .corrupt, what: "missing file named by the manifest", path: path,
             advice: "restore the file from a copy")
-    }
-
-    static func alwaysChanging(_ path: String) -> ReaderError {
-        ReaderError(
-            kind: .io, what: "the manifest changed during every attempt to open it", path: path,
-            advice: "try again")
     }
 }
 

@@ -12,8 +12,8 @@ struct BackupCommand: ParsableCommand {
         discussion: """
             Copies the newest generation, the segments, and the log behind it up to the last durable block. --out \
             names a new or empty directory; the copy is verified at the end, and a line of JSON says what is in it. With \
-            --out - it is a tar archive on standard output, which nothing has verified. To restore, stop \
-            the daemon and put the copy in the place of the directory.
+            --out - it is a tar archive on standard output, and what it was made of is verified at the end. Exit code 0 \
+            means that it is whole. To restore, stop the daemon and put the copy in the place of the directory.
             """)
 
     @Option(help: ArgumentHelp("The data directory.", valueName: "dir")) var data: String
@@ -26,7 +26,12 @@ struct BackupCommand: ParsableCommand {
             let backup = try DirectoryBackup(of: LinuxFileSystem(path: data, create: false))
             if out == "-" {
                 var archive = TarArchive()
-                return try backup.copy(to: &archive)
+                try backup.copy(to: &archive)
+                // An archive that has gone into a pipe cannot be read again: the segments can that it was made of, still leased.
+                return try withExtendedLifetime(backup) {
+                    let verified = try verify(data)
+                    try Ending.check(verified.exitCode, verified.failure(in: data)) {}
+                }
             }
             var copy = try BackupDirectory(in: LinuxFileSystem(path: out, create: true))
             try backup.copy(to: &copy)
@@ -36,11 +41,14 @@ struct BackupCommand: ParsableCommand {
         }
     }
 
-    private func report(_ fileCount: Int, _ byteCount: UInt64, _ end: LogPosition) throws {
-        let verified: VerifyReport
-        do throws(VerifyError) { verified = try Verifier(directory: out).run() } catch {
+    private func verify(_ directory: String) throws -> VerifyReport {
+        do throws(VerifyError) { return try Verifier(directory: directory).run() } catch {
             throw Ending(code: error.cause?.exitCode ?? 74, message: "\(error)")
         }
+    }
+
+    private func report(_ fileCount: Int, _ byteCount: UInt64, _ end: LogPosition) throws {
+        let verified = try verify(out)
         let fields = [
             Field("files", .count(UInt64(fileCount))), Field("bytes", .count(byteCount)),
             Field("cut", Cut(segment: end.segment.rawValue, block: end.blockCount).cell),

@@ -63,6 +63,7 @@ struct ExportCommand: ParsableCommand {
         do {
             let files = try LinuxFileSystem(path: directory, create: false)
             try Self.checkTarget(name, in: files)
+            if format == .sqlite { try Self.checkJournals(of: name, in: files) }
             let file = try ExportFile(name, in: files)
             file.share()
             if format == .sqlite, let sqlite {
@@ -124,6 +125,22 @@ struct ExportCommand: ParsableCommand {
         }
     }
 
+    /// What SQLite left beside a file that somebody writes to, or did when he was cut off, it applies to whatever file has the
+    /// name then: not even `--force` puts another one there.
+    package static func checkJournals(of name: String, in files: some FileSystem) throws {
+        let rollback: [UInt8] = [0xD9, 0xD5, 0x05, 0xF9, 0x20, 0xA1, 0x63, 0xD7]
+        for (ending, magic) in [("-journal", rollback), ("-wal", [0x37, 0x7F, 0x06])] {
+            let head = try? files.open(name + ending, .read)
+                .readArray(at: 0, byteCount: magic.count)
+            guard head == magic else { continue }
+            throw Ending(
+                code: 64,
+                message: "--out is in use by SQLite, or its writer was cut off, "
+                    + "\(files.path)/\(name)\(ending), close that program or open the file once with "
+                    + "sqlite3; or export to a file of another name")
+        }
+    }
+
     /// Begins an SQLite file with what the one has that is there, so that one table of it is replaced.
     package static func copyTables<Files: FileSystem>(
         of name: String, in files: Files, to file: ExportFile<Files>
@@ -135,14 +152,12 @@ struct ExportCommand: ParsableCommand {
         }
         let byteCount = try present.byteCount()
         if byteCount == 0 { return }
-        let isLogged = (try? files.open("\(name)-wal", .read).byteCount()) ?? 0 > 0
         let magic = try present.readArray(at: 0, byteCount: 16)
-        guard magic == Array("SQLite format 3\0".utf8), !isLogged else {
+        guard magic == Array("SQLite format 3\0".utf8) else {
             throw Ending(
                 code: 64,
-                message: "--out exists and is "
-                    + (isLogged ? "in use" : "no SQLite file")
-                    + ", \(files.path)/\(name), export to a file of another name, or replace it with --force"
+                message: "--out exists and is no SQLite file, \(files.path)/\(name), export to a "
+                    + "file of another name, or replace it with --force"
             )
         }
         for offset in stride(from: 0, to: byteCount, by: 1 << 20) {

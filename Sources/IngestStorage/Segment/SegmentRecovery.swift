@@ -188,10 +188,24 @@ struct SegmentCopy<Files: FileSystem> {
         let file = plan.survey.path == nil ? nil : try plan.survey.open(in: files)
         let name = FileName.segment(plan.survey.number)
         var spare: FileName?
-        if usesReserve, file != nil, try DiskReserve.isHeld(in: files) { spare = .reserve }
-        let recovered = try DurableFile.write(name, over: spare, in: files) {
-            (recorder) throws(StorageError) in
-            try copy(plan, file, windows, to: &recorder)
+        if usesReserve, file != nil {
+            // One that is sealed, and in no generation, is written over itself: the same bytes, so that no crash tears it.
+            spare =
+                plan.intact != nil ? name : try DiskReserve.isHeld(in: files) ? .reserve : nil
+        }
+        let recovered: RecoveredSegment
+        do throws(StorageError) {
+            recovered = try DurableFile.write(name, over: spare, in: files) {
+                (recorder) throws(StorageError) in
+                try copy(plan, file, windows, to: &recorder)
+            }
+        } catch {
+            guard case .diskFull(let path, let call, let errno) = error else { throw error }
+            // Nothing less will do, and whoever has to make room wants to know how much.
+            throw .diskFull(
+                path: path,
+                call: "copy of an unsealed segment of \(plan.survey.byteCount) bytes, \(call)",
+                errno: errno)
         }
         try files.syncDirectory()
         keys.append(recovered.file.names, upTo: recovered.file.footer.keys.upperBound)

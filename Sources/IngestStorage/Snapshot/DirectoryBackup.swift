@@ -20,30 +20,15 @@ package struct DirectoryBackup<Files: FileSystem> {
     private var tail: [(number: SegmentNumber, file: Files.File, byteCount: UInt64)] = []
 
     private static var pieceByteCount: Int { 1 << 20 }
-    private static var attemptCount: Int { 1_000 }
 
     /// Chooses what is copied.
     ///
-    /// **Errors** Those of `ManifestStore.readNewest` and `LogTail`; `corrupt`, `notFound` for a file that is named and
+    /// **Errors** Those of `SegmentLeases.newest` and `LogTail`; `corrupt`, `notFound` for a file that is named and
     /// cannot be had: a damaged directory is not copied by this.
     package init(of files: Files) throws(StorageError) {
-        let leases = SegmentLeases(in: files)
-        var failed: Generation?
-        for _ in 0..<Self.attemptCount {
-            leases.takeAll()
-            let manifest = try ManifestStore(files: files).readNewest(isWhole: false)
-            leases.take(from: manifest.lastExpired.next)
-            do throws(StorageError) {
-                self = try DirectoryBackup(of: files, manifest, leases)
-                return
-            } catch {
-                // Dropped by a newer generation, or a log that a start has just recovered; twice is no race.
-                guard failed != manifest.generation else { throw error }
-                failed = manifest.generation
-            }
+        self = try SegmentLeases.newest(of: files) { (manifest, leases, _) throws(StorageError) in
+            try DirectoryBackup(of: files, manifest, leases)
         }
-        throw .io(
-            path: files.path, call: "a new generation at every attempt to read one", errno: 11)
     }
 
     private init(

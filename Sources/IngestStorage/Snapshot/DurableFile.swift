@@ -10,7 +10,7 @@ package enum DurableFile {
     ///
     /// - Parameters:
     ///   - spare: a file whose room it is to have, for one that replaces another on a full disk: the two change names. What
-    ///     fails then leaves `spare` with the room, and any bytes.
+    ///     fails then leaves `spare` with the room, and any bytes. The file itself, where it is to have the bytes that it has.
     ///   - write: writes everything through the recorder; called a second time, on a new file, if the
     ///   first could not be synced or read back. What the second failure says is final.
     /// - Returns: what `write` returned.
@@ -54,10 +54,11 @@ package enum DurableFile {
     ) throws(StorageError) -> Result {
         var recorder = WriteRecorder(file: try files.open(spare.text, .readWrite))
         let result = try write(&recorder)
-        try recorder.clearGaps()
+        // What the file itself has there are zeros already, and may be holes: they would take room.
+        if spare != name { try recorder.clearGaps() }
         try recorder.file.truncate(to: recorder.byteCount)
         do { try recorder.settle() } catch { throw error.ofUnneededBytes }
-        try files.exchange(spare.text, with: name.text)
+        if spare != name { try files.exchange(spare.text, with: name.text) }
         return result
     }
 

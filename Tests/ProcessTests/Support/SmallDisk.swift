@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import Synchronization
 import TestSupport
 
 /// A file system of a few megabytes, mounted for one test.
@@ -32,14 +33,18 @@ final class SmallDisk {
     private let folder: TemporaryFolder
     private var fillerCount = 0
 
+    /// - Parameter inodes: how many a tmpfs has; as many as it wants by default.
     init(
-        at path: String, in folder: TemporaryFolder, megabytes: Int, _ kind: Kind = .tmpfs
+        at path: String, in folder: TemporaryFolder, megabytes: Int, _ kind: Kind = .tmpfs,
+        inodes: Int? = nil
     ) throws {
         self.path = path
         self.folder = folder
         try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
         switch kind {
-        case .tmpfs: try call("mount", "-t", "tmpfs", "-o", "size=\(megabytes)m", "tmpfs", path)
+        case .tmpfs:
+            let count = inodes.map { ",nr_inodes=\($0)" } ?? ""
+            try call("mount", "-t", "tmpfs", "-o", "size=\(megabytes)m\(count)", "tmpfs", path)
         case .ext4:
             let image = "\(folder.path)/\(folder.unusedName(for: "disk")).image"
             try call("truncate", "--size=\(megabytes)M", image)
@@ -91,5 +96,59 @@ final class SmallDisk {
             to: URL(fileURLWithPath: "/sys/fs/ext4/\(device)/trigger_fs_error"))
     }
 
-    func unmount() { try? call("umount", path) }
+    /// Also where a program of a test that has failed is still on it: nothing stays mounted.
+    func unmount() {
+        do { try call("umount", path) } catch { try? call("umount", "--lazy", path) }
+    }
+}
+
+/// Takes every byte of a file system that becomes free, or every inode, again and again, on a thread of its own, until it is
+/// told to give them back.
+final class DiskHog: @unchecked Sendable {
+    // `@unchecked Sendable`: the thread alone uses what is not atomic until it has ended.
+    enum Prey { case bytes, inodes }
+
+    private let folder: String
+    private let isStopped = Atomic(false)
+    private let turnCount = Atomic(0)
+    private let ended = DispatchSemaphore(value: 0)
+
+    /// Begins, and returns when there is nothing left.
+    init(on path: String, _ prey: Prey) throws {
+        folder = "\(path)/hog"
+        try FileManager.default.createDirectory(
+            atPath: folder, withIntermediateDirectories: true)
+        let file = open("\(folder)/bytes", O_RDWR | O_CREAT, 0o600)
+        Thread { [self] in
+            var (size, count) = (0, 0)
+            while !isStopped.load(ordering: .acquiring) {
+                switch prey {
+                case .bytes:
+                    for step in [1 << 20, 4 << 10] {
+                        while posix_fallocate(file, off_t(size), off_t(step)) == 0 { size += step }
+                    }
+                case .inodes:
+                    while true {
+                        let taken = open("\(folder)/\(count)", O_RDWR | O_CREAT, 0o600)
+                        if taken < 0 { break }
+                        close(taken)
+                        count += 1
+                    }
+                }
+                turnCount.wrappingAdd(1, ordering: .releasing)
+                usleep(200)
+            }
+            close(file)
+            ended.signal()
+        }.start()
+        _ = eventually { turnCount.load(ordering: .acquiring) > 1 }
+    }
+
+    /// Gives all of it back.
+    func stop() {
+        isStopped.store(true, ordering: .releasing)
+        ended.wait()
+        ended.signal()
+        try? FileManager.default.removeItem(atPath: folder)
+    }
 }
