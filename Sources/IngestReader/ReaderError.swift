@@ -45,8 +45,16 @@ extension ReaderError: CustomStringConvertible {
 }
 
 extension ReaderError {
-    private static let corruptAdvice =
-        "run ingest-reader verify, restore the file from a copy"
+    /// What to do about a file: what is derived from the log is made again from it.
+    private static func advice(onDamaged path: String) -> String {
+        switch path.split(separator: "/").last.flatMap({ FileName(String($0)) }) {
+        case .manifest?, .run(.rewards, _)?, .run(.days, _)?, .run(.rewardDays, _)?,
+            .run(.names, _)?:
+            "stop the daemon and run ingest-reader rebuild, which makes the file again from the log"
+        case .durableMark?: "restart the daemon: a start makes the file again"
+        default: "run ingest-reader verify, restore the file from a copy"
+        }
+    }
 
     /// Bytes of `path` that a decoder refused.
     package init(_ error: FormatError, path: String) {
@@ -60,7 +68,7 @@ extension ReaderError {
         case .torn, .corrupt, .notThisFile:
             self.init(
                 kind: .corrupt, what: "corrupt: \(fault.comparison)", path: path,
-                offset: UInt64(clamping: fault.offset), advice: Self.corruptAdvice)
+                offset: UInt64(clamping: fault.offset), advice: Self.advice(onDamaged: path))
         }
     }
 
@@ -86,11 +94,11 @@ extension ReaderError {
         case .corrupt(let path, let offset, let detail):
             self.init(
                 kind: .corrupt, what: "corrupt: \(detail)", path: path, offset: offset,
-                advice: Self.corruptAdvice)
+                advice: Self.advice(onDamaged: path))
         case .overLimit(let path, let detail):
             self.init(
                 kind: .corrupt, what: "corrupt: over a limit: \(detail)", path: path,
-                advice: Self.corruptAdvice)
+                advice: Self.advice(onDamaged: path))
         case .newerFormat(let path, let version):
             self.init(
                 kind: .newerFormat, what: "written by a newer version (format \(version))",

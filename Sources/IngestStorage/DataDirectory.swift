@@ -20,6 +20,8 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
     package let movedAside: [String]
     /// What was wrong with the manifest, names or counter tables, if they had to be made again.
     package let rebuiltAfter: StorageError?
+    /// For the log: what is lost of what was made again.
+    private let losses: [String]
     private let lock: Files.File
 
     /// Opens a directory for the daemon (docs/durability.md).
@@ -49,16 +51,18 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
             try store.publish(manifest)
             return DataDirectory(
                 files: files, store: store, manifest: manifest, isNew: true, retired: [],
-                missingSegments: [], movedAside: [], rebuiltAfter: nil, lock: lock)
+                missingSegments: [], movedAside: [], rebuiltAfter: nil, losses: [], lock: lock)
         }
-        let (manifest, rebuilt) = try readOrRebuild(store)
+        var losses: [String] = []
+        let (manifest, rebuilt) = try readOrRebuild(store, &losses)
         var leftovers = Leftovers(store: store, newest: manifest, isRebuilt: rebuilt != nil)
         try leftovers.clear(try files.names().compactMap { FileName($0) })
         return DataDirectory(
             files: files, store: store, manifest: manifest, isNew: false,
             retired: leftovers.retired,
             missingSegments: manifest.sealedSegments(notIn: Set(names)),
-            movedAside: leftovers.movedAside, rebuiltAfter: rebuilt, lock: lock)
+            movedAside: leftovers.movedAside, rebuiltAfter: rebuilt,
+            losses: losses, lock: lock)
     }
 
     /// Checks, before anything is put into a directory, that it is empty, or holds a log, or what a first start left.
@@ -79,13 +83,15 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
     /// what is there of it put aside.
     /// - Returns: what was wrong, if anything was.
     /// **Errors** What was wrong, where the log cannot all be read either.
+    /// - Parameter losses: lines for the log.
     private static func readOrRebuild(
-        _ store: ManifestStore<Files>
+        _ store: ManifestStore<Files>, _ losses: inout [String]
     ) throws(StorageError) -> (Manifest, rebuiltAfter: StorageError?) {
         let manifest: Manifest
         do { manifest = try store.readNewest(isWhole: false) } catch {
             switch error {
-            case .missingManifest, .corrupt: return (try rebuildAll(store, wrong: error), error)
+            case .missingManifest, .corrupt:
+                return (try rebuildAll(store, wrong: error, &losses), error)
             default: throw error
             }
         }
@@ -95,23 +101,29 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
             try store.checkIsNewest(manifest)
         } catch {
             guard case .corrupt = error else { throw error }
-            return (try rebuildAll(store, wrong: error), error)
+            return (try rebuildAll(store, wrong: error, &losses), error)
         }
         guard let bad = try store.badRuns(of: manifest), let wrong = bad.first else {
             return (try store.complete(manifest), nil)
         }
-        let made = try rebuild(
-            store, after: try LogRebuild.complete(manifest, bad, store),
-            names: bad.areNamesBad ? .made : .kept, wrong: wrong)
-        let present = Set(try store.files.names())
-        for name in bad.names.map(\.text) where present.contains(name) {
-            _ = try AsideDirectory(of: store.files).take(name)
+        let whole: Manifest
+        do throws(StorageError) {
+            whole = try LogRebuild.complete(manifest, bad, store)
+        } catch {
+            guard case .corrupt = error, try hasAllSegments(of: manifest, store) else {
+                throw error
+            }
+            return (try rebuildAll(store, wrong: wrong, &losses), wrong)
         }
+        let made = try rebuild(
+            store, after: whole, names: bad.areNamesBad ? .made : .kept,
+            hasTables: bad.areTablesBad, wrong: wrong, &losses)
+        try store.putAside(bad.names)
         return (made, wrong)
     }
 
     private static func rebuildAll(
-        _ store: ManifestStore<Files>, wrong: StorageError
+        _ store: ManifestStore<Files>, wrong: StorageError, _ losses: inout [String]
     ) throws(StorageError) -> Manifest {
         let found: Manifest
         do { found = try LogRebuild<Files>.manifest(of: store.files) } catch {
@@ -120,20 +132,48 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
             default: throw error
             }
         }
-        return try rebuild(store, after: found, names: .made, wrong: wrong)
+        return try rebuild(
+            store, after: found, names: .made, hasTables: true, wrong: wrong, &losses)
     }
 
+    /// Where a footer is damaged too that tables are made of, its segment is sealed again from its blocks before. One that is
+    /// missing is not given up for that: somebody may have it.
     private static func rebuild(
         _ store: ManifestStore<Files>, after manifest: Manifest, names: LogRebuild<Files>.Names,
-        hasTables: Bool = true, wrong: StorageError
+        hasTables: Bool, wrong: StorageError, _ losses: inout [String]
     ) throws(StorageError) -> Manifest {
-        do throws(StorageError) {
-            return try LogRebuild.run(store, after: manifest, names: names, hasTables: hasTables)
-        } catch {
-            switch error {
-            case .corrupt, .notFound: throw wrong
-            default: throw error
+        var made = try StorageError.readable { () throws(StorageError) in
+            try LogRebuild.run(store, after: manifest, names: names, hasTables: hasTables)
+        }
+        if made == nil, hasTables, try hasAllSegments(of: manifest, store) {
+            made = try StorageError.readable { () throws(StorageError) in
+                let named = try LogRebuild.run(
+                    store, after: manifest, names: .made, hasTables: false)
+                let keys = try store.readKeys(of: named)
+                let repaired = try FooterRepair(
+                    of: named.sealed.indices, files: store.files, manifest: named, keys: keys,
+                    now: named.createdAt
+                ).run()
+                losses += RecoveryReport.messages(of: repaired.segments)
+                return try LogRebuild.run(store, after: repaired.manifest, mayMiss: true)
             }
+        }
+        guard let made else { throw wrong }
+        // Pages of names runs that were replaced since they are damaged may have names that are nowhere else.
+        let replaced = manifest.namesRuns.filter { !made.namesRuns.contains($0) }
+        try store.putAside(store.damagedNames(of: replaced, manifest.directory))
+        if case .kept = names { return made }
+        if let text = try store.lostText(of: made) { losses.append(text) }
+        return made
+    }
+
+    /// Whether no sealed segment is missing.
+    private static func hasAllSegments(
+        of manifest: Manifest, _ store: ManifestStore<Files>
+    ) throws(StorageError) -> Bool {
+        let present = Set(try store.files.names())
+        return (manifest.lastExpired.rawValue..<manifest.lastSealed.rawValue).allSatisfy {
+            present.contains(FileName.segment(SegmentNumber(rawValue: $0).next).text)
         }
     }
 
@@ -142,18 +182,17 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
     ///
     /// **Errors** What was wrong, where the log cannot be read either.
     package func remakingNames(after wrong: StorageError) throws(StorageError) -> DataDirectory {
+        var lost: [String] = []
         let made = try Self.rebuild(
-            store, after: manifest, names: .made, hasTables: false, wrong: wrong)
-        let kept = Set(made.namesRuns.map(\.fileName))
-        var dropped = manifest.namesRuns.map(\.fileName).filter { !kept.contains($0) }
-        if let bad = wrong.damagedFile, let place = dropped.firstIndex(of: bad) {
-            dropped.remove(at: place)
-            _ = try AsideDirectory(of: files).take(bad.text)
+            store, after: manifest, names: .made, hasTables: false, wrong: wrong, &lost)
+        let (kept, present) = (made.fileNames, Set(try files.names()))
+        let dropped = manifest.namesRuns.map(\.fileName).filter {
+            !kept.contains($0) && present.contains($0.text)
         }
         return DataDirectory(
             files: files, store: store, manifest: made, isNew: false, retired: retired + dropped,
             missingSegments: missingSegments, movedAside: movedAside, rebuiltAfter: wrong,
-            lock: lock)
+            losses: losses + lost, lock: lock)
     }
 
     /// Lines for the log about what was found amiss.
@@ -168,7 +207,8 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
         if let rebuiltAfter {
             lines.append("derived files rebuilt from the log: \(rebuiltAfter)")
         }
-        return lines + movedAside.map { "\($0) is not listed in any manifest, moved to aside/" }
+        return lines + losses
+            + movedAside.map { "\($0) is not listed in any manifest, moved to aside/" }
     }
 }
 

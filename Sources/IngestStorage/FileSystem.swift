@@ -53,6 +53,8 @@ package protocol FileSystem: Sendable {
 package protocol StorageFile: AnyObject, Sendable {
     /// The full path at the time of opening, for messages.
     var path: String { get }
+    /// What the disk could not read of it since it was opened.
+    var unreadable: UnreadableRegions { get }
 
     /// Fills `bytes` from its byte `first` on with what is at `offset`: at least one byte if there is
     /// one, else returns 0. Callers use `read`.

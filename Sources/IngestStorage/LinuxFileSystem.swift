@@ -190,6 +190,7 @@ package struct LinuxFileSystem: FileSystem {
 /// An open descriptor; closed when the last reference goes.
 package final class LinuxFile: StorageFile {
     package let path: String
+    package let unreadable = UnreadableRegions()
     fileprivate let descriptor: Int32
     /// Stays open as long as this file does.
     private let companion: LinuxFile?

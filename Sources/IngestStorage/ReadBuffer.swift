@@ -31,7 +31,7 @@ import IngestFormat
     /// As `read`, and goes on behind pages that the disk cannot read: 255 stands for each of their bytes, which is no
     /// zero that was never written, and begins nothing. For bytes whose checksums are looked at.
     ///
-    /// **Cost** As `read`; where a page cannot be read, a read of each page.
+    /// **Cost** As `read`; where a page cannot be read, a read of each page, and what `UnreadableRegions` says.
     package func readAround(
         _ file: some StorageFile, at offset: UInt64, byteCount count: Int
     ) throws(StorageError) {
@@ -43,26 +43,32 @@ import IngestFormat
     package func appendAround(
         _ file: some StorageFile, at offset: UInt64, byteCount count: Int
     ) throws(StorageError) {
-        let present = byteCount
-        do { return try append(file, at: offset, byteCount: count) } catch {
-            guard case .corrupt = error else { throw error }
+        let (present, wanted) = (byteCount, offset..<offset + UInt64(count))
+        if !file.unreadable.touch(wanted) {
+            do { return try append(file, at: offset, byteCount: count) } catch {
+                guard case .corrupt(_, let place, _) = error else { throw error }
+                try file.unreadable.add(place, error, of: file)
+            }
         }
         byteCount = present
-        let end = min(offset + UInt64(count), try file.byteCount())
+        let end = min(wanted.upperBound, try file.byteCount())
         var place = offset
         while place < end {
-            let next = min(end, (place / Self.pageByteCount + 1) * Self.pageByteCount)
-            do { try append(file, at: place, byteCount: Int(next - place)) } catch {
-                guard case .corrupt = error else { throw error }
-                hole = hole ?? error
+            var next = min(end, UnreadableRegions.pageEnd(place))
+            if let region = file.unreadable.region(at: place) {
+                next = min(end, region.bytes.upperBound)
+                hole = hole ?? region.error
                 fill(upTo: present + Int(next - offset))
+            } else {
+                do { try append(file, at: place, byteCount: Int(next - place)) } catch {
+                    guard case .corrupt = error else { throw error }
+                    try file.unreadable.add(place, error, of: file)
+                    continue
+                }
             }
             place = next
         }
     }
-
-    /// What the kernel reads of a file at once.
-    private static var pageByteCount: UInt64 { 4096 }
 
     private func fill(upTo count: Int) {
         reserve(count)

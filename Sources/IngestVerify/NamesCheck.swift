@@ -37,6 +37,8 @@ struct NamesCheck<Files: FileSystem>: Sendable {
         var failure: StorageError?
         /// The weights of the pairs of names and keys, less those of ranks and rewards.
         var orders: UInt64 = 0
+        /// How many ordinals stand for names and keys that the run has lost.
+        var lost: (names: Int, keys: Int) = (0, 0)
 
         /// What is wrong with the file, once all of its parts were added.
         var error: StorageError? {
@@ -52,6 +54,7 @@ struct NamesCheck<Files: FileSystem>: Sendable {
         mutating func add(_ part: Outcome) {
             report.append(part.report)
             failure = failure ?? part.failure
+            lost = (lost.names + part.lost.names, lost.keys + part.lost.keys)
             orders &+= part.orders
         }
     }
@@ -151,12 +154,17 @@ struct NamesCheck<Files: FileSystem>: Sendable {
         _ kind: NameKind, _ ordinal: UInt32, _ found: UInt64, _ outcome: inout Outcome,
         text: () -> String
     ) {
+        if found == 0 {
+            // With its block, before it was copied elsewhere: nothing else is missing.
+            if kind == .name { outcome.lost.names += 1 } else { outcome.lost.keys += 1 }
+            return
+        }
         let known = (kind == .name ? names.names : names.keys)[ordinal]
         if known == found { return }
         if known != 0 || areNamesComplete && ordinal >= names[kind].next {
             outcome.report.add(
                 .difference, "\(kind) \(ordinal)", in: outcome.file,
-                got: found == 0 ? "no \(kind)" : text(),
+                got: text(),
                 expected: known == 0 ? "no \(kind)" : names.describe(kind, ordinal))
         }
     }

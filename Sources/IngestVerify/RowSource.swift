@@ -85,9 +85,27 @@ struct CounterSum: Equatable {
         overflows |= other.overflows
     }
 
+    /// Takes from others what this lacks of some sums, as far as they have it.
+    mutating func take(upTo sums: CounterSum, from others: inout CounterSum) {
+        for column in CounterColumn.allCases where !column.isHigh {
+            let (own, wanted) = (counters.sum(column), sums.counters.sum(column))
+            let left = others.counters.sum(column)
+            let part = min(left, wanted > own ? wanted - own : 0)
+            counters.set(own + part, column)
+            others.counters.set(left - part, column)
+        }
+    }
+
     /// How many events are counted.
     var grossRowCount: UInt64 {
         CounterColumn.allCases.reduce(0) { $1.isOfGross ? $0.saturatingSum(counters[$1]) : $0 }
+    }
+}
+
+extension CounterRow {
+    fileprivate mutating func set(_ sum: UInt128, _ column: CounterColumn) {
+        values[column.rawValue] = UInt64(truncatingIfNeeded: sum)
+        if let high = column.high { values[high.rawValue] = UInt64(truncatingIfNeeded: sum >> 64) }
     }
 }
 

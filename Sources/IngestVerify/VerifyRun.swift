@@ -139,6 +139,13 @@ struct VerifyRun<Files: FileSystem> {
         if meter.isStopped { return }
         for (index, outcome) in outcomes.enumerated() {
             recount.report.append(outcome.report)
+            let (names, keys) = outcome.lost
+            if index < listed.count && names + keys > 0 {
+                recount.report.add(
+                    .evidenceLost,
+                    "\(names) names and \(keys) keys: (lost:N) stands for them, their counters stay",
+                    in: outcome.file)
+            }
             try recount.report.add(outcome.error, mayBeGone: index >= listed.count)
         }
         checkRepeats(target, &recount, wait)

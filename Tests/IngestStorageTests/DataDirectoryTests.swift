@@ -136,6 +136,16 @@ import Testing
         #expect(try open(next.disk.kill()).manifest == manifest)
     }
 
+    @Test func `a copy of a segment that is not there is put aside, it may be all there is`() throws
+    {
+        let files = SimulatedFileSystem(seed: 1)
+        _ = try open(files)
+        try files.create("0000000009.segment.tmp").write([1, 2, 3], at: 0)
+        let opened = try open(files.disk.kill())
+        #expect(opened.movedAside == ["aside/0000000009.segment.tmp"])
+        #expect(opened.files.disk.contents("aside/0000000009.segment.tmp") == [1, 2, 3])
+    }
+
     @Test func `an older manifest that is damaged is put aside and does not stop the start`() throws
     {
         let files = SimulatedFileSystem(seed: 1)

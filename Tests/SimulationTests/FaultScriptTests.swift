@@ -18,23 +18,36 @@ struct FaultScriptTests {
     private static let lifeCount: UInt64 = 10
     private static let packetsOfLife: UInt64 = 14
 
-    private static var scriptCount: Int {
-        ProcessInfo.processInfo.environment["INGEST_FAULT_SCRIPTS"].flatMap(Int.init) ?? 24
+    /// As many as are asked for, or those that are named; else some, and one of each kind that once failed.
+    private static var seeds: [UInt64] {
+        let environment = ProcessInfo.processInfo.environment
+        if let list = environment["INGEST_FAULT_SEEDS"] {
+            return list.split(separator: ",").compactMap { UInt64($0) }
+        }
+        if let count = environment["INGEST_FAULT_SCRIPTS"].flatMap(UInt64.init) {
+            return Array(0..<count)
+        }
+        return Array(0..<24) + failedSeeds
     }
+
+    /// Names runs and the segments of their names damaged (32, 96, 144); lost ranges that expire (36); a damaged segment put
+    /// aside before a crash (132); runs and footers damaged (188, 288); windows behind a lost segment (944); a manifest
+    /// that is made again from less (552).
+    private static let failedSeeds: [UInt64] = [32, 36, 96, 132, 144, 188, 288, 552, 944]
 
     @Test("no acked event is lost but those whose only copy was destroyed and reported")
     func scripts() throws {
         var (damagedCount, lostCount) = (0, 0)
-        for seed in 0..<UInt64(Self.scriptCount) {
+        for seed in Self.seeds {
             var script = Script(seed: seed)
             do { try script.run() } catch { Issue.record("seed \(seed): \(error), \(script.told)") }
             damagedCount += script.isLogDamaged ? 1 : 0
             lostCount += script.lostEventCount > 0 ? 1 : 0
         }
         print(
-            "\(Self.scriptCount) fault scripts: \(damagedCount) damaged the log, \(lostCount) lost events"
+            "\(Self.seeds.count) fault scripts: \(damagedCount) damaged the log, \(lostCount) lost events"
         )
-        #expect(Self.scriptCount < 24 || damagedCount > 0)
+        #expect(Self.seeds.count < 24 || damagedCount > 0)
     }
 
     /// How a life ends.
@@ -52,6 +65,12 @@ struct FaultScriptTests {
         /// Whether a file of the log itself was damaged.
         private(set) var isLogDamaged = false
         private(set) var lostEventCount: UInt64 = 0
+        /// Of how many events starts have said that they were cut off at the end of the log, and may have been acked:
+        /// neither mark nor anything behind them tells.
+        private var cutEventCount: UInt64 = 0
+
+        private static let isVerbose =
+            ProcessInfo.processInfo.environment["INGEST_FAULT_SEEDS"] != nil
 
         init(seed: UInt64) {
             self.seed = seed
@@ -119,6 +138,8 @@ struct FaultScriptTests {
                 $0.policy = AdmissionPolicy(ageMicrosecondsMax: nil)
                 $0.retention = RetentionPolicy(byteCountMax: byteCountMax)
             }
+            cutEventCount = cutEventCount.saturatingSum(pipeline.cutEventCount)
+            if Self.isVerbose { told += pipeline.found }
             var waiting = sender.unacked.sorted()
             var turnCount = 0
             while !waiting.isEmpty && turnCount < 600 {
@@ -192,17 +213,36 @@ struct FaultScriptTests {
                 #expect(wrong.isEmpty, "seed \(seed): \(told), \(wrong)")
                 return
             }
+            // Nothing counts twice; what has lost its name stands under another.
+            for (key, counts) in reading.counts
+            where !key.reward.hasPrefix("(lost:") && !key.business.hasPrefix("(lost:") {
+                #expect(
+                    expected[key].map { counts.isWithin($0) } == true,
+                    "seed \(seed): \(told), \(key) \(counts)")
+            }
             // Events that are not there must stand in a lost range, or in a report of damage that is still there.
             let total = expected.values.reduce(0) {
                 $0 + $1.impressions + $1.clicks + $1.redemptions + $1.notViewable
             }
-            let lost = try ManifestStore(files: files).readNewest().lost
-            let reported = lost.reduce(UInt64(0)) { $0.saturatingSum($1.rowCount ?? .max) }
+            let lost = try lostRanges()
+            let reported = lost.reduce(cutEventCount) {
+                $0.saturatingSum($1.rowCount ?? .max)
+            }
+            #expect(reading.eventCount <= total, "seed \(seed): \(told)")
             lostEventCount = total - min(total, reading.eventCount)
             #expect(
                 lostEventCount <= reported,
-                "seed \(seed): \(told), \(lostEventCount) lost, \(lost)")
+                "seed \(seed): \(lostEventCount) lost, \(lost), \(wrong), \(told)")
             #expect(lost.isEmpty || !wrong.isEmpty, "seed \(seed): \(told)")
+        }
+
+        /// What is recorded as lost, of segments that have expired too.
+        private func lostRanges() throws -> [LostRange] {
+            let manifest = try ManifestStore(files: files).readNewest()
+            return try manifest.expired.reduce(into: manifest.lost) { lost, entry in
+                lost += try RunReader(entry.run, directory: manifest.directory, in: files)
+                    .readExpired().lost
+            }
         }
     }
 }

@@ -73,6 +73,33 @@ struct LifeTests {
         #expect(try stops(left).first == foundAt[0])
     }
 
+    @Test("one that only shed has said how much, however it ended")
+    func shedding() throws {
+        var files = SimulatedFileSystem(seed: 1)
+        for life in 1...4 as ClosedRange<UInt64> {
+            do {
+                var pipeline = try open(files)
+                let isOffered = pipeline.offerShed(10 * life)
+                #expect(isOffered)
+                try pipeline.settle()
+                // What has no rows waits up to a second for some.
+                clock.advance(milliseconds: 1_100)
+                try pipeline.settle()
+                if life % 2 == 0 { try pipeline.stop() }
+            }
+            let left = life > 2 ? files.disk.powerCut(seed: life) : files.disk.kill()
+            files = left
+            let rows = try IngestReader.open(files).ledger()
+            let shed = rows.reduce(0) { $0 + $1.packetsRefused[.shed, default: 0] }
+            #expect(rows.map(\.sender) == [.unidentified], "life \(life)")
+            #expect(shed == (1...life).reduce(0) { $0 + 10 * $1 }, "life \(life)")
+            let findings = try Verifier.run(files).findings.filter { $0.kind != .note }
+            #expect(findings.isEmpty, "life \(life): \(findings)")
+        }
+        _ = try open(files)
+        #expect(try stops(files).count == 2)
+    }
+
     @Test("packets that such a life took are unknown since")
     func unknown() throws {
         let files = SimulatedFileSystem(seed: 1)

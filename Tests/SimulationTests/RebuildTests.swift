@@ -110,7 +110,48 @@ struct RebuildTests {
         #expect(images[0].count == 3 && images[0] == images[1])
     }
 
-    @Test("where a footer cannot be read too, nothing is made, and the start says what is wrong")
+    @Test("where a footer is damaged too, its segment is sealed again from its blocks")
+    func damagedFooter() throws {
+        let base = try filled()
+        let manifest = try ManifestStore(files: base).readNewest()
+        let segment = FileName.segment(manifest.sealed[0].number).text
+        #expect(manifest.sealed[0].number <= manifest.mergedEnd.segment)
+        let blocks = try SegmentReader(
+            manifest.sealed[0].number, directory: manifest.directory, in: base
+        ).readFooter(of: manifest.sealed[0]).blocks
+        for run in manifest.runs {
+            for hasBadBlock in [false, true] {
+                let left = base.disk.kill()
+                left.disk.damage(run.fileName.text) { $0[20] ^= 1 }
+                left.disk.damage(segment) { bytes in
+                    bytes[bytes.count - 300] ^= 1
+                    if hasBadBlock { bytes[Int(blocks[0].end) - 20] ^= 1 }
+                }
+                let place = "\(run.fileName.text), bad block \(hasBadBlock)"
+                do {
+                    let pipeline = try SteppedPipeline.open(left, clock: clock, seed: 5)
+                    #expect(pipeline.found.contains { $0.hasPrefix("derived files rebuilt") })
+                    #expect(pipeline.found.contains { $0.contains("sealed by copy") }, "\(place)")
+                    #expect(
+                        pipeline.found.contains { $0.contains("lost in blocks 0 to") }
+                            == hasBadBlock, "\(place)")
+                }
+                guard hasBadBlock else {
+                    try expectWhole(left, place)
+                    continue
+                }
+                let whole = ReferenceModel(packetCount: 400)
+                let lost = try ManifestStore(files: left).readNewest().lost
+                #expect(
+                    try DirectoryReading(left).eventCount
+                        == whole.eventCount - UInt64(blocks[0].summary.rowCount), "\(place)")
+                #expect(lost.map(\.rowCount) == [UInt64(blocks[0].summary.rowCount)], "\(place)")
+                #expect(try Verifier.run(left).exitCode == 65, "\(place)")
+            }
+        }
+    }
+
+    @Test("where a segment is missing too, nothing is made, and the start says what is wrong")
     func withoutFooter() throws {
         let left = try filled()
         let manifest = try ManifestStore(files: left).readNewest()

@@ -97,6 +97,24 @@ struct ReferenceModel: Equatable {
         var notViewable: UInt64 = 0
         var undetermined: UInt64 = 0
         var revenueMicros: UInt128 = 0
+
+        private var all: [UInt128] {
+            [impressions, clicks, redemptions, viewable, notViewable, undetermined]
+                .map { UInt128($0) } + [revenueMicros]
+        }
+
+        /// Whether none of them is more than its counterpart.
+        func isWithin(_ other: Counts) -> Bool { zip(all, other.all).allSatisfy { $0 <= $1 } }
+
+        mutating func add(_ other: Counts) {
+            impressions += other.impressions
+            clicks += other.clicks
+            redemptions += other.redemptions
+            viewable += other.viewable
+            notViewable += other.notViewable
+            undetermined += other.undetermined
+            revenueMicros += other.revenueMicros
+        }
     }
 
     private(set) var counts: [Key: Counts] = [:]

@@ -24,6 +24,10 @@ struct SteppedPipeline: ~Copyable {
     let log: LogStart
     /// What operators were warned of.
     let told: ToldLines
+    /// What the start told them.
+    let found: [String]
+    /// How many events it cut off that may have been acked, and said so; `UInt64.max` where nobody knows.
+    let cutEventCount: UInt64
     /// Whether the merge stage has turns.
     var merges = true
 
@@ -45,6 +49,10 @@ struct SteppedPipeline: ~Copyable {
         let directory = start.directory
         let hash = start.hash
         let log = start.log
+        let found = start.directory.warnings + start.recovery.messages + start.warnings
+        let cutEventCount = start.recovery.segments.compactMap(\.torn).reduce(UInt64(0)) {
+            $0.saturatingSum($1.hasHole ? .max : $1.rowCount)
+        }
         var configuration = PipelineConfiguration()
         configuration.ringByteCount = ringByteCount
         configuration.segmentByteCountMax = segmentByteCountMax
@@ -57,7 +65,7 @@ struct SteppedPipeline: ~Copyable {
         return SteppedPipeline(
             stages: stages, clock: clock, answers: answers, directory: directory,
             generator: SeededRandom(seed: seed), counters: counters, hash: hash, log: log,
-            told: told)
+            told: told, found: found, cutEventCount: cutEventCount)
     }
 
     /// Puts a packet into the ring, as the receive stage does.
@@ -81,6 +89,16 @@ struct SteppedPipeline: ~Copyable {
             try turn()
         }
         try settle()
+    }
+
+    /// Puts a count of packets that were shed into the ring, as the receive stage does.
+    mutating func offerShed(_ count: UInt64) -> Bool {
+        var counts = [UInt64](repeating: 0, count: PacketResult.allCases.count)
+        counts[Int(PacketResult.shed.rawValue)] = count
+        let bytes = counts.flatMap { count in
+            (0..<8).map { UInt8(truncatingIfNeeded: count >> UInt64(8 * $0)) }
+        }
+        return stages.offer(bytes, [], kind: RingRecordKind.refusals, sender: 0, sequence: 0)
     }
 
     /// Puts a batch packet without events into the ring.
@@ -188,10 +206,10 @@ final class ToldLines: Sendable {
 
 extension PipelineStages where Files == SimulatedFileSystem, Clock == SimulatedClock {
     fileprivate mutating func offer(
-        _ bytes: [UInt8], _ events: [EventDescriptor], sender: UInt64, sequence: UInt64,
-        wantsAck: Bool = false
+        _ bytes: [UInt8], _ events: [EventDescriptor], kind: UInt8 = RingRecordKind.framed,
+        sender: UInt64, sequence: UInt64, wantsAck: Bool = false
     ) -> Bool {
-        var header = RingRecordHeader(kind: RingRecordKind.framed)
+        var header = RingRecordHeader(kind: kind)
         header.sender = sender
         header.epoch = 1
         header.sequence = sequence

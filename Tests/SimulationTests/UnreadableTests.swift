@@ -101,6 +101,39 @@ struct UnreadableTests {
         #expect(try DirectoryReading(left).counts == counts)
     }
 
+    @Test(
+        "the place that is told is that of the block, not of another bad one that was read with it")
+    func firstOfWindow() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 4) {
+            $0.segmentByteCountMax = 1 << 20
+        }
+        for sequence in 0..<400 as Range<UInt64> {
+            while !pipeline.offer(SimulatedPacket(sequence: sequence, hasIDs: true)) {
+                try pipeline.turn()
+            }
+            if sequence % 100 == 99 { try pipeline.settle() }
+        }
+        try pipeline.stop()
+        let left = files.disk.kill()
+        let manifest = try ManifestStore(files: left).readNewest()
+        let blocks = try SegmentReader(
+            manifest.sealed[0].number, directory: manifest.directory, in: left
+        ).readFooter(of: manifest.sealed[0]).blocks
+        try #require(blocks.count > 2)
+        let (first, last) = (blocks[0], blocks[blocks.count - 1])
+        let name = FileName.segment(manifest.sealed[0].number).text
+        left.disk.damage(name) { $0[Int(first.offset) + 200] ^= 1 }
+        left.disk.makeUnreadable(name, Int(last.end) - 8..<Int(last.end))
+        try #require(Int(last.end) / 4096 > Int(first.end) / 4096)
+        var random = SeededRandom(seed: 1)
+        let start = try PipelineStart.open(
+            left, clock: clock, counters: PipelineCounters(), random: &random)
+        let warning = try #require(start.warnings.first)
+        #expect(warning.contains("2 blocks of sealed segments cannot be read"), "\(warning)")
+        #expect(warning.contains("\(name) at byte \(first.offset)"), "\(warning)")
+    }
+
     /// `verify` names it, and a reader answers in full or says why not.
     private func expectTold(
         _ files: SimulatedFileSystem, _ whole: ReferenceModel, mayBeSilent: Bool, _ place: String

@@ -112,6 +112,9 @@ package final class SimulatedDisk: Sendable {
     /// How many bytes reads have given since the last power cut.
     package var readByteCount: Int { state.withLock { $0.readByteCount } }
 
+    /// How many reads met a sector that cannot be read, each of which takes a real disk seconds.
+    package var failedReadCount: Int { state.withLock { $0.failedReadCount } }
+
     /// The bytes that a reader sees under a path relative to the data directory.
     package func contents(_ path: String) -> [UInt8]? {
         state.withLock { state in state.inode(path).map { state.inodes[$0].current } }
@@ -214,7 +217,10 @@ package final class SimulatedDisk: Sendable {
             guard let start = Int(exactly: offset), start < bytes.count else { return .success([]) }
             var end = min(bytes.count - start, byteCountMax) + start
             if let bad = state.inodes[inode].firstBadByte(in: start..<end) {
-                if bad <= start { return .failure(EIO) }
+                if bad <= start {
+                    state.failedReadCount += 1
+                    return .failure(EIO)
+                }
                 end = bad
             }
             state.readByteCount += end - start

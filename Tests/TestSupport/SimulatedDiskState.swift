@@ -54,6 +54,8 @@ struct SimulatedDiskState: Sendable {
     var random: SeededRandom
     var operationCount = 0
     var readByteCount = 0
+    /// Reads that met a sector that cannot be read.
+    var failedReadCount = 0
     var callCounts: [SimulatedDisk.Kind: Int] = [:]
     var crashPoint = Int.max
     var isDown = false

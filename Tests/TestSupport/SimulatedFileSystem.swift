@@ -92,6 +92,7 @@ package struct SimulatedFileSystem: FileSystem {
 /// An open file of a `SimulatedDisk`.
 package final class SimulatedFile: StorageFile {
     package let path: String
+    package let unreadable = UnreadableRegions()
     private let disk: SimulatedDisk
     fileprivate let inode: Int
     /// The directory whose lock goes with this file, as a prefix.

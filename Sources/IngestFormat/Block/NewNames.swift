@@ -93,6 +93,13 @@ package struct NamesOfBlock: Sendable {
         self.firstKey = firstKey
         self.keys = keys
     }
+
+    package var nameRange: Range<UInt32> {
+        firstName.rawValue..<firstName.rawValue &+ UInt32(names.count)
+    }
+    package var keyRange: Range<UInt32> {
+        firstKey.rawValue..<firstKey.rawValue &+ UInt32(keys.count)
+    }
 }
 
 extension [RewardKey] {

@@ -22,9 +22,16 @@ package struct FreshNames {
         self.firstKey = firstKey.rawValue
     }
 
-    /// The names and keys of some ordinals, as blocks introduced them, by ordinal; those that no block has were lost.
-    /// Sorted.
-    package init(of blocks: [NamesOfBlock], names: Range<UInt32>, keys: Range<UInt32>) {
+    /// The names and keys of some ordinals, as blocks introduced them, by ordinal. Sorted.
+    ///
+    /// - Parameters:
+    ///   - name: one that no block has; no bytes of one that was lost.
+    ///   - key: the same; `nil` of one that was lost.
+    package init(
+        of blocks: [NamesOfBlock], names: Range<UInt32>, keys: Range<UInt32>,
+        name: (UInt32) -> ArraySlice<UInt8> = { _ in [] },
+        key known: (UInt32) -> RewardKey? = { _ in nil }
+    ) {
         self.init(
             firstName: NameOrdinal(rawValue: names.lowerBound),
             firstKey: KeyOrdinal(rawValue: keys.lowerBound))
@@ -35,18 +42,20 @@ package struct FreshNames {
             block.names.forEach(from: block.firstName) { ordinal, place in
                 guard names.contains(ordinal.rawValue), ordinal.rawValue >= self.names.upperBound
                 else { return }
-                while self.names.upperBound < ordinal.rawValue { append(name: []) }
+                while self.names.upperBound < ordinal.rawValue {
+                    append(name: name(self.names.upperBound))
+                }
                 append(name: block.names.bytes[place])
             }
             for (index, key) in block.keys.enumerated() {
                 let ordinal = block.firstKey.rawValue + UInt32(index)
                 guard keys.contains(ordinal), ordinal >= keyRange.upperBound else { continue }
-                while keyRange.upperBound < ordinal { append(key: nil) }
+                while keyRange.upperBound < ordinal { append(key: known(keyRange.upperBound)) }
                 append(key: key)
             }
         }
-        while self.names.upperBound < names.upperBound { append(name: []) }
-        while keyRange.upperBound < keys.upperBound { append(key: nil) }
+        while self.names.upperBound < names.upperBound { append(name: name(self.names.upperBound)) }
+        while keyRange.upperBound < keys.upperBound { append(key: known(keyRange.upperBound)) }
         sort()
     }
 

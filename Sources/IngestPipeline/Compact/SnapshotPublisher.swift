@@ -256,12 +256,15 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         }
     }
 
-    /// Publishes what was merged, if anything was, as a generation of its own; damaged segments that expire with it are
-    /// put aside before: nobody deletes them for that.
+    /// Publishes what was merged, if anything was, as a generation of its own; damaged segments that expire with it, and names
+    /// runs that it replaces, are put aside before: nobody deletes them for that.
     /// - Returns: what has expired, if anything has.
     package mutating func publishMerged() throws(PipelineError) -> ExpiredOutput? {
         guard case .written(let merged) = merge else { return nil }
-        try putAside(merged.expired)
+        let damaged = merged.expired?.damaged.map { FileName.segment($0) } ?? []
+        try storing { () throws(StorageError) in
+            try store.putAside(damaged + merged.damagedNames)
+        }
         var next = makeNext()
         next.replace(merged)
         try publish(next)
@@ -272,16 +275,6 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         counters.compact.add(
             .expiredBytes, expired.entry.run.byteCount + expired.entry.names.byteCount)
         return expired
-    }
-
-    private func putAside(_ expired: ExpiredOutput?) throws(PipelineError) {
-        guard let damaged = expired?.damaged, !damaged.isEmpty else { return }
-        try storing { () throws(StorageError) in
-            let present = try store.files.names()
-            for name in damaged.map({ FileName.segment($0).text }) where present.contains(name) {
-                _ = try AsideDirectory(of: store.files).take(name)
-            }
-        }
     }
 
     /// Does the merge that is due, if one is, and publishes it: where there is no merge queue.

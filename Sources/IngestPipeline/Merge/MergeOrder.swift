@@ -46,6 +46,10 @@ package struct MergedRuns: Sendable {
     package var tables: Tables?
     package var names: Names?
     package var expired: ExpiredOutput?
+    /// Names runs that were replaced since not all of them can be read: nobody deletes them for that.
+    package var damagedNames: [FileName] = []
+    /// For the log: what names that were made again lack.
+    package var lostNames: String?
 
     package init() {}
 
@@ -71,7 +75,8 @@ package struct MergeResult: Sendable {
     var damageLine: String? {
         let isRebuild = order.rebuildNumber != nil
         guard let damage else {
-            return isRebuild && !runs.isEmpty ? "derived files rebuilt from the log" : nil
+            let lost = runs.lostNames.map { "; \($0)" } ?? ""
+            return isRebuild && !runs.isEmpty ? "derived files rebuilt from the log\(lost)" : nil
         }
         return isRebuild
             ? "rebuild failed, retrying in a minute: \(damage)"

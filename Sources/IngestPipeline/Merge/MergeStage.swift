@@ -131,14 +131,17 @@ struct RunMerge<Files: FileSystem> {
                 + (order.names?.inputs.map(\.byteCount) ?? []))
         var manifest = order.manifest
         manifest.nextFileNumber = number
+        let store = ManifestStore(files: files)
         let made = try LogRebuild.files(
-            of: ManifestStore(files: files), for: manifest,
+            of: store, for: manifest,
             names: order.names == nil ? .kept : .made, hasTables: order.tables != nil,
             isStopped: isStopped)
         guard let made else { return }
         if let inputs = order.tables { runs.tables = (inputs, made.runs) }
         if let inputs = order.names?.inputs, let run = made.namesRuns.first {
             runs.names = (inputs, run)
+            runs.lostNames = try store.lostText(of: made)
+            runs.damagedNames = try store.damagedNames(of: inputs, manifest.directory)
         }
     }
 

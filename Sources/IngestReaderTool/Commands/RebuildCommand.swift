@@ -43,9 +43,11 @@ struct RebuildCommand: ParsableCommand {
         }
         try store.checkExpired(of: newest)
         let bad = try store.badRuns(of: newest) ?? BadRuns()
+        let damaged = try store.damagedNames(of: newest.namesRuns, newest.directory)
         let made = try LogRebuild.run(
             store, after: try LogRebuild.complete(newest, bad, store),
-            names: bad.areNamesBad ? .made : .kept)
+            names: bad.areNamesBad || !damaged.isEmpty ? .made : .kept)
+        try store.putAside(damaged)
         return made.runs
     }
 }

@@ -8,6 +8,8 @@ package struct TornTail: Hashable, Sendable {
     /// Whether the header of a whole block was readable there: then the block may have been acked by a
     /// disk that did not keep it.
     package let isHeaderReadable: Bool
+    /// How many events such blocks have.
+    package let rowCount: UInt64
     /// Whether the disk could not read all of it: then nobody knows what it was.
     package let hasHole: Bool
 }
@@ -81,15 +83,20 @@ package struct RecoveryReport: Sendable {
 
     /// One line for each thing that an operator should know, worst first.
     package var messages: [String] {
-        lost.map(Self.message) + (repaired + segments).compactMap(Self.holeMessage)
-            + segments.compactMap(Self.tornMessage)
-            + (repaired + segments).map { segment in
+        Self.messages(of: repaired + segments)
+            + dropped.map { "segment \($0.rawValue): empty, removed" }
+    }
+
+    /// As above, of segments that were sealed again.
+    static func messages(of segments: [RecoveredSegment]) -> [String] {
+        segments.flatMap(\.file.footer.lost).map(message) + segments.compactMap(holeMessage)
+            + segments.compactMap(tornMessage)
+            + segments.map { segment in
                 let entry = segment.file.entry
                 return
                     "segment \(entry.number.rawValue): sealed by copy, \(entry.blockCount) blocks, "
                     + "\(entry.rowCount) rows"
             }
-            + dropped.map { "segment \($0.rawValue): empty, removed" }
     }
 
     private static func message(_ lost: LostRange) -> String {
@@ -105,7 +112,7 @@ package struct RecoveryReport: Sendable {
             "segment \(segment.file.entry.number.rawValue): torn tail of \(torn.range.count) bytes at "
             + "\(torn.range.lowerBound) truncated and moved to aside/"
             + (torn.isHeaderReadable
-                ? "; a block header in it was intact: acked data may be lost"
+                ? "; a block header in it was intact: acked data may be lost, \(torn.rowCount) events"
                 : torn.hasHole ? "; not all of it can be read: acked data may be lost" : "")
     }
 

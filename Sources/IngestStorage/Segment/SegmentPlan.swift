@@ -120,7 +120,7 @@ struct SegmentPlan<Files: FileSystem> {
             isBelowBound: isBelowBound, isFooter: false)
         aside.append(range)
         if verdict == .torn {
-            cut(range, isHeaderReadable: true)
+            cut(range, header)
         } else {
             append(SegmentPlan.lost(header, at: range))
             let before = end
@@ -145,7 +145,7 @@ struct SegmentPlan<Files: FileSystem> {
         if content != .zeros && !(verdict == .remnant && content == .footer) { aside.append(range) }
         switch verdict {
         case .lost: lose(missing, range, upTo: later)
-        case .torn: cut(range, isHeaderReadable: false)
+        case .torn: cut(range, nil)
         case .remnant: break
         }
     }
@@ -181,11 +181,13 @@ struct SegmentPlan<Files: FileSystem> {
         end = LogAnchor(after: header)
     }
 
-    private mutating func cut(_ range: Range<UInt64>, isHeaderReadable: Bool) {
+    /// - Parameter header: of the block there, if it can be believed.
+    private mutating func cut(_ range: Range<UInt64>, _ header: BlockHeader?) {
         let start = torn?.range.lowerBound ?? range.lowerBound
         torn = TornTail(
             range: start..<max(start, range.upperBound),
-            isHeaderReadable: torn?.isHeaderReadable ?? false || isHeaderReadable,
+            isHeaderReadable: torn?.isHeaderReadable ?? false || header != nil,
+            rowCount: (torn?.rowCount ?? 0).saturatingSum(UInt64(header?.rowCount ?? 0)),
             hasHole: survey.hole != nil)
     }
 

@@ -71,6 +71,13 @@ package struct SegmentReader<Files: FileSystem> {
     package func read(
         _ entry: BlockIndexEntry, into buffer: ReadBuffer, isHeadOnly: Bool = false
     ) throws(StorageError) -> BlockHeader {
+        try Self.read(entry, of: file, number, directory, into: buffer, isHeadOnly: isHeadOnly)
+    }
+
+    private static func read(
+        _ entry: BlockIndexEntry, of file: Files.File, _ number: SegmentNumber,
+        _ directory: DirectoryID, into buffer: ReadBuffer, isHeadOnly: Bool = false
+    ) throws(StorageError) -> BlockHeader {
         let place = BlockPlace(
             directory: directory, segment: number, blockOrdinal: entry.ordinal)
         var walk = BlockWalk(
@@ -87,12 +94,19 @@ package struct SegmentReader<Files: FileSystem> {
     package func readNames(
         by footer: SegmentFooter, mayMiss: Bool = false
     ) throws(StorageError) -> [NamesOfBlock] {
+        try Self.readNames(footer.blocks, of: file, number, directory, mayMiss: mayMiss)
+    }
+
+    /// As above, of blocks of which no footer need tell.
+    static func readNames(
+        _ entries: [BlockIndexEntry], of file: Files.File, _ number: SegmentNumber,
+        _ directory: DirectoryID, mayMiss: Bool
+    ) throws(StorageError) -> [NamesOfBlock] {
         let (buffer, decoder, rows) = (ReadBuffer(), BlockDecoder(), BlockRows())
         var found: [NamesOfBlock] = []
-        for entry in footer.blocks
-        where entry.summary.nameCount > 0 || entry.summary.keyCount > 0 {
+        for entry in entries where entry.summary.nameCount > 0 || entry.summary.keyCount > 0 {
             do throws(StorageError) {
-                _ = try read(entry, into: buffer)
+                _ = try read(entry, of: file, number, directory, into: buffer)
                 let block = try StorageError.decoding(file.path, at: entry.offset) {
                     () throws(FormatError) in
                     try buffer.withBytes { (bytes) throws(FormatError) in

@@ -32,9 +32,10 @@ package enum SegmentRecovery {
         usesReserve: Bool = false
     ) throws(StorageError) -> RecoveryReport {
         let mark = try DurableMarkFile.read(in: files, directory: manifest.directory)
-        let bound = max(mark ?? .start, manifest.cut)
-        let repaired = try LevelZeroRepair(
-            files: files, manifest: manifest, keys: keys, now: now, usesReserve: usesReserve
+        let bound = try max(mark ?? .start, knownEnd(in: files, manifest))
+        let repaired = try FooterRepair(
+            of: manifest.level0.indices, files: files, manifest: manifest, keys: keys, now: now,
+            usesReserve: usesReserve
         ).run()
         let manifest = repaired.manifest
         let surveys = try survey(files, manifest, bound: bound)
@@ -65,6 +66,20 @@ package enum SegmentRecovery {
             report.dropped.append(plan.survey.number)
         }
         return report
+    }
+
+    /// The furthest that a manifest has the log: those that are left may say more than one that was made from it.
+    private static func knownEnd<Files: FileSystem>(
+        in files: Files, _ manifest: Manifest
+    ) throws(StorageError) -> LogPosition {
+        var end = manifest.cut
+        for case .manifest(let generation)? in try files.names().map(FileName.init) {
+            let found = try StorageError.readable { () throws(StorageError) in
+                try ManifestStore(files: files).read(generation)
+            }
+            if let found, found.directory == manifest.directory { end = max(end, found.cut) }
+        }
+        return end
     }
 
     /// All segments from the first unsealed to the last there is or must have been.

@@ -215,4 +215,13 @@ package struct SealedBlocks<Files: FileSystem> {
         file = found?.file
         entries = found?.blocks ?? []
     }
+
+    /// The names and keys that those of its blocks introduce that can be read.
+    func readNames(of number: SegmentNumber, _ directory: DirectoryID) throws(StorageError)
+        -> [NamesOfBlock]
+    {
+        guard let file else { return [] }
+        return try SegmentReader<Files>.readNames(
+            entries, of: file, number, directory, mayMiss: true)
+    }
 }

@@ -20,6 +20,8 @@ package struct LogRebuild<Files: FileSystem> {
     private var scratch: [FileName] = []
     private var made: [FileName] = []
     private let isStopped: @Sendable () -> Bool
+    /// Whether to go on without the counters of segments that expired without a footer: they were in runs only.
+    private var mayMiss = false
 
     /// What is made again beside the counter tables.
     package enum Names: Sendable {
@@ -34,13 +36,16 @@ package struct LogRebuild<Files: FileSystem> {
     /// - Parameters:
     ///   - manifest: the newest, or one that was made from the log (`manifest(of:)`).
     ///   - hasTables: whether counter tables are made; the runs of the manifest stay otherwise.
+    ///   - mayMiss: whether to go on without the counters of segments that expired without a footer, which is otherwise an
+    ///     error.
     /// **Errors** `corrupt`, `notFound` for a footer or an expired one that cannot be read: then what is there is
     /// all that there is. Those of writing.
     package static func run(
         _ store: ManifestStore<Files>, after manifest: Manifest, names: Names = .kept,
-        hasTables: Bool = true
+        hasTables: Bool = true, mayMiss: Bool = false
     ) throws(StorageError) -> Manifest {
         var rebuild = LogRebuild(store, manifest)
+        rebuild.mayMiss = mayMiss
         return try rebuild.run(names, hasTables: hasTables) { (made) throws(StorageError) in
             try store.publish(made)
         }
@@ -138,7 +143,7 @@ package struct LogRebuild<Files: FileSystem> {
         for entry in next.expired {
             let run = try RunReader(entry.run, directory: next.directory, in: store.files)
             let missingCount = try run.readExpired().missingCount
-            guard missingCount == 0 else {
+            guard missingCount == 0 || mayMiss else {
                 throw .corrupt(
                     path: run.path, offset: 0,
                     detail:
@@ -170,31 +175,29 @@ package struct LogRebuild<Files: FileSystem> {
 
     // MARK: Names
 
-    /// Makes one names run, of the runs that can be read up to the first that cannot, and of the blocks behind them.
+    /// Makes one names run, of the runs that can be read up to the first that cannot, of the blocks behind them, and of what
+    /// pages that can be read have of names whose blocks are gone. What is nowhere is lost: its ordinals stay.
     private mutating func makeNames() throws(StorageError) {
         var parts = try soundNames()
-        let old = try readableNames()
         var start = (parts.last?.names.upperBound ?? 1, parts.last?.keys.upperBound ?? 0)
         var (blocks, byteCount): ([NamesOfBlock], Int) = ([], 0)
         for (place, segment) in next.sealed.enumerated() {
             let isLast = place == next.sealed.count - 1
-            let found = try StorageError.readable { () throws(StorageError) in
-                let reader = try SegmentReader(
-                    segment.number, directory: next.directory, in: store.files)
-                let footer = try reader.readFooter(of: segment)
-                return (
-                    names: try reader.readNames(by: footer, mayMiss: true),
-                    end: (footer.names.upperBound, footer.keys.upperBound)
-                )
-            }
-            blocks += found?.names ?? []
-            byteCount += found?.names.reduce(0) { $0 + $1.names.byteCount } ?? 0
+            let found = try SealedBlocks(segment, directory: next.directory, in: store.files)
+            let names = try found.readNames(of: segment.number, next.directory)
+            blocks += names
+            byteCount += names.reduce(0) { $0 + $1.names.byteCount }
             guard isLast || byteCount >= Limits.rollNameByteCount else { continue }
-            let end = isLast ? (next.shard.nextName, next.shard.nextKey) : found?.end ?? start
+            let reach =
+                blocks.last.map { ($0.nameRange.upperBound, $0.keyRange.upperBound) } ?? start
+            let end = isLast ? (next.shard.nextName, next.shard.nextKey) : reach
             if end.0 > start.0 || end.1 > start.1 {
                 let (names, keys) = (start.0..<max(start.0, end.0), start.1..<max(start.1, end.1))
-                let whole = NamesOfBlock.completed(blocks, names: names, keys: keys, by: old)
-                let fresh = FreshNames(of: whole, names: names, keys: keys)
+                let known = try KnownNames(
+                    names, keys, notIn: blocks, of: next.namesRuns, directory: next.directory,
+                    in: store.files)
+                let fresh = FreshNames(
+                    of: blocks, names: names, keys: keys, name: known.name, key: known.key)
                 parts.append(try write([], fresh))
                 scratch.append(parts[parts.count - 1].fileName)
                 start = (fresh.names.upperBound, fresh.keyRange.upperBound)
@@ -216,31 +219,13 @@ package struct LogRebuild<Files: FileSystem> {
     /// The runs from the first on that can be read: they may have names of blocks that are lost. Where they have not
     /// all names of expired segments, what is left of those.
     private func soundNames() throws(StorageError) -> [NamesRunEntry] {
-        var parts: [NamesRunEntry] = []
-        for entry in next.namesRuns {
-            let isSound: Void? = try StorageError.readable { () throws(StorageError) in
-                try NamesRunReader(entry, directory: next.directory, in: store.files).checkPages()
-            }
-            if isSound == nil { break }
-            parts.append(entry)
-        }
+        let damaged = try store.damagedNames(of: next.namesRuns, next.directory)
+        let parts = Array(next.namesRuns.prefix { !damaged.contains($0.fileName) })
         guard let expired = next.expired.last?.names else { return parts }
         let isWhole =
             parts.last?.names.upperBound ?? 1 >= expired.names.upperBound
             && parts.last?.keys.upperBound ?? 0 >= expired.keys.upperBound
         return isWhole ? parts : next.expired.map(\.names)
-    }
-
-    /// The runs of which at least some pages may be read.
-    private func readableNames() throws(StorageError) -> [NamesRunReader<Files>] {
-        var runs: [NamesRunReader<Files>] = []
-        for entry in next.namesRuns {
-            let run = try StorageError.readable { () throws(StorageError) in
-                try NamesRunReader(entry, directory: next.directory, in: store.files)
-            }
-            if let run { runs.append(run) }
-        }
-        return runs
     }
 
     private mutating func write(
@@ -262,47 +247,5 @@ package struct LogRebuild<Files: FileSystem> {
 
     private func removeFiles(_ names: [FileName]) {
         for name in names where !before.contains(name) { try? store.unlink(name) }
-    }
-}
-
-extension NamesOfBlock {
-    /// These, and between them the names and keys of ordinals that none has, as far as pages of names runs can be read: each
-    /// as if it had come in a block of its own.
-    fileprivate static func completed<Files: FileSystem>(
-        _ blocks: [NamesOfBlock], names: Range<UInt32>, keys: Range<UInt32>,
-        by runs: [NamesRunReader<Files>]
-    ) -> [NamesOfBlock] {
-        var whole: [NamesOfBlock] = []
-        var (nextName, nextKey) = (names.lowerBound, keys.lowerBound)
-        func fill(upTo name: UInt32, _ key: UInt32) {
-            while nextName < name {
-                let ordinal = NameOrdinal(rawValue: nextName)
-                let text = runs.lazy.compactMap { (try? $0.name(ordinal)) ?? nil }.first
-                nextName += 1
-                guard let text else { continue }
-                whole.append(
-                    NamesOfBlock(
-                        firstName: ordinal, names: NewNames(text),
-                        firstKey: KeyOrdinal(rawValue: nextKey), keys: []))
-            }
-            while nextKey < key {
-                let ordinal = KeyOrdinal(rawValue: nextKey)
-                let pair = runs.lazy.compactMap { (try? $0.key(ordinal)) ?? nil }.first
-                nextKey += 1
-                guard let pair else { continue }
-                whole.append(
-                    NamesOfBlock(
-                        firstName: NameOrdinal(rawValue: nextName), names: NewNames(),
-                        firstKey: ordinal, keys: [pair]))
-            }
-        }
-        for block in blocks {
-            fill(upTo: block.firstName.rawValue, block.firstKey.rawValue)
-            whole.append(block)
-            nextName = max(nextName, block.firstName.rawValue + UInt32(block.names.count))
-            nextKey = max(nextKey, block.firstKey.rawValue + UInt32(block.keys.count))
-        }
-        fill(upTo: names.upperBound, keys.upperBound)
-        return whole
     }
 }

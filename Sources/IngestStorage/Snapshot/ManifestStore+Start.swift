@@ -19,6 +19,7 @@ extension ManifestStore {
             if entry.table == .rewardDays && bad.names.count > count { bad.areSegmentsBad = true }
         }
         let counters = bad.names.count
+        bad.areTablesBad = counters > 0
         for entry in manifest.namesRuns {
             try bad.note(entry.fileName) { () throws(StorageError) in
                 let found = try namesEntry(
@@ -45,6 +46,47 @@ extension ManifestStore {
         return bad.first == nil ? nil : bad
     }
 
+    /// The names runs that are not there, or of which a page cannot be believed.
+    ///
+    /// **Errors** `newerFormat`, `io`.
+    /// **Cost** Reads the files.
+    package func damagedNames(
+        of entries: some Sequence<NamesRunEntry>, _ directory: DirectoryID
+    ) throws(StorageError) -> [FileName] {
+        var damaged: [FileName] = []
+        for entry in entries {
+            let isSound: Void? = try StorageError.readable { () throws(StorageError) in
+                try NamesRunReader(entry, directory: directory, in: files).checkPages()
+            }
+            if isSound == nil { damaged.append(entry.fileName) }
+        }
+        return damaged
+    }
+
+    /// For the log: how many names and keys the names runs of a manifest have lost; `nil` if none.
+    ///
+    /// **Cost** The pages that they fill, one at least of each run.
+    package func lostText(of manifest: Manifest) throws(StorageError) -> String? {
+        var (names, keys) = (0, 0)
+        for entry in manifest.namesRuns {
+            let run = try NamesRunReader(entry, directory: manifest.directory, in: files)
+            names += try run.lostNames().count
+            keys += try run.lostKeyCount()
+        }
+        return names + keys == 0
+            ? nil
+            : "\(names) names and \(keys) keys are lost, with the blocks that introduced them: their counters "
+                + "stay, (lost:N) stands for them; run ingest-reader verify"
+    }
+
+    /// Puts aside those files that are there.
+    package func putAside(_ names: some Sequence<FileName>) throws(StorageError) {
+        let present = Set(try files.names())
+        for name in Set(names.map(\.text)).intersection(present).sorted() {
+            _ = try AsideDirectory(of: files).take(name)
+        }
+    }
+
     /// Checks that every expired run that a manifest names, and its names, is there, as long as it says, with its
     /// header and index: the log has nothing else of those segments.
     ///
@@ -63,7 +105,12 @@ extension ManifestStore {
     ///
     /// **Errors** `corrupt` with the manifest's path; `io`.
     package func checkIsNewest(_ manifest: Manifest) throws(StorageError) {
-        let names = Set(try files.names().compactMap { FileName($0) })
+        // A damaged segment is put aside before the manifest that lets it expire: a crash in between is no newer manifest.
+        var names = Set(try files.names().compactMap { FileName($0) })
+        if names.contains(.aside) {
+            let aside = try files.subdirectory(FileName.aside.text, create: false).names()
+            names.formUnion(aside.compactMap { FileName(ofAside: $0) })
+        }
         for case .run(.expired, let number) in names where number >= manifest.nextFileNumber {
             let header = try StorageError.readable { () throws(StorageError) in
                 try runHeader(number, of: .expired, manifest.directory)
@@ -132,6 +179,15 @@ extension ManifestStore {
     }
 }
 
+extension FileName {
+    /// What a file of `aside/` was: numbers tell those of one name apart.
+    fileprivate init?(ofAside name: String) {
+        let parts = name.split(separator: ".")
+        let isNumbered = parts.last.map { !$0.isEmpty && $0.allSatisfy(\.isNumber) } ?? false
+        self.init(isNumbered ? parts.dropLast().joined(separator: ".") : name)
+    }
+}
+
 /// Derived files of a generation that are missing or damaged.
 package struct BadRuns {
     package internal(set) var names: [FileName] = []
@@ -139,6 +195,8 @@ package struct BadRuns {
     package internal(set) var first: StorageError?
     /// Whether a run is among them that lists sealed segments.
     package internal(set) var areSegmentsBad = false
+    /// Whether runs of counters are among them.
+    package internal(set) var areTablesBad = false
     /// Whether names runs are among them, or some are not listed.
     package internal(set) var areNamesBad = false
 

@@ -12,7 +12,7 @@ import IngestFormat
 package struct NamesRunReader<Files: FileSystem>: Sendable {
     package let header: NamesRun.Header
     package let index: NamesPageIndex
-    private let file: Files.File
+    let file: Files.File
 
     package var names: Range<UInt32> { header.names }
     package var keys: Range<UInt32> { header.keys }
@@ -322,12 +322,12 @@ package struct NamesRunReader<Files: FileSystem>: Sendable {
     }
 
     /// What the pairs of a page can be.
-    private func bounds(_ kind: NamesPageKind, _ number: Int) -> PairPage.Bounds {
+    func bounds(_ kind: NamesPageKind, _ number: Int) -> PairPage.Bounds {
         PairPage.Bounds(kind, header, index.entries[index.pages(kind).lowerBound + number])
     }
 
     /// Adds file and offset to what is wrong with a page.
-    private func decoding<Result>(
+    func decoding<Result>(
         _ kind: NamesPageKind, _ number: Int, _ body: () throws(FormatError) -> Result
     ) throws(StorageError) -> Result {
         let entry = index.entries[index.pages(kind).lowerBound + number]

@@ -205,16 +205,23 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
             return
         }
         guard let commits = try decode(block, of: segment) else {
-            if damage.count == 0 {
-                let hole = buffer.hole.map { "\($0)" }
-                let place = "\(segment.file?.path ?? "") at byte \(block.offset)"
-                damage.first = hole ?? "block \(block.ordinal), \(place)"
-            }
+            if damage.count == 0 { damage.first = try text(ofDamaged: block, in: segment) }
             damage.count += 1
             completeSince = max(completeSince, time)
             return
         }
         appendClaims(commits, to: batch)
+    }
+
+    /// What is wrong with a block, or where it lies: of its own bytes, since those behind it were read too.
+    private func text(
+        ofDamaged block: BlockIndexEntry, in segment: SealedBlocks<Files>
+    ) throws(StorageError) -> String {
+        let place = "block \(block.ordinal), \(segment.file?.path ?? "") at byte \(block.offset)"
+        guard let file = segment.file else { return place }
+        try buffer.readAround(file, at: block.offset, byteCount: block.summary.byteCount)
+        windowStart = block.offset
+        return buffer.hole.map { "\($0)" } ?? place
     }
 
     /// Decodes a block into `rows`; reads what comes behind it too, if it is small.

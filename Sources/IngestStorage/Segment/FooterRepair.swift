@@ -1,20 +1,25 @@
 // packet → decode → ring → admit → block → [segment] → compaction → snapshot → query
 import IngestFormat
 
-/// Seals the segments of level 0 again whose footers cannot be read: from their blocks, as far as these can be, and as
-/// lost blocks where the file is gone. Counters that runs have already stay as they are.
+/// Seals sealed segments again whose footers cannot be read: from their blocks, as far as these can be, and as lost blocks
+/// where the file is gone. Those of level 0, of whose counters there is nothing else; or all, where the runs are to be made
+/// again too. Counters that runs have already stay as they are.
 ///
-/// **Cost** The footers of level 0 where there is nothing to do; otherwise the segment twice, and all footers.
-struct LevelZeroRepair<Files: FileSystem> {
+/// **Cost** The footers where there is nothing to do; otherwise such a segment twice, and all footers.
+struct FooterRepair<Files: FileSystem> {
     let files: Files
+    /// Places in the manifest's list.
+    private let range: Range<Int>
     private(set) var manifest: Manifest
     let keys: [RewardKey]
     let now: Int64
     let usesReserve: Bool
 
     init(
-        files: Files, manifest: Manifest, keys: [RewardKey], now: Int64, usesReserve: Bool = false
+        of range: Range<Int>, files: Files, manifest: Manifest, keys: [RewardKey], now: Int64,
+        usesReserve: Bool = false
     ) {
+        self.range = range
         self.usesReserve = usesReserve
         self.files = files
         self.manifest = manifest
@@ -27,7 +32,7 @@ struct LevelZeroRepair<Files: FileSystem> {
     consuming func run() throws(StorageError) -> (segments: [RecoveredSegment], manifest: Manifest)
     {
         var repaired: [RecoveredSegment] = []
-        for (place, entry) in zip(manifest.level0.indices, manifest.level0) {
+        for (place, entry) in zip(range, manifest.sealed[range]) {
             if try isReadable(entry) { continue }
             let segment = try seal(entry, place)
             manifest.sealed[place] = segment.file.entry

@@ -1,0 +1,163 @@
+import IngestFormat
+import IngestPipeline
+import IngestReader
+import IngestStorage
+import IngestVerify
+import PipelineTestSupport
+import TestSupport
+import Testing
+
+/// A names run and the segment that introduced its names are both damaged: a start goes on, the names are lost, and nothing
+/// else is.
+@Suite("Names that are lost with their segment")
+struct LostNamesTests {
+    private let clock = SimulatedClock(
+        wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+
+    private func filled() throws -> SimulatedFileSystem {
+        let files = SimulatedFileSystem(seed: 1)
+        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 4)
+        try pipeline.take(0..<250)
+        try pipeline.rest(turns: 70)
+        try pipeline.stop()
+        return files.disk.kill()
+    }
+
+    /// What is damaged of all names runs, and of the segment.
+    enum Damage: CaseIterable {
+        case heads, pages
+        case blocks, blocksAndFooter
+
+        static let pairs = [heads, pages].flatMap { run in
+            [blocks, blocksAndFooter].map { (run, $0) }
+        }
+    }
+
+    private func damage(_ files: SimulatedFileSystem, _ damage: Damage) throws {
+        let manifest = try ManifestStore(files: files).readNewest()
+        let first = manifest.sealed[0]
+        let runs = manifest.namesRuns.map(\.fileName.text)
+        let segment = FileName.segment(first.number).text
+        switch damage {
+        case .heads: for name in runs { files.disk.damage(name) { $0[20] ^= 1 } }
+        case .pages:
+            for name in runs {
+                files.disk.damage(name) { bytes in
+                    for place in stride(from: 130, to: bytes.count - 400, by: 16) {
+                        bytes[place] ^= 1
+                    }
+                }
+            }
+        case .blocks:
+            let blocksEnd = try SegmentReader(
+                first.number, directory: manifest.directory, in: files
+            ).readFooter(of: first).blocks.last!.end
+            files.disk.damage(segment) { bytes in
+                for place in stride(from: 150, to: Int(blocksEnd), by: 64) { bytes[place] ^= 1 }
+            }
+        case .blocksAndFooter:
+            files.disk.damage(segment) { bytes in
+                for place in stride(from: 150, to: bytes.count, by: 64) { bytes[place] ^= 1 }
+            }
+        }
+    }
+
+    /// All events are counted, each name has one row, and `verify` says that names are lost, and no counter wrong.
+    private func expectCounted(
+        _ files: SimulatedFileSystem, packetCount: UInt64, _ place: String
+    ) throws {
+        let whole = ReferenceModel(packetCount: packetCount)
+        let reading = try DirectoryReading(files)
+        #expect(reading.eventCount == whole.eventCount, "\(place)")
+        let lost = reading.counts.keys.filter {
+            $0.reward.hasPrefix("(lost:") || $0.business.hasPrefix("(lost:")
+        }
+        #expect(!lost.isEmpty, "\(place)")
+        for (key, counts) in reading.counts where !lost.contains(key) {
+            #expect(whole.counts[key].map { counts.isWithin($0) } == true, "\(place): \(key)")
+        }
+        let report = try Verifier.run(files)
+        #expect(
+            report.exitCode == 65 && report.differenceCount == 0, "\(place): \(report.findings)")
+        #expect(
+            report.findings.contains {
+                $0.kind == .evidenceLost && $0.file.hasSuffix(".names.run")
+                    && $0.what.contains("(lost:N)")
+            }, "\(place): \(report.findings)")
+    }
+
+    @Test("a start goes on and says so; totals stay, and who comes again gets one new row")
+    func both() throws {
+        let base = try filled()
+        for (run, segment) in Damage.pairs {
+            let place = "\(run) \(segment)"
+            let left = base.disk.kill()
+            try damage(left, segment)
+            try damage(left, run)
+            // Also where all is made again.
+            if segment == .blocks {
+                for name in try left.names() where name.hasSuffix(".manifest") {
+                    try left.unlink(name)
+                }
+            }
+            do {
+                let pipeline = try SteppedPipeline.open(left, clock: clock, seed: 5)
+                #expect(pipeline.found.contains { $0.hasPrefix("derived files rebuilt") })
+                #expect(pipeline.found.contains { $0.contains("keys are lost") }, "\(place)")
+            }
+            // The damaged runs may have names that are nowhere else.
+            #expect(
+                try left.subdirectory("aside", create: false).names()
+                    .contains { $0.hasSuffix(".names.run") }, "\(place)")
+            try expectCounted(left, packetCount: 250, place)
+            let next = left.disk.kill()
+            do {
+                var pipeline = try SteppedPipeline.open(next, clock: clock, seed: 6)
+                #expect(!pipeline.found.contains { $0.contains("keys are lost") }, "\(place)")
+                try pipeline.take(250..<500)
+                try pipeline.rest(turns: 70)
+                try pipeline.stop()
+            }
+            try expectCounted(next, packetCount: 500, "\(place), a life later")
+        }
+    }
+
+    @Test("a running daemon that meets such a run says so, and goes on")
+    func running() throws {
+        let left = try filled()
+        var pipeline = try SteppedPipeline.open(left, clock: clock, seed: 5)
+        try damage(left, .blocks)
+        try damage(left, .pages)
+        try pipeline.take(250..<800)
+        try pipeline.rest(turns: 130)
+        try pipeline.stop()
+        #expect(pipeline.told.count("merge failed, making derived files again") == 1)
+        #expect(pipeline.told.count("derived files rebuilt from the log; ") == 1)
+        #expect(
+            try left.subdirectory("aside", create: false).names()
+                .contains { $0.hasSuffix(".names.run") })
+        try expectCounted(left, packetCount: 800, "running")
+    }
+
+    @Test("of a run without its blocks, all names are taken whose pages can be read")
+    func pages() throws {
+        let left = try filled()
+        let manifest = try ManifestStore(files: left).readNewest()
+        // The ranks of all: names and keys themselves can be read.
+        for entry in manifest.namesRuns {
+            let run = try NamesRunReader(entry, directory: manifest.directory, in: left)
+            let place = Int(run.index.entries[run.index.pages(.ranks).lowerBound].offset)
+            left.disk.damage(entry.fileName.text) { $0[place] ^= 1 }
+        }
+        try damage(left, .blocks)
+        let before = ReferenceModel(packetCount: 250).counts
+        let store = ManifestStore(files: left)
+        #expect(throws: ReaderError.self) { try DirectoryReading(left) }
+        #expect(
+            try store.damagedNames(of: manifest.namesRuns, manifest.directory)
+                == manifest.namesRuns.map(\.fileName))
+        let made = try LogRebuild.run(store, after: manifest, names: .made, hasTables: false)
+        #expect(try store.lostText(of: made) == nil)
+        #expect(try DirectoryReading(left).counts == before)
+    }
+}
