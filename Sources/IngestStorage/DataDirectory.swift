@@ -146,17 +146,11 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
             try LogRebuild.run(store, after: manifest, names: names, hasTables: hasTables)
         }
         if made == nil, hasTables, try hasAllSegments(of: manifest, store) {
-            made = try StorageError.readable { () throws(StorageError) in
-                let named = try LogRebuild.run(
-                    store, after: manifest, names: .made, hasTables: false)
-                let keys = try store.readKeys(of: named)
-                let repaired = try FooterRepair(
-                    of: named.sealed.indices, files: store.files, manifest: named, keys: keys,
-                    now: named.createdAt
-                ).run()
-                losses += RecoveryReport.messages(of: repaired.segments)
-                return try LogRebuild.run(store, after: repaired.manifest, mayMiss: true)
+            let repaired = try StorageError.readable { () throws(StorageError) in
+                try LogRebuild.repairing(store, after: manifest)
             }
+            made = repaired?.made
+            losses += repaired?.losses ?? []
         }
         guard let made else { throw wrong }
         // Pages of names runs that were replaced since they are damaged may have names that are nowhere else.

@@ -151,6 +151,30 @@ struct RebuildTests {
         }
     }
 
+    @Test("a manifest that is left says how far the log went, where the newest cannot be read")
+    func olderBound() throws {
+        let left = try filled()
+        let store = ManifestStore(files: left)
+        var manifest = try store.readNewest()
+        // The one before says as much.
+        manifest.generation = manifest.generation.next
+        try store.publish(manifest)
+        left.disk.damage(FileName.manifest(manifest.generation).text) { $0[20] ^= 1 }
+        try left.unlink(FileName.durableMark.text)
+        let last = try #require(manifest.sealed.last)
+        let block = try #require(
+            try SegmentReader(last.number, directory: manifest.directory, in: left)
+                .readFooter(of: last).blocks.last)
+        left.disk.damage(FileName.segment(last.number).text) { bytes in
+            bytes[Int(block.offset) + 60] ^= 1
+            bytes[bytes.count - 300] ^= 1
+        }
+        _ = try SteppedPipeline.open(left, clock: clock, seed: 5)
+        let lost = try store.readNewest().lost
+        #expect(lost.map(\.firstBlock) == [block.ordinal], "\(lost)")
+        #expect(try Verifier.run(left).exitCode == 65)
+    }
+
     @Test("where a segment is missing too, nothing is made, and the start says what is wrong")
     func withoutFooter() throws {
         let left = try filled()

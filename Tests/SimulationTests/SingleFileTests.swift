@@ -140,38 +140,46 @@ struct SingleFileTests {
         #expect(refusals.isSubset(of: [".expired.run", ".expired-names.run"]), "\(refusals)")
     }
 
+    /// A directory of which a segment that runs cover is damaged.
+    private func withDamagedSegment() throws -> (files: SimulatedFileSystem, segment: SealedSegment)
+    {
+        let files = SimulatedFileSystem(seed: 1)
+        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 4)
+        try pipeline.take(0..<250)
+        try pipeline.rest(turns: 70)
+        try pipeline.stop()
+        let left = files.disk.kill()
+        let manifest = try newest(left)
+        try #require(manifest.sealed[0].number <= manifest.mergedEnd.segment)
+        left.disk.damage(FileName.segment(manifest.sealed[0].number).text) {
+            $0[$0.count - 300] ^= 1
+        }
+        return (left, manifest.sealed[0])
+    }
+
+    /// A life in which that segment expires.
+    private func expire(_ files: SimulatedFileSystem) throws {
+        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 9) {
+            $0.retention = RetentionPolicy(byteCountMax: 6_000)
+        }
+        try pipeline.rest(turns: 140)
+        try pipeline.stop()
+    }
+
     @Test(
         "a damaged segment that expires is put aside, also where a crash comes before the manifest")
     func expiredAside() throws {
-        let base: SimulatedFileSystem
-        do {
-            let files = SimulatedFileSystem(seed: 1)
-            var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 4)
-            try pipeline.take(0..<250)
-            try pipeline.rest(turns: 70)
-            try pipeline.stop()
-            base = files.disk.kill()
-        }
-        let manifest = try newest(base)
-        try #require(manifest.sealed[0].number <= manifest.mergedEnd.segment)
-        let segment = FileName.segment(manifest.sealed[0].number).text
-        base.disk.damage(segment) { $0[$0.count - 300] ^= 1 }
-        let damaged = base.disk.contents(segment)
-        func life(_ files: SimulatedFileSystem) throws {
-            var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 9) {
-                $0.retention = RetentionPolicy(byteCountMax: 6_000)
-            }
-            try pipeline.rest(turns: 140)
-            try pipeline.stop()
-        }
+        let (base, segment) = try withDamagedSegment()
+        let name = FileName.segment(segment.number).text
+        let damaged = base.disk.contents(name)
         func crashed(before operation: Int) -> SimulatedFileSystem {
             let files = base.disk.kill()
             files.disk.crash(beforeOperation: files.disk.operationCount + operation)
-            try? life(files)
+            try? expire(files)
             return files.disk.kill()
         }
         func isAside(_ files: SimulatedFileSystem) -> Bool {
-            files.disk.contents("aside/\(segment)") == damaged
+            files.disk.contents("aside/\(name)") == damaged
         }
         // The first operation behind which it has been put aside.
         var (before, behind) = (0, 2_000)
@@ -182,12 +190,41 @@ struct SingleFileTests {
         }
         for operation in before...behind + 8 {
             let left = crashed(before: operation)
-            try life(left)
-            #expect(try newest(left).lastExpired >= manifest.sealed[0].number, "\(operation)")
+            try expire(left)
+            #expect(try newest(left).lastExpired >= segment.number, "\(operation)")
             #expect(isAside(left), "\(operation)")
             #expect(
                 try DirectoryReading(left).counts == ReferenceModel(packetCount: 250).counts,
                 "\(operation)")
+        }
+    }
+
+    @Test(
+        "where runs were all that had the counters of such a segment, a start says that they are lost"
+    )
+    func expiredAndLost() throws {
+        let (base, segment) = try withDamagedSegment()
+        try expire(base)
+        for hasManifest in [true, false] {
+            let left = base.disk.kill()
+            let run = try newest(left).runs[0].fileName.text
+            left.disk.damage(run) { $0[20] ^= 1 }
+            for name in try left.names() where !hasManifest && name.hasSuffix(".manifest") {
+                try left.unlink(name)
+            }
+            do {
+                let pipeline = try SteppedPipeline.open(left, clock: clock, seed: 9)
+                #expect(
+                    pipeline.found.contains {
+                        $0.hasPrefix("1 segments had expired without a footer")
+                    },
+                    "\(hasManifest): \(pipeline.found)")
+            }
+            #expect(
+                try DirectoryReading(left).eventCount
+                    == ReferenceModel(packetCount: 250).eventCount - segment.rowCount)
+            let report = try Verifier.run(left)
+            #expect(report.exitCode == 65 && report.differenceCount == 0, "\(report.findings)")
         }
     }
 
