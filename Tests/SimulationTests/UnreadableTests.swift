@@ -134,6 +134,35 @@ struct UnreadableTests {
         #expect(warning.contains("\(name) at byte \(first.offset)"), "\(warning)")
     }
 
+    @Test("a segment of which nothing can be read costs a start and verify some dozens of attempts")
+    func wholeSegment() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        do {
+            var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 4) {
+                $0.segmentByteCountMax = 8 << 20
+            }
+            for sequence in 0..<600 as Range<UInt64> {
+                while !pipeline.offer(SimulatedPacket(sequence: sequence, hasIDs: true)) {
+                    try pipeline.turn()
+                }
+                try pipeline.settle()
+            }
+        }
+        for isVerify in [false, true] {
+            let left = files.disk.kill()
+            let byteCount = try #require(left.disk.contents("0000000001.segment")?.count)
+            let pageCount = byteCount / Self.pageByteCount
+            try #require(pageCount > 400)
+            left.disk.makeUnreadable("0000000001.segment", 0..<byteCount)
+            if isVerify {
+                #expect(try Verifier.run(left, workerCount: 1).exitCode == 65)
+            } else {
+                _ = try SteppedPipeline.open(left, clock: clock, seed: 5)
+            }
+            #expect(left.disk.failedReadCount < 300, "\(isVerify): \(left.disk.failedReadCount)")
+        }
+    }
+
     /// `verify` names it, and a reader answers in full or says why not.
     private func expectTold(
         _ files: SimulatedFileSystem, _ whole: ReferenceModel, mayBeSilent: Bool, _ place: String

@@ -89,7 +89,9 @@ extension Manifest {
     ) throws(StorageError) {
         let store = ManifestStore(files: files)
         var found: [RunHeader] = []
-        for case .run(.expired, let number) in names {
+        // Its names are written behind it: without them it was not finished, and its segments are there.
+        for case .run(.expired, let number) in names
+        where names.contains(.run(.expiredNames, number.next)) {
             found.append(try store.runHeader(number, of: .expired, directory))
             generation = max(generation, found[found.count - 1].generation)
         }
