@@ -3,7 +3,9 @@
 //     header block   (byteCount u32, domain u32, context u64)
 //     data blocks    16 bytes each, the last filled up with zeros; at least two
 //     sum            = XOR over all blocks i of AES4(block i ^ mask[i])     4 rounds, keys 9…12
-//     hash           = low 64 bits of AES4(sum ^ key 13)                    4 rounds, keys 14…17
+//     whole          = AES4(sum ^ key 13)                                   4 rounds, keys 14…17
+//     hash           = low 64 bits of whole
+//     pair           = AES4(sum of the reward ^ whole of the business ^ key 13)
 //
 // The byte count in the header block makes the block list an injective function of the input. Each mask
 // is secret and its own, so blocks cannot be exchanged or cancelled; four AES rounds with secret keys
@@ -114,7 +116,7 @@ void ingest_hash_key_derive(struct ingest_hash_key *out, const uint8_t *key) {
     }
 }
 
-uint64_t ingest_hash_portable(
+static struct block sumPortable(
     const struct ingest_hash_key *key, uint32_t domain, uint64_t context, const void *bytes,
     size_t byteCount) {
     struct block header = {(uint32_t)byteCount | (uint64_t)domain << 32, context};
@@ -127,7 +129,27 @@ uint64_t ingest_hash_portable(
         sum.low ^= data.low;
         sum.high ^= data.high;
     }
+    return sum;
+}
+
+uint64_t ingest_hash_portable(
+    const struct ingest_hash_key *key, uint32_t domain, uint64_t context, const void *bytes,
+    size_t byteCount) {
+    struct block sum = sumPortable(key, domain, context, bytes, byteCount);
     return fourRounds(sum, key, FINISH, FINISH + 1).low;
+}
+
+struct ingest_pair_hash ingest_hash_pair_portable(
+    const struct ingest_hash_key *key, const void *reward, size_t rewardByteCount,
+    const void *business, size_t businessByteCount) {
+    struct block whole = fourRounds(
+        sumPortable(key, INGEST_HASH_NAME, 0, business, businessByteCount), key, FINISH,
+        FINISH + 1);
+    struct block sum = sumPortable(key, INGEST_HASH_NAME, 0, reward, rewardByteCount);
+    sum.low ^= whole.low;
+    sum.high ^= whole.high;
+    whole = fourRounds(sum, key, FINISH, FINISH + 1);
+    return (struct ingest_pair_hash){whole.low, (uint32_t)whole.high};
 }
 
 // MARK: Events
@@ -137,6 +159,7 @@ struct event {
     const uint16_t *offsets;
     const uint8_t *byteCounts;
     uint64_t *hashes;
+    uint32_t *pairTag;
 };
 
 static inline struct event eventAt(const struct ingest_events *events, size_t index) {
@@ -145,6 +168,7 @@ static inline struct event eventAt(const struct ingest_events *events, size_t in
         (const uint16_t *)((const uint8_t *)events->offsets + distance),
         events->byteCounts + distance,
         (uint64_t *)((uint8_t *)events->hashes + distance),
+        (uint32_t *)((uint8_t *)events->pairTags + distance),
     };
 }
 
@@ -191,11 +215,13 @@ static const uint8_t keep[128] __attribute__((aligned(64))) = {
 
 WITH_AES __m128i load(const uint8_t *p) { return _mm_loadu_si128((const __m128i *)p); }
 
-WITH_AES uint64_t finished(const struct subkeys *keys, __m128i sum) {
+WITH_AES __m128i finished(const struct subkeys *keys, __m128i sum) {
     sum = _mm_xor_si128(sum, keys->finish[0]);
     for (int i = 1; i <= 4; i++) sum = _mm_aesenc_si128(sum, keys->finish[i]);
-    return (uint64_t)_mm_cvtsi128_si64(sum);
+    return sum;
 }
+
+WITH_AES uint64_t low(__m128i hash) { return (uint64_t)_mm_cvtsi128_si64(hash); }
 
 WITH_AES __m128i header(
     const struct subkeys *keys, uint32_t domain, uint64_t context, size_t byteCount) {
@@ -233,8 +259,8 @@ WITH_AES struct text textAt(const struct subkeys *keys, const uint8_t *p, size_t
     return text;
 }
 
-// The hash of any input, from a copy that is filled up with zeros. ORs all bytes into `seen`.
-__attribute__((target("aes,avx"), noinline)) static uint64_t hashCopy(
+// The sum of any input, from a copy that is filled up with zeros. ORs all bytes into `seen`.
+__attribute__((target("aes,avx"), noinline)) static __m128i sumOfCopy(
     const struct ingest_hash_key *key, uint32_t domain, uint64_t context, const uint8_t *p,
     size_t byteCount, __m128i *seen) {
     struct subkeys keys = subkeysOf(key);
@@ -246,14 +272,32 @@ __attribute__((target("aes,avx"), noinline)) static uint64_t hashCopy(
         sum = _mm_xor_si128(sum, absorbed(&keys, data, subkey(key, MASK + 1 + i)));
         *seen = _mm_or_si128(*seen, data);
     }
-    return finished(&keys, sum);
+    return sum;
 }
 
 __attribute__((target("aes,avx"))) static uint64_t hashOne(
     const struct ingest_hash_key *key, uint32_t domain, uint64_t context, const uint8_t *p,
     size_t byteCount) {
+    struct subkeys keys = subkeysOf(key);
     __m128i ignored = _mm_setzero_si128();
-    return hashCopy(key, domain, context, p, byteCount, &ignored);
+    return low(finished(&keys, sumOfCopy(key, domain, context, p, byteCount, &ignored)));
+}
+
+WITH_AES struct ingest_pair_hash pairOf(
+    const struct subkeys *keys, __m128i sumOfReward, __m128i business) {
+    __m128i hash = finished(keys, _mm_xor_si128(sumOfReward, business));
+    return (struct ingest_pair_hash){low(hash), (uint32_t)_mm_extract_epi32(hash, 2)};
+}
+
+__attribute__((target("aes,avx"))) static struct ingest_pair_hash hashPair(
+    const struct ingest_hash_key *key, const uint8_t *reward, size_t rewardByteCount,
+    const uint8_t *business, size_t businessByteCount) {
+    struct subkeys keys = subkeysOf(key);
+    __m128i ignored = _mm_setzero_si128();
+    __m128i whole = finished(
+        &keys, sumOfCopy(key, INGEST_HASH_NAME, 0, business, businessByteCount, &ignored));
+    __m128i sum = sumOfCopy(key, INGEST_HASH_NAME, 0, reward, rewardByteCount, &ignored);
+    return pairOf(&keys, sum, whole);
 }
 
 // MARK: The events of a packet with AES instructions
@@ -265,26 +309,37 @@ WITH_AES int isNear(const struct ingest_events *events, const uint8_t *p, size_t
         ((size_t)(events->end - p) >= loaded) & (byteCount <= NEAR_BYTE_COUNT_MAX), 1);
 }
 
-WITH_AES uint64_t hashNearName(
+WITH_AES __m128i sumOfNearName(
     const struct subkeys *keys, struct text text, size_t byteCount) {
     __m128i start = byteCount <= 32
         ? load((const uint8_t *)(keys->key->nameHeaders + 2 * byteCount))
         : header(keys, INGEST_HASH_NAME, 0, byteCount);
-    return finished(keys, _mm_xor_si128(text.sum, start));
+    return _mm_xor_si128(text.sum, start);
 }
 
-WITH_AES void hashName(
+// The sum of reward or business. ORs its bytes into `seen`.
+WITH_AES __m128i sumOfName(
     const struct subkeys *keys, const struct ingest_events *events, struct event event,
     int index, __m128i *seen) {
     const uint8_t *p = events->packet + event.offsets[index];
     size_t byteCount = event.byteCounts[index];
-    if (!isNear(events, p, byteCount)) {
-        event.hashes[index] = hashCopy(keys->key, INGEST_HASH_NAME, 0, p, byteCount, seen);
-        return;
-    }
+    if (!isNear(events, p, byteCount))
+        return sumOfCopy(keys->key, INGEST_HASH_NAME, 0, p, byteCount, seen);
     struct text text = textAt(keys, p, byteCount);
     *seen = _mm_or_si128(*seen, text.seen);
-    event.hashes[index] = hashNearName(keys, text, byteCount);
+    return sumOfNearName(keys, text, byteCount);
+}
+
+WITH_AES void hashNames(
+    const struct subkeys *keys, const struct ingest_events *events, struct event event,
+    __m128i *seen) {
+    __m128i business =
+        finished(keys, sumOfName(keys, events, event, INGEST_EVENT_BUSINESS, seen));
+    __m128i reward = sumOfName(keys, events, event, INGEST_EVENT_REWARD, seen);
+    struct ingest_pair_hash pair = pairOf(keys, reward, business);
+    event.hashes[INGEST_EVENT_PAIR_HASH] = pair.low;
+    event.hashes[INGEST_EVENT_BUSINESS] = low(business);
+    *event.pairTag = pair.tag;
 }
 
 // The values of 16 hexadecimal digits of either case; ORs 255 into `wrong` for any other byte.
@@ -331,13 +386,14 @@ WITH_AES void hashEventID(
         byteCount = 16;
     } else if (!isNear(events, p, byteCount)) {
         __m128i ignored = _mm_setzero_si128();
-        event.hashes[INGEST_EVENT_ID_HASH] =
-            hashCopy(keys->key, INGEST_HASH_EVENT, business, p, byteCount, &ignored);
+        __m128i sum =
+            sumOfCopy(keys->key, INGEST_HASH_EVENT, business, p, byteCount, &ignored);
+        event.hashes[INGEST_EVENT_ID_HASH] = low(finished(keys, sum));
         return;
     }
     __m128i start = header(keys, INGEST_HASH_EVENT, business, byteCount);
     struct text text = textAt(keys, p, byteCount);
-    event.hashes[INGEST_EVENT_ID_HASH] = finished(keys, _mm_xor_si128(text.sum, start));
+    event.hashes[INGEST_EVENT_ID_HASH] = low(finished(keys, _mm_xor_si128(text.sum, start)));
 }
 
 // Platform, campaign or source. ORs into `seen` its bytes, and bytes over 127 for an `@` or too long a
@@ -355,7 +411,7 @@ WITH_AES void hashAttribution(
     if (!isNear(events, p, byteCount)) p = memcpy(copy, p, byteCount);
     struct text text = textAt(keys, p, byteCount);
     *seen = _mm_or_si128(*seen, _mm_or_si128(text.seen, text.at));
-    event.hashes[index] = hashNearName(keys, text, byteCount);
+    event.hashes[index] = low(finished(keys, sumOfNearName(keys, text, byteCount)));
 }
 
 // ORs the session's bytes into `seen`.
@@ -381,9 +437,7 @@ __attribute__((target("aes,avx"))) static int hashEventsFast(
     struct subkeys keys = subkeysOf(key);
     __m128i seen = _mm_setzero_si128();
     for (size_t i = 0; i < copy.count; i++) {
-        struct event event = eventAt(events, i);
-        hashName(&keys, events, event, INGEST_EVENT_BUSINESS, &seen);
-        hashName(&keys, events, event, INGEST_EVENT_REWARD, &seen);
+        hashNames(&keys, events, eventAt(events, i), &seen);
     }
     for (size_t i = 0; i < copy.count; i++) {
         struct event event = eventAt(events, i);
@@ -413,6 +467,16 @@ uint64_t ingest_hash(
     return ingest_hash_portable(key, domain, context, bytes, byteCount);
 }
 
+struct ingest_pair_hash ingest_hash_pair(
+    const struct ingest_hash_key *key, const void *reward, size_t rewardByteCount,
+    const void *business, size_t businessByteCount) {
+#if defined(__x86_64__)
+    if (__builtin_expect(hasInstructions, 1))
+        return hashPair(key, reward, rewardByteCount, business, businessByteCount);
+#endif
+    return ingest_hash_pair_portable(key, reward, rewardByteCount, business, businessByteCount);
+}
+
 int ingest_hash_events(
     const struct ingest_hash_key *key, const struct ingest_events *events) {
 #if defined(__x86_64__)
@@ -420,10 +484,15 @@ int ingest_hash_events(
 #endif
     for (size_t i = 0; i < events->count; i++) {
         struct event event = eventAt(events, i);
-        for (int text = INGEST_EVENT_REWARD; text <= INGEST_EVENT_BUSINESS; text++)
-            event.hashes[text] = ingest_hash_portable(
-                key, INGEST_HASH_NAME, 0, events->packet + event.offsets[text],
-                event.byteCounts[text]);
+        const uint8_t *reward = events->packet + event.offsets[INGEST_EVENT_REWARD];
+        const uint8_t *business = events->packet + event.offsets[INGEST_EVENT_BUSINESS];
+        size_t businessByteCount = event.byteCounts[INGEST_EVENT_BUSINESS];
+        struct ingest_pair_hash pair = ingest_hash_pair_portable(
+            key, reward, event.byteCounts[INGEST_EVENT_REWARD], business, businessByteCount);
+        event.hashes[INGEST_EVENT_PAIR_HASH] = pair.low;
+        *event.pairTag = pair.tag;
+        event.hashes[INGEST_EVENT_BUSINESS] =
+            ingest_hash_portable(key, INGEST_HASH_NAME, 0, business, businessByteCount);
         if (event.byteCounts[INGEST_EVENT_ID] != 0)
             event.hashes[INGEST_EVENT_ID_HASH] = ingest_hash_portable(
                 key, INGEST_HASH_EVENT, event.hashes[INGEST_EVENT_BUSINESS],

@@ -59,6 +59,33 @@ package struct KeyedHash: Sendable {
         }
     }
 
+    /// Hash of a reward and its business, 1 to 128 bytes each (a precondition).
+    @unsafe package func pair(
+        reward: UnsafeRawBufferPointer, business: UnsafeRawBufferPointer
+    ) -> PairHash {
+        let sizes = 1...Limits.nameByteCountMax
+        precondition(sizes.contains(reward.count) && sizes.contains(business.count))
+        // SAFETY: neither buffer is empty, and the C function reads no more than they have.
+        return unsafe withSubkeys {
+            let hash = unsafe ingest_hash_pair(
+                $0, reward.baseAddress!, reward.count, business.baseAddress!, business.count)
+            return PairHash(low: hash.low, tag: hash.tag)
+        }
+    }
+
+    /// Hash of two names of 1 to 128 bytes each.
+    package func pair(reward: [UInt8], business: [UInt8]) -> PairHash {
+        // SAFETY: the buffers are valid inside the closures.
+        unsafe reward.withUnsafeBytes { reward in
+            unsafe business.withUnsafeBytes { unsafe pair(reward: reward, business: $0) }
+        }
+    }
+
+    /// Hash of a name of 1 to 128 bytes (a precondition).
+    @unsafe package func name(_ bytes: UnsafeRawBufferPointer) -> UInt64 {
+        unsafe name(bytes.baseAddress!, bytes.count)
+    }
+
     package func name(_ bytes: [UInt8]) -> UInt64 {
         // SAFETY: the buffer is valid inside the closure; an empty one is replaced by a stand-in base.
         unsafe bytes.withUnsafeBytes { buffer in
@@ -101,6 +128,19 @@ extension KeyedHash {
             }
         }
         return unsafe ingest_hash(key, UInt32(INGEST_HASH_EVENT), businessHash, id, byteCount)
+    }
+}
+
+/// 96 bits of keyed hash over the names of a reward and its business, each with its length. In memory only.
+///
+/// That any two of n pairs have the same is n² / 2^97: 1.8e-15 at 16.7 million, the most that a directory can hold.
+package struct PairHash: Hashable, Sendable, BitwiseCopyable {
+    package let low: UInt64
+    package let tag: UInt32
+
+    @inlinable package init(low: UInt64, tag: UInt32) {
+        self.low = low
+        self.tag = tag
     }
 }
 

@@ -147,7 +147,8 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
         let input = ends.producer
         producer = consume input
         commit = CommitStage(
-            consumer: ends.consumer, dictionary: start.dictionary, repeats: start.repeats,
+            consumer: ends.consumer, hash: start.hash, dictionary: start.dictionary,
+            repeats: start.repeats,
             clock: clock, start: start.log,
             configuration: configuration, links: links, counters: counters, warn: warn)
         sync = SyncStage(

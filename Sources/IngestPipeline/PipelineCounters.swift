@@ -43,6 +43,8 @@ package enum CommitCounter: Int, CounterName {
     case keys
     /// Events refused because no name or key could be given any more; they are among the malformed.
     case nameRefusals
+    /// Events whose names were not those of the key that their hash led to: they are among the malformed.
+    case pairMismatches
     /// How often the wall clock parted from the monotonic one.
     case clockSteps
 }

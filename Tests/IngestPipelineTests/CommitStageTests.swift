@@ -106,7 +106,8 @@ struct CommitStageTests {
         let names = NameDictionary(nextName: UInt32(Limits.nameCountMax) - 1)
         let bench = CommitBench(dictionary: names)
         var other = bench.click()
-        other.rewardHash = 0x9999_9999_9999_9999
+        // The reward is then "reward-".
+        (other.rewardByteCount, other.pairHash) = (7, 0x9999_9999_9999_9999)
         (other.platformByteCount, other.platformHash) = (4, 5)
         var decorated = bench.click()
         (decorated.platformByteCount, decorated.platformHash) = (4, 5)
@@ -120,6 +121,29 @@ struct CommitStageTests {
         #expect(entry.events[Int(Verdict.counted.rawValue)] == 2)
         #expect(entry.events[Int(Verdict.malformed.rawValue)] == 1)
         #expect(bench.counters.commit[.nameRefusals] == 1)
+    }
+
+    @Test(
+        "one in 4,096 events of known pairs has its names compared, and is refused if they are others"
+    )
+    func sampledNames() throws {
+        let bench = CommitBench()
+        bench.offerBatch(sequence: 0, [bench.click()])
+        var events = [EventDescriptor](repeating: bench.click(), count: 64)
+        for sequence in 1..<64 as Range<UInt64> { bench.offerBatch(sequence: sequence, events) }
+        // "reward-" under the hash of "reward-1": such an event counts wherever nobody looks.
+        for place in [62, 63] { events[place].rewardByteCount = 7 }
+        bench.offerBatch(sequence: 64, events)
+        var rowCount = 0
+        for _ in 0..<4 {
+            bench.clock.advance(milliseconds: CommitBench.intervalMilliseconds)
+            rowCount += bench.turns().reduce(0) { $0 + $1.rows.rowCount }
+        }
+        #expect(rowCount == 4_096)
+        #expect(bench.counters.commit[.pairMismatches] == 1)
+        #expect(bench.counters.commit[.nameRefusals] == 0)
+        #expect(bench.counters.events[.malformed] == 1)
+        #expect(bench.counters.commit[.keys] == 1)
     }
 
     @Test("a ledger that is full is written, even if nothing waits for it")
@@ -276,8 +300,8 @@ final class CommitBench {
         var configuration = PipelineConfiguration()
         configuration.commitIntervalNanoseconds = UInt64(Self.intervalMilliseconds) * 1_000_000
         stage = CommitStage(
-            consumer: ends.consumer, dictionary: dictionary, repeats: .empty(), clock: clock,
-            start: start,
+            consumer: ends.consumer, hash: KeyedHash(key: .init(repeating: 7)),
+            dictionary: dictionary, repeats: .empty(), clock: clock, start: start,
             configuration: configuration, links: links, counters: counters,
             warn: { [alarms] in alarms.keep($0) })
     }
@@ -292,7 +316,7 @@ final class CommitBench {
         var event = EventDescriptor()
         event.type = EventType.click.rawValue
         event.timestampMicroseconds = clock.wallMicroseconds()
-        (event.rewardByteCount, event.rewardHash) = (8, 1)
+        (event.rewardByteCount, event.pairHash) = (8, 1)
         (event.businessOffset, event.businessByteCount, event.businessHash) = (8, 10, 2)
         return event
     }

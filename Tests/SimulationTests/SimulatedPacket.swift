@@ -65,8 +65,10 @@ struct SimulatedPacket {
                 one.flags = EventDescriptor.Flags.hasEventID
                 one.eventHash = SplitMix.finish(sequence * 64 + UInt64(index) + 1)
             }
-            (one.rewardOffset, one.rewardByteCount, one.rewardHash) = put(event.reward)
+            (one.rewardOffset, one.rewardByteCount, _) = put(event.reward)
             (one.businessOffset, one.businessByteCount, one.businessHash) = put(event.business)
+            one.pair = hash.pair(
+                reward: Array(event.reward.utf8), business: Array(event.business.utf8))
             one.type = event.type.rawValue
             one.timestampMicroseconds = event.timestamp
             one.revenueMicros = event.revenueMicros

@@ -67,7 +67,7 @@ package struct DecodedEvent: Equatable, CustomStringConvertible {
         let (hashed, _) = descriptor
         expect(found.flags == hashed.flags, "the flag of an event id")
         expect(
-            found.rewardHash == hashed.rewardHash && found.businessHash == hashed.businessHash
+            found.pair == hashed.pair && found.businessHash == hashed.businessHash
                 && found.platformHash == hashed.platformHash
                 && found.campaignHash == hashed.campaignHash
                 && found.sourceHash == hashed.sourceHash && found.eventHash == hashed.eventHash,
@@ -100,8 +100,9 @@ package struct DecodedEvent: Equatable, CustomStringConvertible {
             let hash = text.isEmpty ? 0 : DecoderHarness.hash.name(text)
             return (UInt16(bytes.count), UInt8(text.count), hash)
         }
-        (made.rewardOffset, made.rewardByteCount, made.rewardHash) = put(reward)
+        (made.rewardOffset, made.rewardByteCount, _) = put(reward)
         (made.businessOffset, made.businessByteCount, made.businessHash) = put(business)
+        made.pair = DecoderHarness.hash.pair(reward: reward, business: business)
         (made.platformOffset, made.platformByteCount, made.platformHash) = put(platform)
         (made.campaignOffset, made.campaignByteCount, made.campaignHash) = put(campaign)
         (made.sourceOffset, made.sourceByteCount, made.sourceHash) = put(source)

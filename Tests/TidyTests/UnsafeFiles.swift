@@ -101,6 +101,7 @@ enum UnsafeFiles {
             "Commit/Admit/LoadedNames": "hands bytes of names to the dictionary",
             "Commit/Admit/NameDictionary": "reads names and keys in the record that was found",
             "Commit/Admit/NameRecords": "owns the bytes of names and what is known of them",
+            "Commit/Admit/PairTable": "reads the entry that was found, and owns a small cache",
             "Clock": "clock_gettime",
             "Commit/CommitStage": "reads records where they lie in the ring",
             "PipelineCounters": "owns the atomics, on cache lines of their own",

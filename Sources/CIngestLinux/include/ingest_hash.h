@@ -39,9 +39,23 @@ uint64_t ingest_hash(
     const struct ingest_hash_key *_Nonnull key, uint32_t domain, uint64_t context,
     const void *_Nullable bytes, size_t byteCount);
 
-/// An event's texts and hashes by their index in its descriptor's arrays: `hashes` has no session, and
-/// the event id's at the session's place.
+/// 96 bits over both names of a (reward, business).
+struct ingest_pair_hash {
+    uint64_t low;
+    uint32_t tag;
+};
+
+/// Hash of a reward and its business, of up to 128 bytes each: bound to the length of both, so that no two pairs are
+/// the same input.
+/// Reason: as `ingest_hash`.
+struct ingest_pair_hash ingest_hash_pair(
+    const struct ingest_hash_key *_Nonnull key, const void *_Nonnull reward,
+    size_t rewardByteCount, const void *_Nonnull business, size_t businessByteCount);
+
+/// An event's texts and hashes by their index in its descriptor's arrays: `hashes` has the
+/// pair's at the reward's place, no session's, and the event id's there.
 #define INGEST_EVENT_REWARD 0
+#define INGEST_EVENT_PAIR_HASH 0
 #define INGEST_EVENT_BUSINESS 1
 #define INGEST_EVENT_PLATFORM 2
 #define INGEST_EVENT_SOURCE 4
@@ -57,11 +71,12 @@ struct ingest_events {
     const uint16_t *_Nonnull offsets;
     const uint8_t *_Nonnull byteCounts;
     uint64_t *_Nonnull hashes;
+    uint32_t *_Nonnull pairTags;
     size_t stride;
     size_t count;
 };
 
-/// The hashes of reward and business (1 to 128 bytes), of the event id within the business (up to 64)
+/// The hashes of business and pair (names of 1 to 128 bytes), of the event id within the business (up to 64)
 /// and of platform, campaign and source, of all events. Texts of 0 bytes are left alone; an id that is a
 /// UUID in text is hashed as its 16 bytes.
 /// 1 if that is all there is to do: names and sessions are ASCII, platforms, campaigns and sources too
@@ -71,11 +86,15 @@ struct ingest_events {
 int ingest_hash_events(
     const struct ingest_hash_key *_Nonnull key, const struct ingest_events *_Nonnull events);
 
-/// The same value in plain C, on any CPU.
-/// Reason: the fallback of the above; a symbol of its own so that tests compare the two.
+/// The same values in plain C, on any CPU.
+/// Reason: the fallback of the above; symbols of their own so that tests compare the two.
 uint64_t ingest_hash_portable(
     const struct ingest_hash_key *_Nonnull key, uint32_t domain, uint64_t context,
     const void *_Nullable bytes, size_t byteCount);
+
+struct ingest_pair_hash ingest_hash_pair_portable(
+    const struct ingest_hash_key *_Nonnull key, const void *_Nonnull reward,
+    size_t rewardByteCount, const void *_Nonnull business, size_t businessByteCount);
 
 /// One AES-256 block encryption in plain C.
 /// Reason: lets a test hold the software AES against the published vector of FIPS 197.

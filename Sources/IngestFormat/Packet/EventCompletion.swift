@@ -37,6 +37,8 @@ struct EventCompletion: Sendable {
             byteCounts: (fields + EventDescriptor.Offset.byteCounts)
                 .assumingMemoryBound(to: UInt8.self),
             hashes: (fields + EventDescriptor.Offset.hashes).assumingMemoryBound(to: UInt64.self),
+            pairTags: (fields + EventDescriptor.Offset.pairTag)
+                .assumingMemoryBound(to: UInt32.self),
             stride: MemoryLayout<EventDescriptor>.stride, count: count)
         if unsafe ingest_hash_events(key, &arrays) != 0 { return count }
         return unsafe completeSlowly(events, count, UnsafeRawPointer(packet), key)

@@ -10,8 +10,9 @@ public struct EventDescriptor: BitwiseCopyable, Sendable {
     /// Event time, microseconds since 1970 UTC; 0 … `Limits.timestampMicrosecondsMax`, the ends for any
     /// time beyond them.
     public var timestampMicroseconds: Int64 = 0
-    /// `KeyedHash.name` of the reward id's bytes; likewise the four below (0 where absent).
-    public var rewardHash: UInt64 = 0
+    /// Of `KeyedHash.pair` of reward and business; the rest is `pairTag`.
+    public var pairHash: UInt64 = 0
+    /// `KeyedHash.name` of the business' bytes; likewise the three below (0 where absent).
     public var businessHash: UInt64 = 0
     public var platformHash: UInt64 = 0
     public var campaignHash: UInt64 = 0
@@ -46,14 +47,22 @@ public struct EventDescriptor: BitwiseCopyable, Sendable {
     /// Raw value of `AdFormat`.
     public var format: UInt8 = 0
     public var flags: UInt8 = 0
+    public var pairTag: UInt32 = 0
 
     public init() {}
+
+    /// The hash of reward and business.
+    package var pair: PairHash {
+        @inline(__always) get { PairHash(low: pairHash, tag: pairTag) }
+        set { (pairHash, pairTag) = (newValue.low, newValue.tag) }
+    }
 
     /// Where the groups of fields begin that are read as arrays, in the order above; held by a test.
     enum Offset {
         static let hashes = 8
         static let offsets = 80
         static let byteCounts = 94
+        static let pairTag = 108
     }
 
     public enum Flags {

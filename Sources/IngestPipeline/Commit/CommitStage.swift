@@ -47,16 +47,18 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     /// About the bytes of a row on disk, names apart; only bounds how far a block may overshoot its segment.
     private static var rowByteCountEstimate: Int { 24 }
 
-    /// - Parameter warn: takes a line for the log, and never blocks.
+    /// - Parameters:
+    ///   - hash: the directory's.
+    ///   - warn: takes a line for the log, and never blocks.
     package init(
-        consumer: consuming RingConsumer, dictionary: consuming NameDictionary,
-        repeats: consuming RepeatRule,
-        clock: Clock, start: LogStart, configuration: PipelineConfiguration, links: StageLinks,
+        consumer: consuming RingConsumer, hash: KeyedHash,
+        dictionary: consuming NameDictionary, repeats: consuming RepeatRule, clock: Clock,
+        start: LogStart, configuration: PipelineConfiguration, links: StageLinks,
         counters: PipelineCounters, warn: @escaping @Sendable (String) -> Void = { _ in }
     ) {
         self.consumer = consumer
         admission = Admission(
-            dictionary: dictionary, repeats: repeats, policy: configuration.policy,
+            hash: hash, dictionary: dictionary, repeats: repeats, policy: configuration.policy,
             calendar: configuration.calendar)
         time = AdmissionClock(clock, counters: counters, state: links.state, warn: warn)
         windows = AdmittedWindows(
@@ -213,14 +215,13 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         var tally = VerdictTally()
         // SAFETY: the receive stage wrote `eventCount` descriptors whose places lie in the record's
         // packet bytes; `hasRoom` made room for as many rows.
-        let namelessCount = unsafe admission.admit(
+        unsafe admission.admit(
             record.descriptors.assumingMemoryBound(to: EventDescriptor.self),
             eventCount: Int(record.header.eventCount), bytes: record.packet, into: slot,
             tally: &tally)
         if isFirst && slot.rows.rowCount > 0 {
             openedAtNanoseconds = clock.monotonicNanoseconds()
         }
-        if namelessCount > 0 { counters.commit.add(.nameRefusals, UInt64(namelessCount)) }
         tally.counts[Int(Verdict.malformed.rawValue)] &+= UInt32(record.header.malformedCount)
         ledger.addPacket(.accepted, events: tally, sequence: sequence, from: key)
         counters.packetsOfCommit.add(.accepted)
@@ -232,6 +233,11 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
             counters.events.add(verdict, UInt64(tally.counts[Int(verdict.rawValue)]))
         }
         tally = VerdictTally()
+        let refused = admission.takeRefusals()
+        if refused.fullCount > 0 { counters.commit.add(.nameRefusals, UInt64(refused.fullCount)) }
+        if refused.mismatchCount > 0 {
+            counters.commit.add(.pairMismatches, UInt64(refused.mismatchCount))
+        }
     }
 
     private mutating func takeRefusals(_ record: RingRecord) {

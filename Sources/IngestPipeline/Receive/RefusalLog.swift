@@ -57,9 +57,9 @@ struct RefusalSamples {
 struct RefusalLog {
     private let write: @Sendable (String) -> Void
     /// When the next line of a kind may come, monotonic nanoseconds, by place.
-    private var dueNanoseconds = InlineArray<21, UInt64>(repeating: 0)
+    private var dueNanoseconds = InlineArray<22, UInt64>(repeating: 0)
     /// How far lines have told of a counter that only grows, by place.
-    private var told = InlineArray<21, UInt64>(repeating: 0)
+    private var told = InlineArray<22, UInt64>(repeating: 0)
 
     private static let intervalNanoseconds: UInt64 = 1_000_000_000
 
@@ -71,6 +71,7 @@ struct RefusalLog {
         static let tooEarly = 18
         static let shedByCommit = 19
         static let nameRefusals = 20
+        static let pairMismatches = 21
     }
 
     init(write: @escaping @Sendable (String) -> Void) { self.write = write }
@@ -133,6 +134,11 @@ struct RefusalLog {
                 "refused \(Self.counted(count, "event")) as malformed because the tables of names and "
                     + "keys are full (\(Limits.nameCountMax) and \(Limits.keyCountMax)): new names "
                     + "need another data directory")
+        }
+        if let count = growth(Place.pairMismatches, of: counters.commit[.pairMismatches], now) {
+            write(
+                "refused \(Self.counted(count, "event")) as malformed because the hash of reward and business "
+                    + "led to the key of other names: test the memory, and restart")
         }
     }
 

@@ -10,11 +10,12 @@ struct EventDescriptorTests {
         #expect(Layout.stride == 112)
         #expect(Layout.alignment == 8)
         let hashes: [PartialKeyPath<EventDescriptor>] = [
-            \.rewardHash, \.businessHash, \.platformHash, \.campaignHash, \.sourceHash, \.eventHash,
+            \.pairHash, \.businessHash, \.platformHash, \.campaignHash, \.sourceHash, \.eventHash,
         ]
         for (index, path) in hashes.enumerated() {
             #expect(Layout.offset(of: path) == EventDescriptor.Offset.hashes + 8 * index)
         }
+        #expect(Layout.offset(of: \.pairTag) == EventDescriptor.Offset.pairTag)
         let offsets: [PartialKeyPath<EventDescriptor>] = [
             \.rewardOffset, \.businessOffset, \.platformOffset, \.campaignOffset, \.sourceOffset,
             \.sessionOffset, \.eventIDOffset,
@@ -36,5 +37,6 @@ struct EventDescriptorTests {
         #expect(byteCounts[Int(INGEST_EVENT_SESSION)] == \.sessionByteCount)
         #expect(byteCounts[Int(INGEST_EVENT_ID)] == \.eventIDByteCount)
         #expect(hashes[Int(INGEST_EVENT_ID_HASH)] == \.eventHash)
+        #expect(hashes[Int(INGEST_EVENT_PAIR_HASH)] == \.pairHash)
     }
 }

@@ -24,8 +24,10 @@ import Testing
         #expect(record.packet == packet)
         #expect(record.rewards == ["r-5-0", "r-5-1", "r-5-2"])
         #expect(
-            record.events.map(\.rewardHash)
-                == record.rewards.map { TestPackets.hash.name(Array($0.utf8)) })
+            record.events.map(\.pair)
+                == record.rewards.map {
+                    TestPackets.hash.pair(reward: Array($0.utf8), business: Array("b-1".utf8))
+                })
         #expect(rig.counters.receive[.events] == 3)
     }
 

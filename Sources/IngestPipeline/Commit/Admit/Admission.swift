@@ -4,10 +4,15 @@ import IngestFormat
 /// Turns the decoded events of one packet into rows of the open block: names to ordinals, the verdict (repeats
 /// among it), the business day, the columns. Owned by the commit queue.
 ///
-/// **Cost** 40–80 ns an event by cache; allocates only while the dictionary grows. The dictionary
-/// entries of the next packet are prefetched while one is admitted, so that their misses overlap.
+/// **Cost** 40–80 ns an event by cache; allocates only while the dictionary grows. The pairs and ids of the next packet
+/// are prefetched while one is admitted, so that their misses overlap.
 @safe struct Admission: ~Copyable {
+    private let hash: KeyedHash
     private var dictionary: NameDictionary
+    private var attributions = AttributionCache()
+    /// Keys that were found by their pair's hash.
+    private var foundCount = 0
+    private var refused = NameRefusals()
     private let policy: AdmissionPolicy
     private var repeats: RepeatRule
     private var calendar: BusinessCalendar
@@ -15,10 +20,12 @@ import IngestFormat
     var nextName: UInt32 { dictionary.nextName }
     var nextKey: UInt32 { dictionary.nextKey }
 
+    /// - Parameter hash: the directory's.
     init(
-        dictionary: consuming NameDictionary, repeats: consuming RepeatRule,
+        hash: KeyedHash, dictionary: consuming NameDictionary, repeats: consuming RepeatRule,
         policy: AdmissionPolicy, calendar: BusinessCalendar
     ) {
+        self.hash = hash
         self.dictionary = dictionary
         self.repeats = repeats
         self.policy = policy
@@ -30,8 +37,7 @@ import IngestFormat
     mutating func prefetch(_ events: UnsafePointer<EventDescriptor>, eventCount: Int) {
         for index in 0..<eventCount {
             // SAFETY: `events` holds `eventCount` descriptors.
-            dictionary.prefetch(hash: unsafe events[index].rewardHash)
-            dictionary.prefetch(hash: unsafe events[index].businessHash)
+            dictionary.prefetch(unsafe events[index].pair)
             if unsafe events[index].flags & EventDescriptor.Flags.hasEventID != 0 {
                 repeats.prefetch(unsafe events[index].eventHash)
             }
@@ -55,19 +61,15 @@ import IngestFormat
     /// - Parameters:
     ///   - events: `eventCount` descriptors whose places lie inside `bytes`.
     ///   - tally: gets one verdict an event.
-    /// - Returns: how many events are malformed because a name or a key would be over its limit.
     mutating func admit(
         _ events: UnsafePointer<EventDescriptor>, eventCount: Int, bytes: UnsafeRawPointer,
         into slot: BlockSlot, tally: inout VerdictTally
-    ) -> Int {
+    ) {
         var cursor = slot.rows.mark
-        var namelessCount = 0
         let admissionTime = slot.admissionTime
-        // The places of names and ids were fetched while the packet before was admitted; now what they lead to, all together.
+        // The lines of ids were fetched while the packet before was admitted; now what they lead to, all together.
         for index in 0..<eventCount {
             // SAFETY: `events` holds `eventCount` descriptors.
-            dictionary.prefetchRecord(hash: unsafe events[index].businessHash)
-            dictionary.prefetchRecord(hash: unsafe events[index].rewardHash)
             if unsafe events[index].flags & EventDescriptor.Flags.hasEventID != 0 {
                 repeats.prefetchFurther(unsafe events[index].eventHash)
             }
@@ -81,13 +83,11 @@ import IngestFormat
                         event, verdict, key, bytes, slot, admissionTime, &cursor)
                 } else {
                     verdict = .malformed
-                    namelessCount += 1
                 }
             }
             tally.add(verdict)
         }
         slot.rows.mark = cursor
-        return namelessCount
     }
 
     /// The instant whose day an event belongs to: its own, unless it is one that the clock refused from far away.
@@ -207,30 +207,75 @@ import IngestFormat
         return bits
     }
 
-    /// The key of the event's (reward, business); new names and keys go into the block. `nil` at their limits.
+    /// The key of the event's (reward, business); new names and keys go into the block. `nil` at their limits, and
+    /// where a sample shows that the key is not of these names.
     @inline(__always)
     private mutating func key(
         of event: UnsafePointer<EventDescriptor>, _ bytes: UnsafeRawPointer, _ slot: BlockSlot
     ) -> KeyOrdinal? {
+        guard let key = unsafe dictionary.key(of: event.pointee.pair) else {
+            return unsafe newKey(of: event, bytes, slot)
+        }
+        foundCount &+= 1
+        if foundCount & (Self.sampleInterval - 1) == 0 {
+            return unsafe isKey(key, of: event, bytes) ? key : nil
+        }
+        return key
+    }
+
+    /// One of so many keys that were found by hash has its names compared. A power of two.
+    private static var sampleInterval: Int { 4_096 }
+
+    /// What was refused for its names since the last call.
+    mutating func takeRefusals() -> NameRefusals {
+        defer { refused = NameRefusals() }
+        return refused
+    }
+
+    @inline(never)
+    private mutating func isKey(
+        _ key: KeyOrdinal, of event: UnsafePointer<EventDescriptor>, _ bytes: UnsafeRawPointer
+    ) -> Bool {
+        let names = dictionary.names(of: key)
+        let (reward, business) = unsafe (
+            event.pointee.reward(in: bytes), event.pointee.business(in: bytes)
+        )
+        if unsafe dictionary.holds(reward, hash: hash.name(reward), as: names.reward),
+            unsafe dictionary.holds(business, hash: event.pointee.businessHash, as: names.business)
+        {
+            return true
+        }
+        refused.mismatchCount += 1
+        return false
+    }
+
+    @inline(never)
+    private mutating func newKey(
+        of event: UnsafePointer<EventDescriptor>, _ bytes: UnsafeRawPointer, _ slot: BlockSlot
+    ) -> KeyOrdinal? {
+        guard let names = unsafe names(of: event, bytes, slot),
+            let key = unsafe dictionary.insertKey(event.pointee.pair, of: names)
+        else {
+            refused.fullCount += 1
+            return nil
+        }
+        slot.keys.append(names)
+        return key
+    }
+
+    /// The ordinals of the event's names, new ones among them. `nil` at their limit.
+    private mutating func names(
+        of event: UnsafePointer<EventDescriptor>, _ bytes: UnsafeRawPointer, _ slot: BlockSlot
+    ) -> RewardKey? {
+        let reward = unsafe event.pointee.reward(in: bytes)
         // The business first: ordinals are given in this order.
         guard
             let business = unsafe nameSlot(
-                event.pointee.businessHash, bytes + Int(event.pointee.businessOffset),
-                Int(event.pointee.businessByteCount), slot)
+                event.pointee.businessHash, event.pointee.business(in: bytes), slot),
+            let reward = unsafe nameSlot(hash.name(reward), reward, slot)
         else { return nil }
-        let businessOrdinal = dictionary.ordinal(of: business)
-        guard
-            let reward = unsafe nameSlot(
-                event.pointee.rewardHash, bytes + Int(event.pointee.rewardOffset),
-                Int(event.pointee.rewardByteCount), slot)
-        else { return nil }
-        if let key = dictionary.key(reward: reward, business: businessOrdinal) { return key }
-        guard let key = dictionary.insertKey(reward: reward, business: businessOrdinal) else {
-            return nil
-        }
-        slot.keys.append(
-            RewardKey(reward: dictionary.ordinal(of: reward), business: businessOrdinal))
-        return key
+        return RewardKey(
+            reward: dictionary.ordinal(of: reward), business: dictionary.ordinal(of: business))
     }
 
     /// The ordinal of an optional name: 0 where the event has none, and at the limit on names.
@@ -239,103 +284,51 @@ import IngestFormat
         _ hash: UInt64, _ bytes: UnsafeRawPointer, _ offset: UInt16, _ byteCount: UInt8,
         _ slot: BlockSlot
     ) -> UInt32 {
-        guard byteCount > 0,
-            let place = unsafe nameSlot(hash, bytes + Int(offset), Int(byteCount), slot)
-        else { return 0 }
-        return dictionary.ordinal(of: place).rawValue
+        guard byteCount > 0 else { return 0 }
+        if let known = attributions.ordinal(hash) { return known.rawValue }
+        let name = unsafe UnsafeRawBufferPointer(start: bytes + Int(offset), count: Int(byteCount))
+        return unsafe lookUp(hash, name, slot)
     }
 
-    @inline(__always)
+    @inline(never)
+    private mutating func lookUp(
+        _ hash: UInt64, _ name: UnsafeRawBufferPointer, _ slot: BlockSlot
+    ) -> UInt32 {
+        guard let place = unsafe nameSlot(hash, name, slot) else { return 0 }
+        let ordinal = dictionary.ordinal(of: place)
+        attributions.set(hash, ordinal)
+        return ordinal.rawValue
+    }
+
     private mutating func nameSlot(
-        _ hash: UInt64, _ name: UnsafeRawPointer, _ byteCount: Int, _ slot: BlockSlot
+        _ hash: UInt64, _ name: UnsafeRawBufferPointer, _ slot: BlockSlot
     ) -> NameSlot? {
-        if let known = unsafe dictionary.slot(hash: hash, bytes: name, byteCount: byteCount) {
-            return known
-        }
-        guard let new = unsafe dictionary.insert(hash: hash, bytes: name, byteCount: byteCount)
-        else {
-            return nil
-        }
+        if let known = unsafe dictionary.slot(hash: hash, name) { return known }
+        guard let new = unsafe dictionary.insert(hash: hash, name) else { return nil }
         // SAFETY: the name lies in the record's packet bytes, which live until the record is released.
-        unsafe slot.names.append(UnsafeRawBufferPointer(start: name, count: byteCount).bytes)
+        unsafe slot.names.append(name.bytes)
         return new
     }
 }
 
-/// The counting rules: a pure function of (event, policy, clock) → verdict.
-///
-/// The rules apply in a fixed order and the first match wins: consent, the key's business, clock, invalid
-/// traffic, viewability, counted. The rule of repeats, which needs an index of what came before, is asked of events
-/// that these count (`RepeatRule`); nothing here keeps state.
-///
-/// **Cost** About 2 ns an event; no memory beyond the value itself.
-/// **Source** MRC Viewable Ad Impression Measurement Guidelines (50 % for 1 s; video 2 s; large display
-/// 30 %): the thresholds are compared raw, in parts per million and milliseconds, and never rounded.
-package struct AdmissionPolicy: Sendable, Equatable {
-    /// Stands in each block header. Raised with every change of a rule, so that old rows can be judged
-    /// again by the rules of their time.
-    package static let version: UInt16 = 2
+/// Events that are malformed because of their names.
+struct NameRefusals {
+    /// A name or a key would be over its limit.
+    var fullCount = 0
+    /// The names were not those of the key that the hash of their pair led to.
+    var mismatchCount = 0
+}
 
-    /// Oldest accepted event: admission time minus this; `nil` accepts any age. Microseconds, > 0.
-    package var ageMicrosecondsMax: Int64?
-    /// Furthest accepted future: admission time plus this. Microseconds, ≥ 0.
-    package var leadMicrosecondsMax: Int64
-    /// Whether impressions without both viewability numbers count (they are shown apart either way).
-    package var countsUndetermined: Bool
-    /// Whether events whose consent is not set count.
-    package var countsConsentNotSet: Bool
-
-    package init(
-        ageMicrosecondsMax: Int64? = 604_800_000_000,
-        leadMicrosecondsMax: Int64 = 300_000_000,
-        countsUndetermined: Bool = true,
-        countsConsentNotSet: Bool = true
-    ) {
-        self.ageMicrosecondsMax = ageMicrosecondsMax
-        self.leadMicrosecondsMax = leadMicrosecondsMax
-        self.countsUndetermined = countsUndetermined
-        self.countsConsentNotSet = countsConsentNotSet
+extension EventDescriptor {
+    /// SAFETY (caller): `packet` is the packet that the event was decoded from.
+    @unsafe fileprivate func reward(in packet: UnsafeRawPointer) -> UnsafeRawBufferPointer {
+        unsafe UnsafeRawBufferPointer(
+            start: packet + Int(rewardOffset), count: Int(rewardByteCount))
     }
 
-    /// The verdict over one well-formed event.
-    ///
-    /// An event that opted out gets `noConsent` like one that is refused by policy; only the caller,
-    /// which sees the consent field, knows that the first must not be stored.
-    /// - Parameter admissionTime: wall clock of the block that will hold the event, µs since 1970 UTC.
-    @inline(__always)
-    package func verdict(on event: borrowing EventDescriptor, admissionTime: Int64) -> Verdict {
-        if event.consent != Consent.optIn.rawValue {
-            if event.consent == Consent.optOut.rawValue || !countsConsentNotSet {
-                return .noConsent
-            }
-        }
-        if event.flags & EventDescriptor.Flags.isWrongBusiness != 0 { return .wrongBusiness }
-        // Event times are within Limits.timestampMicrosecondsMax of 1970, so the difference fits;
-        // wrapping operators keep a clock that is set to nonsense from trapping.
-        let age = admissionTime &- event.timestampMicroseconds
-        // No time at all, or one before 1970: of no day, also where events of any age are taken.
-        if event.timestampMicroseconds == 0 { return .tooOld }
-        if age < 0 &- leadMicrosecondsMax { return .tooEarly }
-        if let ageMicrosecondsMax, age > ageMicrosecondsMax { return .tooOld }
-        if event.flags & EventDescriptor.Flags.isInvalidTraffic != 0 { return .invalidTraffic }
-        if event.type != EventType.impression.rawValue { return .counted }
-        if event.flags & EventDescriptor.Flags.isMeasured == 0 {
-            return countsUndetermined ? .counted : .undetermined
-        }
-        let threshold = Self.threshold(of: event.format)
-        if event.visiblePartsPerMillion < threshold.visiblePartsPerMillion { return .notViewable }
-        if event.durationMilliseconds < threshold.durationMilliseconds { return .notViewable }
-        return .counted
-    }
-
-    /// The least share and time at which an impression of this format (`AdFormat` raw value) is viewable.
-    package static func threshold(
-        of format: UInt8
-    ) -> (visiblePartsPerMillion: UInt32, durationMilliseconds: UInt32) {
-        switch format {
-        case AdFormat.largeDisplay.rawValue: (300_000, 1_000)
-        case AdFormat.video.rawValue: (500_000, 2_000)
-        default: (500_000, 1_000)
-        }
+    /// SAFETY (caller): as above.
+    @unsafe fileprivate func business(in packet: UnsafeRawPointer) -> UnsafeRawBufferPointer {
+        unsafe UnsafeRawBufferPointer(
+            start: packet + Int(businessOffset), count: Int(businessByteCount))
     }
 }

@@ -25,7 +25,9 @@ struct LoadedNames: ~Copyable {
     ) throws(PipelineError) {
         let manifest = directory.manifest
         self.hash = hash
-        dictionary = NameDictionary(expectedNameCount: Int(manifest.shard.nextName))
+        dictionary = NameDictionary(
+            expectedNameCount: Int(manifest.shard.nextName),
+            expectedKeyCount: Int(manifest.shard.nextKey))
         hashes.reserveCapacity(Int(manifest.shard.nextName))
         keys.reserveCapacity(Int(manifest.shard.nextKey))
         for entry in manifest.namesRuns {
@@ -55,8 +57,8 @@ struct LoadedNames: ~Copyable {
             for place in 0..<batch.count {
                 // SAFETY: the batch does not change while its names are read.
                 let name = unsafe batch.pointer(place)
-                guard let base = name.baseAddress, name.count > 0 else { continue }
-                let hash = unsafe hash.name(base, name.count)
+                guard unsafe !name.isEmpty else { continue }
+                let hash = unsafe hash.name(name)
                 hashes[Int(batch.ordinal(place).rawValue)] = hash
                 dictionary.prefetch(hash: hash)
             }
@@ -77,10 +79,10 @@ struct LoadedNames: ~Copyable {
             let end = min(first + step, Int(run.keys.upperBound))
             try run.readKeys(UInt32(first)..<UInt32(end), to: &keys)
             for place in first..<end {
-                dictionary.prefetch(hash: rewardHash(keys[place].reward))
+                dictionary.prefetch(hash: nameHash(keys[place].reward))
             }
             for place in first..<end {
-                dictionary.prefetchRecord(hash: rewardHash(keys[place].reward))
+                dictionary.prefetchRecord(hash: nameHash(keys[place].reward))
             }
             for place in first..<end {
                 restore(KeyOrdinal(rawValue: UInt32(place)), keys[place])
@@ -119,22 +121,26 @@ struct LoadedNames: ~Copyable {
 
     /// - Parameter name: its hash is in `hashes`; none if it was lost.
     private mutating func restore(_ ordinal: NameOrdinal, _ name: UnsafeRawBufferPointer) {
-        guard let base = name.baseAddress, name.count > 0 else { return }
+        guard unsafe !name.isEmpty else { return }
         // SAFETY: the name has as many bytes as it says.
         let slot = unsafe dictionary.restore(
-            ordinal, hash: hashes[Int(ordinal.rawValue)], bytes: base, byteCount: name.count)
+            ordinal, hash: hashes[Int(ordinal.rawValue)], name)
         if slot == nil { isFull = true }
     }
 
-    /// A key whose reward was lost is never asked for: who sends that reward again gets a new ordinal.
+    /// A key of a name that was lost is never asked for: who sends that name again gets a new ordinal.
     private mutating func restore(_ ordinal: KeyOrdinal, _ key: RewardKey) {
         guard key.reward != .none,
-            let slot = dictionary.slot(of: key.reward, hash: rewardHash(key.reward))
+            let reward = dictionary.slot(of: key.reward, hash: nameHash(key.reward)),
+            let business = dictionary.slot(of: key.business, hash: nameHash(key.business))
         else { return }
-        if !dictionary.restoreKey(ordinal, reward: slot, business: key.business) { isFull = true }
+        // SAFETY: the dictionary's records stay where they are.
+        let pair = unsafe hash.pair(
+            reward: dictionary.bytes(of: reward), business: dictionary.bytes(of: business))
+        if !dictionary.restoreKey(ordinal, pair, of: key) { isFull = true }
     }
 
-    private func rewardHash(_ reward: NameOrdinal) -> UInt64 {
-        reward.rawValue < hashes.count ? hashes[Int(reward.rawValue)] : 0
+    private func nameHash(_ name: NameOrdinal) -> UInt64 {
+        name.rawValue < hashes.count ? hashes[Int(name.rawValue)] : 0
     }
 }

@@ -5,17 +5,15 @@ import IngestFormat
 /// The directory's one dictionary of names in memory: bytes → ordinal, and (reward, business) → key.
 /// Owned by the commit queue; rebuilt at start from the `names` runs.
 ///
-/// **Layout** A `GrowingTable` of 8 bytes a name: the upper half of its keyed hash, and where its record is; the
-/// `NameRecords`, which hold ordinal, first business and its key, and the bytes. An event whose reward comes with its
-/// first business, which is nearly every event, costs one miss in the table and one in the records, for reward and key
-/// together; the keys of other businesses are in the `KeyTable`.
-/// Names are compared byte by byte: equal hashes alone never make two names one.
+/// **Layout** A `PairTable` of the keys, which is all that an event of a known pair needs. For new pairs and for
+/// attributions a `GrowingTable` of 8 bytes a name: the upper half of its keyed hash, and where its record is; and the
+/// `NameRecords`, which hold ordinal and bytes. There names are compared byte by byte.
 ///
-/// **Units** 11–13 bytes of table a name (16–32 while there are less than two million) and 14 and its own bytes of
-/// records, keys included. The number of names is bounded by `Limits.nameCountMax`.
+/// **Units** 11–13 bytes of table a name (16–32 while there are less than two million) and 6 and its own bytes of
+/// records; the pairs' table beside them. The number of names is bounded by `Limits.nameCountMax`.
 ///
-/// **Cost** 5–40 ns a lookup by where table and record are cached; `prefetch` and `prefetchRecord` ahead hide most of it.
-/// Growing moves some entries of the table with each new name and never all at once; records are never moved.
+/// **Cost** 5–40 ns a lookup by where the table is cached; a prefetch ahead hides most of it.
+/// Growing moves some entries of a table with each new name and never all at once; records are never moved.
 @safe package struct NameDictionary: ~Copyable {
     /// The ordinal that the next new name will get.
     package private(set) var nextName: UInt32
@@ -24,27 +22,31 @@ import IngestFormat
 
     private var table: GrowingTable<NameEntry>
     private var records = NameRecords()
-    private var keys = KeyTable()
-    private var keyCount = 0
+    private var pairs: PairTable
 
     /// - Parameters:
     ///   - nextName: first ordinal to give, ≥ 1.
     ///   - nextKey: first key to give.
-    ///   - expectedNameCount: room to take at once.
+    ///   - expectedNameCount, expectedKeyCount: room to take at once.
     ///   - doublingCountMax: places from which on the table grows by a quarter.
     package init(
         nextName: UInt32 = 1, nextKey: UInt32 = 0, expectedNameCount: Int = 0,
-        doublingCountMax: Int = 1 << 22
+        expectedKeyCount: Int = 0, doublingCountMax: Int = 1 << 22
     ) {
         self.nextName = max(1, nextName)
         self.nextKey = nextKey
         table = GrowingTable(
             expectedCount: min(expectedNameCount, Limits.nameCountMax),
             doublingCountMax: doublingCountMax)
+        pairs = PairTable(
+            expectedCount: min(expectedKeyCount, Limits.keyCountMax),
+            doublingCountMax: doublingCountMax)
     }
 
     /// Bytes of memory of the names' table once it is full.
     package var tableByteCount: Int { table.byteCount }
+    /// Bytes of memory of the keys' table once it is full.
+    package var pairTableByteCount: Int { pairs.byteCount }
     /// Bytes of memory of the names themselves, of which the last chunk is not full.
     package var recordByteCount: Int { records.byteCount }
 
@@ -72,19 +74,18 @@ import IngestFormat
     /// Does some of what growing is left to do; to be called now and then.
     package mutating func goOnGrowing() {
         table.goOnGrowing()
-        keys.goOnGrowing()
+        pairs.goOnGrowing()
     }
 
     // MARK: Names
 
     /// The slot of a known name, or `nil`.
     ///
-    /// SAFETY (caller): `bytes` holds `byteCount` readable bytes.
-    @inline(__always)
-    package borrowing func slot(
-        hash: UInt64, bytes: UnsafeRawPointer, byteCount: Int
-    ) -> NameSlot? {
+    /// SAFETY (caller): the name is of at least a byte.
+    package borrowing func slot(hash: UInt64, _ name: UnsafeRawBufferPointer) -> NameSlot? {
         let wanted = NameEntry(hash)
+        let bytes = name.baseAddress!
+        let byteCount = name.count
         // Not captured in `self`, all of which would be copied for each look-up.
         let chunks = records.chunks
         let found = unsafe table.find(wanted.spread) { entry in
@@ -105,6 +106,14 @@ import IngestFormat
         return unsafe found.map { unsafe NameSlot(record: chunks.pointer(at: $0.pointee.place)) }
     }
 
+    /// Whether this name has this ordinal.
+    borrowing func holds(
+        _ name: UnsafeRawBufferPointer, hash: UInt64, as ordinal: NameOrdinal
+    ) -> Bool {
+        guard let slot = unsafe slot(hash: hash, name) else { return false }
+        return self.ordinal(of: slot) == ordinal
+    }
+
     /// The ordinal of the name in `slot`.
     @inline(__always)
     package borrowing func ordinal(of slot: NameSlot) -> NameOrdinal {
@@ -112,15 +121,21 @@ import IngestFormat
         NameOrdinal(rawValue: unsafe slot.record.pointee.ordinal)
     }
 
+    /// The bytes of the name in `slot`; readable for as long as there is this dictionary.
+    @unsafe borrowing func bytes(of slot: NameSlot) -> UnsafeRawBufferPointer {
+        // SAFETY: a slot's record lives as long as this dictionary, and its bytes follow it.
+        unsafe UnsafeRawBufferPointer(
+            start: UnsafeRawPointer(slot.record) + NameRecord.nameOffset,
+            count: Int(slot.record.pointee.byteCount))
+    }
+
     /// Gives a new name the next ordinal. The caller has looked it up and puts it in the block.
     ///
     /// - Returns: its slot, or `nil` at `Limits.nameCountMax`: an expected answer, the event is refused.
-    package mutating func insert(
-        hash: UInt64, bytes: UnsafeRawPointer, byteCount: Int
-    ) -> NameSlot? {
+    package mutating func insert(hash: UInt64, _ name: UnsafeRawBufferPointer) -> NameSlot? {
         // Ordinals that were lost are not given again, so they may run out before the entries do.
         guard nextName <= UInt32(Limits.nameCountMax),
-            let slot = unsafe place(nextName, hash: hash, bytes: bytes, byteCount: byteCount)
+            let slot = unsafe place(nextName, hash: hash, name)
         else {
             return nil
         }
@@ -131,61 +146,50 @@ import IngestFormat
     /// Puts back a name that was given its ordinal earlier; used while loading.
     /// - Returns: its slot, or `nil` if there was no room for it.
     package mutating func restore(
-        _ ordinal: NameOrdinal, hash: UInt64, bytes: UnsafeRawPointer, byteCount: Int
+        _ ordinal: NameOrdinal, hash: UInt64, _ name: UnsafeRawBufferPointer
     ) -> NameSlot? {
         nextName = max(nextName, ordinal.rawValue &+ 1)
-        return unsafe place(ordinal.rawValue, hash: hash, bytes: bytes, byteCount: byteCount)
+        return unsafe place(ordinal.rawValue, hash: hash, name)
     }
 
     private mutating func place(
-        _ ordinal: UInt32, hash: UInt64, bytes: UnsafeRawPointer, byteCount: Int
+        _ ordinal: UInt32, hash: UInt64, _ name: UnsafeRawBufferPointer
     ) -> NameSlot? {
         if table.count >= Limits.nameCountMax { return nil }
         let place = unsafe records.append(
-            NameRecord(ordinal: ordinal, byteCount: UInt8(byteCount)), bytes, byteCount)
+            NameRecord(ordinal: ordinal, byteCount: UInt8(name.count)), name.baseAddress!,
+            name.count)
         _ = unsafe table.insert(NameEntry(hash, place: place))
         return unsafe NameSlot(record: records.chunks.pointer(at: place))
     }
 
     // MARK: Keys
 
-    /// The key of (name in `reward`, `business`), if it was given one. `business` is not `.none`.
+    /// Starts the load of the cache line on which a pair's key is or would be.
     @inline(__always)
-    package borrowing func key(reward: NameSlot, business: NameOrdinal) -> KeyOrdinal? {
-        // SAFETY: a slot's record lives as long as this dictionary.
-        let record = unsafe reward.record
-        if unsafe record.pointee.firstBusiness == business.rawValue {
-            return KeyOrdinal(rawValue: unsafe record.pointee.firstKey)
-        }
-        if unsafe record.pointee.firstBusiness == 0 { return nil }
-        return keys.find(
-            RewardKey(
-                reward: NameOrdinal(rawValue: unsafe record.pointee.ordinal), business: business))
-    }
+    package borrowing func prefetch(_ pair: PairHash) { pairs.prefetch(pair) }
+
+    /// The key of a pair, if it was given one.
+    @inline(__always)
+    package borrowing func key(of pair: PairHash) -> KeyOrdinal? { pairs.key(of: pair) }
+
+    /// The names behind a key; (none, none) for one whose names were lost.
+    package borrowing func names(of key: KeyOrdinal) -> RewardKey { pairs.names(of: key) }
 
     /// Gives a new pair the next key, or `nil` at `Limits.keyCountMax`: the event is refused.
-    package mutating func insertKey(reward: NameSlot, business: NameOrdinal) -> KeyOrdinal? {
+    package mutating func insertKey(_ pair: PairHash, of names: RewardKey) -> KeyOrdinal? {
         if nextKey >= UInt32(Limits.keyCountMax) { return nil }
         let key = KeyOrdinal(rawValue: nextKey)
-        return restoreKey(key, reward: reward, business: business) ? key : nil
+        return restoreKey(key, pair, of: names) ? key : nil
     }
 
-    /// Puts back a key that was given earlier; used while loading.
+    /// Puts back a key that was given earlier, in the order in which they were; used while loading.
     /// - Returns: whether there was room for it.
     package mutating func restoreKey(
-        _ key: KeyOrdinal, reward: NameSlot, business: NameOrdinal
+        _ key: KeyOrdinal, _ pair: PairHash, of names: RewardKey
     ) -> Bool {
-        if keyCount >= Limits.keyCountMax || key.rawValue == UInt32.max { return false }
-        // SAFETY: a slot's record lives as long as this dictionary.
-        let record = unsafe reward.record
-        if unsafe record.pointee.firstBusiness == 0 {
-            unsafe record.pointee.firstBusiness = business.rawValue
-            unsafe record.pointee.firstKey = key.rawValue
-        } else {
-            let name = NameOrdinal(rawValue: unsafe record.pointee.ordinal)
-            keys.insert(RewardKey(reward: name, business: business), key)
-        }
-        keyCount += 1
+        if pairs.count >= Limits.keyCountMax || key.rawValue == UInt32.max { return false }
+        pairs.insert(pair, key, of: names)
         nextKey = max(nextKey, key.rawValue + 1)
         return true
     }
@@ -214,6 +218,7 @@ struct NameEntry: TableEntry {
     /// was put.
     @inline(__always) var spread: UInt64 { UInt64(tag) << 32 }
     @inline(__always) var isFree: Bool { place == 0 }
+    static var belongsToLine: Bool { false }
 }
 
 /// Where the record of a name is, for as long as there is the dictionary.
@@ -221,49 +226,4 @@ struct NameEntry: TableEntry {
     fileprivate let record: UnsafeMutablePointer<NameRecord>
 
     fileprivate init(record: UnsafeMutablePointer<NameRecord>) { unsafe self.record = record }
-}
-
-/// (reward, business) → key ordinal, for the businesses of a reward but its first. Owned by the `NameDictionary`,
-/// whose entry of the reward holds that one, and so nearly all keys.
-///
-/// **Layout** Entries of 12 bytes, reward, business, key. Names start at 1, so a reward of 0 marks a free entry.
-/// **Cost** One or two misses a lookup; 16–20 bytes a key.
-@safe struct KeyTable: ~Copyable {
-    private var table = GrowingTable<Entry>()
-
-    struct Entry: TableEntry {
-        var reward: UInt32 = 0
-        var business: UInt32 = 0
-        var key: UInt32 = 0
-
-        var isFree: Bool { reward == 0 }
-        var spread: UInt64 { KeyTable.spread(reward, business) }
-    }
-
-    /// Random in each process; nothing that is written depends on it.
-    private static let seed = UInt64.random(in: 0...UInt64.max)
-
-    /// Senders choose which pairs come, and can work out the ordinals, so only a secret keeps them from choosing pairs
-    /// that all belong to one place.
-    static func spread(_ reward: UInt32, _ business: UInt32) -> UInt64 {
-        SplitMix.finish((UInt64(reward) << 32 | UInt64(business)) ^ seed)
-    }
-
-    func find(_ pair: RewardKey) -> KeyOrdinal? {
-        let (reward, business) = (pair.reward.rawValue, pair.business.rawValue)
-        let found = unsafe table.find(Self.spread(reward, business)) {
-            unsafe $0.pointee.reward == reward && $0.pointee.business == business
-        }
-        // SAFETY: found this moment; nothing was inserted since.
-        return unsafe found.map { KeyOrdinal(rawValue: unsafe $0.pointee.key) }
-    }
-
-    mutating func goOnGrowing() { table.goOnGrowing() }
-
-    /// Adds a pair that is not in the table.
-    mutating func insert(_ pair: RewardKey, _ key: KeyOrdinal) {
-        _ = unsafe table.insert(
-            Entry(
-                reward: pair.reward.rawValue, business: pair.business.rawValue, key: key.rawValue))
-    }
 }
