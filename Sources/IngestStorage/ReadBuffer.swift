@@ -46,8 +46,11 @@ import IngestFormat
         let (present, wanted) = (byteCount, offset..<offset + UInt64(count))
         if !file.unreadable.touch(wanted) {
             do { return try append(file, at: offset, byteCount: count) } catch {
-                guard case .corrupt(_, let place, _) = error else { throw error }
-                try file.unreadable.add(place, error, of: file)
+                guard case .corrupt = error else { throw error }
+                // A read of several pages may fail at its beginning for a page behind it: each is tried by itself.
+                if wanted.upperBound <= UnreadableRegions.pageEnd(offset) {
+                    try file.unreadable.add(offset, error, of: file)
+                }
             }
         }
         byteCount = present

@@ -7,8 +7,8 @@ import Synchronization
 /// Sixteen pages in a row are tried one by one. If none of them can be read, it is a region, whose end is looked for at
 /// distances that double, and then halved; pages between that were not tried are taken to be unreadable, too.
 ///
-/// **Cost** At most 2 × (16 + 2 log2 n) failing reads for a region of n pages that is read from its beginning on, two for
-/// each attempt: 96 for 256 MiB.
+/// **Cost** At most 2 × (17 + 2 log2 n) failing reads for a region of n pages that is read from its beginning on, two for
+/// each attempt: 98 for 256 MiB.
 package final class UnreadableRegions: Sendable {
     package struct Region: Sendable {
         package fileprivate(set) var bytes: Range<UInt64>
@@ -83,7 +83,7 @@ package final class UnreadableRegions: Sendable {
             let place = bad + (good - bad) / 2 / pageByteCount * pageByteCount
             if try isReadable(place, of: file) { good = place } else { bad = place + pageByteCount }
         }
-        return good
+        return max(start, good)
     }
 
     private static func isReadable(

@@ -65,13 +65,27 @@ struct ReadAroundTests {
                 let what = "\(pages) by \(windowPageCount)"
                 #expect(
                     try lost(file, windowPageCount: windowPageCount) == Set(pages), "\(what)")
-                let most = pages.count < 16 ? 2 * pages.count : 2 * (16 + 2 * 11)
+                // A read of several pages fails first, and then each of them.
+                let more = windowPageCount > 1 ? 2 : 0
+                let most = more + (pages.count < 16 ? 2 * pages.count : 2 * (16 + 2 * 11))
                 #expect(files.disk.failedReadCount <= most, "\(what)")
                 // Whoever looks again tries nothing again.
                 let count = files.disk.failedReadCount
                 _ = try lost(file, windowPageCount: 16)
                 #expect(files.disk.failedReadCount == count, "\(what)")
             }
+        }
+    }
+
+    @Test(
+        "a page that can be read by itself is not lost where a read of several fails at its beginning"
+    )
+    func failsEarly() throws {
+        let (files, file) = try filled(bad: [120..<122])
+        files.disk.failReadsAtBeginning()
+        for windowPageCount in [1, 7, 100, 2048] {
+            let lost = try lost(file, windowPageCount: windowPageCount)
+            #expect(lost == [120, 121], "by \(windowPageCount)")
         }
     }
 

@@ -112,6 +112,10 @@ package final class SimulatedDisk: Sendable {
     /// How many bytes reads have given since the last power cut.
     package var readByteCount: Int { state.withLock { $0.readByteCount } }
 
+    /// From now on a read of which some page cannot be read gives nothing, where it would give the pages before: so does a
+    /// kernel whose page cache has larger units.
+    package func failReadsAtBeginning() { state.withLock { $0.failsReadsAtBeginning = true } }
+
     /// How many reads met a sector that cannot be read, each of which takes a real disk seconds.
     package var failedReadCount: Int { state.withLock { $0.failedReadCount } }
 
@@ -217,7 +221,7 @@ package final class SimulatedDisk: Sendable {
             guard let start = Int(exactly: offset), start < bytes.count else { return .success([]) }
             var end = min(bytes.count - start, byteCountMax) + start
             if let bad = state.inodes[inode].firstBadByte(in: start..<end) {
-                if bad <= start {
+                if bad <= start || state.failsReadsAtBeginning {
                     state.failedReadCount += 1
                     return .failure(EIO)
                 }

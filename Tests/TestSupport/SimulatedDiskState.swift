@@ -56,6 +56,7 @@ struct SimulatedDiskState: Sendable {
     var readByteCount = 0
     /// Reads that met a sector that cannot be read.
     var failedReadCount = 0
+    var failsReadsAtBeginning = false
     var callCounts: [SimulatedDisk.Kind: Int] = [:]
     var crashPoint = Int.max
     var isDown = false

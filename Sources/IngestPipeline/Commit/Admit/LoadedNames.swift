@@ -5,8 +5,9 @@ import IngestStorage
 /// Fills the dictionary at start: from the names runs, then from the segments that recovery has sealed.
 /// An ordinal whose name was lost with its block stays reserved and finds nothing.
 ///
-/// **Cost** The runs are read page by page (50 ns a name, 10 ns a key), and the lines of a page's names and of the
-/// rewards of its keys are fetched together. 8 bytes a name beside the dictionary, until it is taken.
+/// **Cost** The runs are read page by page (50 ns a name; a key is two look-ups and two hashes), and the lines of a
+/// page's names, of the rewards of its keys and of its pairs are fetched together. 8 bytes a name beside the
+/// dictionary, until it is taken.
 struct LoadedNames: ~Copyable {
     private let hash: KeyedHash
     private var dictionary: NameDictionary
@@ -75,6 +76,7 @@ struct LoadedNames: ~Copyable {
         let missing = Int(run.keys.lowerBound) - keys.count
         if missing > 0 { keys.append(contentsOf: repeatElement(Self.lostKey, count: missing)) }
         let step = NamesPageKind.keys.capacity
+        var pairs: [(KeyOrdinal, PairHash)] = []
         for first in stride(from: keys.count, to: Int(run.keys.upperBound), by: step) {
             let end = min(first + step, Int(run.keys.upperBound))
             try run.readKeys(UInt32(first)..<UInt32(end), to: &keys)
@@ -85,8 +87,12 @@ struct LoadedNames: ~Copyable {
                 dictionary.prefetchRecord(hash: nameHash(keys[place].reward))
             }
             for place in first..<end {
-                restore(KeyOrdinal(rawValue: UInt32(place)), keys[place])
+                guard let pair = pair(of: keys[place]) else { continue }
+                dictionary.prefetch(pair)
+                pairs.append((KeyOrdinal(rawValue: UInt32(place)), pair))
             }
+            for (key, pair) in pairs { restore(key, pair) }
+            pairs.removeAll(keepingCapacity: true)
         }
     }
 
@@ -99,9 +105,11 @@ struct LoadedNames: ~Copyable {
             }
             for (index, key) in block.keys.enumerated() {
                 let ordinal = Int(block.firstKey.rawValue) + index
+                if ordinal < keys.count { continue }
                 while keys.count < ordinal { keys.append(Self.lostKey) }
                 keys.append(key)
-                restore(KeyOrdinal(rawValue: UInt32(ordinal)), key)
+                guard let pair = pair(of: key) else { continue }
+                restore(KeyOrdinal(rawValue: UInt32(ordinal)), pair)
             }
         }
     }
@@ -128,16 +136,19 @@ struct LoadedNames: ~Copyable {
         if slot == nil { isFull = true }
     }
 
-    /// A key of a name that was lost is never asked for: who sends that name again gets a new ordinal.
-    private mutating func restore(_ ordinal: KeyOrdinal, _ key: RewardKey) {
+    /// `nil` where a name was lost. Such a key is never asked for: who sends that name again gets a new ordinal.
+    private func pair(of key: RewardKey) -> PairHash? {
         guard key.reward != .none,
             let reward = dictionary.slot(of: key.reward, hash: nameHash(key.reward)),
             let business = dictionary.slot(of: key.business, hash: nameHash(key.business))
-        else { return }
+        else { return nil }
         // SAFETY: the dictionary's records stay where they are.
-        let pair = unsafe hash.pair(
+        return unsafe hash.pair(
             reward: dictionary.bytes(of: reward), business: dictionary.bytes(of: business))
-        if !dictionary.restoreKey(ordinal, pair, of: key) { isFull = true }
+    }
+
+    private mutating func restore(_ key: KeyOrdinal, _ pair: PairHash) {
+        if !dictionary.restoreKey(key, pair, of: keys[Int(key.rawValue)]) { isFull = true }
     }
 
     private func nameHash(_ name: NameOrdinal) -> UInt64 {

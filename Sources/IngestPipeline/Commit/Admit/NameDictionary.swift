@@ -95,7 +95,7 @@ import IngestFormat
         return unsafe found.map { unsafe NameSlot(record: chunks.pointer(at: $0.pointee.place)) }
     }
 
-    /// The slot of a name that was restored under this ordinal; used while loading.
+    /// The slot of the name with this ordinal.
     borrowing func slot(of ordinal: NameOrdinal, hash: UInt64) -> NameSlot? {
         let wanted = NameEntry(hash)
         let chunks = records.chunks
@@ -106,12 +106,12 @@ import IngestFormat
         return unsafe found.map { unsafe NameSlot(record: chunks.pointer(at: $0.pointee.place)) }
     }
 
-    /// Whether this name has this ordinal.
+    /// Whether an ordinal stands for this name; a name that was lost and came back has two.
     borrowing func holds(
         _ name: UnsafeRawBufferPointer, hash: UInt64, as ordinal: NameOrdinal
     ) -> Bool {
-        guard let slot = unsafe slot(hash: hash, name) else { return false }
-        return self.ordinal(of: slot) == ordinal
+        guard let slot = slot(of: ordinal, hash: hash) else { return false }
+        return unsafe bytes(of: slot).elementsEqual(name)
     }
 
     /// The ordinal of the name in `slot`.
