@@ -95,7 +95,7 @@ extension ClientError {
                 .spool(path: path, .damaged(offset: offset, detail: detail))
             case .newerFormat(let path, let version):
                 .spool(path: path, .damaged(offset: 0, detail: "format \(version)"))
-            case .diskFull(let path, _, _): .spool(path: path, .diskFull)
+            case .diskFull(let path, _, _, _): .spool(path: path, .diskFull)
             case .durabilityLost(let path, let call, let errno):
                 .spool(path: path, .durabilityLost(call: call, errno: errno))
             case .overLimit(let path, _):

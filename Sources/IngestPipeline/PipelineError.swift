@@ -16,6 +16,12 @@ package enum PipelineError: Error, Sendable {
         if case .storage(let error) = self { error.shortage } else { nil }
     }
 
+    /// What has to be free for what a full disk refused, in bytes, where that is known.
+    var wantedByteCount: UInt64? {
+        guard case .storage(.diskFull(_, _, _, let wanted)) = self else { return nil }
+        return wanted
+    }
+
     /// The exit code; the table is in docs/operations.md.
     package var exitCode: Int32 {
         switch self {

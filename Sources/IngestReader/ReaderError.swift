@@ -103,7 +103,7 @@ extension ReaderError {
             self.init(
                 kind: .newerFormat, what: "written by a newer version (format \(version))",
                 path: path, advice: "use that version")
-        case .io(let path, let call, let errno), .diskFull(let path, let call, let errno),
+        case .io(let path, let call, let errno), .diskFull(let path, let call, let errno, _),
             .durabilityLost(let path, let call, let errno):
             self.init(
                 kind: .io, what: "\(call) failed: \(StorageError.text(errno))", path: path,

@@ -92,7 +92,7 @@ package final class DiskReserve<Files: FileSystem>: Sendable {
             do throws(StorageError) { try file.allocate(to: wanted) } catch {
                 // A part may have been had.
                 state.byteCount = (try? file.byteCount()) ?? state.byteCount
-                if case .diskFull(_, _, let errno) = error {
+                if case .diskFull(_, _, let errno, _) = error {
                     throw .diskFull(path: path, call: call, errno: errno)
                 }
                 throw error
@@ -103,11 +103,17 @@ package final class DiskReserve<Files: FileSystem>: Sendable {
     }
 
     /// Lends the compact stage its part; the log waits from now on.
+    ///
+    /// - Parameter wanted: what has to be free for it to help: where it does not, nothing is lent.
     /// - Returns: `false` if there is nothing more to give.
-    package func lend() -> Bool {
+    package func lend(for wanted: UInt64? = nil) -> Bool {
         state.withLock { state in
             let kept = Self.keptByteCount(forSegmentOf: state.segmentByteCount)
             guard let file = state.file, state.byteCount > kept else { return false }
+            if let wanted {
+                let free = (try? files.space().freeByteCount) ?? 0
+                if free.saturatingSum(state.byteCount - kept) < wanted { return false }
+            }
             guard (try? file.truncate(to: kept)) != nil else { return false }
             state.byteCount = kept
             state.isLent = true

@@ -8,7 +8,8 @@ package enum StorageError: Error, Equatable, Sendable {
     /// A system call failed.
     case io(path: String, call: String, errno: Int32)
     /// No space or no quota left. Nothing that was durable is lost; the call can be made again.
-    case diskFull(path: String, call: String, errno: Int32)
+    /// - Parameter wanted: bytes that have to be free for it, where that is known beforehand.
+    case diskFull(path: String, call: String, errno: Int32, wanted: UInt64? = nil)
     /// A sync failed: what was written since the last good one may be gone although it can still be read.
     /// Final for the file: never synced again, never acked. A restart seals what survived.
     case durabilityLost(path: String, call: String, errno: Int32)
@@ -55,7 +56,7 @@ extension StorageError: CustomStringConvertible {
         switch self {
         case .io(let path, let call, let errno):
             "\(call) failed: \(Self.text(errno)), \(path), \(remedy)"
-        case .diskFull(let path, let call, let errno):
+        case .diskFull(let path, let call, let errno, _):
             "disk full: \(call): \(Self.text(errno)), \(path), free space on this file system; "
                 + "nothing durable was lost"
         case .durabilityLost(let path, let call, let errno):

@@ -117,8 +117,8 @@ struct WindowState: Sendable {
 /// caller's thread.
 ///
 /// Where a part of the log cannot be read, nothing is known until the next footer says it; what it says is believed
-/// then, and so is the next, until one bears out the one before: a footer that was made again behind the lost part has less
-/// than those that were written when it was there.
+/// then, and so is the one after it, and no third: a footer that was made again behind the lost part has less than those
+/// that were written when it was there.
 ///
 /// **Cost** Some 100 ns a sender of a segment, and an open window of a footer; memory for all windows.
 struct WindowRecount {
@@ -136,7 +136,7 @@ struct WindowRecount {
     private var watermark: UInt64 = 0
     /// Whether no part of the log so far was lost: then each window has been seen opening.
     private var isWhole = true
-    /// Whether the windows are only what a footer behind a lost part says.
+    /// Whether the windows are only what the first footer behind a lost part says.
     private var isBelieved = false
 
     // MARK: Going on
@@ -165,8 +165,8 @@ struct WindowRecount {
         } else if isBelieved {
             var differences = VerifyReport()
             compare(stored, in: segment.file, &differences)
-            isBelieved = false
             if !differences.isSound { believe(stored.windows) }
+            isBelieved = false
         } else {
             compare(stored, in: segment.file, &report)
         }

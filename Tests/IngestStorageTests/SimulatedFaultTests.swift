@@ -149,7 +149,8 @@ import Testing
         let files = SimulatedFileSystem(seed: 1)
         files.disk.limit(byteCount: 1_000)
         let file = try files.create("a")
-        guard case .diskFull(_, _, ENOSPC)? = error(of: { try file.write(pattern(1_500), at: 0) })
+        guard
+            case .diskFull(_, _, ENOSPC, _)? = error(of: { try file.write(pattern(1_500), at: 0) })
         else {
             Issue.record("no diskFull")
             return

@@ -14,9 +14,12 @@ struct HogTests {
         wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
     private static let packetCount: UInt64 = 1_000
 
-    private func open(_ files: SimulatedFileSystem) throws(PipelineError) -> SteppedPipeline {
+    private func open(
+        _ files: SimulatedFileSystem, unpublishedByteCountMax: UInt64 = 64 << 20
+    ) throws(PipelineError) -> SteppedPipeline {
         try SteppedPipeline.open(files, clock: clock, seed: 1) {
             $0.segmentByteCountMax = 8 << 20
+            $0.unpublishedByteCountMax = unpublishedByteCountMax
         }
     }
 
@@ -52,6 +55,7 @@ struct HogTests {
         var (files, segment) = try killed()
         #expect(segment > 100_000)
         files.disk.hog()
+        var sealed: [UInt8]?
         for start in 0..<6 {
             var pipeline = try open(files)
             #expect(pipeline.shortage == .space, "\(start)")
@@ -62,8 +66,10 @@ struct HogTests {
                     == ReferenceModel(packetCount: Self.packetCount).counts, "\(start)")
             files = start % 2 == 0 ? files.disk.kill() : files.disk.powerCut(seed: UInt64(start))
             // What the first of them has sealed is written over itself by the others.
-            let copy = try files.open("0000000001.segment", .read).byteCount()
-            #expect(Int(copy) > segment / 8, "\(start)")
+            let copy = try #require(files.disk.contents("0000000001.segment"))
+            #expect(copy.count > segment / 8, "\(start)")
+            #expect(sealed == nil || sealed == copy, "\(start)")
+            sealed = copy
         }
         var pipeline = try open(files)
         try pipeline.rest(turns: 2)
@@ -90,6 +96,39 @@ struct HogTests {
         var pipeline = try open(next)
         try pipeline.stop()
         try expectWhole(next, "without reserve")
+    }
+
+    /// Counted behind that start: its tries at a generation, before any time has gone by.
+    @Test(
+        "what a start has sealed and not published counts to what may wait",
+        arguments: [1, 1 << 40])
+    func owed(byteCountMax: UInt64) throws {
+        let (files, _) = try killed()
+        files.disk.limit(byteCount: 1 << 30)
+        files.disk.fail(.create, onCall: 1, errno: ENOSPC, forever: true)
+        var pipeline = try open(files, unpublishedByteCountMax: byteCountMax)
+        try pipeline.rest(turns: 1)
+        let triesCount = pipeline.told.count("snapshot publish failed, retrying: ")
+        #expect(triesCount == (byteCountMax == 1 ? 1 : 0))
+        files.disk.clearFailures()
+        try pipeline.stop()
+        try expectWhole(files, "owed")
+    }
+
+    @Test("the reserve is not lent to what needs more than it has")
+    func lendsWhatHelps() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        let reserve = try DiskReserve(in: files)
+        try reserve.hold(forSegmentOf: 1 << 20)
+        try files.disk.limit(byteCount: Int(used(files)) + 1_000)
+        let whole = reserve.byteCount
+        let lent = whole - (1 << 20) - (1 << 18) - UInt64(Limits.reserveFloorByteCount)
+        #expect(!reserve.lend(for: 10 << 30))
+        #expect(!reserve.lend(for: lent + 1_001))
+        #expect(reserve.byteCount == whole)
+        try reserve.hold(forSegmentOf: 1 << 20)
+        #expect(reserve.lend(for: lent + 1_000))
+        #expect(reserve.byteCount == whole - lent)
     }
 
     @Test("a start on a full disk that nobody else writes to goes on")

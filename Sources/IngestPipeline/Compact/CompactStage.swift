@@ -58,13 +58,13 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         retention = Retention(configuration, after: publisher.whole.sealed, clock: clock)
         if let warning = retention.warning { warn(warning) }
         sealed = publisher.owed?.segments ?? []
+        sealedByteCount = sealed.reduce(0) { $0 &+ $1.waitingByteCount }
         self.publisher = publisher
         self.windows = windows
         self.files = files
         self.clock = clock
         self.links = links
-        self.counters = counters
-        self.configuration = configuration
+        (self.counters, self.configuration) = (counters, configuration)
         nextPublishNanoseconds =
             clock.monotonicNanoseconds() &+ configuration.compactIntervalNanoseconds
     }
@@ -352,8 +352,8 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     private mutating func failPublish(_ error: PipelineError) throws(PipelineError) {
         guard mayRetry else { throw error }
         shortage = error.shortage
-        // A merge that everybody waits for has the room of the reserve too.
-        if shortage == .space { _ = reserve.lend() }
+        // A merge that everybody waits for has the room of the reserve too, where that is enough.
+        if shortage == .space { _ = reserve.lend(for: error.wantedByteCount) }
         if publishBackoff.fail(at: clock.monotonicNanoseconds()) {
             warn("snapshot publish failed, retrying: \(error)")
         }

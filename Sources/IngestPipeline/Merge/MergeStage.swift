@@ -153,7 +153,8 @@ struct RunMerge<Files: FileSystem> {
             order.isNeeded
             ? inputs.max() ?? 0 : inputs.reduce(0) { $0 &+ $1 } &+ spareByteCount
         if try files.space().freeByteCount >= wanted { return }
-        throw .diskFull(path: files.path, call: "merge of \(wanted) bytes", errno: ENOSPC)
+        throw .diskFull(
+            path: files.path, call: "merge of \(wanted) bytes", errno: ENOSPC, wanted: wanted)
     }
 
     private func mergeTables() throws(StorageError) -> MergedRuns.Tables? {

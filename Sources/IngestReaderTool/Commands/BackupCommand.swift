@@ -12,8 +12,10 @@ struct BackupCommand: ParsableCommand {
         discussion: """
             Copies the newest generation, the segments, and the log behind it up to the last durable block. --out \
             names a new or empty directory; the copy is verified at the end, and a line of JSON says what is in it. With \
-            --out - it is a tar archive on standard output, and what it was made of is verified at the end. Exit code 0 \
-            means that it is whole. To restore, stop the daemon and put the copy in the place of the directory.
+            --out - it is a tar archive on standard output, and at the end the directory is verified, in its newest \
+            generation by then. Exit code 0 means that the copy is whole; of an archive, that all of it was written and \
+            that the directory is sound: unpack it and run verify to know more. To restore, stop the daemon and put the \
+            copy in the place of the directory.
             """)
 
     @Option(help: ArgumentHelp("The data directory.", valueName: "dir")) var data: String
@@ -27,7 +29,8 @@ struct BackupCommand: ParsableCommand {
             if out == "-" {
                 var archive = TarArchive()
                 try backup.copy(to: &archive)
-                // An archive that has gone into a pipe cannot be read again: the segments can that it was made of, still leased.
+                // An archive that has gone into a pipe cannot be read again. The directory can: its segments are still leased,
+                // its generation may be a newer one.
                 return try withExtendedLifetime(backup) {
                     let verified = try verify(data)
                     try Ending.check(verified.exitCode, verified.failure(in: data)) {}

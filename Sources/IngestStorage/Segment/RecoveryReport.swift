@@ -28,6 +28,16 @@ package struct SealedSegmentFile: Sendable {
         self.entry = entry
         self.names = names
     }
+
+    /// Of its footer, and of the names that it introduced: what it takes while it waits for a generation.
+    ///
+    /// **Cost** Encodes the footer.
+    package var waitingByteCount: UInt64 {
+        let trailer = footer.encode(at: SegmentLayout.blocksOffset).trailer
+        return names.reduce(UInt64(trailer.footerByteCount)) {
+            $0 &+ UInt64($1.names.bytes.count)
+        }
+    }
 }
 
 /// What recovery did with one segment.

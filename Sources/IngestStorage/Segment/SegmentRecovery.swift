@@ -205,8 +205,11 @@ struct SegmentCopy<Files: FileSystem> {
         var spare: FileName?
         if usesReserve, file != nil {
             // One that is sealed, and in no generation, is written over itself: the same bytes, so that no crash tears it.
-            spare =
-                plan.intact != nil ? name : try DiskReserve.isHeld(in: files) ? .reserve : nil
+            if try hasBytes(of: plan, file) {
+                spare = name
+            } else if try DiskReserve.isHeld(in: files) {
+                spare = .reserve
+            }
         }
         let recovered: RecoveredSegment
         do throws(StorageError) {
@@ -215,7 +218,7 @@ struct SegmentCopy<Files: FileSystem> {
                 try copy(plan, file, windows, to: &recorder)
             }
         } catch {
-            guard case .diskFull(let path, let call, let errno) = error else { throw error }
+            guard case .diskFull(let path, let call, let errno, _) = error else { throw error }
             // Nothing less will do, and whoever has to make room wants to know how much.
             throw .diskFull(
                 path: path,
@@ -225,6 +228,18 @@ struct SegmentCopy<Files: FileSystem> {
         try files.syncDirectory()
         keys.append(recovered.file.names, upTo: recovered.file.footer.keys.upperBound)
         return recovered
+    }
+
+    /// Whether the file of a sealed segment has just the bytes that its copy is to have. Those of blocks are copied as
+    /// they are; header and footer are compared with what they are encoded to.
+    private func hasBytes(
+        of plan: SegmentPlan<Files>, _ file: Files.File?
+    ) throws(StorageError) -> Bool {
+        guard let (footer, offset) = plan.intact, let file else { return false }
+        let (head, tail) = (plan.header.encode(), footer.encode(at: offset).bytes)
+        guard try file.byteCount() == offset + UInt64(tail.count) else { return false }
+        guard try file.readArray(at: 0, byteCount: head.count) == head else { return false }
+        return try file.readArray(at: offset, byteCount: tail.count) == tail
     }
 
     /// Everything that goes into the new file. What goes nowhere is put aside before that takes the place of the old one.
@@ -248,7 +263,7 @@ struct SegmentCopy<Files: FileSystem> {
         let (bytes, trailer) = footer.encode(at: offset)
         try recorder.write(bytes, at: offset)
         // On a full disk, what of the reserve is too much has room for what goes aside.
-        try recorder.file.truncate(to: recorder.byteCount)
+        try recorder.trim()
         return RecoveredSegment(
             file: SealedSegmentFile(
                 footer: footer, entry: footer.entry(trailer: trailer), names: segment.names),

@@ -10,7 +10,8 @@ package enum DurableFile {
     ///
     /// - Parameters:
     ///   - spare: a file whose room it is to have, for one that replaces another on a full disk: the two change names. What
-    ///     fails then leaves `spare` with the room, and any bytes. The file itself, where it is to have the bytes that it has.
+    ///     fails then leaves `spare` with the room, and any bytes. The file itself, where it has just the bytes that it is to
+    ///     have: each is written over itself, so that what only a page cache has comes to the disk too.
     ///   - write: writes everything through the recorder; called a second time, on a new file, if the
     ///   first could not be synced or read back. What the second failure says is final.
     /// - Returns: what `write` returned.
@@ -56,8 +57,9 @@ package enum DurableFile {
         let result = try write(&recorder)
         // What the file itself has there are zeros already, and may be holes: they would take room.
         if spare != name { try recorder.clearGaps() }
-        try recorder.file.truncate(to: recorder.byteCount)
-        do { try recorder.settle() } catch { throw error.ofUnneededBytes }
+        try recorder.trim()
+        // The bytes of `spare` are needed by nobody, those of the file itself by all.
+        do { try recorder.settle() } catch { throw spare == name ? error : error.ofUnneededBytes }
         if spare != name { try files.exchange(spare.text, with: name.text) }
         return result
     }
@@ -129,6 +131,11 @@ package struct WriteRecorder<File: StorageFile> {
             }
             end = piece.offset + UInt64(piece.byteCount)
         }
+    }
+
+    /// Cuts off what the file had before behind the last piece.
+    func trim() throws(StorageError) {
+        if try file.byteCount() != byteCount { try file.truncate(to: byteCount) }
     }
 
     /// Makes what was written durable, and compares what the disk gives back of it.
