@@ -124,7 +124,7 @@ struct VerifyRun<Files: FileSystem> {
                 do throws(StorageError) {
                     let run = try NamesRunReader(entry, directory: directory, in: files)
                     var other = own
-                    other.areNamesComplete = false
+                    (other.areNamesComplete, other.mayLack) = (false, true)
                     for part in Check.parts(of: run) { outcome.add(other.check(part, of: run)) }
                 } catch { outcome.failure = error }
                 return outcome

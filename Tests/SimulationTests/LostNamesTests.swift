@@ -139,6 +139,30 @@ struct LostNamesTests {
         try expectCounted(left, packetCount: 800, "running")
     }
 
+    @Test(
+        "where the blocks come back from a copy, verify says so, and a rebuild takes the names of them"
+    )
+    func restored() throws {
+        let left = try filled()
+        let manifest = try ManifestStore(files: left).readNewest()
+        let segment = FileName.segment(manifest.sealed[0].number).text
+        let good = try #require(left.disk.contents(segment))
+        try damage(left, .blocks)
+        try damage(left, .heads)
+        do { _ = try SteppedPipeline.open(left, clock: clock, seed: 5) }
+        try expectCounted(left, packetCount: 250, "before")
+        let next = left.disk.kill()
+        next.disk.damage(segment) { $0 = good }
+        let report = try Verifier.run(next)
+        #expect(report.differenceCount > 0)
+        #expect(report.findings.contains { "\($0)".contains("ingest-reader rebuild") })
+        let store = ManifestStore(files: next)
+        _ = try LogRebuild.run(store, after: try store.readNewest(), names: .made)
+        #expect(try DirectoryReading(next).counts == ReferenceModel(packetCount: 250).counts)
+        let findings = try Verifier.run(next).findings.filter { $0.kind != .note }
+        #expect(findings.isEmpty, "\(findings.prefix(3))")
+    }
+
     @Test("of a run without its blocks, all names are taken whose pages can be read")
     func pages() throws {
         let left = try filled()

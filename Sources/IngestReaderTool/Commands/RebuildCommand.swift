@@ -44,9 +44,12 @@ struct RebuildCommand: ParsableCommand {
         try store.checkExpired(of: newest)
         let bad = try store.badRuns(of: newest) ?? BadRuns()
         let damaged = try store.damagedNames(of: newest.namesRuns, newest.directory)
+        var isBad = bad.areNamesBad || !damaged.isEmpty
+        // What is lost may be in blocks that have come back from a copy.
+        if !isBad { isBad = try store.lostText(of: newest) != nil }
         let made = try LogRebuild.run(
             store, after: try LogRebuild.complete(newest, bad, store),
-            names: bad.areNamesBad || !damaged.isEmpty ? .made : .kept)
+            names: isBad ? .made : .kept)
         try store.putAside(damaged)
         return made.runs
     }

@@ -220,7 +220,14 @@ package struct LogRebuild<Files: FileSystem> {
     /// all names of expired segments, what is left of those.
     private func soundNames() throws(StorageError) -> [NamesRunEntry] {
         let damaged = try store.damagedNames(of: next.namesRuns, next.directory)
-        let parts = Array(next.namesRuns.prefix { !damaged.contains($0.fileName) })
+        var parts = Array(next.namesRuns.prefix { !damaged.contains($0.fileName) })
+        // Blocks that were given up may be there again, from a copy.
+        for (place, entry) in parts.enumerated() {
+            let run = try NamesRunReader(entry, directory: next.directory, in: store.files)
+            if try run.lostNames().count + run.lostKeyCount() == 0 { continue }
+            parts.removeSubrange(place...)
+            break
+        }
         guard let expired = next.expired.last?.names else { return parts }
         let isWhole =
             parts.last?.names.upperBound ?? 1 >= expired.names.upperBound
