@@ -21,6 +21,8 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     /// What a start has sealed or repaired and has still to publish.
     private(set) var owed: (segments: [SealedSegmentFile], uncleanStop: UncleanStop?)?
     private var retired = RetiredFiles()
+    /// Retired files that go aside.
+    private var evidence: Set<FileName> = []
     private let leases: SegmentLeases<Files>
     private var merge = MergeState.none
     private var mergeBackoff = Backoff(milliseconds: 1_000, most: 4_000)
@@ -256,19 +258,20 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         }
     }
 
-    /// Publishes what was merged, if anything was, as a generation of its own; damaged segments that expire with it, and names
-    /// runs that it replaces, are put aside before: nobody deletes them for that.
+    /// Publishes what was merged, if anything was, as a generation of its own. Damaged segments that expire with it are put
+    /// aside before; damaged names runs that it replaces behind it, as readers need them until then: nobody deletes either.
     /// - Returns: what has expired, if anything has.
     package mutating func publishMerged() throws(PipelineError) -> ExpiredOutput? {
         guard case .written(let merged) = merge else { return nil }
         let damaged = merged.expired?.damaged.map { FileName.segment($0) } ?? []
-        try storing { () throws(StorageError) in
-            try store.putAside(damaged + merged.damagedNames)
-        }
+        try storing { () throws(StorageError) in try store.putAside(damaged) }
         var next = makeNext()
         next.replace(merged)
         try publish(next)
         merge = .none
+        evidence.formUnion(merged.damagedNames)
+        // What does not go there now does where it would be removed.
+        if (try? store.putAside(evidence)) != nil { evidence = [] }
         guard let expired = merged.expired else { return nil }
         counters.compact.add(.segmentsExpired, expired.segments.span.segmentCount)
         counters.compact.add(.rowsExpired, expired.segments.rowCount)
@@ -351,7 +354,10 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
                     left.append(name)
                     continue
                 }
-                do { try store.unlink(name) } catch {
+                do throws(StorageError) {
+                    if evidence.contains(name) { try store.putAside([name]) }
+                    try store.unlink(name)
+                } catch {
                     counters.compact.add(.unlinkFailures)
                     left.append(name)
                 }
