@@ -117,7 +117,8 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
         }
         let made = try rebuild(
             store, after: whole, names: bad.areNamesBad ? .made : .kept,
-            hasTables: bad.areTablesBad, wrong: wrong, &losses)
+            hasTables: bad.areTablesBad, bad: bad.areSegmentsBad ? [] : bad.counterRuns,
+            wrong: wrong, &losses)
         try store.putAside(bad.names)
         return (made, wrong)
     }
@@ -136,18 +137,23 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
             store, after: found, names: .made, hasTables: true, wrong: wrong, &losses)
     }
 
-    /// Where a footer is damaged too that tables are made of, its segment is sealed again from its blocks before. One that is
-    /// missing is not given up for that: somebody may have it.
+    /// Where a run of reward-days is damaged, and a footer too that it is made of, its segment is sealed again from its blocks
+    /// before. One that is missing is not given up for that: somebody may have it.
+    /// - Parameter bad: runs that can be made of reward-days.
     private static func rebuild(
         _ store: ManifestStore<Files>, after manifest: Manifest, names: LogRebuild<Files>.Names,
-        hasTables: Bool, wrong: StorageError, _ losses: inout [String]
+        hasTables: Bool, bad: Set<FileName> = [], wrong: StorageError, _ losses: inout [String]
     ) throws(StorageError) -> Manifest {
-        var made = try StorageError.readable { () throws(StorageError) in
-            try LogRebuild.run(store, after: manifest, names: names, hasTables: hasTables)
+        var made: Manifest?
+        for bad in bad.isEmpty ? [bad] : [bad, []] where made == nil {
+            made = try StorageError.readable { () throws(StorageError) in
+                try LogRebuild.run(
+                    store, after: manifest, names: names, hasTables: hasTables, bad: bad)
+            }
         }
         if made == nil, hasTables, try hasAllSegments(of: manifest, store) {
             let repaired = try StorageError.readable { () throws(StorageError) in
-                try LogRebuild.repairing(store, after: manifest)
+                try LogRebuild.repairing(store, after: manifest, bad: bad)
             }
             made = repaired?.made
             losses += repaired?.losses ?? []

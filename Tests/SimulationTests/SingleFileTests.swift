@@ -207,7 +207,8 @@ struct SingleFileTests {
         try expire(base)
         for hasManifest in [true, false] {
             let left = base.disk.kill()
-            let run = try newest(left).runs[0].fileName.text
+            let runs = try newest(left).runs
+            let run = try #require(runs.first { $0.table == .rewardDays }).fileName.text
             left.disk.damage(run) { $0[20] ^= 1 }
             for name in try left.names() where !hasManifest && name.hasSuffix(".manifest") {
                 try left.unlink(name)
@@ -225,6 +226,41 @@ struct SingleFileTests {
                     == ReferenceModel(packetCount: 250).eventCount - segment.rowCount)
             let report = try Verifier.run(left)
             #expect(report.exitCode == 65 && report.differenceCount == 0, "\(report.findings)")
+            // The sound runs beside it have counters that are nowhere else.
+            let aside = try left.subdirectory("aside", create: false).names()
+            for run in runs { #expect(aside.contains(run.fileName.text), "\(hasManifest)") }
+        }
+    }
+
+    @Test(
+        "a run of rewards or days is made of reward-days, which have what no footer has any more",
+        arguments: [[.rewards], [.days], [.rewards, .days]] as [[TableKind]])
+    func expiredAndDerived(tables: [TableKind]) throws {
+        let (base, _) = try withDamagedSegment()
+        try expire(base)
+        let whole = ReferenceModel(packetCount: 250)
+        for hasNames in [true, false] {
+            let left = base.disk.kill()
+            let manifest = try newest(left)
+            for run in manifest.runs where tables.contains(run.table) {
+                left.disk.damage(run.fileName.text) { $0[20] ^= 1 }
+            }
+            // A page, which a start sees as it reads the keys.
+            for run in manifest.namesRuns where !hasNames {
+                left.disk.damage(run.fileName.text) { $0[140] ^= 1 }
+            }
+            do {
+                let pipeline = try SteppedPipeline.open(left, clock: clock, seed: 9)
+                #expect(!pipeline.found.contains { $0.contains("expired without a footer") })
+            }
+            #expect(try DirectoryReading(left).eventCount == whole.eventCount)
+            if hasNames { #expect(try DirectoryReading(left).counts == whole.counts) }
+            #expect(try Verifier.run(left).differenceCount == 0)
+            let kept = try newest(left).runs
+            for run in manifest.runs {
+                #expect(
+                    kept.contains(run) == !tables.contains(run.table), "\(run.table) \(hasNames)")
+            }
         }
     }
 

@@ -22,6 +22,8 @@ package struct LogRebuild<Files: FileSystem> {
     private let isStopped: @Sendable () -> Bool
     /// Whether to go on without the counters of segments that expired without a footer: they were in runs only.
     private var mayMiss = false
+    /// Whether the runs that are replaced may have counters that the log no longer has.
+    private var isLossy = false
 
     /// What is made again beside the counter tables.
     package enum Names: Sendable {
@@ -36,17 +38,30 @@ package struct LogRebuild<Files: FileSystem> {
     /// - Parameters:
     ///   - manifest: the newest, or one that was made from the log (`manifest(of:)`).
     ///   - hasTables: whether counter tables are made; the runs of the manifest stay otherwise.
+    ///   - bad: runs of rewards and days that alone are made again, each of the reward-days run beside it; none: all are
+    ///     made, from the log. With a key that is lost no days are made so but with `mayMiss`: footers may know its business.
     ///   - mayMiss: whether to go on without the counters of segments that expired without a footer, which is otherwise an
-    ///     error.
+    ///     error. Where such may be in the runs that are replaced, these are put aside before.
     /// **Errors** `corrupt`, `notFound` for a footer or an expired one that cannot be read: then what is there is
     /// all that there is. Those of writing.
     package static func run(
         _ store: ManifestStore<Files>, after manifest: Manifest, names: Names = .kept,
-        hasTables: Bool = true, mayMiss: Bool = false
+        hasTables: Bool = true, bad: Set<FileName> = [], mayMiss: Bool = false
     ) throws(StorageError) -> Manifest {
         var rebuild = LogRebuild(store, manifest)
         rebuild.mayMiss = mayMiss
-        return try rebuild.run(names, hasTables: hasTables) { (made) throws(StorageError) in
+        return try rebuild.run(names, hasTables: hasTables, bad: bad) {
+            (made, isLossy) throws(StorageError) in
+            if isLossy {
+                // Not behind it: a crash in between, and the next start would remove them.
+                let kept = Set(made.runs.map(\.fileName))
+                let runs = try store.files.names().compactMap { FileName($0) }.filter {
+                    guard case .run(let table, let number) = $0 else { return false }
+                    return TableKind.counterTables.contains(table) && !kept.contains($0)
+                        && number < manifest.nextFileNumber
+                }
+                try store.putAside(runs)
+            }
             try store.publish(made)
         }
     }
@@ -64,7 +79,9 @@ package struct LogRebuild<Files: FileSystem> {
         isStopped: @escaping @Sendable () -> Bool
     ) throws(StorageError) -> Manifest? {
         var rebuild = LogRebuild(store, manifest, isStopped)
-        let made = try rebuild.run(names, hasTables: hasTables) { (_) throws(StorageError) in }
+        let made = try rebuild.run(names, hasTables: hasTables, bad: []) {
+            (_, _) throws(StorageError) in
+        }
         if !isStopped() { return made }
         rebuild.removeFiles(rebuild.made)
         return nil
@@ -82,13 +99,14 @@ package struct LogRebuild<Files: FileSystem> {
     }
 
     private mutating func run(
-        _ names: Names, hasTables: Bool, publish: (Manifest) throws(StorageError) -> Void
+        _ names: Names, hasTables: Bool, bad: Set<FileName>,
+        publish: (Manifest, _ isLossy: Bool) throws(StorageError) -> Void
     ) throws(StorageError) -> Manifest {
         defer { removeFiles(scratch) }
         do throws(StorageError) {
             if case .made = names { try makeNames() }
-            if hasTables { try makeTables() }
-            try publish(next)
+            if !bad.isEmpty { try makeTables(again: bad) } else if hasTables { try makeTables() }
+            try publish(next, isLossy)
         } catch {
             removeFiles(made)
             throw error
@@ -98,8 +116,38 @@ package struct LogRebuild<Files: FileSystem> {
 
     // MARK: Tables
 
+    /// Of reward-days, the others: a reward is the sum of its days, a day that of its rewards.
+    private mutating func makeTables(again bad: Set<FileName>) throws(StorageError) {
+        for (place, run) in next.runs.enumerated() where bad.contains(run.fileName) {
+            let whole = next.runs.first { $0.table == .rewardDays && $0.span == run.span }
+            guard run.table != .rewardDays, let whole, !bad.contains(whole.fileName) else {
+                throw .corrupt(
+                    path: "\(store.files.path)/\(run.fileName.text)", offset: 0,
+                    detail: "no reward-days run to make it of")
+            }
+            let reader = try RunReader(whole, directory: next.directory, in: store.files)
+            if run.table == .days {
+                let keys = try store.readKeys(of: next)
+                guard mayMiss || !keys.contains(where: { $0.business.rawValue == 0 }) else {
+                    throw .corrupt(path: whole.fileName.text, offset: 0, detail: "lost keys")
+                }
+                let sums = DaySums(keys: keys)
+                try add(reader, to: sums)
+                next.runs[place] = try write(sums, of: run.span)
+            } else {
+                let rewards = try RunWriter.merge(
+                    run.table, takeNumbers(1), of: run.span, for: next, metadata: RunMetadata(),
+                    [reader], in: store.files, isStopped: isStopped)
+                guard let rewards else { return }
+                next.runs[place] = rewards
+            }
+            made.append(next.runs[place].fileName)
+        }
+    }
+
     private mutating func makeTables() throws(StorageError) {
         next.runs = []
+        isLossy = mayMiss || !next.lost.isEmpty
         if next.cut == .start { return }
         var whole = newMerge()
         try addExpired(to: &whole)
@@ -151,17 +199,28 @@ package struct LogRebuild<Files: FileSystem> {
                 )
             }
             merge.add(rewardDays: run)
-            var rows = DaySumming(run.makeCursor(), into: sums)
-            do { try rows.drain() } catch {
-                if case .source(let error) = error { throw error }
-                throw .corrupt(
-                    path: run.path, offset: 0, detail: "counters that cannot be: \(error)")
-            }
+            try add(run, to: sums)
         }
         let span = LogSpan(firstSegment: LogPosition.start.segment.next, end: last.span.end)
-        let run: RunEntry
+        let run = try write(sums, of: span)
+        scratch.append(run.fileName)
+        merge.add(days: try RunReader(run, directory: next.directory, in: store.files))
+    }
+
+    private func add(_ run: RunReader<Files>, to sums: DaySums) throws(StorageError) {
+        var rows = DaySumming(run.makeCursor(), into: sums)
+        do { try rows.drain() } catch {
+            if case .source(let error) = error { throw error }
+            throw .corrupt(
+                path: run.path, offset: 0, detail: "counters that cannot be: \(error)")
+        }
+    }
+
+    private mutating func write(
+        _ sums: DaySums, of span: LogSpan
+    ) throws(StorageError) -> RunEntry {
         do {
-            run = try RunWriter.write(
+            return try RunWriter.write(
                 .days, number: takeNumbers(1), of: span, for: next, in: store.files
             ) { sums.makeCursor() }
         } catch {
@@ -169,8 +228,6 @@ package struct LogRebuild<Files: FileSystem> {
             case .storage(let error): throw error
             }
         }
-        scratch.append(run.fileName)
-        merge.add(days: try RunReader(run, directory: next.directory, in: store.files))
     }
 
     // MARK: Names

@@ -19,7 +19,7 @@ extension ManifestStore {
             if entry.table == .rewardDays && bad.names.count > count { bad.areSegmentsBad = true }
         }
         let counters = bad.names.count
-        bad.areTablesBad = counters > 0
+        bad.counterRuns = Set(bad.names)
         for entry in manifest.namesRuns {
             try bad.note(entry.fileName) { () throws(StorageError) in
                 let found = try namesEntry(
@@ -195,8 +195,10 @@ package struct BadRuns {
     package internal(set) var first: StorageError?
     /// Whether a run is among them that lists sealed segments.
     package internal(set) var areSegmentsBad = false
-    /// Whether runs of counters are among them.
-    package internal(set) var areTablesBad = false
+    /// Those of them that are runs of counters.
+    package internal(set) var counterRuns: Set<FileName> = []
+    /// Whether there are such.
+    package var areTablesBad: Bool { !counterRuns.isEmpty }
     /// Whether names runs are among them, or some are not listed.
     package internal(set) var areNamesBad = false
 
