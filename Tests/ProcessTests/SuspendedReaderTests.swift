@@ -72,7 +72,7 @@ extension ProcessSuite {
         }
 
         @Test(arguments: [120, 7_200] as [Int64])
-        func `an export has all rows of its cut, unless it was stopped for more than an hour`(
+        func `an export that was stopped has all rows of its cut, or says that some are gone`(
             seconds: Int64
         ) throws {
             let scene = try Scene()
@@ -97,7 +97,8 @@ extension ProcessSuite {
             let rest = try pipe.fileHandleForReading.readToEnd() ?? Data()
             let ended = export.end()
             let text = String(decoding: start + rest, as: UTF8.self)
-            if seconds < 3_600 {
+            // It reads ahead of the pipe, and may have had all rows when it was stopped; LeaseTests stops at each open.
+            if seconds < 3_600 || ended.code == 0 {
                 #expect(ended.code == 0, "\(ended.errors)")
                 #expect(text == whole.output)
             } else {
