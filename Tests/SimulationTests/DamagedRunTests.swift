@@ -89,6 +89,31 @@ struct DamagedRunTests {
         #expect(try DirectoryReading(left).counts == before)
     }
 
+    @Test(
+        "runs that are replaced go aside where the log has lost blocks: they may have had their counters"
+    )
+    func lostBlocks() throws {
+        let base = try filled()
+        var first = try SteppedPipeline.open(base, clock: clock, seed: 5)
+        try first.take(250..<300)
+        let left = base.disk.kill()
+        let names = try left.names()
+        let segment = try #require(names.filter { $0.hasSuffix(".segment") }.max())
+        left.disk.damage(segment) { $0[4096 + 200] ^= 1 }
+        var pipeline = try SteppedPipeline.open(left, clock: clock, seed: 6)
+        let manifest = try ManifestStore(files: left).readNewest()
+        #expect(!manifest.lost.isEmpty)
+        let bad = try #require(manifest.runs(of: .rewardDays).first)
+        left.disk.damage(bad.fileName.text) { $0[140] ^= 1 }
+        try pipeline.take(300..<800)
+        try pipeline.rest(turns: 130)
+        #expect(pipeline.told.count("derived files rebuilt") == 1)
+        let aside = try left.subdirectory(FileName.aside.text, create: false).names()
+        for run in manifest.runs {
+            #expect(aside.contains(run.fileName.text), "\(run.fileName.text)")
+        }
+    }
+
     @Test("where the log cannot make it again, the daemon stays up and says so each minute")
     func withoutFooter() throws {
         let left = try filled()

@@ -259,7 +259,8 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     }
 
     /// Publishes what was merged, if anything was, as a generation of its own. Damaged segments that expire with it are put
-    /// aside before; damaged names runs that it replaces behind it, as readers need them until then: nobody deletes either.
+    /// aside before; runs that it replaces and that are evidence behind it, as readers need them until then: nobody
+    /// deletes either.
     /// - Returns: what has expired, if anything has.
     package mutating func publishMerged() throws(PipelineError) -> ExpiredOutput? {
         guard case .written(let merged) = merge else { return nil }
@@ -269,7 +270,7 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         next.replace(merged)
         try publish(next)
         merge = .none
-        evidence.formUnion(merged.damagedNames)
+        evidence.formUnion(merged.evidence)
         // What does not go there now does where it would be removed.
         if (try? store.putAside(evidence)) != nil { evidence = [] }
         guard let expired = merged.expired else { return nil }

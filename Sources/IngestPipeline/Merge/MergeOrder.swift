@@ -46,8 +46,8 @@ package struct MergedRuns: Sendable {
     package var tables: Tables?
     package var names: Names?
     package var expired: ExpiredOutput?
-    /// Names runs that were replaced since not all of them can be read: nobody deletes them for that.
-    package var damagedNames: [FileName] = []
+    /// Runs that were replaced and may be all that has what is in them, names or counters: nobody deletes them.
+    package var evidence: [FileName] = []
     /// For the log: what names that were made again lack.
     package var lostNames: String?
 
