@@ -2,7 +2,7 @@
 import IngestFormat
 
 /// The folder `aside/`: where bytes and files go that cannot be used and may be evidence. Nothing in it is
-/// read by the daemon again, and nothing in it is ever overwritten.
+/// used by the daemon again, and nothing in it is ever overwritten.
 package struct AsideDirectory<Files: FileSystem> {
     private let files: Files
     private let aside: Files
@@ -16,14 +16,34 @@ package struct AsideDirectory<Files: FileSystem> {
         try files.syncDirectory()
     }
 
-    /// Moves a file of the data directory here, durably.
+    /// Moves a file of the data directory here, durably; or removes it, where it was kept here before.
     /// - Returns: its name here, with the folder's.
     package func take(_ name: String) throws(StorageError) -> String {
-        let newName = try freeName(name) { (_) throws(StorageError) in false }.name
-        try files.move(name, to: newName, in: aside)
-        try aside.syncDirectory()
+        var isFirst = true
+        let free = try freeName(name) { (present) throws(StorageError) in
+            defer { isFirst = false }
+            return isFirst ? try isCopy(present, of: name) : false
+        }
+        if free.isTaken {
+            try files.unlink(name)
+        } else {
+            try files.move(name, to: free.name, in: aside)
+            try aside.syncDirectory()
+        }
         try files.syncDirectory()
-        return "\(FileName.aside.text)/\(newName)"
+        return "\(FileName.aside.text)/\(free.name)"
+    }
+
+    /// Gives a file of the data directory a name here too, durably: its bytes stay when the other name goes. Once, however
+    /// often it is called.
+    ///
+    /// **Cost** No room but for the name, until the other one goes. Both are read where there is a file of that name here.
+    package func keep(_ name: String) throws(StorageError) {
+        let free = try freeName(name) { (present) throws(StorageError) in
+            try isCopy(present, of: name)
+        }
+        if !free.isTaken { try files.link(name, to: free.name, in: aside) }
+        try aside.syncDirectory()
     }
 
     /// Copies a part of a file here, durably; once, however often it is called. 255 stands for each byte that the disk
@@ -59,6 +79,14 @@ package struct AsideDirectory<Files: FileSystem> {
         try copy.sync()
         try aside.rename(temporary, to: name)
         try aside.syncDirectory()
+    }
+
+    private func isCopy(_ present: Files.File, of name: String) throws(StorageError) -> Bool {
+        let isSame = try StorageError.readable { () throws(StorageError) in
+            let file = try files.open(name, .read)
+            return try isCopy(present, of: file, 0..<file.byteCount())
+        }
+        return isSame ?? false
     }
 
     private func isCopy(

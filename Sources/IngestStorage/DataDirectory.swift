@@ -119,7 +119,6 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
             store, after: whole, names: bad.areNamesBad ? .made : .kept,
             hasTables: bad.areTablesBad, bad: bad.areSegmentsBad ? [] : bad.counterRuns,
             wrong: wrong, &losses)
-        try store.putAside(bad.names)
         return (made, wrong)
     }
 
@@ -159,9 +158,6 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
             losses += repaired?.losses ?? []
         }
         guard let made else { throw wrong }
-        // Pages of names runs that were replaced since they are damaged may have names that are nowhere else.
-        let replaced = manifest.namesRuns.filter { !made.namesRuns.contains($0) }
-        try store.putAside(store.damagedNames(of: replaced, manifest.directory))
         if case .kept = names { return made }
         if let text = try store.lostText(of: made) { losses.append(text) }
         return made
@@ -185,12 +181,12 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
         var lost: [String] = []
         let made = try Self.rebuild(
             store, after: manifest, names: .made, hasTables: false, wrong: wrong, &lost)
-        let (kept, present) = (made.fileNames, Set(try files.names()))
-        let dropped = manifest.namesRuns.map(\.fileName).filter {
-            !kept.contains($0) && present.contains($0.text)
+        // Who reads by the manifest before takes the newest where one is gone.
+        for run in manifest.namesRuns where !made.namesRuns.contains(run) {
+            try store.unlink(run.fileName)
         }
         return DataDirectory(
-            files: files, store: store, manifest: made, isNew: false, retired: retired + dropped,
+            files: files, store: store, manifest: made, isNew: false, retired: retired,
             missingSegments: missingSegments, movedAside: movedAside, rebuiltAfter: wrong,
             losses: losses + lost, lock: lock)
     }

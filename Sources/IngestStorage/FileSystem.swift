@@ -30,12 +30,15 @@ package protocol FileSystem: Sendable {
     func rename(_ name: String, to newName: String) throws(StorageError)
     /// Renames into another directory of the same file system; `alreadyExists` if the name is taken.
     func move(_ name: String, to newName: String, in directory: Self) throws(StorageError)
+    /// Gives a file another name too, in another directory of the same file system; `alreadyExists` if that is taken. *The
+    /// corresponding C function is linkat(2).*
+    func link(_ name: String, to newName: String, in directory: Self) throws(StorageError)
     /// Lets two files change names, where the file system can; else `name` gets that of `other`, whose file goes. *The
     /// corresponding C function is renameat2(2) with RENAME_EXCHANGE.*
     func exchange(_ name: String, with other: String) throws(StorageError)
     /// Removes a name. The bytes live on for those who have the file open.
     func unlink(_ name: String) throws(StorageError)
-    /// Makes every earlier create, rename, move and unlink in this directory durable (fsync).
+    /// Makes every earlier create, rename, move, link and unlink in this directory durable (fsync).
     func syncDirectory() throws(StorageError)
     /// A directory inside this one; `notFound` if it is absent and `create` is false.
     func subdirectory(_ name: String, create: Bool) throws(StorageError) -> Self

@@ -125,6 +125,14 @@ package struct LinuxFileSystem: FileSystem {
         ).orThrow(path(of: name), "renameat2")
     }
 
+    package func link(
+        _ name: String, to newName: String, in other: LinuxFileSystem
+    ) throws(StorageError) {
+        _ = try SystemCall.link(
+            name, at: directory.descriptor, to: newName, at: other.directory.descriptor
+        ).orThrow(other.path(of: newName), "linkat")
+    }
+
     package func exchange(_ name: String, with other: String) throws(StorageError) {
         switch SystemCall.exchange(name, with: other, at: directory.descriptor) {
         case .success: break

@@ -69,6 +69,13 @@ enum SystemCall {
         retrying { unsafe ingest_rename_exclusive(directory, name, newDirectory, newName) }
     }
 
+    static func link(
+        _ name: String, at directory: Int32, to newName: String, at newDirectory: Int32
+    ) -> Result<Int32, Errno> {
+        // SAFETY: both names are temporary C strings that outlive the call.
+        retrying { unsafe linkat(directory, name, newDirectory, newName, 0) }
+    }
+
     /// *The corresponding C function is renameat2(2)* with RENAME_EXCHANGE.
     static func exchange(_ name: String, with other: String, at directory: Int32) -> Result<
         Int32, Errno

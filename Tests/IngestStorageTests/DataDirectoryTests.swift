@@ -278,6 +278,32 @@ import Testing
         #expect(files.disk.contents("aside/a.1") == [2])
     }
 
+    @Test
+    func `a file that is kept aside stays there when it goes, once, whatever a power cut undoes`()
+        throws
+    {
+        let store = ManifestStore(files: SimulatedFileSystem(seed: 1))
+        let files = store.files
+        let name = FileName.run(.days, FileNumber(rawValue: 1))
+        let file = try files.create(name.text)
+        try file.write([1, 2, 3], at: 0)
+        try file.sync()
+        try files.syncDirectory()
+        for _ in 0..<2 { try store.keepAside([name, .durableMark]) }
+        #expect(files.disk.contents(name.text) == [1, 2, 3])
+        try store.unlink(name)
+        for seed in 0..<20 as Range<UInt64> {
+            let left = files.disk.copy().disk.powerCut(seed: seed)
+            #expect(try left.subdirectory("aside", create: false).names() == [name.text])
+            #expect(left.disk.contents("aside/\(name.text)") == [1, 2, 3])
+        }
+        // What was kept before is not moved beside it; what is another is.
+        try files.create(name.text).write([1, 2, 3], at: 0)
+        #expect(try AsideDirectory(of: files).take(name.text) == "aside/\(name.text)")
+        try files.create(name.text).write([4], at: 0)
+        #expect(try AsideDirectory(of: files).take(name.text) == "aside/\(name.text).1")
+    }
+
     @Test func `a copy that was put aside before is not made twice`() throws {
         let files = SimulatedFileSystem(seed: 1)
         let file = try files.create("f")

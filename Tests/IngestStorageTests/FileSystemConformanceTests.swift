@@ -136,6 +136,30 @@ import Testing
     }
 
     @Test(arguments: Conformer.allCases)
+    func `link gives a file another name, which stays when the first goes`(
+        _ conformer: Conformer
+    ) throws {
+        struct Suite: Body {
+            func run<Files: FileSystem>(_ files: Files) throws {
+                let aside = try files.subdirectory("aside", create: true)
+                try files.create("a").write([1], at: 0)
+                try files.link("a", to: "b", in: aside)
+                try files.create("c").write([2], at: 0)
+                guard case .alreadyExists? = error(of: { try files.link("c", to: "b", in: aside) })
+                else {
+                    Issue.record("linked over a file")
+                    return
+                }
+                #expect(throws: StorageError.self) { try files.link("d", to: "d", in: aside) }
+                try files.unlink("a")
+                #expect(try aside.open("b", .read).contents() == [1])
+                #expect(try files.names() == ["aside", "c"] && aside.names() == ["b"])
+            }
+        }
+        try check(conformer, Suite())
+    }
+
+    @Test(arguments: Conformer.allCases)
     func `allocate extends with zeros and never shortens, truncate does both`(
         _ conformer: Conformer
     ) throws {

@@ -8,7 +8,8 @@ import Synchronization
 package final class SimulatedDisk: Sendable {
     /// What a call is, for faults and counts.
     package enum Kind: String, Sendable, CaseIterable {
-        case create, write, syncData, sync, allocate, truncate, rename, move, unlink, syncDirectory,
+        case create, write, syncData, sync, allocate, truncate, rename, move, link, unlink,
+            syncDirectory,
             makeDirectory
         case open, read, names, byteCount, space
 
@@ -201,6 +202,14 @@ package final class SimulatedDisk: Sendable {
                 return .failure(ENOENT)
             }
             return .success(state.change([(path, second), (other, entry)]))
+        }
+    }
+
+    func link(_ path: String, to newPath: String) throws(StorageError) {
+        try call(.link, newPath) { state -> SimulatedResult<Void> in
+            guard case .file? = state.names[path] else { return .failure(ENOENT) }
+            if state.names[newPath] != nil { return .failure(EEXIST) }
+            return .success(state.change([(newPath, state.names[path])]))
         }
     }
 

@@ -86,14 +86,12 @@ struct SimulatedDiskState: Sendable {
     }
 
     var freeByteCount: Int {
-        let named = names.values.reduce(0) { sum, entry in
-            if case .file(let inode) = entry, !inodes[inode].isSparse {
-                sum + inodes[inode].current.count
-            } else {
-                sum
-            }
+        // A file with two names takes its room once.
+        var held = nameless
+        for case .file(let inode) in names.values where !inodes[inode].isSparse {
+            held.insert(inode)
         }
-        return byteBudget - named - nameless.reduce(0) { $0 + inodes[$1].current.count }
+        return byteBudget - held.reduce(0) { $0 + inodes[$1].current.count }
     }
 
     mutating func addFile(_ path: String) -> Int {

@@ -8,7 +8,7 @@ import IngestStorage
 /// habit of ext4:
 /// - *A power cut* keeps, of all changes to a file since its last sync, any subset; of each write kept, any
 ///   subset of its 512-byte sectors. A file may be longer than what was written of it: zeros lie between.
-/// - Of the changes of names (create, rename, move, unlink, new directory) since the last `syncDirectory`,
+/// - Of the changes of names (create, rename, move, link, unlink, new directory) since the last `syncDirectory`,
 ///   any subset survives, but of the changes to one name always a prefix. A synced file whose name was not synced
 ///   is gone. A rename or a move is one change: never half.
 /// - *A kill* keeps everything that was written, synced or not (the page cache lives on), drops the locks
@@ -56,6 +56,12 @@ package struct SimulatedFileSystem: FileSystem {
         _ name: String, to newName: String, in directory: SimulatedFileSystem
     ) throws(StorageError) {
         try disk.rename(prefix + name, to: directory.prefix + newName, kind: .move)
+    }
+
+    package func link(
+        _ name: String, to newName: String, in directory: SimulatedFileSystem
+    ) throws(StorageError) {
+        try disk.link(prefix + name, to: directory.prefix + newName)
     }
 
     package func exchange(_ name: String, with other: String) throws(StorageError) {

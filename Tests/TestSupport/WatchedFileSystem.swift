@@ -40,6 +40,12 @@ package struct WatchedFileSystem: FileSystem {
         try base.move(name, to: newName, in: directory.base)
     }
 
+    package func link(
+        _ name: String, to newName: String, in directory: WatchedFileSystem
+    ) throws(StorageError) {
+        try base.link(name, to: newName, in: directory.base)
+    }
+
     package func exchange(_ name: String, with other: String) throws(StorageError) {
         try base.exchange(name, with: other)
     }

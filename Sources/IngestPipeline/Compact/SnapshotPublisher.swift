@@ -21,8 +21,6 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     /// What a start has sealed or repaired and has still to publish.
     private(set) var owed: (segments: [SealedSegmentFile], uncleanStop: UncleanStop?)?
     private var retired = RetiredFiles()
-    /// Retired files that go aside.
-    private var evidence: Set<FileName> = []
     private let leases: SegmentLeases<Files>
     private var merge = MergeState.none
     private var mergeBackoff = Backoff(milliseconds: 1_000, most: 4_000)
@@ -258,21 +256,17 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         }
     }
 
-    /// Publishes what was merged, if anything was, as a generation of its own. Damaged segments that expire with it are put
-    /// aside before; runs that it replaces and that are evidence behind it, as readers need them until then: nobody
-    /// deletes either.
+    /// Publishes what was merged, if anything was, as a generation of its own. Damaged segments that expire with it are kept
+    /// aside before: nobody deletes them.
     /// - Returns: what has expired, if anything has.
     package mutating func publishMerged() throws(PipelineError) -> ExpiredOutput? {
         guard case .written(let merged) = merge else { return nil }
         let damaged = merged.expired?.damaged.map { FileName.segment($0) } ?? []
-        try storing { () throws(StorageError) in try store.putAside(damaged) }
+        try storing { () throws(StorageError) in try store.keepAside(damaged) }
         var next = makeNext()
         next.replace(merged)
         try publish(next)
         merge = .none
-        evidence.formUnion(merged.evidence)
-        // What does not go there now does where it would be removed.
-        if (try? store.putAside(evidence)) != nil { evidence = [] }
         guard let expired = merged.expired else { return nil }
         counters.compact.add(.segmentsExpired, expired.segments.span.segmentCount)
         counters.compact.add(.rowsExpired, expired.segments.rowCount)
@@ -355,10 +349,7 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
                     left.append(name)
                     continue
                 }
-                do throws(StorageError) {
-                    if evidence.contains(name) { try store.putAside([name]) }
-                    try store.unlink(name)
-                } catch {
+                do { try store.unlink(name) } catch {
                     counters.compact.add(.unlinkFailures)
                     left.append(name)
                 }

@@ -46,8 +46,6 @@ package struct MergedRuns: Sendable {
     package var tables: Tables?
     package var names: Names?
     package var expired: ExpiredOutput?
-    /// Runs that were replaced and may be all that has what is in them, names or counters: nobody deletes them.
-    package var evidence: [FileName] = []
     /// For the log: what names that were made again lack.
     package var lostNames: String?
 

@@ -139,13 +139,10 @@ struct RunMerge<Files: FileSystem> {
         guard let made else { return }
         if let inputs = order.tables {
             runs.tables = (inputs, made.runs)
-            // They may have counters of blocks that the log has lost since.
-            if !manifest.lost.isEmpty { runs.evidence += inputs.runs.map(\.fileName) }
         }
         if let inputs = order.names?.inputs, let run = made.namesRuns.first {
             runs.names = (inputs, run)
             runs.lostNames = try store.lostText(of: made)
-            runs.evidence += try store.damagedNames(of: inputs, manifest.directory)
         }
     }
 

@@ -50,7 +50,6 @@ struct RebuildCommand: ParsableCommand {
         let made = try LogRebuild.run(
             store, after: try LogRebuild.complete(newest, bad, store),
             names: isBad ? .made : .kept)
-        try store.putAside(damaged)
         return made.runs
     }
 }

@@ -18,6 +18,7 @@ extension LogRebuild {
         do throws(StorageError) {
             return try repairing(store, named, bad)
         } catch {
+            if case .durabilityLost = error { throw error }
             let kept = Set(manifest.namesRuns)
             for run in named.namesRuns where !kept.contains(run) {
                 try? store.unlink(run.fileName)

@@ -14,8 +14,10 @@ import IngestFormat
 package struct LogRebuild<Files: FileSystem> {
     private let store: ManifestStore<Files>
     private var next: Manifest
-    /// Names runs that were there.
-    private let before: Set<FileName>
+    /// What was there before.
+    private let present: Set<FileName>
+    /// Names runs of which a page cannot be believed.
+    private var damagedNames: [FileName] = []
     /// Files that are merged again.
     private var scratch: [FileName] = []
     private var made: [FileName] = []
@@ -48,21 +50,14 @@ package struct LogRebuild<Files: FileSystem> {
         _ store: ManifestStore<Files>, after manifest: Manifest, names: Names = .kept,
         hasTables: Bool = true, bad: Set<FileName> = [], mayMiss: Bool = false
     ) throws(StorageError) -> Manifest {
-        var rebuild = LogRebuild(store, manifest)
+        var rebuild = try LogRebuild(store, manifest)
         rebuild.mayMiss = mayMiss
+        // Behind those of a generation whose manifest is gone: they are evidence.
+        let numbers = rebuild.present.compactMap(\.fileNumber?.next)
+        rebuild.next.nextFileNumber = max(
+            manifest.nextFileNumber, numbers.max() ?? manifest.nextFileNumber)
         return try rebuild.run(names, hasTables: hasTables, bad: bad) {
-            (made, isLossy) throws(StorageError) in
-            if isLossy {
-                // Not behind it: a crash in between, and the next start would remove them.
-                let kept = Set(made.runs.map(\.fileName))
-                let runs = try store.files.names().compactMap { FileName($0) }.filter {
-                    guard case .run(let table, let number) = $0 else { return false }
-                    return TableKind.counterTables.contains(table) && !kept.contains($0)
-                        && number < manifest.nextFileNumber
-                }
-                try store.putAside(runs)
-            }
-            try store.publish(made)
+            (made) throws(StorageError) in try store.publish(made)
         }
     }
 
@@ -78,9 +73,9 @@ package struct LogRebuild<Files: FileSystem> {
         of store: ManifestStore<Files>, for manifest: Manifest, names: Names, hasTables: Bool,
         isStopped: @escaping @Sendable () -> Bool
     ) throws(StorageError) -> Manifest? {
-        var rebuild = LogRebuild(store, manifest, isStopped)
+        var rebuild = try LogRebuild(store, manifest, isStopped)
         let made = try rebuild.run(names, hasTables: hasTables, bad: []) {
-            (_, _) throws(StorageError) in
+            (_) throws(StorageError) in
         }
         if !isStopped() { return made }
         rebuild.removeFiles(rebuild.made)
@@ -90,28 +85,42 @@ package struct LogRebuild<Files: FileSystem> {
     private init(
         _ store: ManifestStore<Files>, _ manifest: Manifest,
         _ isStopped: @escaping @Sendable () -> Bool = { false }
-    ) {
+    ) throws(StorageError) {
         self.store = store
         self.isStopped = isStopped
-        before = Set(manifest.namesRuns.map(\.fileName))
+        present = Set(try store.files.names().compactMap { FileName($0) })
         next = manifest
         next.generation = manifest.generation.next
     }
 
     private mutating func run(
         _ names: Names, hasTables: Bool, bad: Set<FileName>,
-        publish: (Manifest, _ isLossy: Bool) throws(StorageError) -> Void
+        publish: (Manifest) throws(StorageError) -> Void
     ) throws(StorageError) -> Manifest {
         defer { removeFiles(scratch) }
         do throws(StorageError) {
             if case .made = names { try makeNames() }
             if !bad.isEmpty { try makeTables(again: bad) } else if hasTables { try makeTables() }
-            try publish(next, isLossy)
+            try keepEvidence()
+            try publish(next)
         } catch {
+            // Behind a sync that failed the manifest that names them may stand all the same.
+            if case .durabilityLost = error { throw error }
             removeFiles(made)
             throw error
         }
         return next
+    }
+
+    /// Keeps in `aside/` what is replaced and not made again for certain: damaged names runs, whose pages may have names that
+    /// are nowhere else, and the runs of counters, where the log has not all that was in them.
+    private func keepEvidence() throws(StorageError) {
+        let kept = Set(next.runs.map(\.fileName))
+        let runs = present.filter { name in
+            guard case .run(let table, _) = name else { return false }
+            return TableKind.counterTables.contains(table) && !kept.contains(name)
+        }
+        try store.keepAside((isLossy ? Array(runs) : []) + damagedNames)
     }
 
     // MARK: Tables
@@ -275,9 +284,9 @@ package struct LogRebuild<Files: FileSystem> {
 
     /// The runs from the first on that can be read: they may have names of blocks that are lost. Where they have not
     /// all names of expired segments, what is left of those.
-    private func soundNames() throws(StorageError) -> [NamesRunEntry] {
-        let damaged = try store.damagedNames(of: next.namesRuns, next.directory)
-        var parts = Array(next.namesRuns.prefix { !damaged.contains($0.fileName) })
+    private mutating func soundNames() throws(StorageError) -> [NamesRunEntry] {
+        damagedNames = try store.damagedNames(of: next.namesRuns, next.directory)
+        var parts = Array(next.namesRuns.prefix { !damagedNames.contains($0.fileName) })
         // Blocks that were given up may be there again, from a copy.
         for (place, entry) in parts.enumerated() {
             let run = try NamesRunReader(entry, directory: next.directory, in: store.files)
@@ -310,6 +319,6 @@ package struct LogRebuild<Files: FileSystem> {
     }
 
     private func removeFiles(_ names: [FileName]) {
-        for name in names where !before.contains(name) { try? store.unlink(name) }
+        for name in names where !present.contains(name) { try? store.unlink(name) }
     }
 }

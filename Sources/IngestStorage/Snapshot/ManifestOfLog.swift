@@ -189,7 +189,8 @@ extension FileName {
         if case .segment(let number) = self { number } else { nil }
     }
 
-    fileprivate var fileNumber: FileNumber? {
+    /// The number, if it is a run.
+    var fileNumber: FileNumber? {
         switch self {
         case .run(_, let number): number
         default: nil

@@ -79,11 +79,12 @@ extension ManifestStore {
                 + "stay, (lost:N) stands for them; run ingest-reader verify"
     }
 
-    /// Puts aside those files that are there.
-    package func putAside(_ names: some Sequence<FileName>) throws(StorageError) {
+    /// Keeps in `aside/` those files that are there, before a manifest is published that no longer names them: they may be
+    /// all that has what is in them, and who removes them later needs to know nothing of that.
+    package func keepAside(_ names: some Sequence<FileName>) throws(StorageError) {
         let present = Set(try files.names())
         for name in Set(names.map(\.text)).intersection(present).sorted() {
-            _ = try AsideDirectory(of: files).take(name)
+            try AsideDirectory(of: files).keep(name)
         }
     }
 
@@ -105,12 +106,7 @@ extension ManifestStore {
     ///
     /// **Errors** `corrupt` with the manifest's path; `io`.
     package func checkIsNewest(_ manifest: Manifest) throws(StorageError) {
-        // A damaged segment is put aside before the manifest that lets it expire: a crash in between is no newer manifest.
-        var names = Set(try files.names().compactMap { FileName($0) })
-        if names.contains(.aside) {
-            let aside = try files.subdirectory(FileName.aside.text, create: false).names()
-            names.formUnion(aside.compactMap { FileName(ofAside: $0) })
-        }
+        let names = Set(try files.names().compactMap { FileName($0) })
         for case .run(.expired, let number) in names where number >= manifest.nextFileNumber {
             let header = try StorageError.readable { () throws(StorageError) in
                 try runHeader(number, of: .expired, manifest.directory)
@@ -176,15 +172,6 @@ extension ManifestStore {
         }
         try file.check(byteCount: entry.byteCount, max: UInt64(Limits.namesRunByteCountMax))
         return entry
-    }
-}
-
-extension FileName {
-    /// What a file of `aside/` was: numbers tell those of one name apart.
-    fileprivate init?(ofAside name: String) {
-        let parts = name.split(separator: ".")
-        let isNumbered = parts.last.map { !$0.isEmpty && $0.allSatisfy(\.isNumber) } ?? false
-        self.init(isNumbered ? parts.dropLast().joined(separator: ".") : name)
     }
 }
 
