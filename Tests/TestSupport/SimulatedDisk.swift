@@ -8,9 +8,8 @@ import Synchronization
 package final class SimulatedDisk: Sendable {
     /// What a call is, for faults and counts.
     package enum Kind: String, Sendable, CaseIterable {
-        case create, write, syncData, sync, allocate, truncate, rename, move, link, unlink,
-            syncDirectory,
-            makeDirectory
+        case create, write, syncData, sync, allocate, truncate, rename, move, link, unlink
+        case syncDirectory, makeDirectory
         case open, read, names, byteCount, space
 
         /// Whether a crash point lies before it.
