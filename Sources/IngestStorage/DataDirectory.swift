@@ -55,7 +55,7 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
         }
         var losses: [String] = []
         let (manifest, rebuilt) = try readOrRebuild(store, &losses)
-        var leftovers = Leftovers(store: store, newest: manifest, isRebuilt: rebuilt != nil)
+        var leftovers = Leftovers(store: store, newest: manifest)
         try leftovers.clear(try files.names().compactMap { FileName($0) })
         return DataDirectory(
             files: files, store: store, manifest: manifest, isNew: false,
@@ -216,13 +216,9 @@ private struct Leftovers<Files: FileSystem> {
     var movedAside: [String] = []
     private var present: Set<FileName> = []
 
-    /// Whether the newest generation was made from the log: then it need not have all that those before it had.
-    private let isRebuilt: Bool
-
-    init(store: ManifestStore<Files>, newest: Manifest, isRebuilt: Bool) {
+    init(store: ManifestStore<Files>, newest: Manifest) {
         self.store = store
         self.newest = newest
-        self.isRebuilt = isRebuilt
     }
 
     mutating func clear(_ names: [FileName]) throws(StorageError) {
@@ -244,10 +240,15 @@ private struct Leftovers<Files: FileSystem> {
             // So has the log all of a run that was never published, or whose manifest is gone: if it is whole.
             case .run(_, let number) where number >= newest.nextFileNumber:
                 if try isInLog(name) { try store.unlink(name) } else { try moveAside(name) }
-            case .run where usedBefore.contains(name) && !isRebuilt: retired.append(name)
-            // No manifest that is left names it: a reader that goes by an older one reads the newest instead.
+            // Where no manifest that is left names it, a reader that goes by an older one reads the newest instead.
             case .run:
-                if try isReplaced(name) { try store.unlink(name) } else { try moveAside(name) }
+                if try !isReplaced(name) {
+                    try moveAside(name)
+                } else if usedBefore.contains(name) {
+                    retired.append(name)
+                } else {
+                    try store.unlink(name)
+                }
             // Its rows had expired, and the time to remove it had not come.
             case .segment(let number) where number <= newest.lastExpired: retired.append(name)
             // What is not sealed is the end of the log: sealed segments have no gaps.
@@ -273,40 +274,41 @@ private struct Leftovers<Files: FileSystem> {
         }
     }
 
-    /// Whether all that is in a run with a number still to be given can be made again: the segments are there that it was
-    /// made of, as far as the newest generation has not got them in other runs.
+    /// Whether all that is in a run with a number still to be given can be made again: of runs that the newest generation
+    /// names, and of segments that can be read.
     private func isInLog(_ name: FileName) throws(StorageError) -> Bool {
         guard case .run(let table, let number) = name else { return false }
-        func isWhole(_ sealed: some Sequence<SealedSegment>) -> Bool {
-            sealed.allSatisfy { present.contains(.segment($0.number)) }
-        }
         let found = try StorageError.readable { () throws(StorageError) in
-            if !table.isNames {
-                let span = try store.runHeader(number, of: table, newest.directory).span
-                let inputs = newest.sealed.filter { $0.number <= span.lastSegment }
-                return isWhole(table.isDerived ? newest.level0 : inputs[...])
-                    && hasSegments(upTo: span.lastSegment)
+            if table.isNames {
+                return try areInLog(store.namesEntry(number, of: table, newest.directory))
             }
-            let entry = try store.namesEntry(number, of: table, newest.directory)
-            let isNamed =
-                entry.names.upperBound <= newest.shard.nextName
-                && entry.keys.upperBound <= newest.shard.nextKey
-            if isNamed { return table.isDerived || isWhole(newest.sealed) }
-            // Of segments behind the cut: how far they go, the mark says.
-            let mark = try DurableMarkFile.read(in: store.files, directory: newest.directory)
-            return hasSegments(
-                upTo: max(mark?.segment ?? newest.firstUnsealed, newest.firstUnsealed))
+            let span = try store.runHeader(number, of: table, newest.directory).span
+            for segment in table.isDerived ? newest.level0 : newest.sealed[...]
+            where segment.number <= span.lastSegment {
+                _ = try SegmentReader(
+                    segment.number, directory: newest.directory, in: store.files
+                ).readFooter(of: segment)
+            }
+            return span.end <= newest.cut
         }
         return found ?? false
     }
 
-    private func hasSegments(upTo last: SegmentNumber) -> Bool {
+    /// As above, of names: those that the newest generation has not are in blocks behind the cut.
+    private func areInLog(_ run: NamesRunEntry) throws(StorageError) -> Bool {
         var number = newest.firstUnsealed
-        while number <= last {
-            guard present.contains(.segment(number)) else { return false }
+        var (nextName, nextKey) = (newest.shard.nextName, newest.shard.nextKey)
+        while nextName < run.names.upperBound || nextKey < run.keys.upperBound {
+            let reader = try SegmentReader(number, directory: newest.directory, in: store.files)
+            let footer = try SegmentFooterFile.read(
+                reader.file, number: number, directory: newest.directory
+            ).footer
+            _ = try reader.readNames(by: footer)
+            (nextName, nextKey) = (footer.names.upperBound, footer.keys.upperBound)
             number = number.next
         }
-        return true
+        return run.table == .names
+            || newest.sealed.allSatisfy { present.contains(.segment($0.number)) }
     }
 
     /// Whether this is a file of this directory whose counters or names are all in the newest generation: it

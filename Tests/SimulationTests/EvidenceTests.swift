@@ -58,15 +58,17 @@ struct EvidenceTests {
         return files.disk.kill()
     }
 
-    /// The bytes of all runs of counters that are there or in `aside/`.
-    private func runs(_ files: SimulatedFileSystem) throws -> Set<[UInt8]> {
+    /// The bytes of all runs of counters, or of other tables, that are there or in `aside/`.
+    private func runs(
+        _ files: SimulatedFileSystem, of tables: [TableKind] = TableKind.counterTables
+    ) throws -> Set<[UInt8]> {
         var names = try files.names()
         if names.contains("aside") {
             names += try files.subdirectory("aside", create: false).names().map { "aside/\($0)" }
         }
-        let counters = TableKind.counterTables.map { ".\($0.name).run" }
+        let endings = tables.map { ".\($0.name).run" }
         return Set(
-            names.filter { name in counters.contains { name.contains($0) } }
+            names.filter { name in endings.contains { name.contains($0) } }
                 .compactMap { files.disk.contents($0) })
     }
 
@@ -196,21 +198,113 @@ struct EvidenceTests {
         }
     }
 
+    /// Writes the runs of a generation without its manifest.
+    private func merge(_ manifest: Manifest, in files: SimulatedFileSystem) throws -> [RunEntry] {
+        var merge = TableMerge(for: manifest, in: files)
+        try merge.add(manifest.runs)
+        for segment in manifest.level0 { try merge.add(segment) }
+        return try #require(
+            try merge.run(
+                of: LogSpan(firstSegment: LogPosition.start.segment.next, end: manifest.cut),
+                firstNumber: manifest.nextFileNumber))
+    }
+
+    private func damage(_ segment: SealedSegment, _ files: SimulatedFileSystem) throws {
+        let manifest = try newest(files)
+        let block = try SegmentReader(segment.number, directory: manifest.directory, in: files)
+            .readFooter(of: segment).blocks[0]
+        files.disk.damage(FileName.segment(segment.number).text) { bytes in
+            bytes[bytes.count - 300] ^= 1
+            bytes[Int(block.offset) + 200] ^= 1
+        }
+    }
+
+    @Test("a run that was never published stays where the log cannot be read that it was made of")
+    func unpublished() throws {
+        for isOlder in [false, true] {
+            let left = try filled()
+            let manifest = try newest(left)
+            let segment = try #require(manifest.level0.first)
+            _ = try merge(manifest, in: left)
+            try damage(segment, left)
+            if isOlder {
+                // One that ends with the runs.
+                for name in try left.names() where name.hasSuffix(".manifest") {
+                    let found = try Manifest.decode(#require(left.disk.contents(name)))
+                    if found.cut >= LogPosition(segment: segment.number, blockCount: 0) {
+                        try left.unlink(name)
+                    }
+                }
+            }
+            let before = try runs(left)
+            try live(left)
+            #expect(try runs(left).isSuperset(of: before), "\(isOlder)")
+        }
+    }
+
+    @Test("names that were never published stay where a block of them cannot be read")
+    func unpublishedNames() throws {
+        let base = try filled()
+        let manifest = try newest(base)
+        do {
+            var pipeline = try SteppedPipeline.open(base, clock: clock, seed: 5)
+            base.disk.fail(.create, ofFiles: ".manifest.tmp", onCall: 1, forever: true)
+            pipeline.merges = false
+            try pipeline.take(250..<300)
+            try pipeline.stop()
+        } catch {}
+        for isDamaged in [false, true] {
+            let left = base.disk.kill()
+            let unpublished = try left.names().filter {
+                if case .run(.names, let number)? = FileName($0) {
+                    number >= manifest.nextFileNumber
+                } else {
+                    false
+                }
+            }
+            #expect(unpublished.count == 1)
+            let run = try #require(left.disk.contents(unpublished[0]))
+            let segment = manifest.lastSealed.next
+            let reader = try SegmentReader(segment, directory: manifest.directory, in: left)
+            let footer = try SegmentFooterFile.read(
+                reader.file, number: segment, directory: manifest.directory
+            ).footer
+            let block = try #require(footer.blocks.first { $0.summary.nameCount > 0 })
+            if isDamaged {
+                left.disk.damage(FileName.segment(segment).text) {
+                    $0[Int(block.offset) + 200] ^= 1
+                }
+            }
+            try live(left)
+            #expect(try runs(left, of: [.names]).contains(run) == isDamaged)
+        }
+    }
+
+    @Test("runs behind what an offline rebuild has found of the log are not removed")
+    func offline() throws {
+        let left = try filled()
+        let manifest = try newest(left)
+        #expect(manifest.sealed[1].number <= manifest.mergedEnd.segment)
+        try damage(manifest.sealed[1], left)
+        left.disk.damage(FileName.manifest(manifest.generation).text) { $0[40] ^= 1 }
+        let before = try runs(left)
+        let store = ManifestStore(files: left)
+        let found = try LogRebuild<SimulatedFileSystem>.manifest(of: left)
+        _ = try LogRebuild.run(store, after: found, names: .made)
+        try live(left)
+        #expect(try runs(left).isSuperset(of: before))
+    }
+
     @Test("where the newest manifest is gone, its runs are neither written over nor removed")
     func newerRuns() throws {
         let left = try withExpiredFooter()
         let store = ManifestStore(files: left)
         let manifest = try store.readNewest()
-        var merge = TableMerge(for: manifest, in: left)
-        try merge.add(manifest.runs)
-        for segment in manifest.level0 { try merge.add(segment) }
-        let merged = try merge.run(
-            of: LogSpan(firstSegment: LogPosition.start.segment.next, end: manifest.cut),
-            firstNumber: manifest.nextFileNumber)
+        let merged = try merge(manifest, in: left)
         // The generation that names them is gone, and the time is over in which what they replace stays.
         for run in manifest.runs { try left.unlink(run.fileName.text) }
         let before = try runs(left)
-        #expect(try #require(merged).count == 3 && before.count == 3)
+        #expect(merged.count == 3 && before.count == 3)
         do {
             let pipeline = try SteppedPipeline.open(left, clock: clock, seed: 9)
             #expect(pipeline.found.contains { $0.contains("expired without a footer") })
