@@ -11,6 +11,8 @@ package enum Limits {
     package static let payloadByteCountMax = packetByteCountMax - packetHeaderByteCount
     /// The smallest event on the wire is a tag and a length of zero.
     package static let packetEventCountMax = payloadByteCountMax / 2
+    /// Of an event with all that it must have: its tag and size, its type, a reward and a business of a byte each.
+    package static let eventByteCountMin = 10
     /// Words of an ack behind its first 64 sequences.
     package static let ackFurtherWordCountMax = 1_023
 

@@ -5,8 +5,13 @@
     package let header: RingRecordHeader
     /// The packet's bytes, `header.packetByteCount` of them; 64-aligned.
     package let packet: UnsafeRawPointer
-    /// The descriptors, `header.eventCount` of them; 8-aligned.
-    package let descriptors: UnsafeRawPointer
+    /// The rows, `header.eventCount` of them, and what belongs to them, up to `header.byteCount`; 8-aligned.
+    package let rows: UnsafeRawPointer
+
+    /// Bytes of rows and what belongs to them, with what fills the last line.
+    package var rowByteCount: Int {
+        Int(header.byteCount) &- RingLayout.rowOffset(packetByteCount: Int(header.packetByteCount))
+    }
 }
 
 /// The reading end of a ring; owned by the commit queue.
@@ -18,8 +23,9 @@
 @safe package struct RingConsumer: ~Copyable, @unchecked Sendable {
     private let pages: RingPages
     private let words: RingWords
-    private let arena: UnsafeMutableRawPointer
-    private let arenaByteCount: Int
+    private let slabByteCount: Int
+    /// The slab that holds the end of what was read.
+    private var slab: UnsafeMutableRawPointer
 
     /// End of the records read.
     private var consumed: UInt64 = 0
@@ -31,8 +37,8 @@
     init(_ pages: RingPages) {
         self.pages = pages
         words = pages.words
-        unsafe arena = pages.arena
-        arenaByteCount = pages.arenaByteCount
+        slabByteCount = pages.slabByteCount
+        unsafe slab = pages.arena
     }
 
     /// The next record, left in its place; `nil` when there is none (an expected answer).
@@ -40,21 +46,28 @@
     /// **Cost** A few nanoseconds; loads the producer's position only when its copy says empty.
     package mutating func peek() -> RingRecord? {
         guard hasRecord() else { return nil }
-        var offset = Int(truncatingIfNeeded: consumed) & (arenaByteCount &- 1)
-        // SAFETY: records start at multiples of 64 and lie wholly inside the arena; those below
+        var record = unsafe place()
+        // SAFETY: records start at multiples of 64 and lie wholly inside their slab; those below
         // `published` were written before it was stored. A padding record is never the last one.
-        var header = unsafe (arena + offset).load(as: RingRecordHeader.self)
+        var header = unsafe record.load(as: RingRecordHeader.self)
         if header.kind == RingRecordKind.padding {
             consumed &+= UInt64(header.byteCount)
-            offset = 0
-            unsafe header = arena.load(as: RingRecordHeader.self)
+            unsafe record = place()
+            unsafe header = record.load(as: RingRecordHeader.self)
         }
-        let descriptorOffset = RingLayout.descriptorOffset(
-            packetByteCount: Int(header.packetByteCount))
+        let rowOffset = RingLayout.rowOffset(packetByteCount: Int(header.packetByteCount))
         return unsafe RingRecord(
             header: header,
-            packet: UnsafeRawPointer(arena + offset + RingLayout.recordHeaderByteCount),
-            descriptors: UnsafeRawPointer(arena + offset + descriptorOffset))
+            packet: UnsafeRawPointer(record + RingLayout.recordHeaderByteCount),
+            rows: UnsafeRawPointer(record + rowOffset))
+    }
+
+    /// Where the next record lies, of which there is one.
+    private mutating func place() -> UnsafeMutableRawPointer {
+        let offset = Int(truncatingIfNeeded: consumed) & (slabByteCount &- 1)
+        // What was published tells of its slab too.
+        if offset == 0 { unsafe slab = pages.slab(at: consumed) }
+        return unsafe slab + offset
     }
 
     /// Goes past a record that `peek` has just returned. Its bytes stay valid until `release`.

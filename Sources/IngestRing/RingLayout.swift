@@ -3,7 +3,7 @@
 // names and knows no number.
 import CIngestLinux
 
-/// The memory of one ring: a page of control words, then the arena.
+/// The memory of one ring: a page of control words, then the arena, which is cut into slabs.
 ///
 /// **Layout**
 ///
@@ -13,51 +13,61 @@ import CIngestLinux
 ///     256     4     sleeping: the futex word                   consumer sets, who wakes it clears
 ///     384     1     wake requested                             any waker sets, consumer clears
 ///     385     1     closed                                     producer
+///     512     2m    order: which slab holds each of the m newest stretches, u16 each    producer
 ///     4096    n     the arena, n a power of two
 ///
-/// Positions are 64-bit byte counts since the start and never wrap: 2^64 bytes at 10 GB/s are 58 years.
-/// The place in the arena is `position & (arenaByteCount - 1)`. Words written by different sides are 128
-/// bytes apart, because the processor fetches lines of 64 bytes in pairs.
+/// Positions are 64-bit byte counts since the start and never wrap: 2^64 bytes at 10 GB/s are 58 years. A stretch
+/// of `slabByteCount` positions lies in one slab, in the one that was free last: while the consumer keeps up, two
+/// slabs take turns and stay in the processor's cache, and while it does not, all of the arena is used. The place of
+/// a position is `slab × slabByteCount + position mod slabByteCount`, with the slab in `order` at
+/// `position / slabByteCount mod m`. Words written by different sides are 128 bytes apart, because the processor
+/// fetches lines of 64 bytes in pairs.
 package enum RingLayout {
     package static let publishedOffset = 0
     package static let releasedOffset = 128
     package static let sleepingOffset = 256
     package static let wakeRequestedOffset = 384
     package static let closedOffset = 385
+    package static let orderOffset = 512
     package static let arenaOffset = 4096
 
     package static let arenaByteCountMin = 4096
-    package static let arenaByteCountMax = 1 << 40
+    /// As many slabs as `order` has room for, of those that are a power of two.
+    package static let arenaByteCountMax = slabByteCountMax << 10
+    /// Two of them fit the cache of any server's core, and each holds the record of any packet.
+    package static let slabByteCountMax = 1 << 20
 
     /// Records start and end on cache lines, so that no two share one and a padding record always fits.
     package static let recordAlignment = 64
     package static let recordHeaderByteCount = 64
 
-    /// The largest record that an arena of this size takes: half, so that with the padding before it
-    /// any record fits an empty ring, wherever the last one ended.
-    package static func recordByteCountMax(arenaByteCount: Int) -> Int { arenaByteCount / 2 }
+    /// The largest record that an arena of this size takes, a slab: half of the arena at most, so that any record fits
+    /// an empty ring, wherever the last one ended.
+    package static func recordByteCountMax(arenaByteCount: Int) -> Int {
+        min(arenaByteCount / 2, slabByteCountMax)
+    }
 
     /// `byteCount` rounded up to whole lines.
     package static func recordByteCount(_ byteCount: Int) -> Int {
         (byteCount &+ recordAlignment &- 1) & ~(recordAlignment &- 1)
     }
 
-    /// Where a record's descriptors start: after the header and the packet's bytes, 8-aligned.
-    package static func descriptorOffset(packetByteCount: Int) -> Int {
+    /// Where a record's rows start: after the header and the packet's bytes, 8-aligned.
+    package static func rowOffset(packetByteCount: Int) -> Int {
         (recordHeaderByteCount &+ packetByteCount &+ 7) & ~7
     }
 }
 
 /// What a record is. The ring itself only tells padding from the rest.
 package enum RingRecordKind {
-    /// Fills the end of the arena before a record that did not fit there; never shown to the consumer.
+    /// Fills the end of a slab before a record that did not fit there; never shown to the consumer.
     package static let padding: UInt8 = 0
-    /// A framed batch packet that passed its checks, with the descriptors of its events.
+    /// A framed batch packet that passed its checks, with the rows of its events.
     package static let framed: UInt8 = 1
     /// Counts of refused packets since the last such record: in place of packet bytes a u64 for each
     /// packet result, indexed by its raw value.
     package static let refusals: UInt8 = 2
-    /// A datagram of plain JSON events, with their descriptors.
+    /// A datagram of plain JSON events, with their rows.
     package static let plain: UInt8 = 3
     /// A heartbeat packet that passed its checks.
     package static let heartbeat: UInt8 = 4
@@ -66,10 +76,10 @@ package enum RingRecordKind {
 /// The head of every record.
 ///
 /// **Layout** 64 bytes, one cache line; then `packetByteCount` bytes of the packet; then, from the next
-/// multiple of 8 on, `eventCount` descriptors, opaque to the ring. Unused bytes are zero.
+/// multiple of 8 on, `eventCount` rows and what belongs to them, opaque to the ring. Unused bytes are zero.
 package struct RingRecordHeader: BitwiseCopyable, Sendable {
     /// The whole record, a multiple of 64; set by the ring.
-    package internal(set) var byteCount: UInt32 = 0
+    package var byteCount: UInt32 = 0
     /// One of `RingRecordKind`.
     package var kind: UInt8
     /// Bits of `Flags`.
@@ -81,7 +91,7 @@ package struct RingRecordHeader: BitwiseCopyable, Sendable {
     package var sequence: UInt64 = 0
     package var packetByteCount: UInt16 = 0
     package var eventCount: UInt16 = 0
-    /// Events of the packet that were refused as malformed, each by itself; they have no descriptor.
+    /// Events of the packet that were refused as malformed, each by itself; they have no row.
     package var malformedCount: UInt16 = 0
     /// Of a framed packet, 16 bits of all of its bytes; never 0.
     package var check: UInt16 = 0

@@ -11,61 +11,94 @@
 @safe package struct RingProducer: ~Copyable, @unchecked Sendable {
     private let pages: RingPages
     private let words: RingWords
-    private let arena: UnsafeMutableRawPointer
-    private let arenaByteCount: Int
+    private let slabByteCount: Int
+    /// Slabs that hold nothing, the one that was given back last at the end.
+    private var free: [UInt16]
+    /// The slab that holds the end of the committed records, unless that is also the slab's end.
+    private var slab: UnsafeMutableRawPointer
+    /// Stretches from the first on whose slabs were given back.
+    private var freedCount: UInt64 = 0
 
     /// End of the committed records.
     private var committed: UInt64 = 0
-    /// End of the record being written; `committed` when there is none.
+    /// The record being written: its start, its end (`committed` when there is none), and where it lies.
+    private var begun: UInt64 = 0
     private var claimed: UInt64 = 0
+    private var record: UnsafeMutableRawPointer
     /// `committed` as the consumer was last told.
     private var published: UInt64 = 0
-    /// The consumer's position as last loaded: at or below the true one, so what is free by it is free.
-    private var released: UInt64 = 0
     private var isClosed = false
 
     init(_ pages: RingPages) {
         self.pages = pages
         words = pages.words
-        unsafe arena = pages.arena
-        arenaByteCount = pages.arenaByteCount
+        slabByteCount = pages.slabByteCount
+        free = (0..<UInt16(pages.slabCount)).reversed()
+        unsafe slab = pages.arena
+        unsafe record = pages.arena
     }
 
     deinit { if !isClosed { Self.close(words, at: committed) } }
 
-    /// Takes room for one record of exactly `byteCount` bytes, its header included, and writes the header.
+    /// Takes room for one record of up to `byteCount` bytes, its header included, and writes the header.
     ///
-    /// Returns the record's start: packet bytes go to `RingLayout.recordHeaderByteCount` on, descriptors
-    /// to `RingLayout.descriptorOffset`. The place is 64-aligned and valid until `commit` or `abort`, one
+    /// Returns the record's start: packet bytes go to `RingLayout.recordHeaderByteCount` on, rows
+    /// to `RingLayout.rowOffset`. The place is 64-aligned and valid until `commit` or `abort`, one
     /// of which must follow. `nil`: the ring is full (an expected answer), or the record is larger than
     /// `RingLayout.recordByteCountMax`.
     ///
     /// `leaving` so many bytes free, the claim keeps room for a later record that must get through.
     ///
-    /// **Cost** A few nanoseconds; loads the consumer's position only when its copy says full.
+    /// **Cost** A few nanoseconds; loads the consumer's position once a slab.
     package mutating func claim(
         _ header: RingRecordHeader, byteCount: Int, leaving reserveByteCount: Int = 0
     ) -> UnsafeMutableRawPointer? {
         precondition(
             claimed == committed && !isClosed, "claim follows commit or abort, before close")
-        guard byteCount >= RingLayout.recordHeaderByteCount,
-            byteCount <= RingLayout.recordByteCountMax(arenaByteCount: arenaByteCount)
-        else { return nil }
+        guard byteCount >= RingLayout.recordHeaderByteCount, byteCount <= slabByteCount else {
+            return nil
+        }
         let recordByteCount = RingLayout.recordByteCount(byteCount)
-        let offset = Int(truncatingIfNeeded: committed) & (arenaByteCount &- 1)
-        let toEnd = arenaByteCount &- offset
-        let padding = recordByteCount <= toEnd ? 0 : toEnd
-        guard hasRoom(padding &+ recordByteCount &+ reserveByteCount) else { return nil }
-        if padding != 0 { store(RingRecordHeader(kind: RingRecordKind.padding), offset, padding) }
-        let recordOffset = padding == 0 ? offset : 0
-        store(header, recordOffset, recordByteCount)
-        claimed = committed &+ UInt64(padding &+ recordByteCount)
-        return unsafe arena + recordOffset
+        let offset = Int(truncatingIfNeeded: committed) & (slabByteCount &- 1)
+        let rest = offset == 0 ? 0 : slabByteCount &- offset
+        if recordByteCount <= rest {
+            let isEnough = rest &- recordByteCount >= reserveByteCount
+            guard isEnough || !free.isEmpty || reclaim() > 0 else { return nil }
+            begun = committed
+            unsafe record = slab + offset
+        } else {
+            let isEnough = slabByteCount &- recordByteCount >= reserveByteCount
+            // Also where some are free: the one that was given back last is in the cache.
+            guard reclaim() >= (isEnough ? 1 : 2) else { return nil }
+            if rest != 0 {
+                unsafe store(
+                    RingRecordHeader(kind: RingRecordKind.padding), at: slab + offset, rest)
+            }
+            begun = committed &+ UInt64(rest)
+            unsafe record = pages.slab(free[free.count &- 1])
+        }
+        claimed = begun &+ UInt64(recordByteCount)
+        unsafe store(header, at: record, recordByteCount)
+        return unsafe record
     }
 
     /// Makes the claimed record part of what the next `publish` shows.
-    package mutating func commit() {
+    ///
+    /// - Parameter byteCount: what it has of the bytes that were claimed, its header included; `nil` = all.
+    package mutating func commit(byteCount: Int? = nil) {
         precondition(claimed != committed, "there is no claimed record")
+        if let byteCount {
+            let recordByteCount = RingLayout.recordByteCount(byteCount)
+            precondition(UInt64(recordByteCount) <= claimed &- begun, "more than was claimed")
+            claimed = begun &+ UInt64(recordByteCount)
+            // SAFETY: the claimed record begins with its header, which begins with its size.
+            unsafe record.storeBytes(of: UInt32(recordByteCount), as: UInt32.self)
+        }
+        // A record is never the rest of a slab and the start of another.
+        if begun & UInt64(slabByteCount &- 1) == 0 {
+            unsafe slab = record
+            pages.setSlab(free.removeLast(), at: begun)
+        }
         committed = claimed
     }
 
@@ -96,26 +129,28 @@
     }
 
     /// Bytes of the arena that hold records not yet released.
-    package mutating func usedByteCount() -> Int {
-        released = words.loadReleased()
-        return Int(truncatingIfNeeded: committed &- released)
+    package func usedByteCount() -> Int {
+        Int(truncatingIfNeeded: committed &- words.loadReleased())
     }
 
-    private mutating func hasRoom(_ byteCount: Int) -> Bool {
-        if freeByteCount >= byteCount { return true }
-        released = words.loadReleased()
-        return freeByteCount >= byteCount
+    /// Takes back the slabs of which the consumer has released all.
+    /// - Returns: how many are free.
+    @inline(never)
+    private mutating func reclaim() -> Int {
+        let end = words.loadReleased() / UInt64(slabByteCount)
+        while freedCount < end {
+            free.append(pages.slabNumber(at: freedCount &* UInt64(slabByteCount)))
+            freedCount &+= 1
+        }
+        return free.count
     }
 
-    private var freeByteCount: Int {
-        arenaByteCount &- Int(truncatingIfNeeded: committed &- released)
-    }
-
-    private func store(_ header: RingRecordHeader, _ offset: Int, _ byteCount: Int) {
+    private func store(
+        _ header: RingRecordHeader, at place: UnsafeMutableRawPointer, _ byteCount: Int
+    ) {
         var header = header
         header.byteCount = UInt32(truncatingIfNeeded: byteCount)
-        // SAFETY: offset is a multiple of 64 below arenaByteCount, and the caller has checked that the
-        // byteCount ≥ 64 bytes from there on are free and inside the arena.
-        unsafe (arena + offset).storeBytes(of: header, as: RingRecordHeader.self)
+        // SAFETY: the caller has checked that the byteCount ≥ 64 bytes from there on are free and inside their slab.
+        unsafe place.storeBytes(of: header, as: RingRecordHeader.self)
     }
 }

@@ -115,13 +115,16 @@ import Synchronization
 /// Holds a ring's memory; it is given back when the last end or waker is gone.
 ///
 /// `@unchecked Sendable`: every word that both sides touch is atomic (`RingWords`), and a byte of the
-/// arena is written only by the producer before the store that publishes it, and read only by the
+/// arena, and of `order`, is written only by the producer before the store that publishes it, and read only by the
 /// consumer before the store that releases it.
 @safe final class RingPages: @unchecked Sendable {
     let words: RingWords
     let arena: UnsafeMutableRawPointer
-    let arenaByteCount: Int
+    let slabByteCount: Int
+    let slabCount: Int
+    private let order: UnsafeMutablePointer<UInt16>
     private let pages: UnsafeMutableRawPointer
+    private let arenaByteCount: Int
 
     init?(arenaByteCount: Int) {
         guard let pages = unsafe ingest_pages_map(RingLayout.arenaOffset + arenaByteCount) else {
@@ -132,6 +135,36 @@ import Synchronization
         unsafe words = RingWords(pages: pages)
         unsafe arena = pages + RingLayout.arenaOffset
         self.arenaByteCount = arenaByteCount
+        slabByteCount = RingLayout.recordByteCountMax(arenaByteCount: arenaByteCount)
+        slabCount = arenaByteCount / slabByteCount
+        // SAFETY: `orderOffset` is even, and the control page has room for the slabs of the largest arena.
+        unsafe order = (pages + RingLayout.orderOffset)
+            .bindMemory(to: UInt16.self, capacity: slabCount)
+        unsafe order.initialize(repeating: 0, count: slabCount)
+    }
+
+    /// The slab in which a position lies, of a stretch that was begun and is not released.
+    func slab(at position: UInt64) -> UnsafeMutableRawPointer {
+        unsafe slab(slabNumber(at: position))
+    }
+
+    /// - Parameter number: below `slabCount`.
+    func slab(_ number: UInt16) -> UnsafeMutableRawPointer {
+        unsafe arena + Int(number) &* slabByteCount
+    }
+
+    // SAFETY: in the two below the place is below `slabCount`.
+
+    /// By the producer also of a stretch that is released, until another takes its place.
+    func slabNumber(at position: UInt64) -> UInt16 { unsafe order[place(of: position)] }
+
+    /// Says in which slab the stretch lies that begins at a position.
+    func setSlab(_ number: UInt16, at position: UInt64) {
+        unsafe order[place(of: position)] = number
+    }
+
+    private func place(of position: UInt64) -> Int {
+        Int(truncatingIfNeeded: position / UInt64(slabByteCount)) & (slabCount &- 1)
     }
 
     deinit { unsafe ingest_pages_unmap(pages, RingLayout.arenaOffset + arenaByteCount) }

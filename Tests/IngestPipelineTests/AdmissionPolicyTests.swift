@@ -99,7 +99,8 @@ struct AdmissionPolicyTests {
 
     @Test("each rule at its edge", arguments: cases)
     func rule(_ one: Case) {
-        let verdict = one.policy.verdict(on: Self.event(one.change), admissionTime: Self.now)
+        let verdict = one.policy.verdict(
+            on: PacketRow(Self.event(one.change)), admissionTime: Self.now)
         #expect(verdict == one.expected)
     }
 
@@ -122,7 +123,7 @@ struct AdmissionPolicyTests {
         for subset in 1..<(1 << Self.breakings.count) {
             let broken = Self.breakings.indices.filter { subset >> $0 & 1 == 1 }
             let event = Self.event { for index in broken { Self.breakings[index].1(&$0) } }
-            let verdict = AdmissionPolicy().verdict(on: event, admissionTime: Self.now)
+            let verdict = AdmissionPolicy().verdict(on: PacketRow(event), admissionTime: Self.now)
             #expect(verdict == Self.breakings[broken[0]].0)
         }
     }
@@ -132,7 +133,7 @@ struct AdmissionPolicyTests {
         for clock in [Int64.min, -1, 0, Int64.max] {
             for time in [0, Limits.timestampMicrosecondsMax] {
                 let event = Self.event { $0.timestampMicroseconds = time }
-                let verdict = AdmissionPolicy().verdict(on: event, admissionTime: clock)
+                let verdict = AdmissionPolicy().verdict(on: PacketRow(event), admissionTime: clock)
                 #expect([.tooOld, .tooEarly, .counted].contains(verdict))
             }
         }

@@ -341,19 +341,19 @@ final class CommitBench {
         let byteCount = Self.name.count + amountCount * Limits.moneyByteCountMin
         header.packetByteCount = UInt16(byteCount)
         header.eventCount = UInt16(events.count)
-        let place = RingLayout.descriptorOffset(packetByteCount: byteCount)
+        let place = RingLayout.rowOffset(packetByteCount: byteCount)
         let record = producer.claim(
-            header, byteCount: place + MemoryLayout<EventDescriptor>.stride * events.count)!
+            header, byteCount: place + PacketRows.byteCountMax(eventCount: events.count))!
         Self.name.withUnsafeBytes {
             (record + RingLayout.recordHeaderByteCount).copyMemory(
                 from: $0.baseAddress!, byteCount: $0.count)
         }
-        events.withUnsafeBytes {
-            if let base = $0.baseAddress {
-                (record + place).copyMemory(from: base, byteCount: $0.count)
+        let byteCountOfRows = events.withUnsafeBufferPointer { events in
+            events.baseAddress.map {
+                PacketRows.write($0, eventCount: events.count, to: record + place)
             }
         }
-        producer.commit()
+        producer.commit(byteCount: place + (byteCountOfRows ?? 0))
         producer.publish()
     }
 

@@ -46,6 +46,7 @@ struct WindowBench: ~Copyable {
         header.check = check
         header.flags = acks ? RingRecordHeader.Flags.wantsAck : 0
         header.packetByteCount = UInt16(byteCount)
+        header.byteCount = UInt32(RingLayout.recordHeaderByteCount + byteCount)
         header.source.family = 2
         header.source.port = port
         return SequencedPacket(header)

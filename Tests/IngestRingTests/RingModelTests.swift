@@ -13,11 +13,15 @@ private struct RingModel {
     var released = 0
     var read = 0
 
+    var slabByteCount: Int { RingLayout.recordByteCountMax(arenaByteCount: arenaByteCount) }
+
+    /// A record lies wholly in the stretch of one slab, and a slab is taken again once all of its stretch was released.
     mutating func append(_ message: Message) -> Bool {
-        let toEnd = arenaByteCount - end % arenaByteCount
+        let toEnd = slabByteCount - end % slabByteCount
         let padding = message.recordByteCount <= toEnd ? 0 : toEnd
         let newEnd = end + padding + message.recordByteCount
-        guard message.byteCount <= arenaByteCount / 2, newEnd - released <= arenaByteCount else {
+        let inUse = (newEnd - 1) / slabByteCount - released / slabByteCount + 1
+        guard message.byteCount <= slabByteCount, inUse <= arenaByteCount / slabByteCount else {
             return false
         }
         end = newEnd

@@ -28,7 +28,7 @@ import Testing
         #expect(ring.nextSequence == 1)
     }
 
-    @Test func headerFieldsAndDescriptorsArriveAsTheyWereWritten() throws {
+    @Test func headerFieldsAndRowsArriveAsTheyWereWritten() throws {
         let ring = TestRing(byteCount: arenaByteCount)
         var header = RingRecordHeader(kind: RingRecordKind.plain)
         header.flags = 3
@@ -39,10 +39,10 @@ import Testing
         header.packetByteCount = 5
         header.eventCount = 2
         header.malformedCount = 9
-        let descriptorOffset = RingLayout.descriptorOffset(packetByteCount: 5)
-        let record = try #require(ring.claim(header, byteCount: descriptorOffset + 16))
-        (record + descriptorOffset).storeBytes(of: 0x0102_0304_0506_0708, as: UInt64.self)
-        (record + descriptorOffset + 8).storeBytes(of: 99, as: UInt64.self)
+        let rowOffset = RingLayout.rowOffset(packetByteCount: 5)
+        let record = try #require(ring.claim(header, byteCount: rowOffset + 16))
+        (record + rowOffset).storeBytes(of: 0x0102_0304_0506_0708, as: UInt64.self)
+        (record + rowOffset + 8).storeBytes(of: 99, as: UInt64.self)
         ring.producer.commit()
         ring.producer.publish()
 
@@ -53,12 +53,13 @@ import Testing
         #expect(read.header.packetByteCount == 5 && read.header.eventCount == 2)
         #expect(read.header.malformedCount == 9)
         #expect(read.header.byteCount == 128)
-        #expect(read.descriptors.load(as: UInt64.self) == 0x0102_0304_0506_0708)
-        #expect(read.descriptors.load(fromByteOffset: 8, as: UInt64.self) == 99)
+        #expect(read.rows.load(as: UInt64.self) == 0x0102_0304_0506_0708)
+        #expect(read.rows.load(fromByteOffset: 8, as: UInt64.self) == 99)
     }
 
-    /// Each start and each size: those that end before the arena does, exactly with it, and beyond.
-    @Test func recordsArriveWholeWhereverTheArenaEnds() {
+    /// Each start and each size: those that end before the slab does, exactly with it, and beyond.
+    @Test func recordsArriveWholeWhereverTheSlabEnds() {
+        let slabByteCount = arenaByteCount / 2
         for offset in stride(from: 0, to: arenaByteCount, by: 64) {
             for packetByteCount in stride(from: 0, through: largest, by: 61) + [largest] {
                 let ring = TestRing(byteCount: arenaByteCount)
@@ -68,8 +69,11 @@ import Testing
                     Message(sequence: 2, packetByteCount: 17),
                 ]
                 guard ring.append(messages[0]), ring.append(messages[1]) else {
-                    // Only padding can leave too little room for both.
-                    #expect(arenaByteCount - offset < messages[0].recordByteCount)
+                    // Only padding, or a slab that is begun, can leave too little room for both.
+                    #expect(offset % slabByteCount > 0)
+                    #expect(
+                        messages[0].recordByteCount + messages[1].recordByteCount
+                            > slabByteCount - offset % slabByteCount)
                     continue
                 }
                 ring.producer.publish()
@@ -198,7 +202,54 @@ private func + (steps: StrideThrough<Int>, more: [Int]) -> [Int] { Array(steps) 
     }
 
     @Test(arguments: [(0, 64), (1, 72), (8, 72), (9, 80), (1400, 1464)])
-    func descriptorsStartAtTheNextMultipleOf8(packetByteCount: Int, offset: Int) {
-        #expect(RingLayout.descriptorOffset(packetByteCount: packetByteCount) == offset)
+    func rowsStartAtTheNextMultipleOf8(packetByteCount: Int, offset: Int) {
+        #expect(RingLayout.rowOffset(packetByteCount: packetByteCount) == offset)
     }
+}
+
+@Suite struct RingSlabTests {
+    private let message = Message(sequence: 1, packetByteCount: 1 << 10)
+
+    /// Takes one record through the ring, and says where it lay.
+    private func pass(_ ring: TestRing) -> Int {
+        #expect(ring.append(message))
+        ring.producer.publish()
+        let place = ring.nextRecord().map { Int(bitPattern: $0.packet) } ?? 0
+        ring.consumer.release()
+        return place
+    }
+
+    @Test func whileTheConsumerKeepsUpTwoSlabsTakeTurns() {
+        let ring = TestRing(byteCount: 16 * RingLayout.slabByteCountMax)
+        let places = (0..<16 * RingLayout.slabByteCountMax / (1 << 10)).map { _ in pass(ring) }
+        #expect(places.max()! - places.min()! < 2 * RingLayout.slabByteCountMax)
+    }
+
+    @Test func aConsumerThatStandsStillLeavesAllOfTheArenaToBeFilled() {
+        let slabCount = 16
+        let ring = TestRing(byteCount: slabCount * RingLayout.slabByteCountMax)
+        _ = pass(ring)
+        var count = 0
+        while ring.append(message) { count += 1 }
+        let ofSlab = RingLayout.slabByteCountMax / message.recordByteCount
+        #expect(count == ofSlab * slabCount - 1)
+        ring.producer.publish()
+        for _ in 0..<count { #expect(ring.next() == message) }
+        #expect(ring.next() == nil)
+    }
+
+    @Test func aSmallerCommitGivesTheRestBack() {
+        let ring = TestRing(byteCount: 4096)
+        let small = Message(sequence: 2, packetByteCount: 30)
+        for _ in 0..<arenaRecordCount {
+            #expect(ring.write(small, byteCount: 1_000))
+            ring.producer.commit(byteCount: small.byteCount)
+        }
+        ring.producer.publish()
+        #expect(ring.usedByteCount == arenaRecordCount * small.recordByteCount)
+        for _ in 0..<arenaRecordCount { #expect(ring.next() == small) }
+        #expect(ring.next() == nil)
+    }
+
+    private let arenaRecordCount = 8
 }

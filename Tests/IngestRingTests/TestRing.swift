@@ -35,9 +35,10 @@ extension RingProducer {
     }
 
     mutating func write(
-        _ packet: [UInt8], _ header: RingRecordHeader, leaving reserve: Int = 0
+        _ packet: [UInt8], _ header: RingRecordHeader, claiming byteCount: Int = 0,
+        leaving reserve: Int = 0
     ) -> Bool {
-        let byteCount = RingLayout.recordHeaderByteCount + packet.count
+        let byteCount = max(byteCount, RingLayout.recordHeaderByteCount + packet.count)
         guard let record = claim(header, byteCount: byteCount, leaving: reserve) else {
             return false
         }
@@ -78,6 +79,9 @@ final class TestRing: @unchecked Sendable {
         producer.append(message, leaving: reserve)
     }
     func write(_ message: Message) -> Bool { producer.write(message) }
+    func write(_ message: Message, byteCount: Int) -> Bool {
+        producer.write(message.packet, message.header, claiming: byteCount)
+    }
     func claim(_ header: RingRecordHeader, byteCount: Int) -> UnsafeMutableRawPointer? {
         producer.claim(header, byteCount: byteCount)
     }

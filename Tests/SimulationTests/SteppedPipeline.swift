@@ -217,8 +217,8 @@ extension PipelineStages where Files == SimulatedFileSystem, Clock == SimulatedC
         header.source.family = wantsAck ? 2 : 0
         header.packetByteCount = UInt16(bytes.count)
         header.eventCount = UInt16(events.count)
-        let place = RingLayout.descriptorOffset(packetByteCount: bytes.count)
-        let byteCount = place + MemoryLayout<EventDescriptor>.stride * events.count
+        let place = RingLayout.rowOffset(packetByteCount: bytes.count)
+        let byteCount = place + PacketRows.byteCountMax(eventCount: events.count)
         guard let record = unsafe producer?.claim(header, byteCount: byteCount) else {
             return false
         }
@@ -227,12 +227,12 @@ extension PipelineStages where Files == SimulatedFileSystem, Clock == SimulatedC
             unsafe (record + RingLayout.recordHeaderByteCount).copyMemory(
                 from: $0.baseAddress!, byteCount: $0.count)
         }
-        if !events.isEmpty {
-            unsafe events.withUnsafeBytes {
-                unsafe (record + place).copyMemory(from: $0.baseAddress!, byteCount: $0.count)
+        let byteCountOfRows = unsafe events.withUnsafeBufferPointer { events in
+            unsafe events.baseAddress.map {
+                unsafe PacketRows.write($0, eventCount: events.count, to: record + place)
             }
         }
-        producer?.commit()
+        producer?.commit(byteCount: place + (byteCountOfRows ?? 0))
         producer?.publish()
         return true
     }

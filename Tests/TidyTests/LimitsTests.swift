@@ -25,10 +25,11 @@ struct LimitsTests {
         #expect(Limits.sessionIDByteCountMax <= Int(UInt8.max))
     }
 
-    @Test func `a packet with all its descriptors fits the ring, and its events fit a block`() {
+    @Test func `a packet with all its rows fits the ring, and its events fit a block`() {
+        let rowCount = Limits.payloadByteCountMax / Limits.eventByteCountMin
         let largest = RingLayout.recordByteCount(
-            RingLayout.descriptorOffset(packetByteCount: Limits.packetByteCountMax)
-                + Limits.packetEventCountMax * MemoryLayout<EventDescriptor>.stride)
+            RingLayout.rowOffset(packetByteCount: Limits.packetByteCountMax)
+                + PacketRows.byteCountMax(eventCount: rowCount))
         #expect(largest <= RingLayout.recordByteCountMax(arenaByteCount: Limits.ringByteCount))
         #expect(Limits.packetEventCountMax <= Limits.blockEventCountMax)
         #expect(Limits.ringByteCount.nonzeroBitCount == 1)

@@ -25,6 +25,7 @@ enum UnsafeFiles {
         ],
         "IngestFormat/Packet": [
             "EventDescriptor": "owns the descriptors of one packet",
+            "PacketRow": "writes rows and side records into a ring record",
             "AckPacket": "writes and reads an ack where it lies in a datagram",
             "DecimalText": "parses amounts where they lie in a packet",
             "EventBatchEncoder": "writes a batch into a packet's bytes",

@@ -122,9 +122,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
 
     private mutating func prefetch(_ record: RingRecord) {
         // SAFETY: as in `takeEvents`.
-        unsafe admission.prefetch(
-            record.descriptors.assumingMemoryBound(to: EventDescriptor.self),
-            eventCount: Int(record.header.eventCount))
+        unsafe admission.prefetch(PacketEvents(record))
     }
 
     /// Makes sure that there is an open block with room for all of the record's events.
@@ -213,12 +211,9 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
             admission.open(admissionTime: slot.admissionTime)
         }
         var tally = VerdictTally()
-        // SAFETY: the receive stage wrote `eventCount` descriptors whose places lie in the record's
-        // packet bytes; `hasRoom` made room for as many rows.
-        unsafe admission.admit(
-            record.descriptors.assumingMemoryBound(to: EventDescriptor.self),
-            eventCount: Int(record.header.eventCount), bytes: record.packet, into: slot,
-            tally: &tally)
+        // SAFETY: the receive stage wrote `eventCount` rows and their side records, whose places lie in
+        // the record's packet bytes; `hasRoom` made room for as many rows.
+        unsafe admission.admit(PacketEvents(record), into: slot, tally: &tally)
         if isFirst && slot.rows.rowCount > 0 {
             openedAtNanoseconds = clock.monotonicNanoseconds()
         }

@@ -222,7 +222,7 @@ extension PacketIntake {
         return refusal
     }
 
-    /// Puts a record with the packet's bytes and the scratch's descriptors into the ring.
+    /// Puts a record with the packet's bytes and the rows of the scratch's events into the ring.
     @unsafe private mutating func append(
         _ record: RingRecordHeader, _ packet: UnsafeRawBufferPointer
     ) -> PacketResult? {
@@ -232,13 +232,13 @@ extension PacketIntake {
             noteShed(record)
             return .shed
         }
-        let descriptorOffset = RingLayout.descriptorOffset(packetByteCount: packet.count)
-        let descriptorByteCount = Int(record.eventCount) &* MemoryLayout<EventDescriptor>.stride
-        // SAFETY: the claim is for the header, the packet's bytes after it, and the descriptors at their
-        // offset; the scratch holds `eventCount` of them.
+        let rowOffset = RingLayout.rowOffset(packetByteCount: packet.count)
+        let eventCount = Int(record.eventCount)
+        // SAFETY: the claim is for the header, the packet's bytes after it, and the rows at their
+        // offset; the scratch holds `eventCount` events.
         guard
             let place = unsafe ring.claim(
-                record, byteCount: descriptorOffset &+ descriptorByteCount,
+                record, byteCount: rowOffset &+ PacketRows.byteCountMax(eventCount: eventCount),
                 leaving: Self.reserveByteCount)
         else {
             noteShed(record)
@@ -246,9 +246,9 @@ extension PacketIntake {
         }
         unsafe (place + RingLayout.recordHeaderByteCount).copyMemory(
             from: packet.baseAddress!, byteCount: packet.count)
-        unsafe (place + descriptorOffset).copyMemory(
-            from: scratch.descriptors, byteCount: descriptorByteCount)
-        ring.commit()
+        let rowByteCount = unsafe PacketRows.write(
+            scratch.descriptors, eventCount: eventCount, to: place + rowOffset)
+        ring.commit(byteCount: rowOffset &+ rowByteCount)
         tally.eventCount &+= UInt64(record.eventCount)
         return nil
     }

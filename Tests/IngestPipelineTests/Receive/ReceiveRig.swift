@@ -10,14 +10,14 @@ import Synchronization
 struct ReceivedRecord {
     let header: RingRecordHeader
     let packet: [UInt8]
-    let events: [EventDescriptor]
+    let events: [PacketRow]
 
     init(_ record: RingRecord) {
         header = record.header
         packet = Array(
             UnsafeRawBufferPointer(start: record.packet, count: Int(header.packetByteCount)))
-        let descriptors = record.descriptors.assumingMemoryBound(to: EventDescriptor.self)
-        events = (0..<Int(header.eventCount)).map { descriptors[$0] }
+        let rows = record.rows.assumingMemoryBound(to: PacketRow.self)
+        events = (0..<Int(header.eventCount)).map { rows[$0] }
     }
 
     /// The reward ids of its events.

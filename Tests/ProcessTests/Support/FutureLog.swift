@@ -22,7 +22,7 @@ enum FutureLog {
             acks: SimulatedAckSocket(), counters: counters)
         var header = RingRecordHeader(kind: RingRecordKind.framed)
         (header.sender, header.epoch) = (7, 1)
-        let place = RingLayout.descriptorOffset(packetByteCount: 0)
+        let place = RingLayout.rowOffset(packetByteCount: 0)
         _ = stages.producer?.claim(header, byteCount: place)
         stages.producer?.commit()
         stages.producer?.publish()

@@ -1,5 +1,6 @@
 // packet → decode → ring → [admit] → [block] → segment → compaction → snapshot → query
 import IngestFormat
+import IngestRing
 
 /// Turns the decoded events of one packet into rows of the open block: names to ordinals, the verdict (repeats
 /// among it), the business day, the columns. Owned by the commit queue.
@@ -10,6 +11,7 @@ import IngestFormat
     private let hash: KeyedHash
     private var dictionary: NameDictionary
     private var attributions = AttributionCache()
+    private var sides = SideOrdinals()
     /// Keys that were found by their pair's hash.
     private var foundCount = 0
     private var refused = NameRefusals()
@@ -34,12 +36,12 @@ import IngestFormat
 
     /// Starts the loads that `admit` of the same events will wait for.
     @inline(__always)
-    mutating func prefetch(_ events: UnsafePointer<EventDescriptor>, eventCount: Int) {
-        for index in 0..<eventCount {
-            // SAFETY: `events` holds `eventCount` descriptors.
-            dictionary.prefetch(unsafe events[index].pair)
-            if unsafe events[index].flags & EventDescriptor.Flags.hasEventID != 0 {
-                repeats.prefetch(unsafe events[index].eventHash)
+    mutating func prefetch(_ packet: PacketEvents) {
+        for index in 0..<packet.count {
+            // SAFETY: there are `count` rows.
+            dictionary.prefetch(unsafe packet.rows[index].pair)
+            if unsafe packet.rows[index].flags & EventDescriptor.Flags.hasEventID != 0 {
+                repeats.prefetch(unsafe packet.rows[index].eventHash)
             }
         }
     }
@@ -56,31 +58,29 @@ import IngestFormat
     /// The newest commit time of an id that is no longer known, µs since 1970; `Int64.min` if all are.
     var completeSinceMicroseconds: Int64 { repeats.completeSinceMicroseconds }
 
-    /// Admits `eventCount` events into `slot`, which has room for them.
+    /// Admits the events of a packet into `slot`, which has room for them.
     ///
-    /// - Parameters:
-    ///   - events: `eventCount` descriptors whose places lie inside `bytes`.
-    ///   - tally: gets one verdict an event.
+    /// - Parameter tally: gets one verdict an event.
     mutating func admit(
-        _ events: UnsafePointer<EventDescriptor>, eventCount: Int, bytes: UnsafeRawPointer,
-        into slot: BlockSlot, tally: inout VerdictTally
+        _ packet: PacketEvents, into slot: BlockSlot, tally: inout VerdictTally
     ) {
         var cursor = slot.rows.mark
         let admissionTime = slot.admissionTime
+        sides.begin(count: packet.sideCount)
         // The lines of ids were fetched while the packet before was admitted; now what they lead to, all together.
-        for index in 0..<eventCount {
-            // SAFETY: `events` holds `eventCount` descriptors.
-            if unsafe events[index].flags & EventDescriptor.Flags.hasEventID != 0 {
-                repeats.prefetchFurther(unsafe events[index].eventHash)
+        for index in 0..<packet.count {
+            // SAFETY: there are `count` rows.
+            if unsafe packet.rows[index].flags & EventDescriptor.Flags.hasEventID != 0 {
+                repeats.prefetchFurther(unsafe packet.rows[index].eventHash)
             }
         }
-        for index in 0..<eventCount {
-            let event = unsafe events + index
+        for index in 0..<packet.count {
+            let event = unsafe packet.rows + index
             var verdict = unsafe policy.verdict(on: event.pointee, admissionTime: admissionTime)
             if unsafe event.pointee.consent != Consent.optOut.rawValue {
-                if let key = unsafe key(of: event, bytes, slot) {
+                if let key = unsafe key(of: event, packet, slot) {
                     verdict = unsafe append(
-                        event, verdict, key, bytes, slot, admissionTime, &cursor)
+                        event, verdict, key, packet, slot, admissionTime, &cursor)
                 } else {
                     verdict = .malformed
                 }
@@ -114,11 +114,10 @@ import IngestFormat
     /// The last rule: whether an event that would count has been counted before.
     @inline(__always)
     private mutating func judgeRepeat(
-        _ event: UnsafePointer<EventDescriptor>, _ key: KeyOrdinal
+        _ event: UnsafePointer<PacketRow>, _ key: KeyOrdinal, revenue: Int64, spend: Int64
     ) -> RepeatRule.Answer {
         let check = unsafe RepeatRule.check(
-            type: event.pointee.type, key: key.rawValue, revenue: event.pointee.revenueMicros,
-            spend: event.pointee.spendMicros)
+            type: event.pointee.type, key: key.rawValue, revenue: revenue, spend: spend)
         return unsafe repeats.judge(
             event.pointee.eventHash, check: check, timestamp: event.pointee.timestampMicroseconds)
     }
@@ -127,24 +126,25 @@ import IngestFormat
     /// - Returns: its verdict, which is another one if its id was counted before.
     @inline(__always)
     private mutating func append(
-        _ event: UnsafePointer<EventDescriptor>, _ firstVerdict: Verdict, _ key: KeyOrdinal,
-        _ bytes: UnsafeRawPointer, _ slot: BlockSlot, _ admissionTime: Int64,
+        _ event: UnsafePointer<PacketRow>, _ firstVerdict: Verdict, _ key: KeyOrdinal,
+        _ packet: PacketEvents, _ slot: BlockSlot, _ admissionTime: Int64,
         _ cursor: inout BlockRows.Mark
     ) -> Verdict {
-        let platform = unsafe ordinal(
-            event.pointee.platformHash, bytes, event.pointee.platformOffset,
-            event.pointee.platformByteCount, slot)
-        let campaign = unsafe ordinal(
-            event.pointee.campaignHash, bytes, event.pointee.campaignOffset,
-            event.pointee.campaignByteCount, slot)
-        let source = unsafe ordinal(
-            event.pointee.sourceHash, bytes, event.pointee.sourceOffset,
-            event.pointee.sourceByteCount, slot)
+        var names = SideOrdinals.Entry()
+        var (revenue, spend): (Int64, Int64) = (0, 0)
+        if unsafe event.pointee.side != 0 {
+            let index = unsafe Int(event.pointee.side) &- 1
+            // SAFETY: rows give only numbers of side records that are there.
+            (revenue, spend) = unsafe (
+                packet.sides[index].revenueMicros, packet.sides[index].spendMicros
+            )
+            names = sides[index] ?? resolve(index, of: packet, slot)
+        }
         var answer = RepeatRule.Answer(verdict: firstVerdict, isOutsideWindow: false)
         if unsafe event.pointee.flags & EventDescriptor.Flags.hasEventID != 0,
             case .counted = firstVerdict
         {
-            answer = unsafe judgeRepeat(event, key)
+            answer = unsafe judgeRepeat(event, key, revenue: revenue, spend: spend)
         }
         let verdict = answer.verdict
         let rows = slot.rows
@@ -155,10 +155,17 @@ import IngestFormat
         unsafe rows.timestamp[row] = event.pointee.timestampMicroseconds
         unsafe rows.day[row] = calendar.day(
             of: Self.timeOfDay(event.pointee.timestampMicroseconds, verdict, admissionTime))
-        unsafe rows.platform[row] = platform
-        unsafe rows.campaign[row] = campaign
-        unsafe rows.source[row] = source
+        unsafe rows.platform[row] = names.platform
+        unsafe rows.campaign[row] = names.campaign
+        unsafe rows.source[row] = names.source
         var bits = unsafe appendSparse(event, verdict, rows, &cursor)
+        if revenue | spend != 0 {
+            unsafe rows.revenue[cursor.money] = revenue
+            unsafe rows.spend[cursor.money] = spend
+            cursor.money += 1
+            cursor.moneyMicros &+= UInt64(bitPattern: revenue &+ spend)
+            bits |= RowAttributes.money
+        }
         if answer.isOutsideWindow { bits |= RowAttributes.outsideWindow }
         unsafe rows.attributes[row] =
             RowAttributes(
@@ -169,11 +176,11 @@ import IngestFormat
         return verdict
     }
 
-    /// Fills in the sparse columns of an event's row.
+    /// Fills in the sparse columns of an event's row, but for its amounts.
     /// - Returns: which of them it has, as bits of its attributes.
     @inline(__always)
     private func appendSparse(
-        _ event: UnsafePointer<EventDescriptor>, _ verdict: Verdict, _ rows: BlockRows,
+        _ event: UnsafePointer<PacketRow>, _ verdict: Verdict, _ rows: BlockRows,
         _ cursor: inout BlockRows.Mark
     ) -> UInt16 {
         var bits: UInt16 = 0
@@ -193,14 +200,6 @@ import IngestFormat
             cursor.measured += 1
             bits |= RowAttributes.measured
         }
-        let (revenue, spend) = unsafe (event.pointee.revenueMicros, event.pointee.spendMicros)
-        if revenue | spend != 0 {
-            unsafe rows.revenue[cursor.money] = revenue
-            unsafe rows.spend[cursor.money] = spend
-            cursor.money += 1
-            cursor.moneyMicros &+= UInt64(bitPattern: revenue &+ spend)
-            bits |= RowAttributes.money
-        }
         if flags & EventDescriptor.Flags.isInvalidTraffic != 0 {
             bits |= RowAttributes.markedInvalid
         }
@@ -211,14 +210,14 @@ import IngestFormat
     /// where a sample shows that the key is not of these names.
     @inline(__always)
     private mutating func key(
-        of event: UnsafePointer<EventDescriptor>, _ bytes: UnsafeRawPointer, _ slot: BlockSlot
+        of event: UnsafePointer<PacketRow>, _ packet: PacketEvents, _ slot: BlockSlot
     ) -> KeyOrdinal? {
         guard let key = unsafe dictionary.key(of: event.pointee.pair) else {
-            return unsafe newKey(of: event, bytes, slot)
+            return unsafe newKey(of: event, packet.bytes, slot)
         }
         foundCount &+= 1
         if foundCount & (Self.sampleInterval - 1) == 0 {
-            return unsafe isKey(key, of: event, bytes) ? key : nil
+            return unsafe isKey(key, of: event, packet.bytes) ? key : nil
         }
         return key
     }
@@ -234,14 +233,14 @@ import IngestFormat
 
     @inline(never)
     private mutating func isKey(
-        _ key: KeyOrdinal, of event: UnsafePointer<EventDescriptor>, _ bytes: UnsafeRawPointer
+        _ key: KeyOrdinal, of event: UnsafePointer<PacketRow>, _ bytes: UnsafeRawPointer
     ) -> Bool {
         let names = dictionary.names(of: key)
         let (reward, business) = unsafe (
             event.pointee.reward(in: bytes), event.pointee.business(in: bytes)
         )
         if unsafe dictionary.holds(reward, hash: hash.name(reward), as: names.reward),
-            unsafe dictionary.holds(business, hash: event.pointee.businessHash, as: names.business)
+            unsafe dictionary.holds(business, hash: hash.name(business), as: names.business)
         {
             return true
         }
@@ -251,7 +250,7 @@ import IngestFormat
 
     @inline(never)
     private mutating func newKey(
-        of event: UnsafePointer<EventDescriptor>, _ bytes: UnsafeRawPointer, _ slot: BlockSlot
+        of event: UnsafePointer<PacketRow>, _ bytes: UnsafeRawPointer, _ slot: BlockSlot
     ) -> KeyOrdinal? {
         guard let names = unsafe names(of: event, bytes, slot),
             let key = unsafe dictionary.insertKey(event.pointee.pair, of: names)
@@ -265,29 +264,45 @@ import IngestFormat
 
     /// The ordinals of the event's names, new ones among them. `nil` at their limit.
     private mutating func names(
-        of event: UnsafePointer<EventDescriptor>, _ bytes: UnsafeRawPointer, _ slot: BlockSlot
+        of event: UnsafePointer<PacketRow>, _ bytes: UnsafeRawPointer, _ slot: BlockSlot
     ) -> RewardKey? {
-        let reward = unsafe event.pointee.reward(in: bytes)
+        let (reward, business) = unsafe (
+            event.pointee.reward(in: bytes), event.pointee.business(in: bytes)
+        )
         // The business first: ordinals are given in this order.
-        guard
-            let business = unsafe nameSlot(
-                event.pointee.businessHash, event.pointee.business(in: bytes), slot),
+        guard let business = unsafe nameSlot(hash.name(business), business, slot),
             let reward = unsafe nameSlot(hash.name(reward), reward, slot)
         else { return nil }
         return RewardKey(
             reward: dictionary.ordinal(of: reward), business: dictionary.ordinal(of: business))
     }
 
+    /// The ordinals of a side record's names; new ones go into the block.
+    @inline(never)
+    private mutating func resolve(
+        _ index: Int, of packet: PacketEvents, _ slot: BlockSlot
+    ) -> SideOrdinals.Entry {
+        // SAFETY: the caller's index is of a side record that is there.
+        let side = unsafe packet.sides[index]
+        let entry = SideOrdinals.Entry(
+            platform: ordinal(of: side.platform, packet, slot),
+            campaign: ordinal(of: side.campaign, packet, slot),
+            source: ordinal(of: side.source, packet, slot))
+        sides[index] = entry
+        return entry
+    }
+
     /// The ordinal of an optional name: 0 where the event has none, and at the limit on names.
     @inline(__always)
     private mutating func ordinal(
-        _ hash: UInt64, _ bytes: UnsafeRawPointer, _ offset: UInt16, _ byteCount: UInt8,
-        _ slot: BlockSlot
+        of name: PacketSide.Name, _ packet: PacketEvents, _ slot: BlockSlot
     ) -> UInt32 {
-        guard byteCount > 0 else { return 0 }
-        if let known = attributions.ordinal(hash) { return known.rawValue }
-        let name = unsafe UnsafeRawBufferPointer(start: bytes + Int(offset), count: Int(byteCount))
-        return unsafe lookUp(hash, name, slot)
+        guard name.byteCount > 0 else { return 0 }
+        if let known = attributions.ordinal(name.hash) { return known.rawValue }
+        // SAFETY: names lie inside the packet's bytes.
+        let bytes = unsafe UnsafeRawBufferPointer(
+            start: packet.bytes + Int(name.offset), count: Int(name.byteCount))
+        return unsafe lookUp(name.hash, bytes, slot)
     }
 
     @inline(never)
@@ -319,7 +334,27 @@ struct NameRefusals {
     var mismatchCount = 0
 }
 
-extension EventDescriptor {
+/// The events of one ring record.
+@safe struct PacketEvents {
+    let rows: UnsafePointer<PacketRow>
+    let count: Int
+    let sides: UnsafePointer<PacketSide>
+    let sideCount: Int
+    /// The packet's bytes, in which their names lie.
+    let bytes: UnsafeRawPointer
+
+    /// SAFETY (caller): the record holds what `PacketRows.write` made of events decoded from its packet.
+    @unsafe init(_ record: RingRecord) {
+        count = Int(record.header.eventCount)
+        let offset = PacketRows.sideOffset(eventCount: count)
+        unsafe rows = record.rows.assumingMemoryBound(to: PacketRow.self)
+        unsafe sides = (record.rows + offset).assumingMemoryBound(to: PacketSide.self)
+        unsafe bytes = record.packet
+        sideCount = (record.rowByteCount &- offset) / MemoryLayout<PacketSide>.stride
+    }
+}
+
+extension PacketRow {
     /// SAFETY (caller): `packet` is the packet that the event was decoded from.
     @unsafe fileprivate func reward(in packet: UnsafeRawPointer) -> UnsafeRawBufferPointer {
         unsafe UnsafeRawBufferPointer(

@@ -42,7 +42,7 @@ package struct AdmissionPolicy: Sendable, Equatable {
     /// which sees the consent field, knows that the first must not be stored.
     /// - Parameter admissionTime: wall clock of the block that will hold the event, µs since 1970 UTC.
     @inline(__always)
-    package func verdict(on event: borrowing EventDescriptor, admissionTime: Int64) -> Verdict {
+    package func verdict(on event: borrowing PacketRow, admissionTime: Int64) -> Verdict {
         if event.consent != Consent.optIn.rawValue {
             if event.consent == Consent.optOut.rawValue || !countsConsentNotSet {
                 return .noConsent

@@ -276,6 +276,18 @@ enum DedupSlot {
         if lineCount % Memory.stepLineCount == 0 {
             memory.populate(lineCount + Memory.stepLineCount..<lineCount + 2 * Memory.stepLineCount)
         }
+        // SAFETY: both are lines of the table.
+        let isSplit = unsafe ingest_slots_split(
+            base + old &* Self.slotCount, base + new &* Self.slotCount,
+            DedupSlot.claim(remainder: bit, check: 0, generation: 0), generations.live.oldest,
+            generations.live.span)
+        if !isSplit { split(old, into: new, by: bit, &generations) }
+    }
+
+    /// Moves the keys of a line that have the bit in their remainder, also those that are displaced.
+    private mutating func split(
+        _ old: Int, into new: Int, by bit: UInt64, _ generations: inout DedupGenerations
+    ) {
         for displacement in 0..<Self.displacementCount {
             let mark = old * Self.slotCount + displacement
             if displacement > 0 {

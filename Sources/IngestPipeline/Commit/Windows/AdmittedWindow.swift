@@ -138,7 +138,7 @@ struct SequencedPacket {
     let asksForAcks: Bool
     /// 16 bits of all of the packet's bytes; never 0.
     let check: UInt16
-    /// What it takes of the ring, its descriptors included, but for what fills the last line.
+    /// What it takes of the ring.
     let ringByteCount: Int
     let source: PacketSource
 
@@ -149,9 +149,7 @@ struct SequencedPacket {
         sequence = record.sequence
         asksForAcks = record.flags & RingRecordHeader.Flags.wantsAck != 0
         check = record.check
-        ringByteCount =
-            MemoryLayout<RingRecordHeader>.size + Int(record.packetByteCount)
-            + Int(record.eventCount) * MemoryLayout<EventDescriptor>.stride
+        ringByteCount = Int(record.byteCount)
         source = PacketSource(record)
     }
 }
