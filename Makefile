@@ -49,6 +49,7 @@ docs: bootstrap ## build the reference of the library IngestReader, into .build/
 bench: programs ## measure daemon and reader on this machine, some minutes
 	.build/release/ingest-bench throughput
 	.build/release/ingest-bench figures
+	.build/release/ingest-bench micro path
 
 bench-full: programs ## the same at the size that the goals are stated for, half an hour
 	.build/release/ingest-bench ladder

@@ -10,7 +10,7 @@ struct MicroCommand: ParsableCommand {
         abstract: "Time the parts of the path by themselves, in this process.")
 
     /// A part of the path that has a benchmark of its own.
-    enum Part: String, CaseIterable, ExpressibleByArgument { case block, counter, dedup }
+    enum Part: String, CaseIterable, ExpressibleByArgument { case path, block, counter, dedup }
 
     @Argument(help: "The parts to time; all by default.")
     var parts: [Part] = Part.allCases
@@ -20,6 +20,7 @@ struct MicroCommand: ParsableCommand {
         for part in parts {
             Report.heading(part.rawValue)
             switch part {
+            case .path: PathMeasurement.reportAll()
             case .block: BlockMeasurement.reportAll()
             case .counter: CounterMeasurement.reportAll()
             case .dedup: DedupMeasurement.reportAll()

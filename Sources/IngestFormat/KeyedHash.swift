@@ -134,24 +134,24 @@ extension KeyedHash {
 /// 96 bits of keyed hash over the names of a reward and its business, each with its length. In memory only.
 ///
 /// That any two of n pairs have the same is n² / 2^97: 1.8e-15 at 16.7 million, the most that a directory can hold.
-package struct PairHash: Hashable, Sendable, BitwiseCopyable {
-    package let low: UInt64
-    package let tag: UInt32
+public struct PairHash: Hashable, Sendable, BitwiseCopyable {
+    public let low: UInt64
+    public let tag: UInt32
 
-    @inlinable package init(low: UInt64, tag: UInt32) {
+    public init(low: UInt64, tag: UInt32) {
         self.low = low
         self.tag = tag
     }
 }
 
 /// The finish of SplitMix64.
-package enum SplitMix {
+public enum SplitMix {
     /// Every bit of `bits` reaches every bit of the result; one to one.
     ///
     /// With a secret among the bits (`bits ^ seed`) values cannot be chosen to collide in a table.
     /// **Cost** 2 ns.
-    @inlinable @inline(__always)
-    package static func finish(_ bits: UInt64) -> UInt64 {
+    @inline(__always)
+    public static func finish(_ bits: UInt64) -> UInt64 {
         var mixed = bits
         mixed = (mixed ^ mixed >> 30) &* 0xBF58_476D_1CE4_E5B9
         mixed = (mixed ^ mixed >> 27) &* 0x94D0_49BB_1331_11EB

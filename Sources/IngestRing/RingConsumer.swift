@@ -7,11 +7,6 @@
     package let packet: UnsafeRawPointer
     /// The rows, `header.eventCount` of them, and what belongs to them, up to `header.byteCount`; 8-aligned.
     package let rows: UnsafeRawPointer
-
-    /// Bytes of rows and what belongs to them, with what fills the last line.
-    package var rowByteCount: Int {
-        Int(header.byteCount) &- RingLayout.rowOffset(packetByteCount: Int(header.packetByteCount))
-    }
 }
 
 /// The reading end of a ring; owned by the commit queue.
@@ -24,7 +19,7 @@
     private let pages: RingPages
     private let words: RingWords
     private let slabByteCount: Int
-    /// The slab that holds the end of what was read.
+    /// The slab that holds the end of the records read.
     private var slab: UnsafeMutableRawPointer
 
     /// End of the records read.
@@ -46,23 +41,23 @@
     /// **Cost** A few nanoseconds; loads the producer's position only when its copy says empty.
     package mutating func peek() -> RingRecord? {
         guard hasRecord() else { return nil }
-        var record = unsafe place()
+        var place = unsafe place()
         // SAFETY: records start at multiples of 64 and lie wholly inside their slab; those below
         // `published` were written before it was stored. A padding record is never the last one.
-        var header = unsafe record.load(as: RingRecordHeader.self)
+        var header = unsafe place.load(as: RingRecordHeader.self)
         if header.kind == RingRecordKind.padding {
             consumed &+= UInt64(header.byteCount)
-            unsafe record = place()
-            unsafe header = record.load(as: RingRecordHeader.self)
+            unsafe place = self.place()
+            unsafe header = place.load(as: RingRecordHeader.self)
         }
         let rowOffset = RingLayout.rowOffset(packetByteCount: Int(header.packetByteCount))
         return unsafe RingRecord(
             header: header,
-            packet: UnsafeRawPointer(record + RingLayout.recordHeaderByteCount),
-            rows: UnsafeRawPointer(record + rowOffset))
+            packet: UnsafeRawPointer(place + RingLayout.recordHeaderByteCount),
+            rows: UnsafeRawPointer(place + rowOffset))
     }
 
-    /// Where the next record lies, of which there is one.
+    /// Where the next record lies, or the padding before it.
     private mutating func place() -> UnsafeMutableRawPointer {
         let offset = Int(truncatingIfNeeded: consumed) & (slabByteCount &- 1)
         // What was published tells of its slab too.

@@ -39,8 +39,8 @@ enum ImportRules {
         "IngestSend": system.union(["IngestClient", "IngestFormat", "ArgumentParser"]),
         "IngestBench": system.union([
             "IngestClient", "IngestReader", "IngestVerify", "IngestPipeline", "IngestStorage",
-            "IngestFormat", "IngestCounting", "CIngestLinux", "ArgumentParser", "Dispatch",
-            "Foundation",
+            "IngestFormat", "IngestCounting", "IngestRing", "CIngestLinux", "ArgumentParser",
+            "Dispatch", "Foundation",
         ]),
     ]
 }

@@ -9,7 +9,7 @@
 ///
 /// Owned by the receive queue.
 ///
-/// **Cost** No allocation; see `decodeBenchmark`.
+/// **Cost** No allocation; see `ingest-bench micro path`.
 /// **Source** `proto/ingest/v1/events.proto`; docs/format/packet.md.
 package struct EventDecoder: Sendable {
     private let completion: EventCompletion

@@ -1,10 +1,10 @@
 // packet → [decode] → [ring] → [admit] → block → segment → compaction → snapshot → query
 
 /// One decoded event: fixed-size, pointing into the packet's bytes, hashes taken. The receive queue
-/// writes it, the ring carries it beside the packet's bytes, the commit queue reads it. Never on disk.
+/// makes it, and a `PacketRow` of it for the ring. Never on disk.
 ///
 /// **Layout** 112 bytes, alignment 8; plain old data.
-/// A name, session or event id is (offset, byte count) into the packet bytes of its ring record; byte count 0 = absent.
+/// A name, session or event id is (offset, byte count) into the packet's bytes; byte count 0 = absent.
 /// A decoder that unescapes text does so in place in the packet's own bytes, so that offsets are enough.
 public struct EventDescriptor: BitwiseCopyable, Sendable {
     /// Event time, microseconds since 1970 UTC; 0 … `Limits.timestampMicrosecondsMax`, the ends for any

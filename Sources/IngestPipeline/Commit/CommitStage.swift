@@ -99,18 +99,19 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     // MARK: Records
 
     private mutating func takeRecords(mayWait: Bool) -> Int {
-        var taken = 0
-        var next = consumer.peek()
-        if next == nil { return 0 }
+        guard var next = consumer.peek() else { return 0 }
         let now = time.now()
-        while taken < Self.recordCountMax, let record = next {
-            guard makeRoom(for: record, mayWait: mayWait), let slot else { break }
-            // The record's bytes stay until `release`.
-            consumer.advance(past: record)
-            next = consumer.peek()
-            if let next { prefetch(next) }
-            take(record, into: slot, now)
-            taken += 1
+        var taken = 0
+        while taken < Self.recordCountMax {
+            let isOpen = slot != nil
+            guard isOpen || openBlock(mayWait: mayWait), let slot else { break }
+            // A block that was just opened takes any record.
+            let (count, left) = takeRecords(
+                from: next, into: slot, now, isRoomy: !isOpen, Self.recordCountMax - taken)
+            taken += count
+            guard let left else { break }
+            next = left
+            if taken < Self.recordCountMax { closeBlock() }
         }
         if taken > 0 {
             consumer.release()
@@ -120,34 +121,43 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         return taken
     }
 
-    private mutating func prefetch(_ record: RingRecord) {
-        // SAFETY: as in `takeEvents`.
-        unsafe admission.prefetch(PacketEvents(record))
-    }
-
-    /// Makes sure that there is an open block with room for all of the record's events.
-    private mutating func makeRoom(for record: RingRecord, mayWait: Bool) -> Bool {
-        if let slot {
-            let rowCount = slot.rows.rowCount
-            let hasRows = rowCount == 0 || rowCount + Int(record.header.eventCount) <= rowCountMax
-            // A name takes at least 3 bytes of a packet: tag, length, a byte.
-            let nameCountMax = slot.names.count + Int(record.header.packetByteCount) / 3
-            // A key is given for a row, so that of these there are never too many.
-            if hasRows && nameCountMax <= Limits.blockNameCountMax && ledger.hasRoom
-                && hasRoom(slot, forMoneyOf: record)
-            {
-                return true
-            }
-            closeBlock()
+    /// Takes records as long as the open block has room for all of their events.
+    ///
+    /// - Parameters:
+    ///   - isRoomy: whether the first one is known to fit.
+    ///   - countMax: records to be taken at most.
+    /// - Returns: how many it took, and the next one, if there is one.
+    private mutating func takeRecords(
+        from first: RingRecord, into slot: BlockSlot, _ now: StageTime, isRoomy: Bool,
+        _ countMax: Int
+    ) -> (count: Int, next: RingRecord?) {
+        var count = 0
+        var next: RingRecord? = first
+        while count < countMax, let record = next {
+            guard count == 0 && isRoomy || hasRoom(slot, for: record) else { break }
+            // The record's bytes stay until `release`.
+            consumer.advance(past: record)
+            next = consumer.peek()
+            // SAFETY: as in `takeEvents`.
+            if let next { unsafe admission.prefetch(PacketEvents(next)) }
+            take(record, into: slot, now)
+            count += 1
         }
-        return openBlock(mayWait: mayWait)
+        return (count, next)
     }
 
-    /// Whether the largest amounts that a record can hold fit beside those of the open block.
-    private func hasRoom(_ slot: BlockSlot, forMoneyOf record: RingRecord) -> Bool {
-        let amountCountMax = Int(record.header.packetByteCount) / Limits.moneyByteCountMin
-        let moneyMax = UInt64(amountCountMax) * UInt64(Limits.moneyMicrosMax)
-        return slot.rows.mark.moneyMicros <= Limits.blockMoneyMicrosMax - moneyMax
+    /// Whether the open block has room for all that a record can hold.
+    private func hasRoom(_ slot: BlockSlot, for record: RingRecord) -> Bool {
+        let mark = slot.rows.mark
+        let byteCount = Int(record.header.packetByteCount)
+        let hasRows = mark.row == 0 || mark.row + Int(record.header.eventCount) <= rowCountMax
+        // A name takes at least 3 bytes of a packet: tag, length, a byte.
+        let nameCountMax = slot.names.count + byteCount / 3
+        let moneyMax =
+            UInt64(byteCount / Limits.moneyByteCountMin) * UInt64(Limits.moneyMicrosMax)
+        // A key is given for a row, so that of these there are never too many.
+        return hasRows && nameCountMax <= Limits.blockNameCountMax && ledger.hasRoom
+            && mark.moneyMicros <= Limits.blockMoneyMicrosMax - moneyMax
     }
 
     private mutating func take(_ record: RingRecord, into slot: BlockSlot, _ now: StageTime) {

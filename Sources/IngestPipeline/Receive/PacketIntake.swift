@@ -10,7 +10,7 @@ import IngestStorage
 /// This is the hot loop of receiving; it knows nothing of sockets and clocks, so that it stays concrete
 /// whatever they are.
 ///
-/// **Cost** No allocation and no reference counting a packet; see `receiveBenchmark`.
+/// **Cost** No allocation and no reference counting a packet; see `ingest-bench micro path`.
 struct PacketIntake: ~Copyable {
     private var ring: RingProducer
     private let scratch = EventScratch()

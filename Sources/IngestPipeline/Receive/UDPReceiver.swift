@@ -146,7 +146,7 @@ extension UDPReceiver: PipelineStage where Socket: ~Copyable {
     /// From one buffer to the next. More than the buffer, and no power of two: the starts of the buffers,
     /// the only part that small datagrams touch, would else fall on the same sets of the L1 and L2 caches.
     static let bufferStride = bufferByteCount + 1536
-    /// See `receiveBenchmark`: beyond 32 buffers a batch no longer fits the second-level cache.
+    /// Beyond 32 buffers a batch no longer fits the second-level cache.
     package static let defaultCapacity = 32
 
     package let capacity: Int

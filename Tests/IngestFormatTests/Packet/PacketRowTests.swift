@@ -20,12 +20,12 @@ struct PacketRowTests {
         )
     }
 
-    @Test func `A row is 48 bytes and a side record 64`() {
-        #expect(MemoryLayout<PacketRow>.stride == 48)
-        #expect(MemoryLayout<PacketSide>.stride == 64)
+    @Test func `A row is 64 bytes and a side record 48`() {
+        #expect(MemoryLayout<PacketRow>.stride == 64)
+        #expect(MemoryLayout<PacketSide>.stride == 48)
     }
 
-    @Test func `An event without amounts and attribution has no side record`() {
+    @Test func `An event without amounts, campaign and source has no side record`() {
         var event = EventDescriptor()
         (event.pairHash, event.pairTag, event.eventHash) = (1, 2, 3)
         (event.rewardOffset, event.rewardByteCount) = (300, 128)
@@ -33,8 +33,9 @@ struct PacketRowTests {
         (event.type, event.consent, event.format, event.flags) = (1, 2, 1, 7)
         (event.visiblePartsPerMillion, event.durationMilliseconds) = (999_999, .max)
         event.timestampMicroseconds = .max
+        (event.platformHash, event.platformOffset, event.platformByteCount) = (4, 5, 6)
         let (rows, sides, byteCount) = write([event])
-        #expect(sides.isEmpty && byteCount == 48)
+        #expect(sides.isEmpty && byteCount == 64)
         let row = rows[0]
         #expect(row.side == 0)
         #expect((row.pairHash, row.pairTag, row.eventHash) == (1, 2, 3))
@@ -43,29 +44,33 @@ struct PacketRowTests {
         #expect((row.type, row.consent, row.format, row.flags) == (1, 2, 1, 7))
         #expect((row.visiblePartsPerMillion, row.durationMilliseconds) == (999_999, .max))
         #expect(row.timestampMicroseconds == .max)
+        #expect((row.platform.hash, row.platform.offset, row.platform.byteCount) == (4, 5, 6))
     }
 
-    @Test func `Neighbours with the same attribution share a side record, others do not`() {
-        func event(_ platform: UInt64, _ campaign: UInt64 = 0, revenue: Int64 = 0)
-            -> EventDescriptor
-        {
+    @Test func `Each event with an amount, a campaign or a source has a side record`() {
+        func event(_ change: (inout EventDescriptor) -> Void) -> EventDescriptor {
             var event = EventDescriptor()
-            (event.platformHash, event.platformOffset, event.platformByteCount) = (platform, 9, 3)
-            (event.campaignHash, event.campaignByteCount) = (campaign, campaign == 0 ? 0 : 1)
-            event.revenueMicros = revenue
+            change(&event)
             return event
         }
         let events = [
-            event(1), event(2), event(1), event(1, 5), event(1, revenue: 4),
-            event(1, revenue: 4), EventDescriptor(), event(3), event(4), event(1), event(5),
+            event { _ in },
+            event { ($0.campaignHash, $0.campaignOffset, $0.campaignByteCount) = (7, 8, 9) },
+            event { ($0.sourceHash, $0.sourceOffset, $0.sourceByteCount) = (10, 11, 12) },
+            event { _ in },
+            event { $0.revenueMicros = 13 },
+            event { $0.spendMicros = 14 },
         ]
         let (rows, sides, byteCount) = write(events)
-        // 1 is five side records back by then.
-        #expect(rows.map(\.side) == [1, 2, 1, 3, 4, 4, 0, 5, 6, 7, 8])
-        #expect(sides.map(\.platform.hash) == [1, 2, 1, 1, 3, 4, 1, 5])
-        #expect(sides.map(\.campaign.hash) == [0, 0, 5, 0, 0, 0, 0, 0])
-        #expect(sides.map(\.revenueMicros) == [0, 0, 0, 4, 0, 0, 0, 0])
-        #expect(sides.allSatisfy { $0.platform.offset == 9 && $0.platform.byteCount == 3 })
-        #expect(byteCount == events.count * 48 + sides.count * 64)
+        #expect(rows.map(\.side) == [0, 1, 2, 0, 3, 4])
+        #expect(sides.map(\.campaign.hash) == [7, 0, 0, 0])
+        #expect(sides.map(\.campaign.offset) == [8, 0, 0, 0])
+        #expect(sides.map(\.campaign.byteCount) == [9, 0, 0, 0])
+        #expect(sides.map(\.source.hash) == [0, 10, 0, 0])
+        #expect(sides.map(\.source.offset) == [0, 11, 0, 0])
+        #expect(sides.map(\.source.byteCount) == [0, 12, 0, 0])
+        #expect(sides.map(\.revenueMicros) == [0, 0, 13, 0])
+        #expect(sides.map(\.spendMicros) == [0, 0, 0, 14])
+        #expect(byteCount == 6 * 64 + 4 * 48)
     }
 }

@@ -11,7 +11,6 @@ import IngestRing
     private let hash: KeyedHash
     private var dictionary: NameDictionary
     private var attributions = AttributionCache()
-    private var sides = SideOrdinals()
     /// Keys that were found by their pair's hash.
     private var foundCount = 0
     private var refused = NameRefusals()
@@ -66,7 +65,6 @@ import IngestRing
     ) {
         var cursor = slot.rows.mark
         let admissionTime = slot.admissionTime
-        sides.begin(count: packet.sideCount)
         // The lines of ids were fetched while the packet before was admitted; now what they lead to, all together.
         for index in 0..<packet.count {
             // SAFETY: there are `count` rows.
@@ -130,15 +128,14 @@ import IngestRing
         _ packet: PacketEvents, _ slot: BlockSlot, _ admissionTime: Int64,
         _ cursor: inout BlockRows.Mark
     ) -> Verdict {
-        var names = SideOrdinals.Entry()
-        var (revenue, spend): (Int64, Int64) = (0, 0)
+        let platform = unsafe ordinal(of: event.pointee.platform, packet, slot)
+        var (campaign, source, revenue, spend): (UInt32, UInt32, Int64, Int64) = (0, 0, 0, 0)
         if unsafe event.pointee.side != 0 {
-            let index = unsafe Int(event.pointee.side) &- 1
             // SAFETY: rows give only numbers of side records that are there.
-            (revenue, spend) = unsafe (
-                packet.sides[index].revenueMicros, packet.sides[index].spendMicros
-            )
-            names = sides[index] ?? resolve(index, of: packet, slot)
+            let side = unsafe packet.sides[Int(event.pointee.side) &- 1]
+            campaign = ordinal(of: side.campaign, packet, slot)
+            source = ordinal(of: side.source, packet, slot)
+            (revenue, spend) = (side.revenueMicros, side.spendMicros)
         }
         var answer = RepeatRule.Answer(verdict: firstVerdict, isOutsideWindow: false)
         if unsafe event.pointee.flags & EventDescriptor.Flags.hasEventID != 0,
@@ -155,9 +152,9 @@ import IngestRing
         unsafe rows.timestamp[row] = event.pointee.timestampMicroseconds
         unsafe rows.day[row] = calendar.day(
             of: Self.timeOfDay(event.pointee.timestampMicroseconds, verdict, admissionTime))
-        unsafe rows.platform[row] = names.platform
-        unsafe rows.campaign[row] = names.campaign
-        unsafe rows.source[row] = names.source
+        unsafe rows.platform[row] = platform
+        unsafe rows.campaign[row] = campaign
+        unsafe rows.source[row] = source
         var bits = unsafe appendSparse(event, verdict, rows, &cursor)
         if revenue | spend != 0 {
             unsafe rows.revenue[cursor.money] = revenue
@@ -277,25 +274,10 @@ import IngestRing
             reward: dictionary.ordinal(of: reward), business: dictionary.ordinal(of: business))
     }
 
-    /// The ordinals of a side record's names; new ones go into the block.
-    @inline(never)
-    private mutating func resolve(
-        _ index: Int, of packet: PacketEvents, _ slot: BlockSlot
-    ) -> SideOrdinals.Entry {
-        // SAFETY: the caller's index is of a side record that is there.
-        let side = unsafe packet.sides[index]
-        let entry = SideOrdinals.Entry(
-            platform: ordinal(of: side.platform, packet, slot),
-            campaign: ordinal(of: side.campaign, packet, slot),
-            source: ordinal(of: side.source, packet, slot))
-        sides[index] = entry
-        return entry
-    }
-
     /// The ordinal of an optional name: 0 where the event has none, and at the limit on names.
     @inline(__always)
     private mutating func ordinal(
-        of name: PacketSide.Name, _ packet: PacketEvents, _ slot: BlockSlot
+        of name: PacketRow.Name, _ packet: PacketEvents, _ slot: BlockSlot
     ) -> UInt32 {
         guard name.byteCount > 0 else { return 0 }
         if let known = attributions.ordinal(name.hash) { return known.rawValue }
@@ -339,7 +321,6 @@ struct NameRefusals {
     let rows: UnsafePointer<PacketRow>
     let count: Int
     let sides: UnsafePointer<PacketSide>
-    let sideCount: Int
     /// The packet's bytes, in which their names lie.
     let bytes: UnsafeRawPointer
 
@@ -350,7 +331,6 @@ struct NameRefusals {
         unsafe rows = record.rows.assumingMemoryBound(to: PacketRow.self)
         unsafe sides = (record.rows + offset).assumingMemoryBound(to: PacketSide.self)
         unsafe bytes = record.packet
-        sideCount = (record.rowByteCount &- offset) / MemoryLayout<PacketSide>.stride
     }
 }
 

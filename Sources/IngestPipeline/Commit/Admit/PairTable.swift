@@ -71,45 +71,6 @@ import IngestFormat
     private static var unknown: RewardKey { RewardKey(reward: .none, business: .none) }
 }
 
-/// The ordinals of the names of one packet's side records, as far as they were asked for. Owned by the commit queue.
-///
-/// **Layout** 12 bytes for each of as many as a record may have; of them only those in use are touched.
-@safe struct SideOrdinals: ~Copyable {
-    /// Ordinals; 0 = none.
-    struct Entry: BitwiseCopyable {
-        var platform: UInt32 = 0
-        var campaign: UInt32 = 0
-        var source: UInt32 = 0
-    }
-
-    private static var capacity: Int { 1 << 16 }
-    private static var unknown: UInt32 { .max }
-    private let entries: UnsafeMutablePointer<Entry>
-
-    init() { unsafe entries = .allocate(capacity: Self.capacity) }
-    deinit { unsafe entries.deallocate() }
-
-    /// Forgets those of the packet before.
-    /// - Parameter count: side records of the next one, < 65,536.
-    mutating func begin(count: Int) {
-        // SAFETY: there is room for as many as a record may have.
-        unsafe entries.initialize(repeating: Entry(platform: Self.unknown), count: count)
-    }
-
-    /// `nil`: not set yet.
-    subscript(index: Int) -> Entry? {
-        @inline(__always) get {
-            // SAFETY: below the count given to `begin`.
-            let entry = unsafe entries[index]
-            return entry.platform == Self.unknown ? nil : entry
-        }
-        set {
-            // SAFETY: as above.
-            if let newValue { unsafe entries[index] = newValue }
-        }
-    }
-}
-
 /// Hash → ordinal of the names that nearly every event repeats: platforms, campaigns and sources. What was found last
 /// for a place stays there. Owned by the commit queue.
 ///

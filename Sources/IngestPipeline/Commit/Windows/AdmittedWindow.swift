@@ -42,8 +42,37 @@ struct AdmittedWindow {
         self.seenNanoseconds = seenNanoseconds
     }
 
+    /// What a window says to a sequence.
+    struct Standing {
+        let state: SequenceWindow.State
+        let floor: UInt64
+        let end: UInt64
+        /// Sequences from the floor on that it has memory for.
+        let bitCount: UInt64
+    }
+
+    /// (Mutating, so that it is asked in its place: see `measuring`.)
+    mutating func standing(of sequence: UInt64) -> Standing {
+        Standing(
+            state: window.sequences.state(of: sequence), floor: window.sequences.floor,
+            end: window.sequences.end, bitCount: UInt64(window.sequences.bitCount))
+    }
+
+    /// A batch of the sender came.
+    mutating func note(batch packet: SequencedPacket, _ now: StageTime) -> Standing {
+        note(packet, now)
+        batchByteCount = max(batchByteCount, packet.ringByteCount)
+        return standing(of: packet.sequence)
+    }
+
+    /// A packet of the sender came.
+    mutating func note(_ packet: SequencedPacket, _ now: StageTime) {
+        seenNanoseconds = now.signedNanoseconds
+        if packet.asksForAcks { note(packet.source) }
+    }
+
     /// A packet that is owed an ack came from there.
-    mutating func note(_ packetSource: PacketSource) {
+    private mutating func note(_ packetSource: PacketSource) {
         let isSame = source.map { $0.isSamePeer(as: packetSource) } ?? false
         source = packetSource
         largestByteCount = max(isSame ? largestByteCount : 0, packetSource.byteCount)

@@ -73,15 +73,13 @@ struct AdmittedWindows: ~Copyable {
         case .window(let found): index = found
         case .refused(let result): return .refused(result, nil)
         }
-        note(packet, at: index, now)
-        entries[index].batchByteCount = max(
-            entries[index].batchByteCount, packet.ringByteCount)
+        let standing = entries[index].note(batch: packet, now)
         guard decideAcks(packet, index, &ledger) else {
             return refuse(packet, index, .badKind, .refused)
         }
         let sequence = packet.sequence
         if sequence > Limits.sequenceMax { return refuse(packet, index, .farJump, .refused) }
-        switch entries[index].window.sequences.state(of: sequence) {
+        switch standing.state {
         case .arrived:
             entries[index].run.end()
             if entries[index].isConflict(sequence, check: packet.check) {
@@ -92,35 +90,36 @@ struct AdmittedWindows: ~Copyable {
             entries[index].run.end()
             return refuse(packet, index, .belowFloor, .ok)
         case .open, .beyond:
-            return considerAhead(packet, index, now, &ledger)
+            return considerAhead(packet, index, standing, now, &ledger)
         }
     }
 
     /// A sequence at or above the floor that has not arrived.
     private mutating func considerAhead(
-        _ packet: SequencedPacket, _ index: Int, _ now: StageTime, _ ledger: inout BlockLedger
+        _ packet: SequencedPacket, _ index: Int, _ first: AdmittedWindow.Standing,
+        _ now: StageTime, _ ledger: inout BlockLedger
     ) -> Verdict {
         let sequence = packet.sequence
-        let end = entries[index].window.sequences.end
-        if sequence >= end && sequence - end >= Self.farJumpMin {
+        var standing = first
+        if sequence >= standing.end && sequence - standing.end >= Self.farJumpMin {
             guard let low = entries[index].run.note(sequence, at: now.monotonicNanoseconds) else {
                 return refuse(packet, index, .farJump, .beyondWindow)
             }
             raise(index, to: low, &ledger)
+            standing = entries[index].standing(of: sequence)
         } else {
             entries[index].run.end()
         }
-        let floor = entries[index].window.sequences.floor
-        if sequence - floor >= Self.reach {
+        if sequence - standing.floor >= Self.reach {
             // A sender that asks for acks says by its heartbeats what it has given up.
             if packet.asksForAcks { return refuse(packet, index, .farJump, .beyondWindow) }
             raise(index, to: sequence - (Self.reach - 1), &ledger)
+            standing = entries[index].standing(of: sequence)
         }
-        guard hasMemory(toInsert: sequence, at: index) else {
+        guard hasMemory(toInsert: sequence, standing) else {
             if packet.asksForAcks { return refuse(packet, index, .shed, .busy) }
             // Who never resends is not held up by a hole.
-            let bitCount = UInt64(entries[index].window.sequences.bitCount)
-            raise(index, to: sequence - (bitCount - 1), &ledger)
+            raise(index, to: sequence - (standing.bitCount - 1), &ledger)
             return .new(Place(index: index))
         }
         return .new(Place(index: index))
@@ -149,7 +148,7 @@ struct AdmittedWindows: ~Copyable {
         case .window(let found): index = found
         case .refused(let result): return result
         }
-        note(packet, at: index, now)
+        entries[index].note(packet, now)
         let (announced, reach) = (entries[index].window.announced, Self.farJumpMin)
         if packet.asksForAcks, base <= announced { next = min(next, announced + reach) }  // no jump
         let isFar = next > announced + reach
@@ -167,11 +166,6 @@ struct AdmittedWindows: ~Copyable {
         }
         if packet.asksForAcks { owe(index, .ok) }
         return nil
-    }
-
-    private mutating func note(_ packet: SequencedPacket, at index: Int, _ now: StageTime) {
-        entries[index].seenNanoseconds = now.signedNanoseconds
-        if packet.asksForAcks { entries[index].note(packet.source) }
     }
 
     /// The first batch decides whether the epoch is acked; `false` for a packet of the other kind.
@@ -297,9 +291,10 @@ struct AdmittedWindows: ~Copyable {
         return lastIndex
     }
 
-    private func hasMemory(toInsert sequence: UInt64, at index: Int) -> Bool {
-        let reach = UInt64(entries[index].window.sequences.bitCount)
-        if sequence - entries[index].window.sequences.floor < reach { return true }
+    private func hasMemory(
+        toInsert sequence: UInt64, _ standing: AdmittedWindow.Standing
+    ) -> Bool {
+        if sequence - standing.floor < standing.bitCount { return true }
         return byteCount + Limits.windowSequenceCountMax / 8 <= Limits.windowByteCountMax
     }
 
