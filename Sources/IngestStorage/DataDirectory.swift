@@ -106,18 +106,9 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
         guard let bad = try store.badRuns(of: manifest), let wrong = bad.first else {
             return (try store.complete(manifest), nil)
         }
-        let whole: Manifest
-        do throws(StorageError) {
-            whole = try LogRebuild.complete(manifest, bad, store)
-        } catch {
-            guard case .corrupt = error, try hasAllSegments(of: manifest, store) else {
-                throw error
-            }
-            return (try rebuildAll(store, wrong: wrong, &losses), wrong)
-        }
+        let whole = try LogRebuild.complete(manifest, bad, store)
         let made = try rebuild(
-            store, after: whole, names: bad.areNamesBad ? .made : .kept,
-            hasTables: bad.areTablesBad, bad: bad.areSegmentsBad ? [] : bad.counterRuns,
+            store, after: whole, names: bad.areNamesBad ? .made : .kept, bad: bad.counterRuns,
             wrong: wrong, &losses)
         return (made, wrong)
     }
@@ -132,45 +123,19 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
             default: throw error
             }
         }
-        return try rebuild(
-            store, after: found, names: .made, hasTables: true, wrong: wrong, &losses)
+        return try rebuild(store, after: found, names: .made, bad: nil, wrong: wrong, &losses)
     }
 
-    /// Where a run of reward-days is damaged, and a footer too that it is made of, its segment is sealed again from its blocks
-    /// before. One that is missing is not given up for that: somebody may have it.
-    /// - Parameter bad: runs that can be made of reward-days.
     private static func rebuild(
         _ store: ManifestStore<Files>, after manifest: Manifest, names: LogRebuild<Files>.Names,
-        hasTables: Bool, bad: Set<FileName> = [], wrong: StorageError, _ losses: inout [String]
+        bad: Set<FileName>?, wrong: StorageError, _ losses: inout [String]
     ) throws(StorageError) -> Manifest {
-        var made: Manifest?
-        for bad in bad.isEmpty ? [bad] : [bad, []] where made == nil {
-            made = try StorageError.readable { () throws(StorageError) in
-                try LogRebuild.run(
-                    store, after: manifest, names: names, hasTables: hasTables, bad: bad)
-            }
-        }
-        if made == nil, hasTables, try hasAllSegments(of: manifest, store) {
-            let repaired = try StorageError.readable { () throws(StorageError) in
-                try LogRebuild.repairing(store, after: manifest, bad: bad)
-            }
-            made = repaired?.made
-            losses += repaired?.losses ?? []
+        let made = try StorageError.readable { () throws(StorageError) in
+            try LogRebuild.run(store, after: manifest, names: names, bad: bad, mayLose: true)
         }
         guard let made else { throw wrong }
-        if case .kept = names { return made }
-        if let text = try store.lostText(of: made) { losses.append(text) }
-        return made
-    }
-
-    /// Whether no sealed segment is missing.
-    private static func hasAllSegments(
-        of manifest: Manifest, _ store: ManifestStore<Files>
-    ) throws(StorageError) -> Bool {
-        let present = Set(try store.files.names())
-        return (manifest.lastExpired.rawValue..<manifest.lastSealed.rawValue).allSatisfy {
-            present.contains(FileName.segment(SegmentNumber(rawValue: $0).next).text)
-        }
+        losses += made.losses
+        return made.manifest
     }
 
     /// As this, with names that were made again from the log: a page of a names run cannot be read, which is seen when all
@@ -180,7 +145,7 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
     package func remakingNames(after wrong: StorageError) throws(StorageError) -> DataDirectory {
         var lost: [String] = []
         let made = try Self.rebuild(
-            store, after: manifest, names: .made, hasTables: false, wrong: wrong, &lost)
+            store, after: manifest, names: .made, bad: [], wrong: wrong, &lost)
         // Who reads by the manifest before takes the newest where one is gone.
         for run in manifest.namesRuns where !made.namesRuns.contains(run) {
             try store.unlink(run.fileName)

@@ -24,8 +24,8 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     private let leases: SegmentLeases<Files>
     private var merge = MergeState.none
     private var mergeBackoff = Backoff(milliseconds: 1_000, most: 4_000)
-    /// Whether runs cannot be read, and are to be made again from the log: those of names, or of tables.
-    private var damaged: (names: Bool, tables: Bool) = (false, false)
+    /// Runs that cannot be read, and are to be made again from the log: of names, which comes first, and of tables.
+    private var damaged: (names: Bool, tables: Set<FileName>) = (false, [])
     /// Of attempts at that: what cannot be read now may be there again in a minute.
     private var rebuildBackoff = Backoff(milliseconds: 60_000)
 
@@ -218,9 +218,9 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
 
     private mutating func nextOrder(expiring due: ArraySlice<SealedSegment>) -> MergeOrder? {
         let now = clock.wallMicroseconds()
-        let hasDamage = damaged.names || damaged.tables
+        let hasDamage = damaged.names || !damaged.tables.isEmpty
         if hasDamage, rebuildBackoff.nanosecondsLeft(at: clock.monotonicNanoseconds()) == 0 {
-            return manifest.orderRebuild(ofNames: damaged.names, at: now)
+            return manifest.orderRebuild(of: damaged.names ? [] : damaged.tables, at: now)
         }
         let order = manifest.orderMerge(
             at: now, expiring: due, isRefused: hasDamage || mergeBackoff.isWaiting)
@@ -247,12 +247,15 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
     private mutating func note(_ result: MergeResult, at now: UInt64) {
         let isRebuild = result.order.rebuildNumber != nil
         if let damage = result.damage {
-            if case .run(.names, _)? = damage.damagedFile { damaged.names = true }
-            if !isRebuild { damaged.tables = !damaged.names }
+            if case .run(.names, _)? = damage.damagedFile {
+                damaged.names = true
+            } else if !isRebuild, let file = damage.damagedFile {
+                damaged.tables.insert(file)
+            }
             if isRebuild { _ = rebuildBackoff.fail(at: now) }
         } else if isRebuild && !result.runs.isEmpty {
             _ = rebuildBackoff.succeed(at: now)
-            if result.runs.names != nil { damaged.names = false } else { damaged.tables = false }
+            if result.runs.names != nil { damaged.names = false } else { damaged.tables = [] }
         }
     }
 

@@ -7,8 +7,8 @@ import IngestStorage
 package struct MergeOrder: Sendable {
     /// Parts of the counter tables that become one run of each: the newest runs, and level 0 from its oldest footer on.
     package struct Tables: Sendable {
-        /// Of all tables.
-        let runs: [RunEntry]
+        /// Of all tables; of an order to make runs again, those that are bad.
+        var runs: [RunEntry]
         let level0: [SealedSegment]
         package let span: LogSpan
         /// Of the run of the first table; the others' follow.
@@ -46,8 +46,8 @@ package struct MergedRuns: Sendable {
     package var tables: Tables?
     package var names: Names?
     package var expired: ExpiredOutput?
-    /// For the log: what names that were made again lack.
-    package var lostNames: String?
+    /// For the log: what runs that were made again lack.
+    package var losses: [String] = []
 
     package init() {}
 
@@ -73,8 +73,8 @@ package struct MergeResult: Sendable {
     var damageLine: String? {
         let isRebuild = order.rebuildNumber != nil
         guard let damage else {
-            let lost = runs.lostNames.map { "; \($0)" } ?? ""
-            return isRebuild && !runs.isEmpty ? "derived files rebuilt from the log\(lost)" : nil
+            let lines = ["derived files rebuilt from the log"] + runs.losses
+            return isRebuild && !runs.isEmpty ? lines.joined(separator: "; ") : nil
         }
         return isRebuild
             ? "rebuild failed, retrying in a minute: \(damage)"
@@ -124,21 +124,22 @@ extension Manifest {
             isNeeded: isNeeded)
     }
 
-    /// Orders that the counter tables, or all names, are made again from the log.
+    /// Orders that bad runs of counters, or all names, are made again from the log.
     ///
-    /// - Parameter ofNames: whether it is the names.
-    mutating func orderRebuild(ofNames: Bool, at createdAt: Int64) -> MergeOrder {
+    /// - Parameter bad: the runs; none: the names.
+    mutating func orderRebuild(of bad: Set<FileName>, at createdAt: Int64) -> MergeOrder {
         var origin = self
         origin.createdAt = createdAt
         let count = sealed.count + 2
         // Parts of tables, which are merged again, and of names.
         let number = takeFileNumbers(4 * count)
         let tables = MergeOrder.Tables(
-            runs: runs, level0: Array(level0),
+            runs: runs.filter { bad.contains($0.fileName) }, level0: [],
             span: LogSpan(firstSegment: LogPosition.start.segment.next, end: cut),
             firstNumber: number)
         return MergeOrder(
-            tables: ofNames ? nil : tables, names: ofNames ? (namesRuns, number) : nil, expiry: nil,
+            tables: bad.isEmpty ? nil : tables, names: bad.isEmpty ? (namesRuns, number) : nil,
+            expiry: nil,
             manifest: origin, isNeeded: false, rebuildNumber: number)
     }
 

@@ -134,15 +134,16 @@ struct RunMerge<Files: FileSystem> {
         let store = ManifestStore(files: files)
         let made = try LogRebuild.files(
             of: store, for: manifest,
-            names: order.names == nil ? .kept : .made, hasTables: order.tables != nil,
-            isStopped: isStopped)
+            names: order.names == nil ? .kept : .made,
+            bad: Set(order.tables?.runs.map(\.fileName) ?? []), isStopped: isStopped)
         guard let made else { return }
-        if let inputs = order.tables {
-            runs.tables = (inputs, made.runs)
+        runs.losses = made.losses
+        if var inputs = order.tables {
+            inputs.runs = manifest.runs.filter { !made.manifest.runs.contains($0) }
+            runs.tables = (inputs, made.manifest.runs.filter { !manifest.runs.contains($0) })
         }
-        if let inputs = order.names?.inputs, let run = made.namesRuns.first {
+        if let inputs = order.names?.inputs, let run = made.manifest.namesRuns.first {
             runs.names = (inputs, run)
-            runs.lostNames = try store.lostText(of: made)
         }
     }
 

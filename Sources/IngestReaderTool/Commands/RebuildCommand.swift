@@ -10,8 +10,10 @@ struct RebuildCommand: ParsableCommand {
             "Make manifest, names and counter tables again from the log; stop the daemon first.",
         discussion: """
             Merges the footers of all segments, and of expired ones, into one run of each table, and the \
-            names that the blocks introduced into one names run. Nothing changes where a footer cannot be \
-            read. The files that were there before are removed by the next start of the daemon.
+            names that the blocks introduced into one names run. Where a footer cannot be read, only names \
+            and tables that are damaged are made, as far as sound ones and the log have them; nothing \
+            changes where they have not. The files that were there before are removed by the next start \
+            of the daemon.
             """)
 
     @Option(help: ArgumentHelp("The data directory.", valueName: "dir"))
@@ -42,14 +44,6 @@ struct RebuildCommand: ParsableCommand {
             }
         }
         try store.checkExpired(of: newest)
-        let bad = try store.badRuns(of: newest) ?? BadRuns()
-        let damaged = try store.damagedNames(of: newest.namesRuns, newest.directory)
-        var isBad = bad.areNamesBad || !damaged.isEmpty
-        // What is lost may be in blocks that have come back from a copy.
-        if !isBad { isBad = try store.lostText(of: newest) != nil }
-        let made = try LogRebuild.run(
-            store, after: try LogRebuild.complete(newest, bad, store),
-            names: isBad ? .made : .kept)
-        return made.runs
+        return try LogRebuild.all(of: newest, store).manifest.runs
     }
 }

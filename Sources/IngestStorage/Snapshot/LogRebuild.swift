@@ -3,29 +3,47 @@ import IngestCounting
 import IngestFormat
 
 /// Makes what is derived from the log again: the manifest, names and counter tables. What a start does that misses one
-/// of them or cannot read it, and `ingest-reader rebuild`. For the same log it writes the same bytes.
+/// of them or cannot read it, a daemon whose merge meets a bad page, and `ingest-reader rebuild`. For the same log and the
+/// same bad runs it writes the same bytes.
 ///
-/// Counters come from the footers of all segments and what is left of expired ones, names from the blocks that
-/// introduced them, all else from headers and footers. Order: runs of some segments each, where there are more; one
-/// names run and one run of each table; a manifest that names these alone. A crash before that leaves files with
-/// numbers still to be given, which a start removes.
+/// Sound runs of counters stay. A bad one of rewards or days is made of the reward-days run beside it, which has all of it;
+/// with that, all three are made of the footers of their segments and what is left of expired ones. Names come from the
+/// blocks that introduced them, all else from headers and footers. Order: runs of some segments each, where there are more;
+/// names and runs; what may be evidence goes aside; a manifest. A crash before that leaves files with numbers still to be
+/// given, which a start removes.
 ///
-/// **Cost** All footers, and the blocks with new names; that of `TableMerge`, once or twice; 8 bytes a key.
+/// **Cost** The footers of what is replaced, and the blocks with new names; that of `TableMerge`, once or twice; 8 bytes a key.
 package struct LogRebuild<Files: FileSystem> {
-    private let store: ManifestStore<Files>
-    private var next: Manifest
+    /// What was made: the next generation, and lines for the log about what is lost of it.
+    package typealias Outcome = (manifest: Manifest, losses: [String])
+
+    let store: ManifestStore<Files>
+    var next: Manifest
     /// What was there before.
     private let present: Set<FileName>
     /// Names runs of which a page cannot be believed.
-    private var damagedNames: [FileName] = []
+    var damagedNames: [FileName] = []
     /// Files that are merged again.
-    private var scratch: [FileName] = []
-    private var made: [FileName] = []
+    var scratch: [FileName] = []
+    var made: [FileName] = []
     private let isStopped: @Sendable () -> Bool
-    /// Whether to go on without the counters of segments that expired without a footer: they were in runs only.
-    private var mayMiss = false
+    private let loss: Loss
     /// Whether the runs that are replaced may have counters that the log no longer has.
     private var isLossy = false
+    /// Segments that expired without a footer, of those that runs were made of.
+    private var missingCount: UInt64 = 0
+    private var losses: [String] = []
+
+    /// What is given up, where all else has failed.
+    private enum Loss {
+        case nothing
+        /// The counters of segments that expired without a footer, which were in runs only; and of what is derived from
+        /// reward-days, the businesses of lost keys, which footers may know.
+        case counters
+        /// As that, and blocks that cannot be read: footers that cannot are made of the others. Nobody else may use the
+        /// directory. A segment that is missing is not given up: somebody may have it.
+        case blocks
+    }
 
     /// What is made again beside the counter tables.
     package enum Names: Sendable {
@@ -35,29 +53,49 @@ package struct LogRebuild<Files: FileSystem> {
         case made
     }
 
-    /// Publishes the next generation, with tables that were made again.
+    /// Publishes the next generation.
     ///
     /// - Parameters:
     ///   - manifest: the newest, or one that was made from the log (`manifest(of:)`).
-    ///   - hasTables: whether counter tables are made; the runs of the manifest stay otherwise.
-    ///   - bad: runs of rewards and days that alone are made again, each of the reward-days run beside it; none: all are
-    ///     made, from the log. With a key that is lost no days are made so but with `mayMiss`: footers may know its business.
-    ///   - mayMiss: whether to go on without the counters of segments that expired without a footer, which is otherwise an
-    ///     error. Where such may be in the runs that are replaced, these are put aside before.
-    /// **Errors** `corrupt`, `notFound` for a footer or an expired one that cannot be read: then what is there is
-    /// all that there is. Those of writing.
+    ///   - bad: the runs of counters that are replaced; `nil`: all, and level 0 with them.
+    ///   - mayLose: whether to go on without what is nowhere, once all else has failed: for a start.
+    /// **Errors** `corrupt`, `notFound` for what cannot be read and is needed: nothing has changed then, but that segments may
+    /// have been sealed again. Those of writing; behind `durabilityLost` either generation may stand.
     package static func run(
         _ store: ManifestStore<Files>, after manifest: Manifest, names: Names = .kept,
-        hasTables: Bool = true, bad: Set<FileName> = [], mayMiss: Bool = false
-    ) throws(StorageError) -> Manifest {
-        var rebuild = try LogRebuild(store, manifest)
-        rebuild.mayMiss = mayMiss
-        // Behind those of a generation whose manifest is gone: they are evidence.
-        let numbers = rebuild.present.compactMap(\.fileNumber?.next)
-        rebuild.next.nextFileNumber = max(
-            manifest.nextFileNumber, numbers.max() ?? manifest.nextFileNumber)
-        return try rebuild.run(names, hasTables: hasTables, bad: bad) {
-            (made) throws(StorageError) in try store.publish(made)
+        bad: Set<FileName>? = nil, mayLose: Bool = false
+    ) throws(StorageError) -> Outcome {
+        // Behind the runs of a generation whose manifest is gone: they are evidence.
+        let numbers = try store.files.names().compactMap { FileName($0)?.fileNumber?.next }
+        var start = manifest
+        start.nextFileNumber = max(start.nextFileNumber, numbers.max() ?? start.nextFileNumber)
+        let made = try make(store, start, names, bad, mayLose: mayLose, isStopped: { false }) {
+            (next) throws(StorageError) in try store.publish(next)
+        }
+        return made ?? (manifest, [])
+    }
+
+    /// Makes all tables again, of footers alone, into one run of each, and the names that are bad or lost: `ingest-reader
+    /// rebuild`. Where the footers have not all, the runs that are bad, a page of them too, and the names.
+    ///
+    /// **Errors** As `run`; what footers lack, where neither runs nor names are bad. Nothing is given up.
+    package static func all(
+        of newest: Manifest, _ store: ManifestStore<Files>
+    ) throws(StorageError) -> Outcome {
+        let bad = try store.badRuns(of: newest) ?? BadRuns()
+        let whole = try complete(newest, bad, store)
+        let pages = try store.damagedNames(of: whole.namesRuns, whole.directory)
+        var isBad = bad.areNamesBad || !pages.isEmpty
+        // What is lost may be in blocks that have come back from a copy.
+        if !isBad { isBad = try store.lostText(of: whole) != nil }
+        let names = isBad ? Names.made : .kept
+        do throws(StorageError) {
+            return try run(store, after: whole, names: names)
+        } catch {
+            guard error.damagedFile != nil else { throw error }
+            let damaged = try store.damagedRuns(of: whole)
+            if damaged.isEmpty && !isBad { throw error }
+            return try run(store, after: whole, names: names, bad: damaged)
         }
     }
 
@@ -70,23 +108,46 @@ package struct LogRebuild<Files: FileSystem> {
     /// - Returns: the manifest with them; `nil` if it was stopped, and nothing is left of what was written.
     /// **Errors** as `run`.
     package static func files(
-        of store: ManifestStore<Files>, for manifest: Manifest, names: Names, hasTables: Bool,
+        of store: ManifestStore<Files>, for manifest: Manifest, names: Names, bad: Set<FileName>,
         isStopped: @escaping @Sendable () -> Bool
-    ) throws(StorageError) -> Manifest? {
-        var rebuild = try LogRebuild(store, manifest, isStopped)
-        let made = try rebuild.run(names, hasTables: hasTables, bad: []) {
+    ) throws(StorageError) -> Outcome? {
+        try make(store, manifest, names, bad, mayLose: false, isStopped: isStopped) {
             (_) throws(StorageError) in
         }
-        if !isStopped() { return made }
-        rebuild.removeFiles(rebuild.made)
-        return nil
+    }
+
+    /// The way that loses least: without reward-days runs beside bad ones only where these will not do.
+    private static func make(
+        _ store: ManifestStore<Files>, _ manifest: Manifest, _ names: Names, _ bad: Set<FileName>?,
+        mayLose: Bool, isStopped: @escaping @Sendable () -> Bool,
+        publish: (Manifest) throws(StorageError) -> Void
+    ) throws(StorageError) -> Outcome? {
+        let spans = manifest.runs.filter { bad?.contains($0.fileName) == true }.map(\.span)
+        let beside = manifest.runs(of: .rewardDays).filter { spans.contains($0.span) }
+        let wide = bad?.union(beside.map(\.fileName))
+        var ways: [(bad: Set<FileName>?, loss: Loss)] = [(bad, .nothing)]
+        if wide != bad { ways.append((wide, .nothing)) }
+        if mayLose && bad != [] { ways += [(bad, .counters), (wide, .blocks)] }
+        while true {
+            let way = ways.removeFirst()
+            do throws(StorageError) {
+                var rebuild = try LogRebuild(store, manifest, way.loss, isStopped)
+                return try rebuild.run(names, way.bad, publish: publish)
+            } catch {
+                switch error {
+                case .corrupt, .notFound: if ways.isEmpty { throw error }
+                default: throw error
+                }
+            }
+        }
     }
 
     private init(
-        _ store: ManifestStore<Files>, _ manifest: Manifest,
-        _ isStopped: @escaping @Sendable () -> Bool = { false }
+        _ store: ManifestStore<Files>, _ manifest: Manifest, _ loss: Loss,
+        _ isStopped: @escaping @Sendable () -> Bool
     ) throws(StorageError) {
         self.store = store
+        self.loss = loss
         self.isStopped = isStopped
         present = Set(try store.files.names().compactMap { FileName($0) })
         next = manifest
@@ -94,13 +155,22 @@ package struct LogRebuild<Files: FileSystem> {
     }
 
     private mutating func run(
-        _ names: Names, hasTables: Bool, bad: Set<FileName>,
-        publish: (Manifest) throws(StorageError) -> Void
-    ) throws(StorageError) -> Manifest {
+        _ names: Names, _ bad: Set<FileName>?, publish: (Manifest) throws(StorageError) -> Void
+    ) throws(StorageError) -> Outcome? {
         defer { removeFiles(scratch) }
         do throws(StorageError) {
             if case .made = names { try makeNames() }
-            if !bad.isEmpty { try makeTables(again: bad) } else if hasTables { try makeTables() }
+            try makeTables(bad)
+            if missingCount > 0 {
+                losses.append(
+                    "\(missingCount) segments had expired without a footer: their counters were in the replaced runs "
+                        + "alone, and are lost; these are in aside/")
+            }
+            if case .made = names, let text = try store.lostText(of: next) { losses.append(text) }
+            if isStopped() {
+                removeFiles(made)
+                return nil
+            }
             try keepEvidence()
             try publish(next)
         } catch {
@@ -109,7 +179,7 @@ package struct LogRebuild<Files: FileSystem> {
             removeFiles(made)
             throw error
         }
-        return next
+        return (next, losses)
     }
 
     /// Keeps in `aside/` what is replaced and not made again for certain: damaged names runs, whose pages may have names that
@@ -117,100 +187,150 @@ package struct LogRebuild<Files: FileSystem> {
     private func keepEvidence() throws(StorageError) {
         let kept = Set(next.runs.map(\.fileName))
         let runs = present.filter { name in
-            guard case .run(let table, _) = name else { return false }
+            guard isLossy, case .run(let table, _) = name else { return false }
             return TableKind.counterTables.contains(table) && !kept.contains(name)
         }
-        try store.keepAside((isLossy ? Array(runs) : []) + damagedNames)
+        try store.keepAside(runs + damagedNames)
     }
 
     // MARK: Tables
 
-    /// Of reward-days, the others: a reward is the sum of its days, a day that of its rewards.
-    private mutating func makeTables(again bad: Set<FileName>) throws(StorageError) {
-        for (place, run) in next.runs.enumerated() where bad.contains(run.fileName) {
-            let whole = next.runs.first { $0.table == .rewardDays && $0.span == run.span }
-            guard run.table != .rewardDays, let whole, !bad.contains(whole.fileName) else {
-                throw .corrupt(
-                    path: "\(store.files.path)/\(run.fileName.text)", offset: 0,
-                    detail: "no reward-days run to make it of")
+    private mutating func makeTables(_ bad: Set<FileName>?) throws(StorageError) {
+        guard let bad else {
+            next.runs = []
+            let first = LogPosition.start.segment.next
+            if next.cut > .start {
+                try makeRuns(of: LogSpan(firstSegment: first, end: next.cut))
             }
-            let reader = try RunReader(whole, directory: next.directory, in: store.files)
-            if run.table == .days {
-                let keys = try store.readKeys(of: next)
-                guard mayMiss || !keys.contains(where: { $0.business.rawValue == 0 }) else {
-                    throw .corrupt(path: whole.fileName.text, offset: 0, detail: "lost keys")
-                }
-                let sums = DaySums(keys: keys)
-                try add(reader, to: sums)
-                next.runs[place] = try write(sums, of: run.span)
-            } else {
-                let rewards = try RunWriter.merge(
-                    run.table, takeNumbers(1), of: run.span, for: next, metadata: RunMetadata(),
-                    [reader], in: store.files, isStopped: isStopped)
-                guard let rewards else { return }
-                next.runs[place] = rewards
+            return
+        }
+        for span in spans(of: bad) { try makeRuns(of: span) }
+        for whole in next.runs(of: .rewardDays) {
+            for (place, run) in next.runs.enumerated()
+            where run.span == whole.span && bad.contains(run.fileName) {
+                next.runs[place] = try makeRun(run, of: whole)
+                made.append(next.runs[place].fileName)
             }
-            made.append(next.runs[place].fileName)
         }
     }
 
-    private mutating func makeTables() throws(StorageError) {
-        next.runs = []
-        isLossy = mayMiss || !next.lost.isEmpty
-        if next.cut == .start { return }
-        var whole = newMerge()
-        try addExpired(to: &whole)
-        var first = 0
-        while next.sealed.count - first > Limits.level0MergeCountMax {
-            let segments = next.sealed[first..<first + Limits.level0MergeCountMax]
-            first = segments.endIndex
-            var part = newMerge()
+    /// What bad reward-days runs cover, each with the runs beside it on which an expired run lies as well: its rows cannot be
+    /// told apart.
+    private func spans(of bad: Set<FileName>) -> [LogSpan] {
+        var groups: [(span: LogSpan, isBad: Bool)] = []
+        for run in next.runs(of: .rewardDays) {
+            let isBad = bad.contains(run.fileName)
+            if let last = groups.last,
+                next.expired.contains(where: {
+                    $0.span.contains(last.span.lastSegment)
+                        && $0.span.contains(run.span.firstSegment)
+                })
+            {
+                let span = LogSpan(firstSegment: last.span.firstSegment, end: run.span.end)
+                groups[groups.count - 1] = (span, last.isBad || isBad)
+            } else {
+                groups.append((run.span, isBad))
+            }
+        }
+        return groups.filter(\.isBad).map(\.span)
+    }
+
+    /// Makes a run of reward-days: a reward is the sum of its days, a day that of its rewards.
+    private mutating func makeRun(
+        _ run: RunEntry, of whole: RunEntry
+    ) throws(StorageError) -> RunEntry {
+        let reader = try RunReader(whole, directory: next.directory, in: store.files)
+        guard run.table == .days else {
+            return try RunWriter.merge(
+                run.table, takeNumbers(1), of: run.span, for: next, metadata: RunMetadata(),
+                [reader], in: store.files, isStopped: isStopped) ?? run
+        }
+        let keys = try store.readKeys(of: next)
+        if keys.contains(where: { $0.business.rawValue == 0 }) {
+            guard loss != .nothing else {
+                throw .corrupt(path: reader.path, offset: 0, detail: "rows of lost keys")
+            }
+            isLossy = true
+        }
+        let sums = DaySums(keys: keys)
+        try add(reader, to: sums)
+        return try write(sums, of: run.span)
+    }
+
+    /// Makes runs of footers, and of what is left of expired segments.
+    private mutating func makeRuns(of span: LogSpan) throws(StorageError) {
+        isLossy = isLossy || loss != .nothing || !next.lost.isEmpty
+        let places = next.sealed.indices.filter { span.contains(next.sealed[$0].number) }
+        var left = (places.first ?? 0)..<(places.last ?? -1) + 1
+        if loss == .blocks { try repair(left) }
+        var whole = TableMerge(for: next, in: store.files)
+        try addExpired(next.expired.filter { span.contains($0.span.firstSegment) }, to: &whole)
+        while left.count > Limits.level0MergeCountMax {
+            let segments = next.sealed[left.prefix(Limits.level0MergeCountMax)]
+            left = left.dropFirst(Limits.level0MergeCountMax)
+            var part = TableMerge(for: next, in: store.files)
             for segment in segments { try part.add(segment) }
-            let runs = try write(part, of: segments, makesRewards: false)
+            let end = segments[segments.endIndex - 1]
+            let runs = try write(
+                part, makesRewards: false,
+                of: LogSpan(
+                    firstSegment: segments[segments.startIndex].number,
+                    end: LogPosition(segment: end.number, blockCount: end.blockCount)))
             scratch += runs.map(\.fileName)
             try whole.add(runs)
         }
-        for segment in next.sealed[first...] { try whole.add(segment) }
-        next.runs = try write(whole, of: next.sealed[...])
-        made += next.runs.map(\.fileName)
+        for segment in next.sealed[left] { try whole.add(segment) }
+        let runs = try write(whole, of: span)
+        made += runs.map(\.fileName)
+        next.runs.removeAll { span.contains($0.span.firstSegment) }
+        next.runs = (next.runs + runs).sorted {
+            ($0.table.rawValue, $0.span.firstSegment) < ($1.table.rawValue, $1.span.firstSegment)
+        }
     }
 
-    private func newMerge() -> TableMerge<Files> { TableMerge(for: next, in: store.files) }
-
-    /// - Parameter segments: whose counters the runs have; with all of them, those of expired ones too.
     private mutating func write(
-        _ merge: TableMerge<Files>, of segments: ArraySlice<SealedSegment>,
-        makesRewards: Bool = true
+        _ merge: TableMerge<Files>, makesRewards: Bool = true, of span: LogSpan
     ) throws(StorageError) -> [RunEntry] {
-        let first = makesRewards ? nil : segments.first?.number
-        let last = makesRewards ? nil : segments.last
-        let span = LogSpan(
-            firstSegment: first ?? LogPosition.start.segment.next,
-            end: last.map { LogPosition(segment: $0.number, blockCount: $0.blockCount) } ?? next.cut
-        )
-        return try merge.run(
+        try merge.run(
             of: span, firstNumber: takeNumbers(TableKind.counterTables.count),
             makesRewards: makesRewards, isStopped: isStopped) ?? []
     }
 
+    /// Seals segments again whose footers cannot be read. A crash leaves the manifest that was there; what was sealed again is
+    /// taken as it is by the next attempt.
+    private mutating func repair(_ places: Range<Int>) throws(StorageError) {
+        let names = Set(try store.files.names())
+        for segment in next.sealed[places] {
+            let name = FileName.segment(segment.number).text
+            if !names.contains(name) { throw .notFound(path: "\(store.files.path)/\(name)") }
+        }
+        let repaired = try FooterRepair(
+            of: places, files: store.files, manifest: next, keys: try store.readKeys(of: next),
+            now: next.createdAt
+        ).run()
+        losses += RecoveryReport.messages(of: repaired.segments)
+        next = repaired.manifest
+    }
+
     /// Adds what is left of expired segments: reward-days as they lie, and days made of them.
-    private mutating func addExpired(to merge: inout TableMerge<Files>) throws(StorageError) {
-        guard let last = next.expired.last else { return }
+    private mutating func addExpired(
+        _ expired: [ExpiredEntry], to merge: inout TableMerge<Files>
+    ) throws(StorageError) {
+        guard let first = expired.first, let last = expired.last else { return }
         let sums = DaySums(keys: try store.readKeys(of: next))
-        for entry in next.expired {
+        for entry in expired {
             let run = try RunReader(entry.run, directory: next.directory, in: store.files)
-            let missingCount = try run.readExpired().missingCount
-            guard missingCount == 0 || mayMiss else {
+            let count = try run.readExpired().missingCount
+            guard count == 0 || loss != .nothing else {
                 throw .corrupt(
                     path: run.path, offset: 0,
-                    detail:
-                        "\(missingCount) segments without a footer: their counters are in runs only"
-                )
+                    detail: "\(count) segments without a footer: their counters are in runs only")
             }
+            missingCount += UInt64(count)
             merge.add(rewardDays: run)
             try add(run, to: sums)
         }
-        let span = LogSpan(firstSegment: LogPosition.start.segment.next, end: last.span.end)
+        let span = LogSpan(firstSegment: first.span.firstSegment, end: last.span.end)
         let run = try write(sums, of: span)
         scratch.append(run.fileName)
         merge.add(days: try RunReader(run, directory: next.directory, in: store.files))
@@ -239,81 +359,7 @@ package struct LogRebuild<Files: FileSystem> {
         }
     }
 
-    // MARK: Names
-
-    /// Makes one names run, of the runs that can be read up to the first that cannot, of the blocks behind them, and of what
-    /// pages that can be read have of names whose blocks are gone. What is nowhere is lost: its ordinals stay.
-    private mutating func makeNames() throws(StorageError) {
-        var parts = try soundNames()
-        var start = (parts.last?.names.upperBound ?? 1, parts.last?.keys.upperBound ?? 0)
-        var (blocks, byteCount): ([NamesOfBlock], Int) = ([], 0)
-        for (place, segment) in next.sealed.enumerated() {
-            let isLast = place == next.sealed.count - 1
-            let found = try SealedBlocks(segment, directory: next.directory, in: store.files)
-            let names = try found.readNames(of: segment.number, next.directory)
-            blocks += names
-            byteCount += names.reduce(0) { $0 + $1.names.byteCount }
-            guard isLast || byteCount >= Limits.rollNameByteCount else { continue }
-            let reach =
-                blocks.last.map { ($0.nameRange.upperBound, $0.keyRange.upperBound) } ?? start
-            let end = isLast ? (next.shard.nextName, next.shard.nextKey) : reach
-            if end.0 > start.0 || end.1 > start.1 {
-                let (names, keys) = (start.0..<max(start.0, end.0), start.1..<max(start.1, end.1))
-                let known = try KnownNames(
-                    names, keys, notIn: blocks, of: next.namesRuns, directory: next.directory,
-                    in: store.files)
-                let fresh = FreshNames(
-                    of: blocks, names: names, keys: keys, name: known.name, key: known.key)
-                parts.append(try write([], fresh))
-                scratch.append(parts[parts.count - 1].fileName)
-                start = (fresh.names.upperBound, fresh.keyRange.upperBound)
-            }
-            (blocks, byteCount) = ([], 0)
-        }
-        if parts.count < 2 && parts.allSatisfy({ $0.table == .names }) {
-            scratch.removeAll { name in parts.contains { $0.fileName == name } }
-        } else {
-            parts = [
-                try write(
-                    parts, FreshNames(of: [], names: start.0..<start.0, keys: start.1..<start.1))
-            ]
-        }
-        made += parts.map(\.fileName)
-        next.namesRuns = parts
-    }
-
-    /// The runs from the first on that can be read: they may have names of blocks that are lost. Where they have not
-    /// all names of expired segments, what is left of those.
-    private mutating func soundNames() throws(StorageError) -> [NamesRunEntry] {
-        damagedNames = try store.damagedNames(of: next.namesRuns, next.directory)
-        var parts = Array(next.namesRuns.prefix { !damagedNames.contains($0.fileName) })
-        // Blocks that were given up may be there again, from a copy.
-        for (place, entry) in parts.enumerated() {
-            let run = try NamesRunReader(entry, directory: next.directory, in: store.files)
-            if try run.lostNames().count + run.lostKeyCount() == 0 { continue }
-            parts.removeSubrange(place...)
-            break
-        }
-        guard let expired = next.expired.last?.names else { return parts }
-        let isWhole =
-            parts.last?.names.upperBound ?? 1 >= expired.names.upperBound
-            && parts.last?.keys.upperBound ?? 0 >= expired.keys.upperBound
-        return isWhole ? parts : next.expired.map(\.names)
-    }
-
-    private mutating func write(
-        _ parts: [NamesRunEntry], _ fresh: FreshNames
-    ) throws(StorageError) -> NamesRunEntry {
-        var readers: [NamesRunReader<Files>] = []
-        for part in parts {
-            readers.append(
-                try NamesRunReader(part, directory: next.directory, in: store.files))
-        }
-        return try NamesRunWriter.write(
-            takeNumbers(1), merging: readers, and: fresh, for: next, in: store.files)
-    }
-
-    private mutating func takeNumbers(_ count: Int) -> FileNumber {
+    mutating func takeNumbers(_ count: Int) -> FileNumber {
         defer { next.nextFileNumber = next.nextFileNumber.advanced(by: count) }
         return next.nextFileNumber
     }

@@ -8,14 +8,8 @@ extension LogRebuild {
     ///
     /// **Errors** `missingManifest` where nothing says which directory this is. `newerFormat`, `io`.
     /// **Cost** All footers once.
-    /// - Parameter known: a manifest that can be believed: then what has expired is as it says.
-    package static func manifest(
-        of files: Files, after known: Manifest? = nil
-    ) throws(StorageError) -> Manifest {
-        let names = try files.names().compactMap { FileName($0) }.filter { name in
-            guard let known, case .run(.expired, _) = name else { return true }
-            return known.expired.contains { $0.run.fileName == name }
-        }
+    package static func manifest(of files: Files) throws(StorageError) -> Manifest {
+        let names = try files.names().compactMap { FileName($0) }
         let segments = names.compactMap(\.segmentNumber).sorted()
         guard let first = try firstHeader(of: segments, in: files) else {
             throw .missingManifest(
@@ -42,21 +36,41 @@ extension LogRebuild {
         return manifest
     }
 
-    /// A manifest with its sealed segments: as its runs list them, or, where those cannot be read, the footers.
-    ///
-    /// **Errors** What is wrong with the runs, where the footers do not say it all either.
+    /// A manifest with its sealed segments: as its sound runs list them, or else the footers. Those of which neither can be
+    /// read are in the list by their numbers, for `run` to seal them again.
     package static func complete(
         _ manifest: Manifest, _ bad: BadRuns, _ store: ManifestStore<Files>
     ) throws(StorageError) -> Manifest {
         guard bad.areSegmentsBad else { return try store.complete(manifest) }
-        let found = try Self.manifest(of: store.files, after: manifest)
         var whole = manifest
-        // Segments that were sealed since are the tail: no generation has their names.
-        whole.sealed = found.sealed.filter { $0.number <= manifest.cut.segment }
-        whole.lost = found.lost.filter { $0.segment <= manifest.cut.segment }
-        guard whole.sealed.count == manifest.sealedCount,
-            whole.sealed.last.map({ $0.blockCount == manifest.cut.blockCount }) ?? true
-        else { throw bad.first ?? .missingManifest(directory: store.files.path, fileCount: 0) }
+        var listed = Dictionary(manifest.level0.map { ($0.number, $0) }) { $1 }
+        for run in manifest.runs(of: .rewardDays) where !bad.counterRuns.contains(run.fileName) {
+            let found = try RunReader(run, directory: manifest.directory, in: store.files)
+                .readSegments()
+            for entry in found.entries { listed[entry.number] = entry }
+            whole.lost += found.lost
+        }
+        whole.sealed = []
+        var number = manifest.lastExpired
+        while number < manifest.cut.segment {
+            number = number.next
+            let count = number == manifest.cut.segment ? manifest.cut.blockCount : nil
+            if let entry = listed[number] {
+                whole.sealed.append(entry)
+            } else if let found = try readSealed(number, manifest.directory, store.files),
+                found.entry.blockCount == count ?? found.entry.blockCount
+            {
+                whole.sealed.append(found.entry)
+                whole.lost += found.footer.lost
+            } else {
+                whole.sealed.append(
+                    SealedSegment(
+                        number: number, byteCount: 0, footerChecksum: 0, blockCount: count ?? 0,
+                        rowCount: 0, minTimestamp: 0, maxTimestamp: 0, lastCommitTime: 0))
+            }
+        }
+        whole.lost.removeAll { $0.segment <= manifest.lastExpired }
+        whole.lost.sort { ($0.segment, $0.firstBlock) < ($1.segment, $1.firstBlock) }
         return whole
     }
 
@@ -75,6 +89,17 @@ extension LogRebuild {
             if let header, header.origin.hashAlgorithm > 0 { return header }
         }
         return nil
+    }
+}
+
+/// Header and footer of a segment, and what a manifest says of it; `nil` where they cannot be read.
+private func readSealed<Files: FileSystem>(
+    _ number: SegmentNumber, _ directory: DirectoryID, _ files: Files
+) throws(StorageError) -> (header: SegmentHeader, footer: SegmentFooter, entry: SealedSegment)? {
+    try StorageError.readable { () throws(StorageError) in
+        let reader = try SegmentReader(number, directory: directory, in: files)
+        let sealed = try SegmentFooterFile.read(reader.file, number: number, directory: directory)
+        return (reader.header, sealed.footer, sealed.footer.entry(trailer: sealed.trailer))
     }
 }
 
@@ -127,18 +152,14 @@ extension Manifest {
         _ segments: [SegmentNumber], in files: Files
     ) throws(StorageError) {
         for number in segments where number == lastSealed.next {
-            let found = try StorageError.readable { () throws(StorageError) in
-                let reader = try SegmentReader(number, directory: directory, in: files)
-                let sealed = try SegmentFooterFile.read(
-                    reader.file, number: number, directory: directory)
-                return (reader.header, sealed.footer, sealed.trailer)
+            guard let (header, footer, entry) = try readSealed(number, directory, files) else {
+                return
             }
-            guard let (header, footer, trailer) = found else { return }
             if header.uncleanStopAt != 0 {
                 note(UncleanStop(foundAt: header.uncleanStopAt, position: shard.cut))
             }
             add(
-                footer, footer.entry(trailer: trailer),
+                footer, entry,
                 next: LogAnchor(
                     after: footer, startingAt: LogAnchor(startOf: header)))
             createdAt = max(createdAt, footer.sealedAt)

@@ -63,6 +63,21 @@ extension ManifestStore {
         return damaged
     }
 
+    /// As above, runs of counters.
+    func damagedRuns(of manifest: Manifest) throws(StorageError) -> Set<FileName> {
+        var damaged: Set<FileName> = []
+        let page = CounterPage()
+        for entry in manifest.runs {
+            let isSound: Void? = try StorageError.readable { () throws(StorageError) in
+                let run = try RunReader(entry, directory: manifest.directory, in: files)
+                var pages = run.makeCursor()
+                while try pages.nextPage(into: page) {}
+            }
+            if isSound == nil { damaged.insert(entry.fileName) }
+        }
+        return damaged
+    }
+
     /// For the log: how many names and keys the names runs of a manifest have lost; `nil` if none.
     ///
     /// **Cost** The pages that they fill, one at least of each run.
@@ -184,8 +199,6 @@ package struct BadRuns {
     package internal(set) var areSegmentsBad = false
     /// Those of them that are runs of counters.
     package internal(set) var counterRuns: Set<FileName> = []
-    /// Whether there are such.
-    package var areTablesBad: Bool { !counterRuns.isEmpty }
     /// Whether names runs are among them, or some are not listed.
     package internal(set) var areNamesBad = false
 
