@@ -96,18 +96,16 @@ static inline uint32_t ingest_slots_scan(
 }
 
 /// Moves the claims of one line of the dedup index to another that is all zeros: those that hold (as above), lie in their own line
-/// (bits 24–26 are 0) and have `bit`, which is one of bits 28–63. `false`, and nothing is changed, where the other line
-/// is not all zeros or a slot of this one has bit 27: then displaced claims are to be looked at too.
+/// (bits 24–26 are 0) and have `bit`, which is one of bits 28–63. Bit 27 stays where it is. `false`, and nothing is
+/// changed, where the other line is not all zeros.
 /// Reason: which claims move is as good as random, so that slot by slot a CPU guesses wrong several times a line. Here is
 /// no branch that depends on them, and the compiler must not make one.
 static inline bool ingest_slots_split(
     uint64_t *from, uint64_t *to, uint64_t bit, uint8_t oldest, uint8_t span) {
-    uint64_t used = 0, marked = 0;
-    for (int i = 0; i < 8; i++) {
-        used |= to[i];
-        marked |= from[i];
-    }
-    if (used != 0 || (marked & 1u << 27) != 0) return false;
+    uint64_t used = 0;
+    for (int i = 0; i < 8; i++) used |= to[i];
+    if (used != 0) return false;
+    const uint64_t mark = 1u << 27;
     const uint32_t held = ~(ingest_slots_scan(from, 0, oldest, span) >> 8) & 0xff;
     size_t end = 0;
     for (int i = 0; i < 8; i++) {
@@ -115,8 +113,8 @@ static inline bool ingest_slots_split(
         const uint64_t moves =
             (held >> i & 1) & (uint64_t)((slot & bit) != 0) & (uint64_t)((slot & 7u << 24) == 0);
         // At most at i, since at most one was moved for each before: a zero where nothing moves.
-        to[end] = slot & (0 - moves);
-        from[i] = slot & (moves - 1);
+        to[end] = slot & (0 - moves) & ~mark;
+        from[i] = slot & ((moves - 1) | mark);
         end += moves;
     }
     return true;

@@ -281,14 +281,16 @@ enum DedupSlot {
             base + old &* Self.slotCount, base + new &* Self.slotCount,
             DedupSlot.claim(remainder: bit, check: 0, generation: 0), generations.live.oldest,
             generations.live.span)
-        if !isSplit { split(old, into: new, by: bit, &generations) }
+        if isSplit && scan(old &* Self.slotCount, for: 0, generations.live).overflow == 0 { return }
+        split(old, into: new, by: bit, from: isSplit ? 1 : 0, &generations)
     }
 
-    /// Moves the keys of a line that have the bit in their remainder, also those that are displaced.
+    /// Moves the keys of a line that have the bit in their remainder, of one displacement and all above it.
     private mutating func split(
-        _ old: Int, into new: Int, by bit: UInt64, _ generations: inout DedupGenerations
+        _ old: Int, into new: Int, by bit: UInt64, from first: Int,
+        _ generations: inout DedupGenerations
     ) {
-        for displacement in 0..<Self.displacementCount {
+        for displacement in first..<Self.displacementCount {
             let mark = old * Self.slotCount + displacement
             if displacement > 0 {
                 guard slot(mark) & DedupSlot.overflow != 0 else { continue }
