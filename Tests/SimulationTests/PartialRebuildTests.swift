@@ -33,18 +33,23 @@ struct PartialRebuildTests {
         return left
     }
 
-    /// Of which a segment in the first run has expired without a footer.
-    private func expired() throws -> SimulatedFileSystem {
+    /// Of which a segment in the first run has expired, without a footer.
+    /// - Parameter isAcross: whether what has expired goes into the second run.
+    private func expired(
+        hasFooter: Bool = false, isAcross: Bool = false
+    ) throws -> SimulatedFileSystem {
         let files = try filled()
         let segment = FileName.segment(try newest(files).sealed[1].number).text
-        files.disk.damage(segment) { $0[$0.count - 300] ^= 1 }
+        if !hasFooter { files.disk.damage(segment) { $0[$0.count - 300] ^= 1 } }
         var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 9) {
-            $0.retention = RetentionPolicy(byteCountMax: 100_000)
+            $0.retention = RetentionPolicy(byteCountMax: isAcross ? 35_000 : 100_000)
         }
         try pipeline.rest(turns: 140)
         try pipeline.stop()
-        let end = try newest(files).lastExpired.rawValue
-        #expect((2..<16).contains(end), "\(end)")
+        let manifest = try newest(files)
+        let end = manifest.lastExpired.rawValue
+        #expect((isAcross ? 17..<24 : 2..<16).contains(end), "\(end)")
+        #expect(!isAcross || manifest.expired.contains { $0.span.segmentCount > 16 })
         return files.disk.kill()
     }
 
@@ -81,6 +86,29 @@ struct PartialRebuildTests {
         #expect(pipeline.told.count("derived files rebuilt") == 1)
         try pipeline.stop()
         try expectWhole(left, 600)
+    }
+
+    @Test("runs that share an expired run with a bad one are made with it")
+    func sharedExpiry() throws {
+        for hasFooter in [true, false] {
+            let left = try expired(hasFooter: hasFooter, isAcross: true)
+            let runs = try newest(left).runs
+            let bad = try #require(runs.last { $0.table == .rewardDays })
+            left.disk.damage(bad.fileName.text) { $0[20] ^= 1 }
+            let sound = try #require(runs.first { $0.table == .rewardDays }).fileName.text
+            let contents = left.disk.contents(sound)
+            do {
+                let pipeline = try SteppedPipeline.open(left, clock: clock, seed: 5)
+                let isTold = pipeline.found.contains { $0.contains("expired without a footer") }
+                #expect(isTold == !hasFooter)
+            }
+            #expect(try newest(left).runs.map(\.table) == TableKind.counterTables)
+            if hasFooter {
+                try expectWhole(left)
+            } else {
+                #expect(left.disk.contents("aside/\(sound)") == contents)
+            }
+        }
     }
 
     @Test("a page of days is made of reward-days by a daemon, where no footer has all of it")

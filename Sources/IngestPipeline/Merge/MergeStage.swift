@@ -126,9 +126,9 @@ struct RunMerge<Files: FileSystem> {
 
     /// Makes again from the log what the order names.
     private func rebuild(_ runs: inout MergedRuns, _ number: FileNumber) throws(StorageError) {
+        // With a bad run of reward-days those beside it are made too.
         try checkRoom(
-            (order.tables?.runs.map(\.byteCount) ?? [])
-                + (order.names?.inputs.map(\.byteCount) ?? []))
+            order.names?.inputs.map(\.byteCount) ?? order.manifest.runs.map(\.byteCount))
         var manifest = order.manifest
         manifest.nextFileNumber = number
         let store = ManifestStore(files: files)

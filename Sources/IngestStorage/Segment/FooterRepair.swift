@@ -2,8 +2,8 @@
 import IngestFormat
 
 /// Seals sealed segments again whose footers cannot be read: from their blocks, as far as these can be, and as lost blocks
-/// where the file is gone. Those of level 0, of whose counters there is nothing else; or all, where the runs are to be made
-/// again too. Counters that runs have already stay as they are.
+/// where the file is gone. Those of level 0, of whose counters there is nothing else; or those whose runs are
+/// made again too. Counters that runs have already stay as they are.
 ///
 /// **Cost** The footers where there is nothing to do; otherwise such a segment twice, and all footers.
 struct FooterRepair<Files: FileSystem> {
