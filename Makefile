@@ -50,6 +50,7 @@ bench: programs ## measure daemon and reader on this machine, some minutes
 	.build/release/ingest-bench throughput
 	.build/release/ingest-bench figures
 	.build/release/ingest-bench micro path
+	scripts/hot-calls
 
 bench-full: programs ## the same at the size that the goals are stated for, half an hour
 	.build/release/ingest-bench ladder

@@ -29,7 +29,12 @@
 
     /// The counts as one value, so that a writer can keep them in registers and set them once a packet,
     /// or take back the rows of a packet that did not fit.
-    package var mark = Mark()
+    package var mark: Mark {
+        // SAFETY: a block is one stage's at a time, and no access lasts longer than this.
+        get { unsafe storedMark }
+        set { unsafe storedMark = newValue }
+    }
+    @exclusivity(unchecked) private var storedMark = Mark()
 
     package var rowCount: Int {
         get { mark.row }

@@ -17,6 +17,8 @@ import IngestRing
     private let policy: AdmissionPolicy
     private var repeats: RepeatRule
     private var calendar: BusinessCalendar
+    /// Of the open block.
+    private var admissionTime: Int64 = 0
 
     var nextName: UInt32 { dictionary.nextName }
     var nextKey: UInt32 { dictionary.nextKey }
@@ -52,7 +54,10 @@ import IngestRing
     }
 
     /// To be called for each block, before its first row.
-    mutating func open(admissionTime: Int64) { repeats.open(admissionTime: admissionTime) }
+    mutating func open(admissionTime: Int64) {
+        self.admissionTime = admissionTime
+        repeats.open(admissionTime: admissionTime)
+    }
 
     /// The newest commit time of an id that is no longer known, µs since 1970; `Int64.min` if all are.
     var completeSinceMicroseconds: Int64 { repeats.completeSinceMicroseconds }
@@ -64,7 +69,6 @@ import IngestRing
         _ packet: PacketEvents, into slot: BlockSlot, tally: inout VerdictTally
     ) {
         var cursor = slot.rows.mark
-        let admissionTime = slot.admissionTime
         // The lines of ids were fetched while the packet before was admitted; now what they lead to, all together.
         for index in 0..<packet.count {
             // SAFETY: there are `count` rows.
@@ -78,7 +82,7 @@ import IngestRing
             if unsafe event.pointee.consent != Consent.optOut.rawValue {
                 if let key = unsafe key(of: event, packet, slot) {
                     verdict = unsafe append(
-                        event, verdict, key, packet, slot, admissionTime, &cursor)
+                        event, verdict, key, packet, slot, &cursor)
                 } else {
                     verdict = .malformed
                 }
@@ -125,7 +129,7 @@ import IngestRing
     @inline(__always)
     private mutating func append(
         _ event: UnsafePointer<PacketRow>, _ firstVerdict: Verdict, _ key: KeyOrdinal,
-        _ packet: PacketEvents, _ slot: BlockSlot, _ admissionTime: Int64,
+        _ packet: PacketEvents, _ slot: BlockSlot,
         _ cursor: inout BlockRows.Mark
     ) -> Verdict {
         let platform = unsafe ordinal(of: event.pointee.platform, packet, slot)

@@ -34,8 +34,8 @@ struct DedupGenerations: ~Copyable {
     private let windowMicroseconds: Int64
     private(set) var live = Live()
     /// By byte, as are the times.
-    private var keyCounts = [Int](repeating: 0, count: 256)
-    private var newestTimes = [Int64](repeating: .min, count: 256)
+    private var keyCounts = InlineArray<256, Int>(repeating: 0)
+    private var newestTimes = InlineArray<256, Int64>(repeating: .min)
     /// Numbers of generations, from 0 on; the byte of number n is 1 + n mod 255.
     private var oldest: UInt64 = 0
     private var newest: UInt64 = 0
