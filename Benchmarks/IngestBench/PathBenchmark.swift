@@ -8,9 +8,9 @@ import IngestRing
 /// there by itself; beside each other the stages also wait for each other's cache lines.
 struct PathMeasurement {
     private static let eventCount = 30_000_000
-    private static let rewardCount = 1_000_000
-    /// The turns after which tables have nearly their size.
-    private static let warmShare = 0.5
+    fileprivate static let rewardCount = 1_000_000
+    fileprivate static let repeatShare = 0.1
+    private static let partCount = 10
 
     static func reportAll() {
         Report.heading(
@@ -42,13 +42,13 @@ struct PathMeasurement {
                 while case .worked = commit.step(mayWait: false) { give(links) }
                 give(links)
             }
-            let count = Double(counters.receive[.events] - before)
+            let count = Double(max(1, counters.receive[.events] - before))
             receives.append(receive / count)
             commits.append(commit / count)
         }
         report("receive queue", receives)
         report("commit queue", commits)
-        Report.line("events durable", "\(counters.commit[.rows])")
+        Report.line("rows encoded", "\(counters.commit[.rows])")
     }
 
     /// Does the sync stage's part: blocks go back empty.
@@ -59,14 +59,15 @@ struct PathMeasurement {
         }
     }
 
+    /// - Parameter turns: what an event cost in each turn.
     private static func report(_ name: String, _ turns: [Double]) {
-        let mean = turns.reduce(0, +) / Double(turns.count)
-        let warm = turns.suffix(Int(Double(turns.count) * warmShare)).sorted()
-        let best = warm[warm.count / 10]
-        Report.line(
-            name,
-            "\(fixed(mean, 1)) ns/event; second half: median \(fixed(warm[warm.count / 2], 1)), best tenth \(fixed(best, 1))"
-        )
+        let mean = turns.reduce(0, +) / Double(max(1, turns.count))
+        Report.line(name, "\(fixed(mean, 1)) ns/event")
+        let medians = (0..<partCount).map { part in
+            let turns = turns[turns.count * part / partCount..<turns.count * (part + 1) / partCount]
+            return turns.isEmpty ? "-" : fixed(turns.sorted()[turns.count / 2], 1)
+        }
+        Report.line("  median of each tenth", medians.joined(separator: " "))
     }
 }
 
@@ -90,13 +91,13 @@ private struct PoolSocket: DatagramSocket, ~Copyable {
     init(_ time: FillTime) {
         self.time = time
         var mix = EventMix.Options()
-        mix.rewardCount = 1_000_000
+        mix.rewardCount = PathMeasurement.rewardCount
         let now = UInt64(LinuxClock().wallMicroseconds())
         let identity = SenderIdentity(
             sender: SenderID(rawValue: 1), epoch: SenderEpoch(rawValue: now / 1_000 << 20))
         pool = PacketPool(
             packetCount: 2_000 * Self.runCount, mix: mix, identity: identity, asksForAcks: true,
-            repeatShare: 0.1)
+            repeatShare: PathMeasurement.repeatShare)
     }
 
     mutating func receive(into batch: inout PacketBatch, waits: Bool) throws(SocketError) {

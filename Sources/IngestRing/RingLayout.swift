@@ -17,8 +17,8 @@ import CIngestLinux
 ///     4096    n     the arena, n a power of two
 ///
 /// Positions are 64-bit byte counts since the start and never wrap: 2^64 bytes at 10 GB/s are 58 years. A stretch
-/// of `slabByteCount` positions lies in one slab, in the one that was free last: while the consumer keeps up, two
-/// slabs take turns and stay in the processor's cache, and while it does not, all of the arena is used. The place of
+/// of `slabByteCount` positions lies in one slab, in the one that was freed last: while the consumer keeps up, two
+/// slabs take turns, and while it does not, all of the arena is used. The place of
 /// a position is `slab × slabByteCount + position mod slabByteCount`, with the slab in `order` at
 /// `position / slabByteCount mod m`. Words written by different sides are 128 bytes apart, because the processor
 /// fetches lines of 64 bytes in pairs.
@@ -33,8 +33,9 @@ package enum RingLayout {
 
     package static let arenaByteCountMin = 4096
     /// As many slabs as `order` has room for, of those that are a power of two.
-    package static let arenaByteCountMax = slabByteCountMax << 10
-    /// Two of them fit the cache of any server's core, and each holds the record of any packet.
+    package static let arenaByteCountMax = slabByteCountMax * slabCountMax
+    package static let slabCountMax = 1 << 10
+    /// It holds the record of any packet: at most 5,035 events with a side record, 0.63 MB.
     package static let slabByteCountMax = 1 << 20
 
     /// Records start and end on cache lines, so that no two share one and a padding record always fits.
@@ -45,6 +46,11 @@ package enum RingLayout {
     /// an empty ring, wherever the last one ended.
     package static func recordByteCountMax(arenaByteCount: Int) -> Int {
         min(arenaByteCount / 2, slabByteCountMax)
+    }
+
+    /// What a slab of the largest size has for each of the records of this size that fit it.
+    package static func shareByteCount(of recordByteCount: Int) -> Int {
+        slabByteCountMax / max(1, slabByteCountMax / max(1, recordByteCount))
     }
 
     /// `byteCount` rounded up to whole lines.

@@ -40,7 +40,7 @@
 
     deinit { if !isClosed { Self.close(words, at: committed) } }
 
-    /// Takes room for one record of up to `byteCount` bytes, its header included, and writes the header.
+    /// Takes room for one record of exactly `byteCount` bytes, its header included, and writes the header.
     ///
     /// Returns the record's start: packet bytes go to `RingLayout.recordHeaderByteCount` on, rows
     /// to `RingLayout.rowOffset`. The place is 64-aligned and valid until `commit` or `abort`, one
@@ -49,7 +49,7 @@
     ///
     /// `leaving` so many bytes free, the claim keeps room for a later record that must get through.
     ///
-    /// **Cost** A few nanoseconds; loads the consumer's position once a slab.
+    /// **Cost** A few nanoseconds; loads the consumer's position where a slab is needed.
     package mutating func claim(
         _ header: RingRecordHeader, byteCount: Int, leaving reserveByteCount: Int = 0
     ) -> UnsafeMutableRawPointer? {
@@ -83,17 +83,8 @@
     }
 
     /// Makes the claimed record part of what the next `publish` shows.
-    ///
-    /// - Parameter byteCount: what it has of the bytes that were claimed, its header included; `nil` = all.
-    package mutating func commit(byteCount: Int? = nil) {
+    package mutating func commit() {
         precondition(claimed != committed, "there is no claimed record")
-        if let byteCount {
-            let recordByteCount = RingLayout.recordByteCount(byteCount)
-            precondition(UInt64(recordByteCount) <= claimed &- begun, "more than was claimed")
-            claimed = begun &+ UInt64(recordByteCount)
-            // SAFETY: the claimed record begins with its header, which begins with its size.
-            unsafe record.storeBytes(of: UInt32(recordByteCount), as: UInt32.self)
-        }
         // A record is never the rest of a slab and the start of another.
         if begun & UInt64(slabByteCount &- 1) == 0 {
             unsafe slab = record

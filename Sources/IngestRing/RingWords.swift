@@ -115,8 +115,8 @@ import Synchronization
 /// Holds a ring's memory; it is given back when the last end or waker is gone.
 ///
 /// `@unchecked Sendable`: every word that both sides touch is atomic (`RingWords`), and a byte of the
-/// arena, and of `order`, is written only by the producer before the store that publishes it, and read only by the
-/// consumer before the store that releases it.
+/// arena, and of `order`, is written only by the producer before the store that publishes it, and read by the
+/// consumer only before the store that releases it.
 @safe final class RingPages: @unchecked Sendable {
     let words: RingWords
     let arena: UnsafeMutableRawPointer
@@ -126,7 +126,7 @@ import Synchronization
     private let pages: UnsafeMutableRawPointer
     private let arenaByteCount: Int
 
-    init?(arenaByteCount: Int) {
+    init?(arenaByteCount: Int, slabByteCount: Int) {
         guard let pages = unsafe ingest_pages_map(RingLayout.arenaOffset + arenaByteCount) else {
             return nil
         }
@@ -135,7 +135,7 @@ import Synchronization
         unsafe words = RingWords(pages: pages)
         unsafe arena = pages + RingLayout.arenaOffset
         self.arenaByteCount = arenaByteCount
-        slabByteCount = RingLayout.recordByteCountMax(arenaByteCount: arenaByteCount)
+        self.slabByteCount = slabByteCount
         slabCount = arenaByteCount / slabByteCount
         // SAFETY: `orderOffset` is even, and the control page has room for the slabs of the largest arena.
         unsafe order = (pages + RingLayout.orderOffset)
@@ -175,8 +175,8 @@ import Synchronization
 /// `make` hands out its two ends, once; each is owned by one queue and cannot be copied, so that the
 /// compiler holds "single". The memory lives as long as an end or a waker does.
 ///
-/// **Cost** One store a batch on either side; each side keeps a copy of the other's position and loads it
-/// again only when the ring looks full (or empty) by the copy.
+/// **Cost** One store a batch on either side; the consumer loads the producer's position when there is nothing by the
+/// copy that it keeps, the producer the consumer's when it needs a slab.
 package enum EventRing {
     /// The two ends of one ring.
     @frozen package struct Ends: ~Copyable {
@@ -186,12 +186,24 @@ package enum EventRing {
 
     /// A new ring with an arena of `byteCount` bytes: a power of two within
     /// `RingLayout.arenaByteCountMin ... arenaByteCountMax`. `nil` when that much memory is not there.
-    package static func make(byteCount: Int) -> Ends? {
+    ///
+    /// - Parameter slabByteCount: a power of two, at most what `recordByteCountMax` says, which is the default; of at
+    ///   most 1,024 slabs.
+    package static func make(byteCount: Int, slabByteCount: Int? = nil) -> Ends? {
         precondition(
             byteCount >= RingLayout.arenaByteCountMin && byteCount <= RingLayout.arenaByteCountMax
                 && byteCount & (byteCount - 1) == 0,
             "the size of a ring is a power of two within RingLayout's bounds")
-        guard let pages = RingPages(arenaByteCount: byteCount) else { return nil }
+        let greatest = RingLayout.recordByteCountMax(arenaByteCount: byteCount)
+        let slabByteCount = slabByteCount ?? greatest
+        precondition(
+            slabByteCount >= RingLayout.recordAlignment && slabByteCount <= greatest
+                && slabByteCount & (slabByteCount - 1) == 0
+                && byteCount / slabByteCount <= RingLayout.slabCountMax,
+            "the size of a slab is a power of two within RingLayout's bounds")
+        guard let pages = RingPages(arenaByteCount: byteCount, slabByteCount: slabByteCount) else {
+            return nil
+        }
         return Ends(producer: RingProducer(pages), consumer: RingConsumer(pages))
     }
 }

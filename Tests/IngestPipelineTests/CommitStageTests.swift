@@ -321,6 +321,12 @@ final class CommitBench {
         return event
     }
 
+    private static func rowByteCount(_ events: [EventDescriptor]) -> Int {
+        events.withUnsafeBufferPointer { events in
+            events.baseAddress.map { PacketRows.byteCount(of: $0, eventCount: events.count) } ?? 0
+        }
+    }
+
     func offerBatch(sequence: UInt64, _ events: [EventDescriptor]) {
         offer(RingRecordKind.framed, sequence: sequence, events)
     }
@@ -343,17 +349,16 @@ final class CommitBench {
         header.eventCount = UInt16(events.count)
         let place = RingLayout.rowOffset(packetByteCount: byteCount)
         let record = producer.claim(
-            header, byteCount: place + PacketRows.byteCountMax(eventCount: events.count))!
+            header, byteCount: place + Self.rowByteCount(events))!
         Self.name.withUnsafeBytes {
             (record + RingLayout.recordHeaderByteCount).copyMemory(
                 from: $0.baseAddress!, byteCount: $0.count)
         }
-        let byteCountOfRows = events.withUnsafeBufferPointer { events in
-            events.baseAddress.map {
-                PacketRows.write($0, eventCount: events.count, to: record + place)
-            }
+        events.withUnsafeBufferPointer { events in
+            guard let base = events.baseAddress else { return }
+            PacketRows.write(base, eventCount: events.count, to: record + place)
         }
-        producer.commit(byteCount: place + (byteCountOfRows ?? 0))
+        producer.commit()
         producer.publish()
     }
 

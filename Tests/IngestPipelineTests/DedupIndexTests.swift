@@ -199,7 +199,7 @@ import Testing
             }
             #expect(grown.byteCount == reserved.byteCount)
             // Nothing was added while they came, but what the last one asked for.
-            #expect(reserved.byteCount - byteCount <= 9 * 64)
+            #expect(reserved.byteCount - byteCount <= 8 * 64)
             for i in 0..<count {
                 #expect(reserved.claim(spread(UInt64(i)), check: 1) == .duplicate)
             }

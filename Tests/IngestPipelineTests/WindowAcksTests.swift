@@ -1,4 +1,5 @@
 import IngestFormat
+import IngestRing
 import Testing
 
 @testable import IngestPipeline
@@ -40,7 +41,9 @@ struct WindowAnswersTests {
         // A heartbeat says nothing of how large batches are.
         #expect(large.send(0, byteCount: 60_000) == .accepted)
         #expect(large.heartbeat(next: 1, base: 0) == nil)
-        #expect(large.acks().first?.credit == UInt32((64 << 20) / (64 + 60_000)))
+        #expect(
+            large.acks().first?.credit
+                == UInt32((64 << 20) / RingLayout.shareByteCount(of: 64 + 60_000)))
     }
 
     @Test("a packet that is owed nothing moves no answer, and makes none larger")

@@ -5,6 +5,7 @@ import Testing
 /// What a ring must do, said with arrays and sums.
 private struct RingModel {
     let arenaByteCount: Int
+    let slabByteCount: Int
     var committed: [Message] = []
     var published: [Message] = []
     /// Bytes in use up to each message's end, padding before it included, for all not yet released.
@@ -13,14 +14,15 @@ private struct RingModel {
     var released = 0
     var read = 0
 
-    var slabByteCount: Int { RingLayout.recordByteCountMax(arenaByteCount: arenaByteCount) }
-
     /// A record lies wholly in the stretch of one slab, and a slab is taken again once all of its stretch was released.
-    mutating func append(_ message: Message) -> Bool {
+    mutating func append(_ message: Message, leaving reserve: Int) -> Bool {
         let toEnd = slabByteCount - end % slabByteCount
         let padding = message.recordByteCount <= toEnd ? 0 : toEnd
         let newEnd = end + padding + message.recordByteCount
-        let inUse = (newEnd - 1) / slabByteCount - released / slabByteCount + 1
+        // What is left of the record's slab, or another one.
+        let left = (slabByteCount - newEnd % slabByteCount) % slabByteCount
+        let inUse =
+            (newEnd - 1) / slabByteCount - released / slabByteCount + (left >= reserve ? 1 : 2)
         guard message.byteCount <= slabByteCount, inUse <= arenaByteCount / slabByteCount else {
             return false
         }
@@ -45,22 +47,24 @@ private struct RingModel {
 }
 
 @Suite struct RingModelTests {
-    @Test(arguments: 0..<24 as Range<UInt64>)
+    @Test(arguments: 0..<32 as Range<UInt64>)
     func anyOrderOfCallsDoesWhatAPlainQueueDoes(seed: UInt64) {
         var random = SeededRandom(seed: seed)
         let arenaByteCount = 1 << Int.random(in: 12...15, using: &random)
-        let ring = TestRing(byteCount: arenaByteCount)
-        var model = RingModel(arenaByteCount: arenaByteCount)
+        let slabByteCount = arenaByteCount >> Int.random(in: 1...4, using: &random)
+        let ring = TestRing(byteCount: arenaByteCount, slabByteCount: slabByteCount)
+        var model = RingModel(arenaByteCount: arenaByteCount, slabByteCount: slabByteCount)
         var refused = 0
         for turn in 0..<4000 {
             switch Int.random(in: 0..<16, using: &random) {
             case 0..<6:
                 let byteCount = Int.random(
-                    in: 0...arenaByteCount / (turn % 9 == 0 ? 2 : 16), using: &random)
+                    in: 0...slabByteCount / (turn % 9 == 0 ? 1 : 4), using: &random)
                 let message = Message(sequence: UInt64(turn), packetByteCount: byteCount)
-                let fits = model.append(message)
+                let reserve = turn % 3 == 0 ? 64 * Int.random(in: 0...3, using: &random) : 0
+                let fits = model.append(message, leaving: reserve)
                 if !fits { refused += 1 }
-                #expect(ring.append(message) == fits, "turn \(turn)")
+                #expect(ring.append(message, leaving: reserve) == fits, "turn \(turn)")
             case 6:
                 // An aborted claim must not matter, whether it fitted or not.
                 let message = Message(

@@ -199,6 +199,9 @@ private func + (steps: StrideThrough<Int>, more: [Int]) -> [Int] { Array(steps) 
         ]
         for (a, b) in zip(places, places.dropFirst()) { #expect(b - a >= 128) }
         #expect(RingLayout.arenaOffset % RingLayout.recordAlignment == 0)
+        #expect(
+            RingLayout.orderOffset + RingLayout.slabCountMax * MemoryLayout<UInt16>.stride
+                <= RingLayout.arenaOffset)
     }
 
     @Test(arguments: [(0, 64), (1, 72), (8, 72), (9, 80), (1400, 1464)])
@@ -237,19 +240,4 @@ private func + (steps: StrideThrough<Int>, more: [Int]) -> [Int] { Array(steps) 
         for _ in 0..<count { #expect(ring.next() == message) }
         #expect(ring.next() == nil)
     }
-
-    @Test func aSmallerCommitGivesTheRestBack() {
-        let ring = TestRing(byteCount: 4096)
-        let small = Message(sequence: 2, packetByteCount: 30)
-        for _ in 0..<arenaRecordCount {
-            #expect(ring.write(small, byteCount: 1_000))
-            ring.producer.commit(byteCount: small.byteCount)
-        }
-        ring.producer.publish()
-        #expect(ring.usedByteCount == arenaRecordCount * small.recordByteCount)
-        for _ in 0..<arenaRecordCount { #expect(ring.next() == small) }
-        #expect(ring.next() == nil)
-    }
-
-    private let arenaRecordCount = 8
 }

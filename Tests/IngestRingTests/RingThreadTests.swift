@@ -166,9 +166,9 @@ extension RingThreadTests {
         }
 
         /// Sends 40,000 records of random sizes and batches through a ring that they fill many times over.
-        @Test(arguments: [4096, 1 << 16])
-        func everyRecordArrivesOnceInOrderAndUndamaged(arenaByteCount: Int) {
-            let ring = TestRing(byteCount: arenaByteCount)
+        @Test(arguments: [(4096, 2048), (4096, 512), (1 << 16, 1 << 15), (1 << 16, 4096)])
+        func everyRecordArrivesOnceInOrderAndUndamaged(arenaByteCount: Int, slabByteCount: Int) {
+            let ring = TestRing(byteCount: arenaByteCount, slabByteCount: slabByteCount)
             let recordCount: UInt64 = 40_000
             let damaged = Atomic(0)
             let received = Atomic<UInt64>(0)

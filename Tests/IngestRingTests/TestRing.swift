@@ -35,10 +35,9 @@ extension RingProducer {
     }
 
     mutating func write(
-        _ packet: [UInt8], _ header: RingRecordHeader, claiming byteCount: Int = 0,
-        leaving reserve: Int = 0
+        _ packet: [UInt8], _ header: RingRecordHeader, leaving reserve: Int = 0
     ) -> Bool {
-        let byteCount = max(byteCount, RingLayout.recordHeaderByteCount + packet.count)
+        let byteCount = RingLayout.recordHeaderByteCount + packet.count
         guard let record = claim(header, byteCount: byteCount, leaving: reserve) else {
             return false
         }
@@ -69,8 +68,8 @@ final class TestRing: @unchecked Sendable {
     var producer: RingProducer
     var consumer: RingConsumer
 
-    init(byteCount: Int) {
-        let ends = EventRing.make(byteCount: byteCount)!
+    init(byteCount: Int, slabByteCount: Int? = nil) {
+        let ends = EventRing.make(byteCount: byteCount, slabByteCount: slabByteCount)!
         producer = ends.producer
         consumer = ends.consumer
     }
@@ -79,9 +78,6 @@ final class TestRing: @unchecked Sendable {
         producer.append(message, leaving: reserve)
     }
     func write(_ message: Message) -> Bool { producer.write(message) }
-    func write(_ message: Message, byteCount: Int) -> Bool {
-        producer.write(message.packet, message.header, claiming: byteCount)
-    }
     func claim(_ header: RingRecordHeader, byteCount: Int) -> UnsafeMutableRawPointer? {
         producer.claim(header, byteCount: byteCount)
     }

@@ -218,7 +218,13 @@ extension PipelineStages where Files == SimulatedFileSystem, Clock == SimulatedC
         header.packetByteCount = UInt16(bytes.count)
         header.eventCount = UInt16(events.count)
         let place = RingLayout.rowOffset(packetByteCount: bytes.count)
-        let byteCount = place + PacketRows.byteCountMax(eventCount: events.count)
+        // SAFETY: of these events.
+        let rowByteCount = unsafe events.withUnsafeBufferPointer { events in
+            unsafe events.baseAddress.map {
+                unsafe PacketRows.byteCount(of: $0, eventCount: events.count)
+            }
+        }
+        let byteCount = place + (rowByteCount ?? 0)
         guard let record = unsafe producer?.claim(header, byteCount: byteCount) else {
             return false
         }
@@ -227,12 +233,11 @@ extension PipelineStages where Files == SimulatedFileSystem, Clock == SimulatedC
             unsafe (record + RingLayout.recordHeaderByteCount).copyMemory(
                 from: $0.baseAddress!, byteCount: $0.count)
         }
-        let byteCountOfRows = unsafe events.withUnsafeBufferPointer { events in
-            unsafe events.baseAddress.map {
-                unsafe PacketRows.write($0, eventCount: events.count, to: record + place)
-            }
+        unsafe events.withUnsafeBufferPointer { events in
+            guard let base = unsafe events.baseAddress else { return }
+            unsafe PacketRows.write(base, eventCount: events.count, to: record + place)
         }
-        producer?.commit(byteCount: place + (byteCountOfRows ?? 0))
+        producer?.commit()
         producer?.publish()
         return true
     }

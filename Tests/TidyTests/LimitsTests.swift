@@ -26,10 +26,13 @@ struct LimitsTests {
     }
 
     @Test func `a packet with all its rows fits the ring, and its events fit a block`() {
-        let rowCount = Limits.payloadByteCountMax / Limits.eventByteCountMin
+        let (row, side) = (MemoryLayout<PacketRow>.stride, MemoryLayout<PacketSide>.stride)
+        // The smallest events, and the smallest with a campaign: two bytes of tag and size, one of name.
+        let rows = max(
+            Limits.payloadByteCountMax / Limits.eventByteCountMin * row,
+            Limits.payloadByteCountMax / (Limits.eventByteCountMin + 3) * (row + side))
         let largest = RingLayout.recordByteCount(
-            RingLayout.rowOffset(packetByteCount: Limits.packetByteCountMax)
-                + PacketRows.byteCountMax(eventCount: rowCount))
+            RingLayout.rowOffset(packetByteCount: Limits.packetByteCountMax) + rows)
         #expect(largest <= RingLayout.recordByteCountMax(arenaByteCount: Limits.ringByteCount))
         #expect(Limits.packetEventCountMax <= Limits.blockEventCountMax)
         #expect(Limits.ringByteCount.nonzeroBitCount == 1)

@@ -30,7 +30,7 @@ struct PacketIntake: ~Copyable {
     private(set) var busyAcks = AckList()
 
     /// Kept free in the ring, so that the last refusals record finds room however full it is: the record
-    /// is 184 bytes and needs up to as much padding before it.
+    /// is 184 bytes.
     private static var reserveByteCount: Int { 512 }
     /// Of one batch.
     private static var busyAckCountMax: Int { 32 }
@@ -236,19 +236,20 @@ extension PacketIntake {
         let eventCount = Int(record.eventCount)
         // SAFETY: the claim is for the header, the packet's bytes after it, and the rows at their
         // offset; the scratch holds `eventCount` events.
+        let rowByteCount = unsafe PacketRows.byteCount(
+            of: scratch.descriptors, eventCount: eventCount)
         guard
             let place = unsafe ring.claim(
-                record, byteCount: rowOffset &+ PacketRows.byteCountMax(eventCount: eventCount),
-                leaving: Self.reserveByteCount)
+                record, byteCount: rowOffset &+ rowByteCount, leaving: Self.reserveByteCount)
         else {
             noteShed(record)
             return .shed
         }
         unsafe (place + RingLayout.recordHeaderByteCount).copyMemory(
             from: packet.baseAddress!, byteCount: packet.count)
-        let rowByteCount = unsafe PacketRows.write(
+        unsafe PacketRows.write(
             scratch.descriptors, eventCount: eventCount, to: place + rowOffset)
-        ring.commit(byteCount: rowOffset &+ rowByteCount)
+        ring.commit()
         tally.eventCount &+= UInt64(record.eventCount)
         return nil
     }

@@ -4,10 +4,12 @@ import Testing
 struct PacketRowTests {
     private func write(_ events: [EventDescriptor]) -> (rows: [PacketRow], sides: [PacketSide], Int)
     {
-        let room = UnsafeMutableRawPointer.allocate(
-            byteCount: PacketRows.byteCountMax(eventCount: events.count), alignment: 8)
-        defer { room.deallocate() }
         let byteCount = events.withUnsafeBufferPointer {
+            PacketRows.byteCount(of: $0.baseAddress!, eventCount: events.count)
+        }
+        let room = UnsafeMutableRawPointer.allocate(byteCount: byteCount, alignment: 8)
+        defer { room.deallocate() }
+        events.withUnsafeBufferPointer {
             PacketRows.write($0.baseAddress!, eventCount: events.count, to: room)
         }
         let offset = PacketRows.sideOffset(eventCount: events.count)

@@ -147,6 +147,37 @@ import Testing
         #expect(line.contains("--receive-buffer-bytes") && line.contains("dropped"))
     }
 
+    /// With the smallest events that there may be, and with the smallest that have a side record: what a slab must hold.
+    @Test(arguments: [[], [0x62, 1, 0x63]] as [[UInt8]])
+    func thePacketWithTheMostEventsFitsTheRing(campaign: [UInt8]) throws {
+        let (rig, sender) = try Rig.loopback(ringByteCount: Limits.ringByteCount)
+        // Type, reward and business of a byte each.
+        let fields: [UInt8] = [0x08, 1, 0x12, 1, 0x72, 0x1A, 1, 0x62] + campaign
+        let event = [0x0A, UInt8(fields.count)] + fields
+        #expect(event.count == Limits.eventByteCountMin + campaign.count)
+        let count = Limits.payloadByteCountMax / event.count
+        let payload = [UInt8]((0..<count).map { _ in event }.joined())
+        sender.send(TestPackets.sealed(TestPackets.header(1), payload: payload))
+        try rig.receive(1)
+        let record = try #require(rig.records().first)
+        #expect(record.events.count == count && record.header.malformedCount == 0)
+        #expect(record.events.allSatisfy { ($0.side != 0) == !campaign.isEmpty })
+    }
+
+    /// Without one of the three an event is malformed: so none is smaller.
+    @Test(arguments: 0..<3)
+    func anEventWithoutWhatItMustHaveHasNoRow(missing: Int) throws {
+        let (rig, sender) = try Rig.loopback()
+        var fields: [[UInt8]] = [[0x08, 1], [0x12, 1, 0x72], [0x1A, 1, 0x62]]
+        fields.remove(at: missing)
+        let body = [UInt8](fields.joined())
+        let payload = [0x0A, UInt8(body.count)] + body
+        sender.send(TestPackets.sealed(TestPackets.header(1), payload: payload))
+        try rig.receive(1)
+        let record = try #require(rig.records().first)
+        #expect(record.events.isEmpty && record.header.malformedCount == 1)
+    }
+
     // MARK: The end
 
     @Test func aStopTakesInWhatTheSocketHoldsAndClosesTheRing() throws {

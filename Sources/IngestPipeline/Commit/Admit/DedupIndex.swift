@@ -149,9 +149,8 @@
 
     @inline(never)
     private mutating func addLines() {
-        for _ in 0..<min(Self.linesPerGrowth, table.lineCountMax - table.lineCount) {
-            table.addLine(&generations)
-        }
+        // Counts of lines are multiples of these.
+        for _ in 0..<Self.linesPerGrowth { table.addLine(&generations) }
         growsAt = Self.keyCount(growing: table)
     }
 

@@ -167,7 +167,7 @@ struct SequencedPacket {
     let asksForAcks: Bool
     /// 16 bits of all of the packet's bytes; never 0.
     let check: UInt16
-    /// What it takes of the ring.
+    /// Its share of the ring, if all that is in it were as large: of a slab, with what is left of that.
     let ringByteCount: Int
     let source: PacketSource
 
@@ -178,7 +178,7 @@ struct SequencedPacket {
         sequence = record.sequence
         asksForAcks = record.flags & RingRecordHeader.Flags.wantsAck != 0
         check = record.check
-        ringByteCount = Int(record.byteCount)
+        ringByteCount = RingLayout.shareByteCount(of: Int(record.byteCount))
         source = PacketSource(record)
     }
 }
