@@ -130,6 +130,7 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
         _ store: ManifestStore<Files>, after manifest: Manifest, names: LogRebuild<Files>.Names,
         bad: Set<FileName>?, wrong: StorageError, _ losses: inout [String]
     ) throws(StorageError) -> Manifest {
+        try Leftovers(store: store, newest: manifest).clearUnfinished()
         let made = try StorageError.readable { () throws(StorageError) in
             try LogRebuild.run(store, after: manifest, names: names, bad: bad, mayLose: true)
         }
@@ -239,16 +240,38 @@ private struct Leftovers<Files: FileSystem> {
         }
     }
 
+    /// Removes what a start that was killed while it made runs again has left of them: else each of many would add its own.
+    /// To be called before the next attempt.
+    func clearUnfinished() throws(StorageError) {
+        let used = newest.fileNames
+        for name in try store.files.names().compactMap({ FileName($0) }) {
+            switch name {
+            case .temporary(.run): try store.unlink(name)
+            case .run(let table, let number)
+            where number >= newest.nextFileNumber && !used.contains(name) && !table.isNames:
+                if try isInLog(name, withoutRuns: true) { try store.unlink(name) }
+            default: break
+            }
+        }
+    }
+
     /// Whether all that is in a run with a number still to be given can be made again: of runs that the newest generation
     /// names, and of segments that can be read.
-    private func isInLog(_ name: FileName) throws(StorageError) -> Bool {
+    ///
+    /// - Parameter withoutRuns: of segments alone, and of what is left of expired ones.
+    private func isInLog(
+        _ name: FileName, withoutRuns: Bool = false
+    ) throws(StorageError) -> Bool {
         guard case .run(let table, let number) = name else { return false }
         let found = try StorageError.readable { () throws(StorageError) in
             if table.isNames {
                 return try areInLog(store.namesEntry(number, of: table, newest.directory))
             }
             let span = try store.runHeader(number, of: table, newest.directory).span
-            for segment in table.isDerived ? newest.level0 : newest.sealed[...]
+            if withoutRuns {
+                if try isAnyMissing(before: span.end) || !newest.lost.isEmpty { return false }
+            }
+            for segment in table.isDerived && !withoutRuns ? newest.level0 : newest.sealed[...]
             where segment.number <= span.lastSegment {
                 _ = try SegmentReader(
                     segment.number, directory: newest.directory, in: store.files
@@ -257,6 +280,15 @@ private struct Leftovers<Files: FileSystem> {
             return span.end <= newest.cut
         }
         return found ?? false
+    }
+
+    /// Whether segments expired without a footer.
+    private func isAnyMissing(before end: LogPosition) throws(StorageError) -> Bool {
+        for entry in newest.expired where entry.span.firstSegment <= end.segment {
+            let run = try RunReader(entry.run, directory: newest.directory, in: store.files)
+            if try run.readExpired().missingCount > 0 { return true }
+        }
+        return false
     }
 
     /// As above, of names: those that the newest generation has not are in blocks behind the cut.

@@ -295,6 +295,80 @@ struct EvidenceTests {
         #expect(try runs(left).isSuperset(of: before))
     }
 
+    @Test("names that are nowhere but in a run whose manifest is gone come from there")
+    func newerNames() throws {
+        let left = try filled()
+        let manifest = try newest(left)
+        let old = manifest.namesRuns
+        let none = try #require(old.last)
+        let whole = try NamesRunWriter.write(
+            manifest.nextFileNumber,
+            merging: try old.map {
+                try NamesRunReader($0, directory: manifest.directory, in: left)
+            },
+            and: FreshNames(
+                of: [], names: none.names.upperBound..<none.names.upperBound,
+                keys: none.keys.upperBound..<none.keys.upperBound), for: manifest, in: left)
+        // The generation that names it is gone, and so is what it replaced; a block of the names cannot be read.
+        for run in old { try left.unlink(run.fileName.text) }
+        let first = manifest.sealed[0]
+        let end = try SegmentReader(first.number, directory: manifest.directory, in: left)
+            .readFooter(of: first).blocks.last!.end
+        left.disk.damage(FileName.segment(first.number).text) { bytes in
+            for place in stride(from: 150, to: Int(end), by: 64) { bytes[place] ^= 1 }
+        }
+        let (copy, readable) = (left.disk.kill(), left.disk.kill())
+        // Its pages cannot be read either: then it stays.
+        copy.disk.damage(whole.fileName.text) { bytes in
+            for place in stride(from: 130, to: bytes.count - 400, by: 16) { bytes[place] ^= 1 }
+        }
+        let before = try runs(copy, of: [.names])
+        try live(readable)
+        let isAnyLost = try DirectoryReading(readable).counts.keys.contains {
+            $0.reward.hasPrefix("(lost:") || $0.business.hasPrefix("(lost:")
+        }
+        #expect(!isAnyLost)
+        try live(copy)
+        let isLost = try DirectoryReading(copy).counts.keys.contains {
+            $0.reward.hasPrefix("(lost:")
+        }
+        #expect(isLost)
+        #expect(try runs(copy, of: [.names]).isSuperset(of: before))
+    }
+
+    @Test("starts that are killed while they make runs again leave no more than one of them does")
+    func killedStarts() throws {
+        let base = try filled()
+        let manifest = try newest(base)
+        let bad = try #require(manifest.runs(of: .rewardDays).first)
+        base.disk.damage(bad.fileName.text) { $0[20] ^= 1 }
+        let countBefore = try base.names().filter { $0.contains(".run") }.count
+        func isReplaced(_ files: SimulatedFileSystem) throws -> Bool {
+            try !ManifestStore(files: files).readNewest(isWhole: false).runs.contains(bad)
+        }
+        func killed(_ files: SimulatedFileSystem, before operation: Int) -> SimulatedFileSystem {
+            let files = files.disk.kill()
+            files.disk.crash(beforeOperation: files.disk.operationCount + operation)
+            do { _ = try SteppedPipeline.open(files, clock: clock, seed: 6) } catch {}
+            return files.disk.kill()
+        }
+        var last = 0
+        while try !isReplaced(killed(base, before: last)) { last += 1 }
+        var left = base
+        var counts: [Int] = []
+        for _ in 0..<8 {
+            left = killed(left, before: last - 2)
+            let isDone = try isReplaced(left)
+            #expect(!isDone)
+            counts.append(try left.names().filter { $0.contains(".run") }.count)
+        }
+        #expect(counts[0] > countBefore)
+        #expect(counts.allSatisfy { $0 <= counts[0] }, "\(counts)")
+        try live(left)
+        #expect(
+            try DirectoryReading(left).eventCount == ReferenceModel(packetCount: 250).eventCount)
+    }
+
     @Test("where the newest manifest is gone, its runs are neither written over nor removed")
     func newerRuns() throws {
         let left = try withExpiredFooter()

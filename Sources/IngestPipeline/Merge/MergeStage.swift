@@ -224,8 +224,11 @@ struct RunMerge<Files: FileSystem> {
 
     /// Removes what was written before the stop. One that stays is removed by a start.
     private func removeRuns(of merged: MergedRuns) {
-        for run in merged.tables?.runs ?? [] { try? files.unlink(run.fileName.text) }
-        if let names = merged.names { try? files.unlink(names.run.fileName.text) }
-        for name in merged.expired?.entry.fileNames ?? [] { try? files.unlink(name.text) }
+        var names = merged.tables?.runs.map(\.fileName) ?? []
+        if let run = merged.names?.run { names.append(run.fileName) }
+        names += merged.expired?.entry.fileNames ?? []
+        // A names run that was to be made again may have turned out to be sound.
+        let used = Set(order.manifest.fileNames)
+        for name in names where !used.contains(name) { try? files.unlink(name.text) }
     }
 }

@@ -13,7 +13,7 @@ struct RebuildCommand: ParsableCommand {
             names that the blocks introduced into one names run. Where a footer cannot be read, only names \
             and tables that are damaged are made, as far as sound ones and the log have them; nothing \
             changes where they have not. The files that were there before are removed by the next start \
-            of the daemon.
+            of the daemon; where the log has lost blocks, copies of the runs stay in aside/.
             """)
 
     @Option(help: ArgumentHelp("The data directory.", valueName: "dir"))

@@ -7,6 +7,7 @@ extension LogRebuild {
     mutating func makeNames() throws(StorageError) {
         var parts = try soundNames()
         var start = (parts.last?.names.upperBound ?? 1, parts.last?.keys.upperBound ?? 0)
+        let witnesses = try witnesses()
         var (blocks, byteCount): ([NamesOfBlock], Int) = ([], 0)
         for (place, segment) in next.sealed.enumerated() {
             let isLast = place == next.sealed.count - 1
@@ -21,7 +22,7 @@ extension LogRebuild {
             if end.0 > start.0 || end.1 > start.1 {
                 let (names, keys) = (start.0..<max(start.0, end.0), start.1..<max(start.1, end.1))
                 let known = try KnownNames(
-                    names, keys, notIn: blocks, of: next.namesRuns, directory: next.directory,
+                    names, keys, notIn: blocks, of: witnesses, directory: next.directory,
                     in: store.files)
                 let fresh = FreshNames(
                     of: blocks, names: names, keys: keys, name: known.name, key: known.key)
@@ -60,6 +61,20 @@ extension LogRebuild {
             parts.last?.names.upperBound ?? 1 >= expired.names.upperBound
             && parts.last?.keys.upperBound ?? 0 >= expired.keys.upperBound
         return isWhole ? parts : next.expired.map(\.names)
+    }
+
+    /// The runs that may have names whose blocks are gone: those of the manifest, and others that are there, of a generation
+    /// whose manifest is gone. An ordinal is never given twice, so that they cannot say different things.
+    private func witnesses() throws(StorageError) -> [NamesRunEntry] {
+        var runs = next.namesRuns
+        for name in unlistedNames {
+            guard case .run(let table, let number) = name else { continue }
+            let entry = try StorageError.readable { () throws(StorageError) in
+                try store.namesEntry(number, of: table, next.directory)
+            }
+            if let entry { runs.append(entry) }
+        }
+        return runs
     }
 
     private mutating func write(

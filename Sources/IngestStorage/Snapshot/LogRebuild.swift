@@ -21,6 +21,9 @@ package struct LogRebuild<Files: FileSystem> {
     var next: Manifest
     /// What was there before.
     private let present: Set<FileName>
+    /// Of that, what may have what the log has no more: beside a running daemon the runs of its manifest alone, since others
+    /// were merged into these.
+    private let witnesses: Set<FileName>
     /// Names runs of which a page cannot be believed.
     var damagedNames: [FileName] = []
     /// Files that are merged again.
@@ -69,9 +72,9 @@ package struct LogRebuild<Files: FileSystem> {
         let numbers = try store.files.names().compactMap { FileName($0)?.fileNumber?.next }
         var start = manifest
         start.nextFileNumber = max(start.nextFileNumber, numbers.max() ?? start.nextFileNumber)
-        let made = try make(store, start, names, bad, mayLose: mayLose, isStopped: { false }) {
-            (next) throws(StorageError) in try store.publish(next)
-        }
+        let made = try make(
+            store, start, names, bad, mayLose: mayLose, isAlone: true, isStopped: { false }
+        ) { (next) throws(StorageError) in try store.publish(next) }
         return made ?? (manifest, [])
     }
 
@@ -111,15 +114,16 @@ package struct LogRebuild<Files: FileSystem> {
         of store: ManifestStore<Files>, for manifest: Manifest, names: Names, bad: Set<FileName>,
         isStopped: @escaping @Sendable () -> Bool
     ) throws(StorageError) -> Outcome? {
-        try make(store, manifest, names, bad, mayLose: false, isStopped: isStopped) {
-            (_) throws(StorageError) in
+        try make(
+            store, manifest, names, bad, mayLose: false, isAlone: false, isStopped: isStopped
+        ) { (_) throws(StorageError) in
         }
     }
 
     /// The way that loses least: without reward-days runs beside bad ones only where these will not do.
     private static func make(
         _ store: ManifestStore<Files>, _ manifest: Manifest, _ names: Names, _ bad: Set<FileName>?,
-        mayLose: Bool, isStopped: @escaping @Sendable () -> Bool,
+        mayLose: Bool, isAlone: Bool, isStopped: @escaping @Sendable () -> Bool,
         publish: (Manifest) throws(StorageError) -> Void
     ) throws(StorageError) -> Outcome? {
         let spans = manifest.runs.filter { bad?.contains($0.fileName) == true }.map(\.span)
@@ -131,7 +135,7 @@ package struct LogRebuild<Files: FileSystem> {
         while true {
             let way = ways.removeFirst()
             do throws(StorageError) {
-                var rebuild = try LogRebuild(store, manifest, way.loss, isStopped)
+                var rebuild = try LogRebuild(store, manifest, way.loss, isAlone, isStopped)
                 return try rebuild.run(names, way.bad, publish: publish)
             } catch {
                 switch error {
@@ -143,13 +147,14 @@ package struct LogRebuild<Files: FileSystem> {
     }
 
     private init(
-        _ store: ManifestStore<Files>, _ manifest: Manifest, _ loss: Loss,
+        _ store: ManifestStore<Files>, _ manifest: Manifest, _ loss: Loss, _ isAlone: Bool,
         _ isStopped: @escaping @Sendable () -> Bool
     ) throws(StorageError) {
         self.store = store
         self.loss = loss
         self.isStopped = isStopped
         present = Set(try store.files.names().compactMap { FileName($0) })
+        witnesses = isAlone ? present : present.intersection(manifest.fileNames)
         next = manifest
         next.generation = manifest.generation.next
     }
@@ -166,7 +171,11 @@ package struct LogRebuild<Files: FileSystem> {
                     "\(missingCount) segments had expired without a footer: their counters were in the replaced runs "
                         + "alone, and are lost; these are in aside/")
             }
-            if case .made = names, let text = try store.lostText(of: next) { losses.append(text) }
+            if case .made = names, let text = try store.lostText(of: next) {
+                losses.append(text)
+                // Perhaps on pages of theirs that cannot be read now.
+                damagedNames += unlistedNames
+            }
             if isStopped() {
                 removeFiles(made)
                 return nil
@@ -186,11 +195,20 @@ package struct LogRebuild<Files: FileSystem> {
     /// are nowhere else, and the runs of counters, where the log has not all that was in them.
     private func keepEvidence() throws(StorageError) {
         let kept = Set(next.runs.map(\.fileName))
-        let runs = present.filter { name in
+        let runs = witnesses.filter { name in
             guard isLossy, case .run(let table, _) = name else { return false }
             return TableKind.counterTables.contains(table) && !kept.contains(name)
         }
         try store.keepAside(runs + damagedNames)
+    }
+
+    /// Names runs that are there and that the manifest does not name.
+    var unlistedNames: [FileName] {
+        let listed = Set(next.fileNames)
+        return witnesses.filter { name in
+            guard case .run(.names, _) = name else { return false }
+            return !listed.contains(name) && !made.contains(name) && !scratch.contains(name)
+        }.sorted { ($0.fileNumber?.rawValue ?? 0) < ($1.fileNumber?.rawValue ?? 0) }
     }
 
     // MARK: Tables
