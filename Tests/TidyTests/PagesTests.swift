@@ -59,6 +59,18 @@ struct PagesTests {
         lines.map { $0.trimmingCharacters(in: .whitespaces) }.filter { !$0.isEmpty }
     }
 
+    @Test func `a line of prose has at most 110 columns`() {
+        for page in SourceTree.pages where page.path != "CHANGELOG.md" {
+            var isFenced = false
+            for (number, line) in page.lines.enumerated() {
+                let text = line.drop { $0 == " " }
+                if text.hasPrefix("```") { isFenced.toggle() }
+                let isProse = !isFenced && !text.hasPrefix("|") && line.count - text.count < 4
+                #expect(!isProse || line.count <= 110, "\(page.path):\(number + 1)")
+            }
+        }
+    }
+
     @Test func `a decision has a number of its own, at most 40 lines, and says what and why`() {
         let decisions = SourceTree.pages.filter { $0.path.hasPrefix("docs/decisions/") }
         #expect(decisions.count >= 10)
