@@ -240,8 +240,9 @@ private struct Leftovers<Files: FileSystem> {
         }
     }
 
-    /// Removes what a start that was killed while it made runs again has left of them: else each of many would add its own.
-    /// To be called before the next attempt.
+    /// Removes what a start that was killed while it made counter runs of footers has left of them: else each of many would
+    /// add its own. To be called before the next attempt. (Where all of the manifests are gone, and of names, they stay until
+    /// one is through.)
     func clearUnfinished() throws(StorageError) {
         let used = newest.fileNames
         for name in try store.files.names().compactMap({ FileName($0) }) {
@@ -258,7 +259,7 @@ private struct Leftovers<Files: FileSystem> {
     /// Whether all that is in a run with a number still to be given can be made again: of runs that the newest generation
     /// names, and of segments that can be read.
     ///
-    /// - Parameter withoutRuns: of segments alone, and of what is left of expired ones.
+    /// - Parameter withoutRuns: of segments alone.
     private func isInLog(
         _ name: FileName, withoutRuns: Bool = false
     ) throws(StorageError) -> Bool {
@@ -269,10 +270,10 @@ private struct Leftovers<Files: FileSystem> {
             }
             let span = try store.runHeader(number, of: table, newest.directory).span
             if withoutRuns {
-                if try isAnyMissing(before: span.end) || !newest.lost.isEmpty { return false }
+                if span.firstSegment <= newest.lastExpired || !newest.lost.isEmpty { return false }
             }
             for segment in table.isDerived && !withoutRuns ? newest.level0 : newest.sealed[...]
-            where segment.number <= span.lastSegment {
+            where withoutRuns ? span.contains(segment.number) : segment.number <= span.lastSegment {
                 _ = try SegmentReader(
                     segment.number, directory: newest.directory, in: store.files
                 ).readFooter(of: segment)
@@ -282,17 +283,12 @@ private struct Leftovers<Files: FileSystem> {
         return found ?? false
     }
 
-    /// Whether segments expired without a footer.
-    private func isAnyMissing(before end: LogPosition) throws(StorageError) -> Bool {
-        for entry in newest.expired where entry.span.firstSegment <= end.segment {
-            let run = try RunReader(entry.run, directory: newest.directory, in: store.files)
-            if try run.readExpired().missingCount > 0 { return true }
-        }
-        return false
-    }
-
     /// As above, of names: those that the newest generation has not are in blocks behind the cut.
     private func areInLog(_ run: NamesRunEntry) throws(StorageError) -> Bool {
+        // It may have what a page that cannot be read has.
+        guard try store.damagedNames(of: newest.namesRuns, newest.directory).isEmpty else {
+            return false
+        }
         var number = newest.firstUnsealed
         var (nextName, nextKey) = (newest.shard.nextName, newest.shard.nextKey)
         while nextName < run.names.upperBound || nextKey < run.keys.upperBound {

@@ -47,7 +47,9 @@ struct KnownNames {
         }
     }
 
+    /// The first run that has a name says what it is: others say the same.
     private mutating func enter(_ ordinal: UInt32, _ name: [UInt8]) {
+        guard places[Int(ordinal - firstName)] == 0 else { return }
         bytes += name
         places[Int(ordinal - firstName)] = UInt64(bytes.count) << 8 | UInt64(name.count)
     }
