@@ -276,6 +276,24 @@ WITH_AVX2 static void countFast(
     }
 }
 
+// The few values that need more than `width` bits are found by four: most groups have none.
+WITH_AVX2 static void placesFast(
+    const uint64_t *values, size_t count, uint64_t base, unsigned width, uint16_t *places) {
+    const __m256i bases = _mm256_set1_epi64x((long long)base);
+    const __m256i bound = _mm256_set1_epi64x((long long)(((uint64_t)1 << width) - 1));
+    size_t i = 0;
+    for (; i + 4 <= count; i += 4) {
+        const __m256i next =
+            _mm256_sub_epi64(_mm256_loadu_si256((const __m256i *)(values + i)), bases);
+        const __m256i isAbove = _mm256_cmpgt_epi64(next, bound);
+        unsigned found = (unsigned)_mm256_movemask_pd(_mm256_castsi256_pd(isAbove));
+        for (; found != 0; found &= found - 1)
+            *places++ = (uint16_t)(i + (unsigned)__builtin_ctz(found));
+    }
+    for (; i < count; i++)
+        if ((values[i] - base) >> width != 0) *places++ = (uint16_t)i;
+}
+
 // The four values in the lanes of `values`, shifted apart, as one word.
 WITH_AVX2 static inline uint64_t joined(__m256i values, __m256i shifts) {
     const __m256i apart = _mm256_sllv_epi64(values, shifts);
@@ -341,6 +359,17 @@ bool ingest_column_counts(
 #if defined(__x86_64__)
     if (!hasInstructions || width > 59) return false;
     countFast(values, count, base, width, counts);
+    return true;
+#else
+    return false;
+#endif
+}
+
+bool ingest_column_places(
+    const uint64_t *values, size_t count, uint64_t base, unsigned width, uint16_t *places) {
+#if defined(__x86_64__)
+    if (!hasInstructions || width > 62) return false;
+    placesFast(values, count, base, width, places);
     return true;
 #else
     return false;

@@ -5,12 +5,14 @@ import IngestFormat
 /// The memory of `SegmentCounters`: where the slot of a (key, day) is. A struct, so that the loop over rows
 /// has one exclusive access to it a block and none a row.
 ///
-/// **Layout** `heads`, dense by key, leads to the slot of the day that the key was last seen with. A *slot*
+/// **Layout** `lanes` have most rows of one day. Of the others `heads`, dense by key, leads to the slot of the
+/// day that the key was last seen with. A *slot*
 /// is one cache line: key, day, money and the eight counters that nearly all rows add to. The other eleven
 /// have a *rare* line of their own, taken with the first row that needs it. The slots of a key with several
 /// days form a ring, and `days` finds them by (key, day).
 ///
-/// **Cost** 64 bytes a (key, day) pair, 4 bytes a key ordinal up to the largest seen. Memory is kept.
+/// **Cost** 12 bytes a key ordinal up to the largest seen, 64 bytes a (key, day) pair that lanes do not hold all of.
+/// Memory is kept.
 @safe struct CounterSlots: ~Copyable {
     /// One (key, day): 64 bytes, a cache line. Slot 0 is none.
     struct Slot: BitwiseCopyable {
@@ -35,8 +37,9 @@ import IngestFormat
     /// By `CountingTable.rareColumns`; the last lanes are unused.
     typealias RareLine = SIMD16<UInt32>
 
+    var lanes = DayLanes()
     private var headMemory = LineMemory<UInt32>()
-    /// Heads beyond are not initialised.
+    /// Heads beyond are 0. There are as many lanes.
     private(set) var headCount = 0
     private var slotMemory = LineMemory<Slot>()
     /// One more than the pairs: slot 0 is none.
@@ -51,6 +54,7 @@ import IngestFormat
     var rareLines: UnsafeMutablePointer<RareLine> { unsafe rareMemory.base }
 
     init() {
+        headMemory.reserveZeros(2, keeping: 0)
         // SAFETY: room for one each. Slot 0 is read for keys that have none; its place is no row's.
         unsafe slotMemory.base.initialize(to: Slot())
         unsafe rareMemory.base.initialize(to: RareLine(repeating: 0))
@@ -58,6 +62,9 @@ import IngestFormat
 
     /// Forgets everything; the memory stays.
     mutating func removeAll() {
+        lanes.removeAll()
+        // SAFETY: there are headCount heads.
+        if slotCount > 1 { unsafe heads.update(repeating: 0, count: headCount) }
         headCount = 0
         slotCount = 1
         rareCount = 1
@@ -68,13 +75,22 @@ import IngestFormat
     /// pointer moves while as many rows are added. What is reserved and not used is address space.
     mutating func reserve(keyMax: Int, rowCount: Int) {
         if keyMax >= headCount {
-            headMemory.reserve(keyMax + 1, keeping: headCount)
-            // SAFETY: there is room for keyMax + 1 heads.
-            unsafe (heads + headCount).initialize(repeating: 0, count: keyMax + 1 - headCount)
+            headMemory.reserveZeros(keyMax + 1, keeping: headCount)
+            lanes.reserve(keyMax + 1)
             headCount = keyMax + 1
         }
         slotMemory.reserve(slotCount + rowCount, keeping: slotCount)
         rareMemory.reserve(rareCount + rowCount, keeping: rareCount)
+    }
+
+    /// The slot of a (key, day), made if there is none. Within what `reserve` has made room for.
+    @inline(__always)
+    mutating func slot(at place: UInt64) -> UInt32 {
+        let key = Int(UInt32(truncatingIfNeeded: place))
+        precondition(key < headCount)
+        // SAFETY: key < headCount; heads lead to slots.
+        let number = unsafe heads[key]
+        return unsafe slots[Int(number)].place == place ? number : enter(place)
     }
 
     /// The slot of a (key, day) that the key's head does not lead to, made if there is none; the head
@@ -162,26 +178,33 @@ extension CounterSlots {
     mutating func add(_ rows: BlockRows, _ shape: BlockShape, by table: CountingTable) {
         guard rows.rowCount > 0 else { return }
         reserve(keyMax: Int(shape.keyMax), rowCount: rows.rowCount)
+        let day = lanes.day ?? DayLanes.mostFrequentDay(rows)
+        lanes.day = day
+        let count = addLanes(rows, of: day, by: table)
+        if count > 0 { addSlots(rows, count: count, by: table) }
+    }
+
+    /// Adds the first `count` of `lanes.slotRows`, all rows with money among them.
+    private mutating func addSlots(_ rows: BlockRows, count: Int, by table: CountingTable) {
         let keys = unsafe UnsafePointer(rows.key)
         let days = unsafe UnsafePointer(rows.day)
         let attributes = unsafe UnsafePointer(rows.attributes)
         let money = unsafe (revenue: rows.revenue, spend: rows.spend)
         let (heads, slots, rareLines) = unsafe (heads, slots, rareLines)
         let (classes, hot, rareLanes) = unsafe (table.classes, table.hot, table.rareLanes)
-        let last = rows.rowCount &- 1
+        let slotRows = unsafe lanes.slotRows
+        let last = count &- 1
         var moneyPlace = 0
-        for i in 0...last {
+        for place in 0...last {
             // SAFETY: `reserve` made room for every key of the block and for a slot and a rare line a
             // row, so nothing moves in the loop; rows and money are as the shape found them.
             // A slot comes from memory in the time that some 30 rows take, and its head before it.
-            unsafe ingest_prefetch(heads + Int(keys[min(i &+ 64, last)]))
-            unsafe ingest_prefetch(slots + Int(heads[Int(keys[min(i &+ 32, last)])]))
+            unsafe ingest_prefetch(heads + Int(keys[Int(slotRows[min(place &+ 64, last)])]))
+            let soon = unsafe Int(slotRows[min(place &+ 32, last)])
+            unsafe ingest_prefetch(slots + Int(heads[Int(keys[soon])]))
+            let i = unsafe Int(slotRows[place])
             let bits = unsafe attributes[i]
-            let key = unsafe keys[i]
-            let place = unsafe Slot.place(key: key, day: days[i])
-            var number = unsafe heads[Int(key)]
-            if unsafe slots[Int(number)].place != place { number = enter(place) }
-            let slot = unsafe slots + Int(number)
+            let slot = unsafe slots + Int(slot(at: Slot.place(key: keys[i], day: days[i])))
             let rowClass = unsafe Int(classes[CountingTable.index(bits)])
             unsafe slot.pointee.hot &+= hot[rowClass]
             let lane = unsafe rareLanes[rowClass]

@@ -109,11 +109,14 @@ package enum CountingRule {
     /// What rows of a class add to the hot columns, and which rare one.
     let hot: UnsafeMutablePointer<SIMD8<UInt32>>
     let rareLanes: UnsafeMutablePointer<UInt8>
+    /// The same as what is added to a word of `DayLanes`; 0 of a class that adds to a rare column.
+    let additions: UnsafeMutablePointer<UInt64>
 
     init() {
         unsafe classes = .allocate(capacity: Self.indexCount)
         unsafe hot = .allocate(capacity: Self.classCountMax)
         unsafe rareLanes = .allocate(capacity: Self.classCountMax)
+        unsafe additions = .allocate(capacity: Self.classCountMax)
         var known: [Class] = []
         for index in 0..<Self.indexCount {
             let found = Self.addition(CountingRule.columns(of: Self.attributes(index)))
@@ -124,6 +127,8 @@ package enum CountingRule {
             unsafe classes[index] = UInt8(place)
             unsafe hot[place] = found.hot
             unsafe rareLanes[place] = found.rareLane
+            unsafe additions[place] =
+                found.rareLane == Self.noLane ? Self.addition(found.hot) : 0
         }
     }
 
@@ -131,6 +136,7 @@ package enum CountingRule {
         unsafe classes.deallocate()
         unsafe hot.deallocate()
         unsafe rareLanes.deallocate()
+        unsafe additions.deallocate()
     }
 
     /// What the rule looks at (type, verdict, measured, event id, session, outside the window), moved
@@ -144,6 +150,11 @@ package enum CountingRule {
     private static func attributes(_ index: Int) -> RowAttributes {
         let bits = UInt16(index)
         return RowAttributes(rawValue: bits & 0x3F | (bits & 0x1C0) << 4 | (bits & 0x200) << 6)
+    }
+
+    /// A byte a lane, the first in the lowest.
+    private static func addition(_ hot: SIMD8<UInt32>) -> UInt64 {
+        (0..<hotCount).reduce(0) { $0 | UInt64(hot[$1]) << UInt64(8 * $1) }
     }
 
     private static func addition(_ columns: [CounterColumn]) -> Class {

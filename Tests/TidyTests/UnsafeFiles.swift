@@ -19,6 +19,7 @@ enum UnsafeFiles {
         "IngestCounting": [
             "CounterSlots": "owns the dense counters of a segment, and the loop over all rows",
             "CountingRule": "owns the table from attributes to counters",
+            "DayLanes": "owns the lanes of a day, and the loop over all rows",
             "DaySums": "owns sums by business and day, adds columns to them",
             "PageMerge": "stands in several pages at once",
             "SegmentCounters": "walks the dense counters in order",

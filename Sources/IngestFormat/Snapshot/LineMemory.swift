@@ -50,6 +50,17 @@ import CIngestLinux
         unsafe Self.free(old, capacity: oldCapacity, isMapped: wasMapped)
     }
 
+    /// As `reserve`, of memory that is 0 behind the values that stay, and in what is added.
+    ///
+    /// **Cost** Of large memory nothing: the kernel gives zeros when a page is first touched.
+    package mutating func reserveZeros(_ count: Int, keeping kept: Int)
+    where Value: FixedWidthInteger {
+        guard count > capacity else { return }
+        reserve(count, keeping: kept)
+        // SAFETY: there is room for capacity values.
+        if !isMapped { unsafe (base + kept).initialize(repeating: 0, count: capacity - kept) }
+    }
+
     private static func free(
         _ base: UnsafeMutablePointer<Value>, capacity: Int, isMapped: Bool
     ) {

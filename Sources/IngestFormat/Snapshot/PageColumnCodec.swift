@@ -72,13 +72,7 @@ enum PageColumnCodec {
             of: UInt16.self, capacity: patches.count &+ 1
         ) { room in
             let places = room.baseAddress!
-            var found = 0
-            for i in 0..<count {
-                // SAFETY: the plan counted so many values with high bits; a place is written for each
-                // value, and stays if it is one of them.
-                unsafe places[found] = UInt16(truncatingIfNeeded: i)
-                found &+= unsafe (values[i] &- patches.base) &>> shift != 0 ? 1 : 0
-            }
+            let found = unsafe findPlaces(patches, of: values, count: count, into: places)
             let end = unsafe BitPacking.pack(count: found, width: placeWidth, to: target) {
                 unsafe UInt64(places[$0])
             }
@@ -87,6 +81,28 @@ enum PageColumnCodec {
                     unsafe (values[Int(places[$0])] &- patches.base) &>> shift
                 }
         }
+    }
+
+    /// The places of the values that need more than the width, which the plan has counted.
+    /// - Parameter places: room for one more than there are.
+    private static func findPlaces(
+        _ patches: ColumnPatches, of values: UnsafePointer<UInt64>, count: Int,
+        into places: UnsafeMutablePointer<UInt16>
+    ) -> Int {
+        let width = UInt32(truncatingIfNeeded: patches.width)
+        // SAFETY: count values are there. Vectors compare values below 2^63 alone.
+        if patches.width &+ patches.highWidth < 64,
+            unsafe ingest_column_places(values, count, patches.base, width, places)
+        {
+            return patches.count
+        }
+        var found = 0
+        for i in 0..<count {
+            // SAFETY: a place is written for each value, and stays if it is one of those.
+            unsafe places[found] = UInt16(truncatingIfNeeded: i)
+            found &+= unsafe (values[i] &- patches.base) &>> UInt64(width) != 0 ? 1 : 0
+        }
+        return found
     }
 
     /// The low bits of all values.

@@ -120,4 +120,26 @@ struct ColumnVectorTests {
         var counts: [UInt32] = [9, 9, 9, 9]
         #expect(!ingest_column_counts([1], 1, 0, 60, &counts))
     }
+
+    @Test(arguments: [1, 3, 4, 5, 1_023, 1_024])
+    func `the places of values that need more bits are found, and nothing else is written`(
+        count: Int
+    ) {
+        var random = SeededRandom(seed: UInt64(count))
+        let base = random.next() >> 1
+        let above = (0..<count).map { _ in
+            random.next() >> UInt64.random(in: 1...63, using: &random)
+        }
+        for width in 0...62 as ClosedRange<UInt32> {
+            let expected = above.indices.filter { above[$0] >> UInt64(width) != 0 }
+            var places = [UInt16](repeating: 9_999, count: count + 1)
+            guard ingest_column_places(above.map { $0 &+ base }, count, base, width, &places) else {
+                return
+            }
+            #expect(places[..<expected.count].map(Int.init) == expected, "\(width)")
+            #expect(places[expected.count...].allSatisfy { $0 == 9_999 }, "\(width)")
+        }
+        var places: [UInt16] = [9_999]
+        #expect(!ingest_column_places([1], 1, 0, 63, &places))
+    }
 }

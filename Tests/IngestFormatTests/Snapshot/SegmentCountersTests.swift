@@ -113,6 +113,62 @@ struct SegmentCountersTests {
         }
     }
 
+    /// Lanes are of a byte and full with 128.
+    @Test(arguments: [127, 128, 129, 255, 256, 257, 1_000])
+    func `no counter ends with what its lane holds`(count: Int) throws {
+        let kinds = [
+            Row(key: 1, day: 7), Row(key: 1, day: 7, type: .click),
+            Row(key: 1, day: 7, verdict: .duplicate), Row(key: 1, day: 7, verdict: .conflict),
+            Row(key: 1, day: 7, type: .redemption, money: .init(revenue: 3, spend: 2)),
+        ]
+        for kind in kinds {
+            let rows =
+                [Row](repeating: kind, count: count) + kinds + [Row(key: 0, day: 7)]
+                + [Row](repeating: Row(key: 2, day: 7, type: .click), count: count - 1)
+            var model = CounterModel()
+            model.add(rows)
+            #expect(try Self.fold(rows) == model)
+        }
+    }
+
+    /// The day of the lanes is that of the first block: later ones are of other days, alone and mixed.
+    @Test func `rows of any day are counted on it whichever came first`() throws {
+        var random = SeededRandom(seed: 8)
+        let counters = SegmentCounters()
+        for _ in 0..<2 {
+            var model = CounterModel()
+            for days in [50...50, 51...51, 49...51, 50...50, 48...52] as [ClosedRange<Int32>] {
+                let rows = RowGenerator(keyCount: 300, days: days).rows(4_000, &random)
+                #expect(counters.fold(BlockRows(rows)) == .folded)
+                model.add(rows)
+                #expect(try CounterModel(counters.makeCursor()) == model)
+                #expect(try CounterModel(counters.encodeTable().makeCursor()) == model)
+            }
+            counters.removeAll()
+        }
+    }
+
+    /// Large memory is mapped, grows by moving, and is not cleared where it was never used.
+    @Test func `keys far apart are counted, and nothing of them is left when all is forgotten`()
+        throws
+    {
+        let counters = SegmentCounters()
+        let keys: [UInt32] = [0, 1, 5_000, 300_000, 600_000, 2_500_000]
+        for last in [3, 6, 2, 5, 6] {
+            counters.removeAll()
+            var model = CounterModel()
+            for key in keys.prefix(last) {
+                let rows = [
+                    Row(key: key, day: 3), Row(key: key, day: 3, type: .click),
+                    Row(key: key / 2, day: 4, type: .redemption),
+                ]
+                #expect(counters.fold(BlockRows(rows)) == .folded)
+                model.add(rows)
+            }
+            #expect(try CounterModel(counters.makeCursor()) == model)
+        }
+    }
+
     /// A block that is good but for one thing, and what the fold says to it.
     private static let refusals:
         [(String, SegmentCounters.FoldOutcome, @Sendable (BlockRows) -> Void)] =
