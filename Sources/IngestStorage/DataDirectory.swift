@@ -28,8 +28,8 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
     ///
     /// 1. Locks it. 2. Reads the newest manifest; where there is none, and nothing that a manifest must
     /// have come before, makes generation 0 durable. 3. Removes what a crash left of the next generation
-    /// (temporary files, runs with numbers still to be given), moves all other files of ours that no
-    /// generation names to `aside/`. Unsealed segments stay: `SegmentRecovery` is next. Before anything is
+    /// (temporary files, runs whose content is elsewhere), moves all other files of ours that no generation names
+    /// to `aside/` (`Leftovers`). Unsealed segments stay: `SegmentRecovery` is next. Before anything is
     /// changed, every expired run that the manifest names must be there with a header that can be believed;
     /// a manifest, names or tables that are not there, or cannot be read, are made again (`LogRebuild`).
     /// - Parameters:
@@ -130,7 +130,6 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
         _ store: ManifestStore<Files>, after manifest: Manifest, names: LogRebuild<Files>.Names,
         bad: Set<FileName>?, wrong: StorageError, _ losses: inout [String]
     ) throws(StorageError) -> Manifest {
-        try Leftovers(store: store, newest: manifest).clearUnfinished()
         let made = try StorageError.readable { () throws(StorageError) in
             try LogRebuild.run(store, after: manifest, names: names, bad: bad, mayLose: true)
         }
@@ -171,155 +170,6 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
         }
         return lines + losses
             + movedAside.map { "\($0) is not listed in any manifest, moved to aside/" }
-    }
-}
-
-/// Decides what becomes of the files that the newest generation does not name.
-private struct Leftovers<Files: FileSystem> {
-    let store: ManifestStore<Files>
-    let newest: Manifest
-    var retired: [FileName] = []
-    var movedAside: [String] = []
-    private var present: Set<FileName> = []
-
-    init(store: ManifestStore<Files>, newest: Manifest) {
-        self.store = store
-        self.newest = newest
-    }
-
-    mutating func clear(_ names: [FileName]) throws(StorageError) {
-        present = Set(names)
-        let older = names.compactMap(\.generation).filter { $0 < newest.generation }
-        var usedBefore: Set<FileName> = []
-        for generation in older {
-            guard let manifest = try readOlder(generation) else { continue }
-            usedBefore.formUnion(manifest.fileNames)
-        }
-        let used = newest.fileNames
-        for name in names where !used.contains(name) {
-            switch name {
-            case .temporary(.segment(let number)) where !present.contains(.segment(number)):
-                try moveAside(name)
-            // Copies of what the log still has: work that a crash cut off. Were they kept, every start on a
-            // full disk would add to them.
-            case .temporary: try store.unlink(name)
-            // So has the log all of a run that was never published, or whose manifest is gone: if it is whole.
-            case .run(_, let number) where number >= newest.nextFileNumber:
-                if try isInLog(name) { try store.unlink(name) } else { try moveAside(name) }
-            // Where no manifest that is left names it, a reader that goes by an older one reads the newest instead.
-            case .run:
-                if try !isReplaced(name) {
-                    try moveAside(name)
-                } else if usedBefore.contains(name) {
-                    retired.append(name)
-                } else {
-                    try store.unlink(name)
-                }
-            // Its rows had expired, and the time to remove it had not come.
-            case .segment(let number) where number <= newest.lastExpired: retired.append(name)
-            // What is not sealed is the end of the log: sealed segments have no gaps.
-            case .segment: break
-            case .lock, .aside, .durableMark, .reserve, .leases, .manifest: break
-            }
-        }
-    }
-
-    /// An older manifest, for the files that it names; one that is out of date is removed, a bad one
-    /// is put aside.
-    private mutating func readOlder(_ generation: Generation) throws(StorageError) -> Manifest? {
-        let name = FileName.manifest(generation)
-        do {
-            let manifest = try store.read(generation)
-            let age = newest.generation.rawValue - generation.rawValue
-            if age > ManifestStore<Files>.olderManifestCount { try store.unlink(name) }
-            return manifest
-        } catch {
-            guard case .corrupt = error else { throw error }
-            try moveAside(name)
-            return nil
-        }
-    }
-
-    /// Removes what a start that was killed while it made counter runs of footers has left of them: else each of many would
-    /// add its own. To be called before the next attempt. (Where all of the manifests are gone, and of names, they stay until
-    /// one is through.)
-    func clearUnfinished() throws(StorageError) {
-        let used = newest.fileNames
-        for name in try store.files.names().compactMap({ FileName($0) }) {
-            switch name {
-            case .temporary(.run): try store.unlink(name)
-            case .run(let table, let number)
-            where number >= newest.nextFileNumber && !used.contains(name) && !table.isNames:
-                if try isInLog(name, withoutRuns: true) { try store.unlink(name) }
-            default: break
-            }
-        }
-    }
-
-    /// Whether all that is in a run with a number still to be given can be made again: of runs that the newest generation
-    /// names, and of segments that can be read.
-    ///
-    /// - Parameter withoutRuns: of segments alone.
-    private func isInLog(
-        _ name: FileName, withoutRuns: Bool = false
-    ) throws(StorageError) -> Bool {
-        guard case .run(let table, let number) = name else { return false }
-        let found = try StorageError.readable { () throws(StorageError) in
-            if table.isNames {
-                return try areInLog(store.namesEntry(number, of: table, newest.directory))
-            }
-            let span = try store.runHeader(number, of: table, newest.directory).span
-            if withoutRuns {
-                if span.firstSegment <= newest.lastExpired || !newest.lost.isEmpty { return false }
-            }
-            for segment in table.isDerived && !withoutRuns ? newest.level0 : newest.sealed[...]
-            where withoutRuns ? span.contains(segment.number) : segment.number <= span.lastSegment {
-                _ = try SegmentReader(
-                    segment.number, directory: newest.directory, in: store.files
-                ).readFooter(of: segment)
-            }
-            return span.end <= newest.cut
-        }
-        return found ?? false
-    }
-
-    /// As above, of names: those that the newest generation has not are in blocks behind the cut.
-    private func areInLog(_ run: NamesRunEntry) throws(StorageError) -> Bool {
-        // It may have what a page that cannot be read has.
-        guard try store.damagedNames(of: newest.namesRuns, newest.directory).isEmpty else {
-            return false
-        }
-        var number = newest.firstUnsealed
-        var (nextName, nextKey) = (newest.shard.nextName, newest.shard.nextKey)
-        while nextName < run.names.upperBound || nextKey < run.keys.upperBound {
-            let reader = try SegmentReader(number, directory: newest.directory, in: store.files)
-            let footer = try SegmentFooterFile.read(
-                reader.file, number: number, directory: newest.directory
-            ).footer
-            _ = try reader.readNames(by: footer)
-            (nextName, nextKey) = (footer.names.upperBound, footer.keys.upperBound)
-            number = number.next
-        }
-        return run.table == .names
-            || newest.sealed.allSatisfy { present.contains(.segment($0.number)) }
-    }
-
-    /// Whether this is a file of this directory whose counters or names are all in the newest generation: it
-    /// was merged into another one, or a generation that has no manifest any more named it.
-    private func isReplaced(_ name: FileName) throws(StorageError) -> Bool {
-        do {
-            return try store.isReplaced(name, by: newest)
-        } catch {
-            switch error {
-            case .corrupt, .notFound: return false
-            default: throw error
-            }
-        }
-    }
-
-    private mutating func moveAside(_ name: FileName) throws(StorageError) {
-        let aside = try AsideDirectory(of: store.files)
-        movedAside.append(try aside.take(name.text))
     }
 }
 

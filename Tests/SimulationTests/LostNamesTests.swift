@@ -10,18 +10,9 @@ import Testing
 /// A names run and the segment that introduced its names are both damaged: a start goes on, the names are lost, and nothing
 /// else is.
 @Suite("Names that are lost with their segment")
-struct LostNamesTests {
-    private let clock = SimulatedClock(
+struct LostNamesTests: FilledDirectory {
+    let clock = SimulatedClock(
         wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
-
-    private func filled() throws -> SimulatedFileSystem {
-        let files = SimulatedFileSystem(seed: 1)
-        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 4)
-        try pipeline.take(0..<250)
-        try pipeline.rest(turns: 70)
-        try pipeline.stop()
-        return files.disk.kill()
-    }
 
     /// What is damaged of all names runs, and of the segment.
     enum Damage: CaseIterable {
@@ -34,7 +25,7 @@ struct LostNamesTests {
     }
 
     private func damage(_ files: SimulatedFileSystem, _ damage: Damage) throws {
-        let manifest = try ManifestStore(files: files).readNewest()
+        let manifest = try newest(files)
         let first = manifest.sealed[0]
         let runs = manifest.namesRuns.map(\.fileName.text)
         let segment = FileName.segment(first.number).text
@@ -48,13 +39,7 @@ struct LostNamesTests {
                     }
                 }
             }
-        case .blocks:
-            let blocksEnd = try SegmentReader(
-                first.number, directory: manifest.directory, in: files
-            ).readFooter(of: first).blocks.last!.end
-            files.disk.damage(segment) { bytes in
-                for place in stride(from: 150, to: Int(blocksEnd), by: 64) { bytes[place] ^= 1 }
-            }
+        case .blocks: try damageFirstBlocks(files)
         case .blocksAndFooter:
             files.disk.damage(segment) { bytes in
                 for place in stride(from: 150, to: bytes.count, by: 64) { bytes[place] ^= 1 }
@@ -144,7 +129,7 @@ struct LostNamesTests {
     )
     func restored() throws {
         let left = try filled()
-        let manifest = try ManifestStore(files: left).readNewest()
+        let manifest = try newest(left)
         let segment = FileName.segment(manifest.sealed[0].number).text
         let good = try #require(left.disk.contents(segment))
         try damage(left, .blocks)
@@ -166,13 +151,9 @@ struct LostNamesTests {
     @Test("of a run without its blocks, all names are taken whose pages can be read")
     func pages() throws {
         let left = try filled()
-        let manifest = try ManifestStore(files: left).readNewest()
+        let manifest = try newest(left)
         // The ranks of all: names and keys themselves can be read.
-        for entry in manifest.namesRuns {
-            let run = try NamesRunReader(entry, directory: manifest.directory, in: left)
-            let place = Int(run.index.entries[run.index.pages(.ranks).lowerBound].offset)
-            left.disk.damage(entry.fileName.text) { $0[place] ^= 1 }
-        }
+        for entry in manifest.namesRuns { try damagePage(.ranks, of: entry, left) }
         try damage(left, .blocks)
         let before = ReferenceModel(packetCount: 250).counts
         let store = ManifestStore(files: left)

@@ -225,6 +225,9 @@ package struct LogSpan: Hashable, Sendable, BitwiseCopyable {
     package func contains(_ segment: SegmentNumber) -> Bool {
         segment >= firstSegment && segment <= lastSegment
     }
+    package func overlaps(_ other: LogSpan) -> Bool {
+        firstSegment <= other.lastSegment && other.firstSegment <= lastSegment
+    }
     /// Segment numbers in it, the last one's included.
     package var segmentCount: UInt64 { UInt64(lastSegment.rawValue - firstSegment.rawValue) + 1 }
     /// The span of this and the next one together; `nil` if they do not touch.

@@ -85,7 +85,7 @@ extension Inspector {
         indented(Self.text(header.encode(), NamesRun.Header.layout))
         try describing("names run") { (inspector) throws(StorageError) in
             let run = try NamesRunReader<Files>(file, header)
-            let (lostNames, lostKeys) = (try run.lostNames().count, try run.lostKeyCount())
+            let (lostNames, lostKeys) = (try run.lostNames().count, try run.lostKeys().count)
             try inspector.readOrders(of: run)
             inspector.line("lost", "\(lostNames) names and \(lostKeys) keys")
         }

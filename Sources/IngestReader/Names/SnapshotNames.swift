@@ -92,7 +92,7 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
         var count = try tail.lostKeyCount()
         for run in parts.runs {
             count += try ReaderError.reading { () throws(StorageError) in
-                try run.lostKeyCount()
+                try run.lostKeys().count
             }
         }
         return count + Int(nextKey - min(nextKey, tail.nextKey))

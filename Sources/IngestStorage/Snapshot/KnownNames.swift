@@ -41,13 +41,14 @@ struct KnownNames {
             if isMissing.keys && run.keys.overlaps(keys) {
                 try run.readKeys { ordinal, key in
                     guard keys.contains(ordinal.rawValue) else { return }
-                    self.keys[Int(ordinal.rawValue - firstKey)] = key
+                    let place = Int(ordinal.rawValue - firstKey)
+                    self.keys[place] = self.keys[place] ?? key
                 }
             }
         }
     }
 
-    /// The first run that has a name says what it is: others say the same.
+    /// The first run that has a name says what it is, as of keys: others say the same.
     private mutating func enter(_ ordinal: UInt32, _ name: [UInt8]) {
         guard places[Int(ordinal - firstName)] == 0 else { return }
         bytes += name

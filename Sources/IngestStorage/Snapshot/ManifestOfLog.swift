@@ -4,7 +4,8 @@ import IngestFormat
 extension LogRebuild {
     /// The manifest of a directory that has none that can be believed, from headers and footers: expired runs, the
     /// sealed segments behind them up to the first that has no sound footer, and the names runs that are there. No
-    /// runs; `run` makes them. What lies behind is the tail, which recovery seals.
+    /// runs; `run` makes them, with numbers behind those of all files that are there. What lies behind is the tail, which
+    /// recovery seals.
     ///
     /// **Errors** `missingManifest` where nothing says which directory this is. `newerFormat`, `io`.
     /// **Cost** All footers once.
@@ -18,9 +19,6 @@ extension LogRebuild {
         var manifest = Manifest(
             directory: first.directory, createdAt: first.origin.createdAt,
             hashAlgorithm: first.origin.hashAlgorithm, hashKey: first.origin.hashKey)
-        manifest.nextFileNumber =
-            (names.compactMap(\.fileNumber).max() ?? FileNumber(rawValue: 0))
-            .next
         manifest.generation = names.compactMap(\.generation).max() ?? manifest.generation
         try manifest.addExpired(names, in: files)
         // Were the log gone on with behind a gap, what is before it would be given up.
@@ -33,6 +31,8 @@ extension LogRebuild {
         }
         try manifest.addSealed(segments, in: files)
         try manifest.addNamesRuns(names, in: files)
+        let numbers = manifest.fileNames.compactMap(\.fileNumber)
+        manifest.nextFileNumber = numbers.max()?.next ?? manifest.nextFileNumber
         return manifest
     }
 

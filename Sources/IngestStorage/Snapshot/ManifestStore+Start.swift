@@ -51,12 +51,13 @@ extension ManifestStore {
     /// **Errors** `newerFormat`, `io`.
     /// **Cost** Reads the files.
     package func damagedNames(
-        of entries: some Sequence<NamesRunEntry>, _ directory: DirectoryID
+        of entries: some Sequence<NamesRunEntry>, _ directory: DirectoryID,
+        _ kinds: [NamesPageKind] = NamesPageKind.allCases
     ) throws(StorageError) -> [FileName] {
         var damaged: [FileName] = []
         for entry in entries {
             let isSound: Void? = try StorageError.readable { () throws(StorageError) in
-                try NamesRunReader(entry, directory: directory, in: files).checkPages()
+                try NamesRunReader(entry, directory: directory, in: files).checkPages(of: kinds)
             }
             if isSound == nil { damaged.append(entry.fileName) }
         }
@@ -64,34 +65,39 @@ extension ManifestStore {
     }
 
     /// As above, runs of counters.
-    func damagedRuns(of manifest: Manifest) throws(StorageError) -> Set<FileName> {
+    func damagedRuns(
+        of entries: some Sequence<RunEntry>, _ directory: DirectoryID
+    ) throws(StorageError) -> Set<FileName> {
         var damaged: Set<FileName> = []
-        let page = CounterPage()
-        for entry in manifest.runs {
+        for entry in entries {
             let isSound: Void? = try StorageError.readable { () throws(StorageError) in
-                let run = try RunReader(entry, directory: manifest.directory, in: files)
-                var pages = run.makeCursor()
-                while try pages.nextPage(into: page) {}
+                try RunReader(entry, directory: directory, in: files).checkPages()
             }
             if isSound == nil { damaged.insert(entry.fileName) }
         }
         return damaged
     }
 
-    /// For the log: how many names and keys the names runs of a manifest have lost; `nil` if none.
+    /// What the names runs of a manifest have lost.
     ///
-    /// **Cost** The pages that they fill, one at least of each run.
-    package func lostText(of manifest: Manifest) throws(StorageError) -> String? {
-        var (names, keys) = (0, 0)
+    /// **Cost** The pages that it fills, one at least of each run.
+    func lost(of manifest: Manifest) throws(StorageError) -> (names: [UInt32], keys: [UInt32]) {
+        var (names, keys): ([UInt32], [UInt32]) = ([], [])
         for entry in manifest.namesRuns {
             let run = try NamesRunReader(entry, directory: manifest.directory, in: files)
-            names += try run.lostNames().count
-            keys += try run.lostKeyCount()
+            names += try run.lostNames()
+            keys += try run.lostKeys()
         }
-        return names + keys == 0
+        return (names, keys)
+    }
+
+    /// As above, for the log; `nil` if nothing is lost.
+    package func lostText(of manifest: Manifest) throws(StorageError) -> String? {
+        let lost = try lost(of: manifest)
+        return lost.names.isEmpty && lost.keys.isEmpty
             ? nil
-            : "\(names) names and \(keys) keys are lost, with the blocks that introduced them: their counters "
-                + "stay, (lost:N) stands for them; run ingest-reader verify"
+            : "\(lost.names.count) names and \(lost.keys.count) keys are lost, with the blocks that introduced "
+                + "them: their counters stay, (lost:N) stands for them; run ingest-reader verify"
     }
 
     /// Keeps in `aside/` those files that are there, before a manifest is published that no longer names them: they may be

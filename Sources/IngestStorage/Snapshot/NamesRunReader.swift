@@ -265,19 +265,19 @@ package struct NamesRunReader<Files: FileSystem>: Sendable {
         }
     }
 
-    /// How many keys were lost: in the order of rewards they come first.
+    /// The keys that were lost: in the order of rewards they come first.
     ///
     /// **Cost** As many pages as they fill, one at least.
-    package func lostKeyCount() throws(StorageError) -> Int {
-        var count = 0
+    package func lostKeys() throws(StorageError) -> [UInt32] {
+        var lost: [UInt32] = []
         let batch = PairBatch()
         var cursor = makePairCursor(.rewards)
         while try cursor.nextPairs(into: batch) {
-            let lost = (0..<batch.count).first { batch[$0] >> 32 != 0 } ?? batch.count
-            count += lost
-            if lost < batch.count { break }
+            let places = (0..<batch.count).prefix { batch[$0] >> 32 == 0 }
+            lost += places.map { UInt32(truncatingIfNeeded: batch[$0]) }
+            if places.count < batch.count { break }
         }
-        return count
+        return lost
     }
 
     /// The ordinals whose names were lost: in bytewise order they come first.
@@ -297,11 +297,13 @@ package struct NamesRunReader<Files: FileSystem>: Sendable {
 
     // MARK: Pages
 
-    /// Checks the checksum of every page.
+    /// Checks the checksum of every page of some kinds.
     ///
     /// **Cost** Reads the file.
-    package func checkPages() throws(StorageError) {
-        for kind in NamesPageKind.allCases {
+    package func checkPages(
+        of kinds: [NamesPageKind] = NamesPageKind.allCases
+    ) throws(StorageError) {
+        for kind in kinds {
             for number in 0..<index.pages(kind).count { _ = try page(kind, number) }
         }
     }

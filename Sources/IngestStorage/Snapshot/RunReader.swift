@@ -152,6 +152,15 @@ package struct RunReader<Files: FileSystem>: Sendable {
         }
     }
 
+    /// Checks the checksum of every page, and its keys.
+    ///
+    /// **Cost** Reads the table.
+    func checkPages() throws(StorageError) {
+        let page = CounterPage()
+        var pages = makeCursor(columns: CounterColumnSet())
+        while try pages.nextPage(into: page) {}
+    }
+
     package var path: String { file.path }
     /// Whether it is a file of its own, not the table of a footer.
     var isFile: Bool { header.fileNumber.rawValue > 0 }

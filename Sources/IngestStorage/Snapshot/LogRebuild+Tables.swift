@@ -1,0 +1,172 @@
+// packet → decode → ring → admit → block → [segment] → [compaction] → snapshot → query
+import IngestCounting
+import IngestFormat
+
+extension LogRebuild {
+    mutating func makeTables(_ bad: Set<FileName>?) throws(StorageError) {
+        guard let bad else {
+            next.runs = []
+            let first = LogPosition.start.segment.next
+            if next.cut > .start {
+                try makeRuns(of: LogSpan(firstSegment: first, end: next.cut))
+            }
+            return
+        }
+        for span in spans(of: bad) { try makeRuns(of: span) }
+        for whole in next.runs(of: .rewardDays) {
+            for (place, run) in next.runs.enumerated()
+            where run.span == whole.span && bad.contains(run.fileName) {
+                next.runs[place] = try makeRun(run, of: whole)
+                made.append(next.runs[place].fileName)
+            }
+        }
+    }
+
+    /// What bad reward-days runs cover, each with the runs beside it on which an expired run lies as well: its rows cannot be
+    /// told apart.
+    private func spans(of bad: Set<FileName>) -> [LogSpan] {
+        var groups: [(span: LogSpan, isBad: Bool)] = []
+        for run in next.runs(of: .rewardDays) {
+            let isBad = bad.contains(run.fileName)
+            if let last = groups.last,
+                next.expired.contains(where: {
+                    $0.span.contains(last.span.lastSegment)
+                        && $0.span.contains(run.span.firstSegment)
+                })
+            {
+                let span = LogSpan(firstSegment: last.span.firstSegment, end: run.span.end)
+                groups[groups.count - 1] = (span, last.isBad || isBad)
+            } else {
+                groups.append((run.span, isBad))
+            }
+        }
+        return groups.filter(\.isBad).map(\.span)
+    }
+
+    /// Makes a run of reward-days: a reward is the sum of its days, a day that of its rewards.
+    private mutating func makeRun(
+        _ run: RunEntry, of whole: RunEntry
+    ) throws(StorageError) -> RunEntry {
+        let reader = try RunReader(whole, directory: next.directory, in: store.files)
+        guard run.table == .days else {
+            return try RunWriter.merge(
+                run.table, takeNumbers(1), of: run.span, for: next, metadata: RunMetadata(),
+                [reader], in: store.files, isStopped: isStopped) ?? run
+        }
+        let keys = try store.readKeys(of: next)
+        if keys.contains(where: { $0.business.rawValue == 0 }) {
+            guard loss != .nothing else {
+                throw .corrupt(path: reader.path, offset: 0, detail: "rows of lost keys")
+            }
+            isLossy = true
+        }
+        let sums = DaySums(keys: keys)
+        try add(reader, to: sums)
+        return try write(sums, of: run.span)
+    }
+
+    /// Makes runs of footers, and of what is left of expired segments.
+    private mutating func makeRuns(of span: LogSpan) throws(StorageError) {
+        isLossy = isLossy || loss != .nothing || !next.lost.isEmpty
+        let places = next.sealed.indices.filter { span.contains(next.sealed[$0].number) }
+        var left = (places.first ?? 0)..<(places.last ?? -1) + 1
+        if loss == .blocks { try repair(left) }
+        var whole = TableMerge(for: next, in: store.files)
+        try addExpired(next.expired.filter { span.contains($0.span.firstSegment) }, to: &whole)
+        while left.count > Limits.level0MergeCountMax {
+            let segments = next.sealed[left.prefix(Limits.level0MergeCountMax)]
+            left = left.dropFirst(Limits.level0MergeCountMax)
+            var part = TableMerge(for: next, in: store.files)
+            for segment in segments { try part.add(segment) }
+            let end = segments[segments.endIndex - 1]
+            let runs = try write(
+                part, makesRewards: false,
+                of: LogSpan(
+                    firstSegment: segments[segments.startIndex].number,
+                    end: LogPosition(segment: end.number, blockCount: end.blockCount)))
+            scratch += runs.map(\.fileName)
+            try whole.add(runs)
+        }
+        for segment in next.sealed[left] { try whole.add(segment) }
+        let runs = try write(whole, of: span)
+        made += runs.map(\.fileName)
+        next.runs.removeAll { span.contains($0.span.firstSegment) }
+        next.runs = (next.runs + runs).sorted {
+            ($0.table.rawValue, $0.span.firstSegment) < ($1.table.rawValue, $1.span.firstSegment)
+        }
+    }
+
+    private mutating func write(
+        _ merge: TableMerge<Files>, makesRewards: Bool = true, of span: LogSpan
+    ) throws(StorageError) -> [RunEntry] {
+        try merge.run(
+            of: span, firstNumber: takeNumbers(TableKind.counterTables.count),
+            makesRewards: makesRewards, isStopped: isStopped) ?? []
+    }
+
+    /// Seals segments again whose footers cannot be read. A crash leaves the manifest that was there; what was sealed again is
+    /// taken as it is by the next attempt.
+    private mutating func repair(_ places: Range<Int>) throws(StorageError) {
+        let names = Set(try store.files.names())
+        for segment in next.sealed[places] {
+            let name = FileName.segment(segment.number).text
+            if !names.contains(name) { throw .notFound(path: "\(store.files.path)/\(name)") }
+        }
+        let repaired = try FooterRepair(
+            of: places, files: store.files, manifest: next, keys: try store.readKeys(of: next),
+            now: next.createdAt
+        ).run()
+        losses += RecoveryReport.messages(of: repaired.segments)
+        next = repaired.manifest
+    }
+
+    /// Adds what is left of expired segments: reward-days as they lie, and days made of them.
+    private mutating func addExpired(
+        _ expired: [ExpiredEntry], to merge: inout TableMerge<Files>
+    ) throws(StorageError) {
+        guard let first = expired.first, let last = expired.last else { return }
+        let keys = try store.readKeys(of: next)
+        // The run that is replaced may have the days of keys whose business is lost.
+        isLossy = isLossy || keys.contains { $0.business.rawValue == 0 }
+        let sums = DaySums(keys: keys)
+        for entry in expired {
+            let run = try RunReader(entry.run, directory: next.directory, in: store.files)
+            let count = try run.readExpired().missingCount
+            guard count == 0 || loss != .nothing else {
+                throw .corrupt(
+                    path: run.path, offset: 0,
+                    detail: "\(count) segments without a footer: their counters are in runs only")
+            }
+            missingCount += UInt64(count)
+            merge.add(rewardDays: run)
+            try add(run, to: sums)
+        }
+        let span = LogSpan(firstSegment: first.span.firstSegment, end: last.span.end)
+        let run = try write(sums, of: span)
+        scratch.append(run.fileName)
+        merge.add(days: try RunReader(run, directory: next.directory, in: store.files))
+    }
+
+    private func add(_ run: RunReader<Files>, to sums: DaySums) throws(StorageError) {
+        var rows = DaySumming(run.makeCursor(), into: sums)
+        do { try rows.drain() } catch {
+            if case .source(let error) = error { throw error }
+            throw .corrupt(
+                path: run.path, offset: 0, detail: "counters that cannot be: \(error)")
+        }
+    }
+
+    private mutating func write(
+        _ sums: DaySums, of span: LogSpan
+    ) throws(StorageError) -> RunEntry {
+        do {
+            return try RunWriter.write(
+                .days, number: takeNumbers(1), of: span, for: next, in: store.files
+            ) { sums.makeCursor() }
+        } catch {
+            switch error {
+            case .storage(let error): throw error
+            }
+        }
+    }
+}
