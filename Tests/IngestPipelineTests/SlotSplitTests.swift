@@ -4,7 +4,7 @@ import Testing
 
 @testable import IngestPipeline
 
-/// The split of a line of the dedup index against a plain loop.
+/// The split and the sweep of a line of the dedup index against plain loops.
 @Suite struct SlotSplitTests {
     private static let bit: UInt64 = 1 << 40
 
@@ -41,6 +41,28 @@ import Testing
         #expect(movedCounts.count > 5)
     }
 
+    @Test(arguments: 0..<8 as Range<UInt64>)
+    func freesWhatDoesNotHoldAndLeavesTheMarks(seed: UInt64) {
+        var random = SeededRandom(seed: seed)
+        let line = UnsafeMutablePointer<UInt64>.allocate(alignedCapacity: 8)
+        defer { line.deallocate() }
+        var freedCounts: Set<Int> = []
+        for _ in 0..<5_000 {
+            let oldest = UInt8(truncatingIfNeeded: random.next())
+            let span = UInt8(truncatingIfNeeded: random.next(upperBound: UInt64(192)))
+            for i in 0..<8 { line[i] = Self.slot(oldest, span, &random) }
+            let before = (0..<8).map { line[$0] }
+            let marks = ingest_slots_sweep(line, oldest, span)
+            for i in 0..<8 {
+                let isKept = Self.holds(before[i], oldest, span)
+                #expect(line[i] == (isKept ? before[i] : before[i] & 1 << 27))
+                #expect(marks >> UInt32(i) & 1 == UInt32(before[i] >> 27 & 1))
+            }
+            freedCounts.insert(before.count { !Self.holds($0, oldest, span) })
+        }
+        #expect(freedCounts.count > 5)
+    }
+
     /// Live, dead or free; one in four displaced, one in eight marked.
     private static func slot(
         _ oldest: UInt8, _ span: UInt8, _ random: inout SeededRandom
@@ -56,10 +78,13 @@ import Testing
             | (random.next() & 0xFFFF) << 8 | UInt64(generation)
     }
 
-    private static func moves(_ slot: UInt64, _ oldest: UInt8, _ span: UInt8) -> Bool {
+    private static func holds(_ slot: UInt64, _ oldest: UInt8, _ span: UInt8) -> Bool {
         let generation = DedupSlot.generation(slot)
-        let holds = generation != 0 && generation &- oldest <= span
-        return holds && DedupSlot.displacement(slot) == 0 && slot & bit != 0
+        return generation != 0 && generation &- oldest <= span
+    }
+
+    private static func moves(_ slot: UInt64, _ oldest: UInt8, _ span: UInt8) -> Bool {
+        holds(slot, oldest, span) && DedupSlot.displacement(slot) == 0 && slot & bit != 0
     }
 }
 

@@ -119,3 +119,14 @@ static inline bool ingest_slots_split(
     }
     return true;
 }
+
+/// Frees the slots of a line of the dedup index that do not hold (as above), but for their bit 27.
+/// - Returns: the slots with that bit, one bit each.
+/// Reason: slot by slot a CPU guesses wrong which of them have died.
+static inline uint32_t ingest_slots_sweep(uint64_t *line, uint8_t oldest, uint8_t span) {
+    const uint64_t mark = 1u << 27;
+    const uint32_t bits = ingest_slots_scan(line, 0, oldest, span);
+    const uint32_t held = ~(bits >> 8) & 0xff;
+    for (int i = 0; i < 8; i++) line[i] &= (0 - (uint64_t)(held >> i & 1)) | mark;
+    return bits >> 16;
+}

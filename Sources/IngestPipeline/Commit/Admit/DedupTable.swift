@@ -322,14 +322,15 @@ enum DedupSlot {
     /// Frees what does not hold in one of the used lines, and the overflow bits that no key needs any more.
     func sweep(_ line: Int, _ live: DedupGenerations.Live) {
         let first = line * Self.slotCount
-        for i in 0..<Self.slotCount {
-            let slot = slot(first + i)
-            if slot != 0, !live.holds(DedupSlot.generation(slot)) { clear(first + i) }
-            guard slot & DedupSlot.overflow != 0 else { continue }
+        // SAFETY: the line is one of the table.
+        var overflow = unsafe ingest_slots_sweep(base + first, live.oldest, live.span)
+        while overflow != 0 {
+            let displacement = overflow.trailingZeroBitCount
+            overflow &= overflow &- 1
             var isNeeded = false
-            forEachKey(of: line, displacement: i, live) { _, _ in isNeeded = true }
+            forEachKey(of: line, displacement: displacement, live) { _, _ in isNeeded = true }
             // SAFETY: as in `put`.
-            if !isNeeded { unsafe base[first + i] &= ~DedupSlot.overflow }
+            if !isNeeded { unsafe base[first + displacement] &= ~DedupSlot.overflow }
         }
     }
 
