@@ -125,16 +125,22 @@ final class HandSender {
         _ sequences: Range<UInt64>, isLost: (UInt64) -> Bool = { _ in false },
         round: (Int) throws -> Void = { _ in }
     ) rethrows -> Bool {
-        for count in 0..<400 {
-            let open = sequences.filter { !done.contains($0) }
-            if open.isEmpty { return true }
-            for sequence in open.prefix(64) where !isLost(sequence) { send(sequence) }
-            try round(count)
-            listen(withinMilliseconds: 50)
-            if let ack = acks.last(where: { $0.status == 0 }) {
-                for sequence in open where ack.isDone(sequence) { done.insert(sequence) }
+        var count = 0
+        // Answers that it is busy come at once, however often they are asked for.
+        return try eventually {
+            while true {
+                let open = sequences.filter { !done.contains($0) }
+                if open.isEmpty { return true }
+                for sequence in open.prefix(64) where !isLost(sequence) { send(sequence) }
+                try round(count)
+                count += 1
+                listen(withinMilliseconds: 50)
+                let doneCount = done.count
+                if let ack = acks.last(where: { $0.status == 0 }) {
+                    for sequence in open where ack.isDone(sequence) { done.insert(sequence) }
+                }
+                if done.count == doneCount { return false }
             }
         }
-        return false
     }
 }

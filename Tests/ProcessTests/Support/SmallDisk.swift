@@ -67,7 +67,8 @@ final class SmallDisk {
     func fill() throws {
         fillerCount += 1
         let name = "\(path)/filler-\(fillerCount)"
-        _ = FileManager.default.createFile(atPath: name, contents: nil)
+        // Without room for a name there is none for bytes.
+        guard FileManager.default.createFile(atPath: name, contents: nil) else { return }
         let file = try FileHandle(forWritingTo: URL(fileURLWithPath: name))
         defer { try? file.close() }
         for byteCount in [1 << 20, 4 << 10] {
