@@ -276,7 +276,12 @@ WITH_AVX2 static void countFast(
     }
 }
 
-// The few values that need more than `width` bits are found by four: most groups have none.
+// By which of four values are wanted: their places among the four, one behind the other.
+static const uint64_t placesOf[16] = {
+    0, 0, 1, 0x10000, 2, 0x20000, 0x20001, 0x200010000, 3, 0x30000, 0x30001, 0x300010000, 0x30002,
+    0x300020000, 0x300020001, 0x3000200010000};
+
+// Without a branch on how many of four are wanted, which cannot be foretold.
 WITH_AVX2 static void placesFast(
     const uint64_t *values, size_t count, uint64_t base, unsigned width, uint16_t *places) {
     const __m256i bases = _mm256_set1_epi64x((long long)base);
@@ -286,9 +291,10 @@ WITH_AVX2 static void placesFast(
         const __m256i next =
             _mm256_sub_epi64(_mm256_loadu_si256((const __m256i *)(values + i)), bases);
         const __m256i isAbove = _mm256_cmpgt_epi64(next, bound);
-        unsigned found = (unsigned)_mm256_movemask_pd(_mm256_castsi256_pd(isAbove));
-        for (; found != 0; found &= found - 1)
-            *places++ = (uint16_t)(i + (unsigned)__builtin_ctz(found));
+        const unsigned found = (unsigned)_mm256_movemask_pd(_mm256_castsi256_pd(isAbove));
+        const uint64_t four = placesOf[found] + i * 0x0001000100010001u;
+        memcpy(places, &four, sizeof four);
+        places += __builtin_popcount(found);
     }
     for (; i < count; i++)
         if ((values[i] - base) >> width != 0) *places++ = (uint16_t)i;

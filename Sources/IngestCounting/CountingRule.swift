@@ -79,7 +79,8 @@ package enum CountingRule {
 /// The columns are split by how often rows add to them: eight *hot* ones are added as one vector, the
 /// *rare* ones have a lane each in a line of their own. Every class adds to at most one rare column.
 ///
-/// **Cost** 1 KiB for the classes and 1 KiB for what they add; both stay in the first-level cache.
+/// **Cost** 1 KiB for the classes, 1 KiB for what they add, 8 KiB for what is added to lanes; of these the few that rows
+/// have stay in the first-level cache.
 @safe final class CountingTable {
     static let hotColumns: [CounterColumn] = [
         .impressions, .viewableImpressions, .undeterminedImpressions, .clicks, .redemptions,
@@ -109,14 +110,14 @@ package enum CountingRule {
     /// What rows of a class add to the hot columns, and which rare one.
     let hot: UnsafeMutablePointer<SIMD8<UInt32>>
     let rareLanes: UnsafeMutablePointer<UInt8>
-    /// The same as what is added to a word of `DayLanes`; 0 of a class that adds to a rare column.
+    /// By `index(attributes)`, what is added to a word of `DayLanes`; 0 where a rare column is added to.
     let additions: UnsafeMutablePointer<UInt64>
 
     init() {
         unsafe classes = .allocate(capacity: Self.indexCount)
         unsafe hot = .allocate(capacity: Self.classCountMax)
         unsafe rareLanes = .allocate(capacity: Self.classCountMax)
-        unsafe additions = .allocate(capacity: Self.classCountMax)
+        unsafe additions = .allocate(capacity: Self.indexCount)
         var known: [Class] = []
         for index in 0..<Self.indexCount {
             let found = Self.addition(CountingRule.columns(of: Self.attributes(index)))
@@ -127,7 +128,7 @@ package enum CountingRule {
             unsafe classes[index] = UInt8(place)
             unsafe hot[place] = found.hot
             unsafe rareLanes[place] = found.rareLane
-            unsafe additions[place] =
+            unsafe additions[index] =
                 found.rareLane == Self.noLane ? Self.addition(found.hot) : 0
         }
     }

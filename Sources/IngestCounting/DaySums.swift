@@ -54,7 +54,7 @@ package final class DaySums {
 /// **Layout** column-major, a place for each (business, day) in the order in which they first came: with some
 /// thousand of them a column stays in the first-level cache while a page is added to it.
 @safe private struct DaySumMemory: ~Copyable {
-    private var places = OrderTable()
+    private var places = OrderTable(spread: 8)
     /// Of each place, as `CounterPage.order`.
     private(set) var orders: [UInt64] = []
     private var capacity = 0

@@ -184,52 +184,68 @@ extension PageMerge {
         unsafe target.rowCount = rows.last &+ 1
     }
 
+    /// Where several inputs have the next row it is placed for all of them in one look at each; where one has it alone, so
+    /// are its rows up to the next of another.
     private func placeMany(_ target: CounterPage) {
-        let inputs = unsafe inputs
-        var (input, limit) = nextInput()
-        // SAFETY: nextInput gives an input with row < rowCount.
-        var rows = unsafe rows(of: target, next: inputs[input].order[inputs[input].row])
+        let (inputs, count) = unsafe (inputs, inputCount)
+        var next = unsafe Self.next(of: inputs, count)
+        // SAFETY: `next` gives an input with row < rowCount.
+        var rows = unsafe rows(of: target, next: next.order)
         defer { unsafe target.rowCount = rows.last &+ 1 }
-        while true {
-            let (order, rowCount) = unsafe (inputs[input].order, inputs[input].rowCount)
-            var row = unsafe inputs[input].row
-            var next = unsafe order[row]
-            repeat {
-                if unsafe rows.isFull(for: next) {
-                    unsafe inputs[input].row = row
-                    return
-                }
-                unsafe inputs[input].places[row] = rows.place(next)
-                row &+= 1
-                if row == rowCount {
-                    unsafe inputs[input].row = row
-                    return
-                }
-                next = unsafe order[row]
-            } while next < limit
-            unsafe inputs[input].row = row
-            (input, limit) = nextInput()
+        while unsafe !rows.isFull(for: next.order) {
+            if next.order == next.limit {
+                let place = unsafe rows.place(next.order)
+                if unsafe Self.takeAll(next.order, place, of: inputs, count) { return }
+            } else {
+                let (order, rowCount) = unsafe (
+                    inputs[next.place].order, inputs[next.place].rowCount
+                )
+                var row = unsafe inputs[next.place].row
+                var isFull = false
+                repeat {
+                    unsafe inputs[next.place].places[row] = rows.place(order[row])
+                    row &+= 1
+                    isFull = unsafe row == rowCount || rows.isFull(for: order[row])
+                } while unsafe !isFull && order[row] < next.limit
+                unsafe inputs[next.place].row = row
+                if isFull { return }
+            }
+            next = unsafe Self.next(of: inputs, count)
         }
     }
 
-    /// The input with the smallest next row, and the smallest next row of the others.
-    private func nextInput() -> (place: Int, limit: UInt64) {
-        let inputs = unsafe inputs
-        var place = 0
-        // SAFETY: there is an input, and those below inputCount have a next row.
-        var smallest = unsafe inputs[0].order[inputs[0].row]
-        var limit = UInt64.max
-        for i in 1..<max(inputCount, 1) {
-            let order = unsafe inputs[i].order[inputs[i].row]
-            if order < smallest {
-                limit = smallest
-                smallest = order
-                place = i
-            } else {
-                limit = min(limit, order)
-            }
+    /// Places the next row of the inputs where it is this one, without a branch on which these are.
+    /// - Returns: whether one of them has ended.
+    @inline(__always)
+    private static func takeAll(
+        _ order: UInt64, _ place: UInt16, of inputs: UnsafeMutablePointer<Input>, _ count: Int
+    ) -> Bool {
+        var hasEnded = false
+        for i in 0..<count {
+            // SAFETY: inputs have row < rowCount. A place is written for all, and stays for those that are taken.
+            let row = unsafe inputs[i].row
+            unsafe inputs[i].places[row] = place
+            let after = unsafe row &+ (inputs[i].order[row] == order ? 1 : 0)
+            unsafe inputs[i].row = after
+            unsafe hasEnded = hasEnded || after == inputs[i].rowCount
         }
-        return (place, limit)
+        return hasEnded
+    }
+
+    /// The input with the smallest next row, that row, and the smallest next row of the others.
+    @inline(__always)
+    private static func next(
+        of inputs: UnsafeMutablePointer<Input>, _ count: Int
+    ) -> (place: Int, order: UInt64, limit: UInt64) {
+        var (place, smallest, limit) = (0, UInt64.max, UInt64.max)
+        for i in 0..<count {
+            // SAFETY: inputs have row < rowCount.
+            let order = unsafe inputs[i].order[inputs[i].row]
+            limit = min(limit, max(smallest, order))
+            place = order < smallest ? i : place
+            smallest = min(smallest, order)
+        }
+        return (place, smallest, limit)
     }
 }
 

@@ -33,6 +33,8 @@ package final class SegmentCounters {
     package init() {}
 
     /// Distinct (key, day) pairs so far. Those that have lanes and a slot count twice until a cursor has passed them.
+    ///
+    /// **Cost** A look at every key ordinal up to the largest.
     package var keyDayCount: Int { memory.slotCount - 1 + memory.lanes.nonzeroCount }
 
     /// Adds the rows of one block: all of them or, with another outcome, none. Reads the columns key,
@@ -44,7 +46,8 @@ package final class SegmentCounters {
         let shape = BlockShape(rows)
         guard shape.isValid else { return .invalidRow }
         guard shape.keyMax < Limits.keyCountMax else { return .keyBeyondLimit }
-        guard keyDayCount + rows.rowCount <= Limits.segmentKeyDayCountMax else {
+        let pairCountMax = memory.slotCount - 1 + min(memory.lanes.count, Int(clamping: rowCount))
+        guard pairCountMax + rows.rowCount <= Limits.segmentKeyDayCountMax else {
             return .tooManyKeyDays
         }
         guard rowCount + UInt64(rows.rowCount) <= UInt64(Limits.segmentRowCountMax) else {
@@ -124,8 +127,8 @@ extension CounterSlots {
         page.clear(CounterColumn.spendMicros.rawValue)
     }
 
-    /// Adds the rows of keys from `key` on, until the page is full or a key has several days: its slots
-    /// are then put in `several`, by day.
+    /// Adds the rows of keys from `key` on, until the page has no room for those of a key: its slots are then put in
+    /// `several`, by day.
     ///
     /// First all rows are found, with the word of each that is in lanes; then these are spread over the page's columns,
     /// one after the other, and the rows of slots are written.
@@ -150,30 +153,11 @@ extension CounterSlots {
                 key &+= 1
                 continue
             }
-            if unsafe words[key] != 0 {
-                moveLanes(of: UInt32(truncatingIfNeeded: key), day: day)
-                lanes.nonzeroCount &-= 1
-            }
-            let number = unsafe heads[key]
-            let slot = unsafe slots + Int(number)
-            // What was fetched by now leads to the slot of the other day.
+            // What was fetched by now leads to the slot of another day.
             let soon = unsafe slots + Int(heads[min(key &+ 16, last)])
             unsafe ingest_prefetch(slots + Int(soon.pointee.next))
             key &+= 1
-            let next = unsafe slot.pointee.next
-            if next == number {
-                place(number, in: &target)
-                continue
-            }
-            let other = unsafe slots + Int(next)
-            guard unsafe other.pointee.next == number, target.hasRoom(2) else {
-                collect(number, into: &several)
-                break
-            }
-            // Two days are common, around midnight.
-            let isFirst = unsafe slot.pointee.day < other.pointee.day
-            place(isFirst ? number : next, in: &target)
-            place(isFirst ? next : number, in: &target)
+            if !placeSlots(ofKey: key &- 1, day, in: &target, &several) { break }
         }
         spreadWords(start..<target.row, over: page)
         for row in start..<target.row {
@@ -184,11 +168,90 @@ extension CounterSlots {
         finish(target, page)
     }
 
+    /// Gives the next rows to a key that has slots, and lanes perhaps.
+    /// - Returns: `false` where there is no room for all: then its slots, which have the lanes too, are in `several`.
+    @inline(__always)
+    private mutating func placeSlots(
+        ofKey key: Int, _ day: Int32, in target: inout RowTarget, _ several: inout [UInt32]
+    ) -> Bool {
+        // SAFETY: the key has a head and a word, and heads lead to slots.
+        let number = unsafe heads[key]
+        guard unsafe slots[Int(number)].next == number else {
+            return placeSeveral(number, ofKey: key, day, in: &target, &several)
+        }
+        let slotDay = unsafe slots[Int(number)].day
+        if slotDay == day { addLanes(of: key, to: number) }
+        if unsafe lanes.words[key] == 0 {
+            place(number, in: &target)
+            return true
+        }
+        // Two days are common, around midnight.
+        guard target.hasRoom(2) else {
+            return placeSeveral(number, ofKey: key, day, in: &target, &several)
+        }
+        if slotDay < day { place(number, in: &target) }
+        placeLanes(ofKey: key, day, in: &target)
+        if slotDay > day { place(number, in: &target) }
+        return true
+    }
+
+    @inline(never)
+    private mutating func placeSeveral(
+        _ first: UInt32, ofKey key: Int, _ day: Int32, in target: inout RowTarget,
+        _ several: inout [UInt32]
+    ) -> Bool {
+        collect(first, into: &several)
+        // SAFETY: what is collected are slots.
+        if let number = several.first(where: { unsafe slots[Int($0)].day == day }) {
+            addLanes(of: key, to: number)
+        }
+        guard target.hasRoom(several.count + 1) else {
+            if unsafe lanes.words[key] == 0 { return false }
+            moveLanes(of: UInt32(truncatingIfNeeded: key), day: day)
+            several.removeAll(keepingCapacity: true)
+            collect(first, into: &several)
+            return false
+        }
+        for number in several {
+            if unsafe lanes.words[key] != 0 && slots[Int(number)].day > day { break }
+            place(number, in: &target)
+        }
+        if unsafe lanes.words[key] != 0 {
+            placeLanes(ofKey: key, day, in: &target)
+            for number in several where unsafe slots[Int(number)].day > day {
+                place(number, in: &target)
+            }
+        }
+        several.removeAll(keepingCapacity: true)
+        return true
+    }
+
+    /// Adds the lanes of a key to its slot of their day.
+    @inline(__always)
+    private mutating func addLanes(of key: Int, to number: UInt32) {
+        // SAFETY: the key has a word, and the slot is one of ours.
+        unsafe slots[Int(number)].hot &+= DayLanes.lanes(lanes.words[key])
+        unsafe lanes.words[key] = 0
+    }
+
+    /// Gives the next row to the lanes of a key.
+    @inline(__always)
+    private func placeLanes(ofKey key: Int, _ day: Int32, in target: inout RowTarget) {
+        // SAFETY: the key has a word, and the page has room for a row.
+        unsafe target.order[target.row] = CounterPage.order(
+            key: UInt32(truncatingIfNeeded: key), day: day)
+        unsafe lanes.rowWords[target.row] = lanes.words[key]
+        unsafe lanes.rowSlots[target.row] = 0
+        target.row &+= 1
+    }
+
     /// Gives the next row to a slot, which is written later.
     @inline(__always)
     private func place(_ number: UInt32, in target: inout RowTarget) {
         // SAFETY: the slot is one of ours, and the page has room for a row.
         let slot = unsafe slots + Int(number)
+        // Nearly half of this pass was spent on waiting for rare lines.
+        unsafe ingest_prefetch(rareLines + Int(slot.pointee.rare))
         unsafe target.order[target.row] = CounterPage.order(
             key: slot.pointee.key, day: slot.pointee.day)
         unsafe lanes.rowWords[target.row] = 0
@@ -286,7 +349,12 @@ extension CounterSlots {
             // SAFETY: `next` is a slot; the ring leads back to where it began.
             next = unsafe slots[Int(next)].next
         } while next != slot
-        several.sort { unsafe slots[Int($0)].day < slots[Int($1)].day }
+        let (first, second) = (several[0], several[several.count - 1])
+        if several.count <= 2 {
+            if unsafe slots[Int(first)].day > slots[Int(second)].day { several.swapAt(0, 1) }
+        } else {
+            several.sort { unsafe slots[Int($0)].day < slots[Int($1)].day }
+        }
     }
 
     /// Adds the row of one slot to a page that has room for it.

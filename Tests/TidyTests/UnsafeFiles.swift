@@ -61,6 +61,7 @@ enum UnsafeFiles {
         ],
         "IngestFormat/Snapshot": [
             "CodedColumn": "unpacks a column of a page, or one value of it, after its checksum",
+            "ColumnWidthCounts": "counts the values of a column",
             "PageColumnCodec": "packs the columns of a page",
             "CounterPage": "owns the columns of one page",
             "CounterPage+Codec": "packs and unpacks a page",

@@ -57,14 +57,24 @@ package struct AttributeTally {
     package var areAllValid: Bool { invalidBits == 0 }
 
     package init(_ source: UnsafePointer<UInt16>, count: Int) {
-        var (eventHash, measured, money) = (UInt32(0), UInt32(0), UInt32(0))
+        var start = 0
+        while start < count {
+            // As many rows as 16 bits count: vectors hold twice as many as of 32.
+            let end = min(start &+ Int(UInt16.max), count)
+            unsafe add(source, start..<end)
+            start = end
+        }
+    }
+
+    private mutating func add(_ source: UnsafePointer<UInt16>, _ rows: Range<Int>) {
+        var (eventHash, measured, money) = (UInt16(0), UInt16(0), UInt16(0))
         var invalid: UInt16 = 0
-        for i in 0..<count {
+        for i in rows {
             // SAFETY: i < count.
             let bits = unsafe source[i]
-            measured &+= UInt32(bits &>> 10 & 1)
-            eventHash &+= UInt32(bits &>> 11 & 1)
-            money &+= UInt32(bits &>> 13 & 1)
+            measured &+= bits &>> 10 & 1
+            eventHash &+= bits &>> 11 & 1
+            money &+= bits &>> 13 & 1
             // Type 0 borrows into the top bit.
             invalid |= ((bits & 3) &- 1) & 0x8000
             // Both upper bits of the verdict (12 … 15); both bits of the format (3).
@@ -72,9 +82,9 @@ package struct AttributeTally {
             // The upper bit of consent: opt-out and undefined.
             invalid |= bits & 0x0080
         }
-        eventHashCount = Int(eventHash)
-        measuredCount = Int(measured)
-        moneyCount = Int(money)
-        invalidBits = invalid
+        eventHashCount &+= Int(eventHash)
+        measuredCount &+= Int(measured)
+        moneyCount &+= Int(money)
+        invalidBits |= invalid
     }
 }

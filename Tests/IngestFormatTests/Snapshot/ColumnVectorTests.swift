@@ -2,6 +2,8 @@ import CIngestLinux
 import TestSupport
 import Testing
 
+@testable import IngestFormat
+
 /// The loops over columns that are compiled for newer CPUs, against plain ones. Where the CPU has no such
 /// instructions they leave the work to their callers, whose own loops the other tests of tables go through.
 struct ColumnVectorTests {
@@ -122,7 +124,7 @@ struct ColumnVectorTests {
     }
 
     @Test(arguments: [1, 3, 4, 5, 1_023, 1_024])
-    func `the places of values that need more bits are found, and nothing else is written`(
+    func `the places of values that need more bits are found, and nothing is written far beyond`(
         count: Int
     ) {
         var random = SeededRandom(seed: UInt64(count))
@@ -132,14 +134,35 @@ struct ColumnVectorTests {
         }
         for width in 0...62 as ClosedRange<UInt32> {
             let expected = above.indices.filter { above[$0] >> UInt64(width) != 0 }
-            var places = [UInt16](repeating: 9_999, count: count + 1)
+            var places = [UInt16](repeating: 9_999, count: count + 9)
             guard ingest_column_places(above.map { $0 &+ base }, count, base, width, &places) else {
                 return
             }
             #expect(places[..<expected.count].map(Int.init) == expected, "\(width)")
-            #expect(places[expected.count...].allSatisfy { $0 == 9_999 }, "\(width)")
+            #expect(places[(expected.count + 4)...].allSatisfy { $0 == 9_999 }, "\(width)")
         }
         var places: [UInt16] = [9_999]
         #expect(!ingest_column_places([1], 1, 0, 63, &places))
+    }
+
+    /// With few values that are not the base, with all, and between; asked as the encoder does.
+    @Test(arguments: [1, 2, 7, 8, 9, 16, 500], [3, 9, 30, 63, 64])
+    func `values are counted at all widths, however many are the base`(step: Int, bits: Int) {
+        var random = SeededRandom(seed: UInt64(step * bits))
+        let base = bits == 64 ? 0 : random.next() >> UInt64(bits)
+        let above = (0..<1_024).map { i -> UInt64 in
+            if i == 5 { return 1 << UInt64(bits - 1) }
+            return i % step == 0
+                ? random.next() >> UInt64.random(in: UInt64(64 - bits)...63, using: &random) : 0
+        }
+        let values = above.map { $0 &+ base }
+        var counts = ColumnWidthCounts(base: base, spanWidth: bits)
+        for width in stride(from: bits - 1, through: 0, by: -1) {
+            let expected = above.count { $0 >> UInt64(width) != 0 }
+            let found = values.withUnsafeBufferPointer {
+                counts.patchCount($0.baseAddress!, count: values.count, width: width)
+            }
+            #expect(found == expected, "\(width)")
+        }
     }
 }

@@ -81,6 +81,17 @@ struct SegmentCountersTests {
         #expect(counters.keyDayCount == 1)
     }
 
+    /// More than 16 bits count.
+    @Test func `a full block of rows with money is tallied to its last row`() throws {
+        let rows = [Row](
+            repeating: Row(
+                key: 3, day: 2, type: .redemption, money: .init(revenue: 5, spend: 1 << 40)),
+            count: BlockRows.capacity)
+        var model = CounterModel()
+        model.add(rows)
+        #expect(try Self.fold(rows) == model)
+    }
+
     @Test func `a key of thousands of days keeps them apart and in order`() throws {
         var random = SeededRandom(seed: 5)
         let days = (Int32(-3_000)..<3_000).shuffled(using: &random)
