@@ -40,7 +40,7 @@ struct CounterMeasurement {
 
     private func reportTables(_ counters: SegmentCounters) {
         let table = counters.encodeTable()
-        let rowCount = counters.keyDayCount
+        let rowCount = table.rowCount
         let bytes = Double(table.pages.count) / Double(rowCount)
         show("table of \(rowCount) rows", bytes, "bytes/row")
         show("slots to rows", best(rowCount) { drain(counters.makeCursor()) }, "ns/row")

@@ -281,7 +281,7 @@ static const uint64_t placesOf[16] = {
     0, 0, 1, 0x10000, 2, 0x20000, 0x20001, 0x200010000, 3, 0x30000, 0x30001, 0x300010000, 0x30002,
     0x300020000, 0x300020001, 0x3000200010000};
 
-// Without a branch on how many of four are wanted, which cannot be foretold.
+// Without a branch on how many of four are wanted, which would often be mispredicted.
 WITH_AVX2 static void placesFast(
     const uint64_t *values, size_t count, uint64_t base, unsigned width, uint16_t *places) {
     const __m256i bases = _mm256_set1_epi64x((long long)base);

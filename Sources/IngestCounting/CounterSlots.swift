@@ -235,7 +235,7 @@ extension CounterSlots {
 /// lead to. Its seed is random, so that days sent on purpose cannot be made to collide; nothing that is
 /// written depends on it.
 ///
-/// **Cost** 16 bytes a place, of which at most one in `spread` is taken; about one miss a lookup.
+/// **Cost** 32 to 64 bytes a place, four times as much while it is small and `spread` is 8; about one miss a lookup.
 @safe struct OrderTable: ~Copyable {
     private struct Entry: BitwiseCopyable {
         var order: UInt64 = 0
@@ -249,8 +249,11 @@ extension CounterSlots {
     private(set) var count = 0
     private let seed: UInt64
 
-    /// - Parameter spread: with 2 one look-up in three goes on to a second entry, which the processor cannot foretell;
-    ///   with 8 one in sixteen.
+    /// Entries up to which there are `spread` a place: a mebibyte. A larger table is out of the first-level caches anyway.
+    private static var spreadEntryCountMax: Int { 1 << 16 }
+
+    /// - Parameter spread: entries a place as long as the table is small, then 2. With 2 one look-up in three goes on to a
+    ///   second entry, a branch that is often mispredicted; with 8 one in sixteen (by calculation).
     init(spread: Int = 2) {
         self.init(capacity: 64, spread: spread, seed: UInt64.random(in: 0...UInt64.max))
     }
@@ -271,6 +274,7 @@ extension CounterSlots {
 
     /// Adds an order that is not there yet.
     mutating func insert(_ order: UInt64, slot: UInt32) {
+        let spread = capacity < Self.spreadEntryCountMax ? spread : 2
         if spread * (count + 1) > capacity { grow() }
         // SAFETY: place is below capacity.
         unsafe entries[place(of: order)] = Entry(order: order, slot: slot)

@@ -17,7 +17,8 @@ import IngestFormat
     private var memory = LineMemory<UInt64>()
     /// Words beyond are 0.
     private(set) var count = 0
-    /// The day of all lanes; `nil` as long as there are no rows.
+    /// The day of all lanes, which the first block decides for the segment; `nil` as long as there are no rows. Where most
+    /// later rows are of another day, they cost what rows in slots do.
     var day: Int32?
     /// The rows of a block that are added to slots.
     let slotRows = UnsafeMutablePointer<UInt16>.allocate(capacity: BlockRows.capacity)
@@ -51,12 +52,6 @@ import IngestFormat
         // SAFETY: there is memory for count words.
         unsafe words.update(repeating: 0, count: count)
         (count, day) = (0, nil)
-    }
-
-    /// Words that are not 0.
-    var nonzeroCount: Int {
-        // SAFETY: there are count words.
-        (0..<count).count { unsafe words[$0] != 0 }
     }
 
     /// The day that most rows of a block have, if one has more than half of them; else any of them.
@@ -96,8 +91,8 @@ extension CounterSlots {
         return slotRowCount
     }
 
-    /// Finds what rows add to the words of their keys. Which of them have to be added to slots cannot be foretold, so there
-    /// is no branch on it: these add 0, and are noted.
+    /// Finds what rows add to the words of their keys. Which of them have to be added to slots would often be mispredicted, so
+    /// that there is no branch on it: these add 0, and are noted.
     /// - Returns: how many have been noted.
     @inline(__always)
     private func planAdditions(

@@ -164,7 +164,7 @@ extension PageMerge {
         unsafe target.rowCount = rows.last &+ 1
     }
 
-    /// Without a branch on which of the two is next: it could not be foretold.
+    /// Without a branch on which of the two is next: it would often be mispredicted.
     private func placeTwo(_ target: CounterPage) {
         // SAFETY: there are two inputs, with row < rowCount. A place is written for both and stays for
         // the one whose row was taken.

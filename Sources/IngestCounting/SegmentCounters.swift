@@ -32,11 +32,6 @@ package final class SegmentCounters {
 
     package init() {}
 
-    /// Distinct (key, day) pairs so far. Those that have lanes and a slot count twice until a cursor has passed them.
-    ///
-    /// **Cost** A look at every key ordinal up to the largest.
-    package var keyDayCount: Int { memory.slotCount - 1 + memory.lanes.nonzeroCount }
-
     /// Adds the rows of one block: all of them or, with another outcome, none. Reads the columns key,
     /// day, attributes, revenue and spend.
     ///

@@ -65,7 +65,6 @@ struct SegmentCountersTests {
             #expect(counters.fold(BlockRows(rows)) == .folded)
             model.add(rows)
             #expect(try CounterModel(counters.makeCursor()) == model)
-            #expect(counters.keyDayCount == model.rows.count)
         }
         #expect(counters.rowCount == 23_072)
     }
@@ -78,7 +77,6 @@ struct SegmentCountersTests {
         var model = CounterModel()
         model.add(rows + rows)
         #expect(try CounterModel(counters.encodeTable().makeCursor()) == model)
-        #expect(counters.keyDayCount == 1)
     }
 
     /// More than 16 bits count.
@@ -115,7 +113,6 @@ struct SegmentCountersTests {
         for keyCount in [3_000, 20, 100_000] {
             let rows = RowGenerator(keyCount: keyCount, days: 0...4).rows(9_000, &random)
             reused.removeAll()
-            #expect(reused.keyDayCount == 0)
             #expect(reused.rowCount == 0)
             #expect(reused.fold(BlockRows(rows)) == .folded)
             var model = CounterModel()
