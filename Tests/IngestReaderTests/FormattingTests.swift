@@ -81,8 +81,9 @@ import Testing
             RewardRow.columns.map(\.name) == [
                 "id", "businessId", "businessCount", "impressions", "clicks", "redemptions", "ctr",
                 "revenue", "spend", "viewableImpressions", "undeterminedImpressions",
-                "notViewableImpressions", "grossImpressions", "invalidImpressions",
-                "duplicateImpressions", "conflictImpressions", "refusedImpressions", "grossClicks",
+                "notViewableImpressions", "measuredRate", "viewableRate", "grossImpressions",
+                "invalidImpressions", "duplicateImpressions", "conflictImpressions",
+                "refusedImpressions", "grossClicks",
                 "invalidClicks", "duplicateClicks", "conflictClicks", "refusedClicks",
                 "grossRedemptions", "invalidRedemptions", "duplicateRedemptions",
                 "conflictRedemptions", "refusedRedemptions", "uncheckedEvents",
@@ -97,13 +98,14 @@ import Testing
         let lines = try Self.list(.ndjson, Self.rows).split(
             separator: "\n", omittingEmptySubsequences: false)
         #expect(lines.count == 3 && lines[2].isEmpty)
-        #expect(
-            lines[0].hasPrefix(
-                #"{"id":"a,\"b\"\n\u001b[2J","businessId":"shop","businessCount":1,"#
-                    + #""impressions":20000,"clicks":80,"redemptions":0,"ctr":0.0040,"#
-                    + #""revenue":"12.50","spend":"0.00","viewableImpressions":0,"#
-                    + #""undeterminedImpressions":20000,"notViewableImpressions":0,"#
-                    + #""grossImpressions":20000,"#))
+        let start = [
+            #"{"id":"a,\"b\"\n\u001b[2J","businessId":"shop","businessCount":1,"#,
+            #""impressions":20000,"clicks":80,"redemptions":0,"ctr":0.0040,"#,
+            #""revenue":"12.50","spend":"0.00","viewableImpressions":0,"#,
+            #""undeterminedImpressions":20000,"notViewableImpressions":0,"#,
+            #""measuredRate":0.0000,"viewableRate":null,"grossImpressions":20000,"#,
+        ].joined()
+        #expect(lines[0].hasPrefix(start))
         #expect(
             lines[1].hasPrefix(
                 #"{"id":"r-日本","businessId":"b\\c","businessCount":12,"impressions":0,"clicks":3,"#
@@ -167,6 +169,35 @@ import Testing
         #expect(lines[1].hasPrefix(#"a,"b"\n\u{1b}[2J  shop  "#))
         #expect(!lines[0].contains("invalidImpressions"))
         #expect(lines[0].contains("undeterminedImpressions  grossClicks  refusedClicks"))
+    }
+
+    @Test(
+        "measuredRate is of the impressions judged by viewability, viewableRate of the measured",
+        arguments: [
+            (0, 0, 0, nil, nil), (0, 0, 5, "0.0000", nil), (0, 4, 0, "1.0000", "0.0000"),
+            (4, 0, 0, "1.0000", "1.0000"), (1, 2, 0, "1.0000", "0.3333"),
+            (2, 1, 1, "0.7500", "0.6667"), (1, 1, 20_000, "0.0001", "0.5000"),
+            (.max, .max, .max, "1.0000", "1.0000"),
+        ] as [(UInt64, UInt64, UInt64, String?, String?)])
+    func viewabilityRates(
+        viewable: UInt64, notViewable: UInt64, undetermined: UInt64, measuredRate: String?,
+        viewableRate: String?
+    ) throws {
+        let counters = Self.counters([
+            .impressions: 100, .viewableImpressions: viewable,
+            .notViewableImpressions: notViewable, .undeterminedImpressions: undetermined,
+        ])
+        #expect(counters.measuredRate?.description == measuredRate)
+        #expect(counters.viewableRate?.description == viewableRate)
+        let row = RewardRow(id: "r", businessID: "b", businessCount: 1, counters: counters)
+        let text = try Self.list(.ndjson, [row])
+        let expected =
+            #""measuredRate":\#(measuredRate ?? "null"),"viewableRate":\#(viewableRate ?? "null"),"#
+        #expect(text.contains(expected))
+        let header = try #require(Self.list(.table, [row]).split(separator: "\n").first)
+        let hasMeasured = viewable > 0 || notViewable > 0
+        #expect(header.contains("measuredRate") == hasMeasured)
+        #expect(header.contains("viewableRate") == (viewable > 0))
     }
 
     @Test("One answer in a table is a line for each value")

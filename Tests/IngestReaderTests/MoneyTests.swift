@@ -16,7 +16,7 @@ import Testing
     }
 
     @Test(
-        "The click-through rate has four decimals, half rounded up, by whole numbers alone",
+        "The rate has four decimals, half rounded up, by whole numbers alone",
         arguments: [
             (0, 1, "0.0000"), (1, 1, "1.0000"), (1, 3, "0.3333"), (2, 3, "0.6667"),
             (1, 20_000, "0.0001"), (1, 20_001, "0.0000"), (80, 20_000, "0.0040"),
@@ -24,19 +24,19 @@ import Testing
             (UInt64.max, UInt64.max, "1.0000"), (12_345, 100_000, "0.1235"),
             (12_344, 100_000, "0.1234"),
         ])
-    func rate(clicks: UInt64, impressions: UInt64, text: String) {
-        #expect(ClickThroughRate(clicks: clicks, impressions: impressions)?.description == text)
+    func rate(part: UInt64, whole: UInt64, text: String) {
+        #expect(Rate(part, of: whole)?.description == text)
     }
 
-    @Test("Without impressions there is no rate")
+    @Test("Of nothing there is no rate")
     func noRate() {
-        #expect(ClickThroughRate(clicks: 5, impressions: 0) == nil)
+        #expect(Rate(5, of: 0) == nil)
     }
 
     @Test("Rates compare by the exact quotient")
     func exactComparison() throws {
-        let a = try #require(ClickThroughRate(clicks: .max - 1, impressions: .max))
-        let b = try #require(ClickThroughRate(clicks: .max, impressions: .max))
+        let a = try #require(Rate(.max - 1, of: .max))
+        let b = try #require(Rate(.max, of: .max))
         #expect(a < b)
         #expect(!(b < a))
         #expect(a.description == b.description)
@@ -45,8 +45,8 @@ import Testing
     @Test("Of two rates one is less, or they are equal and hash alike")
     func oneOrder() throws {
         let sides: [UInt64] = [0, 1, 2, 3, 4, 6, .max / 3, .max - 1, .max]
-        let rates = sides.flatMap { clicks in
-            sides.compactMap { ClickThroughRate(clicks: clicks, impressions: $0) }
+        let rates = sides.flatMap { part in
+            sides.compactMap { Rate(part, of: $0) }
         }
         for a in rates {
             for b in rates {
@@ -55,7 +55,7 @@ import Testing
             }
         }
         #expect(
-            ClickThroughRate(clicks: 1, impressions: 2)
-                == ClickThroughRate(clicks: 2, impressions: 4))
+            Rate(1, of: 2)
+                == Rate(2, of: 4))
     }
 }

@@ -57,7 +57,7 @@ extension ProcessSuite {
             for row, record, entry in zip(rows, records, stored):
                 assert list(row) == list(record) == list(entry)[:-2], (list(row), list(record))
                 for column, value in row.items():
-                    if column in ("ctr", "viewability", "duration"):
+                    if column in ("ctr", "measuredRate", "viewableRate", "viewability", "duration"):
                         assert number(record[column]) == value, (column, record[column], value)
                     else:
                         assert record[column] == text(value), (column, record[column], value)

@@ -61,6 +61,11 @@
         return type == 0 ? sum.saturatingSum(self[.notViewableImpressions]) : sum
     }
 
+    /// Impressions that the rule of viewability judged; saturates at 2^64 − 1.
+    @inlinable public var measuredImpressions: UInt64 {
+        self[.viewableImpressions].saturatingSum(self[.notViewableImpressions])
+    }
+
     public static func == (a: Self, b: Self) -> Bool {
         for i in 0..<columnCount where a.values[i] != b.values[i] { return false }
         return true

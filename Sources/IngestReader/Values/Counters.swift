@@ -22,9 +22,7 @@ public struct Counters: Sendable, Equatable {
     public var redemptions: UInt64 { row[.redemptions] }
 
     /// clicks / impressions; `nil` at 0 impressions.
-    public var ctr: ClickThroughRate? {
-        ClickThroughRate(clicks: clicks, impressions: impressions)
-    }
+    public var ctr: Rate? { Rate(clicks, of: impressions) }
 
     /// Money of the events counted; sums have 128 bits.
     public var revenue: Money { Money(micros: row.sum(.revenueMicros)) }
@@ -36,6 +34,15 @@ public struct Counters: Sendable, Equatable {
     public var undeterminedImpressions: UInt64 { row[.undeterminedImpressions] }
     /// Impressions measured below the threshold: not counted.
     public var notViewableImpressions: UInt64 { row[.notViewableImpressions] }
+
+    /// Of the impressions that came to the rule of viewability, those that were measured: (viewable + not viewable)
+    /// / (viewable + not viewable + undetermined); `nil` where none came to it.
+    public var measuredRate: Rate? {
+        let measured = row.measuredImpressions
+        return Rate(measured, of: measured.saturatingSum(undeterminedImpressions))
+    }
+    /// viewable / measured; `nil` where none was measured.
+    public var viewableRate: Rate? { Rate(viewableImpressions, of: row.measuredImpressions) }
 
     /// Events counted of one kind.
     public func counted(_ kind: Kind) -> UInt64 {

@@ -27,49 +27,49 @@ extension Money: CustomStringConvertible {
 }
 
 /// A quotient of two counters, kept as the two integers so that comparing is exact: 1/2 and 2/4 are equal.
-public struct ClickThroughRate: Hashable, Sendable, Comparable {
-    public let clicks: UInt64
-    /// Never 0: without impressions there is no rate.
-    public let impressions: UInt64
+public struct Rate: Hashable, Sendable, Comparable {
+    public let part: UInt64
+    /// Never 0: of nothing there is no rate.
+    public let whole: UInt64
 
-    /// `nil` at 0 impressions.
-    public init?(clicks: UInt64, impressions: UInt64) {
-        guard impressions > 0 else { return nil }
-        self.clicks = clicks
-        self.impressions = impressions
+    /// `nil` where `whole` is 0.
+    public init?(_ part: UInt64, of whole: UInt64) {
+        guard whole > 0 else { return nil }
+        self.part = part
+        self.whole = whole
     }
 
-    /// clicks / impressions in ten-thousandths, half rounded up. **Units** may exceed 10,000.
+    /// part / whole in ten-thousandths, half rounded up. **Units** may exceed 10,000.
     public var tenThousandths: UInt128 {
         // Nearly always: a division of 128 bits costs as much as the rest of a row's text.
-        if clicks < 1 << 48, impressions < 1 << 62 {
-            return UInt128((clicks * 20_000 + impressions) / (impressions * 2))
+        if part < 1 << 48, whole < 1 << 62 {
+            return UInt128((part * 20_000 + whole) / (whole * 2))
         }
-        return (UInt128(clicks) * 20_000 + UInt128(impressions)) / (UInt128(impressions) * 2)
+        return (UInt128(part) * 20_000 + UInt128(whole)) / (UInt128(whole) * 2)
     }
 
     /// By the exact quotient, not by the rounded one.
     public static func < (a: Self, b: Self) -> Bool {
-        UInt128(a.clicks) * UInt128(b.impressions) < UInt128(b.clicks) * UInt128(a.impressions)
+        UInt128(a.part) * UInt128(b.whole) < UInt128(b.part) * UInt128(a.whole)
     }
 
     public static func == (a: Self, b: Self) -> Bool {
-        UInt128(a.clicks) * UInt128(b.impressions) == UInt128(b.clicks) * UInt128(a.impressions)
+        UInt128(a.part) * UInt128(b.whole) == UInt128(b.part) * UInt128(a.whole)
     }
 
     /// **Cost** That of finding the greatest common divisor.
     public func hash(into hasher: inout Hasher) {
-        var (divisor, rest) = (impressions, clicks)
+        var (divisor, rest) = (whole, part)
         while rest > 0 { (divisor, rest) = (rest, divisor % rest) }
-        hasher.combine(clicks / divisor)
-        hasher.combine(impressions / divisor)
+        hasher.combine(part / divisor)
+        hasher.combine(whole / divisor)
     }
 }
 
-extension ClickThroughRate: CustomStringConvertible {
+extension Rate: CustomStringConvertible {
     /// Four decimals: `0.0125`.
     public var description: String {
-        if clicks == 0 { return "0.0000" }
+        if part == 0 { return "0.0000" }
         let value = tenThousandths
         let decimals = String(value % 10_000)
         return "\(value / 10_000)." + String(repeating: "0", count: 4 - decimals.utf8.count)

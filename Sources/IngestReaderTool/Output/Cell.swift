@@ -7,7 +7,7 @@ package enum Cell: Sendable, Equatable {
     /// An id or a date: a JSON string.
     case text(String)
     case count(UInt64)
-    /// A number with decimals that JSON shows as a number: the click-through rate.
+    /// A number with decimals that JSON shows as a number: a rate.
     case number(String)
     /// A decimal that JSON shows as a string, so that no reader makes a binary fraction of it: money.
     case decimal(String)

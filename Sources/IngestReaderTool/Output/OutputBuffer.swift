@@ -153,8 +153,8 @@ import IngestReader
         put(rest, width: width)
     }
 
-    /// As `ClickThroughRate.description`.
-    package func put(_ rate: ClickThroughRate) {
+    /// As `Rate.description`.
+    package func put(_ rate: Rate) {
         guard let value = UInt64(exactly: rate.tenThousandths) else { return put(rate.description) }
         put(value / 10_000)
         put(UInt8(ascii: "."))

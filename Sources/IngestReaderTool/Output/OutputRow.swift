@@ -62,7 +62,9 @@ package protocol ValueSink {
     /// - Parameter micros: `nil` is none; of `fraction` too.
     mutating func money(_ name: StaticString, _ micros: UInt128?)
     mutating func fraction(_ name: StaticString, _ micros: UInt64?)
-    mutating func rate(_ name: StaticString, _ rate: ClickThroughRate?)
+    mutating func rate(_ name: StaticString, _ rate: Rate?)
+    /// A table leaves the column out where all rows have 0 or none.
+    mutating func detailRate(_ name: StaticString, _ rate: Rate?)
     mutating func flag(_ name: StaticString, _ isSet: Bool)
     mutating func day(_ name: StaticString, _ dayNumber: Int32)
     mutating func time(_ name: StaticString, _ microseconds: Int64)
@@ -93,9 +95,11 @@ extension ValueSink {
         put(name, .number, micros.map { .number(Money(micros: UInt128($0)).description) } ?? .none)
     }
 
-    package mutating func rate(_ name: StaticString, _ rate: ClickThroughRate?) {
+    package mutating func rate(_ name: StaticString, _ rate: Rate?) {
         put(name, .number, rate.map { .number($0.description) } ?? .none)
     }
+
+    package mutating func detailRate(_ name: StaticString, _ rate: Rate?) { self.rate(name, rate) }
 
     package mutating func flag(_ name: StaticString, _ isSet: Bool) {
         put(name, .flag, .flag(isSet))
@@ -123,6 +127,10 @@ private struct ColumnSink: ValueSink {
     mutating func detail(_ name: StaticString, _ count: UInt64, usual: UInt64) {
         columns.append(OutputColumn(name: "\(name)", kind: .count, isDetail: true))
     }
+
+    mutating func detailRate(_ name: StaticString, _ rate: Rate?) {
+        columns.append(OutputColumn(name: "\(name)", kind: .number, isDetail: true))
+    }
 }
 
 /// The values of a row as cells.
@@ -140,5 +148,10 @@ struct CellSink: ValueSink {
     mutating func detail(_ name: StaticString, _ count: UInt64, usual: UInt64) {
         if count != usual { tellingColumns.append(cells.count) }
         cells.append(.count(count))
+    }
+
+    mutating func detailRate(_ name: StaticString, _ rate: Rate?) {
+        if let rate, rate.part > 0 { tellingColumns.append(cells.count) }
+        self.rate(name, rate)
     }
 }

@@ -132,11 +132,13 @@ struct RowWriter: ValueSink {
         output.put(Money(micros: UInt128(micros)))
     }
 
-    mutating func rate(_ name: StaticString, _ rate: ClickThroughRate?) {
+    mutating func rate(_ name: StaticString, _ rate: Rate?) {
         guard let rate else { return skip() }
         begin()
         output.put(rate)
     }
+
+    mutating func detailRate(_ name: StaticString, _ rate: Rate?) { self.rate(name, rate) }
 
     mutating func flag(_ name: StaticString, _ isSet: Bool) {
         if !isSet { return skip() }
