@@ -123,7 +123,8 @@ public struct IngestReader: Sendable {
     ///
     /// **Errors** As all queries; `io` also where rows expired before it was their turn.
     /// **Cost** One pass over the blocks that may hold a wanted day, in constant memory: a microsecond an event, six
-    /// where its names have to be read.
+    /// where its names have to be read. Of one reward or business, segments whose footer does not have it are passed over,
+    /// and of blocks without its rows only two columns are read.
     /// - Parameters: as those of `forEachReward`.
     public func forEachEvent(
         _ query: EventsQuery = EventsQuery(), _ body: (EventRow) -> Iteration

@@ -77,10 +77,13 @@ package enum ReaderProgram {
     }
 
     private static func report(_ ending: Ending) -> Int32 {
-        if let message = ending.message {
-            standardError("\(name): \(TerminalText.escaped(message))\n")
-        }
+        if let message = ending.message { note(message) }
         return ending.code
+    }
+
+    /// A line on stderr, of which nothing acts on a terminal.
+    static func note(_ message: String) {
+        standardError("\(name): \(TerminalText.escaped(message))\n")
     }
 
     /// What the argument parser throws: help and version, or wrong usage.

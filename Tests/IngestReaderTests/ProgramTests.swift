@@ -30,7 +30,7 @@ import Testing
         for words in [["rewards"], ["--help"], ["help", "day"], ["inspect", "x"]] {
             try ReaderProgram.requireCommand(words)
         }
-        for (words, named) in [(["explain", "--data", "d"], "'explain'"), ([], "no command")] {
+        for (words, named) in [(["explode", "--data", "d"], "'explode'"), ([], "no command")] {
             #expect { try ReaderProgram.requireCommand(words) } throws: {
                 let ending = $0 as? Ending
                 return ending?.code == 64 && ending?.message?.contains(named) == true

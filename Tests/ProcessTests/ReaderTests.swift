@@ -1,4 +1,5 @@
 import Foundation
+import IngestReader
 import TestSupport
 import Testing
 
@@ -33,6 +34,82 @@ extension ProcessSuite {
             }
             #expect(try reader.run("verify").code == 0)
             #expect(daemon.stop().code == 0)
+        }
+
+        @Test func `explain gives the rows of every counter of the real events`() throws {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            let reader = Reader(folder: folder)
+            #expect(try daemon.send(SampleEvents.file(in: folder)).code == 0)
+            #expect(daemon.stop().code == 0)
+            let opened = try IngestReader.open(directory: folder.data)
+            func expect(_ counters: Counters, are query: EventsQuery, _ name: String) throws {
+                var counts: [EventRow.Kind: UInt64] = [:]
+                try opened.forEachEvent(query) { event in
+                    #expect(event.verdict == .counted && event.viewability == nil)
+                    counts[event.kind, default: 0] += 1
+                    return .next
+                }
+                #expect(counters.impressions == counts[.impression] ?? 0, "\(name)")
+                #expect(counters.undeterminedImpressions == counts[.impression] ?? 0, "\(name)")
+                #expect(counters.clicks == counts[.click] ?? 0, "\(name)")
+                #expect(counters.gross(.redemptions) == 0, "\(name)")
+            }
+            let (rewards, days) = (try opened.rewards(), try opened.days())
+            #expect(rewards.count == SampleEvents.rewardCount)
+            #expect(days.count == SampleEvents.businessDayCount)
+            for row in rewards {
+                try expect(row.counters, are: EventsQuery(reward: row.id), row.id)
+            }
+            for row in days {
+                let days = DayRange(from: row.date, to: row.date)
+                try expect(
+                    row.counters, are: EventsQuery(business: row.businessID, days: days), row.id)
+            }
+        }
+
+        @Test
+        func `explain prints the rows of an export, and ends with 66 for what was never seen`()
+            throws
+        {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            let reader = Reader(folder: folder)
+            #expect(try daemon.send(SampleEvents.file(in: folder)).code == 0)
+            #expect(daemon.stop().code == 0)
+            let opened = try IngestReader.open(directory: folder.data)
+            let (reward, day) = (try opened.rewards()[7], try opened.days()[9])
+            let exported = try reader.run(
+                "export", "events", "--format", "ndjson", "--out", "-", "--reward", reward.id)
+            let explained = try reader.run("explain", "reward", reward.id)
+            #expect(explained.code == 0 && explained.errors.isEmpty, "\(explained.errors)")
+            #expect(explained.output == exported.output)
+            #expect(
+                UInt64(try Reader.rows(of: explained.output).count)
+                    == reward.counters.impressions + reward.counters.clicks)
+            let ofDay = try reader.run("explain", "day", day.businessID, "\(day.date)")
+            #expect(ofDay.code == 0 && ofDay.errors.isEmpty, "\(ofDay.errors)")
+            #expect(
+                try Reader.rows(of: ofDay.output).allSatisfy {
+                    $0["date"] as? String == "\(day.date)"
+                })
+            for format in ["table", "json", "ndjson", "csv"] {
+                for key in [["reward", "no"], ["day", "no", "2026-11-20"]] {
+                    let none = try run(
+                        "ingest-reader",
+                        ["explain"] + key + ["--data", folder.data, "--format", format], in: folder)
+                    #expect(none.code == 66 && none.output.isEmpty)
+                    #expect(none.errorLines.count == 1, "\(none.errors)")
+                }
+            }
+            for wrong in [
+                ["reward", "r", "2026-11-20"], ["day", "b"], ["week", "b"],
+                ["day", "b", "2026-11-20", "--business", "b"],
+            ] {
+                let ended = try run(
+                    "ingest-reader", ["explain"] + wrong + ["--data", folder.data], in: folder)
+                #expect(ended.code == 64, "\(wrong)")
+            }
         }
 
         @Test func `find says of an id whether it was counted`() throws {
@@ -89,7 +166,7 @@ extension ProcessSuite {
         @Test func `no command ends with 64, and a word that is none is named`() throws {
             let folder = try TemporaryFolder()
             for (arguments, named) in [
-                ([], "no command"), (["explain", "--data", "d"], "'explain'"),
+                ([], "no command"), (["explode", "--data", "d"], "'explode'"),
                 (["--data", "d", "bogus"], "'bogus'"),
             ] {
                 let ended = try run("ingest-reader", arguments, in: folder)

@@ -46,6 +46,16 @@ extension ProcessSuite {
             #expect(!FileManager.default.fileExists(atPath: folder.data + "/aside"))
             #expect(try reader.tables() == live)
             #expect(try reader.run("verify").code == 0)
+            var missing = 0
+            for row in try Reader.rows(of: live.rewards) {
+                let id = try #require(row["id"] as? String)
+                let explained = try reader.run("explain", "reward", id)
+                let found = explained.errors.firstMatch(
+                    of: #/: (\d+) of the (\d+) events of reward .* they have expired\n$/#)
+                #expect(explained.code == 0 && explained.errorLines.count == (found == nil ? 0 : 1))
+                missing += found.flatMap { Int($0.1) } ?? 0
+            }
+            #expect(missing == expired.rows)
             let kept = try #require(try names(folder, ".expired.run").last)
             let inspected = try reader.inspect(kept)
             #expect(inspected.code == 0 && inspected.output.contains("\nledger     1 senders"))

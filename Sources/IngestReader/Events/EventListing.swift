@@ -14,14 +14,17 @@ struct EventListing {
     ]
 
     private let days: DayRange
+    /// `nil` is all.
+    private let keys: WantedKeys?
     private var names: EventNames
     private let decoder = BlockDecoder()
     private let rows = BlockRows()
     private var event = EventRow()
 
-    init(_ query: EventsQuery, _ source: any NameSource) {
-        days = query.days
-        names = EventNames(query, source)
+    init(_ source: any NameSource, _ days: DayRange = .all, _ keys: WantedKeys? = nil) {
+        self.days = days
+        self.keys = keys
+        names = EventNames(source)
     }
 
     /// Gives the events of one block that are asked for; `false` where `body` ended the listing.
@@ -32,9 +35,15 @@ struct EventListing {
         let segment = header.context.segment
         let commits: BlockCommits
         do throws(FormatError) {
-            commits = try buffer.withBytes { (bytes) throws(FormatError) in
-                try decoder.decode(bytes, wanted: Self.wanted, into: rows)
-            }.commits
+            let found = try buffer.withBytes { (bytes) throws(FormatError) -> BlockCommits? in
+                if let keys {
+                    _ = try decoder.decode(bytes, wanted: [.key, .day], into: rows)
+                    guard rows.hasRow(of: keys, on: days) else { return nil }
+                }
+                return try decoder.decode(bytes, wanted: Self.wanted, into: rows).commits
+            }
+            guard let found else { return true }
+            commits = found
         } catch {
             throw ReaderError(error, path: "\(path)/\(FileName.segment(segment).text)")
         }
@@ -68,7 +77,10 @@ struct EventListing {
         // SAFETY: as in `give`.
         event.day = unsafe rows.day[row]
         guard try days.admits(event.day) else { return false }
-        return try names.read(key: unsafe rows.key[row], into: &event)
+        let key = unsafe rows.key[row]
+        guard keys?.contains(key) ?? true else { return false }
+        try names.read(key: key, into: &event)
+        return true
     }
 
     /// - Parameters: the row's places in the sparse columns, if it has values there.
@@ -94,8 +106,6 @@ struct EventListing {
 private struct EventNames {
     private struct Slot {
         var key = UInt32.max
-        /// Whether events of the key are asked for.
-        var isWanted = false
         var reward: [UInt8] = []
         var business: [UInt8] = []
     }
@@ -105,28 +115,22 @@ private struct EventNames {
     private let source: any NameSource
     private let nextName: UInt32
     private let nextKey: UInt32
-    private let reward: [UInt8]?
-    private let business: [UInt8]?
     private var slots = [Slot](repeating: Slot(), count: Self.slotCount)
     private var shown: ShownNames
 
-    init(_ query: EventsQuery, _ source: any NameSource) {
+    init(_ source: any NameSource) {
         self.source = source
         nextName = source.nextName
         nextKey = source.nextKey
-        reward = query.reward.map { Array($0.utf8) }
-        business = query.business.map { Array($0.utf8) }
         shown = ShownNames(source)
     }
 
-    /// Sets the names of a row's key; `false` if it is not asked for.
-    mutating func read(key: UInt32, into event: inout EventRow) throws(ReaderError) -> Bool {
+    /// Sets the names of a row's key.
+    mutating func read(key: UInt32, into event: inout EventRow) throws(ReaderError) {
         let place = Int(key) % Self.slotCount
         if slots[place].key != key { slots[place] = try slot(of: key) }
-        guard slots[place].isWanted else { return false }
         event.rewardText = slots[place].reward
         event.businessText = slots[place].business
-        return true
     }
 
     private mutating func slot(of key: UInt32) throws(ReaderError) -> Slot {
@@ -134,11 +138,8 @@ private struct EventNames {
         let pair = try source.names(of: KeyOrdinal(rawValue: key))
         let name =
             pair.reward == .none ? LostText.bytes(key) : try source.shownBytes(of: pair.reward)
-        let business = try shown.bytes(of: pair.business.rawValue)
         return Slot(
-            key: key,
-            isWanted: (self.reward ?? name) == name && (self.business ?? business) == business,
-            reward: name, business: business)
+            key: key, reward: name, business: try shown.bytes(of: pair.business.rawValue))
     }
 
     /// The text of an attribution; empty where there is none.
@@ -159,11 +160,13 @@ extension Snapshot {
             left -= 1
             return body(event) && left > 0
         }
-        var listing = EventListing(query, makeNames())
         let days = query.days
+        let keys = try WantedKeys(query, in: self)
+        if let keys, keys.first == .max { return }
+        var listing = EventListing(makeNames(), days, keys)
         // Events that were refused from far away have the day of their admission, all others that of their time.
         let blocks = try CutBlocks(of: self) { block in
-            block.rowCount > 0
+            block.rowCount > 0 && keys?.mayBeIn(block) ?? true
                 && (days.mayHold(timestamps: block.minTimestamp, block.maxTimestamp)
                     || days.mayHold(timestamps: block.admissionTime, block.lastAdmissionTime))
         }
@@ -172,7 +175,8 @@ extension Snapshot {
                 && (days.mayHold(timestamps: entry.minTimestamp, entry.maxTimestamp)
                     || days.mayHoldRefused(timestamps: entry.minTimestamp, entry.maxTimestamp))
         }
-        try blocks.forEach(whereSealed: mayHold) { (header, buffer) throws(ReaderError) in
+        try blocks.forEach(whereSealed: mayHold, with: keys?.points) {
+            (header, buffer) throws(ReaderError) in
             try listing.give(header, buffer, path: files.path, limited)
         }
     }
@@ -180,6 +184,17 @@ extension Snapshot {
     package func eventCount() throws(ReaderError) -> UInt64 {
         let manifest = try ReaderError.reading { () throws(StorageError) in try whole() }
         return manifest.sealed.reduce(tail.rowCount) { $0.saturatingSum($1.rowCount) }
+    }
+}
+
+extension BlockRows {
+    /// Whether a row of the columns of keys and days, which were decoded, is of these.
+    fileprivate func hasRow(of keys: WantedKeys, on days: DayRange) -> Bool {
+        for row in 0..<rowCount {
+            // SAFETY: row < rowCount, of which both columns have values.
+            if keys.contains(unsafe key[row]), days.contains(unsafe day[row]) { return true }
+        }
+        return false
     }
 }
 

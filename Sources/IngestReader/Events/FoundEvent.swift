@@ -40,7 +40,7 @@ struct EventSearch {
     /// - Parameter hash: of the id and its business.
     init(_ hash: UInt64, _ names: any NameSource) {
         self.hash = hash
-        listing = EventListing(EventsQuery(), names)
+        listing = EventListing(names)
     }
 
     /// Gives the rows of one block that have the id; `false` where `body` ended the search.

@@ -28,11 +28,15 @@ struct CutBlocks<Files: FileSystem> {
         self.isWanted = isWanted
     }
 
-    /// - Parameter mayHold: whether a sealed segment has wanted blocks; others are not opened.
+    /// - Parameters:
+    ///   - mayHold: whether a sealed segment has wanted blocks; others are not opened.
+    ///   - points: where given, a segment whose footer has no row of any of these in its tables is passed over.
     func forEach(
-        whereSealed mayHold: (SealedSegment) -> Bool, _ body: Body
+        whereSealed mayHold: (SealedSegment) -> Bool,
+        with points: [(table: TableKind, point: CounterPoint)]? = nil, _ body: Body
     ) throws(ReaderError) {
         for entry in manifest.sealed where mayHold(entry) {
+            if let points, try !hasRow(of: points, entry) { continue }
             let (reader, footer) = try openSealed(entry)
             guard try give(footer.blocks, of: reader, body) else { return }
         }
@@ -59,13 +63,35 @@ struct CutBlocks<Files: FileSystem> {
         try tail.forEachBlock(where: isWanted, into: buffer, body)
     }
 
+    /// **Cost** Some small reads.
+    private func hasRow(
+        of points: [(table: TableKind, point: CounterPoint)], _ entry: SealedSegment
+    ) throws(ReaderError) -> Bool {
+        do throws(StorageError) {
+            let tables = try RunReader.openFooter(
+                of: entry, directory: manifest.directory, in: files)
+            for (table, point) in points {
+                let part = table == .days ? tables.days : tables.rewardDays
+                if try !part.rows(of: point, buffer: buffer).isEmpty { return true }
+            }
+            return false
+        } catch {
+            throw try explained(error)
+        }
+    }
+
     private func open(_ number: SegmentNumber) throws(ReaderError) -> SegmentReader<Files> {
         do throws(StorageError) {
             return try SegmentReader(number, directory: manifest.directory, in: files)
         } catch {
-            guard case .notFound(let path) = error else { throw ReaderError(error) }
-            throw try isOutdated() ? .expired(path) : .missing(path)
+            throw try explained(error)
         }
+    }
+
+    /// What it means that a segment cannot be opened.
+    private func explained(_ error: StorageError) throws(ReaderError) -> ReaderError {
+        guard case .notFound(let path) = error else { return ReaderError(error) }
+        return try isOutdated() ? .expired(path) : .missing(path)
     }
 
     /// Whether a newer generation may explain that a segment is gone.

@@ -12,7 +12,7 @@ struct ReaderCommand: ParsableCommand {
             are YYYY-MM-DD and inclusive. --with-cut adds the cut to each row of JSON; a table, CSV \
             and an empty listing have no place for it.
 
-            Not there yet: explain, verify --deep.
+            Not there yet: reconcile, verify --deep.
 
             Errors are one line: \(ReaderProgram.name): what, where, what to do. Exit codes: 0 ok; \
             1 verify found a difference; 64 wrong usage; 65 data on disk is corrupt or of a newer \
@@ -22,7 +22,8 @@ struct ReaderCommand: ParsableCommand {
         subcommands: [
             RewardCommand.self, RewardsCommand.self, DayCommand.self, DaysCommand.self,
             RewardDaysCommand.self, ExportCommand.self, WatchCommand.self, LedgerCommand.self,
-            FindCommand.self, StatusCommand.self, VerifyCommand.self, BackupCommand.self,
+            ExplainCommand.self, FindCommand.self, StatusCommand.self, VerifyCommand.self,
+            BackupCommand.self,
             RebuildCommand.self, InspectCommand.self,
         ])
 }

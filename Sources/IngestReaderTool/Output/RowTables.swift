@@ -78,6 +78,13 @@ extension CounterRow {
 extension EventRow: OutputRow {
     package static var empty: EventRow { EventRow() }
 
+    /// The columns of a table, of those that most rows differ in.
+    static let tableColumns = [
+        "segment", "block", "row", "timestamp", "date", "eventType", "rewardId", "businessId",
+        "verdict", "consent", "format", "viewability", "duration", "campaign", "source", "revenue",
+        "spend",
+    ]
+
     package func give(to sink: inout some ValueSink) {
         func name(_ column: StaticString, _ text: [UInt8], _ sink: inout some ValueSink) {
             if text.isEmpty { sink.put(column, .text, .none) } else { sink.text(column, text) }
