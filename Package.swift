@@ -46,6 +46,8 @@ let package = Package(
         .target(
             name: "IngestCounting", dependencies: ["IngestFormat", "CIngestLinux"],
             swiftSettings: house),
+        // The counting rules: pure functions, the only part of the engines that `verify` may have.
+        .target(name: "IngestRules", dependencies: ["IngestFormat"], swiftSettings: house),
         .target(
             name: "IngestKeys",
             dependencies: ["IngestFormat", .product(name: "Crypto", package: "swift-crypto")],
@@ -61,8 +63,8 @@ let package = Package(
         .target(
             name: "IngestPipeline",
             dependencies: [
-                "IngestFormat", "IngestCounting", "IngestKeys", "IngestRing", "IngestStorage",
-                "CIngestLinux",
+                "IngestFormat", "IngestCounting", "IngestRules", "IngestKeys", "IngestRing",
+                "IngestStorage", "CIngestLinux",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SystemPackage", package: "swift-system"),
             ],
@@ -149,6 +151,7 @@ let package = Package(
         .executableTarget(
             name: "IngestFuzz", dependencies: ["FuzzTargets"], path: "Tests/FuzzDriver"),
         .testTarget(name: "FuzzTests", dependencies: ["FuzzTargets"]),
+        .testTarget(name: "IngestRulesTests", dependencies: ["IngestRules", "IngestFormat"]),
         .testTarget(
             name: "IngestKeysTests",
             dependencies: [

@@ -54,7 +54,7 @@ struct BlockMeasurement {
         }
         let byteCount = images.reduce(0) { $0 + $1.count }
         Report.cost("all", Double(byteCount), eventCount, "bytes/event")
-        for kind in BlockSectionKind.allCases where kind.rawValue >= 16 && kind.isDefined {
+        for kind in BlockSectionKind.allCases where kind.rawValue >= 16 {
             let entries = images.compactMap { image in
                 unsafe try? decoder.sections(image.span.bytes).first { $0.kind == kind }
             }

@@ -7,7 +7,7 @@ import IngestFormat
 ///
 /// **Layout** `lanes` have most rows of one day. Of the others `heads`, dense by key, leads to the slot of the
 /// day that the key was last seen with. A *slot*
-/// is one cache line: key, day, money and the eight counters that nearly all rows add to. The other eleven
+/// is one cache line: key, day, money and the eight counters that nearly all rows add to. The others
 /// have a *rare* line of their own, taken with the first row that needs it. The slots of a key with several
 /// days form a ring, and `days` finds them by (key, day).
 ///
@@ -191,7 +191,8 @@ extension CounterSlots {
         let attributes = unsafe UnsafePointer(rows.attributes)
         let money = unsafe (revenue: rows.revenue, spend: rows.spend)
         let (heads, slots, rareLines) = unsafe (heads, slots, rareLines)
-        let (classes, hot, rareLanes) = unsafe (table.classes, table.hot, table.rareLanes)
+        let (classes, hot, rare) = unsafe (table.classes, table.hot, table.rare)
+        let hasRare = unsafe table.hasRare
         let slotRows = unsafe lanes.slotRows
         let last = count &- 1
         var moneyPlace = 0
@@ -210,18 +211,16 @@ extension CounterSlots {
             let slot = unsafe slots + Int(slot(at: Slot.place(key: keys[i], day: days[i])))
             let rowClass = unsafe Int(classes[CountingTable.index(bits)])
             unsafe slot.pointee.hot &+= hot[rowClass]
-            let lane = unsafe rareLanes[rowClass]
-            if lane != CountingTable.noLane {
+            if unsafe hasRare[rowClass] {
                 if unsafe slot.pointee.rare == 0 {
                     unsafe rareLines[rareCount] = RareLine(repeating: 0)
                     unsafe slot.pointee.rare = UInt32(truncatingIfNeeded: rareCount)
                     rareCount &+= 1
                 }
-                let line = unsafe UnsafeMutableRawPointer(rareLines + Int(slot.pointee.rare))
-                unsafe line.assumingMemoryBound(to: UInt32.self)[Int(lane)] &+= 1
+                unsafe rareLines[Int(slot.pointee.rare)] &+= rare[rowClass]
             }
             if bits & RowAttributes.money != 0 {
-                if bits & 0x3C == 0 {
+                if bits & RowAttributes.verdictMask == 0 {
                     unsafe slot.pointee.revenue &+= UInt64(bitPattern: money.revenue[moneyPlace])
                     unsafe slot.pointee.spend &+= UInt64(bitPattern: money.spend[moneyPlace])
                 }

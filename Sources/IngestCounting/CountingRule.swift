@@ -18,8 +18,10 @@ import IngestFormat
 ///     viewableImpressions        counted impressions that were measured (below the threshold they would
 ///                                not have been counted)
 ///     undeterminedImpressions    impressions not measured, counted or refused for it
-///     uncheckedEvents            counted events of any type that are outside the window, or have neither
-///                                event id nor session, and so could not be compared with others
+///     uncheckedEvents            counted events of any type that could not be compared with others, which admission
+///                                marks: outside the window, or without event id and session
+///     orphanClicks, orphanRedemptions   those counted and marked as orphans
+///     overflowEvents             counted events of any type that are marked as of a reward beyond its business's limit
 ///
 /// `notViewable` speaks of impressions alone; a click or redemption with it, which no admission makes, is
 /// refused.
@@ -38,9 +40,10 @@ package enum CountingRule {
         }
         guard verdict == .counted else { return columns }
         if type == .impression && attributes.isMeasured { columns.append(.viewableImpressions) }
-        if attributes.isOutsideWindow || !(attributes.hasEventID || attributes.hasSession) {
-            columns.append(.uncheckedEvents)
-        }
+        if attributes.isUnchecked { columns.append(.uncheckedEvents) }
+        if attributes.isOverflow { columns.append(.overflowEvents) }
+        if attributes.isOrphan && type == .click { columns.append(.orphanClicks) }
+        if attributes.isOrphan && type == .redemption { columns.append(.orphanRedemptions) }
         return columns
     }
 
@@ -77,9 +80,9 @@ package enum CountingRule {
 /// `CountingRule` as tables for the loop over rows: attributes → class → what to add.
 ///
 /// The columns are split by how often rows add to them: eight *hot* ones are added as one vector, the
-/// *rare* ones have a lane each in a line of their own. Every class adds to at most one rare column.
+/// *rare* ones have a lane each in a line of their own.
 ///
-/// **Cost** 1 KiB for the classes, 1 KiB for what they add, 8 KiB for what is added to lanes; of these the few that rows
+/// **Cost** 1 KiB for the classes, 6 KiB for what they add, 8 KiB for what is added to lanes; of these the few that rows
 /// have stay in the first-level cache.
 @safe final class CountingTable {
     static let hotColumns: [CounterColumn] = [
@@ -89,69 +92,65 @@ package enum CountingRule {
     static let rareColumns: [CounterColumn] = [
         .invalidImpressions, .invalidClicks, .invalidRedemptions, .duplicateClicks,
         .duplicateRedemptions, .conflictImpressions, .conflictClicks, .conflictRedemptions,
-        .refusedImpressions, .refusedClicks, .refusedRedemptions,
+        .refusedImpressions, .refusedClicks, .refusedRedemptions, .orphanClicks,
+        .orphanRedemptions, .overflowEvents,
     ]
     static let hotCount = 8
-    static let rareCount = 11
-    static let noLane: UInt8 = 0xFF
+    static let rareCount = 14
 
     /// What one class of rows adds.
     struct Class: Equatable {
         var hot: SIMD8<UInt32> = SIMD8(repeating: 0)
-        /// Place in `rareColumns`, or `noLane`.
-        var rareLane = CountingTable.noLane
+        var rare: SIMD16<UInt32> = SIMD16(repeating: 0)
+        var hasRare: Bool { rare != SIMD16(repeating: 0) }
     }
 
-    private static let indexCount = 1 << 10
-    private static let classCountMax = 32
+    private static let indexCount = Int(RowAttributes.countingMask) + 1
+    private static let classCountMax = 64
 
     /// Class by `index(attributes)`.
     let classes: UnsafeMutablePointer<UInt8>
-    /// What rows of a class add to the hot columns, and which rare one.
+    /// What rows of a class add to the hot columns and to the rare ones; whether to any of these.
     let hot: UnsafeMutablePointer<SIMD8<UInt32>>
-    let rareLanes: UnsafeMutablePointer<UInt8>
+    let rare: UnsafeMutablePointer<SIMD16<UInt32>>
+    let hasRare: UnsafeMutablePointer<Bool>
     /// By `index(attributes)`, what is added to a word of `DayLanes`; 0 where a rare column is added to.
     let additions: UnsafeMutablePointer<UInt64>
 
     init() {
         unsafe classes = .allocate(capacity: Self.indexCount)
         unsafe hot = .allocate(capacity: Self.classCountMax)
-        unsafe rareLanes = .allocate(capacity: Self.classCountMax)
+        unsafe rare = .allocate(capacity: Self.classCountMax)
+        unsafe hasRare = .allocate(capacity: Self.classCountMax)
         unsafe additions = .allocate(capacity: Self.indexCount)
         var known: [Class] = []
         for index in 0..<Self.indexCount {
-            let found = Self.addition(CountingRule.columns(of: Self.attributes(index)))
+            let found = Self.addition(
+                CountingRule.columns(of: RowAttributes(rawValue: UInt16(index))))
             let place = known.firstIndex(of: found) ?? known.count
             if place == known.count { known.append(found) }
             precondition(place < Self.classCountMax)
-            // SAFETY: index < indexCount, place < classCountMax, 32 and so a u8.
+            // SAFETY: index < indexCount, place < classCountMax, 64 and so a u8.
             unsafe classes[index] = UInt8(place)
             unsafe hot[place] = found.hot
-            unsafe rareLanes[place] = found.rareLane
+            unsafe rare[place] = found.rare
+            unsafe hasRare[place] = found.hasRare
             unsafe additions[index] =
-                found.rareLane == Self.noLane ? Self.addition(found.hot) : 0
+                found.hasRare ? 0 : Self.addition(found.hot)
         }
     }
 
     deinit {
         unsafe classes.deallocate()
         unsafe hot.deallocate()
-        unsafe rareLanes.deallocate()
+        unsafe rare.deallocate()
+        unsafe hasRare.deallocate()
         unsafe additions.deallocate()
     }
 
-    /// What the rule looks at (type, verdict, measured, event id, session, outside the window), moved
-    /// together to ten bits.
+    /// What the rule looks at.
     @inline(__always)
-    static func index(_ attributes: UInt16) -> Int {
-        Int(attributes & 0x3F | attributes >> 4 & 0x1C0 | attributes >> 6 & 0x200)
-    }
-
-    /// Attributes of that index, with the first consent and format.
-    private static func attributes(_ index: Int) -> RowAttributes {
-        let bits = UInt16(index)
-        return RowAttributes(rawValue: bits & 0x3F | (bits & 0x1C0) << 4 | (bits & 0x200) << 6)
-    }
+    static func index(_ attributes: UInt16) -> Int { Int(attributes & RowAttributes.countingMask) }
 
     /// A byte a lane, the first in the lowest.
     private static func addition(_ hot: SIMD8<UInt32>) -> UInt64 {
@@ -164,8 +163,7 @@ package enum CountingRule {
             if let lane = hotColumns.firstIndex(of: column) {
                 found.hot[lane] = 1
             } else if let lane = rareColumns.firstIndex(of: column) {
-                precondition(found.rareLane == noLane)
-                found.rareLane = UInt8(lane)
+                found.rare[lane] = 1
             }
         }
         return found

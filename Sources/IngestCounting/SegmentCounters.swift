@@ -369,7 +369,7 @@ extension CounterSlots {
 /// Where the columns of slots and rare lines are in a page's values.
 struct CounterColumnOffsets {
     let hot: InlineArray<8, Int>
-    let rare: InlineArray<11, Int>
+    let rare: InlineArray<14, Int>
     let revenue = offset(.revenueMicros)
     let spend = offset(.spendMicros)
 

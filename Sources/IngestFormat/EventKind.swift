@@ -1,6 +1,6 @@
 // packet → [decode] → ring → [admit] → [block] → segment → compaction → snapshot → [query]
-// The closed sets of the domain: event type, consent, ad format, verdict, packet result. Their raw values
-// are written to disk and never change; their names are the ones that rows, ledger and metrics show.
+// The closed sets of the domain: event type, consent, ad format, verdict, rule of invalid traffic, packet result.
+// Their raw values are written to disk; their names are the ones that rows, ledger and metrics show.
 
 /// A closed set whose members have a name in output, and are counted by their codes.
 public protocol NamedCode: CaseIterable, Hashable, Sendable {
@@ -87,6 +87,27 @@ public enum Verdict: UInt8, NamedCode {
         case .outsideWindow: "outside_window"
         case .wrongBusiness: "wrong_business"
         case .malformed: "malformed"
+        }
+    }
+}
+
+/// Why an event is invalid traffic. The raw value is the detail of its row.
+public enum InvalidTrafficRule: UInt8, NamedCode {
+    /// The sender's own filter marked it.
+    case sender = 0
+    /// A click on a reward too soon after the last one that was counted in the session.
+    case clickInterval = 1
+    /// More impressions in a session and minute than the limit.
+    case impressionRate = 2
+    /// More clicks in a session and minute than the limit.
+    case clickRate = 3
+
+    public var name: String {
+        switch self {
+        case .sender: "sender"
+        case .clickInterval: "click_interval"
+        case .impressionRate: "impressions_per_minute"
+        case .clickRate: "clicks_per_minute"
         }
     }
 }

@@ -50,6 +50,21 @@ package struct KeyedHash: Sendable {
         return unsafe withSubkeys { unsafe Self.event($0, businessHash, id, byteCount) }
     }
 
+    /// What rows and the dedup index know an event by: ad servers give an impression, its click and its redemption the same
+    /// id, so that it is one of each type.
+    /// - Parameters:
+    ///   - hash: of the id within its business.
+    ///   - type: raw value of `EventType`.
+    @inline(__always)
+    package static func event(_ hash: UInt64, ofType type: UInt8) -> UInt64 {
+        hash &+ UInt64(type) &* 0x9E37_79B9_7F4A_7C15
+    }
+
+    /// Hash of an event of a type by its id of 1 to 64 bytes within its business.
+    package func event(business: [UInt8], id: [UInt8], type: EventType) -> UInt64 {
+        Self.event(event(business: business, id: id), ofType: type.rawValue)
+    }
+
     /// Hash of an event id of 1 to 64 bytes within its business.
     package func event(business: [UInt8], id: [UInt8]) -> UInt64 {
         let businessHash = name(business)

@@ -4,7 +4,6 @@ import IngestStorage
 
 /// What an operator may choose, already judged. Defaults are those of `ingestd --help`.
 package struct PipelineConfiguration: Sendable {
-    package var policy = AdmissionPolicy()
     package var calendar = BusinessCalendar.utc
     /// A power of two within `RingLayout`'s bounds.
     package var ringByteCount = Limits.ringByteCount

@@ -30,12 +30,12 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     /// Opens, recovers and loads a directory (docs/durability.md). On a full disk with the room of the reserve.
     ///
     /// - Parameters:
-    ///   - policy: how far back repeats are looked for.
+    ///   - policy: the counting rules.
     ///   - random: identity and hash key of a new directory come from it.
     /// **Errors** As `DataDirectory.checkIsOurs` and `open`, and `SegmentRecovery.run`. A crash anywhere leaves a directory
     /// for which all of this can be done again.
     package static func open(
-        _ files: Files, clock: Clock, repeats policy: RepeatPolicy = RepeatPolicy(),
+        _ files: Files, clock: Clock, policy: CountingPolicy = CountingPolicy(),
         counters: PipelineCounters, random: inout some RandomNumberGenerator
     ) throws(PipelineError) -> PipelineStart {
         let fresh = makeManifest(at: clock.wallMicroseconds(), random: &random)
@@ -59,7 +59,7 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
 
     private static func open(
         _ files: Files, holding lock: Files.File, _ fresh: Manifest, _ clock: Clock,
-        _ policy: RepeatPolicy, _ counters: PipelineCounters, hasSpentReserve: Bool
+        _ policy: CountingPolicy, _ counters: PipelineCounters, hasSpentReserve: Bool
     ) throws(PipelineError) -> PipelineStart {
         let now = clock.wallMicroseconds()
         var directory = try openDirectory(
@@ -104,7 +104,8 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         let repeats = ids.finish()
         publisher.noteForgottenIDs(repeats.completeSinceMicroseconds)
         return PipelineStart(
-            directory: directory, recovery: recovery, hash: hash, log: makeLog(manifest, recovery),
+            directory: directory, recovery: recovery, hash: hash,
+            log: makeLog(manifest, recovery, policy),
             dictionary: names.takeDictionary(), repeats: repeats, reserve: reserve,
             warnings: warnings, hasSpentReserve: hasSpentReserve, mark: mark, publisher: publisher)
     }
@@ -122,13 +123,16 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         return try LoadedNames(hash: hash, of: directory)
     }
 
-    private static func makeLog(_ manifest: Manifest, _ recovery: RecoveryReport) -> LogStart {
+    private static func makeLog(
+        _ manifest: Manifest, _ recovery: RecoveryReport, _ policy: CountingPolicy
+    ) -> LogStart {
         var log = LogStart(
             directory: manifest.directory, shard: manifest.shard.shard,
             lastSegment: recovery.lastSegment, commitEpoch: recovery.next.commitEpoch,
             previousChecksum: recovery.next.previousChecksum,
             windows: recovery.windows, lastAdmissionTime: recovery.lastAdmissionTime)
         log.origin = manifest.origin
+        log.policy = policy
         // As long as nothing is sealed behind it, the manifest alone has it.
         log.uncleanStopAt =
             manifest.uncleanStops.last { $0.position == manifest.cut }?.foundAt ?? 0

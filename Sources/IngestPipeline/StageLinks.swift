@@ -161,7 +161,7 @@ package final class BlockSlot: @unchecked Sendable {
             directory: start.directory, shard: start.shard, segment: start.lastSegment,
             blockOrdinal: 0, commitEpoch: start.commitEpoch,
             previousChecksum: start.previousChecksum, admissionTime: 0,
-            policyVersion: AdmissionPolicy.version, firstName: NameOrdinal(rawValue: 1),
+            policyVersion: CountingPolicy.version, firstName: NameOrdinal(rawValue: 1),
             firstKey: KeyOrdinal(rawValue: 0))
     }
 
@@ -187,6 +187,6 @@ extension BlockSlot {
             directory: context.directory, shard: context.shard, segment: context.segment,
             createdAt: context.admissionTime, previousChecksum: context.previousChecksum,
             firstName: context.firstName, firstKey: context.firstKey,
-            commitEpoch: context.commitEpoch, origin: origin)
+            commitEpoch: context.commitEpoch, origin: origin, policy: firstHeader.policy)
     }
 }

@@ -5,14 +5,18 @@ import IngestFormat
 
 /// What rows of one type and outcome are: the kinds of rows that are counted apart.
 enum Lane {
-    static let count = 32
+    static let count = 64
     /// Of attributes that no row may have.
     static let none: UInt8 = 255
 
+    /// Of one type. A counted row has three more bits: undetermined or orphan, unchecked, overflow.
     private enum Outcome: Int, CaseIterable {
-        case counted, unchecked, undetermined, undeterminedUnchecked
-        case notViewable, invalid, duplicate, conflict, refused, refusedUndetermined
+        case counted = 0
+        case notViewable = 8
+        case invalid, duplicate, conflict, refused, refusedUndetermined
+        static let count = 16
     }
+    private static let (markedBit, uncheckedBit, overflowBit) = (1, 2, 4)
 
     /// By attributes.
     static let ofAttributes: [UInt8] = (0...UInt16.max).map {
@@ -20,54 +24,69 @@ enum Lane {
         guard attributes.isValid, let type = attributes.type, let verdict = attributes.verdict
         else { return none }
         let outcome = outcome(type, verdict, attributes)
-        return UInt8(Int(type.rawValue - 1) * Outcome.allCases.count + outcome.rawValue)
+        return UInt8(Int(type.rawValue - 1) * Outcome.count + outcome)
     }
 
     /// By lane: the columns to which a row of it adds one.
     static let columns: [[Int]] = (0..<count).map { lane in
-        let (type, number) = (lane / Outcome.allCases.count, lane % Outcome.allCases.count)
-        guard type < 3, let outcome = Outcome(rawValue: number) else { return [] }
-        return columns(type, outcome).map(\.rawValue)
+        let (type, number) = (lane / Outcome.count, lane % Outcome.count)
+        guard type < 3 else { return [] }
+        if let outcome = Outcome(rawValue: number), outcome != .counted {
+            return columns(type, outcome).map(\.rawValue)
+        }
+        return number < Outcome.notViewable.rawValue
+            ? columns(type, ofCounted: number).map(\.rawValue) : []
     }
 
     private static func outcome(
         _ type: EventType, _ verdict: Verdict, _ attributes: RowAttributes
-    ) -> Outcome {
+    ) -> Int {
         let isUndetermined = type == .impression && !attributes.isMeasured
+        let outcome: Outcome
         switch verdict {
         case .counted:
-            let isComparable = attributes.hasEventID || attributes.hasSession
-            let isUnchecked = attributes.isOutsideWindow || !isComparable
-            return isUndetermined
-                ? (isUnchecked ? .undeterminedUnchecked : .undetermined)
-                : (isUnchecked ? .unchecked : .counted)
-        case .notViewable where type == .impression: return .notViewable
-        case .invalidTraffic: return .invalid
-        case .duplicate, .sessionRepeat: return .duplicate
-        case .conflict: return .conflict
-        case .undetermined where isUndetermined: return .refusedUndetermined
-        default: return .refused
+            let bits = attributes.rawValue
+            let isOrphan = type != .impression && bits & RowAttributes.orphan != 0
+            return (isUndetermined || isOrphan ? markedBit : 0)
+                | (bits & RowAttributes.unchecked != 0 ? uncheckedBit : 0)
+                | (bits & RowAttributes.overflow != 0 ? overflowBit : 0)
+        case .notViewable where type == .impression: outcome = .notViewable
+        case .invalidTraffic: outcome = .invalid
+        case .duplicate, .sessionRepeat: outcome = .duplicate
+        case .conflict: outcome = .conflict
+        case .undetermined where isUndetermined: outcome = .refusedUndetermined
+        default: outcome = .refused
         }
+        return outcome.rawValue
+    }
+
+    /// The column of a type, of three that follow each other.
+    private static func column(_ type: Int, from first: CounterColumn) -> CounterColumn {
+        CounterColumn(rawValue: first.rawValue + type) ?? first
+    }
+
+    private static func columns(_ type: Int, ofCounted bits: Int) -> [CounterColumn] {
+        var columns = [column(type, from: .impressions)]
+        let isMarked = bits & markedBit != 0
+        switch type {
+        case 0: columns.append(isMarked ? .undeterminedImpressions : .viewableImpressions)
+        case 1: if isMarked { columns.append(.orphanClicks) }
+        default: if isMarked { columns.append(.orphanRedemptions) }
+        }
+        if bits & uncheckedBit != 0 { columns.append(.uncheckedEvents) }
+        if bits & overflowBit != 0 { columns.append(.overflowEvents) }
+        return columns
     }
 
     private static func columns(_ type: Int, _ outcome: Outcome) -> [CounterColumn] {
-        func of(_ first: CounterColumn) -> CounterColumn {
-            CounterColumn(rawValue: first.rawValue + type) ?? first
-        }
-        let counted: [CounterColumn] =
-            type == 0 ? [.impressions, .viewableImpressions] : [of(.impressions)]
         switch outcome {
-        case .counted: return counted
-        case .unchecked: return counted + [.uncheckedEvents]
-        case .undetermined: return [.impressions, .undeterminedImpressions]
-        case .undeterminedUnchecked:
-            return [.impressions, .undeterminedImpressions, .uncheckedEvents]
-        case .notViewable: return [.notViewableImpressions]
-        case .invalid: return [of(.invalidImpressions)]
-        case .duplicate: return [of(.duplicateImpressions)]
-        case .conflict: return [of(.conflictImpressions)]
-        case .refused: return [of(.refusedImpressions)]
-        case .refusedUndetermined: return [.refusedImpressions, .undeterminedImpressions]
+        case .counted: []
+        case .notViewable: [.notViewableImpressions]
+        case .invalid: [column(type, from: .invalidImpressions)]
+        case .duplicate: [column(type, from: .duplicateImpressions)]
+        case .conflict: [column(type, from: .conflictImpressions)]
+        case .refused: [column(type, from: .refusedImpressions)]
+        case .refusedUndetermined: [.refusedImpressions, .undeterminedImpressions]
         }
     }
 }

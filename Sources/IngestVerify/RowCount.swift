@@ -142,7 +142,7 @@ import IngestFormat
     private var counts: [UInt64: UInt64] = [:]
     /// Of counted rows, by key and day + 1.
     private var money: [UInt64: (revenue: UInt64, spend: UInt64)] = [:]
-    private static let (keyShift, dayShift): (UInt64, UInt64) = (22, 5)
+    private static let (keyShift, dayShift): (UInt64, UInt64) = (23, 6)
 
     /// Adds the rows of a decoded block; those whose attributes or days cannot be are left out.
     mutating func add(_ rows: BlockRows) {

@@ -57,7 +57,7 @@ struct Daemon {
             let files = try LinuxFileSystem(path: settings.dataDirectory, create: true)
             var random = SystemRandomNumberGenerator()
             let start = try PipelineStart.open(
-                files, clock: LinuxClock(), repeats: settings.repeatPolicy, counters: counters,
+                files, clock: LinuxClock(), policy: settings.policy, counters: counters,
                 random: &random)
             log(start.directory, start.recovery)
             warn(start.warnings)

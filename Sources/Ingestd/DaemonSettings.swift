@@ -138,20 +138,18 @@ struct DaemonSettings {
 
     // MARK: In the pipeline's units
 
-    var repeatPolicy: RepeatPolicy {
-        RepeatPolicy(
+    var policy: CountingPolicy {
+        CountingPolicy(
+            ageMicrosecondsMax: eventAgeSecondsMax == 0
+                ? nil : Int64(eventAgeSecondsMax) * 1_000_000,
+            leadMicrosecondsMax: Int64(eventLeadSecondsMax) * 1_000_000,
+            countsUndetermined: countsUndetermined, countsConsentNotSet: countsConsentNotSet,
             windowMicroseconds: Int64(dedupWindowSeconds) * 1_000_000,
-            keyCountMax: dedupKeyCountMax, refusesOutsideWindow: refusesOutsideWindow,
-            leadMicroseconds: Int64(eventLeadSecondsMax) * 1_000_000)
+            keyCountMax: dedupKeyCountMax, refusesOutsideWindow: refusesOutsideWindow)
     }
 
     var pipelineConfiguration: PipelineConfiguration {
         var configuration = PipelineConfiguration()
-        configuration.policy = AdmissionPolicy(
-            ageMicrosecondsMax: eventAgeSecondsMax == 0
-                ? nil : Int64(eventAgeSecondsMax) * 1_000_000,
-            leadMicrosecondsMax: Int64(eventLeadSecondsMax) * 1_000_000,
-            countsUndetermined: countsUndetermined, countsConsentNotSet: countsConsentNotSet)
         configuration.calendar = zone.calendar
         configuration.segmentByteCountMax = segmentByteCountMax
         configuration.commitIntervalNanoseconds = UInt64(commitIntervalMilliseconds) * 1_000_000

@@ -139,6 +139,8 @@ import Testing
         Damage("event hash count - 1") { $0[Header.eventHashCount] -= 1 },
         Damage("event hash count over the rows") { $0[Header.eventHashCount] = 5 },
         Damage("session count") { $0[Header.sessionCount] = 1 },
+        Damage("session count + 1") { $0[Header.sessionCount] += 1 },
+        Damage("session count over the rows") { $0[Header.sessionCount] = 5 },
         Damage("measured count + 1") { $0[Header.measuredCount] += 1 },
         Damage("measured count 0") { $0[Header.measuredCount] = 0 },
         Damage("money count + 1") { $0[Header.moneyCount] += 1 },
@@ -293,7 +295,7 @@ import Testing
         #expect(refusal(image.bytes)?.0 == .corrupt)
     }
 
-    @Test(arguments: [0x0000, 0x0031, 0x0081, 0x00c1, 0x0301] as [UInt16])
+    @Test(arguments: [0x0000, 0x0031, 0x0035, 0x003d, 0x1801] as [UInt16])
     func `Attributes that no row may have are refused`(bits: UInt16) {
         #expect(!RowAttributes(rawValue: bits).isValid)
         var content = BlockContent()

@@ -15,8 +15,13 @@ struct Row: Equatable {
     var campaign: UInt32 = 0
     var source: UInt32 = 0
     var eventHash: UInt64?
+    var session: UInt64?
     var viewability: Viewability?
     var money: Money?
+
+    /// What may be in `bits`.
+    static let marks =
+        RowAttributes.orphan | RowAttributes.unchecked | RowAttributes.overflow
 
     struct Viewability: Equatable { var visible: UInt32, duration: UInt32 }
     struct Money: Equatable { var revenue: Int64, spend: Int64 }
@@ -26,6 +31,7 @@ struct Row: Equatable {
             type: type.rawValue, verdict: verdict, consent: consent.rawValue,
             format: format.rawValue,
             bits: bits | (eventHash == nil ? 0 : RowAttributes.eventID)
+                | (session == nil ? 0 : RowAttributes.session)
                 | (viewability == nil ? 0 : RowAttributes.measured)
                 | (money == nil ? 0 : RowAttributes.money))
     }
@@ -50,6 +56,10 @@ extension BlockRows {
             eventHash[eventHashCount] = hash
             eventHashCount += 1
         }
+        if let pseudonym = row.session {
+            session[sessionCount] = pseudonym
+            sessionCount += 1
+        }
         if let viewability = row.viewability {
             visible[measuredCount] = viewability.visible
             duration[measuredCount] = viewability.duration
@@ -64,18 +74,21 @@ extension BlockRows {
 
     /// The rows as values again.
     var values: [Row] {
-        var (hashes, measured, monies) = (0, 0, 0)
+        var (hashes, sessions, measured, monies) = (0, 0, 0, 0)
         return (0..<rowCount).map { i in
             let bits = RowAttributes(rawValue: attributes[i])
-            let named = RowAttributes.eventID | RowAttributes.measured | RowAttributes.money
             var row = Row(
                 key: key[i], timestamp: timestamp[i], day: day[i], type: bits.type!,
-                verdict: bits.verdict!, consent: bits.consent!, format: bits.format!,
-                bits: bits.rawValue & 0xfc00 & ~named, platform: platform[i],
+                verdict: bits.verdict!, consent: bits.consent, format: bits.format!,
+                bits: bits.rawValue & Row.marks, platform: platform[i],
                 campaign: campaign[i], source: source[i])
             if bits.hasEventID {
                 row.eventHash = eventHash[hashes]
                 hashes += 1
+            }
+            if bits.hasSession {
+                row.session = session[sessions]
+                sessions += 1
             }
             if bits.isMeasured {
                 row.viewability = .init(visible: visible[measured], duration: duration[measured])
@@ -217,6 +230,7 @@ extension BlockContent {
         let revenue = column(below: Limits.moneyMicrosMax + 1)
         let spend = column(below: Limits.moneyMicrosMax + 1)
         let (hasIDs, hasCampaigns) = (!random.oneIn(5), random.oneIn(2))
+        let hasSessions = random.oneIn(2)
         rows = (0..<rowCount).map { i in
             let bits = UInt16(attributes[i])
             return Row(
@@ -226,10 +240,12 @@ extension BlockContent {
                 verdict: Verdict(rawValue: UInt8(bits >> 2 & 15) % 12)!,
                 consent: bits & 64 == 0 ? .notSet : .optIn,
                 format: AdFormat(rawValue: UInt8(bits >> 8 & 3) % 3)!,
-                bits: bits & (RowAttributes.session | RowAttributes.outsideWindow),
+                bits: bits & Row.marks,
                 platform: UInt32(platform[i]), campaign: hasCampaigns ? UInt32(campaign[i]) : 0,
                 source: hasCampaigns ? UInt32(source[i]) : 0,
                 eventHash: hasIDs && bits & RowAttributes.eventID == 0 ? random.next() : nil,
+                session: hasSessions && bits & RowAttributes.session == 0
+                    ? random.next() & 0xFFFF_FFFF_FFFF : nil,
                 viewability: bits & RowAttributes.measured == 0
                     ? .init(visible: UInt32(visible[i]), duration: UInt32(duration[i])) : nil,
                 money: bits & RowAttributes.money == 0

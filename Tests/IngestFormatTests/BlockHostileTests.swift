@@ -39,13 +39,14 @@ import Testing
     /// Rows that were accepted must be sound: what reads them makes no further checks.
     private func isSound(_ block: DecodedBlock) -> Bool {
         let header = block.header
-        var counts = (0, 0, 0)
+        var counts = (0, 0, 0, 0)
         var isSound = true
         for i in 0..<rows.rowCount {
             let bits = RowAttributes(rawValue: rows.attributes[i])
             counts.0 += bits.hasEventID ? 1 : 0
             counts.1 += bits.isMeasured ? 1 : 0
             counts.2 += bits.hasMoney ? 1 : 0
+            counts.3 += bits.hasSession ? 1 : 0
             isSound =
                 isSound && bits.isValid && rows.key[i] < header.nextKey.rawValue
                 && rows.timestamp[i] >= header.minTimestamp
@@ -59,7 +60,10 @@ import Testing
         for key in block.keys {
             isSound = isSound && key.reward.rawValue >= 1 && key.reward < header.nextName
         }
-        return isSound && counts == (rows.eventHashCount, rows.measuredCount, rows.moneyCount)
+        let stored = (
+            rows.eventHashCount, rows.measuredCount, rows.moneyCount, rows.sessionCount
+        )
+        return isSound && counts == stored
     }
 
     @Test(arguments: [11, 12, 13, 14] as [UInt64])

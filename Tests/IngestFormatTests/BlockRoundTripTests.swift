@@ -57,11 +57,10 @@ import Testing
             var row = Row()
             row.type = attributes.type!
             row.verdict = attributes.verdict!
-            row.consent = attributes.consent!
+            row.consent = attributes.consent
             row.format = attributes.format!
-            row.bits =
-                raw
-                & (RowAttributes.session | RowAttributes.markedInvalid | RowAttributes.outsideWindow)
+            row.bits = raw & Row.marks
+            if attributes.hasSession { row.session = 0xFFFF_FFFF_0000 | UInt64(raw) }
             if attributes.hasEventID { row.eventHash = UInt64(raw) }
             if attributes.isMeasured { row.viewability = .init(visible: 1, duration: 2) }
             if attributes.hasMoney { row.money = .init(revenue: 3, spend: 4) }

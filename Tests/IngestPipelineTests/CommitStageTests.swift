@@ -83,9 +83,11 @@ struct CommitStageTests {
         var event = bench.click()
         (event.flags, event.eventHash) = (EventDescriptor.Flags.hasEventID, 77)
         var other = event
-        other.type = EventType.redemption.rawValue
         other.revenueMicros = 5
-        bench.offerBatch(sequence: 0, [event, event, other, bench.click()])
+        // An impression's id is given to its click and redemption too: it is one of each type.
+        var redemption = event
+        redemption.type = EventType.redemption.rawValue
+        bench.offerBatch(sequence: 0, [event, event, other, redemption])
         let block = try #require(bench.turn())
         let verdicts = (0..<4).map { RowAttributes(rawValue: block.rows.attributes[$0]).verdict }
         #expect(verdicts == [.counted, .duplicate, .conflict, .counted])

@@ -9,31 +9,31 @@ import Testing
 struct RepeatRuleTests {
     private static let second: Int64 = 1_000_000
 
-    @Test("other type, key or amounts make another check, whichever amounts they are")
+    @Test("other key or amounts make another check, whichever amounts they are")
     func checks() {
         var checks: [UInt16: Int] = [:]
         for revenue in 0..<100 as Range<Int64> {
             for spend in 0..<100 as Range<Int64> {
-                let check = RepeatRule.check(type: 3, key: 9, revenue: revenue, spend: spend)
+                let check = RepeatRule.check(key: 9, revenue: revenue, spend: spend)
                 checks[check, default: 0] += 1
             }
         }
         // 10,000 of 65,536 values by chance: 9,292 different ones, with a deviation of 25.
         #expect(checks.count > 9_000)
-        func check(_ type: UInt8, _ key: UInt32, _ revenue: Int64, _ spend: Int64) -> UInt16 {
-            RepeatRule.check(type: type, key: key, revenue: revenue, spend: spend)
+        func check(_ key: UInt32, _ revenue: Int64, _ spend: Int64) -> UInt16 {
+            RepeatRule.check(key: key, revenue: revenue, spend: spend)
         }
-        #expect(check(3, 9, 1_000_000, 0) != check(3, 9, 0, 3_000_000))
-        #expect(check(3, 9, 10_000_000, 1_000_000) != check(3, 9, 9_000_000, 4_000_000))
-        #expect(check(3, 9, 5, 7) != check(3, 9, 7, 5))
-        #expect(check(1, 9, 0, 0) != check(2, 9, 0, 0) && check(1, 9, 0, 0) != check(1, 10, 0, 0))
+        #expect(check(9, 1_000_000, 0) != check(9, 0, 3_000_000))
+        #expect(check(9, 10_000_000, 1_000_000) != check(9, 9_000_000, 4_000_000))
+        #expect(check(9, 5, 7) != check(9, 7, 5))
+        #expect(check(9, 0, 0) != check(10, 0, 0))
     }
 
     /// A rule that has forgotten what was committed up to second 100, with a lead of 10 s.
     private func rule(refuses: Bool) -> RepeatRule {
-        let policy = RepeatPolicy(
-            windowMicroseconds: 1_000 * Self.second, keyCountMax: 1_000,
-            refusesOutsideWindow: refuses, leadMicroseconds: 10 * Self.second)
+        let policy = CountingPolicy(
+            leadMicrosecondsMax: 10 * Self.second, windowMicroseconds: 1_000 * Self.second,
+            keyCountMax: 1_000, refusesOutsideWindow: refuses)
         var index = DedupIndex(
             keyCountMax: 1_000, windowMicroseconds: 1_000 * Self.second, leastBitCount: 4)
         index.open(admissionTime: 101 * Self.second)

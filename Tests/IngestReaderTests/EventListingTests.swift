@@ -198,10 +198,12 @@ import Testing
                 var event = EventRow()
                 event.attributes = RowAttributes(
                     type: type.rawValue, verdict: verdict, consent: UInt8(code & 1), format: 2,
-                    bits: RowAttributes.markedInvalid)
+                    bits: RowAttributes.detail(.clickRate))
                 #expect(event.kind == type && event.verdict == verdict)
                 #expect(event.consent == (code & 1 == 1 ? .optIn : .notSet))
-                #expect(event.format == .video && event.isMarkedInvalid)
+                #expect(event.format == .video)
+                let isInvalid = verdict == .invalidTraffic
+                #expect(event.invalidTrafficRule == (isInvalid ? .clickRate : nil))
             }
         }
     }
@@ -220,7 +222,7 @@ import Testing
             event.attributes = RowAttributes(
                 type: UInt8(1 + number(3)), verdict: Verdict.allCases[Int(number(12))],
                 consent: UInt8(number(2)), format: UInt8(number(3)),
-                bits: UInt16(number(64)) << 10)
+                bits: UInt16(number(8)) << 13 | UInt16(number(16)) << 6)
             event.rewardText = Array(names[Int(number(4))].utf8)
             event.businessText = Array(names[Int(number(4))].utf8)
             event.platformText = Array(names[Int(number(5))].utf8)

@@ -18,7 +18,7 @@ import Testing
         }
         fact.hasEventID = event.hasEventID
         fact.hasSession = event.hasSession
-        fact.isOutsideWindow = event.isOutsideWindow
+        fact.isOutsideWindow = event.isUnchecked
         return fact.row
     }
 

@@ -21,8 +21,9 @@ import Testing
         event.business = business
         event.type = .click
         event.verdict = verdict
-        event.eventHash = hash(id, business: business)
         change(&event)
+        event.eventHash = KeyedHash.event(
+            hash(id, business: business), ofType: event.type.rawValue)
         return event
     }
 
@@ -45,7 +46,8 @@ import Testing
         try fixture.append(
             [
                 event("a-1", .conflict) { $0.reward = "other" },
-                event("a-1", .conflict) {
+                event("a-1", .conflict) { $0.money = (5_000_000, 0) },
+                event("a-1") {
                     $0.type = .redemption
                     $0.money = (5_000_000, 0)
                 },
@@ -59,13 +61,14 @@ import Testing
         let fixture = try Self.fixture()
         let reader = try fixture.reader
         let found = try reader.find(eventID: "a-1", business: "shop")
-        #expect(found.map(\.row.verdict) == [.counted, .duplicate, .conflict, .conflict])
-        #expect(found.map(\.row.segment) == [1, 2, 2, 2])
-        #expect(found.map(\.row.block) == [1, 0, 1, 1] && found.map(\.row.row) == [5, 0, 0, 1])
-        #expect(found.map(\.differences) == [nil, nil, [.rewardId], [.eventType, .revenue]])
+        #expect(found.map(\.row.verdict) == [.counted, .duplicate, .conflict, .conflict, .counted])
+        #expect(found.map(\.row.segment) == [1, 2, 2, 2, 2])
+        #expect(found.map(\.row.block) == [1, 0, 1, 1, 1])
+        #expect(found.map(\.row.row) == [5, 0, 0, 1, 2])
+        #expect(found.map(\.differences) == [nil, nil, [.rewardId], [.revenue], nil])
         #expect(found.allSatisfy { $0.row.businessID == "shop" && $0.committedMicroseconds == 7 })
         #expect(found.allSatisfy { $0.sender == .framed(id: 9, epoch: 4) })
-        #expect(found.map(\.sequences) == [2...2, 4...4, 5...5, 5...5])
+        #expect(found.map(\.sequences) == [2...2, 4...4, 5...5, 5...5, 5...5])
         let second = try reader.find(eventID: "a-1", business: "second shop")
         #expect(second.map(\.row.verdict) == [.counted])
         #expect(
@@ -103,7 +106,7 @@ import Testing
         let fixture = try Self.fixture()
         try fixture.expire(1)
         let found = try fixture.reader.find(eventID: "a-1", business: "shop")
-        #expect(found.map(\.row.verdict) == [.duplicate, .conflict, .conflict])
+        #expect(found.map(\.row.verdict) == [.duplicate, .conflict, .conflict, .counted])
         #expect(found.allSatisfy { $0.differences == nil })
     }
 
@@ -163,20 +166,20 @@ import Testing
             try FormattingTests.written { output in
                 let count = try RowFormatter(format: format, cut: cut, output: output)
                     .list(FormattingTests.given(found))
-                #expect(count == 4)
+                #expect(count == 5)
             }
         }
         let json = try JSONSerialization.jsonObject(with: Data(text(.json).utf8))
         let rows = try #require(json as? [[String: Any]])
-        #expect(rows.count == 4 && rows.allSatisfy { $0.count == FoundEvent.columns.count })
-        #expect(rows.map { $0["verdict"] as? String }.last == "conflict")
-        #expect(rows[3]["differs"] as? [String] == ["eventType", "revenue"])
+        #expect(rows.count == 5 && rows.allSatisfy { $0.count == FoundEvent.columns.count })
+        #expect(rows.map { $0["verdict"] as? String }.last == "counted")
+        #expect(rows[3]["differs"] as? [String] == ["revenue"])
         #expect(rows[0]["sender"] as? String == "9" && rows[0]["firstSequence"] as? Int == 2)
         #expect(rows[0]["committedAt"] as? String == "1970-01-01T00:00:00.000007Z")
         let cut = Cut(segment: 2, block: 2)
         #expect(
             try text(.ndjson, cut).split(separator: "\n").allSatisfy { $0.contains("\"cut\":") })
-        #expect(try text(.csv).split(separator: "\r\n").count == 5)
-        #expect(try text(.table).split(separator: "\n").count == 5)
+        #expect(try text(.csv).split(separator: "\r\n").count == 6)
+        #expect(try text(.table).split(separator: "\n").count == 6)
     }
 }

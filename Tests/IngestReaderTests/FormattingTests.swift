@@ -87,6 +87,7 @@ import Testing
                 "invalidClicks", "duplicateClicks", "conflictClicks", "refusedClicks",
                 "grossRedemptions", "invalidRedemptions", "duplicateRedemptions",
                 "conflictRedemptions", "refusedRedemptions", "uncheckedEvents",
+                "orphanClicks", "orphanRedemptions", "overflowEvents",
             ])
         #expect(DayRow.columns.map(\.name).prefix(3) == ["id", "businessId", "date"])
         #expect(RewardDayRow.columns.map(\.name).prefix(3) == ["id", "businessId", "date"])
@@ -111,7 +112,7 @@ import Testing
                 #"{"id":"r-日本","businessId":"b\\c","businessCount":12,"impressions":0,"clicks":3,"#
                     + #""redemptions":0,"ctr":null,"#))
         #expect(
-            lines[1].contains(#""grossClicks":7,"#) && lines[1].hasSuffix(#""uncheckedEvents":0}"#))
+            lines[1].contains(#""grossClicks":7,"#) && lines[1].hasSuffix(#""overflowEvents":0}"#))
     }
 
     @Test("Foundation reads JSON back as it was meant, with and without the cut")

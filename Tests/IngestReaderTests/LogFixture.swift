@@ -24,6 +24,7 @@ struct FixtureEvent {
     var eventHash: UInt64?
     var hasSession = false
     var isOutsideWindow = false
+    private var isUnchecked: Bool { isOutsideWindow || !(hasEventID || hasSession) }
 
     /// A random one of a few names and days, every type and verdict, in the shape that admission makes.
     init(_ random: inout SeededRandom, rewardCount: Int = 12, businessCount: Int = 3) {
@@ -67,7 +68,7 @@ struct FixtureEvent {
         }
         guard verdict == .counted else { return row }
         if type == .impression && isMeasured { row[.viewableImpressions] = 1 }
-        if isOutsideWindow || !(hasEventID || hasSession) { row[.uncheckedEvents] = 1 }
+        if isUnchecked { row[.uncheckedEvents] = 1 }
         row[.revenueMicros] = UInt64(money?.revenue ?? 0)
         row[.spendMicros] = UInt64(money?.spend ?? 0)
         return row
@@ -79,7 +80,7 @@ struct FixtureEvent {
         if hasEventID { bits |= RowAttributes.eventID }
         if hasSession { bits |= RowAttributes.session }
         if money != nil { bits |= RowAttributes.money }
-        if isOutsideWindow { bits |= RowAttributes.outsideWindow }
+        if isUnchecked, verdict == .counted { bits |= RowAttributes.unchecked }
         return RowAttributes(
             type: type.rawValue, verdict: verdict, consent: consent.rawValue, format: 0, bits: bits)
     }
@@ -245,6 +246,10 @@ final class LogFixture {
             rows.eventHash[rows.eventHashCount] =
                 event.eventHash ?? eventCount &* 0x9E37_79B9_7F4A_7C15
             rows.eventHashCount += 1
+        }
+        if attributes.hasSession {
+            rows.session[rows.sessionCount] = eventCount
+            rows.sessionCount += 1
         }
         if attributes.isMeasured {
             rows.visible[rows.measuredCount] = 600_000

@@ -1,4 +1,5 @@
 import Foundation
+import IngestFormat
 import IngestPipeline
 import Logging
 import Synchronization
@@ -28,10 +29,12 @@ struct SettingsTests {
         #expect(!settings.acceptsUnauthenticated)
         #expect(!settings.acceptsClock)
         #expect(
-            settings.repeatPolicy
-                == RepeatPolicy(
+            settings.policy
+                == CountingPolicy(
+                    ageMicrosecondsMax: 604_800_000_000, leadMicrosecondsMax: 300_000_000,
+                    countsUndetermined: true, countsConsentNotSet: true,
                     windowMicroseconds: 605_100_000_000, keyCountMax: 67_108_864,
-                    refusesOutsideWindow: false, leadMicroseconds: 300_000_000))
+                    refusesOutsideWindow: false))
     }
 
     @Test func `how far back repeats are looked for is as told`() throws {
@@ -44,10 +47,10 @@ struct SettingsTests {
                 ])
         ])
         #expect(
-            settings.repeatPolicy
-                == RepeatPolicy(
-                    windowMicroseconds: 7_000_000, keyCountMax: 9, refusesOutsideWindow: true,
-                    leadMicroseconds: 11_000_000))
+            settings.policy
+                == CountingPolicy(
+                    leadMicrosecondsMax: 11_000_000, windowMicroseconds: 7_000_000,
+                    keyCountMax: 9, refusesOutsideWindow: true))
     }
 
     @Test func `the command line wins over the environment and that over the file`() throws {

@@ -133,9 +133,9 @@ struct FaultScriptTests {
         private mutating func live(_ life: UInt64) throws {
             let byteCountMax: UInt64 = seed % 3 == 0 ? 80_000 : 0
             var pipeline = try SteppedPipeline.open(
-                files, clock: clock, seed: seed &+ life
+                files, clock: clock, seed: seed &+ life,
+                policy: CountingPolicy(ageMicrosecondsMax: nil)
             ) {
-                $0.policy = AdmissionPolicy(ageMicrosecondsMax: nil)
                 $0.retention = RetentionPolicy(byteCountMax: byteCountMax)
             }
             cutEventCount = cutEventCount.saturatingSum(pipeline.cutEventCount)

@@ -110,17 +110,16 @@ struct LoadedIDTests {
 
     @Test("a clock that was ahead makes no start forget", arguments: [false, true])
     func clockAhead(refuses: Bool) throws {
-        let policy = RepeatPolicy(refusesOutsideWindow: refuses)
+        let policy = CountingPolicy(refusesOutsideWindow: refuses)
         let files = SimulatedFileSystem(seed: 7)
         var first = try SteppedPipeline.open(
-            files, clock: SimulatedClock(wallMicroseconds: Self.now), seed: 7, repeats: policy)
+            files, clock: SimulatedClock(wallMicroseconds: Self.now), seed: 7, policy: policy)
         try send(0..<10, from: 0, to: &first)
         try first.stop()
         var left = files.disk.kill()
         let ahead = SimulatedClock(wallMicroseconds: Self.now + 8 * 24 * Self.hour)
-        var wrong = try SteppedPipeline.open(left, clock: ahead, seed: 8, repeats: policy) {
-            $0.policy = AdmissionPolicy(ageMicrosecondsMax: nil)
-        }
+        let any = CountingPolicy(ageMicrosecondsMax: nil, refusesOutsideWindow: refuses)
+        var wrong = try SteppedPipeline.open(left, clock: ahead, seed: 8, policy: any)
         try send(10..<12, from: 10, to: &wrong)
         try wrong.stop()
         var before = try sums(left)
@@ -128,7 +127,7 @@ struct LoadedIDTests {
             left = left.disk.kill()
             let clock = SimulatedClock(
                 wallMicroseconds: Self.now + Int64(life) * Self.hour)
-            var mended = try SteppedPipeline.open(left, clock: clock, seed: 9, repeats: policy)
+            var mended = try SteppedPipeline.open(left, clock: clock, seed: 9, policy: policy)
             // The ids of all lives but the wrong one, which had forgotten, are known, and new ones count.
             let new = 100 + life
             try send(0..<10, from: life * 1_000, to: &mended)
@@ -150,10 +149,9 @@ struct LoadedIDTests {
         for (life, day) in [0, -30, 0, 0].enumerated() {
             let clock = SimulatedClock(
                 wallMicroseconds: Self.now + Int64(day) * 24 * Self.hour + Int64(life) * Self.hour)
-            var pipeline = try SteppedPipeline.open(left, clock: clock, seed: 14) {
-                $0.policy = AdmissionPolicy(
-                    ageMicrosecondsMax: nil, leadMicrosecondsMax: 60 * 24 * Self.hour)
-            }
+            let policy = CountingPolicy(
+                ageMicrosecondsMax: nil, leadMicrosecondsMax: 60 * 24 * Self.hour)
+            var pipeline = try SteppedPipeline.open(left, clock: clock, seed: 14, policy: policy)
             let first = UInt64(life) * 10
             try send(first..<first + 10, from: UInt64(life) * 1_000, to: &pipeline)
             try pipeline.stop()
@@ -170,8 +168,8 @@ struct LoadedIDTests {
     func boundedReads() throws {
         let clock = SimulatedClock(wallMicroseconds: Self.now)
         let files = SimulatedFileSystem(seed: 17)
-        let policy = RepeatPolicy(windowMicroseconds: Self.hour)
-        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 17, repeats: policy)
+        let policy = CountingPolicy(windowMicroseconds: Self.hour)
+        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 17, policy: policy)
         for packet in 0..<600 as Range<UInt64> {
             while !pipeline.offer(SimulatedPacket(sequence: packet)) { try pipeline.turn() }
             try pipeline.settle()
@@ -185,7 +183,7 @@ struct LoadedIDTests {
         let opened = left.disk.callCount(.open)
         var identity = SeededRandom(seed: 1)
         _ = try PipelineStart.open(
-            left, clock: clock, repeats: policy, counters: PipelineCounters(), random: &identity)
+            left, clock: clock, policy: policy, counters: PipelineCounters(), random: &identity)
         #expect(left.disk.callCount(.open) - opened < count)
     }
 
@@ -193,15 +191,15 @@ struct LoadedIDTests {
     func silence() throws {
         let clock = SimulatedClock(wallMicroseconds: Self.now)
         let files = SimulatedFileSystem(seed: 11)
-        let policy = RepeatPolicy(windowMicroseconds: Self.hour)
-        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 11, repeats: policy)
+        let policy = CountingPolicy(windowMicroseconds: Self.hour)
+        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 11, policy: policy)
         try send(0..<20, from: 0, to: &pipeline)
         let lastForgotten = clock.wallMicroseconds()
         clock.advance(milliseconds: 3 * 3_600_000)
         try send(20..<40, from: 20, to: &pipeline)
         try pipeline.stop()
         let left = files.disk.kill()
-        var again = try SteppedPipeline.open(left, clock: clock, seed: 12, repeats: policy)
+        var again = try SteppedPipeline.open(left, clock: clock, seed: 12, policy: policy)
         try send(40..<41, from: 40, to: &again)
         try again.stop()
         let since = try #require(
@@ -215,12 +213,12 @@ struct LoadedIDTests {
     func sameAsLive(seed: UInt64) throws {
         let isLimited = seed % 2 == 1
         // Times between blocks are far from the window, where the one may know a 128th of it more.
-        let policy = RepeatPolicy(
+        let policy = CountingPolicy(
             windowMicroseconds: 6 * Self.hour + Self.hour / 12,
             keyCountMax: isLimited ? 100 : 1 << 20)
         let clock = SimulatedClock(wallMicroseconds: Self.now)
         let files = SimulatedFileSystem(seed: seed)
-        var live = try SteppedPipeline.open(files, clock: clock, seed: seed, repeats: policy)
+        var live = try SteppedPipeline.open(files, clock: clock, seed: seed, policy: policy)
         for packet in 0..<60 as Range<UInt64> {
             try send(packet..<packet + 1, from: packet, to: &live)
             clock.advance(milliseconds: 600_000)
@@ -228,7 +226,7 @@ struct LoadedIDTests {
         let copy = files.disk.copy()
         var loaded = try SteppedPipeline.open(
             copy, clock: SimulatedClock(wallMicroseconds: clock.wallMicroseconds()), seed: seed,
-            repeats: policy)
+            policy: policy)
         let before = try sums(files)
         #expect(try sums(copy) == before)
         // The ids of these are less than there may be, and the newest.

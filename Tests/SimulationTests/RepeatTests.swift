@@ -72,8 +72,8 @@ struct RepeatTests {
     func forgotten() throws {
         let clock = clock()
         var files = SimulatedFileSystem(seed: 5)
-        let policy = RepeatPolicy(windowMicroseconds: 3_600_000_000)
-        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 5, repeats: policy)
+        let policy = CountingPolicy(windowMicroseconds: 3_600_000_000)
+        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 5, policy: policy)
         try send(0..<10, from: 0, to: &pipeline)
         let first = try counted(files)
         clock.advance(milliseconds: 8_000_000)
@@ -91,7 +91,7 @@ struct RepeatTests {
         files = files.disk.kill()
         var refusing = policy
         refusing.refusesOutsideWindow = true
-        var again = try SteppedPipeline.open(files, clock: clock, seed: 6, repeats: refusing)
+        var again = try SteppedPipeline.open(files, clock: clock, seed: 6, policy: refusing)
         clock.advance(milliseconds: 8_000_000)
         try send(200..<201, from: 2_000, to: &again)
         clock.advance(milliseconds: 8_000_000)
@@ -109,14 +109,14 @@ struct RepeatTests {
     func newestOnly(seed: UInt64) throws {
         let clock = clock()
         var files = SimulatedFileSystem(seed: seed)
-        let policy = RepeatPolicy(keyCountMax: 64 * Int(seed))
-        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: seed, repeats: policy)
+        let policy = CountingPolicy(keyCountMax: 64 * Int(seed))
+        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: seed, policy: policy)
         try send(0..<200, from: 0, to: &pipeline)
         let first = try counted(files)
         try pipeline.stop()
         let before = try unchecked(files)
         files = files.disk.kill()
-        var again = try SteppedPipeline.open(files, clock: clock, seed: seed, repeats: policy)
+        var again = try SteppedPipeline.open(files, clock: clock, seed: seed, policy: policy)
         // The newest are known, whatever came before them.
         try send(190..<200, from: 1_000, to: &again)
         #expect(try counted(files) == first)

@@ -38,14 +38,14 @@ struct SteppedPipeline: ~Copyable {
     /// - Parameter configure: changes what the operator chose.
     static func open(
         _ files: SimulatedFileSystem, clock: SimulatedClock, seed: UInt64,
-        repeats: RepeatPolicy = RepeatPolicy(),
+        policy: CountingPolicy = CountingPolicy(),
         configure: (inout PipelineConfiguration) -> Void = { _ in }
     ) throws(PipelineError) -> SteppedPipeline {
         let counters = PipelineCounters()
         // The identity is always the same, so that equal input gives equal files.
         var identity = SeededRandom(seed: 1)
         let start = try PipelineStart.open(
-            files, clock: clock, repeats: repeats, counters: counters, random: &identity)
+            files, clock: clock, policy: policy, counters: counters, random: &identity)
         let directory = start.directory
         let hash = start.hash
         let log = start.log

@@ -8,6 +8,8 @@ enum ImportRules {
         "IngestFormat": ["CLZ4", "CIngestLinux"],
         // Engines: folds, merges and laws over what IngestFormat decodes; no files.
         "IngestCounting": ["CIngestLinux", "IngestFormat"],
+        // Pure functions; no engine.
+        "IngestRules": ["IngestFormat"],
         // swift-crypto brings FoundationEssentials, and nobody else of the data path shall see it.
         "IngestKeys": system.union(["IngestFormat", "Crypto"]),
         "IngestRing": ["CIngestLinux", "Synchronization"],
@@ -15,8 +17,8 @@ enum ImportRules {
             "IngestFormat", "IngestCounting", "CIngestLinux", "SystemPackage",
         ]),
         "IngestPipeline": system.union([
-            "IngestFormat", "IngestCounting", "IngestKeys", "IngestRing", "IngestStorage",
-            "CIngestLinux", "Dispatch", "Logging", "SystemPackage",
+            "IngestFormat", "IngestCounting", "IngestRules", "IngestKeys", "IngestRing",
+            "IngestStorage", "CIngestLinux", "Dispatch", "Logging", "SystemPackage",
         ]),
         "IngestClient": system.union([
             "IngestFormat", "IngestKeys", "IngestStorage", "CIngestLinux", "Dispatch",

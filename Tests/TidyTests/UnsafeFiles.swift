@@ -42,6 +42,7 @@ enum UnsafeFiles {
         ],
         "IngestFormat/Block": [
             "RowAttributes": "one pass over a column of rows",
+            "SessionPseudonym": "packs and unpacks a column",
             "ColumnCodec": "loads the fixed part of a column after its length was checked",
             "BitPacking": "packs and unpacks columns a word at a time",
             "BlockDecoder": "reads a block's bytes after their checksum",

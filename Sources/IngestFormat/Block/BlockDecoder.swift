@@ -176,6 +176,7 @@ extension BlockDecoder {
         try unsafe decodeSparse(block, wanted: wanted, into: rows)
         rows.rowCount = count
         rows.eventHashCount = header.eventHashCount
+        rows.sessionCount = header.sessionCount
         rows.measuredCount = header.measuredCount
         rows.moneyCount = header.moneyCount
     }
@@ -189,6 +190,11 @@ extension BlockDecoder {
             // SAFETY: the table holds exactly 8 × eventHashCount bytes, at most one hash a row.
             unsafe UnsafeMutableRawPointer(rows.eventHash).copyMemory(
                 from: bytes.baseAddress!, byteCount: bytes.count)
+        }
+        if wanted.contains(.session), let entry = unsafe block.table.entry(.session) {
+            let bytes = try unsafe content(entry, of: block)
+            // SAFETY: the table holds exactly 6 × sessionCount bytes, at most one a row.
+            unsafe SessionPseudonym.unpack(bytes, to: rows.session)
         }
         if wanted.contains(.viewability) {
             let count = header.measuredCount
@@ -213,15 +219,11 @@ extension BlockDecoder {
         try unsafe column(.attributes, block, count, max: Int64(UInt16.max), into: rows.attributes)
         let tally = unsafe AttributeTally(rows.attributes, count: count)
         if !tally.areAllValid {
-            // SAFETY: count attributes were decoded.
-            let bad = unsafe UnsafeBufferPointer(start: rows.attributes, count: count).first {
-                !RowAttributes(rawValue: $0).isValid
-            }
-            throw .corrupt(
-                "attributes: value", at: entry.offset, got: bad ?? 0, expected: .exactly(0))
+            throw .corrupt("attributes: value", at: entry.offset, got: 1, expected: .exactly(0))
         }
         typealias Field = BlockLayout.Header
         try require(Field.eventHashCount, header.eventHashCount, is: tally.eventHashCount)
+        try require(Field.sessionCount, header.sessionCount, is: tally.sessionCount)
         try require(Field.measuredCount, header.measuredCount, is: tally.measuredCount)
         try require(Field.moneyCount, header.moneyCount, is: tally.moneyCount)
     }

@@ -53,7 +53,8 @@
             byteCount: buffer.byteCount, headerChecksum: 0, rowCount: rows.rowCount,
             minTimestamp: times.lowerBound, maxTimestamp: times.upperBound,
             nameCount: names.count, keyCount: keys.count, eventHashCount: rows.eventHashCount,
-            measuredCount: rows.measuredCount, moneyCount: rows.moneyCount,
+            sessionCount: rows.sessionCount, measuredCount: rows.measuredCount,
+            moneyCount: rows.moneyCount,
             ledgerEntryCount: ledger.count, sectionCount: sink.sectionCount)
         unsafe header.write(to: buffer.base + buffer.range.lowerBound)
         return header.summary
@@ -71,6 +72,7 @@
         let tally = unsafe AttributeTally(rows.attributes, count: rows.rowCount)
         precondition(
             tally.areAllValid && tally.eventHashCount == rows.eventHashCount
+                && tally.sessionCount == rows.sessionCount
                 && tally.measuredCount == rows.measuredCount && tally.moneyCount == rows.moneyCount,
             "attributes and sparse columns of the block's rows do not agree")
     }
@@ -154,6 +156,13 @@
             unsafe sink.target.copyMemory(from: rows.eventHash, byteCount: byteCount)
             unsafe sink.close(
                 .eventHash, SectionEncoding(.raw), rawByteCount: byteCount, content: nil)
+        }
+        if rows.sessionCount > 0 {
+            // SAFETY: one pseudonym a row at most, which the buffer has room for, with two bytes behind the last.
+            unsafe SessionPseudonym.pack(rows.session, count: rows.sessionCount, to: sink.target)
+            unsafe sink.close(
+                .session, SectionEncoding(.raw),
+                rawByteCount: rows.sessionCount * SessionPseudonym.byteCount, content: nil)
         }
         if rows.measuredCount > 0 {
             let count = rows.measuredCount

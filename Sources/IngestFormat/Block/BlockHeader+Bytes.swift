@@ -31,7 +31,7 @@ extension BlockHeader {
         unsafe bytes.put(sectionCount, Field.sectionCount)
         unsafe bytes.put(context.rewritten?.count ?? 0, Field.commitCount)
         unsafe bytes.put(eventHashCount, Field.eventHashCount)
-        unsafe bytes.put(0, Field.sessionCount)
+        unsafe bytes.put(sessionCount, Field.sessionCount)
         unsafe bytes.put(measuredCount, Field.measuredCount)
         unsafe bytes.put(moneyCount, Field.moneyCount)
         unsafe bytes.put(ledgerEntryCount, Field.ledgerEntryCount)
@@ -74,6 +74,7 @@ extension BlockHeader {
         nameCount = Int(load(Field.nameCount))
         keyCount = Int(load(Field.keyCount))
         eventHashCount = Int(load(Field.eventHashCount))
+        sessionCount = Int(load(Field.sessionCount))
         measuredCount = Int(load(Field.measuredCount))
         moneyCount = Int(load(Field.moneyCount))
         ledgerEntryCount = Int(load(Field.ledgerEntryCount))
@@ -142,7 +143,6 @@ extension BlockHeader {
     }
 
     private static func checkReserved(_ base: UnsafeRawPointer) throws(FormatError) {
-        try unsafe requireExactly(Field.sessionCount, Field.sessionCount.load(base), 0)
         guard unsafe Field.commitCount.load(base) == 0 else { return }
         try unsafe requireExactly(Field.lastChecksum, Field.lastChecksum.load(base), 0)
         try unsafe requireExactly(Field.lastAdmissionTime, Field.lastAdmissionTime.load(base), 0)
@@ -152,6 +152,7 @@ extension BlockHeader {
         try Self.requireAtMost(Field.sectionCount, sectionCount, Limits.blockSectionCountMax)
         try Self.requireAtMost(Field.rowCount, rowCount, Limits.blockEventCountMax)
         try Self.requireAtMost(Field.eventHashCount, eventHashCount, rowCount)
+        try Self.requireAtMost(Field.sessionCount, sessionCount, rowCount)
         try Self.requireAtMost(Field.measuredCount, measuredCount, rowCount)
         try Self.requireAtMost(Field.moneyCount, moneyCount, rowCount)
         try Self.requireAtMost(

@@ -93,6 +93,7 @@ package struct BlockHeader: Hashable, Sendable {
     package var keyCount: Int
     /// How many rows have an event id, viewability, money.
     package var eventHashCount: Int
+    package var sessionCount: Int
     package var measuredCount: Int
     package var moneyCount: Int
     package var ledgerEntryCount: Int

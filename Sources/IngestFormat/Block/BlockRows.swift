@@ -4,8 +4,8 @@
 /// decoder fills, and every fold of counters reads. Owned by one stage at a time.
 ///
 /// **Layout** One array a column. *Dense* columns have an element a row. *Sparse* columns have an element
-/// only for rows whose attribute bit says so, in row order: event hashes (`eventID`), viewability
-/// (`measured`), money (`money`).
+/// only for rows whose attribute bit says so, in row order: event hashes (`eventID`), pseudonyms of
+/// sessions (`session`), viewability (`measured`), money (`money`).
 ///
 /// **Cost** About 4 MiB, taken once; appending allocates nothing.
 @safe package final class BlockRows {
@@ -22,6 +22,8 @@
     package let source: UnsafeMutablePointer<UInt32>
     // Sparse columns.
     package let eventHash: UnsafeMutablePointer<UInt64>
+    /// 48 bits of each.
+    package let session: UnsafeMutablePointer<UInt64>
     package let visible: UnsafeMutablePointer<UInt32>
     package let duration: UnsafeMutablePointer<UInt32>
     package let revenue: UnsafeMutablePointer<Int64>
@@ -44,6 +46,10 @@
         get { mark.eventHash }
         set { mark.eventHash = newValue }
     }
+    package var sessionCount: Int {
+        get { mark.session }
+        set { mark.session = newValue }
+    }
     package var measuredCount: Int {
         get { mark.measured }
         set { mark.measured = newValue }
@@ -64,6 +70,7 @@
         unsafe campaign = .allocate(capacity: Self.capacity)
         unsafe source = .allocate(capacity: Self.capacity)
         unsafe eventHash = .allocate(capacity: Self.capacity)
+        unsafe session = .allocate(capacity: Self.capacity)
         unsafe visible = .allocate(capacity: Self.capacity)
         unsafe duration = .allocate(capacity: Self.capacity)
         unsafe revenue = .allocate(capacity: Self.capacity)
@@ -79,6 +86,7 @@
         unsafe campaign.deallocate()
         unsafe source.deallocate()
         unsafe eventHash.deallocate()
+        unsafe session.deallocate()
         unsafe visible.deallocate()
         unsafe duration.deallocate()
         unsafe revenue.deallocate()
@@ -89,6 +97,7 @@
     package struct Mark: BitwiseCopyable, Sendable {
         package var row = 0
         package var eventHash = 0
+        package var session = 0
         package var measured = 0
         package var money = 0
         /// All revenue and spend, micros; kept by admission alone.
@@ -103,7 +112,7 @@
     package func append(_ other: BlockRows) {
         precondition(rowCount + other.rowCount <= Self.capacity)
         let (row, measured, money) = (rowCount, measuredCount, moneyCount)
-        let hash = eventHashCount
+        let (hash, session) = (eventHashCount, sessionCount)
         // SAFETY: each column has room for `capacity` values, and no sparse one has more values than rows.
         unsafe (key + row).update(from: other.key, count: other.rowCount)
         unsafe (timestamp + row).update(from: other.timestamp, count: other.rowCount)
@@ -113,12 +122,14 @@
         unsafe (campaign + row).update(from: other.campaign, count: other.rowCount)
         unsafe (source + row).update(from: other.source, count: other.rowCount)
         unsafe (eventHash + hash).update(from: other.eventHash, count: other.eventHashCount)
+        unsafe (self.session + session).update(from: other.session, count: other.sessionCount)
         unsafe (visible + measured).update(from: other.visible, count: other.measuredCount)
         unsafe (duration + measured).update(from: other.duration, count: other.measuredCount)
         unsafe (revenue + money).update(from: other.revenue, count: other.moneyCount)
         unsafe (spend + money).update(from: other.spend, count: other.moneyCount)
         rowCount += other.rowCount
         eventHashCount += other.eventHashCount
+        sessionCount += other.sessionCount
         measuredCount += other.measuredCount
         moneyCount += other.moneyCount
     }
@@ -133,13 +144,15 @@
                 .elementsEqual(UnsafeRawBufferPointer(UnsafeBufferPointer(start: b, count: count)))
         }
         guard rowCount == other.rowCount, eventHashCount == other.eventHashCount,
-            measuredCount == other.measuredCount, moneyCount == other.moneyCount
+            sessionCount == other.sessionCount, measuredCount == other.measuredCount,
+            moneyCount == other.moneyCount
         else { return false }
         return unsafe same(key, other.key, rowCount) && same(timestamp, other.timestamp, rowCount)
             && same(day, other.day, rowCount) && same(attributes, other.attributes, rowCount)
             && same(platform, other.platform, rowCount) && same(campaign, other.campaign, rowCount)
             && same(source, other.source, rowCount)
             && same(eventHash, other.eventHash, eventHashCount)
+            && same(session, other.session, sessionCount)
             && same(visible, other.visible, measuredCount)
             && same(duration, other.duration, measuredCount)
             && same(revenue, other.revenue, moneyCount) && same(spend, other.spend, moneyCount)

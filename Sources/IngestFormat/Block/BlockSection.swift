@@ -19,7 +19,7 @@ package enum BlockSectionKind: UInt16, Sendable, CaseIterable {
     case campaign = 21
     case source = 22
     case eventHash = 23
-    /// Reserved: the 48-bit session pseudonym of rows with a session. Not in version 1.
+    /// The 48-bit pseudonym of rows with a session.
     case session = 24
     case visible = 25
     case duration = 26
@@ -52,9 +52,6 @@ package enum BlockSectionKind: UInt16, Sendable, CaseIterable {
         }
     }
 
-    /// Whether a block of version 1 may have it.
-    package var isDefined: Bool { self != .session }
-
     /// The part of `BlockSections` that asks for it.
     var part: BlockSections {
         switch self {
@@ -67,9 +64,9 @@ package enum BlockSectionKind: UInt16, Sendable, CaseIterable {
         case .day: .day
         case .platform, .campaign, .source: .attribution
         case .eventHash: .eventHash
+        case .session: .session
         case .visible, .duration: .viewability
         case .revenue, .spend: .money
-        case .session: []
         }
     }
 }
@@ -97,17 +94,21 @@ package struct BlockSections: OptionSet, Sendable {
     /// Where in a block each commit's rows are, and when these were admitted.
     package static let commits = BlockSections(rawValue: 1 << 10)
 
+    /// Pseudonyms of sessions.
+    package static let session = BlockSections(rawValue: 1 << 11)
+
     /// What folding into counters reads.
     package static let counters: BlockSections = [.attributes, .key, .day, .money]
     /// What rebuilding the dedup index reads.
     package static let identity: BlockSections = [.attributes, .key, .eventHash, .money, .commits]
     package static let rows: BlockSections = [
-        .attributes, .key, .timestamp, .day, .attribution, .eventHash, .viewability, .money,
+        .attributes, .key, .timestamp, .day, .attribution, .eventHash, .session, .viewability,
+        .money,
     ]
     package static let all: BlockSections = [.rows, .dictionary, .ledger, .commits]
 
     /// The columns whose length only the attributes can vouch for.
-    static let sparse: BlockSections = [.eventHash, .viewability, .money]
+    static let sparse: BlockSections = [.eventHash, .session, .viewability, .money]
 }
 
 /// One entry of the section table, checked against the header.

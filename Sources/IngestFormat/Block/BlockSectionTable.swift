@@ -53,7 +53,7 @@ struct BlockSectionTable {
     ) throws(FormatError) -> BlockSectionEntry {
         typealias Field = BlockLayout.Section
         let rawKind = unsafe UInt16(Field.kind.load(base))
-        guard let kind = BlockSectionKind(rawValue: rawKind), kind.isDefined else {
+        guard let kind = BlockSectionKind(rawValue: rawKind) else {
             throw .corrupt(
                 "section kind", at: place, got: rawKind,
                 expected: .atMost(BlockSectionKind.spend.rawValue))
@@ -94,7 +94,7 @@ struct BlockSectionTable {
         }
         let isColumn =
             entry.kind.rawValue >= BlockSectionKind.attributes.rawValue
-            && entry.kind != .eventHash
+            && entry.kind != .eventHash && entry.kind != .session
             || entry.kind.part == .commits
             || entry.kind == .keyRewards || entry.kind == .keyBusinesses
         if isColumn { return }
@@ -102,6 +102,7 @@ struct BlockSectionTable {
         guard
             entry.encoding == plain
                 || entry.encoding == plain.compressed && entry.kind != .eventHash
+                    && entry.kind != .session
         else { throw fail(Field.encoding, Int(entry.encoding.rawValue), .exactly(0)) }
         if entry.parameter != 0 { throw fail(Field.parameter, entry.parameter, .exactly(0)) }
     }
@@ -128,9 +129,13 @@ struct BlockSectionTable {
             column(header.rowCount, valueByteCount: 4)
         case .timestamp: column(header.rowCount, valueByteCount: 8)
         case .eventHash: (8 * header.eventHashCount, 8 * header.eventHashCount)
+        case .session:
+            (
+                SessionPseudonym.byteCount * header.sessionCount,
+                SessionPseudonym.byteCount * header.sessionCount
+            )
         case .visible, .duration: column(header.measuredCount, valueByteCount: 4)
         case .revenue, .spend: column(header.moneyCount, valueByteCount: 8)
-        case .session: (0, 0)
         }
     }
 
@@ -151,9 +156,9 @@ struct BlockSectionTable {
                 case .attributes, .key, .timestamp, .day, .platform, .campaign, .source:
                     header.rowCount
                 case .eventHash: header.eventHashCount
+                case .session: header.sessionCount
                 case .visible, .duration: header.measuredCount
                 case .revenue, .spend: header.moneyCount
-                case .session: 0
                 }
             let isThere = entry(kind) != nil
             let mayBeAbsent = count == 0 || kind.part == .attribution

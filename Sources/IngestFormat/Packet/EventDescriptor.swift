@@ -17,7 +17,7 @@ public struct EventDescriptor: BitwiseCopyable, Sendable {
     public var platformHash: UInt64 = 0
     public var campaignHash: UInt64 = 0
     public var sourceHash: UInt64 = 0
-    /// `KeyedHash.event` of (business, event id); meaningful only with `Flags.hasEventID`.
+    /// `KeyedHash.event` of (business, event id), without the type; meaningful only with `Flags.hasEventID`.
     public var eventHash: UInt64 = 0
     /// Micros of a currency unit, 0 … `Limits.moneyMicrosMax`.
     public var revenueMicros: Int64 = 0

@@ -7,7 +7,7 @@
 public struct PacketRow: BitwiseCopyable, Sendable {
     public var timestampMicroseconds: Int64
     public var pairHash: UInt64
-    /// Meaningful only with `EventDescriptor.Flags.hasEventID`.
+    /// Of business, type and event id; meaningful only with `EventDescriptor.Flags.hasEventID`.
     public var eventHash: UInt64
     public var platform: Name
     public var pairTag: UInt32
@@ -40,7 +40,7 @@ public struct PacketRow: BitwiseCopyable, Sendable {
     public init(_ event: borrowing EventDescriptor, side: UInt16 = 0) {
         timestampMicroseconds = event.timestampMicroseconds
         pairHash = event.pairHash
-        eventHash = event.eventHash
+        eventHash = KeyedHash.event(event.eventHash, ofType: event.type)
         platform = Name(event.platformHash, event.platformOffset, event.platformByteCount)
         pairTag = event.pairTag
         visiblePartsPerMillion = event.visiblePartsPerMillion

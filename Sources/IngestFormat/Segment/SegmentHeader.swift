@@ -2,7 +2,7 @@
 
 /// The first bytes of a segment file: whose it is, and where its log goes on from.
 ///
-/// **Layout** docs/format/segment.md. Fixed 128 bytes; the first block follows at once.
+/// **Layout** docs/format/segment.md. Fixed 192 bytes; the first block follows at once.
 package struct SegmentHeader: Hashable, Sendable {
     package static let layout = Layout<Self>(
         .magic, .version, .int("shard", \.shard),
@@ -15,7 +15,19 @@ package struct SegmentHeader: Hashable, Sendable {
             "hash algorithm", \.origin.hashAlgorithm, in: 0...UInt64(KeyedHash.algorithm)),
         .reserved(7), .int("directory created at", \.origin.createdAt),
         .bytes("hash key", \.origin.hashKey, KeyedHash.keyByteCount),
-        .int("unclean stop at", \.uncleanStopAt), .reserved(20, "reserved end"), .checksum)
+        .int("unclean stop at", \.uncleanStopAt), .int("policy version", \.policyVersion),
+        .int("policy flags", \.policy.flags, in: 0...CountingPolicy.flagsMax),
+        .reserved(1, "reserved policy"),
+        .int("age max", \.policy.age, in: 0...UInt64(Int64.max)),
+        .int("lead max", \.policy.leadMicrosecondsMax, in: 0...UInt64(Int64.max)),
+        .int("dedup window", \.policy.windowMicroseconds, in: 0...UInt64(Int64.max)),
+        .int("dedup keys max", \.policy.keys, in: 0...UInt64(Int64.max)),
+        .int("session keys max", \.policy.sessionKeys, in: 0...UInt64(Int64.max)),
+        .int("session timeout", \.policy.sessions.timeoutSeconds),
+        .int("click interval", \.policy.sessions.clickIntervalMilliseconds),
+        .int("session impressions max", \.policy.sessions.impressionsPerMinuteMax),
+        .int("session clicks max", \.policy.sessions.clicksPerMinuteMax),
+        .reserved(24, "reserved end"), .checksum)
     package static let byteCount = layout.byteCount
     /// `IGS1` as its bytes lie in the file.
     package static let magic: UInt32 = 0x3153_4749
@@ -38,12 +50,19 @@ package struct SegmentHeader: Hashable, Sendable {
     /// When the start that began this segment found that the log had not been ended properly; 0 if it had, and in the
     /// segments that follow.
     package var uncleanStopAt: Int64 = 0
+    /// The counting rules of its rows: version of those that the daemon had that made it, and their numbers. Version 0
+    /// where the segment's own header was lost.
+    package var policyVersion: UInt16
+    package var policy: CountingPolicy
 
     package init(
         directory: DirectoryID, shard: UInt16 = 0, segment: SegmentNumber, createdAt: Int64,
         previousChecksum: UInt32, firstName: NameOrdinal, firstKey: KeyOrdinal, commitEpoch: UInt64,
-        origin: DirectoryOrigin = DirectoryOrigin(), uncleanStopAt: Int64 = 0
+        origin: DirectoryOrigin = DirectoryOrigin(), uncleanStopAt: Int64 = 0,
+        policy: CountingPolicy? = nil
     ) {
+        policyVersion = policy == nil ? 0 : CountingPolicy.version
+        self.policy = policy ?? .unknown
         self.origin = origin
         self.uncleanStopAt = uncleanStopAt
         self.directory = directory
@@ -58,7 +77,7 @@ package struct SegmentHeader: Hashable, Sendable {
 
     package func encode() -> [UInt8] { Self.layout.encode(self, magic: Self.magic) }
 
-    /// Checks and decodes the first 128 bytes of a segment file; more may follow.
+    /// Checks and decodes the first 192 bytes of a segment file; more may follow.
     /// - Parameters:
     ///   - directory: the directory that the file lies in; `nil` = any.
     ///   - segment: the number in the file's name; `nil` = any.

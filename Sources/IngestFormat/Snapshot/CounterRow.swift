@@ -17,6 +17,10 @@
     /// The low 64 bits of sums of 128, of which the others are in the next two columns.
     case revenueMicros, spendMicros
     case revenueMicrosHigh, spendMicrosHigh
+    /// Counted, but no impression of the reward had been counted in the session.
+    case orphanClicks, orphanRedemptions
+    /// Counted of rewards beyond the limit of their business.
+    case overflowEvents
 
     /// The column that takes the carries of this one; of the others, whose sums have 64 bits, `nil`.
     @inlinable public var high: CounterColumn? {
@@ -31,11 +35,11 @@
     @inlinable public var isHigh: Bool { self == .revenueMicrosHigh || self == .spendMicrosHigh }
 }
 
-/// One row of counters: 23 columns of u64. A plain value of 184 bytes, no allocation. Inlinable, because a
+/// One row of counters: 26 columns of u64. A plain value of 208 bytes, no allocation. Inlinable, because a
 /// listing reads every column of every row in other modules; a call each would copy the row.
 @frozen public struct CounterRow: Equatable, Sendable {
-    @inlinable public static var columnCount: Int { 23 }
-    public var values: InlineArray<23, UInt64>
+    @inlinable public static var columnCount: Int { 26 }
+    public var values: InlineArray<26, UInt64>
 
     @inlinable public init() { values = InlineArray(repeating: 0) }
 

@@ -58,7 +58,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     ) {
         self.consumer = consumer
         admission = Admission(
-            hash: hash, dictionary: dictionary, repeats: repeats, policy: configuration.policy,
+            hash: hash, dictionary: dictionary, repeats: repeats, policy: start.policy,
             calendar: configuration.calendar)
         time = AdmissionClock(clock, counters: counters, state: links.state, warn: warn)
         windows = AdmittedWindows(

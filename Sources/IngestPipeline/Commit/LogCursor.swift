@@ -57,7 +57,7 @@ struct LogCursor {
             directory: directory, shard: shard, segment: starts ? segment.next : segment,
             blockOrdinal: starts ? 0 : blockCount, commitEpoch: commitEpoch,
             previousChecksum: previousChecksum, admissionTime: admissionTime,
-            policyVersion: AdmissionPolicy.version, firstName: NameOrdinal(rawValue: nextName),
+            policyVersion: CountingPolicy.version, firstName: NameOrdinal(rawValue: nextName),
             firstKey: KeyOrdinal(rawValue: nextKey))
         return (context, starts)
     }
@@ -111,6 +111,8 @@ package struct LogStart: Sendable {
     /// Header checksum of the last block of the log; 0 in a new directory.
     package var previousChecksum: UInt32
     package var origin = DirectoryOrigin()
+    /// The counting rules of this life.
+    package var policy = CountingPolicy()
     /// When this start, or one before it since when nothing was sealed, found that the log had not been ended properly; 0 if
     /// it had.
     package var uncleanStopAt: Int64 = 0
@@ -146,7 +148,7 @@ package struct LogStart: Sendable {
         SegmentHeader(
             directory: directory, shard: shard, segment: lastSegment.next, createdAt: beganAt,
             previousChecksum: previousChecksum, firstName: firstName, firstKey: firstKey,
-            commitEpoch: commitEpoch, origin: origin, uncleanStopAt: uncleanStopAt)
+            commitEpoch: commitEpoch, origin: origin, uncleanStopAt: uncleanStopAt, policy: policy)
     }
 
     /// Whether a clock that shows this is behind the log, by more than clocks may differ.

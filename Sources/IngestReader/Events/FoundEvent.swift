@@ -7,7 +7,7 @@ import IngestStorage
 public struct FoundEvent: Sendable, Equatable {
     /// What makes a conflict: the same id, and something else in it.
     public enum Difference: String, Sendable, CaseIterable {
-        case eventType, rewardId, revenue, spend
+        case rewardId, revenue, spend
     }
 
     /// The event, the verdict on it, and where it lies.
@@ -30,16 +30,17 @@ public struct FoundEvent: Sendable, Equatable {
 ///
 /// **Cost** 2 ns a row with an id; the memory of the rows of two blocks, 8 MiB, and of `EventListing`.
 struct EventSearch {
-    private let hash: UInt64
+    /// As rows have it, by `EventType`; the first is none.
+    private let hashes: InlineArray<4, UInt64>
     private let decoder = BlockDecoder()
     private let rows = BlockRows()
     private var listing: EventListing
-    /// The row that was counted last.
-    private var counted: EventRow?
+    /// By type, the row that was counted last.
+    private var counted: [EventType: EventRow] = [:]
 
     /// - Parameter hash: of the id and its business.
     init(_ hash: UInt64, _ names: any NameSource) {
-        self.hash = hash
+        hashes = InlineArray { KeyedHash.event(hash, ofType: UInt8($0)) }
         listing = EventListing(names)
     }
 
@@ -52,7 +53,8 @@ struct EventSearch {
         var ledger: [LedgerEntry] = []
         do throws(FormatError) {
             try buffer.withBytes { (bytes) throws(FormatError) in
-                let block = try decoder.decode(bytes, wanted: [.eventHash, .commits], into: rows)
+                let block = try decoder.decode(
+                    bytes, wanted: [.attributes, .eventHash, .commits], into: rows)
                 places = findPlaces(block.commits, from: header.context.blockOrdinal)
                 if places.isEmpty { return }
                 ledger = try decoder.decode(bytes, wanted: .ledger, into: rows).ledger
@@ -68,8 +70,8 @@ struct EventSearch {
                 return true
             }
             next += 1
-            let found = FoundEvent(event, ledger, counted: counted)
-            if event.verdict == .counted { counted = event }
+            let found = FoundEvent(event, ledger, counted: counted[event.kind])
+            if event.verdict == .counted { counted[event.kind] = event }
             return body(found)
         }
         self.counted = counted
@@ -87,9 +89,10 @@ struct EventSearch {
     /// The rows with the hash, ascending.
     private func findPlaces(_ commits: BlockCommits, from first: UInt32) -> [Place] {
         // SAFETY: both columns were decoded, with as many values as their counts say.
-        let hasIt = unsafe UnsafeBufferPointer(start: rows.eventHash, count: rows.eventHashCount)
-            .contains(hash)
-        guard hasIt else { return [] }
+        let stored = unsafe UnsafeBufferPointer(start: rows.eventHash, count: rows.eventHashCount)
+        guard
+            EventType.allCases.contains(where: { unsafe stored.contains(hashes[Int($0.rawValue)]) })
+        else { return [] }
         var places: [Place] = []
         var index = 0
         commits.forEach { (commit, ownRows) in
@@ -97,7 +100,8 @@ struct EventSearch {
                 // SAFETY: as above; there is a hash for each row whose attributes say so, by the decoder.
                 let attributes = unsafe RowAttributes(rawValue: rows.attributes[row])
                 guard attributes.hasEventID else { continue }
-                if unsafe rows.eventHash[index] == hash {
+                let type = Int(attributes.rawValue & 3)
+                if unsafe rows.eventHash[index] == hashes[type] {
                     places.append(Place(first &+ UInt32(commit), row - ownRows.lowerBound))
                 }
                 index += 1
@@ -135,7 +139,6 @@ extension FoundEvent {
     private static func differences(_ a: EventRow, _ b: EventRow) -> [Difference] {
         Difference.allCases.filter { difference in
             switch difference {
-            case .eventType: a.kind != b.kind
             case .rewardId: a.rewardText != b.rewardText
             case .revenue: a.revenueMicros != b.revenueMicros
             case .spend: a.spendMicros != b.spendMicros

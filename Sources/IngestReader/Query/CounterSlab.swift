@@ -7,15 +7,16 @@ import IngestFormat
 /// `@unchecked Sendable`: one query fills it; then it goes into a `ListedRange`, and is only read.
 ///
 /// **Layout** A slot is a cache line of the eight counters that are not 0 in most rows; nearly every row touches that line
-/// alone. The others have two lines a slot of their own, which are taken when a page first has one that is not 0.
-/// **Cost** 64 bytes a slot, or 192, and none for those beyond the highest that was used; in huge pages, as slots are
+/// alone. The others have three lines a slot of their own, which are taken when a page first has one that is not 0.
+/// **Cost** 64 bytes a slot, or 256, and none for those beyond the highest that was used; in huge pages, as slots are
 /// touched in any order.
 @safe final class CounterSlab: @unchecked Sendable {
     private static let firstStride = 8
-    private static let otherStride = 16
+    private static let otherStride = 24
     /// By column: its place in a slot's first line, or 8 + that in the others.
-    private static let places: InlineArray<23, UInt8> = [
-        0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 6, 7, 21, 22,
+    private static let places: InlineArray<26, UInt8> = [
+        0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 6, 7, 21, 22, 23, 24,
+        25,
     ]
 
     let capacity: Int
@@ -73,7 +74,7 @@ import IngestFormat
         for column in 19..<21 { row.values[column] = unsafe line[column &- 13] }
         let lines = unsafe others.base + (hasOthers ? slot &* Self.otherStride : 0)
         for column in 6..<19 { row.values[column] = hasOthers ? unsafe lines[column &- 6] : 0 }
-        for column in 21..<23 { row.values[column] = hasOthers ? unsafe lines[column &- 8] : 0 }
+        for column in 21..<26 { row.values[column] = hasOthers ? unsafe lines[column &- 8] : 0 }
     }
 
     /// Has the first lines of slots brought into the cache, all at once.
@@ -167,7 +168,7 @@ import IngestFormat
             var high: UInt8?
         }
 
-        fileprivate var columns = InlineArray<23, Column>(repeating: Column())
+        fileprivate var columns = InlineArray<26, Column>(repeating: Column())
         fileprivate var count = 0
         fileprivate var firstCount = 0
 

@@ -71,6 +71,11 @@ public struct Counters: Sendable, Equatable {
 
     /// Counted, but older than the dedup window or without id and session: repeats cannot be told.
     public var uncheckedEvents: UInt64 { row[.uncheckedEvents] }
+    /// Counted, but no impression of the reward had been counted in the session before; unknown without a session.
+    public var orphanClicks: UInt64 { row[.orphanClicks] }
+    public var orphanRedemptions: UInt64 { row[.orphanRedemptions] }
+    /// Counted of rewards beyond the limit of their business: in its row `(other)`.
+    public var overflowEvents: UInt64 { row[.overflowEvents] }
 }
 
 extension Counters.Kind {

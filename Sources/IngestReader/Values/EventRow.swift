@@ -57,7 +57,7 @@ extension EventRow {
 
     public var kind: Kind { attributes.type ?? .impression }
     public var verdict: Verdict { attributes.verdict ?? .counted }
-    public var consent: Consent { attributes.consent ?? .notSet }
+    public var consent: Consent { attributes.consent }
     public var format: Format { attributes.format ?? .display }
 
     /// `(lost:N)` where the block that held the name was lost; of the other names too.
@@ -80,10 +80,15 @@ extension EventRow {
     /// Whether it had an id or a session, by which repeats can be told.
     public var hasEventID: Bool { attributes.hasEventID }
     public var hasSession: Bool { attributes.hasSession }
-    /// Whether the sender itself marked it as invalid traffic.
-    public var isMarkedInvalid: Bool { attributes.rawValue & RowAttributes.markedInvalid != 0 }
-    /// Whether it was older than the window of ids that could be compared.
-    public var isOutsideWindow: Bool { attributes.isOutsideWindow }
+    /// Which rule found it to be invalid traffic; `nil` if none did.
+    public var invalidTrafficRule: InvalidTrafficRule? { attributes.invalidTrafficRule }
+    /// Whether repeats of it could not be told: without id and session, older than the window of ids, or of a session that
+    /// the table of sessions had no room for.
+    public var isUnchecked: Bool { attributes.isUnchecked }
+    /// Counted, but no impression of the reward had been counted in the session.
+    public var isOrphan: Bool { attributes.isOrphan }
+    /// Whether its reward is beyond the limit of its business, and counted under `(other)`.
+    public var isOverflow: Bool { attributes.isOverflow }
 
     private static func name(_ text: [UInt8]) -> String? {
         text.isEmpty ? nil : String(decoding: text, as: UTF8.self)

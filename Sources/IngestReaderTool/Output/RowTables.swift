@@ -71,6 +71,9 @@ extension CounterRow {
         sink.detail("conflictRedemptions", self[.conflictRedemptions], usual: 0)
         sink.detail("refusedRedemptions", self[.refusedRedemptions], usual: 0)
         sink.detail("uncheckedEvents", self[.uncheckedEvents], usual: 0)
+        sink.detail("orphanClicks", self[.orphanClicks], usual: 0)
+        sink.detail("orphanRedemptions", self[.orphanRedemptions], usual: 0)
+        sink.detail("overflowEvents", self[.overflowEvents], usual: 0)
     }
 }
 
@@ -110,8 +113,10 @@ extension EventRow: OutputRow {
         sink.money("spend", hasMoney ? UInt128(spendMicros) : nil)
         sink.flag("hasEventId", hasEventID)
         sink.flag("hasSession", hasSession)
-        sink.flag("invalidTraffic", isMarkedInvalid)
-        sink.flag("outsideWindow", isOutsideWindow)
+        sink.put("invalidTraffic", .text, .text(orNone: invalidTrafficRule?.name))
+        sink.flag("unchecked", isUnchecked)
+        sink.flag("orphan", isOrphan)
+        sink.flag("overflow", isOverflow)
     }
 }
 

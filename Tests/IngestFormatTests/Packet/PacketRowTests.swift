@@ -40,7 +40,8 @@ struct PacketRowTests {
         #expect(sides.isEmpty && byteCount == 64)
         let row = rows[0]
         #expect(row.side == 0)
-        #expect((row.pairHash, row.pairTag, row.eventHash) == (1, 2, 3))
+        #expect((row.pairHash, row.pairTag) == (1, 2))
+        #expect(row.eventHash == KeyedHash.event(3, ofType: 1))
         #expect((row.rewardOffset, row.rewardByteCount) == (300, 128))
         #expect((row.businessOffset, row.businessByteCount) == (40_000, 1))
         #expect((row.type, row.consent, row.format, row.flags) == (1, 2, 1, 7))

@@ -22,7 +22,7 @@ struct SegmentEnvelopeTests {
 
     @Test func `header and trailer come back as they were written`() throws {
         let bytes = Self.header.encode()
-        #expect(bytes.count == 128)
+        #expect(bytes.count == 192)
         #expect(
             try SegmentHeader.decode(
                 bytes + [1, 2, 3], directory: Self.header.directory, segment: Self.header.segment)
@@ -52,11 +52,13 @@ struct SegmentEnvelopeTests {
         (head.firstName, UInt64(Limits.nameCountMax) + 2, "corrupt first name"),
         (head.firstKey, UInt64(Limits.keyCountMax) + 1, "corrupt first key"),
         (head.reserved, 1, "corrupt reserved"),
+        (head.policyFlags, 16, "corrupt policy flags"),
+        (head.ageMax, 1 << 63, "corrupt age max"),
     ])
     func `a header field that cannot be is refused although the checksum fits`(
         field: FormatField, value: UInt64, expected: String
     ) {
-        let bytes = Self.header.encode().with(field, value).sealed(128)
+        let bytes = Self.header.encode().with(field, value).sealed(SegmentHeader.byteCount)
         let error = Damage.error {
             let segment = value == 0 ? nil : SegmentNumber(rawValue: 42)
             _ = try SegmentHeader.decode(

@@ -344,7 +344,7 @@ struct SegmentFooterTests {
     @Test func `the gaps are where blocks were lost`() {
         #expect(
             Self.example.gaps(footerOffset: SegmentExample.footerOffset)
-                == [128..<4_096, 5_120..<6_016, 6_528..<8_064])
+                == [192..<4_096, 5_120..<6_016, 6_528..<8_064])
     }
 
     @Test func `the manifest's entry is that of the file`() {

@@ -15,13 +15,15 @@ struct SegmentCountersTests {
         var rows: [Row] = []
         for type in EventType.allCases {
             for verdict in Verdict.allCases where verdict != .malformed {
-                for bits in 0..<32 {
+                for bits in 0..<256 {
                     var row = Row(key: UInt32(rows.count % 7), day: 100, type: type)
                     row.verdict = verdict
                     row.consent = bits % 2 == 0 ? .notSet : .optIn
                     row.format = AdFormat.allCases[bits % 3]
-                    row.bits |= bits & 1 != 0 ? RowAttributes.session : 0
-                    row.bits |= bits & 2 != 0 ? RowAttributes.outsideWindow : 0
+                    row.session = bits & 1 != 0 ? 1 : nil
+                    row.bits |= bits & 32 != 0 ? RowAttributes.orphan : 0
+                    row.bits |= bits & 64 != 0 ? RowAttributes.overflow : 0
+                    row.bits |= bits & 128 != 0 ? RowAttributes.unchecked : 0
                     row.eventHash = bits & 4 != 0 ? 1 : nil
                     row.viewability = bits & 8 != 0 ? .init(visible: 1, duration: 1) : nil
                     row.money = bits & 16 != 0 ? .init(revenue: 3, spend: 5) : nil
@@ -45,7 +47,8 @@ struct SegmentCountersTests {
 
     @Test func `every row is in exactly one of the disjoint outcomes`() throws {
         let apart: Set<CounterColumn> = [
-            .viewableImpressions, .undeterminedImpressions, .uncheckedEvents,
+            .viewableImpressions, .undeterminedImpressions, .uncheckedEvents, .orphanClicks,
+            .orphanRedemptions, .overflowEvents,
         ]
         for row in Self.everyKindOfRow {
             let columns = CountingRule.columns(of: row.attributes)
@@ -184,9 +187,7 @@ struct SegmentCountersTests {
                 ("type 0", .invalidRow, { $0.attributes[1] &= ~3 }),
                 ("verdict malformed", .invalidRow, { $0.attributes[1] = 12 << 2 | 1 }),
                 ("verdict 15", .invalidRow, { $0.attributes[1] = 15 << 2 | 1 }),
-                ("opt-out", .invalidRow, { $0.attributes[1] = $0.attributes[1] & ~0xC0 | 2 << 6 }),
-                ("consent 3", .invalidRow, { $0.attributes[1] |= 3 << 6 }),
-                ("format 3", .invalidRow, { $0.attributes[1] |= 3 << 8 }),
+                ("format 3", .invalidRow, { $0.attributes[1] |= 3 << 11 }),
                 ("money without a row", .invalidRow, { $0.moneyCount += 1 }),
                 ("a row without money", .invalidRow, { $0.moneyCount -= 1 }),
                 ("revenue below 0", .invalidRow, { $0.revenue[0] = -1 }),

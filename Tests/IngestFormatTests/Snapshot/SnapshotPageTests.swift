@@ -109,7 +109,8 @@ struct SnapshotPageTests {
         let block = try #require(Self.block)
         #expect(try GoldenFiles.segmentFile(block) == golden)
         let page = try FormatPage("segment")
-        #expect(page.hex(under: "Worked example: header") == Array(golden[..<128]))
+        #expect(
+            page.hex(under: "Worked example: header") == Array(golden[..<SegmentHeader.byteCount]))
         #expect(page.hex(under: "Worked example: footer and trailer") == Array(golden[12_288...]))
         let trailer = try SegmentTrailer.decode(
             Array(golden.suffix(64)), fileByteCount: UInt64(golden.count),

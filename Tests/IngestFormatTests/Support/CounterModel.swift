@@ -75,10 +75,10 @@ struct CounterModel: Equatable {
         switch row.verdict {
         case .counted:
             found.append((column(.impressions, .clicks, .redemptions), 1))
-            let isCompared =
-                row.eventHash != nil || row.bits & RowAttributes.session != 0
-            if row.bits & RowAttributes.outsideWindow != 0 || !isCompared {
-                found.append((.uncheckedEvents, 1))
+            if row.bits & RowAttributes.unchecked != 0 { found.append((.uncheckedEvents, 1)) }
+            if row.bits & RowAttributes.overflow != 0 { found.append((.overflowEvents, 1)) }
+            if row.bits & RowAttributes.orphan != 0, row.type != .impression {
+                found.append((row.type == .click ? .orphanClicks : .orphanRedemptions, 1))
             }
             if row.type == .impression {
                 found.append(
@@ -162,9 +162,9 @@ struct RowGenerator {
             ? .counted : Verdict.allCases.filter { $0 != .malformed }.randomElement(using: &random)!
         row.consent = Bool.random(using: &random) ? .notSet : .optIn
         row.format = AdFormat.allCases.randomElement(using: &random)!
-        if Bool.random(using: &random) { row.bits |= RowAttributes.session }
-        if Int.random(in: 0..<9, using: &random) == 0 { row.bits |= RowAttributes.outsideWindow }
-        if Int.random(in: 0..<9, using: &random) == 0 { row.bits |= RowAttributes.markedInvalid }
+        if Bool.random(using: &random) { row.session = random.next() & 0xFFFF_FFFF_FFFF }
+        for mark in [RowAttributes.orphan, RowAttributes.unchecked, RowAttributes.overflow]
+        where Int.random(in: 0..<9, using: &random) == 0 { row.bits |= mark }
         if Bool.random(using: &random) { row.eventHash = random.next() }
         if Bool.random(using: &random) { row.viewability = .init(visible: 1, duration: 2) }
         if Int.random(in: 0..<3, using: &random) == 0 {

@@ -1,6 +1,7 @@
 // packet → decode → ring → [admit] → [block] → segment → compaction → snapshot → query
 import IngestFormat
 import IngestRing
+import IngestRules
 
 /// Turns the decoded events of one packet into rows of the open block: names to ordinals, the verdict (repeats
 /// among it), the business day, the columns. Owned by the commit queue.
@@ -14,7 +15,7 @@ import IngestRing
     /// Keys that were found by their pair's hash.
     private var foundCount = 0
     private var refused = NameRefusals()
-    private let policy: AdmissionPolicy
+    private let policy: CountingPolicy
     private var repeats: RepeatRule
     private var calendar: BusinessCalendar
     /// Of the open block.
@@ -26,7 +27,7 @@ import IngestRing
     /// - Parameter hash: the directory's.
     init(
         hash: KeyedHash, dictionary: consuming NameDictionary, repeats: consuming RepeatRule,
-        policy: AdmissionPolicy, calendar: BusinessCalendar
+        policy: CountingPolicy, calendar: BusinessCalendar
     ) {
         self.hash = hash
         self.dictionary = dictionary
@@ -78,7 +79,8 @@ import IngestRing
         }
         for index in 0..<packet.count {
             let event = unsafe packet.rows + index
-            var verdict = unsafe policy.verdict(on: event.pointee, admissionTime: admissionTime)
+            var verdict = unsafe policy.verdict(
+                on: JudgedEvent(event.pointee), admissionTime: admissionTime)
             if unsafe event.pointee.consent != Consent.optOut.rawValue {
                 if let key = unsafe key(of: event, packet, slot) {
                     verdict = unsafe append(
@@ -118,8 +120,7 @@ import IngestRing
     private mutating func judgeRepeat(
         _ event: UnsafePointer<PacketRow>, _ key: KeyOrdinal, revenue: Int64, spend: Int64
     ) -> RepeatRule.Answer {
-        let check = unsafe RepeatRule.check(
-            type: event.pointee.type, key: key.rawValue, revenue: revenue, spend: spend)
+        let check = RepeatRule.check(key: key.rawValue, revenue: revenue, spend: spend)
         return unsafe repeats.judge(
             event.pointee.eventHash, check: check, timestamp: event.pointee.timestampMicroseconds)
     }
@@ -167,7 +168,8 @@ import IngestRing
             cursor.moneyMicros &+= UInt64(bitPattern: revenue &+ spend)
             bits |= RowAttributes.money
         }
-        if answer.isOutsideWindow { bits |= RowAttributes.outsideWindow }
+        let isComparable = bits & (RowAttributes.eventID | RowAttributes.session) != 0
+        if answer.isOutsideWindow || !isComparable { bits |= Self.unchecked(verdict) }
         unsafe rows.attributes[row] =
             RowAttributes(
                 type: event.pointee.type, verdict: verdict, consent: event.pointee.consent,
@@ -175,6 +177,15 @@ import IngestRing
             ).rawValue
         cursor.row = row + 1
         return verdict
+    }
+
+    /// The bit of a row that could not be compared with others: only of those where detail means that.
+    @inline(__always)
+    private static func unchecked(_ verdict: Verdict) -> UInt16 {
+        switch verdict {
+        case .counted, .outsideWindow: RowAttributes.unchecked
+        default: 0
+        }
     }
 
     /// Fills in the sparse columns of an event's row, but for its amounts.
@@ -200,9 +211,6 @@ import IngestRing
             unsafe rows.duration[cursor.measured] = event.pointee.durationMilliseconds
             cursor.measured += 1
             bits |= RowAttributes.measured
-        }
-        if flags & EventDescriptor.Flags.isInvalidTraffic != 0 {
-            bits |= RowAttributes.markedInvalid
         }
         return bits
     }

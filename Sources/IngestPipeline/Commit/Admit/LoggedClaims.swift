@@ -9,7 +9,7 @@ import IngestStorage
 /// taken for as many as there are.
 struct LoadedIDs<Files: FileSystem>: ~Copyable {
     private var index: DedupIndex
-    private let policy: RepeatPolicy
+    private let policy: CountingPolicy
     private let completeSince: Int64
     /// For the log: what of the window cannot be read, if something cannot.
     let warning: String?
@@ -23,7 +23,7 @@ struct LoadedIDs<Files: FileSystem>: ~Copyable {
     /// **Errors** `io`, `newerFormat`. What is damaged is left out: repeats of its rows are not found, and what is older
     /// than the rows behind it counts as outside the window.
     init(
-        _ policy: RepeatPolicy, of manifest: Manifest, now: Int64, in files: Files
+        _ policy: CountingPolicy, of manifest: Manifest, now: Int64, in files: Files
     ) throws(PipelineError) {
         self.policy = policy
         index = DedupIndex(
@@ -263,7 +263,7 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
                 guard attributes.hasEventID else { continue }
                 if attributes.verdict == .counted && !isTooOld {
                     let check = unsafe RepeatRule.check(
-                        type: attributes.type?.rawValue ?? 0, key: rows.key[row], revenue: revenue,
+                        key: rows.key[row], revenue: revenue,
                         spend: spend)
                     batch.claims.append((unsafe rows.eventHash[hash], check))
                 }
@@ -301,7 +301,7 @@ extension ClaimReach {
     /// - Parameter now: the time of this start; no claim counts as newer.
     /// **Errors** `io`, `newerFormat`.
     init<Files: FileSystem>(
-        of manifest: Manifest, _ policy: RepeatPolicy, now: Int64, in files: Files
+        of manifest: Manifest, _ policy: CountingPolicy, now: Int64, in files: Files
     ) throws(StorageError) {
         var newest = Int64.min
         var newestTooOld = Int64.min

@@ -1,29 +1,7 @@
 // packet → decode → ring → [admit] → block → segment → compaction → snapshot → query
 import IngestFormat
 
-/// How far back repeats are looked for. Options of the daemon.
-package struct RepeatPolicy: Sendable, Equatable {
-    /// Claims are kept for so long after their commit, µs, > 0.
-    package var windowMicroseconds: Int64
-    /// Claims kept at most, ≥ 1.
-    package var keyCountMax: Int
-    /// Whether an event with an id that is too old to be compared is refused; else it is counted, and shown.
-    package var refusesOutsideWindow: Bool
-    /// How far ahead of its admission an event's time may be, µs.
-    package var leadMicroseconds: Int64
-
-    package init(
-        windowMicroseconds: Int64 = 605_100_000_000, keyCountMax: Int = 1 << 26,
-        refusesOutsideWindow: Bool = false, leadMicroseconds: Int64 = 300_000_000
-    ) {
-        self.windowMicroseconds = windowMicroseconds
-        self.keyCountMax = keyCountMax
-        self.refusesOutsideWindow = refusesOutsideWindow
-        self.leadMicroseconds = leadMicroseconds
-    }
-}
-
-/// The rule of repeats: the same (business, event id) counts once, as far back as the index reaches. Owned by the
+/// The rule of repeats: the same (business, type, event id) counts once, as far back as the index reaches. Owned by the
 /// commit queue; made at start from the rows of the log.
 ///
 /// Only events that would count are asked about, and only they claim their id.
@@ -35,19 +13,19 @@ package struct RepeatRule: ~Copyable {
     }
 
     private var index: DedupIndex
-    private let policy: RepeatPolicy
+    private let policy: CountingPolicy
     /// What was forgotten before the index was made, as `completeSince`.
     private var completeSinceStart: Int64
 
     /// - Parameter completeSince: the newest commit time of rows with ids that `index` was not told of.
-    package init(_ index: consuming DedupIndex, _ policy: RepeatPolicy, completeSince: Int64) {
+    package init(_ index: consuming DedupIndex, _ policy: CountingPolicy, completeSince: Int64) {
         self.index = index
         self.policy = policy
         completeSinceStart = completeSince
     }
 
     /// Of a new directory.
-    package static func empty(_ policy: RepeatPolicy = RepeatPolicy()) -> RepeatRule {
+    package static func empty(_ policy: CountingPolicy = CountingPolicy()) -> RepeatRule {
         RepeatRule(
             DedupIndex(
                 keyCountMax: policy.keyCountMax, windowMicroseconds: policy.windowMicroseconds),
@@ -76,12 +54,12 @@ package struct RepeatRule: ~Copyable {
     /// Judges an event that would count.
     ///
     /// - Parameters:
-    ///   - hash: the keyed hash of (business, event id).
+    ///   - hash: the keyed hash of (business, type, event id).
     ///   - check: of what a duplicate has in common with it.
     @inline(__always)
     mutating func judge(_ hash: UInt64, check: UInt16, timestamp: Int64) -> Answer {
         // No event is committed before its own time less the lead.
-        let isOutside = timestamp &- policy.leadMicroseconds <= completeSinceMicroseconds
+        let isOutside = timestamp &- policy.leadMicrosecondsMax <= completeSinceMicroseconds
         let answer =
             isOutside && policy.refusesOutsideWindow
             ? index.find(hash, check: check) : index.claim(hash, check: check)
@@ -95,10 +73,10 @@ package struct RepeatRule: ~Copyable {
         }
     }
 
-    /// 16 bits of what a repeat must have in common with the first to be a duplicate: type, reward and business, amounts.
+    /// 16 bits of what a repeat must have in common with the first to be a duplicate: reward and business, amounts.
     @inline(__always)
-    static func check(type: UInt8, key: UInt32, revenue: Int64, spend: Int64) -> UInt16 {
-        var bits = UInt64(key) << 8 | UInt64(type)
+    static func check(key: UInt32, revenue: Int64, spend: Int64) -> UInt16 {
+        var bits = UInt64(key)
         // Mixed one after the other: a sum of them would be the same for many pairs.
         if revenue | spend != 0 {
             bits ^= SplitMix.finish(

@@ -1,9 +1,9 @@
 import IngestFormat
-import IngestPipeline
+import IngestRules
 import Testing
 
 @Suite("The counting rules")
-struct AdmissionPolicyTests {
+struct CountingPolicyTests {
     static let now: Int64 = 1_763_632_800_000_000
 
     /// An event that counts; each case changes one thing about it.
@@ -19,11 +19,11 @@ struct AdmissionPolicyTests {
     struct Case: Sendable, CustomTestStringConvertible {
         let testDescription: String
         let expected: Verdict
-        var policy = AdmissionPolicy()
+        var policy = CountingPolicy()
         let change: @Sendable (inout EventDescriptor) -> Void
 
         init(
-            _ name: String, _ expected: Verdict, policy: AdmissionPolicy = AdmissionPolicy(),
+            _ name: String, _ expected: Verdict, policy: CountingPolicy = CountingPolicy(),
             _ change: @escaping @Sendable (inout EventDescriptor) -> Void
         ) {
             testDescription = name
@@ -50,7 +50,7 @@ struct AdmissionPolicyTests {
         Case("not-set counts by default", .counted) { $0.consent = Consent.notSet.rawValue },
         Case(
             "not-set is refused by policy", .noConsent,
-            policy: AdmissionPolicy(countsConsentNotSet: false)
+            policy: CountingPolicy(countsConsentNotSet: false)
         ) { $0.consent = Consent.notSet.rawValue },
         Case("seven days old counts", .counted) {
             $0.timestampMicroseconds = now - 604_800_000_000
@@ -60,11 +60,11 @@ struct AdmissionPolicyTests {
         },
         Case(
             "any age counts where the bound is off", .counted,
-            policy: AdmissionPolicy(ageMicrosecondsMax: nil)
+            policy: CountingPolicy(ageMicrosecondsMax: nil)
         ) { $0.timestampMicroseconds = 1 },
         Case(
             "no time is too old even there", .tooOld,
-            policy: AdmissionPolicy(ageMicrosecondsMax: nil)
+            policy: CountingPolicy(ageMicrosecondsMax: nil)
         ) { $0.timestampMicroseconds = 0 },
         Case("five minutes ahead counts", .counted) {
             $0.timestampMicroseconds = now + 300_000_000
@@ -85,7 +85,7 @@ struct AdmissionPolicyTests {
         Case("video gets no relief for size", .notViewable, measured(300_000, 5_000, .video)),
         Case(
             "undetermined is refused by policy", .undetermined,
-            policy: AdmissionPolicy(countsUndetermined: false)
+            policy: CountingPolicy(countsUndetermined: false)
         ) { _ in },
         Case("a click needs no viewability", .counted) {
             measured(0, 0, .display)(&$0)
@@ -93,14 +93,14 @@ struct AdmissionPolicyTests {
         },
         Case(
             "a click is never undetermined", .counted,
-            policy: AdmissionPolicy(countsUndetermined: false)
+            policy: CountingPolicy(countsUndetermined: false)
         ) { $0.type = EventType.click.rawValue },
     ]
 
     @Test("each rule at its edge", arguments: cases)
     func rule(_ one: Case) {
         let verdict = one.policy.verdict(
-            on: PacketRow(Self.event(one.change)), admissionTime: Self.now)
+            on: JudgedEvent(PacketRow(Self.event(one.change))), admissionTime: Self.now)
         #expect(verdict == one.expected)
     }
 
@@ -123,7 +123,8 @@ struct AdmissionPolicyTests {
         for subset in 1..<(1 << Self.breakings.count) {
             let broken = Self.breakings.indices.filter { subset >> $0 & 1 == 1 }
             let event = Self.event { for index in broken { Self.breakings[index].1(&$0) } }
-            let verdict = AdmissionPolicy().verdict(on: PacketRow(event), admissionTime: Self.now)
+            let verdict = CountingPolicy().verdict(
+                on: JudgedEvent(PacketRow(event)), admissionTime: Self.now)
             #expect(verdict == Self.breakings[broken[0]].0)
         }
     }
@@ -133,7 +134,8 @@ struct AdmissionPolicyTests {
         for clock in [Int64.min, -1, 0, Int64.max] {
             for time in [0, Limits.timestampMicrosecondsMax] {
                 let event = Self.event { $0.timestampMicroseconds = time }
-                let verdict = AdmissionPolicy().verdict(on: PacketRow(event), admissionTime: clock)
+                let verdict = CountingPolicy().verdict(
+                    on: JudgedEvent(PacketRow(event)), admissionTime: clock)
                 #expect([.tooOld, .tooEarly, .counted].contains(verdict))
             }
         }
