@@ -30,7 +30,8 @@ struct PathMeasurement {
             counters: counters, warn: { _ in })
         var commit = CommitStage(
             consumer: ends.consumer, hash: hash, dictionary: NameDictionary(), repeats: .empty(),
-            clock: clock, start: start, configuration: PipelineConfiguration(), links: links,
+            sessions: SessionRule(SessionPolicy(isOn: false), nil), clock: clock, start: start,
+            configuration: PipelineConfiguration(), links: links,
             counters: counters)
         var (receives, commits): ([Double], [Double]) = ([], [])
         while counters.receive[.events] < eventCount {

@@ -33,6 +33,10 @@ package enum Limits {
     /// JSON objects and arrays nested deeper than this are malformed.
     package static let jsonDepthMax = 32
 
+    // MARK: Sessions
+    /// Rows of the log that a start looks through for sessions that are going on.
+    package static let sessionRowCountMax = 1 << 24
+
     // MARK: Keys
     package static let keyByteCountMin = 16
     package static let keyByteCountMax = 64

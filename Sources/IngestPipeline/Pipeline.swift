@@ -148,8 +148,7 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
         producer = consume input
         commit = CommitStage(
             consumer: ends.consumer, hash: start.hash, dictionary: start.dictionary,
-            repeats: start.repeats,
-            clock: clock, start: start.log,
+            repeats: start.repeats, sessions: start.sessions, clock: clock, start: start.log,
             configuration: configuration, links: links, counters: counters, warn: warn)
         sync = SyncStage(
             files: files, mark: start.mark, first: first, of: log.segmentHeader.segment,
@@ -157,7 +156,8 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
             waker: waker, acks: AckSender(socket: acks, keyRing: keyRing), links: links,
             counters: counters, warn: warn)
         compact = CompactStage(
-            publisher: start.publisher, windows: start.log.windows, files: files, clock: clock,
+            publisher: start.publisher, windows: start.log.windows,
+            sessionKeys: start.sessionKeys, files: files, clock: clock,
             reserve: reserve, configuration: configuration, links: links, counters: counters,
             say: say, warn: warn)
         state = links.state

@@ -14,6 +14,9 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     package let log: LogStart
     var dictionary: NameDictionary
     var repeats: RepeatRule
+    var sessions: SessionRule
+    /// `nil` where no session is looked at.
+    let sessionKeys: SessionKeyFile<Files>?
     let reserve: DiskReserve<Files>
     /// What is amiss beside what directory and recovery say.
     package let warnings: [String]
@@ -100,13 +103,16 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         let manifest = publisher.whole
         let mark = try openMark(in: files, publisher.manifest)
         let ids = try LoadedIDs(policy, of: manifest, now: now, in: files)
-        let warnings = ids.warning.map { [$0] } ?? []
+        let sessions = try LoadedSessions(policy.sessions, of: manifest, now: now, in: files)
+        let warnings = [ids.warning, sessions.warning].compactMap { $0 }
+        let sessionKeys = sessions.keys
         let repeats = ids.finish()
         publisher.noteForgottenIDs(repeats.completeSinceMicroseconds)
         return PipelineStart(
             directory: directory, recovery: recovery, hash: hash,
             log: makeLog(manifest, recovery, policy),
-            dictionary: names.takeDictionary(), repeats: repeats, reserve: reserve,
+            dictionary: names.takeDictionary(), repeats: repeats, sessions: sessions.finish(),
+            sessionKeys: sessionKeys, reserve: reserve,
             warnings: warnings, hasSpentReserve: hasSpentReserve, mark: mark, publisher: publisher)
     }
 

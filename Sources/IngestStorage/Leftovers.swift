@@ -53,7 +53,7 @@ struct Leftovers<Files: FileSystem> {
             case .segment(let number) where number <= newest.lastExpired: retired.append(name)
             // What is not sealed is the end of the log: sealed segments have no gaps.
             case .segment: break
-            case .lock, .aside, .durableMark, .reserve, .leases, .manifest: break
+            case .lock, .aside, .durableMark, .reserve, .leases, .sessionKeys, .manifest: break
             }
         }
     }

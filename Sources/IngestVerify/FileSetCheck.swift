@@ -109,7 +109,7 @@ struct FileSetCheck<Files: FileSystem> {
                 .note, "being written, or left by a crash; the next start removes it", in: name.text
             )
         case .run, .segment: break
-        case .aside, .reserve, .leases: report.fileCount -= 1
+        case .aside, .reserve, .leases, .sessionKeys: report.fileCount -= 1
         }
     }
 }

@@ -75,6 +75,13 @@ struct DaemonSettings {
     var dedupWindowSeconds = 605_100
     var dedupKeyCountMax = 1 << 26
     var refusesOutsideWindow = false
+    var looksAtSessions = true
+    var sessionTimeoutSeconds = 600
+    /// 0 = no limit, as the next two.
+    var clickIntervalMilliseconds = 1_000
+    var sessionImpressionsPerMinuteMax = 120
+    var sessionClicksPerMinuteMax = 30
+    var sessionKeyCountMax = 1 << 24
     var zone = BusinessZone.utc
     /// Empty: senders are not authenticated.
     var keysPath = ""
@@ -145,7 +152,13 @@ struct DaemonSettings {
             leadMicrosecondsMax: Int64(eventLeadSecondsMax) * 1_000_000,
             countsUndetermined: countsUndetermined, countsConsentNotSet: countsConsentNotSet,
             windowMicroseconds: Int64(dedupWindowSeconds) * 1_000_000,
-            keyCountMax: dedupKeyCountMax, refusesOutsideWindow: refusesOutsideWindow)
+            keyCountMax: dedupKeyCountMax, refusesOutsideWindow: refusesOutsideWindow,
+            sessions: SessionPolicy(
+                isOn: looksAtSessions, timeoutSeconds: UInt32(sessionTimeoutSeconds),
+                clickIntervalMilliseconds: UInt32(clickIntervalMilliseconds),
+                impressionsPerMinuteMax: UInt32(sessionImpressionsPerMinuteMax),
+                clicksPerMinuteMax: UInt32(sessionClicksPerMinuteMax),
+                keyCountMax: sessionKeyCountMax))
     }
 
     var pipelineConfiguration: PipelineConfiguration {

@@ -81,6 +81,28 @@ struct Setting: Sendable {
         .choice(
             "outside-dedup-window", \.refusesOutsideWindow, [("count", false), ("refuse", true)],
             "What happens to an event whose id is older than the ids that are kept."),
+        .choice(
+            "session-rule", \.looksAtSessions, yesNo,
+            "Whether an impression of a reward counts once a session, and rates in a session are limited."
+        ),
+        .number(
+            "session-timeout-seconds", \.sessionTimeoutSeconds, 1...86_400,
+            "A session ends when none of its events was received for so long."),
+        .number(
+            "click-interval-ms", \.clickIntervalMilliseconds, 0...3_600_000,
+            "A click nearer to the last one on its reward in the session is invalid traffic; 0 disables the limit."
+        ),
+        .number(
+            "session-impressions-per-minute-max", \.sessionImpressionsPerMinuteMax, 0...65_535,
+            "Impressions of a session beyond this in a minute are invalid traffic; 0 disables the limit."
+        ),
+        .number(
+            "session-clicks-per-minute-max", \.sessionClicksPerMinuteMax, 0...65_535,
+            "Clicks of a session beyond this in a minute are invalid traffic; 0 disables the limit."
+        ),
+        .number(
+            "session-keys-max", \.sessionKeyCountMax, 1...1 << 28,
+            "Sessions, and rewards in them, kept at most; about 40 bytes of memory each."),
         .zone,
         .path(
             "keys", \.keysPath, "the path of a file", "file",

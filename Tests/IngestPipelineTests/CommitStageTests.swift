@@ -290,20 +290,23 @@ final class CommitBench {
 
     init(
         isDurableAtOnce: Bool = true,
-        dictionary: consuming NameDictionary = NameDictionary()
+        dictionary: consuming NameDictionary = NameDictionary(),
+        policy: CountingPolicy = CountingPolicy(), keys: SessionKeyRing? = nil
     ) {
         self.isDurableAtOnce = isDurableAtOnce
         let ends = EventRing.make(byteCount: 1 << 20)!
         producer = ends.producer
-        let start = LogStart(
+        var start = LogStart(
             directory: DirectoryID(rawValue: 1), shard: 0,
             lastSegment: SegmentNumber(rawValue: 0), commitEpoch: 1, previousChecksum: 0)
+        start.policy = policy
         for _ in 0..<StageLinks.slotCount { links.free.push(BlockSlot(log: start)) }
         var configuration = PipelineConfiguration()
         configuration.commitIntervalNanoseconds = UInt64(Self.intervalMilliseconds) * 1_000_000
         stage = CommitStage(
             consumer: ends.consumer, hash: KeyedHash(key: .init(repeating: 7)),
-            dictionary: dictionary, repeats: .empty(), clock: clock, start: start,
+            dictionary: dictionary, repeats: .empty(),
+            sessions: SessionRule(policy.sessions, keys), clock: clock, start: start,
             configuration: configuration, links: links, counters: counters,
             warn: { [alarms] in alarms.keep($0) })
     }

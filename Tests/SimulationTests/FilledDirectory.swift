@@ -78,7 +78,7 @@ extension FilledDirectory {
         let end = try SegmentReader(first.number, directory: manifest.directory, in: files)
             .readFooter(of: first).blocks.last!.end
         files.disk.damage(FileName.segment(first.number).text) { bytes in
-            for place in stride(from: 150, to: Int(end), by: 64) { bytes[place] ^= 1 }
+            for place in stride(from: 214, to: Int(end), by: 64) { bytes[place] ^= 1 }
         }
     }
 

@@ -42,7 +42,7 @@ struct LostNamesTests: FilledDirectory {
         case .blocks: try damageFirstBlocks(files)
         case .blocksAndFooter:
             files.disk.damage(segment) { bytes in
-                for place in stride(from: 150, to: bytes.count, by: 64) { bytes[place] ^= 1 }
+                for place in stride(from: 214, to: bytes.count, by: 64) { bytes[place] ^= 1 }
             }
         }
     }

@@ -135,7 +135,7 @@ struct ShortageTests {
             let files = SimulatedFileSystem(seed: UInt64(call))
             var pipeline = try open(files)
             files.disk.fail(.syncData, onCall: call, errno: errno)
-            try pipeline.take(0..<24)
+            try pipeline.take(0..<32)
             // Some of them are as far as this gets.
             #expect(call > 8 || pipeline.counters.sync[.waits] == 1)
             let durable = pipeline.counters.sync[.durableRows]

@@ -22,6 +22,8 @@ struct SimulatedPacket {
     var day = 0
     /// Whether its events have ids, which follow from the sequence too.
     var hasIDs = false
+    /// The session of its events.
+    var session: String?
     /// So many redemptions of the largest amount of one reward, in place of the others.
     var largestCount = 0
 
@@ -69,6 +71,9 @@ struct SimulatedPacket {
             (one.businessOffset, one.businessByteCount, one.businessHash) = put(event.business)
             one.pair = hash.pair(
                 reward: Array(event.reward.utf8), business: Array(event.business.utf8))
+            if let session {
+                (one.sessionOffset, one.sessionByteCount, _) = put(session)
+            }
             one.type = event.type.rawValue
             one.timestampMicroseconds = event.timestamp
             one.revenueMicros = event.revenueMicros

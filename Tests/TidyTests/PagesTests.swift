@@ -6,7 +6,7 @@ struct PagesTests {
     /// One page for each kind of bytes that leaves the process.
     private static let formatPages = [
         "block", "directory", "durable-mark", "json-event", "keys", "manifest", "names",
-        "packet", "run", "segment", "spool",
+        "packet", "run", "segment", "session-keys", "spool",
     ]
 
     @Test(arguments: formatPages)

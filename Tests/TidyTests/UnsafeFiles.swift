@@ -58,7 +58,8 @@ enum UnsafeFiles {
             "NewNames": "owns the bytes of a block's new names",
         ],
         "IngestFormat/Segment": [
-            "StoredSection": "hands arrays to LZ4"
+            "SessionKeys": "hands the bytes of an id to SipHash",
+            "StoredSection": "hands arrays to LZ4",
         ],
         "IngestFormat/Snapshot": [
             "CodedColumn": "unpacks a column of a page, or one value of it, after its checksum",
@@ -99,12 +100,19 @@ enum UnsafeFiles {
         "IngestPipeline": [
             "Receive/UDPReceiver": "owns the receive buffers",
             "Commit/Admit/Admission": "reads descriptors and names where they lie in the ring",
+            "Commit/Admit/Admission+Judge":
+                "reads descriptors and ids of sessions where they lie in the ring",
+            "Commit/Admit/ChainTable": "owns the memory of a hash table",
             "Commit/Admit/DedupTable": "reads and writes slots in their lines",
             "Commit/Admit/GrowingTable": "owns the memory of an open-addressing table",
+            "Commit/Admit/LoggedBlocks": "hands bytes of a header to the decoder",
             "Commit/Admit/LoggedClaims": "reads the columns of a decoded block",
+            "Commit/Admit/LoggedSessions": "reads the columns of a decoded block",
             "Commit/Admit/LoadedNames": "hands bytes of names to the dictionary",
             "Commit/Admit/NameDictionary": "reads names and keys in the record that was found",
             "Commit/Admit/NameRecords": "owns the bytes of names and what is known of them",
+            "Commit/Admit/SessionRule": "owns the pseudonyms of a packet",
+            "Commit/Admit/SessionTable": "changes the entries that were found",
             "Commit/Admit/PairTable": "reads the entry that was found, and owns a small cache",
             "Clock": "clock_gettime",
             "Commit/CommitStage": "reads records where they lie in the ring",

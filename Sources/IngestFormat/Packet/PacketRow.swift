@@ -17,6 +17,9 @@ public struct PacketRow: BitwiseCopyable, Sendable {
     public var businessOffset: UInt16
     /// The number of the event's side record in its packet, from 1 on; 0 = it has none.
     public var side: UInt16
+    /// Where the session's id is in the packet; byte count 0 = absent.
+    public var sessionOffset: UInt16
+    public var sessionByteCount: UInt8
     public var rewardByteCount: UInt8
     public var businessByteCount: UInt8
     public var type: UInt8
@@ -48,6 +51,8 @@ public struct PacketRow: BitwiseCopyable, Sendable {
         rewardOffset = event.rewardOffset
         businessOffset = event.businessOffset
         self.side = side
+        sessionOffset = event.sessionOffset
+        sessionByteCount = event.sessionByteCount
         rewardByteCount = event.rewardByteCount
         businessByteCount = event.businessByteCount
         type = event.type

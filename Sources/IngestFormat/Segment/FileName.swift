@@ -60,8 +60,8 @@ package enum TableKind: UInt8, Sendable, CaseIterable {
 /// a name that does not parse is not ours.
 ///
 /// **Layout** `%010u.segment`, `%010llu.manifest` (generation), `%010llu.<table>.run` (file number), each also
-/// with `.tmp` behind it while it is written; `LOCK`, `durable-mark`, `reserve`, `leases`, `aside`. Numbers are decimal with
-/// at least ten digits, so that names sort by number up to 9,999,999,999.
+/// with `.tmp` behind it while it is written; `LOCK`, `durable-mark`, `reserve`, `leases`, `session-keys`, `aside`. Numbers
+/// are decimal with at least ten digits, so that names sort by number up to 9,999,999,999.
 package indirect enum FileName: Hashable, Sendable {
     /// Locked by the daemon that owns the directory, whose process id it holds for messages.
     case lock
@@ -70,6 +70,8 @@ package indirect enum FileName: Hashable, Sendable {
     case reserve
     /// Empty; readers lock the bytes of the numbers of the segments that they read.
     case leases
+    /// The keys of the pseudonyms of sessions.
+    case sessionKeys
     /// The folder for what was found bad; nothing in it is read again.
     case aside
     case segment(SegmentNumber)
@@ -99,6 +101,7 @@ package indirect enum FileName: Hashable, Sendable {
         case .durableMark: "durable-mark"
         case .reserve: "reserve"
         case .leases: "leases"
+        case .sessionKeys: "session-keys"
         case .aside: "aside"
         case .segment(let number): Self.digits(UInt64(number.rawValue)) + ".segment"
         case .manifest(let generation): Self.digits(generation.rawValue) + ".manifest"
@@ -121,7 +124,7 @@ extension FileName {
         if let stem = strip(".tmp", from: bytes) {
             guard let name = parseLasting(stem) else { return nil }
             switch name {
-            case .segment, .manifest, .run, .durableMark: return .temporary(name)
+            case .segment, .manifest, .run, .durableMark, .sessionKeys: return .temporary(name)
             case .lock, .leases, .aside, .reserve, .temporary: return nil
             }
         }
@@ -129,7 +132,7 @@ extension FileName {
     }
 
     private static func parseLasting(_ bytes: ArraySlice<UInt8>) -> FileName? {
-        for fixed in [FileName.lock, .durableMark, .reserve, .leases, .aside]
+        for fixed in [FileName.lock, .durableMark, .reserve, .leases, .sessionKeys, .aside]
         where bytes.elementsEqual(fixed.text.utf8) {
             return fixed
         }

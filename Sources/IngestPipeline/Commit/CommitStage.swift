@@ -52,13 +52,15 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     ///   - warn: takes a line for the log, and never blocks.
     package init(
         consumer: consuming RingConsumer, hash: KeyedHash,
-        dictionary: consuming NameDictionary, repeats: consuming RepeatRule, clock: Clock,
+        dictionary: consuming NameDictionary, repeats: consuming RepeatRule,
+        sessions: consuming SessionRule, clock: Clock,
         start: LogStart, configuration: PipelineConfiguration, links: StageLinks,
         counters: PipelineCounters, warn: @escaping @Sendable (String) -> Void = { _ in }
     ) {
         self.consumer = consumer
         admission = Admission(
-            hash: hash, dictionary: dictionary, repeats: repeats, policy: start.policy,
+            hash: hash, dictionary: dictionary, repeats: repeats, sessions: sessions,
+            policy: start.policy,
             calendar: configuration.calendar)
         time = AdmissionClock(clock, counters: counters, state: links.state, warn: warn)
         windows = AdmittedWindows(

@@ -14,6 +14,7 @@ import IngestStorage
 package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     private var publisher: SnapshotPublisher<Files, Clock>
     private var retention: Retention<Clock>
+    private var sessionKeys: SessionKeyFile<Files>?
     private let files: Files
     private let clock: Clock
     private let links: StageLinks
@@ -49,11 +50,12 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
 
     package init(
         publisher: consuming SnapshotPublisher<Files, Clock>, windows: SenderWindows,
-        files: Files, clock: Clock, reserve: DiskReserve<Files>,
+        sessionKeys: SessionKeyFile<Files>?, files: Files, clock: Clock,
+        reserve: DiskReserve<Files>,
         configuration: PipelineConfiguration, links: StageLinks, counters: PipelineCounters,
         say: @escaping @Sendable (String) -> Void, warn: @escaping @Sendable (String) -> Void
     ) {
-        self.reserve = reserve
+        (self.reserve, self.sessionKeys) = (reserve, sessionKeys)
         (self.say, self.warn) = (say, warn)
         retention = Retention(configuration, after: publisher.whole.sealed, clock: clock)
         if let warning = retention.warning { warn(warning) }
@@ -61,9 +63,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         sealedByteCount = sealed.reduce(0) { $0 &+ $1.waitingByteCount }
         self.publisher = publisher
         self.windows = windows
-        self.files = files
-        self.clock = clock
-        self.links = links
+        (self.files, self.clock, self.links) = (files, clock, links)
         (self.counters, self.configuration) = (counters, configuration)
         nextPublishNanoseconds =
             clock.monotonicNanoseconds() &+ configuration.compactIntervalNanoseconds
@@ -90,6 +90,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         case .publishingLast: outcome = try publishLast(waitNanoseconds: wait)
         case .endingMerge: outcome = try endMerge(waitNanoseconds: wait)
         }
+        if let warning = sessionKeys?.goOn(clock) { warn(warning) }
         endWait()
         links.state.compactShortage = isHeldUp ? shortage : nil
         return outcome
@@ -393,8 +394,6 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
 extension CompactStage: PipelineStage {
     /// Runs until the sync stage is done.
     package mutating func run(stop: StopFlag) throws(PipelineError) {
-        while true {
-            if case .finished = try step(mayWait: true, mayRetry: !stop.isSet) { return }
-        }
+        while try step(mayWait: true, mayRetry: !stop.isSet) != .finished {}
     }
 }

@@ -178,7 +178,7 @@ extension FileName {
     var belongsToLog: Bool {
         switch self {
         case .segment, .run, .durableMark: true
-        case .lock, .aside, .reserve, .leases, .manifest, .temporary: false
+        case .lock, .aside, .reserve, .leases, .sessionKeys, .manifest, .temporary: false
         }
     }
 }

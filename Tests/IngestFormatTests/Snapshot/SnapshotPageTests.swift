@@ -28,6 +28,7 @@ struct SnapshotPageTests {
         ("manifest", "Lost range", LostRange.layout.fields),
         ("manifest", "Unclean stop", UncleanStop.layout.fields),
         ("durable-mark", "File", DurableMark.layout.fields),
+        ("session-keys", "File", SessionKeys.layout.fields),
     ]
 
     @Test(arguments: Self.tables.indices)

@@ -16,7 +16,8 @@ import IngestRules
     private var foundCount = 0
     private var refused = NameRefusals()
     private let policy: CountingPolicy
-    private var repeats: RepeatRule
+    var repeats: RepeatRule
+    var sessions: SessionRule
     private var calendar: BusinessCalendar
     /// Of the open block.
     private var admissionTime: Int64 = 0
@@ -27,11 +28,12 @@ import IngestRules
     /// - Parameter hash: the directory's.
     init(
         hash: KeyedHash, dictionary: consuming NameDictionary, repeats: consuming RepeatRule,
-        policy: CountingPolicy, calendar: BusinessCalendar
+        sessions: consuming SessionRule, policy: CountingPolicy, calendar: BusinessCalendar
     ) {
         self.hash = hash
         self.dictionary = dictionary
         self.repeats = repeats
+        self.sessions = sessions
         self.policy = policy
         self.calendar = calendar
     }
@@ -58,6 +60,7 @@ import IngestRules
     mutating func open(admissionTime: Int64) {
         self.admissionTime = admissionTime
         repeats.open(admissionTime: admissionTime)
+        sessions.open(admissionTime: admissionTime)
     }
 
     /// The newest commit time of an id that is no longer known, µs since 1970; `Int64.min` if all are.
@@ -77,14 +80,15 @@ import IngestRules
                 repeats.prefetchFurther(unsafe packet.rows[index].eventHash)
             }
         }
+        if sessions.isOn { prepareSessions(packet) }
         for index in 0..<packet.count {
             let event = unsafe packet.rows + index
             var verdict = unsafe policy.verdict(
                 on: JudgedEvent(event.pointee), admissionTime: admissionTime)
             if unsafe event.pointee.consent != Consent.optOut.rawValue {
                 if let key = unsafe key(of: event, packet, slot) {
-                    verdict = unsafe append(
-                        event, verdict, key, packet, slot, &cursor)
+                    verdict = append(
+                        index, verdict, key, packet, slot, &cursor)
                 } else {
                     verdict = .malformed
                 }
@@ -115,24 +119,14 @@ import IngestRules
         return min(max(admissionTime, 0), Limits.timestampMicrosecondsMax)
     }
 
-    /// The last rule: whether an event that would count has been counted before.
-    @inline(__always)
-    private mutating func judgeRepeat(
-        _ event: UnsafePointer<PacketRow>, _ key: KeyOrdinal, revenue: Int64, spend: Int64
-    ) -> RepeatRule.Answer {
-        let check = RepeatRule.check(key: key.rawValue, revenue: revenue, spend: spend)
-        return unsafe repeats.judge(
-            event.pointee.eventHash, check: check, timestamp: event.pointee.timestampMicroseconds)
-    }
-
     /// Adds the row of an event that is stored.
     /// - Returns: its verdict, which is another one if its id was counted before.
     @inline(__always)
     private mutating func append(
-        _ event: UnsafePointer<PacketRow>, _ firstVerdict: Verdict, _ key: KeyOrdinal,
-        _ packet: PacketEvents, _ slot: BlockSlot,
-        _ cursor: inout BlockRows.Mark
+        _ index: Int, _ firstVerdict: Verdict, _ key: KeyOrdinal, _ packet: PacketEvents,
+        _ slot: BlockSlot, _ cursor: inout BlockRows.Mark
     ) -> Verdict {
+        let event = unsafe packet.rows + index
         let platform = unsafe ordinal(of: event.pointee.platform, packet, slot)
         var (campaign, source, revenue, spend): (UInt32, UInt32, Int64, Int64) = (0, 0, 0, 0)
         if unsafe event.pointee.side != 0 {
@@ -142,13 +136,9 @@ import IngestRules
             source = ordinal(of: side.source, packet, slot)
             (revenue, spend) = (side.revenueMicros, side.spendMicros)
         }
-        var answer = RepeatRule.Answer(verdict: firstVerdict, isOutsideWindow: false)
-        if unsafe event.pointee.flags & EventDescriptor.Flags.hasEventID != 0,
-            case .counted = firstVerdict
-        {
-            answer = unsafe judgeRepeat(event, key, revenue: revenue, spend: spend)
-        }
-        let verdict = answer.verdict
+        let judged = judge(
+            index, firstVerdict, key, packet, revenue: revenue, spend: spend)
+        let verdict = judged.verdict
         let rows = slot.rows
         let row = cursor.row
         // SAFETY: the caller has checked that the block has room for a row for each event, and a sparse
@@ -168,8 +158,12 @@ import IngestRules
             cursor.moneyMicros &+= UInt64(bitPattern: revenue &+ spend)
             bits |= RowAttributes.money
         }
-        let isComparable = bits & (RowAttributes.eventID | RowAttributes.session) != 0
-        if answer.isOutsideWindow || !isComparable { bits |= Self.unchecked(verdict) }
+        bits |= judged.detail
+        if let pseudonym = judged.pseudonym {
+            unsafe rows.session[cursor.session] = pseudonym
+            cursor.session += 1
+            bits |= RowAttributes.session
+        }
         unsafe rows.attributes[row] =
             RowAttributes(
                 type: event.pointee.type, verdict: verdict, consent: event.pointee.consent,
@@ -177,15 +171,6 @@ import IngestRules
             ).rawValue
         cursor.row = row + 1
         return verdict
-    }
-
-    /// The bit of a row that could not be compared with others: only of those where detail means that.
-    @inline(__always)
-    private static func unchecked(_ verdict: Verdict) -> UInt16 {
-        switch verdict {
-        case .counted, .outsideWindow: RowAttributes.unchecked
-        default: 0
-        }
     }
 
     /// Fills in the sparse columns of an event's row, but for its amounts.

@@ -127,13 +127,8 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
     private var segment: SealedBlocks<Files>?
     private var nextBlock = 0
     private var isFirst = true
-    /// What of the segment is in the buffer: bytes from here on, several blocks if they are small.
-    private var windowStart: UInt64 = 0
-    private let buffer = ReadBuffer(capacity: windowByteCount)
-    private let decoder = BlockDecoder()
-    private let rows = BlockRows()
+    private let blocks: LoggedBlocks<Files>
 
-    private static var windowByteCount: Int { 1 << 20 }
     private static var batchClaimCount: Int { 1 << 16 }
     private static var batchBlockCount: Int { 1 << 12 }
 
@@ -143,6 +138,7 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
         self.now = now
         self.reach = reach
         directory = manifest.directory
+        blocks = LoggedBlocks(directory: manifest.directory)
         segments = manifest.sealed[reach.firstSegment...]
         completeSince = reach.completeSince
         isPartUnknown = reach.isPartUnknown
@@ -175,7 +171,6 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
                 segment = try SealedBlocks(next, directory: directory, in: files)
                 nextBlock = isFirst ? reach.firstBlock : 0
                 isFirst = false
-                buffer.removeAll()
                 continue
             }
             if nextBlock < segment.entries.count {
@@ -204,8 +199,8 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
             completeSince = max(completeSince, time)
             return
         }
-        guard let commits = try decode(block, of: segment) else {
-            if damage.count == 0 { damage.first = try text(ofDamaged: block, in: segment) }
+        guard let commits = try blocks.decode(block, of: segment, wanted: .identity)?.commits else {
+            if damage.count == 0 { damage.first = try blocks.text(ofDamaged: block, in: segment) }
             damage.count += 1
             completeSince = max(completeSince, time)
             return
@@ -213,41 +208,9 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
         appendClaims(commits, to: batch)
     }
 
-    /// What is wrong with a block, or where it lies: of its own bytes, since those behind it were read too.
-    private func text(
-        ofDamaged block: BlockIndexEntry, in segment: SealedBlocks<Files>
-    ) throws(StorageError) -> String {
-        let place = "block \(block.ordinal), \(segment.file?.path ?? "") at byte \(block.offset)"
-        guard let file = segment.file else { return place }
-        try buffer.readAround(file, at: block.offset, byteCount: block.summary.byteCount)
-        windowStart = block.offset
-        return buffer.hole.map { "\($0)" } ?? place
-    }
-
-    /// Decodes a block into `rows`; reads what comes behind it too, if it is small.
-    /// - Returns: its commits; `nil` if it is not whole.
-    private func decode(
-        _ block: BlockIndexEntry, of segment: SealedBlocks<Files>
-    ) throws(StorageError) -> BlockCommits? {
-        guard let file = segment.file else { return nil }
-        if block.offset < windowStart || block.end > windowStart + UInt64(buffer.byteCount) {
-            let byteCount = max(Self.windowByteCount, block.summary.byteCount)
-            try buffer.readAround(file, at: block.offset, byteCount: byteCount)
-            windowStart = block.offset
-        }
-        let first = Int(block.offset - windowStart)
-        guard first + block.summary.byteCount <= buffer.byteCount else { return nil }
-        let place = BlockPlace(directory: directory, blockOrdinal: block.ordinal)
-        return buffer.withBytes { bytes in
-            let decoded = try? decoder.decode(
-                bytes.extracting(first..<first + block.summary.byteCount), at: place,
-                wanted: .identity, into: rows)
-            return decoded?.header.summary == block.summary ? decoded?.commits : nil
-        }
-    }
-
     /// The counted rows of the block that was decoded, commit by commit.
     private func appendClaims(_ commits: BlockCommits, to batch: ClaimBatch) {
+        let rows = blocks.rows
         // SAFETY, of all reads: the decoder has filled `rowCount` rows, and of the sparse columns as many values as the
         // attributes of the rows say.
         var (hash, money) = (0, 0)

@@ -73,6 +73,15 @@ package struct RepeatRule: ~Copyable {
         }
     }
 
+    /// Whether an id was counted, without a claim of it; `nil` if not.
+    mutating func verdict(onRepeat hash: UInt64, check: UInt16) -> Verdict? {
+        switch index.find(hash, check: check) {
+        case .first: nil
+        case .duplicate: .duplicate
+        case .conflict: .conflict
+        }
+    }
+
     /// 16 bits of what a repeat must have in common with the first to be a duplicate: reward and business, amounts.
     @inline(__always)
     static func check(key: UInt32, revenue: Int64, spend: Int64) -> UInt16 {

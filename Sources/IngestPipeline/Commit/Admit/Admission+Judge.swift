@@ -1,0 +1,105 @@
+// packet → decode → ring → [admit] → block → segment → compaction → snapshot → query
+import IngestFormat
+import IngestRules
+
+// The rules that compare an event with others: rates and repeats.
+
+extension Admission {
+    /// The verdict on an event that is stored.
+    struct Judged {
+        var verdict: Verdict
+        /// As in `RowAttributes`.
+        var detail: UInt16 = 0
+        /// Of its session; `nil` where none is kept.
+        var pseudonym: UInt64?
+    }
+
+    /// Judges an event to which the rules that look at it alone give `first`.
+    @inline(__always)
+    mutating func judge(
+        _ index: Int, _ first: Verdict, _ key: KeyOrdinal, _ packet: PacketEvents, revenue: Int64,
+        spend: Int64
+    ) -> Judged {
+        let event = unsafe packet.rows + index
+        if unsafe sessions.isOn && event.pointee.sessionByteCount != 0,
+            SessionRule.concerns(first)
+        {
+            return judgeInSession(index, first, key, packet, revenue: revenue, spend: spend)
+        }
+        guard case .counted = first else { return Judged(verdict: first) }
+        guard unsafe event.pointee.flags & EventDescriptor.Flags.hasEventID != 0 else {
+            return Judged(verdict: first, detail: RowAttributes.unchecked)
+        }
+        let check = RepeatRule.check(key: key.rawValue, revenue: revenue, spend: spend)
+        let answer = unsafe repeats.judge(
+            event.pointee.eventHash, check: check, timestamp: event.pointee.timestampMicroseconds)
+        return Judged(
+            verdict: answer.verdict, detail: answer.isOutsideWindow ? RowAttributes.unchecked : 0)
+    }
+
+    /// The same of an event of a session. A repeat of an id that was counted is one whatever the rates are, since a resent
+    /// event is no further click; what breaks a rule claims neither its id nor its reward in the session.
+    private mutating func judgeInSession(
+        _ index: Int, _ first: Verdict, _ key: KeyOrdinal, _ packet: PacketEvents, revenue: Int64,
+        spend: Int64
+    ) -> Judged {
+        let event = unsafe packet.rows + index
+        // SAFETY: the id lies in the packet, and `prepareSessions` was called for it.
+        let visit = unsafe sessions.visit(
+            index, packet.bytes + Int(event.pointee.sessionOffset),
+            Int(event.pointee.sessionByteCount), key: key.rawValue)
+        let (type, timestamp) = unsafe (event.pointee.type, event.pointee.timestampMicroseconds)
+        let broken = sessions.broken(by: visit, type: type, timestamp: timestamp)
+        let isImpression = type == EventType.impression.rawValue
+        let isRepeat = isImpression && visit.reward?.hasImpression ?? false
+        let hasID = unsafe event.pointee.flags & EventDescriptor.Flags.hasEventID != 0
+        var judged = Judged(
+            verdict: broken != nil ? .invalidTraffic : first, pseudonym: visit.pseudonym)
+        var isOutsideWindow = false
+        if case .counted = first {
+            let hash = unsafe event.pointee.eventHash
+            let check = RepeatRule.check(key: key.rawValue, revenue: revenue, spend: spend)
+            if broken != nil || isRepeat {
+                judged.verdict = broken != nil ? .invalidTraffic : .sessionRepeat
+                if hasID, let known = repeats.verdict(onRepeat: hash, check: check) {
+                    judged.verdict = known
+                }
+            } else if hasID {
+                let answer = repeats.judge(hash, check: check, timestamp: timestamp)
+                (judged.verdict, isOutsideWindow) = (answer.verdict, answer.isOutsideWindow)
+            }
+        }
+        let hadRoom = sessions.note(
+            visit, judged.verdict, key: key.rawValue, type: type, timestamp: timestamp)
+        switch judged.verdict {
+        case .invalidTraffic: judged.detail = RowAttributes.detail(broken ?? .sender)
+        case .counted, .outsideWindow:
+            // What a session had counted matters to impressions; the others have at least their id to be told by.
+            let isUncheckedInSession = !(hadRoom && visit.isKnown) && (isImpression || !hasID)
+            if isOutsideWindow || isUncheckedInSession { judged.detail = RowAttributes.unchecked }
+            if case .counted = judged.verdict, !isImpression, !visit.followsImpression {
+                judged.detail |= RowAttributes.orphan
+            }
+        default: break
+        }
+        return judged
+    }
+
+    /// Takes the pseudonyms of a packet's sessions, and has their entries loaded all together.
+    @inline(never)
+    func prepareSessions(_ packet: PacketEvents) {
+        for index in 0..<packet.count {
+            // SAFETY: there are `count` rows, and a session's id lies in the packet.
+            let row = unsafe packet.rows + index
+            if unsafe row.pointee.sessionByteCount != 0 {
+                unsafe sessions.prepare(
+                    index, packet.bytes + Int(row.pointee.sessionOffset),
+                    Int(row.pointee.sessionByteCount))
+            }
+        }
+        for index in 0..<packet.count where unsafe packet.rows[index].sessionByteCount != 0 {
+            // SAFETY: `prepare` was called for it.
+            unsafe sessions.prefetch(index)
+        }
+    }
+}

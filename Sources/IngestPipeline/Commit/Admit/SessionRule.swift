@@ -1,0 +1,197 @@
+// packet → decode → ring → [admit] → block → segment → compaction → snapshot → query
+import IngestFormat
+import IngestRules
+
+/// The rules on sessions: rates, one impression of a reward a session, and whether a click or redemption follows an
+/// impression. Owned by the commit queue; made at start from the rows of the log.
+///
+/// **Cost** 30–45 ns an event with a session, of which 14 are its pseudonym.
+@safe package struct SessionRule: ~Copyable {
+    /// An event of a session.
+    struct Visit {
+        /// Of the table; 0 where that had no room.
+        let session: UInt32
+        let pseudonym: UInt64
+        /// What was counted of the event's reward before.
+        let reward: RewardInSession?
+        /// Whether all that was counted in the session is known.
+        let isKnown: Bool
+
+        /// Whether it follows an impression of its reward; `true` where nobody knows.
+        var followsImpression: Bool { !isKnown || reward?.hasImpression ?? false }
+    }
+
+    private let policy: SessionPolicy
+    private let ring: SessionKeyRing?
+    private var keys: SessionKeyRing.Keys
+    private var table: SessionTable
+    /// Of the open block, µs since 1970.
+    private var now: Int64 = 0
+    /// When a session was seen last whose pseudonym is of an older key.
+    private var olderSeenAt = Int64.min
+    /// Under the newest key, of the events of the packet.
+    private let pseudonyms: UnsafeMutablePointer<UInt64>
+
+    /// - Parameter ring: `nil` where no session is looked at.
+    package init(_ policy: SessionPolicy, _ ring: SessionKeyRing?) {
+        self.policy = policy
+        self.ring = policy.isOn ? ring : nil
+        keys = self.ring?.current ?? SessionKeyRing.Keys()
+        table = SessionTable(policy)
+        unsafe pseudonyms = .allocate(capacity: Limits.packetEventCountMax)
+    }
+
+    deinit { unsafe pseudonyms.deallocate() }
+
+    /// Whether there is a key of pseudonyms: without one no session can be kept.
+    var isOn: Bool {
+        @inline(__always) get { keys.newest != nil }
+    }
+
+    /// Whether sessions take part in the verdict on an event that the rules before give this one: not on those that were
+    /// refused before anything was compared.
+    @inline(__always)
+    static func concerns(_ verdict: Verdict) -> Bool {
+        switch verdict {
+        case .counted, .notViewable, .undetermined: true
+        default: false
+        }
+    }
+
+    /// To be called for each block, before its first row.
+    mutating func open(admissionTime: Int64) {
+        now = max(now, admissionTime)
+        table.open(now: now)
+        guard let ring, ring.refresh(&keys) else { return }
+        olderSeenAt = now
+    }
+
+    // MARK: A packet's sessions, ahead of its events
+
+    /// Takes the pseudonym of an event of the packet, and starts the load of its session.
+    ///
+    /// SAFETY (caller): `index` is below `Limits.packetEventCountMax`, and the id lies in the packet.
+    @inline(__always)
+    @unsafe func prepare(_ index: Int, _ session: UnsafeRawPointer, _ byteCount: Int) {
+        guard let key = keys.newest else { return }
+        let pseudonym = unsafe key.pseudonym(session, byteCount)
+        unsafe pseudonyms[index] = pseudonym
+        table.prefetchHead(pseudonym)
+    }
+
+    /// Once that load is done: starts the next one.
+    ///
+    /// SAFETY (caller): `prepare` was called for the event.
+    @inline(__always)
+    @unsafe func prefetch(_ index: Int) { unsafe table.prefetchEntry(pseudonyms[index]) }
+
+    // MARK: An event
+
+    /// Sees an event of a session, which begins with it if it was not going on.
+    ///
+    /// SAFETY (caller): as `prepare`, which was called for it.
+    @inline(__always)
+    @unsafe mutating func visit(
+        _ index: Int, _ session: UnsafeRawPointer, _ byteCount: Int, key: UInt32
+    ) -> Visit {
+        let pseudonym = unsafe pseudonyms[index]
+        let number = table.find(pseudonym, now: now)
+        if number == 0 { return unsafe begin(pseudonym, session, byteCount, key) }
+        return seen(number, pseudonym, key)
+    }
+
+    @inline(__always)
+    private mutating func seen(_ number: UInt32, _ pseudonym: UInt64, _ key: UInt32) -> Visit {
+        unsafe table.session(number).pointee.seenAt = now
+        return Visit(
+            session: number, pseudonym: pseudonym, reward: table.reward(number, key),
+            isKnown: unsafe !table.session(number).pointee.isPartial)
+    }
+
+    @inline(never)
+    private mutating func begin(
+        _ pseudonym: UInt64, _ session: UnsafeRawPointer, _ byteCount: Int, _ key: UInt32
+    ) -> Visit {
+        // A session keeps the key under which it was seen first.
+        if now &- olderSeenAt <= Int64(policy.timeoutSeconds) * 1_000_000 {
+            for older in keys.older {
+                let known = unsafe older.pseudonym(session, byteCount)
+                let number = table.find(known, now: now)
+                if number != 0 {
+                    olderSeenAt = now
+                    return seen(number, known, key)
+                }
+            }
+        }
+        let number = table.begin(pseudonym, now: now, isPartial: false)
+        return Visit(session: number, pseudonym: pseudonym, reward: nil, isKnown: number != 0)
+    }
+
+    /// The rule of rates that an event breaks; `nil` if it breaks none.
+    ///
+    /// - Parameters:
+    ///   - type: raw value of `EventType`.
+    ///   - timestamp: of the event.
+    @inline(__always)
+    func broken(by visit: Visit, type: UInt8, timestamp: Int64) -> InvalidTrafficRule? {
+        guard visit.session != 0 else { return nil }
+        if type == EventType.click.rawValue, let reward = visit.reward,
+            reward.isTooSoon(timestamp, policy)
+        {
+            return .clickInterval
+        }
+        return unsafe table.session(visit.session).pointee.rates.broken(
+            by: type, at: timestamp, policy)
+    }
+
+    /// Notes the verdict on an event.
+    /// - Returns: whether there was room for it.
+    @inline(__always)
+    mutating func note(
+        _ visit: Visit, _ verdict: Verdict, key: UInt32, type: UInt8, timestamp: Int64
+    ) -> Bool {
+        guard visit.session != 0 else { return false }
+        return note(visit.session, verdict, key: key, type: type, timestamp: timestamp)
+    }
+
+    @inline(__always)
+    private mutating func note(
+        _ session: UInt32, _ verdict: Verdict, key: UInt32, type: UInt8, timestamp: Int64
+    ) -> Bool {
+        switch verdict {
+        case .duplicate, .conflict, .invalidTraffic: return true
+        default: break
+        }
+        unsafe table.session(session).pointee.rates.add(type, at: timestamp)
+        guard case .counted = verdict, type != EventType.redemption.rawValue else { return true }
+        return table.note(session, key, type: type, at: timestamp)
+    }
+
+    // MARK: Rows of the log, at start
+
+    /// Begins with rows before which there may be others that are not loaded.
+    mutating func beginLoading(now: Int64) { olderSeenAt = now }
+
+    /// Enters a row of the log.
+    ///
+    /// - Parameters:
+    ///   - admissionTime: of its commit.
+    ///   - mayBePartial: whether its session may have begun before the rows that are loaded.
+    mutating func load(
+        _ pseudonym: UInt64, _ row: RowAttributes, key: UInt32, timestamp: Int64,
+        admissionTime: Int64, mayBePartial: Bool
+    ) {
+        guard let verdict = row.verdict, let type = row.type else { return }
+        now = max(now, admissionTime)
+        var session = table.find(pseudonym, now: now)
+        if session == 0 {
+            session = table.begin(pseudonym, now: now, isPartial: mayBePartial)
+            if session == 0 { return }
+        }
+        unsafe table.session(session).pointee.seenAt = now
+        let isRepeat = verdict == .sessionRepeat
+        _ = note(
+            session, isRepeat ? .counted : verdict, key: key, type: type.rawValue,
+            timestamp: timestamp)
+    }
+}

@@ -1,0 +1,90 @@
+// packet → decode → ring → [admit] → block → segment → compaction → snapshot → query
+import IngestFormat
+
+/// How many events of a session there were in the newest minute of event time that it has. An event of an earlier minute
+/// counts for that one: so a limit cannot be got round by sending times in disorder.
+///
+/// **Layout** 8 bytes; plain old data.
+package struct SessionRates: BitwiseCopyable, Equatable {
+    /// Minutes since 1970 UTC.
+    private var minute: UInt32 = 0
+    private var impressions: UInt16 = 0
+    private var clicks: UInt16 = 0
+
+    @inline(__always)
+    package init() {}
+
+    private static var minuteMicroseconds: Int64 { 60_000_000 }
+
+    @inline(__always)
+    private static func minute(_ timestamp: Int64) -> UInt32 {
+        UInt32(truncatingIfNeeded: max(timestamp, 0) / minuteMicroseconds)
+    }
+
+    /// The rule that an event of the session would break; `nil` if it would not.
+    ///
+    /// - Parameters:
+    ///   - type: raw value of `EventType`; redemptions have no limit.
+    ///   - timestamp: of the event, µs since 1970.
+    @inline(__always)
+    package func broken(
+        by type: UInt8, at timestamp: Int64, _ policy: SessionPolicy
+    ) -> InvalidTrafficRule? {
+        let isNewMinute = Self.minute(timestamp) > minute
+        switch type {
+        case EventType.impression.rawValue:
+            let max = policy.impressionsPerMinuteMax
+            return max > 0 && !isNewMinute && UInt32(impressions) >= max ? .impressionRate : nil
+        case EventType.click.rawValue:
+            let max = policy.clicksPerMinuteMax
+            return max > 0 && !isNewMinute && UInt32(clicks) >= max ? .clickRate : nil
+        default: return nil
+        }
+    }
+
+    /// Counts an event of the session that broke no rule and is no repeat of an id.
+    @inline(__always)
+    package mutating func add(_ type: UInt8, at timestamp: Int64) {
+        let minute = Self.minute(timestamp)
+        if minute > self.minute {
+            self = SessionRates()
+            self.minute = minute
+        }
+        if type == EventType.impression.rawValue, impressions < .max { impressions += 1 }
+        if type == EventType.click.rawValue, clicks < .max { clicks += 1 }
+    }
+}
+
+/// What was counted of one reward in a session.
+///
+/// **Layout** 8 bytes; plain old data: bit 0 whether an impression was; above it the event time of the last click plus 1,
+/// µs since 1970, or 0.
+package struct RewardInSession: BitwiseCopyable, Equatable {
+    private var bits: UInt64 = 0
+
+    @inline(__always)
+    package init() {}
+
+    /// Whether an impression was counted.
+    package var hasImpression: Bool {
+        @inline(__always) get { bits & 1 != 0 }
+    }
+
+    /// Whether a click is nearer to the last one that was counted than the interval, in event time.
+    @inline(__always)
+    package func isTooSoon(_ timestamp: Int64, _ policy: SessionPolicy) -> Bool {
+        guard bits > 1 else { return false }
+        let last = Int64(bits &>> 1) &- 1
+        let interval = UInt64(policy.clickIntervalMilliseconds) &* 1_000
+        return (timestamp &- last).magnitude < interval
+    }
+
+    /// Notes an event that was counted.
+    @inline(__always)
+    package mutating func note(_ type: UInt8, at timestamp: Int64) {
+        if type == EventType.impression.rawValue { bits |= 1 }
+        if type == EventType.click.rawValue {
+            bits = bits & 1 | (UInt64(max(timestamp, 0)) &+ 1) &<< 1
+        }
+    }
+}

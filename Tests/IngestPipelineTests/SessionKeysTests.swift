@@ -1,0 +1,113 @@
+import CIngestLinux
+import IngestFormat
+import PipelineTestSupport
+import TestSupport
+import Testing
+
+@testable import IngestPipeline
+
+/// The keys of the pseudonyms of sessions.
+struct SessionKeysTests {
+    private static let hour: Int64 = 3_600_000_000
+    /// 12:00 UTC of a day.
+    private static let noon: Int64 = 1_763_640_000_000_000
+    private static let directory = DirectoryID(rawValue: 9)
+
+    @Test("SipHash-2-4 is that of its authors")
+    func vectors() {
+        let bytes = (0..<15).map { UInt8($0) }
+        let low: UInt64 = 0x0706_0504_0302_0100
+        let high: UInt64 = 0x0f0e_0d0c_0b0a_0908
+        func hash(_ count: Int) -> UInt64 {
+            bytes.withUnsafeBytes { ingest_siphash(low, high, $0.baseAddress!, count) }
+        }
+        #expect(hash(15) == 0xa129_ca61_49be_45e5)
+        #expect(hash(0) == 0x726f_db47_dd0e_0e31)
+        #expect(hash(8) == 0x93f5_f579_9a93_2462)
+    }
+
+    @Test("A key a day is made, and destroyed 48 hours later")
+    func renewal() {
+        var random = SeededRandom(seed: 3)
+        var keys = SessionKeys(directory: Self.directory)
+        #expect(keys.newest == nil)
+        func renew(_ hours: Double) -> (changed: Bool, ages: [Int64]) {
+            let now = Self.noon + Int64(hours * Double(Self.hour))
+            let changed = keys.renew(at: now, random: &random)
+            return (
+                changed, keys.keys.filter { $0.madeAt > 0 }.map { (now - $0.madeAt) / Self.hour }
+            )
+        }
+        #expect(renew(0) == (true, [0]))
+        #expect(renew(11.9) == (false, [11]))
+        let first = keys.newest
+        #expect(renew(12) == (true, [0, 12]))
+        #expect(keys.newest != first && keys.keys[1] == first)
+        #expect(renew(36) == (true, [0, 24, 36]))
+        #expect(renew(47.9) == (false, [11, 35, 47]))
+        #expect(renew(48) == (true, [12, 36]))
+        #expect(!keys.keys.contains(first!))
+        #expect(renew(60) == (true, [0, 24]))
+        // Nobody looked for days; and a clock that goes back: what is from the future is destroyed.
+        #expect(renew(600) == (true, [0]))
+        #expect(renew(60) == (true, [0]))
+    }
+
+    @Test("What is written is what is read, of this directory alone")
+    func image() throws {
+        var random = SeededRandom(seed: 4)
+        var keys = SessionKeys(directory: Self.directory)
+        _ = keys.renew(at: Self.noon, random: &random)
+        _ = keys.renew(at: Self.noon + 13 * Self.hour, random: &random)
+        let bytes = keys.encode()
+        #expect(bytes.count == 128)
+        #expect(try SessionKeys.decode(bytes, directory: Self.directory) == keys)
+        #expect(throws: FormatError.self) {
+            try SessionKeys.decode(bytes, directory: DirectoryID(rawValue: 8))
+        }
+        for bit in 0..<bytes.count * 8 {
+            var damaged = bytes
+            damaged[bit / 8] ^= 1 << (bit % 8)
+            #expect(throws: FormatError.self) {
+                try SessionKeys.decode(damaged, directory: Self.directory)
+            }
+        }
+    }
+
+    @Test("The file is durable before a key is used, and zeros are written over the one before")
+    func file() throws {
+        let files = SimulatedFileSystem(seed: 5)
+        var opened = SessionKeyFile.open(in: files, directory: Self.directory, now: Self.noon).file
+        let first = try #require(opened.ring.current.newest)
+        // A power cut keeps it.
+        let left = files.disk.kill()
+        let again = SessionKeyFile.open(
+            in: left, directory: Self.directory, now: Self.noon + Self.hour)
+        #expect(again.warning == nil && again.file.ring.current.newest == first)
+        opened = again.file
+        let old = try left.open("session-keys", .read)
+        // The same keys go on.
+        #expect(opened.goOn(SimulatedClock(wallMicroseconds: Self.noon + Self.hour)) == nil)
+        #expect(opened.ring.current.newest == first)
+        let clock = SimulatedClock(
+            wallMicroseconds: Self.noon + 12 * Self.hour, monotonicNanoseconds: 100_000_000_000)
+        #expect(opened.goOn(clock) == nil)
+        let ring = opened.ring.current
+        #expect(ring.newest != first && ring.older == [first])
+        #expect(try old.readArray(at: 0, byteCount: 128) == [UInt8](repeating: 0, count: 128))
+        // Within a minute nothing is looked at.
+        clock.jumpWall(milliseconds: 24 * 3_600_000)
+        #expect(opened.goOn(clock) == nil && opened.ring.current.newest == ring.newest)
+        clock.advance(milliseconds: 60_000)
+        #expect(opened.goOn(clock) == nil && opened.ring.current.newest != ring.newest)
+    }
+
+    @Test("A file that cannot be read is made anew, and said")
+    func damaged() throws {
+        let files = SimulatedFileSystem(seed: 6)
+        try files.create("session-keys").write([1, 2, 3], at: 0)
+        let opened = SessionKeyFile.open(in: files, directory: Self.directory, now: Self.noon)
+        #expect(opened.warning?.contains("sessions that were going on begin anew") == true)
+        #expect(opened.file.ring.current.newest != nil)
+    }
+}

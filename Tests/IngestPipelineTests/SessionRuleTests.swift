@@ -1,0 +1,267 @@
+import IngestFormat
+import TestSupport
+import Testing
+
+@testable import IngestPipeline
+
+/// Sessions at the commit stage: what is counted once, what is invalid, what follows what.
+struct SessionRuleTests {
+    private static let second: Int64 = 1_000_000
+
+    /// What became of an event.
+    private struct Judged: Equatable, CustomStringConvertible {
+        var verdict = Verdict.counted
+        var isOrphan = false
+        var isUnchecked = false
+        var rule: InvalidTrafficRule?
+        var description: String {
+            "\(verdict)\(isOrphan ? " orphan" : "")\(isUnchecked ? " unchecked" : "")\(rule.map { " \($0)" } ?? "")"
+        }
+
+        static let counted = Judged()
+        static let orphan = Judged(isOrphan: true)
+        static let unchecked = Judged(isUnchecked: true)
+        static let sessionRepeat = Judged(verdict: .sessionRepeat)
+        static let duplicate = Judged(verdict: .duplicate)
+        static func invalid(_ rule: InvalidTrafficRule) -> Judged {
+            Judged(verdict: .invalidTraffic, rule: rule)
+        }
+    }
+
+    private final class Bench {
+        let bench: CommitBench
+        private var sequence: UInt64 = 0
+        private(set) var pseudonyms: [UInt64] = []
+
+        init(_ sessions: SessionPolicy = SessionPolicy(), keys: SessionKeyRing? = Bench.keys()) {
+            bench = CommitBench(policy: CountingPolicy(sessions: sessions), keys: keys)
+        }
+
+        static func keys(seed: UInt64 = 1, at time: Int64 = 1_763_600_000_000_000)
+            -> SessionKeyRing
+        {
+            let ring = SessionKeyRing()
+            var keys = SessionKeys(directory: DirectoryID(rawValue: 1))
+            var random = SeededRandom(seed: seed)
+            _ = keys.renew(at: time, random: &random)
+            ring.replace(by: keys)
+            return ring
+        }
+
+        func event(
+            _ type: EventType, session: Int? = 0, reward: UInt64 = 1, id: UInt64? = nil,
+            after microseconds: Int64 = 0
+        ) -> EventDescriptor {
+            var event = bench.click()
+            event.type = type.rawValue
+            event.pairHash = reward
+            event.timestampMicroseconds += microseconds
+            if let session {
+                (event.sessionOffset, event.sessionByteCount) = (UInt16(session), 1)
+            }
+            if let id {
+                (event.flags, event.eventHash) = (EventDescriptor.Flags.hasEventID, id)
+            }
+            return event
+        }
+
+        func impression(
+            session: Int? = 0, reward: UInt64 = 1, id: UInt64? = nil, after: Int64 = 0
+        ) -> EventDescriptor {
+            event(.impression, session: session, reward: reward, id: id, after: after)
+        }
+
+        func click(
+            session: Int? = 0, reward: UInt64 = 1, id: UInt64? = nil, after: Int64 = 0
+        ) -> EventDescriptor {
+            event(.click, session: session, reward: reward, id: id, after: after)
+        }
+
+        /// Sends a packet, and says what became of its events.
+        func send(_ events: [EventDescriptor]) throws -> [Judged] {
+            bench.clock.advance(milliseconds: CommitBench.intervalMilliseconds)
+            bench.offerBatch(sequence: sequence, events)
+            sequence += 1
+            bench.clock.advance(milliseconds: CommitBench.intervalMilliseconds)
+            let rows = try #require(bench.turn()).rows
+            pseudonyms = (0..<rows.sessionCount).map { rows.session[$0] }
+            return (0..<rows.rowCount).map { row in
+                let row = RowAttributes(rawValue: rows.attributes[row])
+                return Judged(
+                    verdict: row.verdict!, isOrphan: row.isOrphan, isUnchecked: row.isUnchecked,
+                    rule: row.invalidTrafficRule)
+            }
+        }
+
+        func advance(milliseconds: Int) { bench.clock.advance(milliseconds: milliseconds) }
+    }
+
+    @Test("An impression of a reward counts once a session, with or without an id")
+    func onceASession() throws {
+        let bench = Bench()
+        let found = try bench.send([
+            bench.impression(), bench.impression(), bench.impression(id: 5),
+            bench.impression(id: 6, after: 3_000), bench.impression(reward: 2),
+            bench.impression(session: 1), bench.impression(session: nil),
+            bench.impression(session: nil, id: 9), bench.impression(session: 1, id: 9),
+        ])
+        #expect(
+            found == [
+                .counted, .sessionRepeat, .sessionRepeat, .sessionRepeat, .counted, .counted,
+                .unchecked, .counted, .duplicate,
+            ])
+        // Two sessions, and the same pseudonym for one session every time.
+        #expect(bench.pseudonyms.count == 7 && Set(bench.pseudonyms).count == 2)
+        #expect(bench.pseudonyms.allSatisfy { $0 < 1 << 48 })
+        // What a session's repeat had as its id is free: it was not counted.
+        #expect(try bench.send([bench.impression(session: nil, id: 5)]) == [.counted])
+    }
+
+    @Test(
+        "A session ends when it was not seen for longer than the time-out",
+        arguments: [(-1, true), (0, true), (1, false)])
+    func timeOut(milliseconds: Int, isRepeat: Bool) throws {
+        let bench = Bench(SessionPolicy(timeoutSeconds: 10))
+        #expect(try bench.send([bench.impression()]) == [.counted])
+        // The turns of the bench take two intervals.
+        let turn = 2 * CommitBench.intervalMilliseconds
+        bench.advance(milliseconds: 10_000 - turn + milliseconds)
+        #expect(try bench.send([bench.impression()]) == [isRepeat ? .sessionRepeat : .counted])
+    }
+
+    @Test("Any event of a session lets it go on, whatever becomes of it")
+    func goesOn() throws {
+        let bench = Bench(SessionPolicy(timeoutSeconds: 10))
+        #expect(try bench.send([bench.impression(), bench.click(id: 1)]) == [.counted, .counted])
+        for _ in 0..<5 {
+            bench.advance(milliseconds: 9_000)
+            #expect(try bench.send([bench.click(id: 1)]) == [.duplicate])
+        }
+        #expect(try bench.send([bench.impression()]) == [.sessionRepeat])
+    }
+
+    @Test("Clicks too near to each other are invalid, and a resent one is a duplicate")
+    func clicks() throws {
+        let bench = Bench()
+        let found = try bench.send([
+            bench.impression(), bench.click(id: 1), bench.click(id: 1),
+            bench.click(id: 2, after: 999_999), bench.click(id: 3, after: 1_000_000),
+            bench.click(after: 1_999_999), bench.click(id: 2, after: 2_000_000),
+            bench.click(session: 1, id: 1), bench.click(session: 1),
+        ])
+        #expect(
+            found == [
+                .counted, .counted, .duplicate, .invalid(.clickInterval), .counted,
+                .invalid(.clickInterval), .counted, .duplicate, .orphan,
+            ])
+    }
+
+    @Test("More events of a session and minute than the limits are invalid")
+    func rates() throws {
+        let bench = Bench(
+            SessionPolicy(
+                clickIntervalMilliseconds: 0, impressionsPerMinuteMax: 2, clicksPerMinuteMax: 1))
+        let minute = 60 * Self.second
+        var notViewable = bench.impression(reward: 3)
+        notViewable.flags = EventDescriptor.Flags.isMeasured
+        let first = try bench.send([
+            bench.impression(), notViewable, bench.impression(reward: 4), notViewable,
+            bench.click(id: 1), bench.click(id: 1), bench.click(id: 2),
+            bench.event(.redemption), bench.impression(session: 1, reward: 4),
+        ])
+        #expect(
+            first == [
+                .counted, Judged(verdict: .notViewable), .invalid(.impressionRate),
+                .invalid(.impressionRate), .counted, .duplicate, .invalid(.clickRate), .counted,
+                .counted,
+            ])
+        bench.advance(milliseconds: Int(minute / 1_000))
+        #expect(
+            try bench.send([bench.impression(reward: 4), bench.click(id: 2)])
+                == [.counted, .counted])
+    }
+
+    @Test("Clicks and redemptions without an impression before are orphans, and are counted")
+    func orphans() throws {
+        let bench = Bench()
+        let found = try bench.send([
+            bench.click(), bench.event(.redemption, id: 4), bench.impression(),
+            bench.event(.redemption, id: 5), bench.click(reward: 2), bench.click(session: nil),
+            bench.click(session: nil, id: 7),
+        ])
+        #expect(
+            found == [
+                .orphan, .orphan, .counted, .counted, .orphan, .unchecked, .counted,
+            ])
+    }
+
+    @Test("Sessions for which there is no room count their events, unchecked")
+    func full() throws {
+        let bench = Bench(SessionPolicy(timeoutSeconds: 10, keyCountMax: 3))
+        let events = [
+            bench.impression(), bench.impression(reward: 2), bench.impression(reward: 3),
+            bench.impression(session: 1), bench.impression(session: 1, id: 8),
+            bench.click(session: 1, id: 8), bench.click(session: 1),
+        ]
+        let found = try bench.send(events)
+        #expect(
+            found == [
+                .counted, .counted, .unchecked, .unchecked, .unchecked, .counted, .unchecked,
+            ])
+        // Once the first session has ended there is room again.
+        bench.advance(milliseconds: 21_000)
+        #expect(
+            try bench.send([bench.impression(session: 1), bench.impression(session: 1)])
+                == [.counted, .sessionRepeat])
+    }
+
+    @Test("Events that are refused before are no part of a session")
+    func refused() throws {
+        let bench = Bench()
+        var optOut = bench.impression()
+        optOut.consent = Consent.optOut.rawValue
+        var marked = bench.impression()
+        marked.flags = EventDescriptor.Flags.isInvalidTraffic
+        let old = bench.impression(after: -30 * 86_400 * Self.second)
+        #expect(
+            try bench.send([optOut, marked, old])
+                == [.invalid(.sender), Judged(verdict: .tooOld)])
+        #expect(bench.pseudonyms.isEmpty)
+        #expect(try bench.send([bench.impression()]) == [.counted])
+    }
+
+    @Test("Without keys, or with the rule off, no session is kept", arguments: [false, true])
+    func off(hasKeys: Bool) throws {
+        let keys = hasKeys ? Bench.keys() : SessionKeyRing()
+        let bench = Bench(SessionPolicy(isOn: !hasKeys), keys: keys)
+        #expect(
+            try bench.send([bench.impression(), bench.impression(), bench.click(id: 1)])
+                == [.unchecked, .unchecked, .counted])
+        #expect(bench.pseudonyms.isEmpty)
+    }
+
+    @Test("A session keeps the key under which it was first seen, a new one gets the new key")
+    func newKey() throws {
+        let ring = SessionKeyRing()
+        var keys = SessionKeys(directory: DirectoryID(rawValue: 1))
+        var random = SeededRandom(seed: 2)
+        let now: Int64 = 1_763_600_000_000_000
+        _ = keys.renew(at: now, random: &random)
+        ring.replace(by: keys)
+        let bench = Bench(keys: ring)
+        #expect(try bench.send([bench.impression()]) == [.counted])
+        let first = bench.pseudonyms
+        _ = keys.renew(at: now + 86_400 * Self.second, random: &random)
+        ring.replace(by: keys)
+        #expect(
+            try bench.send([bench.impression(), bench.impression(session: 1)])
+                == [.sessionRepeat, .counted])
+        #expect(bench.pseudonyms.first == first.first)
+        let second = bench.pseudonyms[1]
+        // Destroyed: the session of the first key cannot be told any more.
+        _ = keys.renew(at: now + 3 * 86_400 * Self.second, random: &random)
+        ring.replace(by: keys)
+        #expect(try bench.send([bench.impression()]) == [.counted])
+        #expect(!first.contains(bench.pseudonyms[0]) && bench.pseudonyms[0] != second)
+    }
+}

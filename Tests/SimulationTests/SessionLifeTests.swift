@@ -1,0 +1,188 @@
+import IngestFormat
+import IngestPipeline
+import IngestStorage
+import PipelineTestSupport
+import TestSupport
+import Testing
+
+@testable import IngestReader
+
+/// Sessions over lives of the daemon: what a start reads of the log is what the daemon that was killed knew.
+struct SessionLifeTests {
+    private static let policy = CountingPolicy(
+        sessions: SessionPolicy(
+            timeoutSeconds: 600, clickIntervalMilliseconds: 3_600_000, impressionsPerMinuteMax: 60,
+            clicksPerMinuteMax: 4))
+
+    /// The rules by the plainest code there is.
+    private struct Reference {
+        struct Session {
+            var seenAt: Int64 = 0
+            var impressions: Set<String> = []
+            var clicks: [String: Int64] = [:]
+            var minute: Int64 = 0
+            var counts: [EventType: Int] = [:]
+        }
+        private var sessions: [String: Session] = [:]
+
+        mutating func verdict(
+            on event: SimulatedPacket.Event, of name: String, admittedAt time: Int64
+        ) -> (Verdict, isOrphan: Bool) {
+            let policy = SessionLifeTests.policy.sessions
+            var session = sessions[name] ?? Session()
+            if time - session.seenAt > Int64(policy.timeoutSeconds) * 1_000_000 {
+                session = Session()
+            }
+            session.seenAt = time
+            defer { sessions[name] = session }
+            let reward = event.reward + "/" + event.business
+            let minute = max(event.timestamp / 60_000_000, session.minute)
+            let count = minute > session.minute ? 0 : session.counts[event.type] ?? 0
+            if event.type == .click, let last = session.clicks[reward],
+                abs(event.timestamp - last) < Int64(policy.clickIntervalMilliseconds) * 1_000
+            {
+                return (.invalidTraffic, false)
+            }
+            if event.type == .impression, count >= Int(policy.impressionsPerMinuteMax) {
+                return (.invalidTraffic, false)
+            }
+            if event.type == .click, count >= Int(policy.clicksPerMinuteMax) {
+                return (.invalidTraffic, false)
+            }
+            if minute > session.minute { (session.minute, session.counts) = (minute, [:]) }
+            session.counts[event.type, default: 0] += 1
+            if event.type == .impression {
+                if event.isViewable == false { return (.notViewable, false) }
+                if !session.impressions.insert(reward).inserted { return (.sessionRepeat, false) }
+                return (.counted, false)
+            }
+            if event.type == .click { session.clicks[reward] = event.timestamp }
+            return (.counted, !session.impressions.contains(reward))
+        }
+    }
+
+    private static func rows(_ files: SimulatedFileSystem) throws -> [EventRow] {
+        var rows: [EventRow] = []
+        try IngestReader.open(files).forEachEvent(EventsQuery()) { row in
+            rows.append(row)
+            return .next
+        }
+        return rows
+    }
+
+    @Test(
+        "Every verdict is that of the plain rules, over kills and stops", arguments: UInt64(1)...6)
+    func lives(seed: UInt64) throws {
+        var random = SeededRandom(seed: seed)
+        var files = SimulatedFileSystem(seed: seed)
+        let clock = SimulatedClock(wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+        var sent: [SimulatedPacket] = []
+        var waits: [Int] = []
+        for life in 0..<5 as Range<UInt64> {
+            var pipeline = try SteppedPipeline.open(
+                files, clock: clock, seed: seed + life, policy: Self.policy)
+            for _ in 0..<24 {
+                var packet = SimulatedPacket(sequence: UInt64(sent.count))
+                packet.session = "session-\(random.next() % 3)"
+                while !pipeline.offer(packet) { try pipeline.turn() }
+                sent.append(packet)
+                try pipeline.settle()
+                let seconds = random.next() % 8 == 0 ? 300 : Int(random.next() % 40)
+                clock.advance(milliseconds: seconds * 1_000)
+                waits.append(seconds)
+            }
+            try pipeline.settle()
+            if random.next() % 2 == 0 { try pipeline.stop() }
+            files = files.disk.kill()
+        }
+        let rows = try Self.rows(files)
+        let events = sent.flatMap { packet in packet.events.map { ($0, packet.session ?? "") } }
+        try #require(rows.count == events.count)
+        var reference = Reference()
+        var found: [Verdict: Int] = [:]
+        for (row, (event, session)) in zip(rows, events) {
+            let expected = reference.verdict(on: event, of: session, admittedAt: row.admissionTime)
+            #expect(
+                row.verdict == expected.0 && row.isOrphan == expected.isOrphan,
+                "\(row.admissionTime) \(row.segment) \(row.block) \(row.row) \(session) \(event) \(row.verdict) not \(expected)"
+            )
+            #expect(!row.isUnchecked && row.hasSession)
+            found[row.verdict, default: 0] += 1
+        }
+        #expect(Set(found.keys) == [.counted, .notViewable, .sessionRepeat, .invalidTraffic])
+    }
+
+    private static func open(
+        _ files: SimulatedFileSystem, _ clock: SimulatedClock
+    ) throws -> SteppedPipeline {
+        try SteppedPipeline.open(files, clock: clock, seed: 4)
+    }
+
+    private static func send(
+        _ sequence: UInt64, _ session: String, to pipeline: inout SteppedPipeline
+    ) throws {
+        var packet = SimulatedPacket(sequence: sequence)
+        packet.session = session
+        while !pipeline.offer(packet) { try pipeline.turn() }
+        try pipeline.settle()
+    }
+
+    @Test(
+        "Of a session that goes on past a damaged block not all is known", arguments: [false, true])
+    func partial(isDamaged: Bool) throws {
+        var files = SimulatedFileSystem(seed: 3)
+        let clock = SimulatedClock(wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+        for sequence in 0..<2 as Range<UInt64> {
+            var pipeline = try Self.open(files, clock)
+            try Self.send(sequence, "a", to: &pipeline)
+            try pipeline.stop()
+            files = files.disk.kill()
+        }
+        if isDamaged {
+            files.disk.damage("0000000001.segment") { $0[4_096 + 30] ^= 1 }
+        }
+        var pipeline = try Self.open(files, clock)
+        for (sequence, session, isPartial) in [(2, "a", isDamaged), (3, "b", false)] {
+            let before = try Self.sums(files)
+            try Self.send(UInt64(sequence), session, to: &pipeline)
+            let after = try Self.sums(files)
+            let counted = after.counted - before.counted
+            #expect(counted > 0)
+            #expect(after.unchecked - before.unchecked == (isPartial ? counted : 0))
+        }
+        // It has ended: all is known of the one that begins.
+        clock.advance(milliseconds: 601_000)
+        let before = try Self.sums(files)
+        try Self.send(4, "a", to: &pipeline)
+        #expect(try Self.sums(files).unchecked == before.unchecked)
+        try pipeline.stop()
+    }
+
+    private static func sums(
+        _ files: SimulatedFileSystem
+    ) throws -> (counted: UInt64, unchecked: UInt64) {
+        try IngestReader.open(files).rewards().reduce((0, 0)) {
+            (
+                $0.0 + $1.counters.impressions + $1.counters.clicks + $1.counters.redemptions,
+                $0.1 + $1.counters.uncheckedEvents
+            )
+        }
+    }
+
+    @Test("Without their keys sessions begin anew")
+    func lostKeys() throws {
+        let files = SimulatedFileSystem(seed: 3)
+        let clock = SimulatedClock(wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+        var first = try Self.open(files, clock)
+        try Self.send(0, "a", to: &first)
+        try first.stop()
+        let left = files.disk.kill()
+        try left.unlink("session-keys")
+        var second = try Self.open(left, clock)
+        try Self.send(0, "a", to: &second)
+        try Self.send(1, "a", to: &second)
+        try second.stop()
+        let rows = try Self.rows(left)
+        #expect(rows.count == 10 && rows.allSatisfy { !$0.isUnchecked })
+    }
+}
