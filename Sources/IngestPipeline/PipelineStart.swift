@@ -103,17 +103,34 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         let manifest = publisher.whole
         let mark = try openMark(in: files, publisher.manifest)
         let ids = try LoadedIDs(policy, of: manifest, now: now, in: files)
-        let sessions = try LoadedSessions(policy.sessions, of: manifest, now: now, in: files)
-        let warnings = [ids.warning, sessions.warning].compactMap { $0 }
-        let sessionKeys = sessions.keys
+        let keys =
+            policy.sessions.isOn
+            ? SessionKeyFile.open(in: files, directory: manifest.directory, now: now) : nil
+        let warnings = [ids.warning, keys?.warning].compactMap { $0 }
+        let sessions = try loadSessions(
+            policy.sessions, keys?.file.ring, of: manifest, now: now, in: files)
         let repeats = ids.finish()
         publisher.noteForgottenIDs(repeats.completeSinceMicroseconds)
         return PipelineStart(
             directory: directory, recovery: recovery, hash: hash,
             log: makeLog(manifest, recovery, policy),
-            dictionary: names.takeDictionary(), repeats: repeats, sessions: sessions.finish(),
-            sessionKeys: sessionKeys, reserve: reserve,
+            dictionary: names.takeDictionary(), repeats: repeats, sessions: sessions,
+            sessionKeys: keys?.file, reserve: reserve,
             warnings: warnings, hasSpentReserve: hasSpentReserve, mark: mark, publisher: publisher)
+    }
+
+    /// The rule on sessions, with what the rows of the log say.
+    private static func loadSessions(
+        _ policy: SessionPolicy, _ ring: SessionKeyRing?, of manifest: Manifest, now: Int64,
+        in files: Files
+    ) throws(PipelineError) -> SessionRule {
+        var rule = SessionRule(policy, ring)
+        do {
+            try LoggedSessions.load(into: &rule, policy, of: manifest, now: now, in: files)
+        } catch {
+            throw .storage(error)
+        }
+        return rule
     }
 
     /// The names of the runs; of those made again, where a page of one cannot be read.

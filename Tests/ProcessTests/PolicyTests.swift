@@ -57,6 +57,37 @@ extension ProcessSuite {
             #expect(found.days.allSatisfy { $0["clicks"] as? Int == 0 })
         }
 
+        @Test func `sessions and rates count as the options say`() throws {
+            let session = ",\"sessionId\":\"s-1\""
+            let lines =
+                (0..<3).map { _ in Self.line("impression", session) }
+                + (0..<3).map { Self.line("click", at: "2019-11-20T23:30:0\($0)Z", session) }
+                + [Self.line("redemption", ",\"sessionId\":\"s-2\"")]
+            let usual = try count(lines, [])
+            #expect(usual.events == ["counted": 5, "session_repeat": 2])
+            #expect(usual.days.map { $0["duplicateImpressions"] as? Int } == [2])
+            #expect(usual.days.map { $0["orphanRedemptions"] as? Int } == [1])
+            #expect(usual.days.map { $0["orphanClicks"] as? Int } == [0])
+            let off = try count(lines, ["--session-rule", "no"])
+            #expect(
+                off.events == ["counted": 7]
+                    && off.days.map { $0["uncheckedEvents"] as? Int } == [7])
+            let strict = try count(
+                lines,
+                [
+                    "--click-interval-ms", "1001", "--session-impressions-per-minute-max", "1",
+                    "--session-clicks-per-minute-max", "1",
+                ])
+            #expect(strict.events == ["counted": 3, "invalid_traffic": 4])
+            let none = try count(
+                lines,
+                [
+                    "--click-interval-ms", "0", "--session-impressions-per-minute-max", "0",
+                    "--session-clicks-per-minute-max", "2",
+                ])
+            #expect(none.events == ["counted": 4, "session_repeat": 2, "invalid_traffic": 1])
+        }
+
         @Test func `consent and measurement count as the options say, opt-out never`() throws {
             let lines = [
                 Self.line("impression"),

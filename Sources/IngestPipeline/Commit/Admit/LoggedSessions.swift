@@ -2,37 +2,6 @@
 import IngestFormat
 import IngestStorage
 
-/// The rule on sessions as a start makes it: with the keys of pseudonyms, and what rows of the log say.
-struct LoadedSessions<Files: FileSystem>: ~Copyable {
-    private var rule: SessionRule
-    /// `nil` where no session is looked at.
-    let keys: SessionKeyFile<Files>?
-    /// For the log, if the keys could not be read or made.
-    let warning: String?
-
-    /// - Parameter now: µs since 1970.
-    /// **Errors** `io`, `newerFormat`, of the log.
-    init(
-        _ policy: SessionPolicy, of manifest: Manifest, now: Int64, in files: Files
-    ) throws(PipelineError) {
-        guard policy.isOn else {
-            rule = SessionRule(policy, nil)
-            (keys, warning) = (nil, nil)
-            return
-        }
-        let opened = SessionKeyFile.open(in: files, directory: manifest.directory, now: now)
-        (keys, warning) = (opened.file, opened.warning)
-        rule = SessionRule(policy, opened.file.ring)
-        do {
-            try LoggedSessions.load(into: &rule, policy, of: manifest, now: now, in: files)
-        } catch {
-            throw .storage(error)
-        }
-    }
-
-    consuming func finish() -> SessionRule { rule }
-}
-
 /// Enters the sessions of the newest rows of the log, as far back as a session can reach: 48 hours, which is the life of the
 /// key of its pseudonym, or `Limits.sessionRowCountMax` rows.
 ///
