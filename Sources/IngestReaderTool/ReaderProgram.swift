@@ -178,10 +178,25 @@ enum SiblingProgram {
 
     /// Where this program lies.
     private static var folder: String? {
+        Environment.resolved("/proc/self/exe").map { ExportCommand.split($0).directory }
+    }
+}
+
+/// What the system knows by a name.
+enum Environment {
+    /// A path without links; `nil` where nothing is there. *The corresponding C function is realpath(3).*
+    static func resolved(_ path: String) -> String? {
         // SAFETY: realpath gives a C string that is ours to free, or nil.
-        guard let path = unsafe realpath("/proc/self/exe", nil) else { return nil }
-        defer { unsafe free(path) }
-        let text = unsafe String(cString: path)
-        return text.lastIndex(of: "/").map { String(text[..<$0]) }
+        guard let resolved = unsafe realpath(path, nil) else { return nil }
+        defer { unsafe free(resolved) }
+        return unsafe String(cString: resolved)
+    }
+
+    /// A variable of the process's environment; `nil` where it is not set, or empty.
+    static func value(_ name: String) -> String? {
+        // SAFETY: getenv gives a C string that nobody changes in this process, or nil.
+        guard let value = unsafe getenv(name) else { return nil }
+        let text = unsafe String(cString: value)
+        return text.isEmpty ? nil : text
     }
 }

@@ -39,7 +39,6 @@ extension ProcessSuite {
         @Test func `explain gives the rows of every counter of the real events`() throws {
             let folder = try TemporaryFolder()
             let daemon = try DaemonProcess(in: folder)
-            let reader = Reader(folder: folder)
             #expect(try daemon.send(SampleEvents.file(in: folder)).code == 0)
             #expect(daemon.stop().code == 0)
             let opened = try IngestReader.open(directory: folder.data)

@@ -8,22 +8,20 @@ import IngestStorage
 /// **Cost** Less than a microsecond a row whose names were just used, 6 for one whose were not (with CSV, at 632,248
 /// rewards in random order); the memory of a block's rows and of `EventNames`.
 struct EventListing {
-    /// All that an event shows; ids are checked with their block and decoded by nobody.
+    /// All that an event shows, and the hash of its id, which it does not.
     private static let wanted: BlockSections = [
-        .attributes, .key, .timestamp, .day, .attribution, .viewability, .money, .commits,
+        .attributes, .key, .timestamp, .day, .attribution, .eventHash, .viewability, .money,
+        .commits,
     ]
 
-    private let days: DayRange
-    /// `nil` is all.
-    private let keys: WantedKeys?
+    private let selection: EventSelection
     private var names: EventNames
     private let decoder = BlockDecoder()
     private let rows = BlockRows()
     private var event = EventRow()
 
-    init(_ source: any NameSource, _ days: DayRange = .all, _ keys: WantedKeys? = nil) {
-        self.days = days
-        self.keys = keys
+    init(_ source: any NameSource, _ selection: EventSelection = EventSelection()) {
+        self.selection = selection
         names = EventNames(source)
     }
 
@@ -36,9 +34,9 @@ struct EventListing {
         let commits: BlockCommits
         do throws(FormatError) {
             let found = try buffer.withBytes { (bytes) throws(FormatError) -> BlockCommits? in
-                if let keys {
+                if let keys = selection.keys, selection.timestamps == nil {
                     _ = try decoder.decode(bytes, wanted: [.key, .day], into: rows)
-                    guard rows.hasRow(of: keys, on: days) else { return nil }
+                    guard rows.hasRow(of: keys, on: selection.days) else { return nil }
                 }
                 return try decoder.decode(bytes, wanted: Self.wanted, into: rows).commits
             }
@@ -48,7 +46,7 @@ struct EventListing {
             throw ReaderError(error, path: "\(path)/\(FileName.segment(segment).text)")
         }
         event.segment = segment.rawValue
-        var (measuredCount, moneyCount) = (0, 0)
+        var (hashCount, measuredCount, moneyCount) = (0, 0, 0)
         var (commit, commitStart, commitEnd) = (-1, 0, 0)
         for row in 0..<rows.rowCount {
             while row >= commitEnd {
@@ -58,15 +56,15 @@ struct EventListing {
                 event.block = header.context.blockOrdinal &+ UInt32(commit)
                 event.admissionTime = commits.admissionTimes[commit]
             }
-            let measured = measuredCount
-            let money = moneyCount
+            let (hash, measured, money) = (hashCount, measuredCount, moneyCount)
             // SAFETY: the row is below rowCount, of which all columns were decoded.
             event.attributes = RowAttributes(rawValue: unsafe rows.attributes[row])
+            if event.attributes.hasEventID { hashCount += 1 }
             if event.attributes.isMeasured { measuredCount += 1 }
             if event.attributes.hasMoney { moneyCount += 1 }
             guard try isWanted(row) else { continue }
             event.row = row - commitStart
-            try read(row, measured: measured, money: money)
+            try read(row, hash: hash, measured: measured, money: money)
             guard body(event) else { return false }
         }
         return true
@@ -76,21 +74,27 @@ struct EventListing {
     private mutating func isWanted(_ row: Int) throws(ReaderError) -> Bool {
         // SAFETY: as in `give`.
         event.day = unsafe rows.day[row]
-        guard try days.admits(event.day) else { return false }
-        let key = unsafe rows.key[row]
-        guard keys?.contains(key) ?? true else { return false }
-        try names.read(key: key, into: &event)
+        event.timestampMicroseconds = unsafe rows.timestamp[row]
+        event.key = unsafe rows.key[row]
+        guard
+            try selection.days.admits(event.day)
+                || selection.timestamps?.contains(event.timestampMicroseconds) == true
+        else { return false }
+        guard selection.keys?.contains(event.key) ?? true else { return false }
+        try names.read(key: event.key, into: &event)
         return true
     }
 
     /// - Parameters: the row's places in the sparse columns, if it has values there.
-    private mutating func read(_ row: Int, measured: Int, money: Int) throws(ReaderError) {
+    private mutating func read(
+        _ row: Int, hash: Int, measured: Int, money: Int
+    ) throws(ReaderError) {
         // SAFETY: as in `give`; the sparse columns are as long as the attributes say, which the decoder held
         // against the block's counts.
-        event.timestampMicroseconds = unsafe rows.timestamp[row]
         event.platformText = try names.text(of: unsafe rows.platform[row])
         event.campaignText = try names.text(of: unsafe rows.campaign[row])
         event.sourceText = try names.text(of: unsafe rows.source[row])
+        event.eventHash = event.attributes.hasEventID ? unsafe rows.eventHash[hash] : 0
         let (isMeasured, hasMoney) = (event.attributes.isMeasured, event.attributes.hasMoney)
         event.visible = isMeasured ? unsafe rows.visible[measured] : 0
         event.duration = isMeasured ? unsafe rows.duration[measured] : 0
@@ -160,10 +164,17 @@ extension Snapshot {
             left -= 1
             return body(event) && left > 0
         }
-        let days = query.days
-        let keys = try WantedKeys(query, in: self)
-        if let keys, keys.first == .max { return }
-        var listing = EventListing(makeNames(), days, keys)
+        let selection = EventSelection(
+            days: query.days, keys: try WantedKeys(query, in: self))
+        try forEachEvent(in: selection, limited)
+    }
+
+    package func forEachEvent(
+        in selection: EventSelection, _ body: EventRow.Body
+    ) throws(ReaderError) {
+        let (days, keys) = (selection.days, selection.keys)
+        if let keys, keys.isEmpty { return }
+        var listing = EventListing(makeNames(), selection)
         // Events that were refused from far away have the day of their admission, all others that of their time.
         let blocks = try CutBlocks(of: self) { block in
             block.rowCount > 0 && keys?.mayBeIn(block) ?? true
@@ -177,7 +188,7 @@ extension Snapshot {
         }
         try blocks.forEach(whereSealed: mayHold, with: keys?.points) {
             (header, buffer) throws(ReaderError) in
-            try listing.give(header, buffer, path: files.path, limited)
+            try listing.give(header, buffer, path: files.path, body)
         }
     }
 
@@ -217,7 +228,8 @@ extension DayRange {
             || Self.day(of: last) >= Int64(from?.dayNumber ?? .min) + distance
     }
 
-    private static func day(of timestamp: Int64) -> Int64 {
+    /// The day in UTC.
+    static func day(of timestamp: Int64) -> Int64 {
         let (day, rest) = timestamp.quotientAndRemainder(dividingBy: TimeText.dayMicroseconds)
         return rest < 0 ? day - 1 : day
     }

@@ -44,6 +44,10 @@ package protocol SnapshotSource: CounterSource {
     func eventCount() throws(ReaderError) -> UInt64
     /// Gives the events of the cut in the order of the log.
     func forEachEvent(_ query: EventsQuery, _ body: EventRow.Body) throws(ReaderError)
+    /// As above, of other rows.
+    func forEachEvent(in selection: EventSelection, _ body: EventRow.Body) throws(ReaderError)
+    /// The directory's, of names and ids.
+    var hash: KeyedHash { get }
     /// Gives the rows of an event id of a business.
     func forEachFound(
         eventID: [UInt8], business: [UInt8], _ body: (FoundEvent) -> Bool

@@ -44,7 +44,7 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
     }
 
     /// The directory's.
-    var hash: KeyedHash { names.hash }
+    package var hash: KeyedHash { names.hash }
 
     package func makeNames() -> any NameSource { SnapshotNames(names) }
 

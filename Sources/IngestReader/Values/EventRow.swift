@@ -30,6 +30,9 @@ public struct EventRow: Sendable, Equatable {
     /// Microseconds since 1970 UTC.
     package var admissionTime: Int64 = 0
     package var day: Int32 = 0
+    package var key: UInt32 = 0
+    /// Of its id, business and type, as the log has it; 0 without an id.
+    package var eventHash: UInt64 = 0
     /// Valid: the decoder refuses a block with others.
     package var attributes = RowAttributes(rawValue: 1)
     // Names as they are shown; those of the last three are empty where there is none.

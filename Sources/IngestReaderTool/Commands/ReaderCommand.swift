@@ -12,17 +12,16 @@ struct ReaderCommand: ParsableCommand {
             are YYYY-MM-DD and inclusive. --with-cut adds the cut to each row of JSON; a table, CSV \
             and an empty listing have no place for it.
 
-            Not there yet: reconcile, verify --deep.
-
             Errors are one line: \(ReaderProgram.name): what, where, what to do. Exit codes: 0 ok; \
-            1 verify found a difference; 64 wrong usage; 65 data on disk is corrupt or of a newer \
+            1 verify or reconcile found a difference; 64 wrong usage; 65 data on disk is corrupt or of a newer \
             format; 66 directory, file or key not there; 69 a program is not installed; 74 other I/O error.
             """,
         version: ReaderVersion.text,
         subcommands: [
             RewardCommand.self, RewardsCommand.self, DayCommand.self, DaysCommand.self,
             RewardDaysCommand.self, ExportCommand.self, WatchCommand.self, LedgerCommand.self,
-            ExplainCommand.self, FindCommand.self, StatusCommand.self, VerifyCommand.self,
+            ExplainCommand.self, FindCommand.self, StatusCommand.self, ReconcileCommand.self,
+            VerifyCommand.self,
             BackupCommand.self,
             RebuildCommand.self, InspectCommand.self,
         ])
