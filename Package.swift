@@ -77,10 +77,11 @@ let package = Package(
             name: "IngestReader",
             dependencies: ["IngestFormat", "IngestCounting", "IngestStorage", "CIngestLinux"],
             swiftSettings: house),
-        // Counts by code of its own: no engine of the daemon, nor of the reader, may be linked to it.
+        // Counts by code of its own: no engine of the daemon, nor of the reader, may be linked to it but
+        // the pure rules, by which it judges again.
         .target(
             name: "IngestVerify",
-            dependencies: ["IngestFormat", "IngestStorage"],
+            dependencies: ["IngestFormat", "IngestRules", "IngestStorage"],
             swiftSettings: house),
 
         // MARK: Programs

@@ -74,6 +74,8 @@ public struct VerifyReport: Sendable, Equatable {
     public package(set) var blockCount = 0
     /// Rows that were counted again.
     public package(set) var rowCount: UInt64 = 0
+    /// Rows that were judged again; `nil` where that was not asked for.
+    public package(set) var judgedRowCount: UInt64?
     /// Rows that have expired: their counters are trusted from expired runs, not recounted.
     public package(set) var trustedRowCount: UInt64 = 0
     /// The last segment whose rows have expired; 0 if none have.

@@ -9,12 +9,18 @@ struct VerifyRun<Files: FileSystem> {
 
     let files: Files
     let workerCount: Int
+    /// What the ids of a deep check may take; `nil` for none.
+    let deepByteCountMax: Int?
     let pause: @Sendable () -> Void
     let meter = WorkMeter()
     let hash = CounterHash()
 
-    init(files: Files, workerCount: Int, pause: @escaping @Sendable () -> Void) {
+    init(
+        files: Files, workerCount: Int, deepByteCountMax: Int?,
+        pause: @escaping @Sendable () -> Void
+    ) {
         (self.files, self.workerCount, self.pause) = (files, workerCount, pause)
+        self.deepByteCountMax = deepByteCountMax
     }
 
     /// - Returns: a report of no meaning if `meter.isStopped`.
@@ -51,6 +57,14 @@ struct VerifyRun<Files: FileSystem> {
         if !meter.isStopped { try checkNames(target, unlisted, &recount, wait) }
         if !meter.isStopped { try checkRuns(target, unlisted, &recount, wait) }
         if wait() { try fileSet.noteAside(&recount.report) }
+        if let deepByteCountMax, !meter.isStopped {
+            var check = DeepCheck(
+                log.map(\.segment), of: manifest.directory, in: files,
+                memoryByteCountMax: deepByteCountMax)
+            try check.run(while: wait)
+            recount.report.append(check.report)
+            recount.report.judgedRowCount = check.report.judgedRowCount
+        }
         return recount.report
     }
 

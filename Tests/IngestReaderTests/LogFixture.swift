@@ -18,6 +18,8 @@ struct FixtureEvent {
     var verdict = Verdict.counted
     var consent = Consent.optIn
     var isMeasured = false
+    /// Parts per million and milliseconds, where it is measured.
+    var viewability: (visible: UInt32, duration: UInt32) = (600_000, 1_500)
     var money: (revenue: Int64, spend: Int64)?
     var hasEventID = true
     /// Of its id; `nil` = one that no other has.
@@ -108,6 +110,8 @@ final class LogFixture {
     private let encoder = BlockEncoder()
     private let buffer = BlockBuffer()
     private let rows = BlockRows()
+    /// Of the segments that follow; `nil` is a version of long ago.
+    var policy: CountingPolicy?
     /// Of the blocks that follow.
     var admissionTime: Int64 = 7
     private(set) var names: [String: UInt32] = [:]
@@ -167,7 +171,7 @@ final class LogFixture {
         let header = SegmentHeader(
             directory: directory, segment: position.segment.next, createdAt: 5,
             previousChecksum: previousChecksum, firstName: NameOrdinal(rawValue: nextName),
-            firstKey: KeyOrdinal(rawValue: nextKey), commitEpoch: commitEpoch + 1)
+            firstKey: KeyOrdinal(rawValue: nextKey), commitEpoch: commitEpoch + 1, policy: policy)
         writer = try SegmentWriter.create(header, byteCountMax: 48 << 10, in: files)
         live = SegmentAccumulator(
             header: header, counters: SegmentCounters(), windows: windows)
@@ -187,7 +191,8 @@ final class LogFixture {
             directory: directory, segment: position.segment, blockOrdinal: position.blockCount,
             commitEpoch: commitEpoch, previousChecksum: previousChecksum,
             admissionTime: admissionTime,
-            policyVersion: 1, firstName: NameOrdinal(rawValue: nextName),
+            policyVersion: policy == nil ? 1 : CountingPolicy.version,
+            firstName: NameOrdinal(rawValue: nextName),
             firstKey: KeyOrdinal(rawValue: nextKey))
         var newNames = NewNames()
         var newKeys: [RewardKey] = []
@@ -252,8 +257,8 @@ final class LogFixture {
             rows.sessionCount += 1
         }
         if attributes.isMeasured {
-            rows.visible[rows.measuredCount] = 600_000
-            rows.duration[rows.measuredCount] = 1_500
+            rows.visible[rows.measuredCount] = event.viewability.visible
+            rows.duration[rows.measuredCount] = event.viewability.duration
             rows.measuredCount += 1
         }
         if let money = event.money {
@@ -329,7 +334,9 @@ final class LogFixture {
 
     var reader: IngestReader { get throws { try IngestReader.open(files) } }
 
-    func verify() throws -> VerifyReport { try Verifier.run(files) }
+    func verify(deepByteCountMax: Int? = nil) throws -> VerifyReport {
+        try Verifier.run(files, deepByteCountMax: deepByteCountMax)
+    }
 
     func flip(_ name: String, byte: Int, bit: Int = 0) {
         files.disk.damage(name) { $0[byte] ^= 1 << UInt8(bit) }

@@ -26,8 +26,9 @@ enum ImportRules {
         "IngestReader": system.union([
             "IngestFormat", "IngestCounting", "IngestStorage", "Dispatch",
         ]),
-        // The recount is independent of what it checks: no engine, neither the daemon's nor the reader's.
-        "IngestVerify": system.union(["IngestFormat", "IngestStorage", "Dispatch"]),
+        // The recount is independent of what it checks: no engine, neither the daemon's nor the reader's, but the
+        // pure rules, of which `DeepCheck` judges rows by those of their time.
+        "IngestVerify": system.union(["IngestFormat", "IngestRules", "IngestStorage", "Dispatch"]),
         "Ingestd": system.union([
             "IngestPipeline", "IngestKeys", "IngestStorage", "IngestFormat", "ArgumentParser",
             "Dispatch", "Foundation", "Logging",

@@ -18,7 +18,8 @@ struct MessagesTests {
     private static let others = [
         "///", "detail:", "advice:", "Advice", "return \"try", "remedy", "case .writeAccess:",
         "case .resources:", "case .space, nil:", ".inconsistent(", "logger.info(", "abstract:",
-        "the log is sound", "restart the daemon", "accepted by --accept-clock", "% of the log",
+        "the log is sound", "restart the daemon", "help:", "accepted by --accept-clock",
+        "% of the log",
         "0x", ", beginning with", "the clock of this machine", "an unknown number",
         "if it is correct",
         "look at the directory", "receiving on udp",

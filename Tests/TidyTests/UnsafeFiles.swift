@@ -135,6 +135,7 @@ enum UnsafeFiles {
         "IngestVerify": [
             "NamesCheck": "hashes names where they lie in their pages",
             "CounterHash": "reads the columns of a page",
+            "DeepCheck": "reads the columns of a decoded block",
             "RowCount": "reads the columns of a decoded block",
         ],
         "IngestReaderTool": [

@@ -12,15 +12,19 @@ struct VerifyCommand: ParsableCommand {
         discussion: """
             Exit code 0 if all counters are what the rows say; 1 if some are not; 65 if a file is \
             damaged or evidence was lost. Works beside a running daemon. The report has the cut in it; \
-            --with-cut adds nothing. --deep is not there yet.
+            --with-cut adds nothing. --deep also judges every row that is still there by the counting \
+            rules and options of its time (consent, clock, invalid traffic, viewability), and looks for \
+            event ids that were counted twice inside the window.
             """)
 
+    @Flag(help: "Judge every row again, and look for ids that were counted twice.")
+    var deep = false
     @OptionGroup var output: OutputOptions
 
     func run() throws {
         var shown = -1
         let isTerminal = isatty(STDERR_FILENO) == 1
-        let report = try Self.verified(output.data) { progress in
+        let report = try Self.verified(output.data, isDeep: deep) { progress in
             let percent = Int(
                 Double(progress.doneByteCount) * 100 / Double(max(progress.totalByteCount, 1)))
             if isTerminal && percent != shown {
@@ -39,9 +43,11 @@ struct VerifyCommand: ParsableCommand {
 extension VerifyCommand {
     /// **Errors** those of the reader, so that each ends with its own exit code.
     private static func verified(
-        _ directory: String, _ progress: Verifier.Progress
+        _ directory: String, isDeep: Bool, _ progress: Verifier.Progress
     ) throws -> VerifyReport {
-        do throws(VerifyError) { return try Verifier(directory: directory).run(progress) } catch {
+        var verifier = Verifier(directory: directory)
+        verifier.isDeep = isDeep
+        do throws(VerifyError) { return try verifier.run(progress) } catch {
             guard let cause = error.cause else { throw error }
             throw ReaderError(cause)
         }
@@ -61,7 +67,7 @@ extension VerifyReport {
     func failure(in directory: String) -> String {
         let advice =
             exitCode == 1
-            ? "the log is sound: the counters named are wrong"
+            ? "the log is sound: the counters or verdicts named are wrong"
             : "restore the files named from a copy"
         return "verify found \(summary), \(directory), \(advice)"
     }
@@ -98,6 +104,7 @@ extension VerifyReport {
 
                     """)
             }
+            if let judgedRowCount { output.put("judged \(judgedRowCount) rows again\n") }
             output.put(
                 """
                 \(result): recounted \(rowCount) rows in \(blockCount) blocks of \
@@ -108,7 +115,8 @@ extension VerifyReport {
     }
 
     private var fields: [Field] {
-        [
+        let judged = judgedRowCount.map { [Field("judgedRows", .count($0))] } ?? []
+        return [
             Field("result", .text(result)),
             Field(
                 "cut", Cut(segment: end.segment.rawValue, block: end.blockCount).cell),
@@ -117,6 +125,7 @@ extension VerifyReport {
             Field("blocks", .count(UInt64(blockCount))),
             Field("rows", .count(rowCount)),
             Field("trustedRows", .count(trustedRowCount)),
+        ] + judged + [
             Field("lastExpiredSegment", .count(UInt64(lastExpiredSegment))),
             Field("files", .count(UInt64(fileCount))),
             Field("differences", .count(UInt64(differenceCount))),

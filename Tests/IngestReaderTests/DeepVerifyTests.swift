@@ -1,0 +1,197 @@
+import IngestFormat
+import IngestStorage
+import IngestVerify
+import TestSupport
+import Testing
+
+/// What `verify --deep` finds in rows of which every counter and checksum is right.
+@Suite struct DeepVerifyTests {
+    private static let day: Int64 = 86_400_000_000
+    private static let now: Int64 = 20_000 * day + 7_200_000_000
+
+    private static func event(
+        _ verdict: Verdict, _ change: (inout FixtureEvent) -> Void = { _ in }
+    ) -> FixtureEvent {
+        var event = FixtureEvent()
+        event.verdict = verdict
+        event.time = now - 60_000_000
+        change(&event)
+        return event
+    }
+
+    private static func fixture(
+        _ blocks: [[FixtureEvent]], policy: CountingPolicy = CountingPolicy(), seals: Bool = true
+    ) throws -> LogFixture {
+        let fixture = try LogFixture()
+        fixture.policy = policy
+        fixture.admissionTime = now
+        try fixture.beginSegment()
+        for block in blocks {
+            try fixture.append(block)
+        }
+        if seals {
+            try fixture.seal()
+            try fixture.publish()
+        }
+        return fixture
+    }
+
+    private static func differences(
+        _ fixture: LogFixture, memory: Int = 1 << 20
+    ) throws -> [Finding] {
+        #expect(try fixture.verify().isSound)
+        let report = try fixture.verify(deepByteCountMax: memory)
+        #expect(report.corruptionCount == 0 && report.evidenceLostCount == 0)
+        #expect(report.exitCode == (report.differenceCount == 0 ? 0 : 1))
+        #expect(report.judgedRowCount == report.rowCount)
+        return report.findings.filter { $0.kind == .difference }
+    }
+
+    private struct Case {
+        let policy: CountingPolicy
+        let right: Verdict
+        let wrong: Verdict
+        let change: (inout FixtureEvent) -> Void
+
+        init(
+            _ right: Verdict, not wrong: Verdict, _ policy: CountingPolicy = CountingPolicy(),
+            _ change: @escaping (inout FixtureEvent) -> Void = { _ in }
+        ) {
+            (self.policy, self.right, self.wrong) = (policy, right, wrong)
+            self.change = change
+        }
+    }
+
+    /// Of each: the verdict that is right, one that is not, the policy, the event.
+    private static var cases: [Case] {
+        [
+            Case(.counted, not: .undetermined),
+            Case(.undetermined, not: .counted, CountingPolicy(countsUndetermined: false)),
+            Case(.counted, not: .notViewable) {
+                $0.isMeasured = true
+                $0.viewability = (500_000, 1_000)
+            },
+            Case(.notViewable, not: .counted) {
+                $0.isMeasured = true
+                $0.viewability = (499_999, 1_000)
+            },
+            Case(.notViewable, not: .counted) {
+                $0.isMeasured = true
+                $0.viewability = (500_000, 999)
+            },
+            Case(.counted, not: .tooOld) { $0.time = now - 7 * day },
+            Case(.tooOld, not: .counted) { $0.time = now - 7 * day - 1 },
+            Case(.counted, not: .tooOld, CountingPolicy(ageMicrosecondsMax: nil)) {
+                $0.time = now - 70 * day
+            },
+            Case(.counted, not: .tooEarly) { $0.time = now + 300_000_000 },
+            Case(.tooEarly, not: .counted) { $0.time = now + 300_000_001 },
+            Case(.counted, not: .noConsent) {
+                $0.consent = .notSet
+                $0.hasEventID = false
+            },
+            Case(.noConsent, not: .counted, CountingPolicy(countsConsentNotSet: false)) {
+                $0.consent = .notSet
+                $0.hasEventID = false
+            },
+            Case(.duplicate, not: .sessionRepeat), Case(.conflict, not: .outsideWindow),
+            Case(.outsideWindow, not: .tooOld, CountingPolicy(refusesOutsideWindow: true)),
+            Case(.counted, not: .duplicate) { $0.hasEventID = false },
+            Case(.sessionRepeat, not: .conflict) {
+                $0.hasEventID = false
+                $0.hasSession = true
+            },
+            Case(.invalidTraffic, not: .undetermined) { $0.type = .click },
+            Case(.wrongBusiness, not: .tooOld),
+        ]
+    }
+
+    @Test("A verdict that the rules of the row's time do not give is found, and its place named")
+    func everyRule() throws {
+        for (place, item) in Self.cases.enumerated() {
+            for isSealed in [true, false] {
+                for (verdict, isRight) in [(item.right, true), (item.wrong, false)] {
+                    var row = Self.event(verdict, item.change)
+                    row.day = Int32(try #require(row.time) / Self.day)
+                    let other = Self.event(.counted) { $0.type = .click }
+                    let fixture = try Self.fixture(
+                        [[other], [other, other, row, other]], policy: item.policy, seals: isSealed)
+                    let found = try Self.differences(fixture)
+                    #expect(found.isEmpty == isRight, "case \(place) \(verdict): \(found)")
+                    guard !isRight, let first = found.first else { continue }
+                    #expect(found.count == 1 && first.got == item.wrong.name, "case \(place)")
+                    #expect(first.what == "verdict of row 2 of block 1", "case \(place)")
+                    #expect(first.file == "0000000001.segment" && first.offset != nil)
+                }
+            }
+        }
+    }
+
+    @Test("Rows without consent to be counted have no id")
+    func noConsent() throws {
+        let policy = CountingPolicy(countsConsentNotSet: false)
+        let row = Self.event(.noConsent) { $0.consent = .notSet }
+        #expect(try Self.differences(Self.fixture([[row]], policy: policy)).count == 1)
+    }
+
+    @Test(
+        "An id that was counted twice is found, whatever memory there is, unless it was forgotten")
+    func repeats() throws {
+        func counted(_ id: UInt64, _ change: (inout FixtureEvent) -> Void = { _ in })
+            -> FixtureEvent
+        {
+            Self.event(.counted) {
+                $0.eventHash = id &* 0x9E37_79B9_7F4A_7C15
+                change(&$0)
+            }
+        }
+        let many = (0..<300).map { counted($0) }
+        for memory in [1 << 20, 1_000, 1] {
+            #expect(try Self.differences(Self.fixture([many]), memory: memory).isEmpty)
+            let found = try Self.differences(
+                Self.fixture([many, [counted(1_000), counted(17)]]), memory: memory)
+            #expect(
+                found.count == 1 && found[0].got == "counted" && found[0].expected == "duplicate")
+            #expect(found[0].what.contains("row 1 of block 1"))
+            #expect(found[0].what.contains("segment 1 block 0 row 17"))
+        }
+        // One that says that it could not be compared, and one that is a duplicate.
+        let told = [
+            counted(17) { $0.isOutsideWindow = true }, counted(18) { $0.verdict = .duplicate },
+        ]
+        #expect(try Self.differences(Self.fixture([many, told])).isEmpty)
+        // In the same second, and in a segment that is not sealed: it happened before the first was committed.
+        #expect(try Self.differences(Self.fixture([[counted(1), counted(1)]])).count == 1)
+        #expect(
+            try Self.differences(Self.fixture([[counted(1)], [counted(1)]], seals: false)).count
+                == 1)
+        // After the first was committed: where the segment is sealed, the footer knows that it was not forgotten.
+        let later = counted(1) { $0.time = Self.now + 301_000_000 }
+        let policy = CountingPolicy(leadMicrosecondsMax: 300_000_000)
+        for isSealed in [true, false] {
+            let fixture = try LogFixture()
+            (fixture.policy, fixture.admissionTime) = (policy, Self.now)
+            try fixture.beginSegment()
+            try fixture.append([counted(1)])
+            fixture.admissionTime = Self.now + 310_000_000
+            try fixture.append([later])
+            if isSealed {
+                try fixture.seal()
+                try fixture.publish()
+            }
+            #expect(try Self.differences(fixture).count == (isSealed ? 1 : 0))
+            guard isSealed else { continue }
+            try fixture.alterFooter(0) { $0.idsCompleteSince = Self.now }
+            #expect(try Self.differences(fixture).isEmpty)
+        }
+    }
+
+    @Test("Rows of another version of the rules are counted and noted, and not judged")
+    func otherVersion() throws {
+        let fixture = try LogFixture.random(seed: 3)
+        let report = try fixture.verify(deepByteCountMax: 1 << 20)
+        #expect(report.isSound && report.judgedRowCount == 0)
+        #expect(report.findings.contains { $0.kind == .note && $0.what.contains("not judged") })
+        #expect(try fixture.verify().judgedRowCount == nil)
+    }
+}
