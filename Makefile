@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 60
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-bootstrap: ## install what a build needs and is missing (liblz4-dev, libsqlite3-dev), by apt-get
+bootstrap: ## install what a build needs and is missing (liblz4-dev, libsqlite3-dev, tzdata), by apt-get
 	@scripts/bootstrap
 
 build: bootstrap ## build the programs, optimised

@@ -24,6 +24,25 @@ package enum CivilDate {
         return (era - 1) * 146_097 + dayOfEra - 719_468
     }
 
+    /// Reads `YYYY-MM-DD`, the only form that is accepted; `nil` for anything else, and where there is no such date.
+    package static func day(_ text: some StringProtocol) -> Int32? {
+        let bytes = Array(text.utf8)
+        guard bytes.count == 10, bytes[4] == UInt8(ascii: "-"), bytes[7] == UInt8(ascii: "-"),
+            let year = number(bytes[0..<4]), let month = number(bytes[5..<7]),
+            let day = number(bytes[8..<10])
+        else { return nil }
+        return Self.day(year: year, month, day).map { Int32($0) }
+    }
+
+    private static func number(_ digits: ArraySlice<UInt8>) -> Int? {
+        var value = 0
+        for digit in digits {
+            guard (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(digit) else { return nil }
+            value = value * 10 + Int(digit - UInt8(ascii: "0"))
+        }
+        return value
+    }
+
     /// Year, month 1 … 12, and day 1 … 31 of a day since 1970-01-01.
     package static func components(_ day: Int32) -> (year: Int, month: Int, day: Int) {
         let shifted = Int(day) + 719_468

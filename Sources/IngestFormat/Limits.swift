@@ -45,6 +45,15 @@ package enum Limits {
     /// 65,535 of the longest lines.
     package static let keysFileByteCountMax = 32 << 20
 
+    // MARK: Time zones
+    /// The largest of the package tzdata has 4 KB.
+    package static let zoneFileByteCountMax = 256 << 10
+    /// 400,000 lines of 80 bytes.
+    package static let zonesFileByteCountMax = 32 << 20
+    /// Different sequences of zones that businesses have: a place among them is 16 bits, of which one says that it is
+    /// not known.
+    package static let businessCalendarCountMax = (1 << 16) - 1
+
     // MARK: Spool of a sender
     /// What a sender may hold that is not acked, in memory and so in its spool.
     package static let unackedByteCountMax = 1 << 30

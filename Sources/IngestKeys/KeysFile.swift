@@ -132,10 +132,7 @@ private struct KeyLine {
 
     /// `nil` for a line without fields.
     init?(_ line: ArraySlice<UInt8>) throws(KeysError.Fault) {
-        var fields = line.split { $0 == 0x20 || $0 == 0x09 || $0 == 0x0D }
-        if let comment = fields.firstIndex(where: { $0.first == UInt8(ascii: "#") }) {
-            fields.removeSubrange(comment...)
-        }
+        let fields = line.fields
         guard let first = fields.first else { return nil }
         guard let id = decimal(first), (1...65_535).contains(id) else { throw .id }
         guard fields.count >= 2 else { throw .noKey }

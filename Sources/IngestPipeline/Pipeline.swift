@@ -14,6 +14,7 @@ package final class Pipeline: Sendable {
     package let counters: PipelineCounters
     private let logLines: LogLines
     private let keyRing: KeyRing?
+    private let zones: ZonesInForce
     /// Kept for its lock: another daemon must not find the directory free while this one writes to it.
     private let directory: DataDirectory<LinuxFileSystem>
     private let receiveQueue = StageQueue(name: "ingestd.receive")
@@ -51,6 +52,7 @@ package final class Pipeline: Sendable {
             start, configuration: configuration, clock: clock, acks: socket.acks,
             keyRing: keyRing, counters: counters,
             say: { [logLines] in logLines.inform($0) }, warn: { [logLines] in logLines.warn($0) })
+        zones = stages.zones
         guard let producer = stages.producer.take() else { throw .inconsistent("no ring") }
         let acks = socket.acks
         let receiver = UDPReceiver(
@@ -84,6 +86,9 @@ package final class Pipeline: Sendable {
     /// Takes packets under these keys from now on.
     package func replaceKeys(by keys: KeysFile) { keyRing?.replace(by: keys) }
 
+    /// Writes days by these zones from the next block on.
+    package func replaceZones(by zones: BusinessZones) { self.zones.replace(by: zones) }
+
     /// Stops receiving, then waits until everything received is durable, sealed and published. A disk that does not
     /// take it is not waited for: that ends the stage.
     package func stop() {
@@ -111,6 +116,8 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
     package var merge: MergeStage<Files, Clock>
     /// What the receive stage must know of the others.
     package let state: StageLinks.SharedState
+    /// What days are made by.
+    package let zones: ZonesInForce
 
     /// Assembles the stages behind what `start` found.
     ///
@@ -143,13 +150,15 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
         let first = try SyncStage<Files, Clock>.beginFirst(
             log.segmentHeader, segmentByteCountMax: configuration.segmentByteCountMax, in: files,
             unless: links.state.shortage)
+        zones = ZonesInForce(configuration.zones)
         let waker = ends.consumer.waker()
         let input = ends.producer
         producer = consume input
         commit = CommitStage(
             consumer: ends.consumer, hash: start.hash, dictionary: start.dictionary,
             repeats: start.repeats, sessions: start.sessions, clock: clock, start: start.log,
-            configuration: configuration, links: links, counters: counters, warn: warn)
+            configuration: configuration, zones: zones, links: links, counters: counters,
+            warn: warn)
         sync = SyncStage(
             files: files, mark: start.mark, first: first, of: log.segmentHeader.segment,
             segmentByteCountMax: configuration.segmentByteCountMax, reserve: reserve, clock: clock,

@@ -4,7 +4,7 @@ import IngestStorage
 
 /// What an operator may choose, already judged. Defaults are those of `ingestd --help`.
 package struct PipelineConfiguration: Sendable {
-    package var calendar = BusinessCalendar.utc
+    package var zones = BusinessZones.utc
     /// A power of two within `RingLayout`'s bounds.
     package var ringByteCount = Limits.ringByteCount
     /// `Limits.segmentByteCountMin` … `Limits.segmentByteCountMax`.

@@ -112,6 +112,7 @@ struct CheckConfigCommand: ParsableCommand {
         layer.texts["data"] = layer.texts["data"] ?? "."
         let settings = try DaemonSettings([layer])
         _ = try settings.readKeys()
+        _ = try ZoneSettings.read(settings)
         print("\(config): ok")
     }
 }

@@ -12,12 +12,7 @@ enum ConfigFile {
     /// **Errors** `Fault` with `.configuration`: the file cannot be read, is no JSON object, or has a key
     /// that is no setting or a value that is neither text, number nor true/false.
     static func read(path: String) throws(Fault) -> SettingLayer {
-        let bytes: Data
-        do {
-            let file = try FileHandle(forReadingFrom: URL(fileURLWithPath: path))
-            // One byte more than is allowed tells enough of any longer file, or of a device.
-            bytes = try file.read(upToCount: byteCountMax + 1) ?? Data()
-        } catch {
+        guard let bytes = bytes(of: path, byteCountMax: byteCountMax) else {
             throw Fault(
                 .configuration,
                 "the config file cannot be read, \(path), check that it is there and readable")
@@ -27,6 +22,17 @@ enum ConfigFile {
                 .configuration, "the config file is over 1 MiB, \(path), name the right file")
         }
         return try parse(bytes, path: path)
+    }
+
+    /// What a file holds, and no more than a byte beyond what is allowed, which tells enough of any longer file or of a
+    /// device; `nil` if it cannot be read.
+    static func bytes(of path: String, byteCountMax: Int) -> Data? {
+        do {
+            let file = try FileHandle(forReadingFrom: URL(fileURLWithPath: path))
+            return try file.read(upToCount: byteCountMax + 1) ?? Data()
+        } catch {
+            return nil
+        }
     }
 
     static func parse(_ bytes: Data, path: String) throws(Fault) -> SettingLayer {

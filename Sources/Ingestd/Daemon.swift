@@ -30,6 +30,7 @@ struct Daemon {
         // the log is recovered senders get "port unreachable".
         do { _ = try bind() }
         let keys = try settings.readKeys()
+        let zones = try ZoneSettings.read(settings)
         let start = try openDirectory(counters)
         let stopRequest = WaitSemaphore()
         let signals = ProcessSignals(onStop: { stopRequest.signal() })
@@ -38,8 +39,13 @@ struct Daemon {
         let address = socket.address
         logger.info(
             "receiving on udp \(address), receive buffer \(socket.receiveBufferByteCount) bytes")
-        let pipeline = try startPipeline(start, socket, keys, counters)
-        let reload = ProcessSignals(onReload: { reloadKeys(of: pipeline) })
+        let configuration = settings.pipelineConfiguration(zones)
+        let pipeline = try startPipeline(start, socket, keys, configuration, counters)
+        log(zones, "in force")
+        let reload = ProcessSignals(onReload: {
+            reloadKeys(of: pipeline)
+            reloadZones(of: pipeline)
+        })
         ReadyLine(udp: "\(address)", http: nil, processID: getpid()).print()
         stopRequest.wait()
         logger.info("stopping: draining, then sealing the segment")
@@ -102,6 +108,26 @@ struct Daemon {
         }
     }
 
+    /// Replaces the zones by those of the zones file and of tzdata as they are now; if any is invalid, nothing changes.
+    private func reloadZones(of pipeline: Pipeline) {
+        do {
+            let zones = try ZoneSettings.read(settings)
+            pipeline.replaceZones(by: zones)
+            log(zones, "reloaded")
+        } catch {
+            logger.error("\(error.message); keeping the previous zones")
+        }
+    }
+
+    private func log(_ zones: BusinessZones, _ what: String) {
+        if zones.version == 0 { return }
+        logger.info(
+            """
+            time zones \(what): \(settings.zoneName), \(zones.places.count) businesses with zones of their own, \
+            version \(String(zones.version, radix: 16))
+            """)
+    }
+
     private func bind() throws(Fault) -> LinuxDatagramSocket {
         do {
             return try LinuxDatagramSocket(
@@ -113,11 +139,12 @@ struct Daemon {
 
     private func startPipeline(
         _ start: consuming PipelineStart<LinuxFileSystem, LinuxClock>,
-        _ socket: consuming LinuxDatagramSocket, _ keys: KeysFile?, _ counters: PipelineCounters
+        _ socket: consuming LinuxDatagramSocket, _ keys: KeysFile?,
+        _ configuration: PipelineConfiguration, _ counters: PipelineCounters
     ) throws(Fault) -> Pipeline {
         do {
             return try Pipeline(
-                start, socket: socket, keys: keys, configuration: settings.pipelineConfiguration,
+                start, socket: socket, keys: keys, configuration: configuration,
                 counters: counters,
                 logger: logger, onFailure: { Fault($0).exit() })
         } catch {

@@ -2,7 +2,7 @@ import Dispatch
 import Glibc
 
 /// Signals of the process: SIGTERM and SIGINT stop the daemon (a second one ends the process at once), SIGHUP reloads
-/// the keys. Owned by `Daemon`; each handler runs on a queue of its own, so that a stop that hangs can be cut short.
+/// keys and zones. Owned by `Daemon`; each handler runs on a queue of its own, so that a stop that hangs can be cut short.
 ///
 /// **Source** signalfd(2) by way of Dispatch sources: nothing runs in the signal handler itself.
 final class ProcessSignals {

@@ -105,6 +105,10 @@ struct Setting: Sendable {
             "Sessions, and rewards in them, kept at most; about 40 bytes of memory each."),
         .zone,
         .path(
+            "time-zones", \.zonesPath, "the path of a file", "file",
+            "Time zones of businesses, a line each: businessId IANA/Zone [from=YYYY-MM-DD]. SIGHUP reloads it."
+        ),
+        .path(
             "keys", \.keysPath, "the path of a file", "file",
             "Keys of senders, a line each: KEY_ID HEX_KEY [sender=ID|*] [business=ID|*]. With it, packets "
                 + "without a valid tag are dropped; SIGHUP reloads it."),
@@ -215,11 +219,15 @@ struct Setting: Sendable {
     }
 
     private static let zone = Setting(
-        name: "time-zone", purpose: "The zone whose midnight begins a business day.",
+        name: "time-zone",
+        purpose: "The zone whose midnight begins a day of businesses without a zone of their own.",
         wanted: "UTC or an IANA name such as Europe/Berlin", valueName: "zone", defaultText: "UTC"
     ) { text, settings in
-        guard let zone = BusinessZone(identifier: text) else { return Invalid() }
-        settings.zone = zone
+        guard let zone = ZoneName(text.utf8) else { return Invalid() }
+        guard ZoneSettings.isInstalled(zone) else {
+            return Invalid(reason: "not in \(ZoneSettings.systemPath), of the package tzdata")
+        }
+        settings.zoneName = zone.text
         return nil
     }
 }

@@ -152,6 +152,7 @@ import Testing
         },
         Damage("last checksum") { $0[Header.lastChecksum] = 1 },
         Damage("last admission time") { $0[Header.lastAdmissionTime] = 1 << 63 },
+        Damage("reserved") { $0[Header.reserved] = 1 },
     ]
 
     @Test(arguments: headerDamages)
@@ -169,6 +170,7 @@ import Testing
         Damage("commit count 0") { $0[Header.commitCount] = 0 },
         Damage("admission time") { $0[Header.admissionTime] += 1 },
         Damage("policy version") { $0[Header.policyVersion] += 1 },
+        Damage("zone version") { $0[Header.zoneVersion] += 1 },
         Damage("last admission time") { $0[Header.lastAdmissionTime] += 1 },
         Damage("row count + 1") { $0[Header.rowCount] += 1 },
         Damage("byte count of a commit") {
@@ -191,7 +193,7 @@ import Testing
     {
         let untold: Set = [
             Header.headerChecksum, Header.commitEpoch, Header.admissionTime, Header.shard,
-            Header.policyVersion,
+            Header.policyVersion, Header.zoneVersion,
         ]
         for field in Header.fields where !untold.contains(field) {
             #expect(

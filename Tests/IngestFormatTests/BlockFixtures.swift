@@ -146,7 +146,8 @@ extension BlockContext {
         directory: DirectoryID(rawValue: 0x0123_4567_89ab_cdef), shard: 1,
         segment: SegmentNumber(rawValue: 7), blockOrdinal: 3, commitEpoch: 1_000_001,
         previousChecksum: 0xdead_beef, admissionTime: 1_795_000_000_123_456, policyVersion: 2,
-        firstName: NameOrdinal(rawValue: 1), firstKey: KeyOrdinal(rawValue: 0))
+        zoneVersion: 0x5a6f_6e65, firstName: NameOrdinal(rawValue: 1),
+        firstKey: KeyOrdinal(rawValue: 0))
 }
 
 extension BlockDecoder {
@@ -262,7 +263,8 @@ extension BlockContent {
             left -= own
             commits.append(
                 rowCount: own, admissionTime: context.admissionTime &+ Int64(place) * 33_000,
-                policyVersion: context.policyVersion &+ UInt16(place / 100))
+                policyVersion: context.policyVersion &+ UInt16(place / 100),
+                zoneVersion: context.zoneVersion &+ UInt32(place / 50))
         }
         context.rewritten = RewrittenCommits(
             count: UInt32(count), lastAdmissionTime: commits.admissionTimes[count - 1],

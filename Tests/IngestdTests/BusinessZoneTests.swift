@@ -1,96 +1,132 @@
 import Foundation
+import Glibc
+import IngestFormat
 import IngestPipeline
 import TestSupport
 import Testing
 
 @testable import Ingestd
 
-/// The table of offsets against Foundation's own calendar, which knows nothing of the table.
+/// Every zone of the package tzdata as the daemon reads it, against the C library, which reads the same files by code of
+/// its own. In processes of their own: `TZ` is the process's.
 struct BusinessZoneTests {
-    /// Days by Foundation: the civil date in the zone, counted from 1970-01-01.
-    private func dayByFoundation(_ seconds: Int64, in zone: TimeZone) -> Int32 {
-        var local = Calendar(identifier: .gregorian)
-        local.timeZone = zone
-        var utc = Calendar(identifier: .gregorian)
-        utc.timeZone = TimeZone(secondsFromGMT: 0)!
-        let date = local.dateComponents(
-            [.year, .month, .day], from: Date(timeIntervalSince1970: Double(seconds)))
-        let midnight = utc.date(from: date)!.timeIntervalSince1970
-        return Int32((midnight / 86_400).rounded(.down))
-    }
-
-    private static let zones = [
-        "UTC", "Europe/Berlin", "America/New_York", "America/Sao_Paulo", "Asia/Kolkata",
-        "Asia/Kathmandu", "Australia/Lord_Howe", "Pacific/Apia", "Pacific/Kiritimati",
-        "Africa/Casablanca", "Asia/Pyongyang", "America/St_Johns",
-    ]
-
-    @Test(arguments: zones)
-    func `days agree with Foundation around every change of offset`(identifier: String) throws {
-        let zone = try #require(TimeZone(identifier: identifier))
-        var calendar = try #require(BusinessZone(identifier: identifier)).calendar
-        var instant = Date(timeIntervalSince1970: 0)
-        let end = Date(timeIntervalSince1970: 2_200_000_000)
-        while let next = zone.nextDaylightSavingTimeTransition(after: instant), next < end {
-            let change = Int64(next.timeIntervalSince1970)
-            for distance in [-86_400, -43_200, -3_601, -1, 0, 1, 3_599, 43_200, 86_400] as [Int64] {
-                let seconds = change + distance
-                if seconds < 0 { continue }
-                #expect(
-                    calendar.day(of: seconds * 1_000_000) == dayByFoundation(seconds, in: zone),
-                    "\(identifier) at \(seconds)")
-            }
-            instant = next
+    @Test(arguments: ["UTC", "Pacific/Kiritimati", "America/St_Johns"])
+    func `the days around every change of offset are right whatever TZ is`(zone: String) async {
+        await #expect(processExitsWith: .success) { [zone] in
+            setenv("TZ", zone, 1)
+            tzset()
+            AllZones.run { try $0.checkDays() }
         }
     }
 
-    @Test(arguments: zones)
-    func `days agree with Foundation at random instants`(identifier: String) throws {
-        let zone = try #require(TimeZone(identifier: identifier))
-        var calendar = try #require(BusinessZone(identifier: identifier)).calendar
-        var random = SeededRandom(seed: 7)
-        for _ in 0..<400 {
-            let seconds = Int64(random.next() % 9_214_646_400)
-            #expect(
-                calendar.day(of: seconds * 1_000_000) == dayByFoundation(seconds, in: zone),
-                "\(identifier) at \(seconds)")
+    @Test(arguments: ["Asia/Tokyo"])
+    func `the days around a change of zone are right`(zone: String) async {
+        await #expect(processExitsWith: .success) { [zone] in
+            setenv("TZ", zone, 1)
+            tzset()
+            AllZones.run { try $0.checkZoneChanges() }
         }
     }
 
-    @Test(arguments: ["Europe/Berlin", "Africa/Casablanca", "Pacific/Apia", "Australia/Lord_Howe"])
-    func `no change of offset is missed in ten years of hours`(identifier: String) throws {
-        let zone = try #require(TimeZone(identifier: identifier))
-        var calendar = try #require(BusinessZone(identifier: identifier)).calendar
-        // Every hour from 2008 to 2018; the day of an hour follows from the offset Foundation gives for it.
-        for hour in Int64(333_120)..<420_768 {
-            let seconds = hour * 3_600
-            let offset = zone.secondsFromGMT(for: Date(timeIntervalSince1970: Double(seconds)))
-            let day = Int32((seconds + Int64(offset)) / 86_400)
-            if calendar.day(of: seconds * 1_000_000) != day {
-                Issue.record("\(identifier) at \(seconds)")
-                break
-            }
+    @Test func `no change of offset of any zone is missed`() async {
+        await #expect(processExitsWith: .success) { AllZones.run { try $0.checkChanges() } }
+    }
+
+    // MARK: What has been a day of its own
+
+    private func calendar(_ name: String) throws -> BusinessCalendar {
+        var settings = DaemonSettings()
+        settings.zoneName = name
+        return try ZoneSettings.read(settings).calendars[0]
+    }
+
+    /// Hours of UTC, from an hour on, by the day that they belong to.
+    private func hours(_ name: String, from day: Int32, _ count: Int64 = 96) throws -> [Int32: Int]
+    {
+        var calendar = try calendar(name)
+        let first = Int64(day) * 24
+        return (first..<first + count).reduce(into: [:]) {
+            $0[calendar.day(of: $1 * 3_600_000_000), default: 0] += 1
         }
     }
 
     @Test func `a day of daylight saving has 23 or 25 hours`() throws {
-        var calendar = try #require(BusinessZone(identifier: "Europe/Berlin")).calendar
-        func hours(of day: Int32, from first: Int64) -> Int {
-            (first..<first + 72).count { calendar.day(of: $0 * 3_600_000_000) == day }
-        }
         // 2026-03-29 and 2026-10-25 are days 20541 and 20751.
-        #expect(hours(of: 20_541, from: 20_540 * 24) == 23)
-        #expect(hours(of: 20_751, from: 20_750 * 24) == 25)
-        #expect(hours(of: 20_600, from: 20_599 * 24) == 24)
+        #expect(try hours("Europe/Berlin", from: 20_539)[20_541] == 23)
+        #expect(try hours("Europe/Berlin", from: 20_749)[20_751] == 25)
+        #expect(try hours("Europe/Berlin", from: 20_598)[20_600] == 24)
     }
 
     @Test func `Samoa has no 30 December 2011`() throws {
-        var calendar = try #require(BusinessZone(identifier: "Pacific/Apia")).calendar
-        let days = (15_337 * 24..<15_343 * 24).map {
-            calendar.day(of: Int64($0) * 3_600_000_000)
+        let found = try hours("Pacific/Apia", from: 15_335, 144)
+        #expect(found[15_337] == 24 && found[15_338] == nil && found[15_339] == 24)
+    }
+
+    @Test func `São Paulo's clock skipped and repeated the hour at midnight`() throws {
+        // 2018-11-04 began at 01:00; 2018-02-17 had its last hour twice.
+        #expect(try hours("America/Sao_Paulo", from: 17_837)[17_839] == 23)
+        #expect(try hours("America/Sao_Paulo", from: 17_577)[17_579] == 25)
+    }
+
+    @Test func `Casablanca leaves its usual time for Ramadan only`() throws {
+        // 2025-02-23 at 03:00 back to UTC, 2025-04-06 at 02:00 forward to UTC+1.
+        #expect(try hours("Africa/Casablanca", from: 20_140)[20_142] == 25)
+        #expect(try hours("Africa/Casablanca", from: 20_182)[20_184] == 23)
+    }
+
+    // MARK: Settings
+
+    @Test func `files of zones that cannot be used are 78 and named`() throws {
+        let folder = try TemporaryFolder()
+        let cases: [(zone: String, file: String?, part: String)] = [
+            ("UTC", "b A/None\n", "unknown time zone 'A/None'"),
+            ("UTC", "b A/None\n", "zones line 1"),
+            ("A/None", nil, "unknown time zone 'A/None', --time-zone"),
+            ("UTC", "b A/Torn\n", "invalid time zone file: torn: header"),
+            ("UTC", "b A/Long\n", "byte count"),
+            ("UTC", "b A/Folder\n", "unknown time zone"),
+            ("UTC", "b\n", "zones line 1, missing zone"),
+        ]
+        let path = try folder.write("zones", "")
+        try FileManager.default.createDirectory(
+            atPath: "\(folder.path)/A/Folder", withIntermediateDirectories: true)
+        try Data("TZif2".utf8).write(to: URL(fileURLWithPath: "\(folder.path)/A/Torn"))
+        try Data(count: Limits.zoneFileByteCountMax + 1).write(
+            to: URL(fileURLWithPath: "\(folder.path)/A/Long"))
+        for (zone, file, part) in cases {
+            var settings = DaemonSettings()
+            settings.zoneName = zone
+            if let file {
+                _ = try folder.write("zones", file)
+                settings.zonesPath = path
+            }
+            let fault = #expect(throws: Fault.self) {
+                try ZoneSettings.read(settings, directory: folder.path)
+            }
+            #expect(fault?.reason == .configuration)
+            #expect(fault?.message.contains(part) == true, "\(fault?.message ?? "")")
         }
-        #expect(days.contains(15_337))
-        #expect(!days.contains(15_338))
-        #expect(days.contains(15_339))
+        var settings = DaemonSettings()
+        settings.zonesPath = "\(folder.path)/none"
+        let fault = #expect(throws: Fault.self) { try ZoneSettings.read(settings) }
+        #expect(fault?.message.contains("cannot be read") == true)
+    }
+
+    @Test func `the version is of the zones file and of the zones in use`() throws {
+        let folder = try TemporaryFolder()
+        var settings = DaemonSettings()
+        #expect(try ZoneSettings.read(settings).version == 0)
+        settings.zonesPath = try folder.write("zones", "b Europe/Berlin\n")
+        let first = try ZoneSettings.read(settings)
+        #expect(try ZoneSettings.read(settings).version == first.version)
+        #expect(first.places.count == 1 && first.calendars.count == 2)
+        _ = try folder.write("zones", "c Europe/Berlin\n")
+        #expect(try ZoneSettings.read(settings).version != first.version)
+        settings.zonesPath = ""
+        settings.zoneName = "Europe/Berlin"
+        let berlin = try ZoneSettings.read(settings).version
+        settings.zoneName = "Europe/Paris"
+        #expect(try ZoneSettings.read(settings).version != berlin)
+        #expect(berlin != 0)
     }
 }

@@ -24,7 +24,7 @@ struct SettingsTests {
         #expect(settings.eventLeadSecondsMax == 300)
         #expect(settings.countsUndetermined)
         #expect(settings.countsConsentNotSet)
-        #expect(settings.zone.identifier == "UTC")
+        #expect(settings.zoneName == "UTC")
         #expect(settings.receiveBufferByteCount == 67_108_864)
         #expect(!settings.acceptsUnauthenticated)
         #expect(!settings.acceptsClock)
@@ -97,6 +97,8 @@ struct SettingsTests {
         ("max-event-age-seconds", "-1"), ("max-event-lead-seconds", "99999999999999999999"),
         ("count-undetermined", "maybe"), ("count-consent-not-set", "YES"),
         ("time-zone", "Europe/Atlantis"), ("time-zone", "EST"), ("time-zone", "GMT+3"),
+        ("time-zone", "right/UTC"), ("time-zone", "Europe"), ("time-zone", "America/Argentina"),
+        ("time-zones", ""),
         ("receive-buffer-bytes", "1"), ("data", ""),
     ])
     func `a bad value is 64 on the command line and 78 elsewhere`(name: String, text: String) {

@@ -46,6 +46,62 @@ extension ProcessSuite {
             #expect(found.days.map { $0["date"] as? String } == [date])
         }
 
+        @Test(arguments: ["UTC", "Asia/Tokyo", "America/Sao_Paulo"])
+        func `a business has its own zone, from a date another, and SIGHUP reloads it`(zone: String)
+            throws
+        {
+            let folder = try TemporaryFolder()
+            let zones = try folder.write(
+                "zones", "b Asia/Tokyo\nb America/New_York from=2019-11-21\nc UTC\n")
+            let daemon = try DaemonProcess(
+                in: folder, ["--time-zone", "Europe/Berlin", "--time-zones", zones],
+                under: ["/usr/bin/env", "TZ=\(zone)"])
+            // Of b: 14:59 and 15:00 in Tokyo's 20th, which lasts until New York's midnight; of c, and of one in Berlin.
+            let times =
+                ["T14:59:59Z", "T15:00:00Z", "T23:30:00Z"].map { "2019-11-20\($0)" }
+                + ["2019-11-21T04:59:59Z", "2019-11-21T05:00:00Z"]
+            let lines = ["b", "c", "other"].flatMap { business in
+                times.map {
+                    Self.line("click", at: $0).replacing(
+                        "\"businessId\":\"b\"", with: "\"businessId\":\"\(business)\"")
+                }
+            }
+            let send = { (lines: [String]) throws -> Void in
+                let file = try folder.write("events.ndjson", lines: lines)
+                #expect(try daemon.send(file).code == 0)
+            }
+            try send(lines)
+            let reader = Reader(folder: folder)
+            let clicks = { () throws -> [String: Int] in
+                var found: [String: Int] = [:]
+                for row in try Reader.rows(of: reader.run("days").output) {
+                    found[row["id"] as? String ?? ""] = row["clicks"] as? Int
+                }
+                return found
+            }
+            let first = [
+                "b#2019-11-20": 4, "b#2019-11-21": 1, "c#2019-11-20": 3, "c#2019-11-21": 2,
+                "other#2019-11-20": 2, "other#2019-11-21": 3,
+            ]
+            let areFirst = try eventually { try clicks() == first }
+            #expect(areFirst)
+            _ = try folder.write("zones", "b Mars/Base\n")
+            daemon.signal(SIGHUP)
+            let isRefused = eventually { daemon.log.contains("keeping the previous zones") }
+            #expect(isRefused)
+            try send(Array(lines[..<5]))
+            _ = try folder.write("zones", "b Asia/Tokyo\n")
+            daemon.signal(SIGHUP)
+            let isReloaded = eventually { daemon.log.contains("time zones reloaded") }
+            #expect(isReloaded)
+            try send(Array(lines[..<5]))
+            let all = first.merging(["b#2019-11-20": 9, "b#2019-11-21": 6]) { $1 }
+            let areAll = try eventually { try clicks() == all }
+            #expect(areAll)
+            #expect(daemon.stop().code == 0)
+            #expect(try reader.run("verify").code == 0)
+        }
+
         @Test func `events of another age than allowed are refused and stored as such`() throws {
             let lines = [
                 Self.line("click", at: "2019-11-24T00:00:00Z"),

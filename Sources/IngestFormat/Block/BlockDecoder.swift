@@ -333,28 +333,27 @@ extension BlockDecoder {
         guard let rewritten = header.context.rewritten else {
             commits.append(
                 rowCount: header.rowCount, admissionTime: header.context.admissionTime,
-                policyVersion: header.context.policyVersion)
+                policyVersion: header.context.policyVersion,
+                zoneVersion: header.context.zoneVersion)
             return commits
         }
         let count = Int(rewritten.count)
         commits = BlockCommits(
             rowCounts: try unsafe array(.commitRows, block, count, in: 0...Int64(header.rowCount)),
-            admissionTimes: try unsafe array(
-                .commitTimes, block, count, in: Int64.min...Int64.max),
-            policyVersions: try unsafe array(
-                .commitPolicies, block, count, in: 0...Int64(UInt16.max)))
+            admissionTimes: try unsafe array(.commitTimes, block, count, in: .min ... .max),
+            policyVersions: try unsafe array(.commitPolicies, block, count, in: 0...0xffff),
+            zoneVersions: try unsafe array(.commitZones, block, count, in: 0...0xffff_ffff))
         typealias Field = BlockLayout.Header
         let rowCount = commits.rowCounts.reduce(0) { $0 + Int($1) }
         try require(Field.rowCount, header.rowCount, is: rowCount)
+        let (context, times) = (header.context, commits.admissionTimes)
         try require(
-            Field.policyVersion, Int(header.context.policyVersion),
-            is: Int(commits.policyVersions[0]))
+            Field.policyVersion, Int(context.policyVersion), is: Int(commits.policyVersions[0]))
         try require(
-            Field.admissionTime, Int(header.context.admissionTime),
-            is: Int(commits.admissionTimes[0]))
+            Field.zoneVersion, Int(context.zoneVersion), is: Int(commits.zoneVersions[0]))
+        try require(Field.admissionTime, Int(context.admissionTime), is: Int(times[0]))
         try require(
-            Field.lastAdmissionTime, Int(header.lastAdmissionTime),
-            is: Int(commits.admissionTimes[count - 1]))
+            Field.lastAdmissionTime, Int(header.lastAdmissionTime), is: Int(times[count - 1]))
         return commits
     }
 

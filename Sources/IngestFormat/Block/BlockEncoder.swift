@@ -131,6 +131,9 @@
         unsafe commits.policyVersions.withUnsafeBufferPointer {
             _ = unsafe column(.commitPolicies, $0.baseAddress!, count, [.dictionary], to: &sink)
         }
+        unsafe commits.zoneVersions.withUnsafeBufferPointer {
+            _ = unsafe column(.commitZones, $0.baseAddress!, count, [.dictionary], to: &sink)
+        }
     }
 
     /// - Returns: the least and the greatest time.

@@ -37,6 +37,8 @@ extension BlockHeader {
         unsafe bytes.put(ledgerEntryCount, Field.ledgerEntryCount)
         unsafe bytes.put(context.rewritten?.lastChecksum ?? 0, Field.lastChecksum)
         unsafe bytes.put(context.rewritten?.lastAdmissionTime ?? 0, Field.lastAdmissionTime)
+        unsafe bytes.put(context.zoneVersion, Field.zoneVersion)
+        unsafe bytes.put(0, Field.reserved)
         // SAFETY: header and table are headerByteCount bytes from base.
         headerChecksum = unsafe BlockLayout.headerChecksum(
             UnsafeRawBufferPointer(start: base, count: headerByteCount))
@@ -58,6 +60,7 @@ extension BlockHeader {
             previousChecksum: UInt32(load(Field.previousChecksum)),
             admissionTime: Int64(bitPattern: load(Field.admissionTime)),
             policyVersion: UInt16(load(Field.policyVersion)),
+            zoneVersion: UInt32(load(Field.zoneVersion)),
             firstName: NameOrdinal(rawValue: UInt32(load(Field.firstName))),
             firstKey: KeyOrdinal(rawValue: UInt32(load(Field.firstKey))),
             rewritten: RewrittenCommits(
@@ -143,6 +146,7 @@ extension BlockHeader {
     }
 
     private static func checkReserved(_ base: UnsafeRawPointer) throws(FormatError) {
+        try unsafe requireExactly(Field.reserved, Field.reserved.load(base), 0)
         guard unsafe Field.commitCount.load(base) == 0 else { return }
         try unsafe requireExactly(Field.lastChecksum, Field.lastChecksum.load(base), 0)
         try unsafe requireExactly(Field.lastAdmissionTime, Field.lastAdmissionTime.load(base), 0)

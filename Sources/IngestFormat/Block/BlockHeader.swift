@@ -14,6 +14,8 @@ package struct BlockContext: Hashable, Sendable {
     /// The wall clock that all events of the block were judged by. Microseconds since 1970 UTC.
     package var admissionTime: Int64
     package var policyVersion: UInt16
+    /// What the days of the rows were made from: a checksum of all time zones in force; 0 = UTC alone.
+    package var zoneVersion: UInt32
     /// What the block's first new name, and key, is numbered; also the next to be given if it has none.
     package var firstName: NameOrdinal
     package var firstKey: KeyOrdinal
@@ -23,7 +25,8 @@ package struct BlockContext: Hashable, Sendable {
     package init(
         directory: DirectoryID, shard: UInt16 = 0, segment: SegmentNumber, blockOrdinal: UInt32,
         commitEpoch: UInt64, previousChecksum: UInt32, admissionTime: Int64, policyVersion: UInt16,
-        firstName: NameOrdinal, firstKey: KeyOrdinal, rewritten: RewrittenCommits? = nil
+        zoneVersion: UInt32 = 0, firstName: NameOrdinal, firstKey: KeyOrdinal,
+        rewritten: RewrittenCommits? = nil
     ) {
         self.directory = directory
         self.shard = shard
@@ -33,6 +36,7 @@ package struct BlockContext: Hashable, Sendable {
         self.previousChecksum = previousChecksum
         self.admissionTime = admissionTime
         self.policyVersion = policyVersion
+        self.zoneVersion = zoneVersion
         self.firstName = firstName
         self.firstKey = firstKey
         self.rewritten = rewritten
@@ -182,32 +186,41 @@ package struct BlockCommits: Hashable, Sendable {
     package private(set) var rowCounts: [UInt32] = []
     package private(set) var admissionTimes: [Int64] = []
     package private(set) var policyVersions: [UInt16] = []
+    package private(set) var zoneVersions: [UInt32] = []
 
     package init() {}
 
-    init(rowCounts: [UInt32], admissionTimes: [Int64], policyVersions: [UInt16]) {
+    init(
+        rowCounts: [UInt32], admissionTimes: [Int64], policyVersions: [UInt16],
+        zoneVersions: [UInt32]
+    ) {
         (self.rowCounts, self.admissionTimes) = (rowCounts, admissionTimes)
-        self.policyVersions = policyVersions
+        (self.policyVersions, self.zoneVersions) = (policyVersions, zoneVersions)
     }
 
     package var count: Int { rowCounts.count }
 
-    package mutating func append(rowCount: Int, admissionTime: Int64, policyVersion: UInt16) {
+    package mutating func append(
+        rowCount: Int, admissionTime: Int64, policyVersion: UInt16, zoneVersion: UInt32 = 0
+    ) {
         rowCounts.append(UInt32(rowCount))
         admissionTimes.append(admissionTime)
         policyVersions.append(policyVersion)
+        zoneVersions.append(zoneVersion)
     }
 
     package mutating func append(_ more: BlockCommits) {
         rowCounts += more.rowCounts
         admissionTimes += more.admissionTimes
         policyVersions += more.policyVersions
+        zoneVersions += more.zoneVersions
     }
 
     package mutating func removeAll() {
         rowCounts.removeAll(keepingCapacity: true)
         admissionTimes.removeAll(keepingCapacity: true)
         policyVersions.removeAll(keepingCapacity: true)
+        zoneVersions.removeAll(keepingCapacity: true)
     }
 
     /// Calls `body` with the place of each commit in the block and with its rows.

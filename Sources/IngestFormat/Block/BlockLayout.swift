@@ -5,7 +5,7 @@ package enum BlockLayout {
     /// `IGB1` as its bytes lie in the file.
     package static let magic: UInt32 = 0x3142_4749
     package static let version: UInt16 = 1
-    package static let headerByteCountMin = 128
+    package static let headerByteCountMin = 136
     /// Of any version, so that a length can be believed enough to check the checksum behind it.
     package static let headerByteCountMax = 4096
     package static let sectionEntryByteCount = 16
@@ -49,13 +49,15 @@ package enum BlockLayout {
         package static let ledgerEntryCount = FormatField("ledger entry count", 112, 4)
         package static let lastChecksum = FormatField("last checksum", 116, 4)
         package static let lastAdmissionTime = FormatField("last admission time", 120, 8)
+        package static let zoneVersion = FormatField("zone version", 128, 4)
+        package static let reserved = FormatField("reserved", 132, 4)
 
         package static let fields = [
             magic, version, headerByteCount, byteCount, headerChecksum, previousChecksum, segment,
             directory, blockOrdinal, rowCount, commitEpoch, minTimestamp, maxTimestamp,
             admissionTime, firstName, nameCount, firstKey, keyCount, shard, policyVersion,
             sectionCount, commitCount, eventHashCount, sessionCount, measuredCount, moneyCount,
-            ledgerEntryCount, lastChecksum, lastAdmissionTime,
+            ledgerEntryCount, lastChecksum, lastAdmissionTime, zoneVersion, reserved,
         ]
     }
 

@@ -6,10 +6,11 @@ package enum BlockSectionKind: UInt16, Sendable, CaseIterable {
     case keyRewards = 2
     case keyBusinesses = 3
     case ledger = 4
-    /// Of a rewritten block, for each of its commits: rows, admission time, policy version.
+    /// Of a rewritten block, for each of its commits: rows, admission time, policy version, zone version.
     case commitRows = 5
     case commitTimes = 6
     case commitPolicies = 7
+    case commitZones = 8
 
     case attributes = 16
     case key = 17
@@ -36,6 +37,7 @@ package enum BlockSectionKind: UInt16, Sendable, CaseIterable {
         case .commitRows: "commit rows"
         case .commitTimes: "commit times"
         case .commitPolicies: "commit policies"
+        case .commitZones: "commit zones"
         case .attributes: "attributes"
         case .key: "key"
         case .timestamp: "timestamp"
@@ -57,7 +59,7 @@ package enum BlockSectionKind: UInt16, Sendable, CaseIterable {
         switch self {
         case .names, .keyRewards, .keyBusinesses: .dictionary
         case .ledger: .ledger
-        case .commitRows, .commitTimes, .commitPolicies: .commits
+        case .commitRows, .commitTimes, .commitPolicies, .commitZones: .commits
         case .attributes: .attributes
         case .key: .key
         case .timestamp: .timestamp

@@ -124,6 +124,7 @@ struct BlockSectionTable {
         case .commitRows: column(header.rewrittenCount, valueByteCount: 4)
         case .commitTimes: column(header.rewrittenCount, valueByteCount: 8)
         case .commitPolicies: column(header.rewrittenCount, valueByteCount: 2)
+        case .commitZones: column(header.rewrittenCount, valueByteCount: 4)
         case .attributes: column(header.rowCount, valueByteCount: 2)
         case .key, .day, .platform, .campaign, .source:
             column(header.rowCount, valueByteCount: 4)
@@ -152,7 +153,8 @@ struct BlockSectionTable {
                 case .names: header.nameCount
                 case .keyRewards, .keyBusinesses: header.keyCount
                 case .ledger: header.ledgerEntryCount
-                case .commitRows, .commitTimes, .commitPolicies: header.rewrittenCount
+                case .commitRows, .commitTimes, .commitPolicies, .commitZones:
+                    header.rewrittenCount
                 case .attributes, .key, .timestamp, .day, .platform, .campaign, .source:
                     header.rowCount
                 case .eventHash: header.eventHashCount

@@ -22,6 +22,9 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     /// When the oldest entry of the ledger came.
     private var ledgerNanoseconds: UInt64 = 0
     private var cursor: LogCursor
+    private let zones: ZonesInForce
+    /// Replacements of the zones that are taken in.
+    private var zoneChangeCount = 0
     private let encoder = BlockEncoder()
     private let clock: Clock
     /// What blocks are dated with, and events judged by.
@@ -49,19 +52,21 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
 
     /// - Parameters:
     ///   - hash: the directory's.
+    ///   - zones: in the place of the configuration's, once they are replaced.
     ///   - warn: takes a line for the log, and never blocks.
     package init(
         consumer: consuming RingConsumer, hash: KeyedHash,
         dictionary: consuming NameDictionary, repeats: consuming RepeatRule,
         sessions: consuming SessionRule, clock: Clock,
-        start: LogStart, configuration: PipelineConfiguration, links: StageLinks,
+        start: LogStart, configuration: PipelineConfiguration,
+        zones: ZonesInForce = ZonesInForce(.utc), links: StageLinks,
         counters: PipelineCounters, warn: @escaping @Sendable (String) -> Void = { _ in }
     ) {
         self.consumer = consumer
         admission = Admission(
             hash: hash, dictionary: dictionary, repeats: repeats, sessions: sessions,
-            policy: start.policy,
-            calendar: configuration.calendar)
+            policy: start.policy, zones: configuration.zones)
+        self.zones = zones
         time = AdmissionClock(clock, counters: counters, state: links.state, warn: warn)
         windows = AdmittedWindows(
             start.windows, creditByteCount: configuration.creditByteCount, now: time.now())
@@ -268,9 +273,10 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
             return false
         }
         let now = time.now()
+        if let new = zones.taken(since: &zoneChangeCount) { admission.replaceZones(by: new) }
         let (context, startsSegment) = cursor.next(
-            admissionTime: now.wallMicroseconds, nextName: admission.nextName,
-            nextKey: admission.nextKey)
+            admissionTime: now.wallMicroseconds, zoneVersion: admission.zoneVersion,
+            nextName: admission.nextName, nextKey: admission.nextKey)
         free.open(context, startsSegment: startsSegment)
         openedAtNanoseconds = now.monotonicNanoseconds
         let room = startsSegment ? cursor.bounds.byteCountMax : cursor.remainingByteCount

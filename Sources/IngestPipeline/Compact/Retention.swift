@@ -13,6 +13,7 @@ import IngestStorage
 /// where their bytes are bounded.
 struct Retention<Clock: IngestClock> {
     private let policy: RetentionPolicy
+    /// Of the zone that is no business's own, as it was at the start.
     private let calendar: BusinessCalendar
     private let clock: Clock
     private var wallClock: RetentionClock<Clock>
@@ -32,7 +33,7 @@ struct Retention<Clock: IngestClock> {
     /// - Parameter sealed: all that the log has.
     init(_ configuration: PipelineConfiguration, after sealed: [SealedSegment], clock: Clock) {
         policy = configuration.retention
-        calendar = configuration.calendar
+        calendar = configuration.zones.calendars[0]
         self.clock = clock
         wallClock = RetentionClock(clock, after: policy.acceptsClock ? [] : sealed)
         nextLookNanoseconds = clock.monotonicNanoseconds() &+ Self.lookNanoseconds

@@ -149,6 +149,7 @@ extension Inspector {
         }
         indented(
             "admitted \(TimeText.utc(context.admissionTime)) by policy \(context.policyVersion), "
+                + "zones \(Self.hex(context.zoneVersion)), "
                 + "commit epoch \(context.commitEpoch)")
         if let rewritten = context.rewritten {
             indented(

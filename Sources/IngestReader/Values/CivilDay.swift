@@ -21,12 +21,8 @@ public struct CivilDay: Hashable, Sendable, Comparable {
 
     /// Reads `YYYY-MM-DD`, the only form that is accepted; `nil` for anything else.
     public init?(_ text: String) {
-        let bytes = Array(text.utf8)
-        guard bytes.count == 10, bytes[4] == UInt8(ascii: "-"), bytes[7] == UInt8(ascii: "-"),
-            let year = Self.number(bytes[0..<4]), let month = Self.number(bytes[5..<7]),
-            let day = Self.number(bytes[8..<10])
-        else { return nil }
-        self.init(year: year, month: month, day: day)
+        guard let number = CivilDate.day(text) else { return nil }
+        dayNumber = number
     }
 
     /// Year, month 1 … 12, and day 1 … 31.
@@ -35,15 +31,6 @@ public struct CivilDay: Hashable, Sendable, Comparable {
     }
 
     public static func < (a: Self, b: Self) -> Bool { a.dayNumber < b.dayNumber }
-
-    private static func number(_ digits: ArraySlice<UInt8>) -> Int? {
-        var value = 0
-        for digit in digits {
-            guard (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(digit) else { return nil }
-            value = value * 10 + Int(digit - UInt8(ascii: "0"))
-        }
-        return value
-    }
 }
 
 extension CivilDay: CustomStringConvertible {

@@ -18,7 +18,7 @@ import IngestRules
     private let policy: CountingPolicy
     var repeats: RepeatRule
     var sessions: SessionRule
-    private var calendar: BusinessCalendar
+    private var days: BusinessDays
     /// Of the open block.
     private var admissionTime: Int64 = 0
 
@@ -28,14 +28,14 @@ import IngestRules
     /// - Parameter hash: the directory's.
     init(
         hash: KeyedHash, dictionary: consuming NameDictionary, repeats: consuming RepeatRule,
-        sessions: consuming SessionRule, policy: CountingPolicy, calendar: BusinessCalendar
+        sessions: consuming SessionRule, policy: CountingPolicy, zones: BusinessZones
     ) {
         self.hash = hash
         self.dictionary = dictionary
         self.repeats = repeats
         self.sessions = sessions
         self.policy = policy
-        self.calendar = calendar
+        days = BusinessDays(zones)
     }
 
     /// Starts the loads that `admit` of the same events will wait for.
@@ -62,6 +62,12 @@ import IngestRules
         repeats.open(admissionTime: admissionTime)
         sessions.open(admissionTime: admissionTime)
     }
+
+    /// From the next row on days are those of these zones.
+    mutating func replaceZones(by zones: BusinessZones) { days = BusinessDays(zones) }
+
+    /// Of the zones that days are made by.
+    var zoneVersion: UInt32 { days.version }
 
     /// The newest commit time of an id that is no longer known, µs since 1970; `Int64.min` if all are.
     var completeSinceMicroseconds: Int64 { repeats.completeSinceMicroseconds }
@@ -119,6 +125,14 @@ import IngestRules
         return min(max(admissionTime, 0), Limits.timestampMicrosecondsMax)
     }
 
+    @inline(never)
+    private mutating func findDay(
+        of time: Int64, _ key: KeyOrdinal, _ event: UnsafePointer<PacketRow>,
+        _ bytes: UnsafeRawPointer
+    ) -> Int32 {
+        days.find(time, of: key) { unsafe Array(event.pointee.business(in: bytes)) }
+    }
+
     /// Adds the row of an event that is stored.
     /// - Returns: its verdict, which is another one if its id was counted before.
     @inline(__always)
@@ -145,8 +159,13 @@ import IngestRules
         // column never has more elements than there are rows.
         unsafe rows.key[row] = key.rawValue
         unsafe rows.timestamp[row] = event.pointee.timestampMicroseconds
-        unsafe rows.day[row] = calendar.day(
-            of: Self.timeOfDay(event.pointee.timestampMicroseconds, verdict, admissionTime))
+        let time = unsafe Self.timeOfDay(
+            event.pointee.timestampMicroseconds, verdict, admissionTime)
+        if let day = days.known(time, of: key) {
+            unsafe rows.day[row] = day
+        } else {
+            unsafe rows.day[row] = findDay(of: time, key, event, packet.bytes)
+        }
         unsafe rows.platform[row] = platform
         unsafe rows.campaign[row] = campaign
         unsafe rows.source[row] = source
