@@ -69,9 +69,10 @@ extension LedgerEntry {
 
 /// What became of the events of some blocks, by the ledger and by the rows.
 ///
-/// The law: each event that was decoded is of one verdict, and is a row with that verdict, but that malformed ones have none
-/// and of those without consent only some do. So rows and ledger say the same of counted, refused and repeated events;
-/// of events that left no row the ledger is the only witness. Events come with packets that were consumed.
+/// The law: each event that was decoded is of one verdict, and is a row with that verdict, but that malformed ones and those
+/// of another business have none, and of the other refusals only those whose names were known. So rows and ledger say the
+/// same of counted and repeated events; of events that left no row the ledger is the only witness. Events come with
+/// packets that were consumed.
 package enum EventBalance {
     /// A term of the law that is not the same on both sides.
     package struct Difference: Hashable, Sendable {
@@ -93,8 +94,8 @@ package enum EventBalance {
             let events = entries.reduce(UInt64(0)) { $0.saturatingSum($1.events[index]) }
             let isKept =
                 switch verdict {
-                case .malformed: rows[index] == 0
-                case .noConsent: events >= rows[index]
+                case .malformed, .wrongBusiness: rows[index] == 0
+                case _ where verdict.isRefusal: events >= rows[index]
                 default: events == rows[index]
                 }
             if isKept { continue }

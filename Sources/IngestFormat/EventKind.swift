@@ -72,6 +72,13 @@ public enum Verdict: UInt8, NamedCode {
     /// Never a row: only counted in the ledger.
     case malformed = 12
 
+    /// Whether it is a refusal: neither counted nor a repeat of what was. A refused event gives no name and no key, so
+    /// that where its names are unknown it is no row.
+    @inlinable public var isRefusal: Bool { Self.refusals &>> UInt16(rawValue) & 1 != 0 }
+
+    /// All codes but those of counted, duplicate, conflict and session repeat.
+    @inlinable static var refusals: UInt16 { 0b1111_1111_1100_0110 }
+
     public var name: String {
         switch self {
         case .counted: "counted"

@@ -248,8 +248,8 @@ struct CommitStageTests {
         let now = bench.clock.wallMicroseconds()
         let today = Int32(now / day)
         let cases: [(days: Int64, expected: Int32)] = [
-            (-8, today - 8), (-399, today - 399), (-401, today), (-20_000, today), (2, today + 2),
-            (401, today), (60_000, today), (0, today),
+            (0, today), (-8, today - 8), (-399, today - 399), (-401, today), (-20_000, today),
+            (2, today + 2), (401, today), (60_000, today),
         ]
         bench.offerBatch(
             sequence: 0,
@@ -260,7 +260,7 @@ struct CommitStageTests {
             })
         let block = try #require(bench.turn())
         #expect((0..<cases.count).map { block.rows.day[$0] } == cases.map(\.expected))
-        #expect(block.rows.timestamp[4] == now + 2 * day)
+        #expect(block.rows.timestamp[5] == now + 2 * day)
         #expect(bench.counters.events[.tooOld] == 4 && bench.counters.events[.tooEarly] == 3)
     }
 

@@ -35,7 +35,7 @@ struct FixtureEvent {
         day = 20_000 + Int32(random.below(4))
         type = EventType.allCases[Int(random.below(3))]
         if random.below(3) == 0 {
-            verdict = Verdict.allCases[Int(random.below(12))]
+            verdict = Verdict.allCases[Int(random.below(11))]
             if verdict == .notViewable || verdict == .undetermined { type = .impression }
         }
         isMeasured = type == .impression && (verdict == .notViewable || random.below(2) == 0)

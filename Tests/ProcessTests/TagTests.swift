@@ -45,7 +45,7 @@ extension ProcessSuite {
             plain.send("{}")
             plain.close()
             for stranger in strangers { #expect(!stranger.listen(withinMilliseconds: 100)) }
-            // One bound to a business sends for another: stored as refused.
+            // One bound to a business sends for another: refused, in the ledger only.
             let bound = HandSender(to: daemon.port, sender: 8, key: (2, Self.second))
             #expect(bound.delivers(0..<6))
             #expect(daemon.stop().code == 0)

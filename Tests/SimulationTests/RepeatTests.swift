@@ -96,11 +96,16 @@ struct RepeatTests {
         try send(200..<201, from: 2_000, to: &again)
         clock.advance(milliseconds: 8_000_000)
         try send(201..<202, from: 2_001, to: &again)
+        // New rewards that are refused leave no rows, and the ledger alone may wait for a second.
+        clock.advance(milliseconds: 1_000)
+        try again.settle()
         let before = try events(files)
         try send(0..<10, from: 3_000, to: &again)
         let after = try events(files)
         #expect(after["counted"] == before["counted"])
-        #expect(after["outside_window"] == before["outside_window", default: 0] + first)
+        #expect(
+            after["outside_window"] == before["outside_window", default: 0] + first,
+            "\(before) \(after)")
     }
 
     @Test(

@@ -138,16 +138,17 @@ struct RetentionTests {
             }
             clock.advance(milliseconds: 4_000_000)
         }
-        // Refused as too early, and stored with its time.
-        try next(pipeline.offer(SimulatedPacket(sequence: 0, day: 80_000)))
+        try next(pipeline.offer(SimulatedPacket(sequence: 0)))
+        // Of known names, refused as too early, and stored with its time.
+        try next(pipeline.offer(SimulatedPacket(sequence: 0, day: 80_000), as: 4))
         try next(pipeline.offer(SimulatedPacket(sequence: 1)))
         try next(pipeline.offerEmpty(sender: 3))
         try next(pipeline.offer(SimulatedPacket(sequence: 2)))
         // The last sealed segment stays for its windows.
         try next(pipeline.offer(SimulatedPacket(sequence: 3)))
         let before = try newest(files)
-        #expect(before.sealed.map(\.rowCount) == [5, 5, 0, 5])
-        #expect(before.sealed[0].maxTimestamp > clock.wallMicroseconds())
+        #expect(before.sealed.map(\.rowCount) == [5, 5, 5, 0, 5])
+        #expect(before.sealed[1].maxTimestamp > clock.wallMicroseconds())
         clock.advance(milliseconds: 29 * Self.dayMilliseconds)
         try pipeline.rest(turns: 70)
         #expect(try newest(files).expired.isEmpty)
@@ -155,7 +156,7 @@ struct RetentionTests {
         try pipeline.rest(turns: 70)
         let after = try newest(files)
         #expect(
-            after.lastExpired.rawValue == 3 && after.shard.totals == before.shard.totals
+            after.lastExpired.rawValue == 4 && after.shard.totals == before.shard.totals
         )
     }
 

@@ -36,7 +36,7 @@ struct SimulatedPacket {
             return Array(repeating: largest, count: largestCount)
         }
         var generator = SeededRandom(seed: sequence &+ 99)
-        return (0..<Self.eventCount).map { index in
+        var events = (0..<Self.eventCount).map { index in
             let reward = generator.next() % 40
             let type: EventType =
                 switch generator.next() % 10 {
@@ -52,6 +52,12 @@ struct SimulatedPacket {
                 isViewable: generator.next() % 2 == 0 ? nil : generator.next() % 3 != 0,
                 revenueMicros: type == .redemption ? Int64(generator.next() % 9_000_000) : 0)
         }
+        // What is refused is a row only where its names are known: here they are, from the packet's first event.
+        if events[0].isViewable == false { events[0].isViewable = nil }
+        for index in events.indices where events[index].isViewable == false {
+            (events[index].reward, events[index].business) = (events[0].reward, events[0].business)
+        }
+        return events
     }
 
     func encoded(hash: KeyedHash) -> ([UInt8], [EventDescriptor]) {

@@ -114,6 +114,7 @@ enum UnsafeFiles {
             "Commit/Admit/NameRecords": "owns the bytes of names and what is known of them",
             "Commit/Admit/SessionRule": "owns the pseudonyms of a packet",
             "Commit/Admit/SessionTable": "changes the entries that were found",
+            "Commit/Admit/PacketEvents": "finds rows and names where they lie in the ring",
             "Commit/Admit/PairTable": "reads the entry that was found, and owns a small cache",
             "Clock": "clock_gettime",
             "Commit/CommitStage": "reads records where they lie in the ring",

@@ -85,6 +85,26 @@ extension Admission {
         return judged
     }
 
+    /// The refusal of an event that the rules that look at it alone let count, and whose key is not known, so that nothing was
+    /// counted of its reward; `nil` where `judge` will not refuse it. Changes nothing.
+    mutating func refusalOfNew(_ index: Int, _ packet: PacketEvents) -> Verdict? {
+        let event = unsafe packet.rows + index
+        let hasID = unsafe event.pointee.flags & EventDescriptor.Flags.hasEventID != 0
+        let (hash, timestamp) = unsafe (
+            event.pointee.eventHash, event.pointee.timestampMicroseconds
+        )
+        if unsafe sessions.isOn && event.pointee.sessionByteCount != 0,
+            // SAFETY: as in `judgeInSession`.
+            unsafe sessions.breaksRate(
+                index, packet.bytes + Int(event.pointee.sessionOffset),
+                Int(event.pointee.sessionByteCount), type: event.pointee.type, timestamp: timestamp)
+        {
+            let isRepeat = hasID && repeats.verdict(onRepeat: hash, check: 0) != nil
+            return isRepeat ? nil : .invalidTraffic
+        }
+        return hasID && repeats.refusesNew(hash, timestamp: timestamp) ? .outsideWindow : nil
+    }
+
     /// Takes the pseudonyms of a packet's sessions, and has their entries loaded all together.
     @inline(never)
     func prepareSessions(_ packet: PacketEvents) {

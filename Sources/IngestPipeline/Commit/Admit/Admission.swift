@@ -91,13 +91,10 @@ import IngestRules
             let event = unsafe packet.rows + index
             var verdict = unsafe policy.verdict(
                 on: JudgedEvent(event.pointee), admissionTime: admissionTime)
-            if unsafe event.pointee.consent != Consent.optOut.rawValue {
-                if let key = unsafe key(of: event, packet, slot) {
-                    verdict = append(
-                        index, verdict, key, packet, slot, &cursor)
-                } else {
-                    verdict = .malformed
-                }
+            if unsafe event.pointee.consent != Consent.optOut.rawValue,
+                let key = key(ofEvent: index, packet, slot, &verdict)
+            {
+                verdict = append(index, verdict, key, packet, slot, &cursor)
             }
             tally.add(verdict)
         }
@@ -141,18 +138,23 @@ import IngestRules
         _ slot: BlockSlot, _ cursor: inout BlockRows.Mark
     ) -> Verdict {
         let event = unsafe packet.rows + index
-        let platform = unsafe ordinal(of: event.pointee.platform, packet, slot)
-        var (campaign, source, revenue, spend): (UInt32, UInt32, Int64, Int64) = (0, 0, 0, 0)
+        var (revenue, spend): (Int64, Int64) = (0, 0)
         if unsafe event.pointee.side != 0 {
             // SAFETY: rows give only numbers of side records that are there.
-            let side = unsafe packet.sides[Int(event.pointee.side) &- 1]
-            campaign = ordinal(of: side.campaign, packet, slot)
-            source = ordinal(of: side.source, packet, slot)
-            (revenue, spend) = (side.revenueMicros, side.spendMicros)
+            let side = unsafe packet.sides + (Int(event.pointee.side) &- 1)
+            (revenue, spend) = unsafe (side.pointee.revenueMicros, side.pointee.spendMicros)
         }
         let judged = judge(
             index, firstVerdict, key, packet, revenue: revenue, spend: spend)
         let verdict = judged.verdict
+        let platform = unsafe ordinal(of: event.pointee.platform, packet, slot, verdict)
+        var (campaign, source): (UInt32, UInt32) = (0, 0)
+        if unsafe event.pointee.side != 0 {
+            // SAFETY: as above.
+            let side = unsafe packet.sides + (Int(event.pointee.side) &- 1)
+            campaign = unsafe ordinal(of: side.pointee.campaign, packet, slot, verdict)
+            source = unsafe ordinal(of: side.pointee.source, packet, slot, verdict)
+        }
         let rows = slot.rows
         let row = cursor.row
         // SAFETY: the caller has checked that the block has room for a row for each event, and a sparse
@@ -219,18 +221,24 @@ import IngestRules
         return bits
     }
 
-    /// The key of the event's (reward, business); new names and keys go into the block. `nil` at their limits, and
-    /// where a sample shows that the key is not of these names.
+    /// The key of the event's (reward, business); of an event that is not refused, new names and keys go into the block.
+    /// `nil` for an event that is no row, whose verdict is then in `verdict`: it is refused and its key is not known, it is
+    /// of another business than its packet's key, or it is malformed since there is no room for its names, or a sample
+    /// shows that the key is not of these.
     @inline(__always)
     private mutating func key(
-        of event: UnsafePointer<PacketRow>, _ packet: PacketEvents, _ slot: BlockSlot
+        ofEvent index: Int, _ packet: PacketEvents, _ slot: BlockSlot, _ verdict: inout Verdict
     ) -> KeyOrdinal? {
+        let event = unsafe packet.rows + index
         guard let key = unsafe dictionary.key(of: event.pointee.pair) else {
-            return unsafe newKey(of: event, packet.bytes, slot)
+            return newKey(ofEvent: index, packet, slot, &verdict)
         }
+        if case .wrongBusiness = verdict { return nil }
         foundCount &+= 1
-        if foundCount & (Self.sampleInterval - 1) == 0 {
-            return unsafe isKey(key, of: event, packet.bytes) ? key : nil
+        if foundCount & (Self.sampleInterval - 1) == 0, unsafe !isKey(key, of: event, packet.bytes)
+        {
+            verdict = .malformed
+            return nil
         }
         return key
     }
@@ -263,12 +271,19 @@ import IngestRules
 
     @inline(never)
     private mutating func newKey(
-        of event: UnsafePointer<PacketRow>, _ bytes: UnsafeRawPointer, _ slot: BlockSlot
+        ofEvent index: Int, _ packet: PacketEvents, _ slot: BlockSlot, _ verdict: inout Verdict
     ) -> KeyOrdinal? {
-        guard let names = unsafe names(of: event, bytes, slot),
+        if verdict.isRefusal { return nil }
+        if let refusal = refusalOfNew(index, packet) {
+            verdict = refusal
+            return nil
+        }
+        let event = unsafe packet.rows + index
+        guard let names = unsafe names(of: event, packet.bytes, slot),
             let key = unsafe dictionary.insertKey(event.pointee.pair, of: names)
         else {
             refused.fullCount += 1
+            verdict = .malformed
             return nil
         }
         slot.keys.append(names)
@@ -290,24 +305,27 @@ import IngestRules
             reward: dictionary.ordinal(of: reward), business: dictionary.ordinal(of: business))
     }
 
-    /// The ordinal of an optional name: 0 where the event has none, and at the limit on names.
+    /// The ordinal of an optional name: 0 where the event has none, or is refused and the name is new, and at the limit
+    /// on names.
     @inline(__always)
     private mutating func ordinal(
-        of name: PacketRow.Name, _ packet: PacketEvents, _ slot: BlockSlot
+        of name: PacketRow.Name, _ packet: PacketEvents, _ slot: BlockSlot, _ verdict: Verdict
     ) -> UInt32 {
         guard name.byteCount > 0 else { return 0 }
         if let known = attributions.ordinal(name.hash) { return known.rawValue }
         // SAFETY: names lie inside the packet's bytes.
         let bytes = unsafe UnsafeRawBufferPointer(
             start: packet.bytes + Int(name.offset), count: Int(name.byteCount))
-        return unsafe lookUp(name.hash, bytes, slot)
+        return unsafe lookUp(name.hash, bytes, slot, verdict)
     }
 
     @inline(never)
     private mutating func lookUp(
-        _ hash: UInt64, _ name: UnsafeRawBufferPointer, _ slot: BlockSlot
+        _ hash: UInt64, _ name: UnsafeRawBufferPointer, _ slot: BlockSlot, _ verdict: Verdict
     ) -> UInt32 {
-        guard let place = unsafe nameSlot(hash, name, slot) else { return 0 }
+        var place = unsafe dictionary.slot(hash: hash, name)
+        if place == nil, !verdict.isRefusal { place = unsafe nameSlot(hash, name, slot) }
+        guard let place else { return 0 }
         let ordinal = dictionary.ordinal(of: place)
         attributions.set(hash, ordinal)
         return ordinal.rawValue
@@ -330,36 +348,4 @@ struct NameRefusals {
     var fullCount = 0
     /// The names were not those of the key that the hash of their pair led to.
     var mismatchCount = 0
-}
-
-/// The events of one ring record.
-@safe struct PacketEvents {
-    let rows: UnsafePointer<PacketRow>
-    let count: Int
-    let sides: UnsafePointer<PacketSide>
-    /// The packet's bytes, in which their names lie.
-    let bytes: UnsafeRawPointer
-
-    /// SAFETY (caller): the record holds what `PacketRows.write` made of events decoded from its packet.
-    @unsafe init(_ record: RingRecord) {
-        count = Int(record.header.eventCount)
-        let offset = PacketRows.sideOffset(eventCount: count)
-        unsafe rows = record.rows.assumingMemoryBound(to: PacketRow.self)
-        unsafe sides = (record.rows + offset).assumingMemoryBound(to: PacketSide.self)
-        unsafe bytes = record.packet
-    }
-}
-
-extension PacketRow {
-    /// SAFETY (caller): `packet` is the packet that the event was decoded from.
-    @unsafe fileprivate func reward(in packet: UnsafeRawPointer) -> UnsafeRawBufferPointer {
-        unsafe UnsafeRawBufferPointer(
-            start: packet + Int(rewardOffset), count: Int(rewardByteCount))
-    }
-
-    /// SAFETY (caller): as above.
-    @unsafe fileprivate func business(in packet: UnsafeRawPointer) -> UnsafeRawBufferPointer {
-        unsafe UnsafeRawBufferPointer(
-            start: packet + Int(businessOffset), count: Int(businessByteCount))
-    }
 }

@@ -82,6 +82,14 @@ package struct RepeatRule: ~Copyable {
         }
     }
 
+    /// Whether `judge` refuses an event whose reward is not known, so that it is no duplicate.
+    mutating func refusesNew(_ hash: UInt64, timestamp: Int64) -> Bool {
+        guard policy.refusesOutsideWindow,
+            timestamp &- policy.leadMicrosecondsMax <= completeSinceMicroseconds
+        else { return false }
+        return verdict(onRepeat: hash, check: 0) == nil
+    }
+
     /// 16 bits of what a repeat must have in common with the first to be a duplicate: reward and business, amounts.
     @inline(__always)
     static func check(key: UInt32, revenue: Int64, spend: Int64) -> UInt16 {

@@ -112,19 +112,39 @@ import IngestRules
     private mutating func begin(
         _ pseudonym: UInt64, _ session: UnsafeRawPointer, _ byteCount: Int, _ key: UInt32
     ) -> Visit {
-        // A session keeps the key under which it was seen first.
-        if now &- olderSeenAt <= Int64(policy.timeoutSeconds) * 1_000_000 {
-            for older in keys.older {
-                let known = unsafe older.pseudonym(session, byteCount)
-                let number = table.find(known, now: now)
-                if number != 0 {
-                    olderSeenAt = now
-                    return seen(number, known, key)
-                }
-            }
+        if let (number, known) = unsafe findOlder(session, byteCount) {
+            olderSeenAt = now
+            return seen(number, known, key)
         }
         let number = table.begin(pseudonym, now: now, isPartial: false)
         return Visit(session: number, pseudonym: pseudonym, reward: nil, isKnown: number != 0)
+    }
+
+    /// A session keeps the key under which it was seen first: one that is going on under an older key, and its pseudonym.
+    @unsafe private mutating func findOlder(
+        _ session: UnsafeRawPointer, _ byteCount: Int
+    ) -> (UInt32, UInt64)? {
+        guard now &- olderSeenAt <= Int64(policy.timeoutSeconds) * 1_000_000 else { return nil }
+        for older in keys.older {
+            let pseudonym = unsafe older.pseudonym(session, byteCount)
+            let number = table.find(pseudonym, now: now)
+            if number != 0 { return (number, pseudonym) }
+        }
+        return nil
+    }
+
+    /// Whether an event of a reward of which nothing was counted yet breaks a rate. Neither begins a session nor goes on
+    /// with one: what is no row cannot, since a start would not know of it.
+    ///
+    /// SAFETY (caller): as `visit`.
+    @unsafe mutating func breaksRate(
+        _ index: Int, _ session: UnsafeRawPointer, _ byteCount: Int, type: UInt8, timestamp: Int64
+    ) -> Bool {
+        var number = unsafe table.find(pseudonyms[index], now: now)
+        if number == 0 { number = unsafe findOlder(session, byteCount)?.0 ?? 0 }
+        guard number != 0 else { return false }
+        return unsafe table.session(number).pointee.rates.broken(by: type, at: timestamp, policy)
+            != nil
     }
 
     /// The rule of rates that an event breaks; `nil` if it breaks none.

@@ -1,0 +1,35 @@
+// packet → decode → ring → [admit] → block → segment → compaction → snapshot → query
+import IngestFormat
+import IngestRing
+
+/// The events of one ring record.
+@safe struct PacketEvents {
+    let rows: UnsafePointer<PacketRow>
+    let count: Int
+    let sides: UnsafePointer<PacketSide>
+    /// The packet's bytes, in which their names lie.
+    let bytes: UnsafeRawPointer
+
+    /// SAFETY (caller): the record holds what `PacketRows.write` made of events decoded from its packet.
+    @unsafe init(_ record: RingRecord) {
+        count = Int(record.header.eventCount)
+        let offset = PacketRows.sideOffset(eventCount: count)
+        unsafe rows = record.rows.assumingMemoryBound(to: PacketRow.self)
+        unsafe sides = (record.rows + offset).assumingMemoryBound(to: PacketSide.self)
+        unsafe bytes = record.packet
+    }
+}
+
+extension PacketRow {
+    /// SAFETY (caller): `packet` is the packet that the event was decoded from.
+    @unsafe func reward(in packet: UnsafeRawPointer) -> UnsafeRawBufferPointer {
+        unsafe UnsafeRawBufferPointer(
+            start: packet + Int(rewardOffset), count: Int(rewardByteCount))
+    }
+
+    /// SAFETY (caller): as above.
+    @unsafe func business(in packet: UnsafeRawPointer) -> UnsafeRawBufferPointer {
+        unsafe UnsafeRawBufferPointer(
+            start: packet + Int(businessOffset), count: Int(businessByteCount))
+    }
+}
