@@ -97,7 +97,8 @@ package struct SegmentAccumulator: ~Copyable {
         }
         footer.blocks = blocks
         let days = DaySums(keys: keys)
-        footer.rewardDays = try .encode(DaySumming(counters.makeCursor(), into: days))
+        (footer.rewardDays, footer.attributions) = try counters.encodeTableAndAttributions(
+            DaySumming(counters.makeCursor(), into: days))
         footer.days = .encode(days.makeCursor())
         footer.ledger = ledger.entries
         footer.lost = lost

@@ -29,11 +29,13 @@ package final class SegmentCounters {
     private var spendSum: UInt64 = 0
     /// Rows folded so far.
     package private(set) var rowCount: UInt64 = 0
+    /// Of the rows with a campaign or a source; `nil` before the first.
+    package private(set) var attributed: AttributedCounters?
 
     package init() {}
 
     /// Adds the rows of one block: all of them or, with another outcome, none. Reads the columns key,
-    /// day, attributes, revenue and spend.
+    /// day, attributes, revenue and spend; of a block with attribution campaign and source too.
     ///
     /// **Cost** 3 ns a row of the day that most have, of a million keys; another 4 to 8 ns a row with money, of a
     /// rare counter or of another day, more as slots are out of cache.
@@ -41,10 +43,9 @@ package final class SegmentCounters {
         let shape = BlockShape(rows)
         guard shape.isValid else { return .invalidRow }
         guard shape.keyMax < Limits.keyCountMax else { return .keyBeyondLimit }
-        let pairCountMax = memory.slotCount - 1 + min(memory.lanes.count, Int(clamping: rowCount))
-        guard pairCountMax + rows.rowCount <= Limits.segmentKeyDayCountMax else {
-            return .tooManyKeyDays
-        }
+        let added = rows.mark.isAttributed ? 2 * rows.rowCount : rows.rowCount
+        let pairCountMax = pairCountMax + (attributed?.pairCountMax ?? 0)
+        guard pairCountMax + added <= Limits.segmentKeyDayCountMax else { return .tooManyKeyDays }
         guard rowCount + UInt64(rows.rowCount) <= UInt64(Limits.segmentRowCountMax) else {
             return .tooManyRows
         }
@@ -55,22 +56,29 @@ package final class SegmentCounters {
         spendSum = spend
         rowCount += UInt64(rows.rowCount)
         memory.add(rows, shape, by: table)
+        if rows.mark.isAttributed {
+            if attributed == nil { attributed = AttributedCounters() }
+            attributed?.add(rows)
+        }
         return .folded
+    }
+
+    /// No more (key, day) pairs have been seen.
+    var pairCountMax: Int {
+        memory.slotCount - 1 + min(memory.lanes.count, Int(clamping: rowCount))
     }
 
     /// Forgets everything; the memory stays.
     package func removeAll() {
         memory.removeAll()
+        attributed?.removeAll()
         revenueSum = 0
         spendSum = 0
         rowCount = 0
     }
 
-    /// The rows in order of (key, day). Valid until the next `fold` or `removeAll`.
+    /// The rows of keys in order of (key, day). Valid until the next `fold` or `removeAll`.
     package func makeCursor() -> Cursor { Cursor(self) }
-
-    /// The counters as a coded reward-days table.
-    package func encodeTable() -> CounterTable { .encode(makeCursor()) }
 }
 
 // MARK: Slots to rows in order: keys are dense, so going through them is sorting.
@@ -100,7 +108,9 @@ extension SegmentCounters {
                 } else if nextKey < counters.memory.headCount {
                     pending.removeAll(keepingCapacity: true)
                     pendingPlace = 0
-                    counters.memory.appendKeys(from: &nextKey, to: page, several: &pending)
+                    counters.memory.appendKeys(
+                        from: &nextKey, upTo: counters.memory.headCount, to: page,
+                        several: &pending)
                 } else {
                     break
                 }
@@ -122,13 +132,15 @@ extension CounterSlots {
         page.clear(CounterColumn.spendMicros.rawValue)
     }
 
-    /// Adds the rows of keys from `key` on, until the page has no room for those of a key: its slots are then put in
-    /// `several`, by day.
+    /// Adds the rows of keys from `key` on and below `end`, until the page has no room for those of a key: its slots are
+    /// then put in `several`, by day.
     ///
     /// First all rows are found, with the word of each that is in lanes; then these are spread over the page's columns,
     /// one after the other, and the rows of slots are written.
-    mutating func appendKeys(from key: inout Int, to page: CounterPage, several: inout [UInt32]) {
-        let last = headCount - 1
+    mutating func appendKeys(
+        from key: inout Int, upTo end: Int, to page: CounterPage, several: inout [UInt32]
+    ) {
+        let last = end - 1
         let (heads, slots, words) = unsafe (heads, slots, lanes.words)
         let (rowWords, rowSlots) = unsafe (lanes.rowWords, lanes.rowSlots)
         let day = lanes.day ?? 0
@@ -318,16 +330,17 @@ extension CounterSlots {
 
         /// The columns of which a slot has a value.
         var columns: CounterColumnSet {
-            var columns: [CounterColumn] = []
+            var bits: UInt32 = 0
+            func add(_ column: CounterColumn) { bits |= 1 << UInt32(column.rawValue) }
             for (lane, column) in CountingTable.hotColumns.enumerated() where hot[lane] != 0 {
-                columns.append(column)
+                add(column)
             }
             for (lane, column) in CountingTable.rareColumns.enumerated() where rare[lane] != 0 {
-                columns.append(column)
+                add(column)
             }
-            if revenue != 0 { columns.append(.revenueMicros) }
-            if spend != 0 { columns.append(.spendMicros) }
-            return CounterColumnSet(columns)
+            if revenue != 0 { add(.revenueMicros) }
+            if spend != 0 { add(.spendMicros) }
+            return CounterColumnSet(rawValue: bits)
         }
     }
 

@@ -68,6 +68,10 @@ package enum Limits {
     // MARK: Dictionary
     package static let nameCountMax = 1 << 24
     package static let keyCountMax = 1 << 24
+    /// Known (key, campaign, source), campaigns and sources, and platforms; beyond it `(other)`, and no platform.
+    package static let attributionCountMax = 1 << 20
+    package static let attributionNameCountMax = 1 << 16
+    package static let platformCountMax = 1 << 10
 
     // MARK: Blocks
     package static let blockEventCountMax = 1 << 16

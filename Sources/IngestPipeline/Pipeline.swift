@@ -156,9 +156,9 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
         producer = consume input
         commit = CommitStage(
             consumer: ends.consumer, hash: start.hash, dictionary: start.dictionary,
-            repeats: start.repeats, sessions: start.sessions, clock: clock, start: start.log,
-            configuration: configuration, zones: zones, links: links, counters: counters,
-            warn: warn)
+            attributions: start.attributions, repeats: start.repeats, sessions: start.sessions,
+            clock: clock, start: start.log, configuration: configuration, zones: zones,
+            links: links, counters: counters, warn: warn)
         sync = SyncStage(
             files: files, mark: start.mark, first: first, of: log.segmentHeader.segment,
             segmentByteCountMax: configuration.segmentByteCountMax, reserve: reserve, clock: clock,

@@ -29,6 +29,8 @@ package enum ReceiveCounter: Int, CounterName {
     case bytes
     /// Events decoded and handed down, malformed ones not among them.
     case events
+    /// Platforms, campaigns and sources that events came without: longer than 64 bytes, with an `@`, or not UTF-8.
+    case attributionsDropped
     /// Datagrams that the kernel dropped at the socket.
     case kernelDrops
     /// Senders that were told that their packets are shed, because the ring or the disk is full.
@@ -45,6 +47,8 @@ package enum CommitCounter: Int, CounterName {
     case nameRefusals
     /// Events whose names were not those of the key that their hash led to: they are among the malformed.
     case pairMismatches
+    /// Events with `(other)` for campaign and source, or without their platform, because there are too many of these.
+    case attributionOverflows
     /// How often the wall clock parted from the monotonic one.
     case clockSteps
 }

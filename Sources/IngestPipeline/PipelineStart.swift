@@ -13,6 +13,7 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     package let hash: KeyedHash
     package let log: LogStart
     var dictionary: NameDictionary
+    var attributions: KnownAttributions
     var repeats: RepeatRule
     var sessions: SessionRule
     /// `nil` where no session is looked at.
@@ -34,11 +35,13 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     ///
     /// - Parameters:
     ///   - policy: the counting rules.
+    ///   - bound: how many campaigns and the like there may be.
     ///   - random: identity and hash key of a new directory come from it.
     /// **Errors** As `DataDirectory.checkIsOurs` and `open`, and `SegmentRecovery.run`. A crash anywhere leaves a directory
     /// for which all of this can be done again.
     package static func open(
         _ files: Files, clock: Clock, policy: CountingPolicy = CountingPolicy(),
+        attributions bound: AttributionBound = AttributionBound(),
         counters: PipelineCounters, random: inout some RandomNumberGenerator
     ) throws(PipelineError) -> PipelineStart {
         let fresh = makeManifest(at: clock.wallMicroseconds(), random: &random)
@@ -49,7 +52,8 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         } catch { throw .storage(error) }
         do throws(PipelineError) {
             return try open(
-                files, holding: lock, fresh, clock, policy, counters, hasSpentReserve: false)
+                files, holding: lock, fresh, clock, policy, bound, counters,
+                hasSpentReserve: false)
         } catch {
             guard error.shortage == .space else { throw error }
             let isHeld: Bool
@@ -57,12 +61,13 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
             guard isHeld else { throw error }
         }
         return try open(
-            files, holding: lock, fresh, clock, policy, counters, hasSpentReserve: true)
+            files, holding: lock, fresh, clock, policy, bound, counters, hasSpentReserve: true)
     }
 
     private static func open(
         _ files: Files, holding lock: Files.File, _ fresh: Manifest, _ clock: Clock,
-        _ policy: CountingPolicy, _ counters: PipelineCounters, hasSpentReserve: Bool
+        _ policy: CountingPolicy, _ bound: AttributionBound, _ counters: PipelineCounters,
+        hasSpentReserve: Bool
     ) throws(PipelineError) -> PipelineStart {
         let now = clock.wallMicroseconds()
         var directory = try openDirectory(
@@ -102,6 +107,7 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         names.reserve(upTo: recovery.next)
         let manifest = publisher.whole
         let mark = try openMark(in: files, publisher.manifest)
+        let attributions = try loadAttributions(bound, of: manifest, in: files)
         let ids = try LoadedIDs(policy, of: manifest, now: now, in: files)
         let keys =
             policy.sessions.isOn
@@ -114,9 +120,18 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         return PipelineStart(
             directory: directory, recovery: recovery, hash: hash,
             log: makeLog(manifest, recovery, policy),
-            dictionary: names.takeDictionary(), repeats: repeats, sessions: sessions,
-            sessionKeys: keys?.file, reserve: reserve,
+            dictionary: names.takeDictionary(), attributions: attributions, repeats: repeats,
+            sessions: sessions, sessionKeys: keys?.file, reserve: reserve,
             warnings: warnings, hasSpentReserve: hasSpentReserve, mark: mark, publisher: publisher)
+    }
+
+    /// The campaigns and sources that the tables list.
+    private static func loadAttributions(
+        _ bound: AttributionBound, of manifest: Manifest, in files: Files
+    ) throws(PipelineError) -> KnownAttributions {
+        do { return try KnownAttributions(of: manifest, in: files, bound) } catch {
+            throw .storage(error)
+        }
     }
 
     /// The rule on sessions, with what the rows of the log say.

@@ -166,6 +166,27 @@ public struct IngestReader: Sendable {
         }
     }
 
+    /// Gives counters by campaign and source, bytewise by reward, business, campaign and source; events without both are a
+    /// row of their own.
+    ///
+    /// **Cost** Memory for the counters of half a million rows at a time, 12 bytes and more for each attribution of the
+    /// directory, and some bytes for each key.
+    /// - Parameters: as those of `forEachReward`.
+    public func forEachCampaign(
+        _ query: CampaignsQuery = CampaignsQuery(), _ body: (CampaignRow) -> Iteration
+    ) throws(ReaderError) {
+        let parts = try snapshot.attributedParts()
+        try query.forEachRow(in: CounterQuery(snapshot), parts) { body($0) == .next }
+    }
+
+    public func forEachCampaign(
+        _ query: CampaignsQuery = CampaignsQuery(), _ body: (CampaignRow) throws -> Iteration
+    ) throws {
+        try holdingErrors { held in
+            try forEachCampaign(query) { row in held.hold { try body(row) } }
+        }
+    }
+
     private func forEachRow<Listing: CounterListing>(
         _ listing: Listing, _ body: (Listing.Row) -> Iteration
     ) throws(ReaderError) {
@@ -189,6 +210,13 @@ public struct IngestReader: Sendable {
         _ query: RewardDaysQuery = RewardDaysQuery()
     ) throws(ReaderError) -> [RewardDayRow] {
         try gathered { (body) throws(ReaderError) in try forEachRewardDay(query, body) }
+    }
+
+    /// The rows of `forEachCampaign` in memory.
+    public func campaigns(
+        _ query: CampaignsQuery = CampaignsQuery()
+    ) throws(ReaderError) -> [CampaignRow] {
+        try gathered { (body) throws(ReaderError) in try forEachCampaign(query, body) }
     }
 
     /// The rows of an event, in the order of the log; none if the log has none, or no longer has them.

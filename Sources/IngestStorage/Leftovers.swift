@@ -113,7 +113,7 @@ struct Leftovers<Files: FileSystem> {
         let entry = try store.runHeader(number, of: table, newest.directory).entry
         let run = try RunReader(entry, directory: newest.directory, in: store.files)
         try run.checkPages()
-        return [table, entry.span, run.index]
+        return [table, entry.span, run.index, try run.readAttributions()]
     }
 
     /// Whether names cannot all be read, where there are names runs that were never published.

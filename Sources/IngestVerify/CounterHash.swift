@@ -80,6 +80,13 @@ struct Fingerprints: Sendable {
         return (twice ^ twice &>> 32) &>> 3
     }
 
+    /// What stands in the place of the order of an attributed row, wherever the attribution lies in a list.
+    /// - Parameter order: that its key and day would have.
+    @inline(__always)
+    func order(_ order: UInt64, attributedTo pair: UInt64) -> UInt64 {
+        order ^ (weight(pair ^ factors.1) &* factors.0 | 1)
+    }
+
     /// What the money of one row adds to its weight.
     @inline(__always)
     func money(_ revenueMicros: UInt64, _ spendMicros: UInt64) -> UInt64 {
@@ -103,10 +110,12 @@ struct Fingerprints: Sendable {
 
     /// Adds the rows of a page.
     /// - Parameters:
-    ///   - folds: whether also to what the rows come to when they are folded.
+    ///   - attributions: whose rows they are; `nil` of keys.
+    ///   - folds: whether also to what the rows come to when they are folded: those of attributions are in none of that.
     ///   - business: of a key.
     func add(
-        _ page: CounterPage, to prints: inout Fingerprints, folds: Bool,
+        _ page: CounterPage, of attributions: AttributionList?, to prints: inout Fingerprints,
+        folds: Bool,
         business: (UInt32) -> UInt32
     ) {
         unsafe withUnsafeTemporaryAllocation(of: UInt64.self, capacity: 2 * CounterPage.capacity) {
@@ -119,6 +128,13 @@ struct Fingerprints: Sendable {
                 unsafe low[row] = Self.reduced(UInt128(low[row]) &+ UInt128(high[row]) &<< 30)
             }
             prints.rows.isPlain = unsafe prints.rows.isPlain && isPlain && areCounted(page, low)
+            if let entries = attributions?.entries {
+                return unsafe sum(page, low, into: &prints.rows) { place in
+                    let entry = entries[Int(place &>> 32) - Int(CounterKeys.firstAttributed)]
+                    return order(
+                        UInt64(entry.key) &<< 32 | place & 0xFFFF_FFFF, attributedTo: entry.pair)
+                }
+            }
             unsafe sum(page, low, into: &prints.rows) { $0 }
             if !folds { return }
             unsafe sum(page, low, into: &prints.rewards) {

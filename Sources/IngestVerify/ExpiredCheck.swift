@@ -26,7 +26,7 @@ struct ExpiredOutcome: Sendable {
             ledger.add(segments.ledger, at: nil)
             totals = TotalsRecount(ledger, rowCount: segments.rowCount)
             compare(columns, segments)
-            rows = RowSource(run, name: file)
+            rows = try RowSource(run, name: file)
             self.segments = segments
         } catch { failure = error }
     }
@@ -37,7 +37,8 @@ struct ExpiredOutcome: Sendable {
     ) throws(StorageError) -> CounterSum {
         let page = CounterPage()
         var columns = CounterSum()
-        var cursor = run.makeCursor()
+        // Attributed rows are of the same events.
+        var cursor = run.makeCursor(keys: CounterKeys.rewards)
         while !meter.isStopped, try cursor.nextPage(into: page) {
             for row in 0..<page.rowCount where page.key(row) >= segments.nextKey {
                 throw .corrupt(

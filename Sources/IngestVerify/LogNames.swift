@@ -214,6 +214,7 @@ struct LogNames: Sendable {
             return "reward \(reward) business "
                 + (business == 0 ? "(lost:0)" : describe(.name, business))
         }
+        if ordinal == Attribution.other { return "(other)" }
         let block = blocks.last { $0.names.contains(ordinal) }
         let name =
             block.flatMap { lookup.nameInBlock($0.segment, $0.offset, ordinal) }

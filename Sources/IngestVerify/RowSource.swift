@@ -4,12 +4,13 @@ import IngestFormat
 import IngestStorage
 
 /// Rows of counters by (item, day), wherever they are: in the footer of a segment, in a run, or
-/// recounted in memory.
+/// recounted in memory. Items are keys or businesses; behind the rows of some keys come those of their attributions.
 struct RowSource: Sendable {
+    /// Takes a page of rows of items, or of places in the list.
+    typealias Body = (CounterPage, AttributionList?) -> Void
     /// Gives the rows of some items in order, page by page.
     typealias Read =
-        @Sendable (ClosedRange<UInt32>, CounterPage, (CounterPage) -> Void) throws(StorageError)
-        -> Void
+        @Sendable (ClosedRange<UInt32>, CounterPage, Body) throws(StorageError) -> Void
 
     /// The file.
     let name: FileName
@@ -21,26 +22,53 @@ struct RowSource: Sendable {
 
     private init(_ index: CounterPageIndex, _ name: FileName, read: @escaping Read) {
         (self.name, self.read) = (name, read)
-        pages = index.entries.map { (item: $0.firstKey, rowCount: $0.rowCount) }
+        pages = index.entries.filter { CounterKeys.rewards.contains($0.firstKey) }
+            .map { (item: $0.firstKey, rowCount: $0.rowCount) }
     }
 
     /// A run, or the table of a segment's footer.
-    init<Files>(_ run: RunReader<Files>, name: FileName) {
+    /// **Errors** `corrupt` for attributions that cannot be read, and with these rows of others.
+    init<Files>(_ run: RunReader<Files>, name: FileName) throws(StorageError) {
+        let list = try run.readAttributions()
         self.init(run.index, name) { (items, page, body) throws(StorageError) in
-            var cursor = run.makeCursor(keys: items)
-            while try cursor.nextPage(into: page) { body(page) }
+            for part in Self.parts(items, list) {
+                var cursor = run.makeCursor(keys: part.keys)
+                while try cursor.nextPage(into: page) { body(page, part.list) }
+            }
+            if items.upperBound < .max { return }
+            let unlisted = CounterKeys.firstAttributed + UInt32(list.count)
+            var cursor = run.makeCursor(columns: [], keys: unlisted...UInt32.max)
+            if try cursor.nextPage(into: page) {
+                throw .corrupt(
+                    path: run.path, offset: 0,
+                    detail: "a row of an attribution that is not listed")
+            }
         }
     }
 
     /// A table in memory.
-    init(_ table: CounterTable, name: FileName, _ fingerprint: Fingerprint? = nil) {
+    init(
+        _ table: CounterTable, _ attributions: AttributionList, name: FileName,
+        _ fingerprint: Fingerprint? = nil
+    ) {
         self.init(table.index, name) { (items, page, body) throws(StorageError) in
             try StorageError.decoding(name.text) { () throws(FormatError) in
-                var cursor = table.makeCursor(keys: items)
-                while try cursor.nextPage(into: page) { body(page) }
+                for part in Self.parts(items, attributions) {
+                    var cursor = table.makeCursor(keys: part.keys)
+                    while try cursor.nextPage(into: page) { body(page, part.list) }
+                }
             }
         }
         self.fingerprint = fingerprint
+    }
+
+    /// The rows of some items and those of their attributions, by the keys that they have in the table.
+    private static func parts(
+        _ items: ClosedRange<UInt32>, _ list: AttributionList
+    ) -> [(keys: ClosedRange<UInt32>, list: AttributionList?)] {
+        let attributed = CounterKeys.attributed(list.places(ofKeys: items))
+        return [(items.clamped(to: CounterKeys.rewards), nil)]
+            + (attributed.map { [($0, list)] } ?? [])
     }
 }
 
@@ -50,7 +78,9 @@ extension CounterHash {
         of rows: RowSource, _ page: CounterPage
     ) throws(StorageError) -> Fingerprint {
         var prints = Fingerprints()
-        try rows.read(0...UInt32.max, page) { add($0, to: &prints, folds: false) { _ in 0 } }
+        try rows.read(CounterKeys.all, page) {
+            add($0, of: $1, to: &prints, folds: false) { _ in 0 }
+        }
         return prints.rows
     }
 }

@@ -192,8 +192,8 @@ struct SegmentScan<Files: FileSystem> {
         }
         endChain(footer, at: offset)
         let tables = try RunReader<Files>.openFooter(trailer, directory, in: file)
-        recount.rows = RowSource(tables.rewardDays, name: .segment(number))
-        recount.days = RowSource(tables.days, name: .segment(number))
+        recount.rows = try RowSource(tables.rewardDays, name: .segment(number))
+        recount.days = try RowSource(tables.days, name: .segment(number))
         guard recount.isWhole, let rows = recount.rows else { return }
         // Rows, times and checksums are what its index says, or it is not read; and that is what the blocks say.
         recount.report.hold(
@@ -240,7 +240,9 @@ struct SegmentScan<Files: FileSystem> {
         scan.recount = SegmentRecount(number)
         try scan.countBlocks(file, index)
         let table = scan.recount.isWhole ? memory.count.rows?.table() : nil
-        let counted = table.map { RowSource($0, name: rows.name, memory.count.fingerprint) }
+        let counted = table.map {
+            RowSource($0.table, $0.attributions, name: rows.name, memory.count.fingerprint)
+        }
         if isReadable {
             guard let counted else { return }
             let check = TableCheck(

@@ -5,7 +5,10 @@ import IngestStorage
 
 /// A counter, or a whole row, that is not the expected one.
 struct CounterDifference: Sendable, Equatable {
+    /// Of the key and the day, or of the business and the day.
     let order: UInt64
+    /// Campaign and source, if it is an attributed row's.
+    var pair: UInt64 = 0
     /// `nil` for the whole row.
     var column: CounterColumn?
     let got: String
@@ -129,7 +132,9 @@ struct TableCheck: Sendable {
                 return Result { () throws(StorageError) in
                     if meter.isStopped { return prints }
                     try source.read(items, page) {
-                        hash.add($0, to: &prints, folds: folds && sum == basis, business: business)
+                        hash.add(
+                            $0, of: $1, to: &prints, folds: folds && sum == basis,
+                            business: business)
                     }
                     return prints
                 }
@@ -154,8 +159,17 @@ struct TableCheck: Sendable {
 
     // MARK: Row by row
 
-    /// By order.
-    private typealias Sums = [UInt64: CounterSum]
+    private struct Place: Hashable, Comparable {
+        let order: UInt64
+        /// As in `CounterDifference`.
+        var pair: UInt64 = 0
+
+        static func < (a: Self, b: Self) -> Bool {
+            (a.order, a.pair) < (b.order, b.pair)
+        }
+    }
+
+    private typealias Sums = [Place: CounterSum]
 
     /// Goes through a table window by window; that of days has rows of any key in each of its own.
     private func compareRows(
@@ -172,8 +186,10 @@ struct TableCheck: Sendable {
             let page = CounterPage()
             return { index in
                 Result { () throws(StorageError) in
-                    let wanted = try sum(expected, windows[index], page) { place($0, in: kind) }
-                    let found = try sum(table.runs, windows[index], page) { $0 }
+                    let wanted = try sum(expected, windows[index], page, kind) {
+                        place($0, in: kind)
+                    }
+                    let found = try sum(table.runs, windows[index], page, kind) { $0 }
                     return compare(
                         found, to: kind == .days ? Self.settled(wanted, by: found) : wanted)
                 }
@@ -203,30 +219,37 @@ struct TableCheck: Sendable {
     /// businesses were known, which now stand as 0.
     private static func settled(_ expected: Sums, by found: Sums) -> Sums {
         var settled = expected
-        for (order, sum) in found where order >> 32 != 0 {
-            let lost = order & 0xFFFF_FFFF
+        for (place, sum) in found where place.order >> 32 != 0 {
+            let lost = Place(order: place.order & 0xFFFF_FFFF)
             guard var rest = settled[lost], rest.overflows == 0, sum.overflows == 0 else {
                 continue
             }
-            var own = settled[order] ?? CounterSum()
+            var own = settled[place] ?? CounterSum()
             own.take(upTo: sum, from: &rest)
-            if own != CounterSum() { settled[order] = own }
+            if own != CounterSum() { settled[place] = own }
             settled[lost] = rest == CounterSum() ? nil : rest
         }
         return settled
     }
 
-    /// Sums the rows of some items by the place where they are counted.
+    /// Sums the rows of some items by the place where they are counted; attributed ones are in no other table.
     private func sum(
         _ sources: [RowSource], _ items: ClosedRange<UInt32>, _ page: CounterPage,
-        place: (UInt64) -> UInt64
+        _ kind: TableKind, place: (UInt64) -> UInt64
     ) throws(StorageError) -> Sums {
         var sums: Sums = [:]
         for source in sources where !meter.isStopped {
-            try source.read(items, page) { page in
+            try source.read(items, page) { page, attributions in
+                if attributions != nil && kind != .rewardDays { return }
                 for row in 0..<page.rowCount {
-                    let order = CounterPage.order(key: page.key(row), day: page.day(row))
-                    sums[place(order), default: CounterSum()].add(page.counters(row))
+                    let (key, day) = (page.key(row), page.day(row))
+                    var its = Place(order: place(CounterPage.order(key: key, day: day)))
+                    if let entries = attributions?.entries {
+                        let entry = entries[Int(key - CounterKeys.firstAttributed)]
+                        its = Place(
+                            order: CounterPage.order(key: entry.key, day: day), pair: entry.pair)
+                    }
+                    sums[its, default: CounterSum()].add(page.counters(row))
                 }
             }
         }
@@ -262,19 +285,22 @@ struct TableCheck: Sendable {
     private func compare(_ found: Sums, to wanted: Sums) -> Found {
         var list = Found()
         if found == wanted && found.values.allSatisfy({ $0.overflows == 0 }) { return list }
-        for order in Set(found.keys).union(wanted.keys).sorted() {
+        for place in Set(found.keys).union(wanted.keys).sorted() {
             func row(_ got: String, _ expected: String) -> CounterDifference {
-                CounterDifference(order: order, got: got, expected: expected)
+                CounterDifference(
+                    order: place.order, pair: place.pair, got: got, expected: expected)
             }
-            let day = CounterPage.day(ofOrder: order)
-            switch (found[order], wanted[order]) {
+            let day = CounterPage.day(ofOrder: place.order)
+            switch (found[place], wanted[place]) {
             case _ where expected == nil:
                 if Limits.businessDays.contains(day) { continue }
                 list.less.add(row("a row of day \(day)", "a day that there is"))
-            case (let got?, let expected?): compare(order, got, expected, &list)
+            case (let got?, let expected?): compare(place, got, expected, &list)
             case (let got?, nil):
                 list.more.add(row("a row", "no event"))
-                list.moreRowCount = list.moreRowCount.saturatingSum(got.grossRowCount)
+                // An attributed event is counted under its key too.
+                let rowCount = place.pair == 0 ? got.grossRowCount : 0
+                list.moreRowCount = list.moreRowCount.saturatingSum(rowCount)
             default: list.less.add(row("no row", "a row"))
             }
         }
@@ -282,12 +308,14 @@ struct TableCheck: Sendable {
     }
 
     private func compare(
-        _ order: UInt64, _ got: CounterSum, _ expected: CounterSum, _ list: inout Found
+        _ place: Place, _ got: CounterSum, _ expected: CounterSum, _ list: inout Found
     ) {
         for column in CounterColumn.allCases where !column.isHigh {
             let (found, wanted) = (got.counters.sum(column), expected.counters.sum(column))
             func difference(_ found: String, _ wanted: String) -> CounterDifference {
-                CounterDifference(order: order, column: column, got: found, expected: wanted)
+                CounterDifference(
+                    order: place.order, pair: place.pair, column: column, got: found,
+                    expected: wanted)
             }
             if got.overflows(column) || expected.overflows(column) {
                 list.less.add(difference("a sum that does not fit", "one that does"))
@@ -295,7 +323,8 @@ struct TableCheck: Sendable {
                 list.less.add(difference("\(found)", "\(wanted)"))
             } else if found > wanted {
                 list.more.add(difference("\(found)", "\(wanted)"))
-                let rowCount = column.isOfGross ? UInt64(clamping: found - wanted) : 0
+                let isOwn = column.isOfGross && place.pair == 0
+                let rowCount = isOwn ? UInt64(clamping: found - wanted) : 0
                 list.moreRowCount = list.moreRowCount.saturatingSum(rowCount)
             }
         }

@@ -123,9 +123,14 @@ public struct VerifyReport: Sendable, Equatable {
             let item = UInt32(difference.order >> 32)
             let day = CivilDate.text(CounterPage.day(ofOrder: difference.order))
             let column = difference.column.map { "\($0) of " } ?? ""
-            let row =
+            var row =
                 table == .days
                 ? "business \(names.describe(.name, item))" : names.describe(.key, item)
+            let pair = difference.pair
+            for (what, name) in [("campaign", pair >> 32), ("source", pair & 0xFFFF_FFFF)]
+            where name != 0 {
+                row += " \(what) \(names.describe(.name, UInt32(name)))"
+            }
             add(
                 .difference,
                 "\(column)\(row)\(table.hasDay ? " day \(day)" : "") in the \(source)", in: file,

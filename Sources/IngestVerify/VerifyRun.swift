@@ -198,14 +198,21 @@ struct VerifyRun<Files: FileSystem> {
     ) throws(StorageError) {
         let (manifest, end) = (target.manifest, target.manifest.mergedEnd)
         let span = LogSpan(firstSegment: SegmentNumber(rawValue: 1), end: end)
-        let tables = TableKind.counterTables.map { table in
-            TableCheck.Table(
-                kind: table,
-                runs: target.runs.filter { $0.header.table == table }
-                    .map { RowSource($0, name: $0.header.entry.fileName) },
-                lostRowCount: recount.lostRowCount(in: span))
+        var (tables, isOpen): ([TableCheck.Table], Bool) = (
+            [], target.runs.count == manifest.runs.count && recount.hasCut
+        )
+        for table in TableKind.counterTables {
+            var sources: [RowSource] = []
+            for run in target.runs where run.header.table == table {
+                do { sources.append(try RowSource(run, name: run.header.entry.fileName)) } catch {
+                    try recount.report.add(error, mayBeGone: false)
+                    isOpen = false
+                }
+            }
+            tables.append(
+                TableCheck.Table(
+                    kind: table, runs: sources, lostRowCount: recount.lostRowCount(in: span)))
         }
-        let isOpen = target.runs.count == manifest.runs.count && recount.hasCut
         let rows = isOpen ? end == .start ? [] : recount.rows(of: span) : nil
         try check(tables, rows, mayBeGone: false, &recount, wait)
         if rows == nil {
@@ -230,7 +237,7 @@ struct VerifyRun<Files: FileSystem> {
                     continue
                 }
                 let table = TableCheck.Table(
-                    kind: header.table, runs: [RowSource(run, name: header.entry.fileName)],
+                    kind: header.table, runs: [try RowSource(run, name: header.entry.fileName)],
                     lostRowCount: recount.lostRowCount(in: header.span))
                 try check([table], recount.rows(of: header.span), mayBeGone: true, &recount, wait)
             } catch { try recount.report.add(error, mayBeGone: true) }

@@ -195,7 +195,7 @@ struct EventSenderTests {
                 decoder.decode(
                     $0, payloadOffset: 40, payloadByteCount: $0.count - 40, into: scratch)
             }
-            guard case .events(let decoded, 0) = outcome else {
+            guard case .events(let decoded, 0, 0) = outcome else {
                 Issue.record("\(outcome)")
                 continue
             }

@@ -50,6 +50,7 @@ extension BlockRows {
         attributes[rowCount] = row.attributes.rawValue
         platform[rowCount] = row.platform
         campaign[rowCount] = row.campaign
+        if row.campaign | row.source != 0 { mark.isAttributed = true }
         source[rowCount] = row.source
         rowCount += 1
         if let hash = row.eventHash {

@@ -52,7 +52,8 @@ import Testing
                 && rows.timestamp[i] >= header.minTimestamp
                 && rows.timestamp[i] <= header.maxTimestamp
                 && rows.platform[i] < header.nextName.rawValue
-                && rows.campaign[i] < header.nextName.rawValue
+                && (rows.campaign[i] < header.nextName.rawValue
+                    || rows.campaign[i] == Attribution.other)
         }
         for i in 0..<rows.moneyCount {
             isSound = isSound && 0...Limits.moneyMicrosMax ~= rows.revenue[i]
@@ -155,8 +156,9 @@ import Testing
         image[Header.sectionCount] = 1
         image[Header.headerByteCount] += 16
         image[Header.nameCount] = UInt64(nameCount)
-        image.bytes = Array(image.bytes[..<128]) + Array(repeating: 0, count: 16)
-        image.bytes[128] = UInt8(BlockSectionKind.names.rawValue)
+        let table = BlockLayout.headerByteCountMin
+        image.bytes = Array(image.bytes[..<table]) + Array(repeating: 0, count: 16)
+        image.bytes[table] = UInt8(BlockSectionKind.names.rawValue)
         image[.names, Section.encoding] = 0x80
         image[.names, Section.rawByteCount] = UInt64(rawByteCount)
         image[.names, Section.byteCount] = UInt64(stored.count)

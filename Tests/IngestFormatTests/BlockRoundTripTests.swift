@@ -48,6 +48,25 @@ import Testing
         try expectRoundTrip(content)
     }
 
+    @Test func `Campaigns and sources may be beyond the bound, and platforms not`() throws {
+        let other = Attribution.other
+        for row in [Row(campaign: other), Row(source: other), Row(campaign: other, source: other)] {
+            var content = BlockContent.example
+            content.rows.append(row)
+            #expect(try decoder.decode(content.encoded()) == content)
+        }
+        let nextName = BlockContent.example.context.firstName.rawValue + 3
+        for row in [
+            Row(platform: other), Row(campaign: nextName), Row(source: nextName),
+            Row(campaign: other - 1), Row(source: other - 1),
+        ] {
+            var content = BlockContent.example
+            content.rows.append(row)
+            let error = Damage.error { _ = try decoder.decode(content.encoded()) }
+            #expect(error?.summary.hasPrefix("corrupt") == true, "\(row)")
+        }
+    }
+
     @Test func `Every defined value of the attributes comes back, and so do all flags`() throws {
         var content = BlockContent.example
         content.rows = []

@@ -27,6 +27,10 @@ struct FixtureEvent {
     var hasSession = false
     var isOutsideWindow = false
     private var isUnchecked: Bool { isOutsideWindow || !(hasEventID || hasSession) }
+    var campaign: String?
+    var source: String?
+    /// In the place of both; shown as `(other)`.
+    var isOverflow = false
 
     /// A random one of a few names and days, every type and verdict, in the shape that admission makes.
     init(_ random: inout SeededRandom, rewardCount: Int = 12, businessCount: Int = 3) {
@@ -245,8 +249,12 @@ final class LogFixture {
         rows.day[row] = event.day
         rows.attributes[row] = attributes.rawValue
         rows.platform[row] = 0
-        rows.campaign[row] = 0
-        rows.source[row] = 0
+        func attribution(_ name: String?) -> UInt32 {
+            event.isOverflow ? Attribution.other : name.map { ordinal($0).rawValue } ?? 0
+        }
+        rows.campaign[row] = attribution(event.campaign)
+        rows.source[row] = attribution(event.source)
+        if rows.campaign[row] | rows.source[row] != 0 { rows.mark.isAttributed = true }
         if attributes.hasEventID {
             rows.eventHash[rows.eventHashCount] =
                 event.eventHash ?? eventCount &* 0x9E37_79B9_7F4A_7C15
@@ -269,7 +277,10 @@ final class LogFixture {
         rows.rowCount += 1
         eventCount += 1
         model.facts.append(
-            .init(reward: event.reward, business: event.business, day: event.day, row: event.row))
+            .init(
+                reward: event.reward, business: event.business, day: event.day, row: event.row,
+                campaign: event.isOverflow ? "(other)" : event.campaign,
+                source: event.isOverflow ? "(other)" : event.source, isOverflow: event.isOverflow))
     }
 
     /// Each block is one packet of sender 9, with two malformed events and an opted-out one beside.

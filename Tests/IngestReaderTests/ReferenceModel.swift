@@ -42,6 +42,9 @@ struct ReferenceModel {
         let business: String
         let day: Int32
         let row: CounterRow
+        var campaign: String?
+        var source: String?
+        var isOverflow = false
     }
     var facts: [Fact] = []
 
@@ -110,6 +113,39 @@ struct ReferenceModel {
                 counters: Self.sum(facts))
         }.sorted { Self.bytewise($0.id, $1.id) }
         return Array(rows.prefix(query.limit ?? rows.count))
+    }
+
+    func campaigns(_ query: CampaignsQuery) -> [CampaignRow] {
+        struct Group: Hashable, Comparable {
+            let reward, business: [UInt8]
+            let campaign, source: [UInt8]?
+            let isOverflow: Bool
+
+            static func < (a: Self, b: Self) -> Bool {
+                // None before any.
+                func texts(_ group: Group) -> [[UInt8]] {
+                    [group.reward, group.business]
+                        + [group.campaign, group.source].map { $0.map { [1] + $0 } ?? [0] }
+                }
+                for (first, second) in zip(texts(a), texts(b)) where first != second {
+                    return first.lexicographicallyPrecedes(second)
+                }
+                return !a.isOverflow && b.isOverflow
+            }
+        }
+        let facts = matching(reward: query.reward, business: query.business, days: query.days)
+        let groups = Dictionary(grouping: facts) { fact in
+            Group(
+                reward: Array(fact.reward.utf8), business: Array(fact.business.utf8),
+                campaign: fact.campaign.map { Array($0.utf8) },
+                source: fact.source.map { Array($0.utf8) }, isOverflow: fact.isOverflow)
+        }
+        return groups.sorted { $0.key < $1.key }.map { group, facts in
+            CampaignRow(
+                id: group.reward, business: group.business, campaign: group.campaign,
+                source: group.source, isOverflow: group.isOverflow,
+                counters: Self.sum(facts).row)
+        }
     }
 
     func rewardDays(_ query: RewardDaysQuery) -> [RewardDayRow] {

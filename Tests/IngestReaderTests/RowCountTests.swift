@@ -1,3 +1,4 @@
+import IngestCounting
 import IngestFormat
 import IngestStorage
 import TestSupport
@@ -23,7 +24,8 @@ import Testing
             let first = UInt32(first)
             var last: UInt64?
             let end = window == .max ? .max : first + window - 1
-            try source.read(first...end, CounterPage()) { page in
+            try source.read(first...end, CounterPage()) { page, attributions in
+                #expect(attributions == nil)
                 for row in 0..<page.rowCount {
                     let order = CounterPage.order(key: page.key(row), day: page.day(row))
                     #expect(last.map { $0 < order } ?? true)
@@ -42,7 +44,7 @@ import Testing
         var prints = Fingerprints()
         for source in sources {
             try source.read(0...UInt32.max, CounterPage()) {
-                hash.add($0, to: &prints, folds: true) { $0 % businesses }
+                hash.add($0, of: $1, to: &prints, folds: true) { $0 % businesses }
             }
         }
         return prints
@@ -53,15 +55,15 @@ import Testing
         _ count: RowCount, are expected: Rows, window: UInt32 = .max, _ comment: Comment? = nil
     ) throws {
         let counted = try #require(count.rows).table()
-        let rows = try rows(RowSource(counted, name: .lock), window: window)
+        let source = RowSource(counted.table, counted.attributions, name: .lock)
+        let rows = try rows(source, window: window)
         #expect(rows == expected, comment)
-        let print = try fingerprints([source(expected)]).rows
+        let print = try fingerprints([Self.source(expected)]).rows
         #expect(count.fingerprint == print, comment)
     }
 
     @discardableResult
-    private static func add(_ events: [Event], to count: RowCount) -> RowCount.Outcome {
-        let rows = block(events)
+    private static func add(_ rows: BlockRows, to count: RowCount) -> RowCount.Outcome {
         let times = (0..<rows.rowCount).map { rows.timestamp[$0] }
         return count.count(
             rows, times: (times.min() ?? 0, times.max() ?? 0), commits: commits(rows, at: 0))
@@ -121,7 +123,7 @@ import Testing
                     event.day = 20_000 + Int32(random.below(UInt64(dayCount)))
                     return (key: UInt32(random.below(UInt64(keyCount))), event: event)
                 }
-                let outcome = Self.add(events, to: count)
+                let outcome = Self.add(Self.block(events), to: count)
                 #expect(outcome.senselessCount == 0)
                 for index in verdicts.indices { verdicts[index] += outcome.verdicts[index] }
                 all += events
@@ -143,10 +145,11 @@ import Testing
         let events = (0..<3_000).map { number in
             var event = FixtureEvent(&random)
             event.day = days[Int(random.below(4))]
-            return (key: number == 0 ? .max : UInt32(random.next() >> 32 + random.below(32)), event)
+            let key = UInt32(random.next() >> 33 + random.below(31))
+            return (key: number == 0 ? CounterKeys.rewards.upperBound : key, event)
         }
         let count = Self.makeCount()
-        Self.add(events, to: count)
+        Self.add(Self.block(events), to: count)
         try Self.expect(count, are: Self.sums(events))
     }
 
@@ -161,7 +164,31 @@ import Testing
             rows.add(Self.block(events))
             all += events
         }
-        #expect(try Self.rows(RowSource(rows.table(), name: .lock)) == Self.sums(all))
+        let table = rows.table()
+        let source = RowSource(table.table, table.attributions, name: .lock)
+        #expect(try Self.rows(source) == Self.sums(all))
+    }
+
+    @Test("Rows with a campaign or a source are counted once more, under their attribution")
+    func attributed() throws {
+        var random = SeededRandom(seed: 8)
+        let (count, counters) = (Self.makeCount(), SegmentCounters())
+        for _ in 0..<5 {
+            let events = (0..<500).map { _ in (UInt32(random.below(9)), FixtureEvent(&random)) }
+            let (rows, names) = (Self.block(events), [0, 0, 1, 5, Attribution.other])
+            for row in 0..<rows.rowCount {
+                rows.campaign[row] = names[Int(random.below(5))]
+                rows.source[row] = names[Int(random.below(5))]
+            }
+            rows.mark.isAttributed = true
+            Self.add(rows, to: count)
+            #expect(counters.fold(rows) == .folded)
+        }
+        let folded = counters.encodeTableAndAttributions()
+        let counted = try #require(count.rows).table()
+        #expect(counted == folded && folded.attributions.count > 90)
+        let source = RowSource(folded.table, folded.attributions, name: .lock)
+        #expect(try Self.fingerprints([source]).rows == count.fingerprint)
     }
 
     @Test("A row of a day that it was nowhere at its time is counted, and named")
@@ -224,7 +251,8 @@ import Testing
             encoder.append(key: key.item, day: key.day, counters: row)
         }
         let number = FileNumber(rawValue: UInt64.random(in: 1 ... .max))
-        return RowSource(encoder.finish(), name: .run(.rewardDays, number))
+        return RowSource(
+            encoder.finish(), AttributionList(), name: .run(.rewardDays, number))
     }
 
     /// Rows of keys from 0 on.

@@ -15,6 +15,8 @@ struct SimulatedPacket {
         var timestamp: Int64
         var isViewable: Bool?
         var revenueMicros: Int64
+        var campaign: String?
+        var source: String?
     }
 
     let sequence: UInt64
@@ -24,6 +26,8 @@ struct SimulatedPacket {
     var hasIDs = false
     /// The session of its events.
     var session: String?
+    /// Whether two of three events have a campaign or a source, which follow from the sequence too.
+    var isAttributed = false
     /// So many redemptions of the largest amount of one reward, in place of the others.
     var largestCount = 0
 
@@ -50,10 +54,18 @@ struct SimulatedPacket {
                 business: "business-\(generator.next() % 5)", type: type,
                 timestamp: Self.start + (Int64(day) + Int64(generator.next() % 3)) * 86_400_000_000,
                 isViewable: generator.next() % 2 == 0 ? nil : generator.next() % 3 != 0,
-                revenueMicros: type == .redemption ? Int64(generator.next() % 9_000_000) : 0)
+                revenueMicros: type == .redemption ? Int64(generator.next() % 9_000_000) : 0,
+                campaign: isAttributed && (sequence + UInt64(index)) % 3 == 0
+                    ? "campaign-\(sequence % 11)" : nil,
+                source: isAttributed && (sequence + UInt64(index)) % 3 < 2
+                    ? "source-\(sequence % 4)" : nil)
         }
         // What is refused is a row only where its names are known: here they are, from the packet's first event.
         if events[0].isViewable == false { events[0].isViewable = nil }
+        // Nor has it a campaign that no event had before.
+        for index in events.indices where events[index].isViewable == false {
+            (events[index].campaign, events[index].source) = (nil, nil)
+        }
         for index in events.indices where events[index].isViewable == false {
             (events[index].reward, events[index].business) = (events[0].reward, events[0].business)
         }
@@ -79,6 +91,12 @@ struct SimulatedPacket {
                 reward: Array(event.reward.utf8), business: Array(event.business.utf8))
             if let session {
                 (one.sessionOffset, one.sessionByteCount, _) = put(session)
+            }
+            if let campaign = event.campaign {
+                (one.campaignOffset, one.campaignByteCount, one.campaignHash) = put(campaign)
+            }
+            if let source = event.source {
+                (one.sourceOffset, one.sourceByteCount, one.sourceHash) = put(source)
             }
             one.type = event.type.rawValue
             one.timestampMicroseconds = event.timestamp

@@ -39,13 +39,15 @@ struct SteppedPipeline: ~Copyable {
     static func open(
         _ files: SimulatedFileSystem, clock: SimulatedClock, seed: UInt64,
         policy: CountingPolicy = CountingPolicy(),
+        attributions: AttributionBound = AttributionBound(),
         configure: (inout PipelineConfiguration) -> Void = { _ in }
     ) throws(PipelineError) -> SteppedPipeline {
         let counters = PipelineCounters()
         // The identity is always the same, so that equal input gives equal files.
         var identity = SeededRandom(seed: 1)
         let start = try PipelineStart.open(
-            files, clock: clock, policy: policy, counters: counters, random: &identity)
+            files, clock: clock, policy: policy, attributions: attributions, counters: counters,
+            random: &identity)
         let directory = start.directory
         let hash = start.hash
         let log = start.log
@@ -82,10 +84,14 @@ struct SteppedPipeline: ~Copyable {
     func takeAcks() -> [[UInt8]] { answers.take() }
 
     /// Takes packets, with turns of the stages between them, and settles.
-    mutating func take(_ packets: Range<UInt64>) throws(PipelineError) {
+    mutating func take(
+        _ packets: Range<UInt64>, attributed: Bool = false
+    ) throws(PipelineError) {
         var next = packets.lowerBound
         while next < packets.upperBound {
-            if offer(SimulatedPacket(sequence: next)) { next += 1 }
+            var packet = SimulatedPacket(sequence: next)
+            packet.isAttributed = attributed
+            if offer(packet) { next += 1 }
             try turn()
         }
         try settle()

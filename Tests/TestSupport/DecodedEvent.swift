@@ -186,7 +186,7 @@ package enum DecoderHarness {
         defer { room.deallocate() }
         // An empty buffer may have no address of its own.
         let base = copy.baseAddress ?? UnsafeMutableRawPointer(room)
-        guard case .events(let count, let malformed) = body(base, room) else { return nil }
+        guard case .events(let count, let malformed, _) = body(base, room) else { return nil }
         expect(malformed >= 0 && count + malformed <= payloadByteCount, "more events than bytes")
         let events = (0..<count).map {
             DecodedEvent(

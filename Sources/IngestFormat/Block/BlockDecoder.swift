@@ -168,10 +168,11 @@ extension BlockDecoder {
                 .day, block, count, min: Int64(Limits.businessDays.lowerBound),
                 max: Int64(Limits.businessDays.upperBound), into: rows.day)
         }
+        if wanted.contains(.platform) { try unsafe names(.platform, block, into: rows.platform) }
         if wanted.contains(.attribution) {
-            try unsafe attribution(.platform, block, into: rows.platform)
-            try unsafe attribution(.campaign, block, into: rows.campaign)
-            try unsafe attribution(.source, block, into: rows.source)
+            let hasCampaigns = try unsafe names(.campaign, block, into: rows.campaign)
+            let hasSources = try unsafe names(.source, block, into: rows.source)
+            rows.mark.isAttributed = hasCampaigns || hasSources
         }
         try unsafe decodeSparse(block, wanted: wanted, into: rows)
         rows.rowCount = count
@@ -250,23 +251,6 @@ extension BlockDecoder {
             throw .corrupt(
                 BlockLayout.Header.maxTimestamp, got: header.maxTimestamp,
                 expected: .exactly(range.upperBound))
-        }
-    }
-
-    /// A column of names: left out if and only if no row has one.
-    private func attribution(
-        _ kind: BlockSectionKind, _ block: BlockView, into target: UnsafeMutablePointer<UInt32>
-    ) throws(FormatError) {
-        let header = unsafe block.header
-        guard let entry = unsafe block.table.entry(kind) else {
-            // SAFETY: rows have room for rowCount values.
-            unsafe target.update(repeating: 0, count: header.rowCount)
-            return
-        }
-        let range = try unsafe column(
-            kind, block, header.rowCount, max: Int64(header.nextName.rawValue) - 1, into: target)
-        if range.upperBound == 0 {
-            throw .corrupt("\(kind.name): value", at: entry.offset, got: 0, expected: .atLeast(1))
         }
     }
 
@@ -371,7 +355,7 @@ extension BlockDecoder {
     /// Decodes one column of `count` values, if it is there.
     /// - Returns: its least and greatest value; 0 … 0 if it is not there.
     @discardableResult
-    private func column<Value: FixedWidthInteger & BitwiseCopyable>(
+    func column<Value: FixedWidthInteger & BitwiseCopyable>(
         _ kind: BlockSectionKind, _ block: BlockView, _ count: Int, min: Int64 = 0, max: Int64,
         into target: UnsafeMutablePointer<Value>
     ) throws(FormatError) -> ClosedRange<Int64> {

@@ -100,6 +100,8 @@
         package var session = 0
         package var measured = 0
         package var money = 0
+        /// Whether a row may have a campaign or a source: else these columns are not looked at. Set by who fills them.
+        package var isAttributed = false
         /// All revenue and spend, micros; kept by admission alone.
         package var moneyMicros: UInt64 = 0
         package init() {}
@@ -132,6 +134,7 @@
         sessionCount += other.sessionCount
         measuredCount += other.measuredCount
         moneyCount += other.moneyCount
+        mark.isAttributed = mark.isAttributed || other.mark.isAttributed
     }
 
     /// Whether both have the same rows in the same order, in all columns.
@@ -179,7 +182,8 @@
         return isThere
     }
 
-    /// Keeps the rows of one key, under the key 0, with the columns that counters are folded from.
+    /// Keeps the rows of one key, under the key 0, with the columns that its counters are folded from: without campaigns
+    /// and sources.
     package func keepRows(ofKey wanted: UInt32) {
         var (kept, money, keptMoney) = (0, 0, 0)
         for row in 0..<rowCount {

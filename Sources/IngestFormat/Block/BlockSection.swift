@@ -64,7 +64,8 @@ package enum BlockSectionKind: UInt16, Sendable, CaseIterable {
         case .key: .key
         case .timestamp: .timestamp
         case .day: .day
-        case .platform, .campaign, .source: .attribution
+        case .platform: .platform
+        case .campaign, .source: .attribution
         case .eventHash: .eventHash
         case .session: .session
         case .visible, .duration: .viewability
@@ -86,7 +87,7 @@ package struct BlockSections: OptionSet, Sendable {
     package static let key = BlockSections(rawValue: 1 << 3)
     package static let timestamp = BlockSections(rawValue: 1 << 4)
     package static let day = BlockSections(rawValue: 1 << 5)
-    /// Platform, campaign, source.
+    /// Campaign and source.
     package static let attribution = BlockSections(rawValue: 1 << 6)
     package static let eventHash = BlockSections(rawValue: 1 << 7)
     /// Visible share and duration.
@@ -95,16 +96,18 @@ package struct BlockSections: OptionSet, Sendable {
     package static let money = BlockSections(rawValue: 1 << 9)
     /// Where in a block each commit's rows are, and when these were admitted.
     package static let commits = BlockSections(rawValue: 1 << 10)
+    package static let platform = BlockSections(rawValue: 1 << 11)
 
     /// Pseudonyms of sessions.
-    package static let session = BlockSections(rawValue: 1 << 11)
+    package static let session = BlockSections(rawValue: 1 << 12)
 
-    /// What folding into counters reads.
+    /// What folding into counters of keys reads; with `attribution` into all.
     package static let counters: BlockSections = [.attributes, .key, .day, .money]
     /// What rebuilding the dedup index reads.
     package static let identity: BlockSections = [.attributes, .key, .eventHash, .money, .commits]
     package static let rows: BlockSections = [
-        .attributes, .key, .timestamp, .day, .attribution, .eventHash, .session, .viewability,
+        .attributes, .key, .timestamp, .day, .platform, .attribution, .eventHash, .session,
+        .viewability,
         .money,
     ]
     package static let all: BlockSections = [.rows, .dictionary, .ledger, .commits]

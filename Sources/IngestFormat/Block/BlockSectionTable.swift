@@ -163,7 +163,7 @@ struct BlockSectionTable {
                 case .revenue, .spend: header.moneyCount
                 }
             let isThere = entry(kind) != nil
-            let mayBeAbsent = count == 0 || kind.part == .attribution
+            let mayBeAbsent = count == 0 || [.platform, .attribution].contains(kind.part)
             if isThere && count == 0 || !isThere && !mayBeAbsent {
                 throw .corrupt(
                     "\(kind.name): section", at: BlockLayout.headerByteCountMin,

@@ -22,12 +22,13 @@ struct EventCompletion: Sendable {
     }
 
     /// Checks `count` events, whose places all lie in `packet` and whose numbers are valid, and takes their
-    /// hashes. Events with a text that is not valid are taken out; gives back how many stay. Bytes of the
-    /// packet up to `end` may be loaded.
+    /// hashes. Events with a text that is not valid are taken out. Bytes of the packet up to `end` may be
+    /// loaded.
+    /// - Returns: how many stay, and how many platforms, campaigns and sources were dropped.
     func complete(
         _ events: UnsafeMutablePointer<EventDescriptor>, _ count: Int,
         _ packet: UnsafePointer<UInt8>, _ end: UnsafePointer<UInt8>, _ key: Key
-    ) -> Int {
+    ) -> (live: Int, dropped: Int) {
         let fields = UnsafeMutableRawPointer(events)
         // SAFETY: each place was taken from the packet's own bytes, with the count that `hasValidNumbers`
         // has checked; the groups of fields begin at these offsets, by a test.
@@ -40,7 +41,7 @@ struct EventCompletion: Sendable {
             pairTags: (fields + EventDescriptor.Offset.pairTag)
                 .assumingMemoryBound(to: UInt32.self),
             stride: MemoryLayout<EventDescriptor>.stride, count: count)
-        if unsafe ingest_hash_events(key, &arrays) != 0 { return count }
+        if unsafe ingest_hash_events(key, &arrays) != 0 { return (count, 0) }
         return unsafe completeSlowly(events, count, UnsafeRawPointer(packet), key)
     }
 
@@ -50,17 +51,17 @@ struct EventCompletion: Sendable {
     private func completeSlowly(
         _ events: UnsafeMutablePointer<EventDescriptor>, _ count: Int, _ packet: UnsafeRawPointer,
         _ key: Key
-    ) -> Int {
-        var live = 0
+    ) -> (live: Int, dropped: Int) {
+        var (live, dropped) = (0, 0)
         for i in 0..<count {
             // SAFETY: live ≤ i < count.
             guard unsafe Self.hasValidTexts(events + i, packet) else { continue }
-            unsafe completeAttribution(events + i, packet, key)
+            dropped += unsafe completeAttribution(events + i, packet, key)
             unsafe completeID(events + i, packet, key)
             if live != i { unsafe events[live] = events[i] }
             live += 1
         }
-        return live
+        return (live, dropped)
     }
 
     /// Checks the rules that need no bytes of the packet, takes the time into its range and marks an event
@@ -112,26 +113,28 @@ struct EventCompletion: Sendable {
         }
     }
 
+    /// - Returns: how many were dropped.
     private func completeAttribution(
         _ event: UnsafeMutablePointer<EventDescriptor>, _ packet: UnsafeRawPointer, _ key: Key
-    ) {
-        unsafe Self.completeName(
+    ) -> Int {
+        let platform = unsafe Self.completeName(
             &event.pointee.platformOffset, &event.pointee.platformByteCount,
             &event.pointee.platformHash, packet, key)
-        unsafe Self.completeName(
+        let campaign = unsafe Self.completeName(
             &event.pointee.campaignOffset, &event.pointee.campaignByteCount,
             &event.pointee.campaignHash, packet, key)
-        unsafe Self.completeName(
+        let source = unsafe Self.completeName(
             &event.pointee.sourceOffset, &event.pointee.sourceByteCount,
             &event.pointee.sourceHash, packet, key)
+        return platform + campaign + source
     }
 
     @inline(__always)
     private static func completeName(
         _ offset: inout UInt16, _ byteCount: inout UInt8, _ hash: inout UInt64,
         _ packet: UnsafeRawPointer, _ key: Key
-    ) {
-        guard byteCount != 0 else { return }
+    ) -> Int {
+        guard byteCount != 0 else { return 0 }
         let count = Int(byteCount)
         // SAFETY: the place was taken from the packet's own bytes; a count of 255 may stand for more.
         let name = unsafe packet + Int(offset)
@@ -139,10 +142,11 @@ struct EventCompletion: Sendable {
             unsafe !UTF8Text.contains(UInt8(ascii: "@"), name, count)
         {
             hash = unsafe KeyedHash.name(key, name, count)
-        } else {
-            hash = 0
-            offset = 0
-            byteCount = 0
+            return 0
         }
+        hash = 0
+        offset = 0
+        byteCount = 0
+        return 1
     }
 }

@@ -105,8 +105,10 @@ extension EventDecoder {
                 malformed &+= 1
             }
         }
-        let live = unsafe completion.complete(descriptors, count, base, wire.loadEnd, key)
-        return .events(count: live, malformed: malformed &+ count &- live)
+        let (live, dropped) = unsafe completion.complete(
+            descriptors, count, base, wire.loadEnd, key)
+        return .events(
+            count: live, malformed: malformed &+ count &- live, dropped: dropped)
     }
 
     /// Reads the fields of one event; `false` if the wire format is broken.

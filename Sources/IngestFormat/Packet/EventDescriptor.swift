@@ -99,7 +99,8 @@ public struct EventDescriptor: BitwiseCopyable, Sendable {
 package enum DecodeOutcome: Equatable, Sendable {
     /// `count` descriptors are filled; `malformed` further events were well-formed on the wire (a line of
     /// its own in JSON) but broke a rule: refused by themselves, and counted.
-    case events(count: Int, malformed: Int)
+    /// Of those filled, `dropped` platforms, campaigns and sources were left out.
+    case events(count: Int, malformed: Int, dropped: Int = 0)
     /// The wire format is broken: the whole packet is refused. The descriptors mean nothing.
     case malformed
 }

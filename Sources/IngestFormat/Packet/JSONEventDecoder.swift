@@ -59,8 +59,9 @@ package struct JSONEventDecoder: Sendable {
             }
         }
         let end = unsafe base + byteCount
-        let live = unsafe completion.complete(descriptors, count, base, end, key)
-        return .events(count: live, malformed: malformed &+ count &- live)
+        let (live, dropped) = unsafe completion.complete(descriptors, count, base, end, key)
+        return .events(
+            count: live, malformed: malformed &+ count &- live, dropped: dropped)
     }
 
     /// The line that begins at `start`, without its end of line.

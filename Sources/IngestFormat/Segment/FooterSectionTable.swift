@@ -122,7 +122,7 @@ extension SegmentFooter {
             else {
                 throw .newerFormat(
                     field.kind.name, at: reader.start, got: entry.kind,
-                    expected: .atMost(Section.windows.rawValue))
+                    expected: .atMost(Section.attributions.rawValue))
             }
             let stored = try reader.count(field.storedByteCount, max: max(0, byteCount - start))
             // How much memory the section will take.
@@ -186,6 +186,16 @@ package struct FooterTables: Sendable {
     private func range(_ section: SegmentFooter.Section) throws(FormatError) -> Range<UInt64> {
         let range = try sections.range(of: section)
         return footerOffset + UInt64(range.lowerBound)..<footerOffset + UInt64(range.upperBound)
+    }
+
+    /// Where the attributions of the reward-days lie in the file.
+    package func attributionsRange() throws(FormatError) -> Range<UInt64> {
+        try range(.attributions)
+    }
+
+    /// - Parameter stored: the bytes at `attributionsRange`.
+    package func decodeAttributions(_ stored: [UInt8]) throws(FormatError) -> AttributionList {
+        try SegmentFooter.decodeAttributions(head, sections.raw(.attributions, stored[...]))
     }
 
     /// The index of a table.

@@ -27,6 +27,7 @@ extension SegmentFooter {
         footer.ledger = try decodeLedger(reader, sections.raw(.ledger, of: bytes))
         footer.lost = try decodeLost(reader, sections.raw(.lost, of: bytes))
         footer.windows = try SenderWindows.decode(sections.raw(.windows, of: bytes))
+        footer.attributions = try decodeAttributions(reader, sections.raw(.attributions, of: bytes))
         try footer.checkSums(reader)
         return footer
     }
@@ -124,6 +125,15 @@ extension SegmentFooter {
             layout.ledgerEntryCount, max: Limits.segmentSenderCountMax)
         return try LedgerCodec.decode(
             whole: raw, entryCount: count, rangeCountMax: Limits.segmentSequenceRangeCountMax)
+    }
+
+    static func decodeAttributions(
+        _ reader: FieldReader, _ raw: [UInt8]
+    ) throws(FormatError) -> AttributionList {
+        try AttributionList.decode(
+            whole: raw,
+            count: reader.count(layout.attributionCount, max: AttributionList.countMax),
+            nextKey: reader.u32(layout.nextKey), nextName: reader.u32(layout.nextName))
     }
 
     private static func decodeLost(

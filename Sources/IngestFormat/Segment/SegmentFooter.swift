@@ -49,6 +49,8 @@ package struct SegmentFooter: Hashable, Sendable {
     /// Counters by (key, day), and the same by (business, day): level 0 of the tables, as they stand.
     package var rewardDays = CounterTable(hasDay: true)
     package var days = CounterTable(hasDay: true)
+    /// Of the attributed rows of `rewardDays`.
+    package var attributions = AttributionList()
     /// Sums over the blocks, by sender key.
     package var ledger: [LedgerEntry] = []
     /// By block ordinal.
@@ -106,6 +108,7 @@ package struct SegmentFooter: Hashable, Sendable {
         case ledger = 6
         case lost = 7
         case windows = 8
+        case attributions = 9
 
         package static let firstOptionalKind: UInt16 = 0x8000
     }
@@ -131,7 +134,8 @@ extension SegmentFooter {
         .derived("lost range count", 4) { UInt64($0.lost.count) },
         .derived("day row count", 4) { UInt64($0.days.rowCount) },
         .derived("day page count", 4) { UInt64($0.days.index.entries.count) },
-        .reserved(4), .int("ids complete since", \.idsCompleteSince))
+        .derived("attribution count", 4) { UInt64($0.attributions.count) },
+        .int("ids complete since", \.idsCompleteSince))
     /// `IGF1` as its bytes lie in the file.
     package static let magic: UInt32 = 0x3146_4749
 }
@@ -235,6 +239,7 @@ extension SegmentFooter {
         case .ledger: encodedLedger()
         case .lost: LostRange.encode(lost)
         case .windows: encodedWindows()
+        case .attributions: attributions.encode()
         }
     }
 

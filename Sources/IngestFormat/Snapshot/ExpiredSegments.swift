@@ -13,7 +13,8 @@ package struct ExpiredSegments: Hashable, Sendable {
         .int("next key", \.nextKey, in: Limits.nextKeys),
         .derived("lost range count", 4) { UInt64($0.lost.count) },
         .derived("unclean stop count", 4) { UInt64($0.uncleanStops.count) },
-        .derived("ledger entry count", 4) { UInt64($0.ledger.count) }, .reserved(4))
+        .derived("ledger entry count", 4) { UInt64($0.ledger.count) },
+        .derived("attribution count", 4) { UInt64($0.attributions.count) })
 
     /// Whole segments, up to the end of the last one, whose footer could be read.
     package var span: LogSpan
@@ -38,6 +39,8 @@ package struct ExpiredSegments: Hashable, Sendable {
     package var uncleanStops: [UncleanStop] = []
     /// What each sender added, by sender key; of too many those of the oldest epochs are one entry (`LedgerSum`).
     package var ledger: [LedgerEntry] = []
+    /// Of the attributed rows of the run.
+    package var attributions = AttributionList()
 
     /// Of one segment.
     /// - Parameters:
@@ -59,8 +62,8 @@ package struct ExpiredSegments: Hashable, Sendable {
         lost = footer.lost
     }
 
-    /// Of this stretch and the next one together, but for the ledger, which is empty; `nil` if they do not touch, or
-    /// are of no log that can be.
+    /// Of this stretch and the next one together, but for ledger and attributions, which are empty; `nil` if they do not
+    /// touch, or are of no log that can be.
     package func joined(with next: ExpiredSegments) -> ExpiredSegments? {
         guard let span = span.joined(with: next.span) else { return nil }
         let (rows, isTooMany) = rowCount.addingReportingOverflow(next.rowCount)
@@ -76,6 +79,7 @@ package struct ExpiredSegments: Hashable, Sendable {
         joined.uncleanStops = uncleanStops
         for stop in next.uncleanStops { joined.uncleanStops.note(stop) }
         joined.ledger = []
+        joined.attributions = AttributionList()
         return joined
     }
 
@@ -86,6 +90,7 @@ package struct ExpiredSegments: Hashable, Sendable {
         for stop in uncleanStops { UncleanStop.layout.append(stop, to: &writer) }
         var entries = ByteWriter()
         LedgerCodec.encode(ledger, into: &entries)
+        attributions.encode(into: &entries)
         return writer.bytes + entries.bytes
     }
 
@@ -109,11 +114,26 @@ package struct ExpiredSegments: Hashable, Sendable {
             layout.uncleanStopCount, max: Limits.manifestUncleanStopCountMax)
         let entryCount = try reader.count(
             layout.ledgerEntryCount, max: Limits.segmentSenderCountMax)
+        let attributionCount = try reader.count(
+            layout.attributionCount, max: AttributionList.countMax)
         found.lost = try LostRange.decode(&reader, count: lostCount)
         found.uncleanStops = try UncleanStop.decode(&reader, count: stopCount)
-        found.ledger = try LedgerCodec.decode(
-            whole: Array(bytes[reader.end...]), entryCount: entryCount,
-            rangeCountMax: Limits.segmentSequenceRangeCountMax)
+        let start = reader.end
+        (found.ledger, found.attributions) = try ByteReader.reading(Array(bytes[start...])) {
+            (rest) throws(FormatError) in
+            let entries = try LedgerCodec.decode(
+                &rest, entryCount: entryCount,
+                rangeCountMax: Limits.segmentSequenceRangeCountMax, at: start)
+            let list = try AttributionList.decode(
+                &rest, count: attributionCount, nextKey: found.nextKey, nextName: found.nextName,
+                at: start)
+            guard rest.isAtEnd else {
+                throw .corrupt(
+                    "metadata", at: start + rest.offset, got: bytes.count,
+                    expected: .exactly(start + rest.offset))
+            }
+            return (entries, list)
+        }
         return found
     }
 
@@ -124,24 +144,29 @@ package struct ExpiredSegments: Hashable, Sendable {
     }
 }
 
-/// The sealed segments that a reward-days run covers, and what of them is lost: the metadata of that run, so that no
-/// manifest has to list them.
+/// The sealed segments that a reward-days run covers, and what of them is lost, so that no manifest has to list them; and
+/// the attributions of its rows: the metadata of that run.
 ///
-/// **Layout** docs/format/run.md: two counts, the segments, the lost ranges.
+/// **Layout** docs/format/run.md: three counts, the segments, the lost ranges, the attributions.
 package struct SealedSegments: Hashable, Sendable {
     package static let layout = Layout<Self>(
         .derived("sealed count", 4) { UInt64($0.entries.count) },
-        .derived("lost range count", 4) { UInt64($0.lost.count) })
+        .derived("lost range count", 4) { UInt64($0.lost.count) },
+        .derived("attribution count", 4) { UInt64($0.attributions.count) })
 
     /// By number, without a gap; the last is where the run ends.
     package var entries: [SealedSegment] = []
     /// By (segment, block).
     package var lost: [LostRange] = []
+    package var attributions = AttributionList()
 
     /// Those of a generation that are in a span.
-    package init(of manifest: Manifest, in span: LogSpan) {
+    package init(
+        of manifest: Manifest, in span: LogSpan, attributions: AttributionList = AttributionList()
+    ) {
         entries = manifest.sealed.filter { span.contains($0.number) }
         lost = manifest.lost.filter { span.contains($0.segment) }
+        self.attributions = attributions
     }
 
     package init() {}
@@ -152,6 +177,7 @@ package struct SealedSegments: Hashable, Sendable {
         Self.layout.append(self, to: &writer)
         for entry in entries { SealedSegment.layout.append(entry, to: &writer) }
         writer.append(LostRange.encode(lost))
+        writer.append(attributions.encode())
         return writer.bytes
     }
 
@@ -165,15 +191,16 @@ package struct SealedSegments: Hashable, Sendable {
         let count = try reader.count(layout.sealedCount, max: Int(span.segmentCount))
         // The bytes that are there bound it.
         let lostCount = try reader.count(layout.lostRangeCount, max: Limits.footerByteCountMax)
+        let attributionCount = try reader.count(
+            layout.attributionCount, max: AttributionList.countMax)
         var found = SealedSegments()
         let first = UInt64(span.lastSegment.rawValue) + 1 - UInt64(count)
         found.entries = try SealedSegment.decode(&reader, count: count, from: first)
         if count > 0 { try reader.expect(SealedSegment.layout.blockCount, span.end.blockCount) }
         found.lost = try LostRange.decode(&reader, count: lostCount)
-        guard reader.end == bytes.count else {
-            throw .corrupt(
-                "metadata", at: reader.end, got: bytes.count, expected: .exactly(reader.end))
-        }
+        found.attributions = try AttributionList.decode(
+            whole: Array(bytes[reader.end...]), count: attributionCount, at: reader.end,
+            of: "metadata")
         return found
     }
 }

@@ -56,16 +56,17 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     ///   - warn: takes a line for the log, and never blocks.
     package init(
         consumer: consuming RingConsumer, hash: KeyedHash,
-        dictionary: consuming NameDictionary, repeats: consuming RepeatRule,
-        sessions: consuming SessionRule, clock: Clock,
+        dictionary: consuming NameDictionary,
+        attributions: consuming KnownAttributions = KnownAttributions(),
+        repeats: consuming RepeatRule, sessions: consuming SessionRule, clock: Clock,
         start: LogStart, configuration: PipelineConfiguration,
         zones: ZonesInForce = ZonesInForce(.utc), links: StageLinks,
         counters: PipelineCounters, warn: @escaping @Sendable (String) -> Void = { _ in }
     ) {
         self.consumer = consumer
         admission = Admission(
-            hash: hash, dictionary: dictionary, repeats: repeats, sessions: sessions,
-            policy: start.policy, zones: configuration.zones)
+            hash: hash, dictionary: dictionary, attributions: attributions, repeats: repeats,
+            sessions: sessions, policy: start.policy, zones: configuration.zones)
         self.zones = zones
         time = AdmissionClock(clock, counters: counters, state: links.state, warn: warn)
         windows = AdmittedWindows(
@@ -249,6 +250,9 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         if refused.fullCount > 0 { counters.commit.add(.nameRefusals, UInt64(refused.fullCount)) }
         if refused.mismatchCount > 0 {
             counters.commit.add(.pairMismatches, UInt64(refused.mismatchCount))
+        }
+        if refused.overflowCount > 0 {
+            counters.commit.add(.attributionOverflows, UInt64(refused.overflowCount))
         }
     }
 

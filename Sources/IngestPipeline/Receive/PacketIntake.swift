@@ -160,7 +160,8 @@ extension PacketIntake {
         var record = unsafe RingRecordHeader(
             header, kind: RingRecordKind.framed, acksAreTagged: keys != nil, from: buffer)
         switch outcome {
-        case .events(let count, let malformed):
+        case .events(let count, let malformed, let dropped):
+            tally.droppedCount &+= UInt64(dropped)
             if let businessHash { unsafe mark(count, notOf: businessHash) }
             record.setCounts(events: count, malformed: malformed)
             let refusal = unsafe append(record, packet)
@@ -211,7 +212,10 @@ extension PacketIntake {
         // SAFETY: as in `takeBatch`; the decoder overwrites nothing but this packet.
         let outcome = unsafe jsonDecoder.decode(
             packet: packet.baseAddress!, byteCount: packet.count, into: scratch.descriptors)
-        guard case .events(let count, let malformed) = outcome else { return .malformed }
+        guard case .events(let count, let malformed, let dropped) = outcome else {
+            return .malformed
+        }
+        tally.droppedCount &+= UInt64(dropped)
         var record = RingRecordHeader(kind: RingRecordKind.plain)
         record.setCounts(events: count, malformed: malformed)
         let refusal = unsafe append(record, UnsafeRawBufferPointer(packet))
@@ -322,6 +326,8 @@ struct IntakeTally {
     var datagramCount: UInt64 = 0
     var byteCount: UInt64 = 0
     var eventCount: UInt64 = 0
+    /// Platforms, campaigns and sources.
+    var droppedCount: UInt64 = 0
     /// Packets by `PacketResult` since the last flush: those refused here.
     var results = InlineArray<15, UInt64>(repeating: 0)
     /// Likewise, since the last refusals record, without those that have a record of their own.
@@ -338,6 +344,7 @@ struct IntakeTally {
         counters.receive.add(.datagrams, datagramCount)
         counters.receive.add(.bytes, byteCount)
         counters.receive.add(.events, eventCount)
+        if droppedCount > 0 { counters.receive.add(.attributionsDropped, droppedCount) }
         for index in 0..<Self.resultCount where results[index] != 0 {
             guard let result = PacketResult(rawValue: UInt8(truncatingIfNeeded: index)) else {
                 continue
@@ -348,5 +355,6 @@ struct IntakeTally {
         datagramCount = 0
         byteCount = 0
         eventCount = 0
+        droppedCount = 0
     }
 }

@@ -57,9 +57,9 @@ struct RefusalSamples {
 struct RefusalLog {
     private let write: @Sendable (String) -> Void
     /// When the next line of a kind may come, monotonic nanoseconds, by place.
-    private var dueNanoseconds = InlineArray<22, UInt64>(repeating: 0)
+    private var dueNanoseconds = InlineArray<24, UInt64>(repeating: 0)
     /// How far lines have told of a counter that only grows, by place.
-    private var told = InlineArray<22, UInt64>(repeating: 0)
+    private var told = InlineArray<24, UInt64>(repeating: 0)
 
     private static let intervalNanoseconds: UInt64 = 1_000_000_000
 
@@ -72,6 +72,8 @@ struct RefusalLog {
         static let shedByCommit = 19
         static let nameRefusals = 20
         static let pairMismatches = 21
+        static let attributionOverflows = 22
+        static let attributionsDropped = 23
     }
 
     init(write: @escaping @Sendable (String) -> Void) { self.write = write }
@@ -139,6 +141,23 @@ struct RefusalLog {
             write(
                 "refused \(Self.counted(count, "event")) as malformed because the hash of reward and business "
                     + "led to the key of other names: test the memory, and restart")
+        }
+        if let count = growth(
+            Place.attributionOverflows, of: counters.commit[.attributionOverflows], now)
+        {
+            write(
+                "counted \(Self.counted(count, "event")) under campaign and source (other), or without a platform: "
+                    + "more than \(Limits.attributionCountMax) combinations of reward, campaign and source, "
+                    + "\(Limits.attributionNameCountMax) campaigns and sources, or "
+                    + "\(Limits.platformCountMax) platforms: send fewer different ones")
+        }
+        if let count = growth(
+            Place.attributionsDropped, of: counters.receive[.attributionsDropped], now)
+        {
+            write(
+                "dropped \(Self.counted(count, "value")) of platform, campaign or source, which are over "
+                    + "\(Limits.attributionByteCountMax) bytes, contain @ or are not UTF-8; their events are kept"
+            )
         }
     }
 

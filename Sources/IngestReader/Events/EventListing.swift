@@ -10,7 +10,8 @@ import IngestStorage
 struct EventListing {
     /// All that an event shows, and the hash of its id, which it does not.
     private static let wanted: BlockSections = [
-        .attributes, .key, .timestamp, .day, .attribution, .eventHash, .viewability, .money,
+        .attributes, .key, .timestamp, .day, .platform, .attribution, .eventHash, .viewability,
+        .money,
         .commits,
     ]
 
@@ -149,6 +150,7 @@ private struct EventNames {
     /// The text of an attribution; empty where there is none.
     mutating func text(of ordinal: UInt32) throws(ReaderError) -> [UInt8] {
         if ordinal == 0 { return [] }
+        if ordinal == Attribution.other { return Attribution.otherText }
         guard ordinal < nextName else { throw .impossibleRow }
         return try shown.bytes(of: ordinal)
     }

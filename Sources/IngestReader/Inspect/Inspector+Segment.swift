@@ -230,6 +230,7 @@ extension Inspector {
                 while try cursor.nextPage(into: page) {}
             }
         }
+        line("attributions", "\(footer.attributions.count) of keys, campaigns and sources")
     }
 }
 

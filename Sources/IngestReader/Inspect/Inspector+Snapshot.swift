@@ -30,6 +30,7 @@ extension Inspector {
                 let segments = try run.readSegments()
                 inspector.list("sealed", segments.entries, SealedSegment.layout)
                 inspector.list("lost", segments.lost, LostRange.layout)
+                inspector.describe(segments.attributions)
             }
         default: break
         }
@@ -42,6 +43,11 @@ extension Inspector {
         list("unclean", segments.uncleanStops, UncleanStop.layout)
         let rangeCount = segments.ledger.reduce(0) { $0 + $1.sequences.count }
         line("ledger", "\(segments.ledger.count) senders, \(rangeCount) ranges of sequences")
+        describe(segments.attributions)
+    }
+
+    private func describe(_ attributions: AttributionList) {
+        line("attributions", "\(attributions.count) of keys, campaigns and sources")
     }
 
     /// Goes on after a part that is damaged.

@@ -40,6 +40,8 @@ package protocol SnapshotSource: CounterSource {
     func totals() throws(ReaderError) -> LogTotals
     /// A bound of the rows of a table: its parts may have rows of the same keys.
     func rowCountMax(of table: TableKind) -> UInt64
+    /// The attributed rows of the cut.
+    func attributedParts() throws(ReaderError) -> [AttributedPart]
     /// How many events `forEachEvent` gives where all are asked for.
     func eventCount() throws(ReaderError) -> UInt64
     /// Gives the events of the cut in the order of the log.
@@ -67,6 +69,11 @@ extension ReaderError {
     /// A row of a key or name that was never given, or of a day that no event can have.
     static let impossibleRow = ReaderError(
         kind: .corrupt, what: "a row of an unknown key or an impossible day",
+        path: "counters of this cut", advice: verifyAdvice)
+
+    /// More is counted under the attributions of a key than under the key.
+    static let attributedTooMuch = ReaderError(
+        kind: .corrupt, what: "attributed rows count more than their key",
         path: "counters of this cut", advice: verifyAdvice)
 
     private static let verifyAdvice = "run ingest-reader verify to find the file"

@@ -217,7 +217,7 @@ extension BusinessOrder {
     }
 
     /// Keys of one reward by their businesses.
-    fileprivate func sorted(
+    func sorted(
         _ keys: ArraySlice<UInt32>, _ groups: KeyGroups
     ) throws(ReaderError) -> ArraySlice<UInt32> {
         if keys.count <= 1 { return keys }

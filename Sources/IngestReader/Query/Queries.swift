@@ -86,6 +86,21 @@ public struct RewardDaysQuery: Sendable {
     }
 }
 
+/// Which counters by campaign and source to list.
+public struct CampaignsQuery: Sendable {
+    /// Only this reward's; `nil` for all.
+    public var reward: String?
+    public var business: String?
+    /// Only events of these days.
+    public var days: DayRange
+
+    public init(reward: String? = nil, business: String? = nil, days: DayRange = .all) {
+        self.reward = reward
+        self.business = business
+        self.days = days
+    }
+}
+
 /// Which events to list.
 public struct EventsQuery: Sendable {
     /// Only this reward's events; `nil` for all.

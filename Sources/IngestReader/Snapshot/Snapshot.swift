@@ -53,6 +53,8 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
         _ names: any NameSource, _ body: (CounterPage) throws(ReaderError) -> Void
     ) throws(ReaderError) {
         let page = CounterPage()
+        // Attributed rows have keys of their own in each part.
+        let keys = keys.clamped(to: CounterKeys.rewards)
         for part in parts[table] ?? [] {
             var cursor = part.makeCursor(columns: columns, keys: keys)
             while try Self.next(&cursor, into: page) { try body(page) }
@@ -61,6 +63,24 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
             var cursor = tableOfTail.makeCursor(columns: columns, keys: keys)
             while try tableOfTail.next(&cursor, into: page) { try body(page) }
         }
+    }
+
+    package func attributedParts() throws(ReaderError) -> [AttributedPart] {
+        var found: [AttributedPart] = []
+        for part in parts[.rewardDays] ?? [] {
+            let list = try ReaderError.reading { () throws(StorageError) in
+                try part.readAttributions()
+            }
+            if list.count == 0 { continue }
+            found.append(
+                AttributedPart(attributions: list) { (places, body) throws(ReaderError) in
+                    guard let keys = CounterKeys.attributed(places) else { return }
+                    let page = CounterPage()
+                    var cursor = part.makeCursor(columns: .known, keys: keys)
+                    while try Self.next(&cursor, into: page) { try body(page) }
+                })
+        }
+        return found + (try tail.attributedParts())
     }
 
     package func forEachRow(

@@ -23,8 +23,9 @@ final class Tail<Files: FileSystem>: Sendable {
     }
 
     private struct Folded: Sendable {
-        /// Of reward-days, one a segment.
+        /// Of reward-days, one a segment, and the attributions of each.
         var tables: [CounterTable] = []
+        var attributions: [AttributionList] = []
         /// The same by business and day; made when it is first asked for.
         var days: CounterTable?
         var totals = LogTotals()
@@ -162,6 +163,24 @@ final class Tail<Files: FileSystem>: Sendable {
         }
     }
 
+    /// The attributed rows of each segment.
+    func attributedParts() throws(ReaderError) -> [AttributedPart] {
+        let (tables, lists) = try withFolded { (folded) throws(ReaderError) in
+            (folded.tables, folded.attributions)
+        }
+        var parts: [AttributedPart] = []
+        for (table, list) in zip(tables, lists) where list.count > 0 {
+            parts.append(
+                AttributedPart(attributions: list) { (places, body) throws(ReaderError) in
+                    guard let keys = CounterKeys.attributed(places) else { return }
+                    let page = CounterPage()
+                    var cursor = table.makeCursor(columns: .known, keys: keys)
+                    while try table.next(&cursor, into: page) { try body(page) }
+                })
+        }
+        return parts
+    }
+
     private func withFolded<Output>(
         _ body: (inout Folded) throws(ReaderError) -> Output
     ) throws(ReaderError) -> Output {
@@ -177,11 +196,15 @@ final class Tail<Files: FileSystem>: Sendable {
         var folded = Folded()
         let counters = SegmentCounters()
         func takeTable() {
-            if counters.rowCount > 0 { folded.tables.append(counters.encodeTable()) }
+            if counters.rowCount > 0 {
+                let (table, attributions) = counters.encodeTableAndAttributions()
+                folded.tables.append(table)
+                folded.attributions.append(attributions)
+            }
             counters.removeAll()
         }
         var segment: SegmentNumber?
-        try forEachBlock([.counters, .ledger], where: { _ in true }) {
+        try forEachBlock([.counters, .attribution, .ledger], where: { _ in true }) {
             (block, rows) throws(ReaderError) in
             let header = block.header
             if segment != header.context.segment { takeTable() }
@@ -272,7 +295,7 @@ final class Tail<Files: FileSystem>: Sendable {
         var rows: [(order: UInt64, counters: CounterRow)] = []
         let page = CounterPage()
         for table in tables {
-            var cursor = table.makeCursor()
+            var cursor = table.makeCursor(keys: CounterKeys.rewards)
             while try table.next(&cursor, into: page) {
                 for row in 0..<page.rowCount {
                     let key = KeyOrdinal(rawValue: page.key(row))

@@ -67,6 +67,39 @@ public struct RewardDayRow: CounterListedRow, Equatable {
     public var counters: Counters { Counters(row.counters) }
 }
 
+/// The counters of one reward at one business, of the events with one campaign and one source.
+public struct CampaignRow: Sendable, Equatable {
+    package let idText: [UInt8]
+    package let businessText: [UInt8]
+    /// `nil`: none.
+    package let campaignText: [UInt8]?
+    package let sourceText: [UInt8]?
+    /// Whether they are of campaigns and sources beyond the bound, for which `(other)` stands.
+    public let isOverflow: Bool
+    package let row: CounterRow
+
+    /// Takes each row; `false` ends the listing.
+    package typealias Body = (CampaignRow) -> Bool
+
+    package init(
+        id: [UInt8] = [], business: [UInt8] = [], campaign: [UInt8]? = nil, source: [UInt8]? = nil,
+        isOverflow: Bool = false, counters: CounterRow = CounterRow()
+    ) {
+        (idText, businessText) = (id, business)
+        (campaignText, sourceText) = (campaign, source)
+        self.isOverflow = isOverflow
+        row = counters
+    }
+
+    /// The reward id.
+    public var id: String { String(decoding: idText, as: UTF8.self) }
+    public var businessID: String { String(decoding: businessText, as: UTF8.self) }
+    /// `nil`: the events have none.
+    public var campaign: String? { campaignText.map { String(decoding: $0, as: UTF8.self) } }
+    public var source: String? { sourceText.map { String(decoding: $0, as: UTF8.self) } }
+    public var counters: Counters { Counters(row) }
+}
+
 /// The place in the log up to which an answer counts: every block of the segments before `segment`,
 /// and the first `block` blocks of it. A greater cut never shows smaller counters.
 public struct Cut: Sendable, Hashable, Comparable {

@@ -19,10 +19,9 @@ struct ReaderCommand: ParsableCommand {
         version: ReaderVersion.text,
         subcommands: [
             RewardCommand.self, RewardsCommand.self, DayCommand.self, DaysCommand.self,
-            RewardDaysCommand.self, ExportCommand.self, WatchCommand.self, LedgerCommand.self,
-            ExplainCommand.self, FindCommand.self, StatusCommand.self, ReconcileCommand.self,
-            VerifyCommand.self,
-            BackupCommand.self,
+            RewardDaysCommand.self, CampaignsCommand.self, ExportCommand.self, WatchCommand.self,
+            LedgerCommand.self, ExplainCommand.self, FindCommand.self, StatusCommand.self,
+            ReconcileCommand.self, VerifyCommand.self, BackupCommand.self,
             RebuildCommand.self, InspectCommand.self,
         ])
 }

@@ -93,6 +93,21 @@ struct RewardDaysCommand: ParsableCommand {
     }
 }
 
+struct CampaignsCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "campaigns", abstract: "Rewards by business, campaign and source.")
+
+    @Option(help: ArgumentHelp("Only this reward.", valueName: "id"))
+    var reward: String?
+    @OptionGroup var listing: ListingOptions
+
+    func run() throws {
+        let query = CampaignsQuery(
+            reward: reward, business: listing.business, days: listing.dates.range)
+        try listing.output.answer { try $1.list($0.rows(of: query)) }
+    }
+}
+
 /// What every listing of counters has.
 struct ListingOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Only this business's counts.", valueName: "id"))

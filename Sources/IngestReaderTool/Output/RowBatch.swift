@@ -61,6 +61,10 @@ extension IngestReader {
         Self.gathered { give in try forEachEvent(query) { try give($0) } }
     }
 
+    func rows(of query: CampaignsQuery) -> Rows<[CampaignRow]> {
+        Self.gathered { give in try forEachCampaign(query) { try give($0) } }
+    }
+
     func rows(ofEvent id: [UInt8], business: String) -> Rows<[FoundEvent]> {
         Self.gathered { give in
             try forEachFound(eventID: id, business: business) { try give($0) }

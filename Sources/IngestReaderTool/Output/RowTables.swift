@@ -26,6 +26,23 @@ extension RewardDayRow: OutputRow {
     }
 }
 
+extension CampaignRow: OutputRow {
+    package static var empty: CampaignRow { CampaignRow() }
+    package var summed: CounterRow? { row }
+
+    package func give(to sink: inout some ValueSink) {
+        func name(_ column: StaticString, _ text: [UInt8]?, _ sink: inout some ValueSink) {
+            if let text { sink.text(column, text) } else { sink.put(column, .text, .none) }
+        }
+        sink.text("id", idText)
+        sink.text("businessId", businessText)
+        name("campaign", campaignText, &sink)
+        name("source", sourceText, &sink)
+        sink.flag("overflow", isOverflow)
+        row.give(to: &sink)
+    }
+}
+
 extension ListedRow {
     fileprivate func giveDay(to sink: inout some ValueSink) {
         sink.text("businessId", business)

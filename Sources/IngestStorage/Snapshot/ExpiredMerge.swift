@@ -73,9 +73,11 @@ package struct ExpiredMerge<Files: FileSystem> {
             add(before.ledger)
         }
         whole.ledger = ledger.entries()
+        let merged = try MergedRows(rows, for: .expired)
+        whole.attributions = merged.attributions
         let written = try RunWriter.merge(
             .expired, firstNumber, of: whole.span, for: manifest,
-            metadata: RunMetadata(whole.encode()), rows, in: files, isStopped: isStopped)
+            metadata: RunMetadata(whole.encode()), merged, in: files, isStopped: isStopped)
         guard let run = written else { return nil }
         do throws(StorageError) {
             if !isStopped() {

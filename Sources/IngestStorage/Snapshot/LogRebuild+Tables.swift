@@ -51,7 +51,7 @@ extension LogRebuild {
         guard run.table == .days else {
             return try RunWriter.merge(
                 run.table, takeNumbers(1), of: run.span, for: next, metadata: RunMetadata(),
-                [reader], in: store.files, isStopped: isStopped) ?? run
+                MergedRows([reader], for: run.table), in: store.files, isStopped: isStopped) ?? run
         }
         let keys = try store.readKeys(of: next)
         if keys.contains(where: { $0.business.rawValue == 0 }) {
@@ -148,7 +148,7 @@ extension LogRebuild {
     }
 
     private func add(_ run: RunReader<Files>, to sums: DaySums) throws(StorageError) {
-        var rows = DaySumming(run.makeCursor(), into: sums)
+        var rows = DaySumming(run.makeCursor(keys: CounterKeys.rewards), into: sums)
         do { try rows.drain() } catch {
             if case .source(let error) = error { throw error }
             throw .corrupt(

@@ -11,6 +11,8 @@ package struct RunReader<Files: FileSystem>: Sendable {
     fileprivate let file: Files.File
     /// Where the first page begins in the file.
     fileprivate let pagesOffset: UInt64
+    /// Of a table of a footer.
+    private let footer: FooterTables?
 
     /// Opens a run that a manifest names, checks header and index.
     ///
@@ -45,6 +47,7 @@ package struct RunReader<Files: FileSystem>: Sendable {
         self.header = header
         self.file = file
         pagesOffset = UInt64(RunHeader.byteCount)
+        footer = nil
     }
 
     /// The tables of a sealed segment, which lie in its footer as they do in runs: read without the rest of it.
@@ -101,6 +104,7 @@ package struct RunReader<Files: FileSystem>: Sendable {
             generation: Generation(rawValue: 0), createdAt: 0, index: index)
         self.file = file
         pagesOffset = pages.lowerBound
+        footer = tables
     }
 
     /// Reads, checks and decodes one page.
@@ -149,6 +153,28 @@ package struct RunReader<Files: FileSystem>: Sendable {
         let bytes = try readMetadata()
         return try StorageError.decoding(path, at: header.metadataOffset) {
             () throws(FormatError) in try SealedSegments.decode(bytes, of: header.span)
+        }
+    }
+
+    /// The attributions of the attributed rows; none of tables that have no such rows.
+    ///
+    /// **Errors** `corrupt` if they are not what was written.
+    /// **Cost** A read; that of `AttributionList`.
+    package func readAttributions() throws(StorageError) -> AttributionList {
+        switch header.table {
+        case .rewardDays where footer == nil: return try readSegments().attributions
+        case .expired: return try readExpired().attributions
+        case .rewardDays: break
+        default: return AttributionList()
+        }
+        guard let footer else { return AttributionList() }
+        let place: Range<UInt64>
+        do { place = try footer.attributionsRange() } catch {
+            throw StorageError(path: file.path, error)
+        }
+        let stored = try file.readArray(at: place.lowerBound, byteCount: place.count)
+        return try StorageError.decoding(file.path, at: place.lowerBound) {
+            () throws(FormatError) in try footer.decodeAttributions(stored)
         }
     }
 

@@ -19,7 +19,7 @@ struct EventBatchEncoderTests {
         payload.withUnsafeBytes { bytes in
             let outcome = EventDecoder(hash: DecoderHarness.hash).decode(
                 bytes, payloadOffset: 0, payloadByteCount: bytes.count, into: scratch)
-            guard case .events(let count, _) = outcome else { return }
+            guard case .events(let count, _, _) = outcome else { return }
             for i in 0..<count {
                 if encoder.append(scratch[i], from: bytes) { continue }
                 packets.append(encoder.seal(header, isPadded: isPadded))

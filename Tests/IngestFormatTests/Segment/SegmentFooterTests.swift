@@ -182,7 +182,7 @@ struct SegmentFooterTests {
         (layout.version, 0, "corrupt version"),
         (layout.segment, 8, "notThisFile segment"),
         (layout.directory, 8, "notThisFile directory"),
-        (layout.reserved, 1, "corrupt reserved"),
+        (layout.attributionCount, 1, "corrupt attributions: attribution count"),
         (layout.blockCount, 1 << 20, "corrupt block count"),
         (layout.blockCount, 2, "corrupt block entry count"),
         (layout.rowCount, UInt64.max, "corrupt row count"),

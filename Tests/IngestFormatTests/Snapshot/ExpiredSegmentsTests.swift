@@ -79,7 +79,7 @@ struct ExpiredSegmentsTests {
         (layout.lostRangeCount, UInt64(UInt32.max), "corrupt lost range count"),
         (layout.uncleanStopCount, UInt64(UInt32.max), "corrupt unclean stop count"),
         (layout.ledgerEntryCount, UInt64(UInt32.max), "corrupt ledger entry count"),
-        (layout.reserved, 1, "corrupt reserved"),
+        (layout.attributionCount, 1, "corrupt attributions: attribution count"),
     ])
     func `a field that cannot be is refused`(
         field: FormatField, value: UInt64, expected: String

@@ -12,6 +12,8 @@ import IngestRules
     private let hash: KeyedHash
     private var dictionary: NameDictionary
     private var attributions = AttributionCache()
+    private var platforms = AttributionCache()
+    private var known: KnownAttributions
     /// Keys that were found by their pair's hash.
     private var foundCount = 0
     private var refused = NameRefusals()
@@ -27,10 +29,12 @@ import IngestRules
 
     /// - Parameter hash: the directory's.
     init(
-        hash: KeyedHash, dictionary: consuming NameDictionary, repeats: consuming RepeatRule,
+        hash: KeyedHash, dictionary: consuming NameDictionary,
+        attributions: consuming KnownAttributions, repeats: consuming RepeatRule,
         sessions: consuming SessionRule, policy: CountingPolicy, zones: BusinessZones
     ) {
         self.hash = hash
+        known = attributions
         self.dictionary = dictionary
         self.repeats = repeats
         self.sessions = sessions
@@ -53,6 +57,7 @@ import IngestRules
     /// To be called between packets, now and then.
     mutating func goOnGrowing() {
         dictionary.goOnGrowing()
+        known.goOnGrowing()
         repeats.goOn()
     }
 
@@ -147,14 +152,10 @@ import IngestRules
         let judged = judge(
             index, firstVerdict, key, packet, revenue: revenue, spend: spend)
         let verdict = judged.verdict
-        let platform = unsafe ordinal(of: event.pointee.platform, packet, slot, verdict)
-        var (campaign, source): (UInt32, UInt32) = (0, 0)
-        if unsafe event.pointee.side != 0 {
-            // SAFETY: as above.
-            let side = unsafe packet.sides + (Int(event.pointee.side) &- 1)
-            campaign = unsafe ordinal(of: side.pointee.campaign, packet, slot, verdict)
-            source = unsafe ordinal(of: side.pointee.source, packet, slot, verdict)
-        }
+        let platform = unsafe platform(event.pointee.platform, packet, slot, verdict)
+        let (campaign, source) = unsafe attribution(
+            event, key, packet, slot, verdict)
+        if campaign | source != 0 { cursor.isAttributed = true }
         let rows = slot.rows
         let row = cursor.row
         // SAFETY: the caller has checked that the block has room for a row for each event, and a sparse
@@ -249,6 +250,7 @@ import IngestRules
     /// What was refused for its names since the last call.
     mutating func takeRefusals() -> NameRefusals {
         defer { refused = NameRefusals() }
+        refused.overflowCount = known.takeOverflowCount()
         return refused
     }
 
@@ -305,8 +307,52 @@ import IngestRules
             reward: dictionary.ordinal(of: reward), business: dictionary.ordinal(of: business))
     }
 
-    /// The ordinal of an optional name: 0 where the event has none, or is refused and the name is new, and at the limit
-    /// on names.
+    /// The ordinal of a platform: 0 where the event has none, or is refused and it is new, and beyond the bound.
+    @inline(__always)
+    private mutating func platform(
+        _ name: PacketRow.Name, _ packet: PacketEvents, _ slot: BlockSlot, _ verdict: Verdict
+    ) -> UInt32 {
+        guard name.byteCount > 0 else { return 0 }
+        if let known = platforms.ordinal(name.hash) { return known.rawValue }
+        // SAFETY: names lie inside the packet's bytes.
+        let bytes = unsafe UnsafeRawBufferPointer(
+            start: packet.bytes + Int(name.offset), count: Int(name.byteCount))
+        return unsafe lookUpPlatform(name.hash, bytes, slot, verdict)
+    }
+
+    @inline(never)
+    private mutating func lookUpPlatform(
+        _ hash: UInt64, _ name: UnsafeRawBufferPointer, _ slot: BlockSlot, _ verdict: Verdict
+    ) -> UInt32 {
+        var place = unsafe dictionary.slot(hash: hash, name)
+        if verdict.isRefusal {
+            return place.map { known.find(platform: dictionary.ordinal(of: $0).rawValue) } ?? 0
+        }
+        if place == nil, known.hasRoomForPlatform { place = unsafe nameSlot(hash, name, slot) }
+        let ordinal = known.admit(platform: place.map { dictionary.ordinal(of: $0).rawValue })
+        if ordinal != 0 { platforms.set(hash, NameOrdinal(rawValue: ordinal)) }
+        return ordinal
+    }
+
+    /// Campaign and source of an event's row.
+    @inline(__always)
+    private mutating func attribution(
+        _ event: UnsafePointer<PacketRow>, _ key: KeyOrdinal, _ packet: PacketEvents,
+        _ slot: BlockSlot, _ verdict: Verdict
+    ) -> (campaign: UInt32, source: UInt32) {
+        guard unsafe event.pointee.side != 0 else { return (0, 0) }
+        // SAFETY: rows give only numbers of side records that are there.
+        let side = unsafe packet.sides + (Int(event.pointee.side) &- 1)
+        let campaign = unsafe ordinal(of: side.pointee.campaign, packet, slot, verdict)
+        let source = unsafe ordinal(of: side.pointee.source, packet, slot, verdict)
+        if campaign | source == 0 { return (0, 0) }
+        return known.admit(
+            Attribution(key: key.rawValue, campaign: campaign, source: source),
+            isRefused: verdict.isRefusal)
+    }
+
+    /// The ordinal of a campaign or a source: 0 where the event has none, or is refused and it is new,
+    /// `Attribution.other` beyond the bound.
     @inline(__always)
     private mutating func ordinal(
         of name: PacketRow.Name, _ packet: PacketEvents, _ slot: BlockSlot, _ verdict: Verdict
@@ -324,7 +370,12 @@ import IngestRules
         _ hash: UInt64, _ name: UnsafeRawBufferPointer, _ slot: BlockSlot, _ verdict: Verdict
     ) -> UInt32 {
         var place = unsafe dictionary.slot(hash: hash, name)
-        if place == nil, !verdict.isRefusal { place = unsafe nameSlot(hash, name, slot) }
+        if place == nil {
+            if verdict.isRefusal { return 0 }
+            if known.hasRoomForName { place = unsafe nameSlot(hash, name, slot) }
+            guard let place else { return Attribution.other }
+            known.enter(name: dictionary.ordinal(of: place).rawValue)
+        }
         guard let place else { return 0 }
         let ordinal = dictionary.ordinal(of: place)
         attributions.set(hash, ordinal)
@@ -340,12 +391,4 @@ import IngestRules
         unsafe slot.names.append(name.bytes)
         return new
     }
-}
-
-/// Events that are malformed because of their names.
-struct NameRefusals {
-    /// A name or a key would be over its limit.
-    var fullCount = 0
-    /// The names were not those of the key that the hash of their pair led to.
-    var mismatchCount = 0
 }

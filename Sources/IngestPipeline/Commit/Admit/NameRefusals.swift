@@ -1,0 +1,11 @@
+// packet → decode → ring → [admit] → block → segment → compaction → snapshot → query
+
+/// Events that are malformed, or lack something, because of their names.
+struct NameRefusals {
+    /// A name or a key would be over its limit.
+    var fullCount = 0
+    /// The names were not those of the key that the hash of their pair led to.
+    var mismatchCount = 0
+    /// Not refused, but with `(other)` for campaign and source, or without their platform.
+    var overflowCount = 0
+}
