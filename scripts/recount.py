@@ -2,7 +2,7 @@
 
     recount.py SQL FOLDER
 
-FOLDER has rewards.csv, days.csv, reward-days.csv and events.csv. Prints how many rows were equal; ends with 1, and with
+FOLDER has rewards.csv, days.csv, campaigns.csv, reward-days.csv and events.csv. Prints how many rows were equal; ends with 1, and with
 some of the rows that differ, if one is not. Needs the Python package duckdb.
 """
 
@@ -21,12 +21,12 @@ def read(name):
 base.execute(f"CREATE VIEW events AS SELECT * FROM {read('events')}")
 base.execute(open(sql, encoding="utf-8").read())
 counts = []
-for table in ["rewards", "days", "reward-days"]:
+for table in ["rewards", "days", "campaigns", "reward-days"]:
     view = table.replace("-", "_")
     columns = [row[0] for row in base.execute(f"DESCRIBE SELECT * FROM {read(table)}").fetchall()]
     own = {row[0] for row in base.execute(f"DESCRIBE {view}").fetchall()}
     assert own == set(columns), f"{table}: {own ^ set(columns)}"
-    texts = {"id", "businessId", "date"}
+    texts = {"id", "businessId", "date", "campaign", "source", "overflow"}
     # Numbers as numbers: 0.50 and 0.5 are one.
     wanted = ", ".join(
         f'CAST("{name}" AS {"VARCHAR" if name in texts else "DECIMAL(38, 6)"}) AS "{name}"' for name in columns

@@ -1,14 +1,15 @@
--- Every counter of rewards, days and reward-days, recomputed from the rows of the log (docs/counting.md).
+-- Every counter of rewards, days, campaigns and reward-days, recomputed from the rows of the log (docs/counting.md).
 -- For DuckDB. Wants a table or view `events` with the columns of `ingest-reader export events`, for example
 --
 --     CREATE VIEW events AS SELECT * FROM read_csv('events.csv', all_varchar = true);
 --
--- and makes the views `rewards`, `days` and `reward_days`, with the columns of the exports of these names. Rows that
--- have expired are in no export of events, and so not in these.
+-- and makes the views `rewards`, `days`, `campaigns` and `reward_days`, with the columns of the exports of
+-- these names. Rows that have expired are in no export of events, and so not in these.
 
 CREATE OR REPLACE TEMP VIEW judged AS
 SELECT
-    rewardId, businessId, CAST(date AS VARCHAR) AS date, eventType AS type, verdict = 'counted' AS counted,
+    rewardId, businessId, campaign, source, CAST(campaignOverflow AS BOOLEAN) AS campaignOverflow,
+    CAST(date AS VARCHAR) AS date, eventType AS type, verdict = 'counted' AS counted,
     viewability IS NOT NULL AS measured, verdict,
     CASE
         WHEN verdict = 'counted' THEN 'counted'
@@ -31,7 +32,8 @@ CREATE OR REPLACE TEMP MACRO rate(part, whole) AS
 
 CREATE OR REPLACE TEMP VIEW recounted AS
 SELECT
-    GROUPING_ID(rewardId, businessId, date) AS grouping, rewardId, businessId, date,
+    GROUPING_ID(rewardId, businessId, date, campaignOverflow) AS grouping, rewardId, businessId, date,
+    campaign, source, campaignOverflow,
     min(businessId) AS firstBusinessId, count(DISTINCT businessId) AS businessCount,
     count(*) FILTER (type = 'impression' AND counted) AS impressions,
     count(*) FILTER (type = 'click' AND counted) AS clicks,
@@ -62,7 +64,10 @@ SELECT
     count(*) FILTER (type = 'redemption' AND counted AND orphan) AS orphanRedemptions,
     count(*) FILTER (counted AND overflow) AS overflowEvents
 FROM judged
-GROUP BY GROUPING SETS ((rewardId), (businessId, date), (rewardId, businessId, date));
+GROUP BY GROUPING SETS (
+    (rewardId), (businessId, date), (rewardId, businessId, date),
+    (rewardId, businessId, campaign, source, campaignOverflow)
+);
 
 CREATE OR REPLACE TEMP VIEW rated AS
 SELECT
@@ -73,13 +78,25 @@ SELECT
 FROM recounted;
 
 CREATE OR REPLACE TEMP VIEW rewards AS
-SELECT rewardId AS id, * EXCLUDE (grouping, rewardId, businessId, date, firstBusinessId), firstBusinessId AS businessId
-FROM rated WHERE grouping = 3;
+SELECT
+    rewardId AS id, firstBusinessId AS businessId,
+    * EXCLUDE (grouping, rewardId, businessId, date, campaign, source, campaignOverflow, firstBusinessId)
+FROM rated WHERE grouping = 7;
 
 CREATE OR REPLACE TEMP VIEW days AS
-SELECT businessId || '#' || date AS id, * EXCLUDE (grouping, rewardId, firstBusinessId, businessCount)
-FROM rated WHERE grouping = 4;
+SELECT
+    businessId || '#' || date AS id,
+    * EXCLUDE (grouping, rewardId, campaign, source, campaignOverflow, firstBusinessId, businessCount)
+FROM rated WHERE grouping = 9;
+
+CREATE OR REPLACE TEMP VIEW campaigns AS
+SELECT
+    rewardId AS id, campaignOverflow AS overflow,
+    * EXCLUDE (grouping, rewardId, date, campaignOverflow, firstBusinessId, businessCount)
+FROM rated WHERE grouping = 2;
 
 CREATE OR REPLACE TEMP VIEW reward_days AS
-SELECT rewardId AS id, * EXCLUDE (grouping, rewardId, firstBusinessId, businessCount)
-FROM rated WHERE grouping = 0;
+SELECT
+    rewardId AS id,
+    * EXCLUDE (grouping, rewardId, campaign, source, campaignOverflow, firstBusinessId, businessCount)
+FROM rated WHERE grouping = 1;

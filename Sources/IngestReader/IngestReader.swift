@@ -175,8 +175,13 @@ public struct IngestReader: Sendable {
     public func forEachCampaign(
         _ query: CampaignsQuery = CampaignsQuery(), _ body: (CampaignRow) -> Iteration
     ) throws(ReaderError) {
+        var left = query.limit ?? .max
+        if left <= 0 { return }
         let parts = try snapshot.attributedParts()
-        try query.forEachRow(in: CounterQuery(snapshot), parts) { body($0) == .next }
+        try query.forEachRow(in: CounterQuery(snapshot), parts) { row in
+            left -= 1
+            return body(row) == .next && left > 0
+        }
     }
 
     public func forEachCampaign(

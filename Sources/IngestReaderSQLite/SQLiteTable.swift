@@ -129,6 +129,7 @@ struct SQLiteSchema {
         case .rewards: indexes = [["id"], ["businessId"]]
         case .days: indexes = [["id"], ["businessId", "date"], ["date"]]
         case .rewardDays: indexes = [["id", "date"], ["businessId", "date"], ["date"]]
+        case .campaigns: indexes = [["id"], ["businessId"], ["campaign", "source"]]
         case .events: indexes = [["rewardId", "date"], ["businessId", "date"], ["date"]]
         }
     }

@@ -63,8 +63,8 @@ struct Daemon {
             let files = try LinuxFileSystem(path: settings.dataDirectory, create: true)
             var random = SystemRandomNumberGenerator()
             let start = try PipelineStart.open(
-                files, clock: LinuxClock(), policy: settings.policy, counters: counters,
-                random: &random)
+                files, clock: LinuxClock(), policy: settings.policy,
+                attributions: settings.attributionBound, counters: counters, random: &random)
             log(start.directory, start.recovery)
             warn(start.warnings)
             if start.missingReserveByteCount > 0 {

@@ -82,6 +82,7 @@ struct DaemonSettings {
     var sessionImpressionsPerMinuteMax = 120
     var sessionClicksPerMinuteMax = 30
     var sessionKeyCountMax = 1 << 24
+    var campaignKeyCountMax = Limits.attributionCountMax
     var zoneName = ZoneName.utc
     /// Empty: no business has a zone of its own.
     var zonesPath = ""
@@ -161,6 +162,12 @@ struct DaemonSettings {
                 impressionsPerMinuteMax: UInt32(sessionImpressionsPerMinuteMax),
                 clicksPerMinuteMax: UInt32(sessionClicksPerMinuteMax),
                 keyCountMax: sessionKeyCountMax))
+    }
+
+    var attributionBound: AttributionBound {
+        var bound = AttributionBound()
+        bound.countMax = campaignKeyCountMax
+        return bound
     }
 
     /// - Parameter zones: as read for these settings.

@@ -103,6 +103,10 @@ struct Setting: Sendable {
         .number(
             "session-keys-max", \.sessionKeyCountMax, 1...1 << 28,
             "Sessions, and rewards in them, kept at most; about 40 bytes of memory each."),
+        .number(
+            "campaign-keys-max", \.campaignKeyCountMax, 0...Limits.attributionCountMax,
+            "Maximum number of combinations of reward, campaign and source with counters of their own; further ones are "
+                + "counted as (other)."),
         .zone,
         .path(
             "time-zones", \.zonesPath, "the path of a file", "file",

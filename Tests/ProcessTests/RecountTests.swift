@@ -10,7 +10,7 @@ extension ProcessSuite {
         private static let hasPython = FileManager.default.isExecutableFile(atPath: python)
 
         /// Events of every kind that a sender can bring about: repeats and conflicts, not viewable ones, clocks that are
-        /// wrong, sessions, redemptions.
+        /// wrong, sessions, redemptions, campaigns within and beyond the bound and of odd names.
         private static func lines() -> [String] {
             (0..<2_000).map { number in
                 let type = ["impression", "impression", "impression", "click", "redemption"][
@@ -30,6 +30,11 @@ extension ProcessSuite {
                 if type == "redemption" {
                     metadata.append(#""revenue":"\#(number).000001","spend":"0.\#(number % 4)""#)
                 }
+                if number % 3 > 0 {
+                    let names = [#"(other)"#, #"a,\"b\""#, "c \(number % 50)", "x@y", "(other)"]
+                    metadata.append(#""campaign":"\#(names[number % 7 % 5])""#)
+                    if number % 3 > 1 { metadata.append(#""source":"\#(names[number % 5])""#) }
+                }
                 if !metadata.isEmpty {
                     line += ",\"metadata\":{\(metadata.joined(separator: ","))}"
                 }
@@ -37,31 +42,50 @@ extension ProcessSuite {
             }
         }
 
-        @Test(
-            .enabled(if: hasPython, "no .build/python: run scripts/python-env, which needs python3")
-        )
-        func `DuckDB makes the three tables of the exported events`() throws {
-            let folder = try TemporaryFolder()
-            let reader = Reader(folder: folder)
-            for options in [[], ["--count-undetermined", "no"]] {
-                let daemon = try DaemonProcess(in: folder, options)
-                #expect(try daemon.send(SampleEvents.file(in: folder)).code == 0)
-                #expect(try daemon.send(folder.write("more.ndjson", lines: Self.lines())).code == 0)
-                #expect(daemon.stop().code == 0)
-            }
-            for table in ["rewards", "days", "reward-days", "events"] {
+        /// Exports all tables, or those of some days, and has DuckDB make the counters of the events.
+        private static func expectRecounted(
+            _ reader: Reader, _ days: [String], in folder: TemporaryFolder
+        ) throws {
+            for table in ["rewards", "days", "campaigns", "reward-days", "events"] {
+                let path = "\(folder.path)/\(table).csv"
                 let ended = try reader.run(
-                    "export", table, "--format", "csv", "--out", "\(folder.path)/\(table).csv")
+                    ["export", table, "--format", "csv", "--out", path] + days)
                 #expect(ended.code == 0, "\(ended.errors)")
             }
             let ended = try run(
-                Self.python, ["scripts/recount.py", "scripts/recount.sql", folder.path], in: folder,
+                python, ["scripts/recount.py", "scripts/recount.sql", folder.path], in: folder,
                 directory: Repository.root)
             #expect(ended.code == 0, "\(ended.output)\(ended.errors)")
-            let counts = try ["rewards", "days", "reward-days"].map {
-                String(try Reader.rows(of: reader.run($0, "--format", "ndjson").output).count)
+            let counts = try ["rewards", "days", "campaigns", "reward-days"].map {
+                let ended = try reader.run([$0, "--format", "ndjson"] + days)
+                return String(try Reader.rows(of: ended.output).count)
             }
             #expect(ended.output == counts.joined(separator: " ") + "\n")
+        }
+
+        @Test(
+            .enabled(if: hasPython, "no .build/python: run scripts/python-env, which needs python3")
+        )
+        func `DuckDB makes the counter tables of the exported events`() throws {
+            let folder = try TemporaryFolder()
+            let reader = Reader(folder: folder)
+            for options in [[], ["--count-undetermined", "no"]] {
+                let daemon = try DaemonProcess(in: folder, options + ["--campaign-keys-max", "60"])
+                #expect(try daemon.send(SampleEvents.file(in: folder)).code == 0)
+                let sent = try daemon.send(folder.write("more.ndjson", lines: Self.lines()))
+                #expect(sent.code == 0, "\(sent.output)\(sent.errors)")
+                #expect(daemon.stop().code == 0)
+            }
+            for days in [[], ["--from", "2026-11-11", "--to", "2026-11-12"]] {
+                try Self.expectRecounted(reader, days, in: folder)
+            }
+            let campaigns = try Reader.rows(
+                of: reader.run("campaigns", "--format", "ndjson").output)
+            let kinds = Set(
+                campaigns.map { [$0["campaign"] as? String, $0["overflow"].map { "\($0)" }] })
+            for overflow in ["0", "1"] {
+                #expect(kinds.contains(["(other)", overflow]), "\(kinds)")
+            }
             let totals = try reader.totals()
             for column in [
                 "viewableImpressions", "undeterminedImpressions", "notViewableImpressions",
@@ -74,6 +98,45 @@ extension ProcessSuite {
             let report = try #require(Reader.rows(of: verified.output).first)
             #expect(report["judgedRows"] as? Int == report["rows"] as? Int)
             #expect(report["differences"] as? Int == 0)
+        }
+
+        @Test func `after a kill the tables made again are the same, byte for byte each time`()
+            throws
+        {
+            let folder = try TemporaryFolder()
+            let reader = Reader(folder: folder)
+            for life in 0..<3 {
+                let daemon = try DaemonProcess(in: folder, ["--campaign-keys-max", "60"])
+                #expect(
+                    try daemon.send(folder.write("\(life).ndjson", lines: Self.lines())).code == 0)
+                if life == 1 { #expect(daemon.stop().code == 0) } else { daemon.kill() }
+            }
+            func tables() throws -> [[UInt8]] {
+                try ["rewards", "days", "campaigns", "reward-days"].map { table in
+                    let path = "\(folder.path)/\(table).csv"
+                    #expect(
+                        try reader.run("export", table, "--format", "csv", "--out", path).code == 0)
+                    return Array(try Data(contentsOf: URL(filePath: path)))
+                }
+            }
+            let before = try tables()
+            let copy = "\(folder.path)/copy"
+            try FileManager.default.copyItem(atPath: folder.data, toPath: copy)
+            var images: [[[UInt8]]] = []
+            for data in [folder.data, copy] {
+                let made = try TestSupport.run(
+                    "ingest-reader", ["rebuild", "--data", data], in: folder)
+                #expect(made.code == 0, "\(made.errors)")
+                let names = try FileManager.default.contentsOfDirectory(atPath: data)
+                images.append(
+                    try names.filter { $0.hasSuffix(".run") }.sorted().map {
+                        Array(try Data(contentsOf: URL(filePath: "\(data)/\($0)")))
+                    })
+            }
+            #expect(images[0].count >= 3 && images[0] == images[1])
+            #expect(try tables() == before)
+            let verified = try reader.run("verify", "--deep")
+            #expect(verified.code == 0, "\(verified.output)\(verified.errors)")
         }
     }
 }

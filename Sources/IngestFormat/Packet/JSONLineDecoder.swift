@@ -37,7 +37,7 @@ package struct JSONLineDecoder: ~Copyable {
         let outcome = unsafe bytes.withUnsafeMutableBytes {
             unsafe decoder.decode($0, into: scratch)
         }
-        if outcome == .events(count: 1, malformed: 0) { return nil }
+        if case .events(count: 1, malformed: 0, dropped: _) = outcome { return nil }
         // Asked of the line itself: the decoder may have unescaped texts in the copy.
         return .malformed(reason: JSONEventReason.why(line))
     }

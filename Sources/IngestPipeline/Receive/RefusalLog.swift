@@ -147,7 +147,7 @@ struct RefusalLog {
         {
             write(
                 "counted \(Self.counted(count, "event")) under campaign and source (other), or without a platform: "
-                    + "more than \(Limits.attributionCountMax) combinations of reward, campaign and source, "
+                    + "more than --campaign-keys-max combinations of reward, campaign and source, "
                     + "\(Limits.attributionNameCountMax) campaigns and sources, or "
                     + "\(Limits.platformCountMax) platforms: send fewer different ones")
         }

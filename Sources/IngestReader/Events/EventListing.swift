@@ -95,6 +95,7 @@ struct EventListing {
         event.platformText = try names.text(of: unsafe rows.platform[row])
         event.campaignText = try names.text(of: unsafe rows.campaign[row])
         event.sourceText = try names.text(of: unsafe rows.source[row])
+        event.isCampaignOverflow = unsafe rows.campaign[row] == Attribution.other
         event.eventHash = event.attributes.hasEventID ? unsafe rows.eventHash[hash] : 0
         let (isMeasured, hasMoney) = (event.attributes.isMeasured, event.attributes.hasMoney)
         event.visible = isMeasured ? unsafe rows.visible[measured] : 0

@@ -93,11 +93,16 @@ public struct CampaignsQuery: Sendable {
     public var business: String?
     /// Only events of these days.
     public var days: DayRange
+    /// Maximum number of rows; `nil` for all, below 0 none.
+    public var limit: Int?
 
-    public init(reward: String? = nil, business: String? = nil, days: DayRange = .all) {
+    public init(
+        reward: String? = nil, business: String? = nil, days: DayRange = .all, limit: Int? = nil
+    ) {
         self.reward = reward
         self.business = business
         self.days = days
+        self.limit = limit
     }
 }
 

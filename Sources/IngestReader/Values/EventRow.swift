@@ -41,6 +41,8 @@ public struct EventRow: Sendable, Equatable {
     package var platformText: [UInt8] = []
     package var campaignText: [UInt8] = []
     package var sourceText: [UInt8] = []
+    /// Whether its campaign and source are beyond the bound, and shown as `(other)`.
+    public package(set) var isCampaignOverflow = false
     /// Parts per million and milliseconds; 0 where it was not measured.
     package var visible: UInt32 = 0
     package var duration: UInt32 = 0

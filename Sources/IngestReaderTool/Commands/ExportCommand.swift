@@ -11,22 +11,23 @@ struct ExportCommand: ParsableCommand {
         abstract: "A whole table, or all events, into a file.",
         discussion: """
             The file appears under its name when it is complete; one that is there is replaced then, but in an \
-            SQLite file the table of the same name alone. Another file is replaced by SQLite only with --force. \
-            Rows are those of rewards, days and reward-days, in bytewise order of id. Events come in the \
-            order of the log, as far back as their rows are kept, with the verdict on each and the day that it \
-            counts for; their ids were never stored. sqlite is one table of the same columns, with indexes. \
-            At the end a line of JSON says how many rows and bytes they are, and of which cut. With --out - \
-            rows go to standard output as they come, and nothing else does.
+            SQLite file the table of the same name alone. Another file is replaced by SQLite only with \
+            --force. Rows are those of rewards, days, reward-days and campaigns, in bytewise order of id. \
+            Events come in the order of the log, as far back as their rows are kept, with the verdict on each \
+            and the day that it counts for; their ids were never stored. sqlite is one table of the same \
+            columns, with indexes. At the end a line of JSON says how many rows and bytes they are, and of \
+            which cut. With --out - rows go to standard output as they come, and nothing else does.
             """)
 
     enum Format: String, CaseIterable, ExpressibleByArgument { case csv, ndjson, sqlite }
 
-    @Argument(help: "rewards, days, reward-days or events.") var table: ExportJob.Table
+    @Argument(help: "rewards, days, reward-days, campaigns or events.") var table: ExportJob.Table
     @Option(help: ArgumentHelp("The data directory.", valueName: "dir")) var data: String
     @Option(help: ArgumentHelp("csv, ndjson or sqlite.", valueName: "format")) var format: Format
     @Option(help: ArgumentHelp("The file to write, or - for standard output.", valueName: "path"))
     var out: String
-    @Option(help: ArgumentHelp("Only this reward: reward-days and events.", valueName: "id"))
+    @Option(
+        help: ArgumentHelp("Only this reward: reward-days, campaigns and events.", valueName: "id"))
     var reward: String?
     @Option(help: ArgumentHelp("Only this business.", valueName: "id")) var business: String?
     @Flag(help: "Replaces all of a file that is there, whatever is in it: --format sqlite.")
@@ -41,7 +42,7 @@ struct ExportCommand: ParsableCommand {
             throw ValidationError("--format sqlite needs a file, --out - is standard output")
         }
         if reward != nil, table == .rewards || table == .days {
-            throw ValidationError("--reward is for reward-days and events")
+            throw ValidationError("--reward is for reward-days, campaigns and events")
         }
     }
 

@@ -9,11 +9,11 @@ package struct ExportJob {
     package enum Table: String, CaseIterable, ExpressibleByArgument {
         case rewards, days
         case rewardDays = "reward-days"
-        case events
+        case campaigns, events
     }
 
     package let table: Table
-    /// Of reward-days and events.
+    /// Of reward-days, campaigns and events.
     package let reward: String?
     package let business: String?
     package let days: DayRange
@@ -26,6 +26,8 @@ package struct ExportJob {
         case .rewards: return reader.rowCountMax(of: .rewards)
         case .days: return reader.rowCountMax(of: .days)
         case .rewardDays: return reader.rowCountMax(of: .rewardDays)
+        // Nobody has counted them.
+        case .campaigns: return nil
         case .events: return try? reader.eventCount()
         }
     }
@@ -48,6 +50,9 @@ package struct ExportJob {
         case .days: try give(reader.rows(of: DaysQuery(business: business, days: days)))
         case .rewardDays:
             let query = RewardDaysQuery(reward: reward, business: business, days: days)
+            try give(reader.rows(of: query))
+        case .campaigns:
+            let query = CampaignsQuery(reward: reward, business: business, days: days)
             try give(reader.rows(of: query))
         case .events:
             let query = EventsQuery(reward: reward, business: business, days: days)

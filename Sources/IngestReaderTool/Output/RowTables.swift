@@ -134,6 +134,7 @@ extension EventRow: OutputRow {
         sink.flag("unchecked", isUnchecked)
         sink.flag("orphan", isOrphan)
         sink.flag("overflow", isOverflow)
+        sink.flag("campaignOverflow", isCampaignOverflow)
     }
 }
 

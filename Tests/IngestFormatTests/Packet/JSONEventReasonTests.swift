@@ -66,6 +66,15 @@ struct JSONEventReasonTests {
         #expect(JSONEventReason.why(long.span) == "too long for an event")
     }
 
+    @Test(arguments: ["x@y", String(repeating: "x", count: 65)])
+    func `A line whose campaign is dropped is an event`(campaign: String) {
+        var decoder = JSONLineDecoder(hash: KeyedHash(key: InlineArray(repeating: 0)))
+        let line = Self.line("metadata", #"{"campaign":"\#(campaign)","source":"s"}"#)
+        let refusal = decoder.decode(line.utf8Span.span)
+        #expect(refusal == nil)
+        #expect(decoder.event.campaignByteCount == 0 && decoder.event.sourceByteCount == 1)
+    }
+
     private static func isTaken(_ line: String) -> Bool {
         var bytes = Array(line.utf8)
         let decoder = JSONEventDecoder(hash: KeyedHash(key: InlineArray(repeating: 0)))

@@ -6,7 +6,10 @@ struct Reader {
     let folder: TemporaryFolder
 
     @discardableResult
-    func run(_ arguments: String...) throws -> Ended {
+    func run(_ arguments: String...) throws -> Ended { try run(arguments) }
+
+    @discardableResult
+    func run(_ arguments: [String]) throws -> Ended {
         try TestSupport.run("ingest-reader", arguments + ["--data", folder.data], in: folder)
     }
 
