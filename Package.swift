@@ -75,7 +75,9 @@ let package = Package(
             swiftSettings: house),
         .target(
             name: "IngestReader",
-            dependencies: ["IngestFormat", "IngestCounting", "IngestStorage", "CIngestLinux"],
+            dependencies: [
+                "IngestFormat", "IngestCounting", "IngestRules", "IngestStorage", "CIngestLinux",
+            ],
             swiftSettings: house),
         // Counts by code of its own: no engine of the daemon, nor of the reader, may be linked to it but
         // the pure rules, by which it judges again.

@@ -5,6 +5,8 @@ import IngestStorage
 /// What an operator may choose, already judged. Defaults are those of `ingestd --help`.
 package struct PipelineConfiguration: Sendable {
     package var zones = BusinessZones.utc
+    /// Reward keys of one business; what is beyond is counted under its `(other)`.
+    package var rewardKeyCountMax = 1_000_000
     /// A power of two within `RingLayout`'s bounds.
     package var ringByteCount = Limits.ringByteCount
     /// `Limits.segmentByteCountMin` … `Limits.segmentByteCountMax`.

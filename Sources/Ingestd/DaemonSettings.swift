@@ -82,6 +82,7 @@ struct DaemonSettings {
     var sessionImpressionsPerMinuteMax = 120
     var sessionClicksPerMinuteMax = 30
     var sessionKeyCountMax = 1 << 24
+    var rewardKeyCountMax = 1_000_000
     var campaignKeyCountMax = Limits.attributionCountMax
     var zoneName = ZoneName.utc
     /// Empty: no business has a zone of its own.
@@ -174,6 +175,7 @@ struct DaemonSettings {
     func pipelineConfiguration(_ zones: BusinessZones) -> PipelineConfiguration {
         var configuration = PipelineConfiguration()
         configuration.zones = zones
+        configuration.rewardKeyCountMax = rewardKeyCountMax
         configuration.segmentByteCountMax = segmentByteCountMax
         configuration.commitIntervalNanoseconds = UInt64(commitIntervalMilliseconds) * 1_000_000
         configuration.compactIntervalNanoseconds = UInt64(compactIntervalSeconds) * 1_000_000_000

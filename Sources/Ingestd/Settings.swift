@@ -104,6 +104,10 @@ struct Setting: Sendable {
             "session-keys-max", \.sessionKeyCountMax, 1...1 << 28,
             "Sessions, and rewards in them, kept at most; about 40 bytes of memory each."),
         .number(
+            "reward-keys-max", \.rewardKeyCountMax, 1...Limits.keyCountMax,
+            "Maximum number of rewards of one business with counters of their own; further ones are counted as (other)."
+        ),
+        .number(
             "campaign-keys-max", \.campaignKeyCountMax, 0...Limits.attributionCountMax,
             "Maximum number of combinations of reward, campaign and source with counters of their own; further ones are "
                 + "counted as (other)."),

@@ -152,7 +152,8 @@ import Testing
         },
         Damage("last checksum") { $0[Header.lastChecksum] = 1 },
         Damage("last admission time") { $0[Header.lastAdmissionTime] = 1 << 63 },
-        Damage("reserved") { $0[Header.reserved] = 1 },
+        Damage("reward hash count") { $0[Header.rewardHashCount] = 1 },
+        Damage("reward hash count over the rows") { $0[Header.rewardHashCount] = 5 },
     ]
 
     @Test(arguments: headerDamages)

@@ -16,12 +16,13 @@ struct Row: Equatable {
     var source: UInt32 = 0
     var eventHash: UInt64?
     var session: UInt64?
+    var rewardHash: UInt64?
     var viewability: Viewability?
     var money: Money?
 
     /// What may be in `bits`.
     static let marks =
-        RowAttributes.orphan | RowAttributes.unchecked | RowAttributes.overflow
+        RowAttributes.orphan | RowAttributes.unchecked
 
     struct Viewability: Equatable { var visible: UInt32, duration: UInt32 }
     struct Money: Equatable { var revenue: Int64, spend: Int64 }
@@ -32,6 +33,7 @@ struct Row: Equatable {
             format: format.rawValue,
             bits: bits | (eventHash == nil ? 0 : RowAttributes.eventID)
                 | (session == nil ? 0 : RowAttributes.session)
+                | (rewardHash == nil ? 0 : RowAttributes.overflow)
                 | (viewability == nil ? 0 : RowAttributes.measured)
                 | (money == nil ? 0 : RowAttributes.money))
     }
@@ -61,6 +63,10 @@ extension BlockRows {
             session[sessionCount] = pseudonym
             sessionCount += 1
         }
+        if let hash = row.rewardHash {
+            rewardHash[rewardHashCount] = hash
+            rewardHashCount += 1
+        }
         if let viewability = row.viewability {
             visible[measuredCount] = viewability.visible
             duration[measuredCount] = viewability.duration
@@ -75,7 +81,7 @@ extension BlockRows {
 
     /// The rows as values again.
     var values: [Row] {
-        var (hashes, sessions, measured, monies) = (0, 0, 0, 0)
+        var (hashes, sessions, rewards, measured, monies) = (0, 0, 0, 0, 0)
         return (0..<rowCount).map { i in
             let bits = RowAttributes(rawValue: attributes[i])
             var row = Row(
@@ -90,6 +96,10 @@ extension BlockRows {
             if bits.hasSession {
                 row.session = session[sessions]
                 sessions += 1
+            }
+            if bits.isOverflow {
+                row.rewardHash = rewardHash[rewards]
+                rewards += 1
             }
             if bits.isMeasured {
                 row.viewability = .init(visible: visible[measured], duration: duration[measured])
@@ -248,6 +258,7 @@ extension BlockContent {
                 eventHash: hasIDs && bits & RowAttributes.eventID == 0 ? random.next() : nil,
                 session: hasSessions && bits & RowAttributes.session == 0
                     ? random.next() & 0xFFFF_FFFF_FFFF : nil,
+                rewardHash: bits & RowAttributes.overflow == 0 ? nil : random.next(),
                 viewability: bits & RowAttributes.measured == 0
                     ? .init(visible: UInt32(visible[i]), duration: UInt32(duration[i])) : nil,
                 money: bits & RowAttributes.money == 0

@@ -39,7 +39,7 @@ import Testing
     /// Rows that were accepted must be sound: what reads them makes no further checks.
     private func isSound(_ block: DecodedBlock) -> Bool {
         let header = block.header
-        var counts = (0, 0, 0, 0)
+        var counts = (0, 0, 0, 0, 0)
         var isSound = true
         for i in 0..<rows.rowCount {
             let bits = RowAttributes(rawValue: rows.attributes[i])
@@ -47,6 +47,7 @@ import Testing
             counts.1 += bits.isMeasured ? 1 : 0
             counts.2 += bits.hasMoney ? 1 : 0
             counts.3 += bits.hasSession ? 1 : 0
+            counts.4 += bits.isOverflow ? 1 : 0
             isSound =
                 isSound && bits.isValid && rows.key[i] < header.nextKey.rawValue
                 && rows.timestamp[i] >= header.minTimestamp
@@ -62,7 +63,8 @@ import Testing
             isSound = isSound && key.reward.rawValue >= 1 && key.reward < header.nextName
         }
         let stored = (
-            rows.eventHashCount, rows.measuredCount, rows.moneyCount, rows.sessionCount
+            rows.eventHashCount, rows.measuredCount, rows.moneyCount, rows.sessionCount,
+            rows.rewardHashCount
         )
         return isSound && counts == stored
     }

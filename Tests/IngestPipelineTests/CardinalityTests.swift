@@ -5,7 +5,14 @@ import Testing
 
 /// What gives names and keys, and how many.
 struct CardinalityTests {
-    @Test("a refused event gives no name and no key, and is a row only where its key is known")
+    private static func verdicts(of block: BlockSlot) -> [Verdict?] {
+        (0..<block.rows.rowCount).map {
+            RowAttributes(rawValue: block.rows.attributes[$0]).verdict
+        }
+    }
+
+    @Test(
+        "a refused event gives no name and no key, and is a row only where all its names are known")
     func refusedNames() throws {
         let bench = CommitBench()
         var refused = (0..<4).map { _ in bench.click() }
@@ -34,10 +41,51 @@ struct CardinalityTests {
         bench.offerBatch(sequence: 1, [bench.click()] + refused + [hidden])
         let second = try #require(bench.turns().first { $0.rows.rowCount > 0 })
         #expect(second.names.count == 2 && second.keys.count == 1)
-        let rows = (0..<second.rows.rowCount).map { row in
-            #expect(second.rows.platform[row] == 0)
-            return RowAttributes(rawValue: second.rows.attributes[row]).verdict
+        // Their platform is not known either, but of the last.
+        #expect(Self.verdicts(of: second) == [.counted, .notViewable])
+        for index in refused.indices { refused[index].platformByteCount = 0 }
+        bench.clock.advance(milliseconds: 10)
+        bench.offerBatch(sequence: 2, refused + [hidden])
+        let third = try #require(bench.turns().first { $0.rows.rowCount > 0 })
+        #expect(third.names.count == 0 && third.keys.isEmpty)
+        #expect(Self.verdicts(of: third) == [.tooOld, .tooEarly, .invalidTraffic, .notViewable])
+        // What counts gives the platform its name; from then on it is known of the others too.
+        var known = bench.click()
+        (known.platformByteCount, known.platformHash) = (6, 77)
+        for index in refused.indices { refused[index].platformByteCount = 6 }
+        bench.clock.advance(milliseconds: 10)
+        bench.offerBatch(sequence: 3, [known] + refused)
+        let fourth = try #require(bench.turns().first { $0.rows.rowCount > 0 })
+        #expect(fourth.names.count == 1)
+        #expect(Self.verdicts(of: fourth) == [.counted, .tooOld, .tooEarly, .invalidTraffic])
+    }
+
+    @Test(
+        "rewards beyond the limit of their business share a key, and rows keep the hashes of their names"
+    )
+    func otherRewards() throws {
+        let bench = CommitBench(rewardKeyCountMax: 2)
+        let hash = KeyedHash(key: .init(repeating: 7))
+        let events = (1...5 as ClosedRange<UInt8>).map { byteCount in
+            var event = bench.click()
+            (event.rewardByteCount, event.pairHash) = (byteCount, UInt64(byteCount))
+            return event
         }
-        #expect(rows == [.counted, .tooOld, .tooEarly, .invalidTraffic, .notViewable])
+        for sequence in 0..<2 as Range<UInt64> {
+            bench.offerBatch(sequence: sequence, events)
+            let block = try #require(bench.turns().first { $0.rows.rowCount > 0 })
+            // The business, two rewards and the one for all others, of which the second block has none.
+            #expect(block.names.count == (sequence == 0 ? 4 : 0))
+            #expect(block.keys.count == (sequence == 0 ? 3 : 0))
+            #expect((0..<5).map { block.rows.key[$0] } == [0, 1, 2, 2, 2])
+            let marks = (0..<5).map {
+                RowAttributes(rawValue: block.rows.attributes[$0]).isOverflow
+            }
+            #expect(marks == [false, false, true, true, true])
+            let hashes = (0..<block.rows.rewardHashCount).map { block.rows.rewardHash[$0] }
+            #expect(hashes == (3...5).map { hash.name(Array(CommitBench.name[..<$0])) })
+            bench.clock.advance(milliseconds: 10)
+        }
+        #expect(bench.counters.events[.counted] == 10)
     }
 }

@@ -291,7 +291,8 @@ final class CommitBench {
     init(
         isDurableAtOnce: Bool = true,
         dictionary: consuming NameDictionary = NameDictionary(),
-        policy: CountingPolicy = CountingPolicy(), keys: SessionKeyRing? = nil
+        policy: CountingPolicy = CountingPolicy(), keys: SessionKeyRing? = nil,
+        rewardKeyCountMax: Int = 1_000_000
     ) {
         self.isDurableAtOnce = isDurableAtOnce
         let ends = EventRing.make(byteCount: 1 << 20)!
@@ -302,6 +303,7 @@ final class CommitBench {
         start.policy = policy
         for _ in 0..<StageLinks.slotCount { links.free.push(BlockSlot(log: start)) }
         var configuration = PipelineConfiguration()
+        configuration.rewardKeyCountMax = rewardKeyCountMax
         configuration.commitIntervalNanoseconds = UInt64(Self.intervalMilliseconds) * 1_000_000
         stage = CommitStage(
             consumer: ends.consumer, hash: KeyedHash(key: .init(repeating: 7)),

@@ -27,13 +27,11 @@ struct KnownAttributionsTests {
         }
 
         func admit(platform: UInt32?) -> UInt32 { known.admit(platform: platform) }
-        func refuse(_ key: UInt32, _ campaign: UInt32, _ source: UInt32) -> [UInt32] {
-            let attribution = Attribution(key: key, campaign: campaign, source: source)
-            let found = known.admit(attribution, isRefused: true)
-            return [found.campaign, found.source]
+        func knows(_ key: UInt32, _ campaign: UInt32, _ source: UInt32) -> Bool {
+            known.knows(Attribution(key: key, campaign: campaign, source: source))
         }
 
-        func refuse(platform: UInt32) -> UInt32 { known.find(platform: platform) }
+        func knows(platform: UInt32) -> Bool { known.knows(platform: platform) }
         func enter(name: UInt32) { known.enter(name: name) }
         var hasRoomForName: Bool { known.hasRoomForName }
         var hasRoomForPlatform: Bool { known.hasRoomForPlatform }
@@ -68,18 +66,18 @@ struct KnownAttributionsTests {
         #expect(known.admit(7, 0, 6) == [Self.other, Self.other])
     }
 
-    @Test func `a refused event enters nothing, and has what is known`() {
+    @Test func `only what was admitted is known, and asking enters nothing`() {
         let known = Known(Self.bound(2, names: 3))
         #expect(known.admit(0, 1, 2) == [1, 2])
-        #expect(known.refuse(0, 1, 2) == [1, 2])
-        #expect(known.refuse(0, 2, 1) == [0, 0])
-        #expect(known.refuse(1, 1, 2) == [0, 0])
-        #expect(known.refuse(0, 1, 3) == [0, 0])
-        #expect(known.refuse(platform: 9) == 0)
+        #expect(known.knows(0, 1, 2))
+        #expect(!known.knows(0, 2, 1) && !known.knows(1, 1, 2) && !known.knows(0, 1, 3))
+        #expect(!known.knows(platform: 9))
         #expect(known.admit(platform: 9) == 9)
-        #expect(known.refuse(platform: 9) == 9)
+        #expect(known.knows(platform: 9) && !known.knows(platform: 8))
         #expect(known.takeOverflowCount() == 0)
         #expect(known.admit(0, 3, 0) == [3, 0])
+        #expect(known.admit(0, 4, 0) == [Self.other, Self.other])
+        #expect(!known.knows(0, Self.other, Self.other))
     }
 
     @Test func `a name that was given an ordinal and no attribution takes its room`() {

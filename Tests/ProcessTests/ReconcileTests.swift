@@ -54,7 +54,7 @@ extension ProcessSuite {
             #expect(same.code == 0 && same.errors.isEmpty, "\(same.errors)")
             let expected =
                 #"{"lines":300,"malformed":0,"optedOut":6,"counted":294,"repeated":0,"refused":{},"#
-                + #""missing":0,"unexpected":0,"otherDays":0}"# + "\n"
+                + #""missing":0,"unexpected":0,"otherDays":0,"withoutRow":0}"# + "\n"
             #expect(same.output == expected)
             for (place, old, new) in Self.alterations {
                 var lines = Self.lines()
@@ -82,7 +82,7 @@ extension ProcessSuite {
             #expect(daemon.stop().code == 0)
             let same = try reader.run("reconcile", file, "--format", "csv")
             #expect(same.code == 0 && same.errors.isEmpty)
-            #expect(same.output.hasSuffix("\r\n20080,0,0,20080,0,,0,0,0\r\n"), "\(same.output)")
+            #expect(same.output.hasSuffix("\r\n20080,0,0,20080,0,,0,0,0,0\r\n"), "\(same.output)")
             let thinned = SampleEvents.lines.enumerated().filter { $0.offset % 100 != 7 }
                 .map(\.element)
             let ended = try reader.run(
@@ -95,6 +95,93 @@ extension ProcessSuite {
             #expect(sums["unexpected"] == 2 * taken && sums["missing"] == 0)
             let names = rows.dropFirst().map { "\($0["id"] ?? "")#\($0["businessId"] ?? "")" }
             #expect(names == names.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) })
+        }
+
+        /// Events of two businesses, of which one has more rewards than the limit; the last five are refused, four of them
+        /// without a row.
+        private static let bounded: [String] = {
+            // One of today, whose clock the daemon judges by.
+            let now = ISO8601DateFormatter().string(from: Date(timeIntervalSinceNow: -3_600))
+            func line(
+                _ type: String, _ reward: String, _ business: String, _ more: String = "",
+                at time: String? = nil
+            ) -> String {
+                let time = time ?? now
+                return
+                    #"{"eventType":"\#(type)","rewardId":"\#(reward)","businessId":"\#(business)","#
+                    + #""timestamp":"\#(time)"\#(more.isEmpty ? "}" : more)"#
+            }
+            let hidden = #","metadata":{"viewability":"0.4","duration":"3""#
+            let counted = (0..<12).map { number in
+                line(
+                    number % 3 == 0 ? "click" : "impression", "r-\(number % 6)",
+                    number < 6 ? "many" : "few \(number % 2)", #","eventId":"id-\#(number)"}"#)
+            }
+            return counted + [
+                line("impression", "r-5", "many", #","eventId":"id-5"}"#),
+                line("click", "r-4", "many", #","eventId":"id-3"}"#),
+                line("impression", "r-1", "many", hidden + "}}"),
+                line("impression", "r-9", "few 1", hidden + "}}"),
+                line("click", "r-9", "few 1", at: "2019-11-20T10:00:00Z"),
+                line("impression", "r-1", "many", hidden + #","campaign":"test"}}"#),
+                line("impression", "r-9", "none", hidden + "}}"),
+            ]
+        }()
+
+        @Test func `rewards beyond the limit and refusals without a row reconcile`() throws {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(
+                in: folder, ["--reward-keys-max", "3", "--max-event-age-seconds", "604800"])
+            let reader = Reader(folder: folder)
+            let lines = Self.bounded
+            #expect(try daemon.send(folder.write("sent.ndjson", lines: lines)).code == 0)
+            #expect(daemon.stop().code == 0)
+            #expect(try reader.run("verify", "--deep").code == 0)
+            func reconcile(_ lines: [String]) throws -> (code: Int32, rows: [[String: Any]]) {
+                let file = try folder.write("altered.ndjson", lines: lines)
+                let ended = try reader.run("reconcile", file)
+                return (ended.code, try Reader.rows(of: ended.output))
+            }
+            var (code, rows) = try reconcile(lines.shuffled())
+            #expect(code == 0 && rows.count == 1, "\(rows)")
+            #expect(rows[0]["counted"] as? Int == 12 && rows[0]["repeated"] as? Int == 2)
+            #expect(
+                rows[0]["refused"] as? [String: Int]
+                    == ["not_viewable": 4, "too_old": 1])
+            #expect(rows[0]["withoutRow"] as? Int == 4)
+            // One of a reward beyond the limit under another such name, and one that would now be a fifth without a row.
+            var altered = lines
+            altered[4] = lines[4].replacingOccurrences(of: "r-4", with: "r-5")
+            altered[6] = lines[6].replacingOccurrences(
+                of: #""click""#,
+                with: #""impression","metadata":{"viewability":0.1,"duration":9}"#)
+            (code, rows) = try reconcile(altered)
+            #expect(code == 1 && rows[0]["withoutRow"] as? Int == 4)
+            #expect(rows[0]["missing"] as? Int == 2 && rows[0]["unexpected"] as? Int == 2)
+            let unexpected = rows.dropFirst().filter { $0["unexpected"] as? Int == 1 }
+            #expect(unexpected.map { $0["id"] as? String } == ["(other)", "r-0"], "\(rows)")
+
+            // What the counters, `explain` and `find` say of them.
+            let rewards = try Reader.rows(of: reader.run("rewards").output)
+            #expect(
+                rewards.map { $0["id"] as? String } == [
+                    "(other)", "r-0", "r-1", "r-2", "r-3", "r-4", "r-5",
+                ])
+            #expect(rewards[0]["overflowEvents"] as? Int == 3)
+            #expect(rewards[0]["duplicateImpressions"] as? Int == 1)
+            #expect(rewards[0]["conflictClicks"] as? Int == 1)
+            let explained = try Reader.rows(of: reader.run("explain", "reward", "(other)").output)
+            #expect(
+                explained.count == 5 && explained.allSatisfy { $0["overflow"] as? Bool == true })
+            let found = try Reader.rows(
+                of: reader.run("find", "id-3", "--business", "many").output)
+            #expect(found.map { $0["verdict"] as? String } == ["counted", "conflict"])
+            #expect(found[1]["differs"] as? [String] == ["rewardId"], "\(found)")
+            for path in try FileManager.default.subpathsOfDirectory(atPath: folder.data) {
+                let bytes = FileManager.default.contents(atPath: "\(folder.data)/\(path)") ?? Data()
+                #expect(bytes.range(of: Data("r-9".utf8)) == nil, "\(path)")
+                #expect(bytes.range(of: Data("test".utf8)) == nil, "\(path)")
+            }
         }
 
         @Test func `a file that is none ends with 66, and malformed lines are named`() throws {

@@ -42,6 +42,8 @@ extension ProcessSuite {
             }
         }
 
+        private static let limits = ["--campaign-keys-max", "60", "--reward-keys-max", "5"]
+
         /// Exports all tables, or those of some days, and has DuckDB make the counters of the events.
         private static func expectRecounted(
             _ reader: Reader, _ days: [String], in folder: TemporaryFolder
@@ -70,7 +72,7 @@ extension ProcessSuite {
             let folder = try TemporaryFolder()
             let reader = Reader(folder: folder)
             for options in [[], ["--count-undetermined", "no"]] {
-                let daemon = try DaemonProcess(in: folder, options + ["--campaign-keys-max", "60"])
+                let daemon = try DaemonProcess(in: folder, options + Self.limits)
                 #expect(try daemon.send(SampleEvents.file(in: folder)).code == 0)
                 let sent = try daemon.send(folder.write("more.ndjson", lines: Self.lines()))
                 #expect(sent.code == 0, "\(sent.output)\(sent.errors)")
@@ -90,7 +92,7 @@ extension ProcessSuite {
             for column in [
                 "viewableImpressions", "undeterminedImpressions", "notViewableImpressions",
                 "duplicateImpressions", "conflictImpressions", "refusedImpressions", "clicks",
-                "refusedClicks", "redemptions", "uncheckedEvents",
+                "refusedClicks", "redemptions", "uncheckedEvents", "overflowEvents",
             ] { #expect(totals[column] ?? 0 > 0, "no row has \(column)") }
             // What was counted by two policies is judged again by each.
             let verified = try reader.run("verify", "--deep", "--format", "ndjson")
@@ -106,7 +108,7 @@ extension ProcessSuite {
             let folder = try TemporaryFolder()
             let reader = Reader(folder: folder)
             for life in 0..<3 {
-                let daemon = try DaemonProcess(in: folder, ["--campaign-keys-max", "60"])
+                let daemon = try DaemonProcess(in: folder, Self.limits)
                 #expect(
                     try daemon.send(folder.write("\(life).ndjson", lines: Self.lines())).code == 0)
                 if life == 1 { #expect(daemon.stop().code == 0) } else { daemon.kill() }

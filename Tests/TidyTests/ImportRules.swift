@@ -24,7 +24,7 @@ enum ImportRules {
             "IngestFormat", "IngestKeys", "IngestStorage", "CIngestLinux", "Dispatch",
         ]),
         "IngestReader": system.union([
-            "IngestFormat", "IngestCounting", "IngestStorage", "Dispatch",
+            "IngestFormat", "IngestCounting", "IngestRules", "IngestStorage", "Dispatch",
         ]),
         // The recount is independent of what it checks: no engine, neither the daemon's nor the reader's, but the
         // pure rules, of which `DeepCheck` judges rows by those of their time.

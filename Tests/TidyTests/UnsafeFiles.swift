@@ -47,6 +47,7 @@ enum UnsafeFiles {
             "SessionPseudonym": "packs and unpacks a column",
             "ColumnCodec": "loads the fixed part of a column after its length was checked",
             "BitPacking": "packs and unpacks columns a word at a time",
+            "BlockDecoder+Commits": "fills a list from a column",
             "BlockDecoder+Names": "decodes columns of names",
             "BlockDecoder": "reads a block's bytes after their checksum",
             "BlockEncoder": "writes a block's bytes",
@@ -106,6 +107,7 @@ enum UnsafeFiles {
             "Commit/Admit/Admission": "reads descriptors and names where they lie in the ring",
             "Commit/Admit/Admission+Judge":
                 "reads descriptors and ids of sessions where they lie in the ring",
+            "Commit/Admit/Admission+Names": "reads names where they lie in the ring",
             "Commit/Admit/ChainTable": "owns the memory of a hash table",
             "Commit/Admit/DedupTable": "reads and writes slots in their lines",
             "Commit/Admit/GrowingTable": "owns the memory of an open-addressing table",

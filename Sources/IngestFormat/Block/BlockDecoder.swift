@@ -178,6 +178,7 @@ extension BlockDecoder {
         rows.rowCount = count
         rows.eventHashCount = header.eventHashCount
         rows.sessionCount = header.sessionCount
+        rows.rewardHashCount = header.rewardHashCount
         rows.measuredCount = header.measuredCount
         rows.moneyCount = header.moneyCount
     }
@@ -186,11 +187,9 @@ extension BlockDecoder {
         _ block: BlockView, wanted: BlockSections, into rows: BlockRows
     ) throws(FormatError) {
         let header = unsafe block.header
-        if wanted.contains(.eventHash), let entry = unsafe block.table.entry(.eventHash) {
-            let bytes = try unsafe content(entry, of: block)
-            // SAFETY: the table holds exactly 8 × eventHashCount bytes, at most one hash a row.
-            unsafe UnsafeMutableRawPointer(rows.eventHash).copyMemory(
-                from: bytes.baseAddress!, byteCount: bytes.count)
+        if wanted.contains(.eventHash) { try unsafe hashes(.eventHash, block, to: rows.eventHash) }
+        if wanted.contains(.rewardHash) {
+            try unsafe hashes(.rewardHash, block, to: rows.rewardHash)
         }
         if wanted.contains(.session), let entry = unsafe block.table.entry(.session) {
             let bytes = try unsafe content(entry, of: block)
@@ -212,6 +211,16 @@ extension BlockDecoder {
         }
     }
 
+    private func hashes(
+        _ kind: BlockSectionKind, _ block: BlockView, to target: UnsafeMutablePointer<UInt64>
+    ) throws(FormatError) {
+        guard let entry = unsafe block.table.entry(kind) else { return }
+        let bytes = try unsafe content(entry, of: block)
+        // SAFETY: the table holds exactly 8 bytes for each hash, of which a row has at most one.
+        unsafe UnsafeMutableRawPointer(target).copyMemory(
+            from: bytes.baseAddress!, byteCount: bytes.count)
+    }
+
     /// The attributes, and with them that the header's counts of sparse values are right.
     private func attributes(_ block: BlockView, into rows: BlockRows) throws(FormatError) {
         let header = unsafe block.header
@@ -225,11 +234,12 @@ extension BlockDecoder {
         typealias Field = BlockLayout.Header
         try require(Field.eventHashCount, header.eventHashCount, is: tally.eventHashCount)
         try require(Field.sessionCount, header.sessionCount, is: tally.sessionCount)
+        try require(Field.rewardHashCount, header.rewardHashCount, is: tally.overflowCount)
         try require(Field.measuredCount, header.measuredCount, is: tally.measuredCount)
         try require(Field.moneyCount, header.moneyCount, is: tally.moneyCount)
     }
 
-    private func require(
+    func require(
         _ field: FormatField, _ got: Int, is expected: Int
     ) throws(FormatError) {
         if got != expected { throw .corrupt(field, got: got, expected: .exactly(expected)) }
@@ -309,47 +319,6 @@ extension BlockDecoder {
                 got: reader.remainingByteCount, expected: .exactly(0))
         }
         return entries
-    }
-
-    private func commits(_ block: BlockView) throws(FormatError) -> BlockCommits {
-        let header = unsafe block.header
-        var commits = BlockCommits()
-        guard let rewritten = header.context.rewritten else {
-            commits.append(
-                rowCount: header.rowCount, admissionTime: header.context.admissionTime,
-                policyVersion: header.context.policyVersion,
-                zoneVersion: header.context.zoneVersion)
-            return commits
-        }
-        let count = Int(rewritten.count)
-        commits = BlockCommits(
-            rowCounts: try unsafe array(.commitRows, block, count, in: 0...Int64(header.rowCount)),
-            admissionTimes: try unsafe array(.commitTimes, block, count, in: .min ... .max),
-            policyVersions: try unsafe array(.commitPolicies, block, count, in: 0...0xffff),
-            zoneVersions: try unsafe array(.commitZones, block, count, in: 0...0xffff_ffff))
-        typealias Field = BlockLayout.Header
-        let rowCount = commits.rowCounts.reduce(0) { $0 + Int($1) }
-        try require(Field.rowCount, header.rowCount, is: rowCount)
-        let (context, times) = (header.context, commits.admissionTimes)
-        try require(
-            Field.policyVersion, Int(context.policyVersion), is: Int(commits.policyVersions[0]))
-        try require(
-            Field.zoneVersion, Int(context.zoneVersion), is: Int(commits.zoneVersions[0]))
-        try require(Field.admissionTime, Int(context.admissionTime), is: Int(times[0]))
-        try require(
-            Field.lastAdmissionTime, Int(header.lastAdmissionTime), is: Int(times[count - 1]))
-        return commits
-    }
-
-    private func array<Value: FixedWidthInteger & BitwiseCopyable>(
-        _ kind: BlockSectionKind, _ block: BlockView, _ count: Int, in domain: ClosedRange<Int64>
-    ) throws(FormatError) -> [Value] {
-        let target = UnsafeMutablePointer<Value>.allocate(capacity: count)
-        defer { unsafe target.deallocate() }
-        try unsafe column(
-            kind, block, count, min: domain.lowerBound, max: domain.upperBound, into: target)
-        // SAFETY: count values were decoded; the section table has seen to it that the section is there.
-        return unsafe Array(UnsafeBufferPointer(start: target, count: count))
     }
 
     /// Decodes one column of `count` values, if it is there.

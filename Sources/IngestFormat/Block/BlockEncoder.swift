@@ -53,7 +53,8 @@
             byteCount: buffer.byteCount, headerChecksum: 0, rowCount: rows.rowCount,
             minTimestamp: times.lowerBound, maxTimestamp: times.upperBound,
             nameCount: names.count, keyCount: keys.count, eventHashCount: rows.eventHashCount,
-            sessionCount: rows.sessionCount, measuredCount: rows.measuredCount,
+            sessionCount: rows.sessionCount, rewardHashCount: rows.rewardHashCount,
+            measuredCount: rows.measuredCount,
             moneyCount: rows.moneyCount,
             ledgerEntryCount: ledger.count, sectionCount: sink.sectionCount)
         unsafe header.write(to: buffer.base + buffer.range.lowerBound)
@@ -73,6 +74,7 @@
         precondition(
             tally.areAllValid && tally.eventHashCount == rows.eventHashCount
                 && tally.sessionCount == rows.sessionCount
+                && tally.overflowCount == rows.rewardHashCount
                 && tally.measuredCount == rows.measuredCount && tally.moneyCount == rows.moneyCount,
             "attributes and sparse columns of the block's rows do not agree")
     }
@@ -153,13 +155,7 @@
     }
 
     private func encodeSparse(_ rows: BlockRows, to sink: inout SectionSink) {
-        if rows.eventHashCount > 0 {
-            let byteCount = rows.eventHashCount * MemoryLayout<UInt64>.size
-            // SAFETY: one hash a row at most, which the buffer has room for. Little-endian as in memory.
-            unsafe sink.target.copyMemory(from: rows.eventHash, byteCount: byteCount)
-            unsafe sink.close(
-                .eventHash, SectionEncoding(.raw), rawByteCount: byteCount, content: nil)
-        }
+        unsafe hashes(.eventHash, rows.eventHash, rows.eventHashCount, to: &sink)
         if rows.sessionCount > 0 {
             // SAFETY: one pseudonym a row at most, which the buffer has room for, with two bytes behind the last.
             unsafe SessionPseudonym.pack(rows.session, count: rows.sessionCount, to: sink.target)
@@ -177,6 +173,18 @@
             unsafe column(.revenue, rows.revenue, count, trials, to: &sink)
             unsafe column(.spend, rows.spend, count, trials, to: &sink)
         }
+        unsafe hashes(.rewardHash, rows.rewardHash, rows.rewardHashCount, to: &sink)
+    }
+
+    private func hashes(
+        _ kind: BlockSectionKind, _ source: UnsafeMutablePointer<UInt64>, _ count: Int,
+        to sink: inout SectionSink
+    ) {
+        if count == 0 { return }
+        let byteCount = count * MemoryLayout<UInt64>.size
+        // SAFETY: one hash a row at most, which the buffer has room for. Little-endian as in memory.
+        unsafe sink.target.copyMemory(from: source, byteCount: byteCount)
+        unsafe sink.close(kind, SectionEncoding(.raw), rawByteCount: byteCount, content: nil)
     }
 
     /// A column of names; left out where no row has one.

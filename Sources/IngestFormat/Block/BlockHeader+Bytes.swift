@@ -38,7 +38,7 @@ extension BlockHeader {
         unsafe bytes.put(context.rewritten?.lastChecksum ?? 0, Field.lastChecksum)
         unsafe bytes.put(context.rewritten?.lastAdmissionTime ?? 0, Field.lastAdmissionTime)
         unsafe bytes.put(context.zoneVersion, Field.zoneVersion)
-        unsafe bytes.put(0, Field.reserved)
+        unsafe bytes.put(rewardHashCount, Field.rewardHashCount)
         // SAFETY: header and table are headerByteCount bytes from base.
         headerChecksum = unsafe BlockLayout.headerChecksum(
             UnsafeRawBufferPointer(start: base, count: headerByteCount))
@@ -78,6 +78,7 @@ extension BlockHeader {
         keyCount = Int(load(Field.keyCount))
         eventHashCount = Int(load(Field.eventHashCount))
         sessionCount = Int(load(Field.sessionCount))
+        rewardHashCount = Int(load(Field.rewardHashCount))
         measuredCount = Int(load(Field.measuredCount))
         moneyCount = Int(load(Field.moneyCount))
         ledgerEntryCount = Int(load(Field.ledgerEntryCount))
@@ -146,7 +147,6 @@ extension BlockHeader {
     }
 
     private static func checkReserved(_ base: UnsafeRawPointer) throws(FormatError) {
-        try unsafe requireExactly(Field.reserved, Field.reserved.load(base), 0)
         guard unsafe Field.commitCount.load(base) == 0 else { return }
         try unsafe requireExactly(Field.lastChecksum, Field.lastChecksum.load(base), 0)
         try unsafe requireExactly(Field.lastAdmissionTime, Field.lastAdmissionTime.load(base), 0)
@@ -157,6 +157,7 @@ extension BlockHeader {
         try Self.requireAtMost(Field.rowCount, rowCount, Limits.blockEventCountMax)
         try Self.requireAtMost(Field.eventHashCount, eventHashCount, rowCount)
         try Self.requireAtMost(Field.sessionCount, sessionCount, rowCount)
+        try Self.requireAtMost(Field.rewardHashCount, rewardHashCount, rowCount)
         try Self.requireAtMost(Field.measuredCount, measuredCount, rowCount)
         try Self.requireAtMost(Field.moneyCount, moneyCount, rowCount)
         try Self.requireAtMost(

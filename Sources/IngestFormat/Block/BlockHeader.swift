@@ -98,6 +98,8 @@ package struct BlockHeader: Hashable, Sendable {
     /// How many rows have an event id, viewability, money.
     package var eventHashCount: Int
     package var sessionCount: Int
+    /// How many rows are of rewards beyond the limit of their business.
+    package var rewardHashCount: Int
     package var measuredCount: Int
     package var moneyCount: Int
     package var ledgerEntryCount: Int

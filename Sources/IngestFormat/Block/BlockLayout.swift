@@ -50,14 +50,14 @@ package enum BlockLayout {
         package static let lastChecksum = FormatField("last checksum", 116, 4)
         package static let lastAdmissionTime = FormatField("last admission time", 120, 8)
         package static let zoneVersion = FormatField("zone version", 128, 4)
-        package static let reserved = FormatField("reserved", 132, 4)
+        package static let rewardHashCount = FormatField("reward hash count", 132, 4)
 
         package static let fields = [
             magic, version, headerByteCount, byteCount, headerChecksum, previousChecksum, segment,
             directory, blockOrdinal, rowCount, commitEpoch, minTimestamp, maxTimestamp,
             admissionTime, firstName, nameCount, firstKey, keyCount, shard, policyVersion,
             sectionCount, commitCount, eventHashCount, sessionCount, measuredCount, moneyCount,
-            ledgerEntryCount, lastChecksum, lastAdmissionTime, zoneVersion, reserved,
+            ledgerEntryCount, lastChecksum, lastAdmissionTime, zoneVersion, rewardHashCount,
         ]
     }
 

@@ -5,7 +5,7 @@
 ///
 /// **Layout** One array a column. *Dense* columns have an element a row. *Sparse* columns have an element
 /// only for rows whose attribute bit says so, in row order: event hashes (`eventID`), pseudonyms of
-/// sessions (`session`), viewability (`measured`), money (`money`).
+/// sessions (`session`), rewards beyond the limit of their business (`overflow`), viewability (`measured`), money (`money`).
 ///
 /// **Cost** About 4 MiB, taken once; appending allocates nothing.
 @safe package final class BlockRows {
@@ -24,6 +24,8 @@
     package let eventHash: UnsafeMutablePointer<UInt64>
     /// 48 bits of each.
     package let session: UnsafeMutablePointer<UInt64>
+    /// Keyed hashes of names.
+    package let rewardHash: UnsafeMutablePointer<UInt64>
     package let visible: UnsafeMutablePointer<UInt32>
     package let duration: UnsafeMutablePointer<UInt32>
     package let revenue: UnsafeMutablePointer<Int64>
@@ -50,6 +52,10 @@
         get { mark.session }
         set { mark.session = newValue }
     }
+    package var rewardHashCount: Int {
+        get { mark.rewardHash }
+        set { mark.rewardHash = newValue }
+    }
     package var measuredCount: Int {
         get { mark.measured }
         set { mark.measured = newValue }
@@ -71,6 +77,7 @@
         unsafe source = .allocate(capacity: Self.capacity)
         unsafe eventHash = .allocate(capacity: Self.capacity)
         unsafe session = .allocate(capacity: Self.capacity)
+        unsafe rewardHash = .allocate(capacity: Self.capacity)
         unsafe visible = .allocate(capacity: Self.capacity)
         unsafe duration = .allocate(capacity: Self.capacity)
         unsafe revenue = .allocate(capacity: Self.capacity)
@@ -87,6 +94,7 @@
         unsafe source.deallocate()
         unsafe eventHash.deallocate()
         unsafe session.deallocate()
+        unsafe rewardHash.deallocate()
         unsafe visible.deallocate()
         unsafe duration.deallocate()
         unsafe revenue.deallocate()
@@ -98,6 +106,7 @@
         package var row = 0
         package var eventHash = 0
         package var session = 0
+        package var rewardHash = 0
         package var measured = 0
         package var money = 0
         /// Whether a row may have a campaign or a source: else these columns are not looked at. Set by who fills them.
@@ -114,7 +123,7 @@
     package func append(_ other: BlockRows) {
         precondition(rowCount + other.rowCount <= Self.capacity)
         let (row, measured, money) = (rowCount, measuredCount, moneyCount)
-        let (hash, session) = (eventHashCount, sessionCount)
+        let (hash, session, reward) = (eventHashCount, sessionCount, rewardHashCount)
         // SAFETY: each column has room for `capacity` values, and no sparse one has more values than rows.
         unsafe (key + row).update(from: other.key, count: other.rowCount)
         unsafe (timestamp + row).update(from: other.timestamp, count: other.rowCount)
@@ -125,6 +134,7 @@
         unsafe (source + row).update(from: other.source, count: other.rowCount)
         unsafe (eventHash + hash).update(from: other.eventHash, count: other.eventHashCount)
         unsafe (self.session + session).update(from: other.session, count: other.sessionCount)
+        unsafe (rewardHash + reward).update(from: other.rewardHash, count: other.rewardHashCount)
         unsafe (visible + measured).update(from: other.visible, count: other.measuredCount)
         unsafe (duration + measured).update(from: other.duration, count: other.measuredCount)
         unsafe (revenue + money).update(from: other.revenue, count: other.moneyCount)
@@ -132,6 +142,7 @@
         rowCount += other.rowCount
         eventHashCount += other.eventHashCount
         sessionCount += other.sessionCount
+        rewardHashCount += other.rewardHashCount
         measuredCount += other.measuredCount
         moneyCount += other.moneyCount
         mark.isAttributed = mark.isAttributed || other.mark.isAttributed
@@ -147,7 +158,8 @@
                 .elementsEqual(UnsafeRawBufferPointer(UnsafeBufferPointer(start: b, count: count)))
         }
         guard rowCount == other.rowCount, eventHashCount == other.eventHashCount,
-            sessionCount == other.sessionCount, measuredCount == other.measuredCount,
+            sessionCount == other.sessionCount, rewardHashCount == other.rewardHashCount,
+            measuredCount == other.measuredCount,
             moneyCount == other.moneyCount
         else { return false }
         return unsafe same(key, other.key, rowCount) && same(timestamp, other.timestamp, rowCount)
@@ -156,6 +168,7 @@
             && same(source, other.source, rowCount)
             && same(eventHash, other.eventHash, eventHashCount)
             && same(session, other.session, sessionCount)
+            && same(rewardHash, other.rewardHash, rewardHashCount)
             && same(visible, other.visible, measuredCount)
             && same(duration, other.duration, measuredCount)
             && same(revenue, other.revenue, moneyCount) && same(spend, other.spend, moneyCount)

@@ -26,6 +26,8 @@ package enum BlockSectionKind: UInt16, Sendable, CaseIterable {
     case duration = 26
     case revenue = 27
     case spend = 28
+    /// The hash of the reward of rows that are counted under their business's `(other)`.
+    case rewardHash = 29
 
     /// As in the format page, and in errors.
     package var name: String {
@@ -51,6 +53,7 @@ package enum BlockSectionKind: UInt16, Sendable, CaseIterable {
         case .duration: "duration"
         case .revenue: "revenue"
         case .spend: "spend"
+        case .rewardHash: "reward hash"
         }
     }
 
@@ -68,6 +71,7 @@ package enum BlockSectionKind: UInt16, Sendable, CaseIterable {
         case .campaign, .source: .attribution
         case .eventHash: .eventHash
         case .session: .session
+        case .rewardHash: .rewardHash
         case .visible, .duration: .viewability
         case .revenue, .spend: .money
         }
@@ -100,6 +104,8 @@ package struct BlockSections: OptionSet, Sendable {
 
     /// Pseudonyms of sessions.
     package static let session = BlockSections(rawValue: 1 << 12)
+    /// Hashes of rewards beyond the limit of their business.
+    package static let rewardHash = BlockSections(rawValue: 1 << 13)
 
     /// What folding into counters of keys reads; with `attribution` into all.
     package static let counters: BlockSections = [.attributes, .key, .day, .money]
@@ -107,13 +113,12 @@ package struct BlockSections: OptionSet, Sendable {
     package static let identity: BlockSections = [.attributes, .key, .eventHash, .money, .commits]
     package static let rows: BlockSections = [
         .attributes, .key, .timestamp, .day, .platform, .attribution, .eventHash, .session,
-        .viewability,
-        .money,
+        .viewability, .money, .rewardHash,
     ]
     package static let all: BlockSections = [.rows, .dictionary, .ledger, .commits]
 
     /// The columns whose length only the attributes can vouch for.
-    static let sparse: BlockSections = [.eventHash, .session, .viewability, .money]
+    static let sparse: BlockSections = [.eventHash, .session, .viewability, .money, .rewardHash]
 }
 
 /// One entry of the section table, checked against the header.

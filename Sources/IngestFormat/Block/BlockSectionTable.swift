@@ -56,7 +56,7 @@ struct BlockSectionTable {
         guard let kind = BlockSectionKind(rawValue: rawKind) else {
             throw .corrupt(
                 "section kind", at: place, got: rawKind,
-                expected: .atMost(BlockSectionKind.spend.rawValue))
+                expected: .atMost(BlockSectionKind.rewardHash.rawValue))
         }
         return unsafe BlockSectionEntry(
             kind: kind, encoding: SectionEncoding(rawValue: UInt8(Field.encoding.load(base))),
@@ -94,15 +94,14 @@ struct BlockSectionTable {
         }
         let isColumn =
             entry.kind.rawValue >= BlockSectionKind.attributes.rawValue
-            && entry.kind != .eventHash && entry.kind != .session
+            && !entry.kind.isRaw
             || entry.kind.part == .commits
             || entry.kind == .keyRewards || entry.kind == .keyBusinesses
         if isColumn { return }
         let plain = SectionEncoding(.raw)
         guard
             entry.encoding == plain
-                || entry.encoding == plain.compressed && entry.kind != .eventHash
-                    && entry.kind != .session
+                || entry.encoding == plain.compressed && !entry.kind.isRaw
         else { throw fail(Field.encoding, Int(entry.encoding.rawValue), .exactly(0)) }
         if entry.parameter != 0 { throw fail(Field.parameter, entry.parameter, .exactly(0)) }
     }
@@ -130,6 +129,7 @@ struct BlockSectionTable {
             column(header.rowCount, valueByteCount: 4)
         case .timestamp: column(header.rowCount, valueByteCount: 8)
         case .eventHash: (8 * header.eventHashCount, 8 * header.eventHashCount)
+        case .rewardHash: (8 * header.rewardHashCount, 8 * header.rewardHashCount)
         case .session:
             (
                 SessionPseudonym.byteCount * header.sessionCount,
@@ -159,6 +159,7 @@ struct BlockSectionTable {
                     header.rowCount
                 case .eventHash: header.eventHashCount
                 case .session: header.sessionCount
+                case .rewardHash: header.rewardHashCount
                 case .visible, .duration: header.measuredCount
                 case .revenue, .spend: header.moneyCount
                 }
@@ -171,6 +172,11 @@ struct BlockSectionTable {
             }
         }
     }
+}
+
+extension BlockSectionKind {
+    /// Whether its values lie there as they are, and are never compressed.
+    fileprivate var isRaw: Bool { self == .eventHash || self == .session || self == .rewardHash }
 }
 
 extension BlockHeader {

@@ -77,6 +77,7 @@
 package struct AttributeTally {
     package private(set) var eventHashCount = 0
     package private(set) var sessionCount = 0
+    package private(set) var overflowCount = 0
     package private(set) var measuredCount = 0
     package private(set) var moneyCount = 0
     private var invalidBits: UInt16 = 0
@@ -96,12 +97,13 @@ package struct AttributeTally {
 
     private mutating func add(_ source: UnsafePointer<UInt16>, _ rows: Range<Int>) {
         var (eventHash, session) = (UInt16(0), UInt16(0))
-        var (measured, money) = (UInt16(0), UInt16(0))
+        var (measured, money, overflow) = (UInt16(0), UInt16(0), UInt16(0))
         var invalid: UInt16 = 0
         for i in rows {
             // SAFETY: i < count.
             let bits = unsafe source[i]
             measured &+= bits &>> 6 & 1
+            overflow &+= bits &>> 9 & 1
             eventHash &+= bits &>> 13 & 1
             session &+= bits &>> 14 & 1
             money &+= bits &>> 15
@@ -112,6 +114,7 @@ package struct AttributeTally {
         }
         eventHashCount &+= Int(eventHash)
         sessionCount &+= Int(session)
+        overflowCount &+= Int(overflow)
         measuredCount &+= Int(measured)
         moneyCount &+= Int(money)
         invalidBits |= invalid

@@ -66,7 +66,8 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         self.consumer = consumer
         admission = Admission(
             hash: hash, dictionary: dictionary, attributions: attributions, repeats: repeats,
-            sessions: sessions, policy: start.policy, zones: configuration.zones)
+            sessions: sessions, policy: start.policy,
+            rewardKeyCountMax: configuration.rewardKeyCountMax, zones: configuration.zones)
         self.zones = zones
         time = AdmissionClock(clock, counters: counters, state: links.state, warn: warn)
         windows = AdmittedWindows(

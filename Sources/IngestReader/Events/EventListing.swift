@@ -11,8 +11,7 @@ struct EventListing {
     /// All that an event shows, and the hash of its id, which it does not.
     private static let wanted: BlockSections = [
         .attributes, .key, .timestamp, .day, .platform, .attribution, .eventHash, .viewability,
-        .money,
-        .commits,
+        .money, .rewardHash, .commits,
     ]
 
     private let selection: EventSelection
@@ -47,7 +46,7 @@ struct EventListing {
             throw ReaderError(error, path: "\(path)/\(FileName.segment(segment).text)")
         }
         event.segment = segment.rawValue
-        var (hashCount, measuredCount, moneyCount) = (0, 0, 0)
+        var (hashCount, measuredCount, moneyCount, overflowCount) = (0, 0, 0, 0)
         var (commit, commitStart, commitEnd) = (-1, 0, 0)
         for row in 0..<rows.rowCount {
             while row >= commitEnd {
@@ -58,14 +57,18 @@ struct EventListing {
                 event.admissionTime = commits.admissionTimes[commit]
             }
             let (hash, measured, money) = (hashCount, measuredCount, moneyCount)
+            let overflow = overflowCount
             // SAFETY: the row is below rowCount, of which all columns were decoded.
             event.attributes = RowAttributes(rawValue: unsafe rows.attributes[row])
             if event.attributes.hasEventID { hashCount += 1 }
             if event.attributes.isMeasured { measuredCount += 1 }
             if event.attributes.hasMoney { moneyCount += 1 }
+            if event.attributes.isOverflow { overflowCount += 1 }
             guard try isWanted(row) else { continue }
             event.row = row - commitStart
             try read(row, hash: hash, measured: measured, money: money)
+            // SAFETY: as in `read`.
+            event.rewardHash = event.attributes.isOverflow ? unsafe rows.rewardHash[overflow] : 0
             guard body(event) else { return false }
         }
         return true

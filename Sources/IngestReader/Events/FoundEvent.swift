@@ -139,7 +139,7 @@ extension FoundEvent {
     private static func differences(_ a: EventRow, _ b: EventRow) -> [Difference] {
         Difference.allCases.filter { difference in
             switch difference {
-            case .rewardId: a.rewardText != b.rewardText
+            case .rewardId: a.rewardText != b.rewardText || a.rewardHash != b.rewardHash
             case .revenue: a.revenueMicros != b.revenueMicros
             case .spend: a.spendMicros != b.spendMicros
             }

@@ -38,6 +38,8 @@ package protocol SnapshotSource: CounterSource {
     func status() throws(ReaderError) -> DirectoryStatus
     /// What the log adds up to.
     func totals() throws(ReaderError) -> LogTotals
+    /// By which the events of the segments that are left were judged.
+    func policies() throws(ReaderError) -> Set<CountingPolicy>
     /// A bound of the rows of a table: its parts may have rows of the same keys.
     func rowCountMax(of table: TableKind) -> UInt64
     /// The attributed rows of the cut.

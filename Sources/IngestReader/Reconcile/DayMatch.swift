@@ -32,7 +32,7 @@ final class DayMatch<Scratch: FileSystem> {
 
     /// Business, day, first and last time, whether a line has a row on it.
     private let intervals: Spill<Scratch>
-    /// Of lines without a row: business, reward, time, count, place.
+    /// Of lines without a row: business, reward, time, count, place, reason if it was refused, else 0.
     private let lines: Spill<Scratch>
     /// Of rows without a line: business, reward, place.
     private let rows: Spill<Scratch>
@@ -62,11 +62,12 @@ final class DayMatch<Scratch: FileSystem> {
             [record[4], record[5], place.word, 0, 0, 0, 0], hash: Self.hash(record[4]))
     }
 
-    func add(line event: SentEvents.Event) throws(ReaderError) {
+    /// - Parameter reason: of a refusal that is in the ledger alone.
+    func add(line event: SentEvents.Event, refusedAs reason: Verdict? = nil) throws(ReaderError) {
         try lines.append(
             [
                 event.business, event.reward, UInt64(bitPattern: event.timestamp), event.count,
-                event.lineOffset, 0, 0,
+                event.lineOffset, UInt64(reason?.rawValue ?? 0), 0,
             ], hash: Self.hash(event.business))
     }
 
@@ -106,11 +107,16 @@ final class DayMatch<Scratch: FileSystem> {
                     found.otherDaysCount += record[3]
                     return
                 }
-                found.missingCount += record[3]
                 // Which day it is was not told by a row.
                 let interval = Interval(first: .max, last: .min, isOfFile: true)
                 let place = Day(business: record[0], day: day)
                 if known[place]?.add(interval) == nil { known[place] = interval }
+                if let reason = Verdict(rawValue: UInt8(record[5])), reason.isRefusal {
+                    found.byVerdict[reason, default: 0] += record[3]
+                    found.withoutRowCount += record[3]
+                    return
+                }
+                found.missingCount += record[3]
                 try differences.addMissing(
                     record[3], business: record[0], reward: record[1], day: day,
                     lineOffset: record[4])

@@ -10,6 +10,7 @@ struct EventIdentity {
     let base: (UInt64, UInt64)
     /// `KeyedHash.event`; 0 where the event has no id, and in rows that were refused for their consent, which keep none.
     let id: UInt64
+    /// As it is shown: of rows beyond the limit of their business's rewards that of `(other)`.
     let reward: UInt64
     let business: UInt64
     let timestamp: Int64
@@ -19,12 +20,13 @@ struct EventIdentity {
         let start = Int(event.rewardOffset)
         let isMeasured = event.flags & EventDescriptor.Flags.isMeasured != 0
         let hasID = event.flags & EventDescriptor.Flags.hasEventID != 0
+        let reward = hash.name(Array(bytes[start..<start + Int(event.rewardByteCount)]))
         self.init(
             kind: (event.type, event.consent, event.format),
             viewability: isMeasured
                 ? (event.visiblePartsPerMillion, event.durationMilliseconds) : nil,
-            reward: hash.name(Array(bytes[start..<start + Int(event.rewardByteCount)])),
-            business: event.businessHash, timestamp: event.timestampMicroseconds,
+            reward: reward, shownAs: reward, business: event.businessHash,
+            timestamp: event.timestampMicroseconds,
             money: (UInt64(event.revenueMicros), UInt64(event.spendMicros)),
             names: (event.platformHash, event.campaignHash, event.sourceHash),
             id: hasID ? PacketRow(event).eventHash : 0)
@@ -32,10 +34,12 @@ struct EventIdentity {
 
     init(_ row: EventRow, _ hash: KeyedHash) {
         func name(_ text: [UInt8]) -> UInt64 { text.isEmpty ? 0 : hash.name(text) }
+        let shown = hash.name(row.rewardText)
         self.init(
             kind: (row.kind.rawValue, row.consent.rawValue, row.format.rawValue),
             viewability: row.attributes.isMeasured ? (row.visible, row.duration) : nil,
-            reward: hash.name(row.rewardText), business: hash.name(row.businessText),
+            reward: row.isOverflow ? row.rewardHash : shown, shownAs: shown,
+            business: hash.name(row.businessText),
             timestamp: row.timestampMicroseconds, money: (row.revenueMicros, row.spendMicros),
             names: (name(row.platformText), name(row.campaignText), name(row.sourceText)),
             id: row.eventHash)
@@ -43,8 +47,9 @@ struct EventIdentity {
 
     private init(
         kind: (type: UInt8, consent: UInt8, format: UInt8),
-        viewability: (visible: UInt32, duration: UInt32)?, reward: UInt64, business: UInt64,
-        timestamp: Int64, money: (revenue: UInt64, spend: UInt64),
+        viewability: (visible: UInt32, duration: UInt32)?, reward: UInt64,
+        shownAs shownReward: UInt64, business: UInt64, timestamp: Int64,
+        money: (revenue: UInt64, spend: UInt64),
         names: (platform: UInt64, campaign: UInt64, source: UInt64), id: UInt64
     ) {
         let bits =
@@ -63,7 +68,7 @@ struct EventIdentity {
         }
         base = (low, high)
         self.id = id
-        self.reward = reward
+        self.reward = shownReward
         self.business = business
         self.timestamp = timestamp
     }

@@ -10,8 +10,10 @@ package struct Reconciliation: Sendable, Equatable {
     package var malformedCount: UInt64 = 0
     /// Events of users who opted out: they are never stored, and nothing is looked for.
     package var optedOutCount: UInt64 = 0
-    /// Of lines that have a row: by its verdict.
+    /// Of lines that have a row: by its verdict. Of refusals also those in the ledger alone, by their reason.
     package var byVerdict: [Verdict: UInt64] = [:]
+    /// How many of these refusals are in the ledger alone.
+    package var withoutRowCount: UInt64 = 0
     /// In the file, not in the log.
     package var missingCount: UInt64 = 0
     /// In the log on a business-day of the file, not in the file.
@@ -27,7 +29,7 @@ package struct Reconciliation: Sendable, Equatable {
         a.lineCount == b.lineCount && a.malformedCount == b.malformedCount
             && a.optedOutCount == b.optedOutCount && a.byVerdict == b.byVerdict
             && a.missingCount == b.missingCount && a.unexpectedCount == b.unexpectedCount
-            && a.otherDaysCount == b.otherDaysCount
+            && a.otherDaysCount == b.otherDaysCount && a.withoutRowCount == b.withoutRowCount
     }
 }
 
@@ -93,7 +95,11 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
         let logged = Spill(partCount: partCount, byteCountMax: byteCountMax / 8, in: scratch)
         try readRows(into: logged)
         let outcome = DayMatch(byteCountMax: byteCountMax / 8, in: scratch)
-        for part in 0..<partCount { try compare(sent, with: logged, part, into: outcome) }
+        var refusals = LedgerRefusals(
+            try source.totals(), try source.policies(), optedOutCount: found.optedOutCount)
+        for part in 0..<partCount {
+            try compare(sent, with: logged, part, &refusals, into: outcome)
+        }
         try outcome.finish(days, &found, into: differences)
         return found
     }
@@ -189,7 +195,7 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
 
     private func compare(
         _ sent: Spill<Scratch>, with logged: Spill<Scratch>, _ part: Int,
-        into outcome: DayMatch<Scratch>
+        _ refusals: inout LedgerRefusals, into outcome: DayMatch<Scratch>
     ) throws(ReaderError) {
         var events = SentEvents()
         try sent.forEach(in: part) { (record) throws(ReaderError) in events.append(record) }
@@ -208,7 +214,53 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
             }
             try outcome.add(row: record, place, isMatched: isMatched)
         }
-        for event in events.left { try outcome.add(line: event) }
+        for var event in events.left {
+            if let (reason, count) = try refusal(of: event, &refusals) {
+                var refused = event
+                refused.count = count
+                try outcome.add(line: refused, refusedAs: reason)
+                event.count -= count
+            }
+            if event.count > 0 { try outcome.add(line: event) }
+        }
+    }
+
+    /// Of how many of the lines a refusal is in the ledger alone, and for which reason.
+    private func refusal(
+        of event: SentEvents.Event, _ refusals: inout LedgerRefusals
+    ) throws(ReaderError) -> (Verdict, UInt64)? {
+        if refusals.isEmpty { return nil }
+        var decoder = JSONLineDecoder(hash: source.hash)
+        try lines.give(lineAt: event.lineOffset) { _ = decoder.decode($0.span) }
+        let (found, bytes) = (decoder.event, decoder.bytes)
+        return try refusals.take(event.count, of: found) { () throws(ReaderError) in
+            try areKnown(found, bytes)
+        }
+    }
+
+    /// Whether the log has all names of an event, and the key of its reward.
+    private func areKnown(
+        _ event: EventDescriptor, _ bytes: [UInt8]
+    ) throws(ReaderError) -> Bool {
+        func ordinal(
+            _ offset: UInt16, _ byteCount: UInt8
+        ) throws(ReaderError) -> NameOrdinal? {
+            let start = Int(offset)
+            return byteCount == 0
+                ? NameOrdinal.none
+                : try names.storedOrdinal(of: Array(bytes[start..<start + Int(byteCount)]))
+        }
+        for (offset, byteCount) in [
+            (event.platformOffset, event.platformByteCount),
+            (event.campaignOffset, event.campaignByteCount),
+            (event.sourceOffset, event.sourceByteCount),
+        ] where try ordinal(offset, byteCount) == nil { return false }
+        guard let reward = try ordinal(event.rewardOffset, event.rewardByteCount),
+            let business = try ordinal(event.businessOffset, event.businessByteCount)
+        else { return false }
+        for key in try names.keys(ofReward: reward)
+        where try names.names(of: key).business == business { return true }
+        return false
     }
 
     // MARK: Differences
@@ -230,8 +282,8 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
                         ? LostText.bytes(key) : try names.shownBytes(of: pair.reward)
                     row.business = try names.shownBytes(of: pair.business)
                 } else {
-                    try lines.forEach(from: group.lineOffset) { (_, line) throws(ReaderError) in
-                        guard decoder.decode(line.span) == nil else { return false }
+                    try lines.give(lineAt: group.lineOffset) { line in
+                        guard decoder.decode(line.span) == nil else { return }
                         let (event, bytes) = (decoder.event, decoder.bytes)
                         let (reward, business) = (
                             Int(event.rewardOffset), Int(event.businessOffset)
@@ -239,7 +291,6 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
                         row.reward = Array(bytes[reward..<reward + Int(event.rewardByteCount)])
                         row.business = Array(
                             bytes[business..<business + Int(event.businessByteCount)])
-                        return false
                     }
                 }
                 rows.append(row)

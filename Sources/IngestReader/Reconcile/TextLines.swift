@@ -7,7 +7,9 @@ import IngestStorage
 ///
 /// **Cost** 1 MiB, and the longest line up to its limit: of a longer one only so much is given as shows that it is.
 struct TextLines<File: StorageFile> {
+    /// Of one read.
     private static var chunkByteCount: Int { 1 << 20 }
+    private static var shortChunkByteCount: Int { 4 << 10 }
     /// One byte more than an event may have.
     private static var lineByteCountMax: Int { Limits.packetByteCountMax + 1 }
 
@@ -16,14 +18,15 @@ struct TextLines<File: StorageFile> {
     /// Gives the lines from `offset` on, with the place of each; the last one also without a newline.
     /// - Parameter body: `false` ends it.
     func forEach(
-        from start: UInt64 = 0, _ body: (UInt64, ArraySlice<UInt8>) throws(ReaderError) -> Bool
+        from start: UInt64 = 0, chunkByteCount: Int = Self.chunkByteCount,
+        _ body: (UInt64, ArraySlice<UInt8>) throws(ReaderError) -> Bool
     ) throws(ReaderError) {
         var (offset, lineStart) = (start, start)
         // What is there of a line that goes on in the next chunk.
         var beginning: [UInt8] = []
         while true {
             let chunk = try ReaderError.reading { () throws(StorageError) in
-                try file.readArray(at: offset, byteCount: Self.chunkByteCount)
+                try file.readArray(at: offset, byteCount: chunkByteCount)
             }
             if chunk.isEmpty { break }
             var rest = chunk[...]
@@ -42,6 +45,17 @@ struct TextLines<File: StorageFile> {
             offset += UInt64(chunk.count)
         }
         if !beginning.isEmpty { _ = try body(lineStart, beginning[...]) }
+    }
+
+    /// Gives the line at `offset`, as above.
+    func give(
+        lineAt offset: UInt64, _ body: (ArraySlice<UInt8>) throws(ReaderError) -> Void
+    ) throws(ReaderError) {
+        try forEach(from: offset, chunkByteCount: Self.shortChunkByteCount) {
+            (_, line) throws(ReaderError) in
+            try body(line)
+            return false
+        }
     }
 
     private static func add(_ more: ArraySlice<UInt8>, to line: inout [UInt8]) {

@@ -122,6 +122,19 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
 
     // MARK: Totals
 
+    /// **Cost** A small read a segment.
+    package func policies() throws(ReaderError) -> Set<CountingPolicy> {
+        let whole = try ReaderError.reading { () throws(StorageError) in try self.whole() }
+        var policies: Set<CountingPolicy> = []
+        for segment in Set(whole.sealed.map(\.number) + tail.segments) {
+            policies.insert(
+                try ReaderError.reading { () throws(StorageError) in
+                    try SegmentReader(segment, directory: manifest.directory, in: files)
+                }.header.policy)
+        }
+        return policies
+    }
+
     package func totals() throws(ReaderError) -> LogTotals {
         var totals = manifest.shard.totals
         totals.add(try tail.totals())

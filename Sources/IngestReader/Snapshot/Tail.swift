@@ -144,6 +144,9 @@ final class Tail<Files: FileSystem>: Sendable {
 
     // MARK: Folding
 
+    /// Of its blocks.
+    var segments: [SegmentNumber] { Array(Set(blocks.map(\.header.context.segment))) }
+
     /// What the blocks add to the totals of the log.
     func totals() throws(ReaderError) -> LogTotals {
         try withFolded { (folded) throws(ReaderError) in folded.totals }

@@ -33,6 +33,8 @@ public struct EventRow: Sendable, Equatable {
     package var key: UInt32 = 0
     /// Of its id, business and type, as the log has it; 0 without an id.
     package var eventHash: UInt64 = 0
+    /// Of the name of its reward, where that is beyond the limit of its business; else 0.
+    package var rewardHash: UInt64 = 0
     /// Valid: the decoder refuses a block with others.
     package var attributes = RowAttributes(rawValue: 1)
     // Names as they are shown; those of the last three are empty where there is none.
@@ -92,7 +94,7 @@ extension EventRow {
     public var isUnchecked: Bool { attributes.isUnchecked }
     /// Counted, but no impression of the reward had been counted in the session.
     public var isOrphan: Bool { attributes.isOrphan }
-    /// Whether its reward is beyond the limit of its business, and counted under `(other)`.
+    /// Whether its reward is beyond the limit of its business, and counted under `(other)`: that is its `rewardID` then.
     public var isOverflow: Bool { attributes.isOverflow }
 
     private static func name(_ text: [UInt8]) -> String? {

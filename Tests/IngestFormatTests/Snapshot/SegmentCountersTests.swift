@@ -22,7 +22,7 @@ struct SegmentCountersTests {
                     row.format = AdFormat.allCases[bits % 3]
                     row.session = bits & 1 != 0 ? 1 : nil
                     row.bits |= bits & 32 != 0 ? RowAttributes.orphan : 0
-                    row.bits |= bits & 64 != 0 ? RowAttributes.overflow : 0
+                    row.rewardHash = bits & 64 != 0 ? 1 : nil
                     row.bits |= bits & 128 != 0 ? RowAttributes.unchecked : 0
                     row.eventHash = bits & 4 != 0 ? 1 : nil
                     row.viewability = bits & 8 != 0 ? .init(visible: 1, duration: 1) : nil

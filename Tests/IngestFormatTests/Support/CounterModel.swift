@@ -76,7 +76,7 @@ struct CounterModel: Equatable {
         case .counted:
             found.append((column(.impressions, .clicks, .redemptions), 1))
             if row.bits & RowAttributes.unchecked != 0 { found.append((.uncheckedEvents, 1)) }
-            if row.bits & RowAttributes.overflow != 0 { found.append((.overflowEvents, 1)) }
+            if row.rewardHash != nil { found.append((.overflowEvents, 1)) }
             if row.bits & RowAttributes.orphan != 0, row.type != .impression {
                 found.append((row.type == .click ? .orphanClicks : .orphanRedemptions, 1))
             }
@@ -163,8 +163,9 @@ struct RowGenerator {
         row.consent = Bool.random(using: &random) ? .notSet : .optIn
         row.format = AdFormat.allCases.randomElement(using: &random)!
         if Bool.random(using: &random) { row.session = random.next() & 0xFFFF_FFFF_FFFF }
-        for mark in [RowAttributes.orphan, RowAttributes.unchecked, RowAttributes.overflow]
+        for mark in [RowAttributes.orphan, RowAttributes.unchecked]
         where Int.random(in: 0..<9, using: &random) == 0 { row.bits |= mark }
+        if Int.random(in: 0..<9, using: &random) == 0 { row.rewardHash = random.next() }
         if Bool.random(using: &random) { row.eventHash = random.next() }
         if Bool.random(using: &random) { row.viewability = .init(visible: 1, duration: 2) }
         if Int.random(in: 0..<3, using: &random) == 0 {

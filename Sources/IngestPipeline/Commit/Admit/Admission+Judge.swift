@@ -85,9 +85,15 @@ extension Admission {
         return judged
     }
 
-    /// The refusal of an event that the rules that look at it alone let count, and whose key is not known, so that nothing was
-    /// counted of its reward; `nil` where `judge` will not refuse it. Changes nothing.
-    mutating func refusalOfNew(_ index: Int, _ packet: PacketEvents) -> Verdict? {
+    /// The refusal of an event to which the rules that look at it alone give `first`, and some of whose names are not known;
+    /// `nil` where `judge` will not refuse it. Changes nothing, since what is no row is not known to a start.
+    ///
+    /// - Parameter key: `nil` where it is not known either, so that nothing was counted of its reward.
+    @inline(never)
+    mutating func refusal(
+        ofUnnamed index: Int, _ first: Verdict, _ key: KeyOrdinal?, _ packet: PacketEvents
+    ) -> Verdict? {
+        if first.isRefusal { return first }
         let event = unsafe packet.rows + index
         let hasID = unsafe event.pointee.flags & EventDescriptor.Flags.hasEventID != 0
         let (hash, timestamp) = unsafe (
@@ -97,7 +103,8 @@ extension Admission {
             // SAFETY: as in `judgeInSession`.
             unsafe sessions.breaksRate(
                 index, packet.bytes + Int(event.pointee.sessionOffset),
-                Int(event.pointee.sessionByteCount), type: event.pointee.type, timestamp: timestamp)
+                Int(event.pointee.sessionByteCount), key: key?.rawValue, type: event.pointee.type,
+                timestamp: timestamp)
         {
             let isRepeat = hasID && repeats.verdict(onRepeat: hash, check: 0) != nil
             return isRepeat ? nil : .invalidTraffic

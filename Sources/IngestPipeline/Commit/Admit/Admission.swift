@@ -10,14 +10,16 @@ import IngestRules
 /// are prefetched while one is admitted, so that their misses overlap.
 @safe struct Admission: ~Copyable {
     private let hash: KeyedHash
-    private var dictionary: NameDictionary
-    private var attributions = AttributionCache()
-    private var platforms = AttributionCache()
-    private var known: KnownAttributions
+    var dictionary: NameDictionary
+    var attributions = AttributionCache()
+    var platforms = AttributionCache()
+    var known: KnownAttributions
     /// Keys that were found by their pair's hash.
     private var foundCount = 0
     private var refused = NameRefusals()
     private let policy: CountingPolicy
+    /// Of one business.
+    private let rewardKeyCountMax: Int
     var repeats: RepeatRule
     var sessions: SessionRule
     private var days: BusinessDays
@@ -31,7 +33,8 @@ import IngestRules
     init(
         hash: KeyedHash, dictionary: consuming NameDictionary,
         attributions: consuming KnownAttributions, repeats: consuming RepeatRule,
-        sessions: consuming SessionRule, policy: CountingPolicy, zones: BusinessZones
+        sessions: consuming SessionRule, policy: CountingPolicy, rewardKeyCountMax: Int,
+        zones: BusinessZones
     ) {
         self.hash = hash
         known = attributions
@@ -39,6 +42,7 @@ import IngestRules
         self.repeats = repeats
         self.sessions = sessions
         self.policy = policy
+        self.rewardKeyCountMax = rewardKeyCountMax
         days = BusinessDays(zones)
     }
 
@@ -96,10 +100,15 @@ import IngestRules
             let event = unsafe packet.rows + index
             var verdict = unsafe policy.verdict(
                 on: JudgedEvent(event.pointee), admissionTime: admissionTime)
-            if unsafe event.pointee.consent != Consent.optOut.rawValue,
-                let key = key(ofEvent: index, packet, slot, &verdict)
-            {
-                verdict = append(index, verdict, key, packet, slot, &cursor)
+            if unsafe event.pointee.consent != Consent.optOut.rawValue {
+                if let key = unsafe dictionary.key(of: event.pointee.pair) {
+                    if unsafe isRow(event, of: key, packet.bytes, &verdict) {
+                        verdict = append(
+                            index, verdict, key, packet, slot, &cursor, judgedAs: key)
+                    }
+                } else {
+                    verdict = admitNew(index, verdict, packet, slot, &cursor)
+                }
             }
             tally.add(verdict)
         }
@@ -135,12 +144,13 @@ import IngestRules
         days.find(time, of: key) { unsafe Array(event.pointee.business(in: bytes)) }
     }
 
-    /// Adds the row of an event that is stored.
+    /// Adds the row of an event of a known key, but of a refused one that has other names that are not known.
+    /// - Parameter judgedKey: the key, but of one of its business's other rewards what these are told apart by.
     /// - Returns: its verdict, which is another one if its id was counted before.
     @inline(__always)
     private mutating func append(
         _ index: Int, _ firstVerdict: Verdict, _ key: KeyOrdinal, _ packet: PacketEvents,
-        _ slot: BlockSlot, _ cursor: inout BlockRows.Mark
+        _ slot: BlockSlot, _ cursor: inout BlockRows.Mark, judgedAs judgedKey: KeyOrdinal
     ) -> Verdict {
         let event = unsafe packet.rows + index
         var (revenue, spend): (Int64, Int64) = (0, 0)
@@ -149,13 +159,17 @@ import IngestRules
             let side = unsafe packet.sides + (Int(event.pointee.side) &- 1)
             (revenue, spend) = unsafe (side.pointee.revenueMicros, side.pointee.spendMicros)
         }
+        var names = unsafe attributions(of: event, key, packet)
+        if !names.areKnown {
+            if let refusal = refusal(ofUnnamed: index, firstVerdict, judgedKey, packet) {
+                return refusal
+            }
+            names = unsafe giveNames(event, key, packet, slot)
+        }
         let judged = judge(
-            index, firstVerdict, key, packet, revenue: revenue, spend: spend)
+            index, firstVerdict, judgedKey, packet, revenue: revenue, spend: spend)
         let verdict = judged.verdict
-        let platform = unsafe platform(event.pointee.platform, packet, slot, verdict)
-        let (campaign, source) = unsafe attribution(
-            event, key, packet, slot, verdict)
-        if campaign | source != 0 { cursor.isAttributed = true }
+        if names.campaign | names.source != 0 { cursor.isAttributed = true }
         let rows = slot.rows
         let row = cursor.row
         // SAFETY: the caller has checked that the block has room for a row for each event, and a sparse
@@ -169,9 +183,9 @@ import IngestRules
         } else {
             unsafe rows.day[row] = findDay(of: time, key, event, packet.bytes)
         }
-        unsafe rows.platform[row] = platform
-        unsafe rows.campaign[row] = campaign
-        unsafe rows.source[row] = source
+        unsafe rows.platform[row] = names.platform
+        unsafe rows.campaign[row] = names.campaign
+        unsafe rows.source[row] = names.source
         var bits = unsafe appendSparse(event, verdict, rows, &cursor)
         if revenue | spend != 0 {
             unsafe rows.revenue[cursor.money] = revenue
@@ -222,26 +236,20 @@ import IngestRules
         return bits
     }
 
-    /// The key of the event's (reward, business); of an event that is not refused, new names and keys go into the block.
-    /// `nil` for an event that is no row, whose verdict is then in `verdict`: it is refused and its key is not known, it is
-    /// of another business than its packet's key, or it is malformed since there is no room for its names, or a sample
-    /// shows that the key is not of these.
+    /// Whether an event of a known key is stored. It is not, and its verdict says so, if it is of another business than its
+    /// packet's key, or a sample shows that the key is not of its names.
     @inline(__always)
-    private mutating func key(
-        ofEvent index: Int, _ packet: PacketEvents, _ slot: BlockSlot, _ verdict: inout Verdict
-    ) -> KeyOrdinal? {
-        let event = unsafe packet.rows + index
-        guard let key = unsafe dictionary.key(of: event.pointee.pair) else {
-            return newKey(ofEvent: index, packet, slot, &verdict)
-        }
-        if case .wrongBusiness = verdict { return nil }
+    private mutating func isRow(
+        _ event: UnsafePointer<PacketRow>, of key: KeyOrdinal, _ bytes: UnsafeRawPointer,
+        _ verdict: inout Verdict
+    ) -> Bool {
+        if case .wrongBusiness = verdict { return false }
         foundCount &+= 1
-        if foundCount & (Self.sampleInterval - 1) == 0, unsafe !isKey(key, of: event, packet.bytes)
-        {
+        if foundCount & (Self.sampleInterval - 1) == 0, unsafe !isKey(key, of: event, bytes) {
             verdict = .malformed
-            return nil
+            return false
         }
-        return key
+        return true
     }
 
     /// One of so many keys that were found by hash has its names compared. A power of two.
@@ -271,124 +279,63 @@ import IngestRules
         return false
     }
 
+    /// Admits an event whose key is not known: of one that is not refused, new names and keys go into the block, or it is
+    /// one of its business's other rewards. It is no row if it is refused, and malformed at the limits of the directory.
     @inline(never)
-    private mutating func newKey(
-        ofEvent index: Int, _ packet: PacketEvents, _ slot: BlockSlot, _ verdict: inout Verdict
-    ) -> KeyOrdinal? {
-        if verdict.isRefusal { return nil }
-        if let refusal = refusalOfNew(index, packet) {
-            verdict = refusal
-            return nil
-        }
+    private mutating func admitNew(
+        _ index: Int, _ verdict: Verdict, _ packet: PacketEvents, _ slot: BlockSlot,
+        _ cursor: inout BlockRows.Mark
+    ) -> Verdict {
+        if let refusal = refusal(ofUnnamed: index, verdict, nil, packet) { return refusal }
         let event = unsafe packet.rows + index
-        guard let names = unsafe names(of: event, packet.bytes, slot),
-            let key = unsafe dictionary.insertKey(event.pointee.pair, of: names)
-        else {
-            refused.fullCount += 1
-            verdict = .malformed
-            return nil
-        }
-        slot.keys.append(names)
-        return key
-    }
-
-    /// The ordinals of the event's names, new ones among them. `nil` at their limit.
-    private mutating func names(
-        of event: UnsafePointer<PacketRow>, _ bytes: UnsafeRawPointer, _ slot: BlockSlot
-    ) -> RewardKey? {
         let (reward, business) = unsafe (
-            event.pointee.reward(in: bytes), event.pointee.business(in: bytes)
+            event.pointee.reward(in: packet.bytes), event.pointee.business(in: packet.bytes)
         )
         // The business first: ordinals are given in this order.
-        guard let business = unsafe nameSlot(hash.name(business), business, slot),
-            let reward = unsafe nameSlot(hash.name(reward), reward, slot)
-        else { return nil }
-        return RewardKey(
+        guard let place = unsafe nameSlot(hash.name(business), business, slot) else {
+            return refuseFull()
+        }
+        let isOther = unsafe OtherRewards.isName(reward)
+        if isOther || dictionary.keyCount(of: place) < rewardKeyCountMax {
+            guard
+                let key = unsafe insertKey(event.pointee.pair, reward, of: place, slot)
+            else { return refuseFull() }
+            if !isOther { dictionary.addKey(of: place) }
+            return append(index, verdict, key, packet, slot, &cursor, judgedAs: key)
+        }
+        let other = unsafe OtherRewards.name
+        let pair = unsafe hash.pair(reward: other, business: business)
+        var key = dictionary.key(of: pair)
+        if key == nil { key = unsafe insertKey(pair, other, of: place, slot) }
+        guard let key else { return refuseFull() }
+        let rewardHash = unsafe hash.name(reward)
+        let row = cursor.row
+        let judged = append(
+            index, verdict, key, packet, slot, &cursor,
+            judgedAs: OtherRewards.judgedKey(rewardHash))
+        guard cursor.row > row else { return judged }
+        // SAFETY: `append` has just added the row, and there is at most one hash a row.
+        unsafe slot.rows.attributes[row] |= RowAttributes.overflow
+        unsafe slot.rows.rewardHash[cursor.rewardHash] = rewardHash
+        cursor.rewardHash += 1
+        return judged
+    }
+
+    private mutating func refuseFull() -> Verdict {
+        refused.fullCount += 1
+        return .malformed
+    }
+
+    /// Gives the pair of a reward and a business the next key, in the block. `nil` at the limits.
+    private mutating func insertKey(
+        _ pair: PairHash, _ reward: UnsafeRawBufferPointer, of business: NameSlot,
+        _ slot: BlockSlot
+    ) -> KeyOrdinal? {
+        guard let reward = unsafe nameSlot(hash.name(reward), reward, slot) else { return nil }
+        let names = RewardKey(
             reward: dictionary.ordinal(of: reward), business: dictionary.ordinal(of: business))
-    }
-
-    /// The ordinal of a platform: 0 where the event has none, or is refused and it is new, and beyond the bound.
-    @inline(__always)
-    private mutating func platform(
-        _ name: PacketRow.Name, _ packet: PacketEvents, _ slot: BlockSlot, _ verdict: Verdict
-    ) -> UInt32 {
-        guard name.byteCount > 0 else { return 0 }
-        if let known = platforms.ordinal(name.hash) { return known.rawValue }
-        // SAFETY: names lie inside the packet's bytes.
-        let bytes = unsafe UnsafeRawBufferPointer(
-            start: packet.bytes + Int(name.offset), count: Int(name.byteCount))
-        return unsafe lookUpPlatform(name.hash, bytes, slot, verdict)
-    }
-
-    @inline(never)
-    private mutating func lookUpPlatform(
-        _ hash: UInt64, _ name: UnsafeRawBufferPointer, _ slot: BlockSlot, _ verdict: Verdict
-    ) -> UInt32 {
-        var place = unsafe dictionary.slot(hash: hash, name)
-        if verdict.isRefusal {
-            return place.map { known.find(platform: dictionary.ordinal(of: $0).rawValue) } ?? 0
-        }
-        if place == nil, known.hasRoomForPlatform { place = unsafe nameSlot(hash, name, slot) }
-        let ordinal = known.admit(platform: place.map { dictionary.ordinal(of: $0).rawValue })
-        if ordinal != 0 { platforms.set(hash, NameOrdinal(rawValue: ordinal)) }
-        return ordinal
-    }
-
-    /// Campaign and source of an event's row.
-    @inline(__always)
-    private mutating func attribution(
-        _ event: UnsafePointer<PacketRow>, _ key: KeyOrdinal, _ packet: PacketEvents,
-        _ slot: BlockSlot, _ verdict: Verdict
-    ) -> (campaign: UInt32, source: UInt32) {
-        guard unsafe event.pointee.side != 0 else { return (0, 0) }
-        // SAFETY: rows give only numbers of side records that are there.
-        let side = unsafe packet.sides + (Int(event.pointee.side) &- 1)
-        let campaign = unsafe ordinal(of: side.pointee.campaign, packet, slot, verdict)
-        let source = unsafe ordinal(of: side.pointee.source, packet, slot, verdict)
-        if campaign | source == 0 { return (0, 0) }
-        return known.admit(
-            Attribution(key: key.rawValue, campaign: campaign, source: source),
-            isRefused: verdict.isRefusal)
-    }
-
-    /// The ordinal of a campaign or a source: 0 where the event has none, or is refused and it is new,
-    /// `Attribution.other` beyond the bound.
-    @inline(__always)
-    private mutating func ordinal(
-        of name: PacketRow.Name, _ packet: PacketEvents, _ slot: BlockSlot, _ verdict: Verdict
-    ) -> UInt32 {
-        guard name.byteCount > 0 else { return 0 }
-        if let known = attributions.ordinal(name.hash) { return known.rawValue }
-        // SAFETY: names lie inside the packet's bytes.
-        let bytes = unsafe UnsafeRawBufferPointer(
-            start: packet.bytes + Int(name.offset), count: Int(name.byteCount))
-        return unsafe lookUp(name.hash, bytes, slot, verdict)
-    }
-
-    @inline(never)
-    private mutating func lookUp(
-        _ hash: UInt64, _ name: UnsafeRawBufferPointer, _ slot: BlockSlot, _ verdict: Verdict
-    ) -> UInt32 {
-        var place = unsafe dictionary.slot(hash: hash, name)
-        if place == nil {
-            if verdict.isRefusal { return 0 }
-            if known.hasRoomForName { place = unsafe nameSlot(hash, name, slot) }
-            guard let place else { return Attribution.other }
-            known.enter(name: dictionary.ordinal(of: place).rawValue)
-        }
-        guard let place else { return 0 }
-        let ordinal = dictionary.ordinal(of: place)
-        attributions.set(hash, ordinal)
-        return ordinal.rawValue
-    }
-
-    private mutating func nameSlot(
-        _ hash: UInt64, _ name: UnsafeRawBufferPointer, _ slot: BlockSlot
-    ) -> NameSlot? {
-        if let known = unsafe dictionary.slot(hash: hash, name) { return known }
-        guard let new = unsafe dictionary.insert(hash: hash, name) else { return nil }
-        // SAFETY: the name lies in the record's packet bytes, which live until the record is released.
-        unsafe slot.names.append(name.bytes)
-        return new
+        guard let key = dictionary.insertKey(pair, of: names) else { return nil }
+        slot.keys.append(names)
+        return key
     }
 }

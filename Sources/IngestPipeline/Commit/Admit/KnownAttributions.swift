@@ -63,19 +63,16 @@ package struct KnownAttributions: ~Copyable {
         return platform
     }
 
-    /// What the row of a refused event gets for its platform.
-    func find(platform: UInt32) -> UInt32 { platforms.contains(platform) ? platform : 0 }
+    /// Whether events of it have counted, within the bound.
+    func knows(platform: UInt32) -> Bool { platforms.contains(platform) }
+
+    /// Likewise of a combination.
+    @inline(__always)
+    func knows(_ attribution: Attribution) -> Bool { isKnown(AttributionEntry(attribution)) }
 
     /// What a row of the key gets for its campaign and source, which are not both none.
-    /// - Parameter isRefused: gives none of both for what is not known, and enters nothing.
-    @inline(__always)
-    mutating func admit(
-        _ attribution: Attribution, isRefused: Bool = false
-    ) -> (campaign: UInt32, source: UInt32) {
-        if isKnown(AttributionEntry(attribution)) {
-            return (attribution.campaign, attribution.source)
-        }
-        return isRefused ? (0, 0) : insert(attribution)
+    mutating func admit(_ attribution: Attribution) -> (campaign: UInt32, source: UInt32) {
+        knows(attribution) ? (attribution.campaign, attribution.source) : insert(attribution)
     }
 
     @inline(__always)
@@ -87,7 +84,6 @@ package struct KnownAttributions: ~Copyable {
         } != nil
     }
 
-    @inline(never)
     private mutating func insert(_ attribution: Attribution) -> (campaign: UInt32, source: UInt32) {
         let new = [attribution.campaign, attribution.source].filter {
             $0 != 0 && !names.contains($0)

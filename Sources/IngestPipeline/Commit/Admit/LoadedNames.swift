@@ -87,7 +87,7 @@ struct LoadedNames: ~Copyable {
                 dictionary.prefetchRecord(hash: nameHash(keys[place].reward))
             }
             for place in first..<end {
-                guard let pair = pair(of: keys[place]) else { continue }
+                guard let pair = takePair(of: keys[place]) else { continue }
                 dictionary.prefetch(pair)
                 pairs.append((KeyOrdinal(rawValue: UInt32(place)), pair))
             }
@@ -108,7 +108,7 @@ struct LoadedNames: ~Copyable {
                 if ordinal < keys.count { continue }
                 while keys.count < ordinal { keys.append(Self.lostKey) }
                 keys.append(key)
-                guard let pair = pair(of: key) else { continue }
+                guard let pair = takePair(of: key) else { continue }
                 restore(KeyOrdinal(rawValue: UInt32(ordinal)), pair)
             }
         }
@@ -136,15 +136,17 @@ struct LoadedNames: ~Copyable {
         if slot == nil { isFull = true }
     }
 
-    /// `nil` where a name was lost. Such a key is never asked for: who sends that name again gets a new ordinal.
-    private func pair(of key: RewardKey) -> PairHash? {
+    /// The hash of a key's names; the key is counted for its business. `nil` where a name was lost: such a key is never
+    /// asked for, who sends that name again gets a new ordinal.
+    private mutating func takePair(of key: RewardKey) -> PairHash? {
         guard key.reward != .none,
             let reward = dictionary.slot(of: key.reward, hash: nameHash(key.reward)),
             let business = dictionary.slot(of: key.business, hash: nameHash(key.business))
         else { return nil }
         // SAFETY: the dictionary's records stay where they are.
-        return unsafe hash.pair(
-            reward: dictionary.bytes(of: reward), business: dictionary.bytes(of: business))
+        let bytes = unsafe dictionary.bytes(of: reward)
+        if unsafe !OtherRewards.isName(bytes) { dictionary.addKey(of: business) }
+        return unsafe hash.pair(reward: bytes, business: dictionary.bytes(of: business))
     }
 
     private mutating func restore(_ key: KeyOrdinal, _ pair: PairHash) {

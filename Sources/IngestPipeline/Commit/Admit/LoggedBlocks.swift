@@ -18,7 +18,7 @@ final class LoggedBlocks<Files: FileSystem>: @unchecked Sendable {
 
     init(directory: DirectoryID) { self.directory = directory }
 
-    /// Decodes parts of a block into `rows`.
+    /// Decodes parts of a block into `rows`, each row under the key that its event was judged by.
     /// - Returns: the other parts; `nil` if it is not whole.
     func decode(
         _ block: BlockIndexEntry, of segment: SealedBlocks<Files>, wanted: BlockSections
@@ -37,8 +37,21 @@ final class LoggedBlocks<Files: FileSystem>: @unchecked Sendable {
         return buffer.withBytes { bytes in
             let decoded = try? decoder.decode(
                 bytes.extracting(first..<first + block.summary.byteCount), at: place,
-                wanted: wanted, into: rows)
-            return decoded?.header.summary == block.summary ? decoded : nil
+                wanted: wanted.union(.rewardHash), into: rows)
+            guard decoded?.header.summary == block.summary else { return nil }
+            tellOthersApart()
+            return decoded
+        }
+    }
+
+    private func tellOthersApart() {
+        if rows.rewardHashCount == 0 { return }
+        var place = 0
+        for row in 0..<rows.rowCount {
+            // SAFETY: the decoder has filled `rowCount` rows, and a hash for each whose attributes say so.
+            guard unsafe RowAttributes(rawValue: rows.attributes[row]).isOverflow else { continue }
+            unsafe rows.key[row] = OtherRewards.judgedKey(rows.rewardHash[place]).rawValue
+            place += 1
         }
     }
 

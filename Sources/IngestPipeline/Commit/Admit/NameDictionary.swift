@@ -9,7 +9,7 @@ import IngestFormat
 /// attributions a `GrowingTable` of 8 bytes a name: the upper half of its keyed hash, and where its record is; and the
 /// `NameRecords`, which hold ordinal and bytes. There names are compared byte by byte.
 ///
-/// **Units** 11–13 bytes of table a name (16–32 while there are less than two million) and 6 and its own bytes of
+/// **Units** 11–13 bytes of table a name (16–32 while there are less than two million) and 10 and its own bytes of
 /// records; the pairs' table beside them. The number of names is bounded by `Limits.nameCountMax`.
 ///
 /// **Cost** 5–40 ns a lookup by where the table is cached; a prefetch ahead hides most of it.
@@ -163,6 +163,18 @@ import IngestFormat
         return unsafe NameSlot(record: records.chunks.pointer(at: place))
     }
 
+    /// How many keys there are of a business.
+    borrowing func keyCount(of business: NameSlot) -> Int {
+        // SAFETY: a slot's record lives as long as this dictionary.
+        Int(unsafe business.record.pointee.keyCount)
+    }
+
+    /// Counts a key of a business.
+    mutating func addKey(of business: NameSlot) {
+        // SAFETY: as above, and nobody else writes to it.
+        unsafe business.record.pointee.keyCount &+= 1
+    }
+
     // MARK: Keys
 
     /// Starts the load of the cache line on which a pair's key is or would be.
@@ -226,4 +238,25 @@ struct NameEntry: TableEntry {
     fileprivate let record: UnsafeMutablePointer<NameRecord>
 
     fileprivate init(record: UnsafeMutablePointer<NameRecord>) { unsafe self.record = record }
+}
+
+/// The reward that stands for those of a business beyond its limit of keys. A reward that a sender calls so is no other.
+enum OtherRewards {
+    private static var text: StaticString { "(other)" }
+
+    /// Its bytes, which are there for good.
+    @unsafe static var name: UnsafeRawBufferPointer {
+        // SAFETY: a literal lives as long as the process.
+        unsafe UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount)
+    }
+
+    /// What such rewards are told apart by where events are compared, in the place of the key that they share: no key is
+    /// so great. Two of a business are taken for one with a chance of 5e-10.
+    static func judgedKey(_ rewardHash: UInt64) -> KeyOrdinal {
+        KeyOrdinal(rawValue: UInt32(truncatingIfNeeded: rewardHash) | 1 << 31)
+    }
+
+    static func isName(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        unsafe bytes.count == name.count && bytes.elementsEqual(name)
+    }
 }

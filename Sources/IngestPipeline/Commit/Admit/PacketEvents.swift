@@ -33,3 +33,10 @@ extension PacketRow {
             start: packet + Int(businessOffset), count: Int(businessByteCount))
     }
 }
+
+extension PacketRow.Name {
+    /// SAFETY (caller): as above, of the event that has the name.
+    @unsafe func bytes(in packet: UnsafeRawPointer) -> UnsafeRawBufferPointer {
+        unsafe UnsafeRawBufferPointer(start: packet + Int(offset), count: Int(byteCount))
+    }
+}

@@ -133,18 +133,20 @@ import IngestRules
         return nil
     }
 
-    /// Whether an event of a reward of which nothing was counted yet breaks a rate. Neither begins a session nor goes on
-    /// with one: what is no row cannot, since a start would not know of it.
+    /// Whether an event breaks a rate. Neither begins a session nor goes on with one.
     ///
     /// SAFETY (caller): as `visit`.
+    /// - Parameter key: `nil` where nothing was counted of its reward.
     @unsafe mutating func breaksRate(
-        _ index: Int, _ session: UnsafeRawPointer, _ byteCount: Int, type: UInt8, timestamp: Int64
+        _ index: Int, _ session: UnsafeRawPointer, _ byteCount: Int, key: UInt32?, type: UInt8,
+        timestamp: Int64
     ) -> Bool {
         var number = unsafe table.find(pseudonyms[index], now: now)
         if number == 0 { number = unsafe findOlder(session, byteCount)?.0 ?? 0 }
-        guard number != 0 else { return false }
-        return unsafe table.session(number).pointee.rates.broken(by: type, at: timestamp, policy)
-            != nil
+        let visit = unsafe Visit(
+            session: number, pseudonym: pseudonyms[index],
+            reward: number == 0 ? nil : key.flatMap { table.reward(number, $0) }, isKnown: true)
+        return broken(by: visit, type: type, timestamp: timestamp) != nil
     }
 
     /// The rule of rates that an event breaks; `nil` if it breaks none.

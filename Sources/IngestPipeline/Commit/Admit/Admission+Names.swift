@@ -1,0 +1,136 @@
+// packet → decode → ring → [admit] → [block] → segment → compaction → snapshot → query
+import IngestFormat
+import IngestRing
+
+// Names of events, and their ordinals.
+
+extension Admission {
+    /// What is known of an event's platform, campaign and source.
+    @inline(__always)
+    mutating func attributions(
+        of event: UnsafePointer<PacketRow>, _ key: KeyOrdinal, _ packet: PacketEvents
+    ) -> AttributedNames {
+        var names = AttributedNames()
+        let platform = unsafe event.pointee.platform
+        if platform.byteCount > 0 {
+            names.platform =
+                platforms.ordinal(platform.hash)?.rawValue ?? lookUpPlatform(platform, packet)
+        }
+        if unsafe event.pointee.side == 0 { return names }
+        // SAFETY: rows give only numbers of side records that are there.
+        let side = unsafe packet.sides + (Int(event.pointee.side) &- 1)
+        names.campaign = unsafe knownOrdinal(of: side.pointee.campaign, packet)
+        names.source = unsafe knownOrdinal(of: side.pointee.source, packet)
+        if names.campaign | names.source != 0, names.areKnown,
+            !known.knows(
+                Attribution(key: key.rawValue, campaign: names.campaign, source: names.source))
+        {
+            names.source = AttributedNames.unknown
+        }
+        return names
+    }
+
+    /// The ordinal of a campaign or a source: 0 where the event has none.
+    @inline(__always)
+    private mutating func knownOrdinal(
+        of name: PacketRow.Name, _ packet: PacketEvents
+    ) -> UInt32 {
+        guard name.byteCount > 0 else { return 0 }
+        if let known = attributions.ordinal(name.hash) { return known.rawValue }
+        return lookUp(name, packet)
+    }
+
+    @inline(never)
+    private mutating func lookUp(_ name: PacketRow.Name, _ packet: PacketEvents) -> UInt32 {
+        guard let place = unsafe dictionary.slot(hash: name.hash, name.bytes(in: packet.bytes))
+        else { return AttributedNames.unknown }
+        let ordinal = dictionary.ordinal(of: place)
+        attributions.set(name.hash, ordinal)
+        return ordinal.rawValue
+    }
+
+    @inline(never)
+    private mutating func lookUpPlatform(
+        _ name: PacketRow.Name, _ packet: PacketEvents
+    ) -> UInt32 {
+        guard let place = unsafe dictionary.slot(hash: name.hash, name.bytes(in: packet.bytes))
+        else { return AttributedNames.unknown }
+        let ordinal = dictionary.ordinal(of: place)
+        guard known.knows(platform: ordinal.rawValue) else { return AttributedNames.unknown }
+        platforms.set(name.hash, ordinal)
+        return ordinal.rawValue
+    }
+
+    /// What the row of an event gets that is not refused, where some of its names or their combination are not known: these
+    /// become known, or are none (of a platform) or `Attribution.other` beyond their bound.
+    @inline(never)
+    mutating func giveNames(
+        _ event: UnsafePointer<PacketRow>, _ key: KeyOrdinal, _ packet: PacketEvents,
+        _ slot: BlockSlot
+    ) -> AttributedNames {
+        var names = AttributedNames()
+        let platform = unsafe event.pointee.platform
+        if platform.byteCount > 0 {
+            let place = place(
+                of: platform, packet, slot, mayBeNew: known.hasRoomForPlatform)
+            names.platform = known.admit(
+                platform: place.map { dictionary.ordinal(of: $0).rawValue })
+        }
+        if unsafe event.pointee.side == 0 { return names }
+        // SAFETY: as in `attributions`.
+        let side = unsafe packet.sides + (Int(event.pointee.side) &- 1)
+        let campaign = unsafe ordinal(giving: side.pointee.campaign, packet, slot)
+        let source = unsafe ordinal(giving: side.pointee.source, packet, slot)
+        if campaign | source == 0 { return names }
+        (names.campaign, names.source) = known.admit(
+            Attribution(key: key.rawValue, campaign: campaign, source: source))
+        return names
+    }
+
+    /// The ordinal of a campaign or a source, `Attribution.other` where there is no room for it.
+    private mutating func ordinal(
+        giving name: PacketRow.Name, _ packet: PacketEvents, _ slot: BlockSlot
+    ) -> UInt32 {
+        guard name.byteCount > 0 else { return 0 }
+        let isNew = unsafe dictionary.slot(hash: name.hash, name.bytes(in: packet.bytes)) == nil
+        guard
+            let place = place(of: name, packet, slot, mayBeNew: known.hasRoomForName)
+        else { return Attribution.other }
+        let ordinal = dictionary.ordinal(of: place).rawValue
+        if isNew { known.enter(name: ordinal) }
+        return ordinal
+    }
+
+    private mutating func place(
+        of name: PacketRow.Name, _ packet: PacketEvents, _ slot: BlockSlot, mayBeNew: Bool
+    ) -> NameSlot? {
+        let bytes = unsafe name.bytes(in: packet.bytes)
+        if !mayBeNew { return unsafe dictionary.slot(hash: name.hash, bytes) }
+        return unsafe nameSlot(name.hash, bytes, slot)
+    }
+
+    /// The place of a name; a new one goes into the block. `nil` at the limit on names.
+    mutating func nameSlot(
+        _ hash: UInt64, _ name: UnsafeRawBufferPointer, _ slot: BlockSlot
+    ) -> NameSlot? {
+        if let known = unsafe dictionary.slot(hash: hash, name) { return known }
+        guard let new = unsafe dictionary.insert(hash: hash, name) else { return nil }
+        // SAFETY: the name lies in the record's packet bytes, which live until the record is released.
+        unsafe slot.names.append(name.bytes)
+        return new
+    }
+}
+
+/// Ordinals of the names that an event may have beside its key's; 0 where it has none.
+struct AttributedNames {
+    /// None that a name is given, nor `Attribution.other`, which no event has before.
+    static var unknown: UInt32 { .max - 1 }
+
+    var platform: UInt32 = 0
+    var campaign: UInt32 = 0
+    var source: UInt32 = 0
+
+    var areKnown: Bool {
+        @inline(__always) get { max(platform, campaign, source) < Self.unknown }
+    }
+}
