@@ -98,6 +98,7 @@ extension ProcessSuite {
             #expect(row["packetsMissing"] as? Int == 0)
             #expect(row["packetsOpen"] as? Int == 0)
             #expect(row["packetsResent"] as? Int == 0)
+            #expect(row["clockSkewSeconds"] is Double)
         }
 
         @Test(arguments: [("0.0.0.0:0", "127.0.0.2"), ("[::]:0", "127.0.0.3"), ("[::]:0", "[::1]")])

@@ -48,6 +48,10 @@ public struct LedgerRow: Sendable, Equatable {
     /// When the daemon was found to have stopped without finishing, the first time since this sender was there:
     /// packets that it took then may have left no trace. `nil` if it never did.
     public let unknownSinceMicroseconds: Int64?
+    /// How far the sender's clock was ahead of the admission clock when the epoch began, less the time that its first
+    /// packet took to come: so at least so far ahead where it is positive. Milliseconds, within a day; `nil` where there is
+    /// no epoch, or it says no such time.
+    public let clockSkewMilliseconds: Int64?
 }
 
 extension LedgerRow {
@@ -85,6 +89,20 @@ extension LedgerRow {
         unknownSinceMicroseconds = entry.seen.flatMap { seen in
             uncleanStops.first { $0 >= seen.lowerBound }
         }
+        clockSkewMilliseconds = entry.seen.flatMap { Self.skew(of: entry.key, from: $0.lowerBound) }
+    }
+}
+
+extension LedgerRow {
+    /// What is further away is no clock's skew: the sender chose its epoch, or kept it in a spool.
+    private static var skewMillisecondsMax: Int64 { 86_400_000 }
+
+    /// An epoch begins with the time at which its sender took it.
+    /// - Parameter firstSeen: admission of its first packet, µs since 1970 UTC.
+    static func skew(of key: SenderKey, from firstSeen: Int64) -> Int64? {
+        guard key.kind == .framed, key != .others else { return nil }
+        let skew = Int64(key.epoch.rawValue >> 20) &- firstSeen / 1_000
+        return skew.magnitude > skewMillisecondsMax.magnitude ? nil : skew
     }
 }
 

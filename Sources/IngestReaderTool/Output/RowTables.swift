@@ -178,6 +178,15 @@ extension LedgerRow: OutputRow {
         sink.put("firstSeen", .text, .time(firstSeenMicroseconds))
         sink.put("lastSeen", .text, .time(lastSeenMicroseconds))
         sink.put("unknownSince", .text, .time(unknownSinceMicroseconds))
+        sink.put(
+            "clockSkewSeconds", .number,
+            clockSkewMilliseconds.map { .number(Self.seconds($0)) } ?? .none)
+    }
+
+    /// With three decimals.
+    private static func seconds(_ milliseconds: Int64) -> String {
+        let (whole, rest) = milliseconds.magnitude.quotientAndRemainder(dividingBy: 1_000)
+        return "\(milliseconds < 0 ? "-" : "")\(whole).\(String(1_000 + rest).dropFirst())"
     }
 }
 
