@@ -19,8 +19,8 @@ struct BusinessZoneTests {
         }
     }
 
-    @Test(arguments: ["Asia/Tokyo"])
-    func `the days around a change of zone are right`(zone: String) async {
+    @Test(arguments: ["UTC", "Asia/Tokyo", "America/Sao_Paulo"])
+    func `the days around a change of zone are right whatever TZ is`(zone: String) async {
         await #expect(processExitsWith: .success) { [zone] in
             setenv("TZ", zone, 1)
             tzset()
@@ -72,6 +72,38 @@ struct BusinessZoneTests {
         // 2025-02-23 at 03:00 back to UTC, 2025-04-06 at 02:00 forward to UTC+1.
         #expect(try hours("Africa/Casablanca", from: 20_140)[20_142] == 25)
         #expect(try hours("Africa/Casablanca", from: 20_182)[20_184] == 23)
+    }
+
+    /// A zone, an instant, the date of the microsecond before it, and its own.
+    private static let boundaries: [(zone: String, instant: String, before: String, from: String)] =
+        [
+            ("Pacific/Apia", "2011-12-30T10:00:00Z", "2011-12-29", "2011-12-31"),
+            ("Pacific/Apia", "2011-12-31T10:00:00Z", "2011-12-31", "2012-01-01"),
+            // Midnight did not exist: the day began at 01:00. In February its last hour came twice.
+            ("America/Sao_Paulo", "2018-11-04T03:00:00Z", "2018-11-03", "2018-11-04"),
+            ("America/Sao_Paulo", "2018-11-05T02:00:00Z", "2018-11-04", "2018-11-05"),
+            ("America/Sao_Paulo", "2018-02-18T02:00:00Z", "2018-02-17", "2018-02-17"),
+            ("America/Sao_Paulo", "2018-02-18T03:00:00Z", "2018-02-17", "2018-02-18"),
+            // UTC+1 but in Ramadan, when it is UTC.
+            ("Africa/Casablanca", "2025-02-22T23:00:00Z", "2025-02-22", "2025-02-23"),
+            ("Africa/Casablanca", "2025-02-24T00:00:00Z", "2025-02-23", "2025-02-24"),
+            ("Africa/Casablanca", "2025-04-06T00:00:00Z", "2025-04-05", "2025-04-06"),
+            ("Africa/Casablanca", "2025-04-06T23:00:00Z", "2025-04-06", "2025-04-07"),
+        ]
+
+    @Test(arguments: boundaries)
+    func `a day begins at its first microsecond`(
+        zone: String, instant: String, before: String, from: String
+    ) throws {
+        func seconds(_ text: String) throws -> Int64 {
+            Int64(try #require(ISO8601DateFormatter().date(from: text)).timeIntervalSince1970)
+        }
+        var calendar = try calendar(zone)
+        let first = try seconds(instant) * 1_000_000
+        for (time, date) in [(first - 1, before), (first, from)] {
+            let day = try seconds("\(date)T00:00:00Z") / 86_400
+            #expect(Int64(calendar.day(of: time)) == day, "\(date)")
+        }
     }
 
     // MARK: Settings
