@@ -184,6 +184,37 @@ extension ProcessSuite {
             }
         }
 
+        @Test func `rows without their campaigns reconcile with their lines`() throws {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder, ["--campaign-keys-max", "2"])
+            // Half of the events are equal but for their campaigns.
+            let lines = (0..<40).map { number in
+                let id = number % 2 == 0 ? "" : #","eventId":"id-\#(number)""#
+                return
+                    #"{"eventType":"click","rewardId":"r","businessId":"b","timestamp":1790000000000"#
+                    + #"\#(id),"metadata":{"campaign":"c \#(number % 10)"}}"#
+            }
+            #expect(try daemon.send(folder.write("sent.ndjson", lines: lines)).code == 0)
+            #expect(daemon.stop().code == 0)
+            let reader = Reader(folder: folder)
+            func reconcile(_ lines: [String]) throws -> [String: Any] {
+                let file = try folder.write("altered.ndjson", lines: lines)
+                let rows = try Reader.rows(of: reader.run("reconcile", file).output)
+                return rows[0]
+            }
+            var found = try reconcile(lines.shuffled())
+            #expect(found["counted"] as? Int == 40 && found["missing"] as? Int == 0, "\(found)")
+            #expect(found["unexpected"] as? Int == 0)
+            // One with a campaign that is known, one without, and one less.
+            var altered = lines
+            altered[1] = lines[1].replacingOccurrences(of: "c 1", with: "c 2")
+            altered[5] = lines[5].replacingOccurrences(of: "id-5", with: "id-x")
+            altered.removeLast()
+            found = try reconcile(altered)
+            #expect(found["missing"] as? Int == 2, "\(found)")
+            #expect(found["unexpected"] as? Int == 3, "\(found)")
+        }
+
         @Test func `a file that is none ends with 66, and malformed lines are named`() throws {
             let (reader, file) = try Self.directory()
             for path in ["\(reader.folder.path)/nothing", reader.folder.path, "/dev/stdin"] {

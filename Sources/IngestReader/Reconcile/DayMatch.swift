@@ -50,16 +50,16 @@ final class DayMatch<Scratch: FileSystem> {
     func add(
         row record: Spill<Scratch>.Record, _ place: RowPlace, isMatched: Bool
     ) throws(ReaderError) {
-        let time = Int64(bitPattern: record[3])
+        let time = Int64(bitPattern: record[4])
         if abs(DayRange.day(of: time) - Int64(place.day)) <= 1 {
             let interval = Interval(first: time, last: time, isOfFile: isMatched)
-            let day = Day(business: record[4], day: place.day)
+            let day = Day(business: record[5], day: place.day)
             if recent[day]?.add(interval) == nil { recent[day] = interval }
             if recent.count > recentCountMax { try writeIntervals() }
         }
         if isMatched { return }
         try rows.append(
-            [record[4], record[5], place.word, 0, 0, 0, 0], hash: Self.hash(record[4]))
+            [record[5], record[6], place.word, 0, 0, 0, 0, 0], hash: Self.hash(record[5]))
     }
 
     /// - Parameter reason: of a refusal that is in the ledger alone.
@@ -67,7 +67,7 @@ final class DayMatch<Scratch: FileSystem> {
         try lines.append(
             [
                 event.business, event.reward, UInt64(bitPattern: event.timestamp), event.count,
-                event.lineOffset, UInt64(reason?.rawValue ?? 0), 0,
+                event.lineOffset, UInt64(reason?.rawValue ?? 0), 0, 0,
             ], hash: Self.hash(event.business))
     }
 
@@ -79,7 +79,7 @@ final class DayMatch<Scratch: FileSystem> {
                 [
                     day.business, UInt64(bitPattern: Int64(day.day)),
                     UInt64(bitPattern: interval.first), UInt64(bitPattern: interval.last),
-                    interval.isOfFile ? 1 : 0, 0, 0,
+                    interval.isOfFile ? 1 : 0, 0, 0, 0,
                 ], hash: Self.hash(day.business))
         }
         recent.removeAll(keepingCapacity: true)

@@ -75,7 +75,7 @@ final class DifferenceList<Scratch: FileSystem> {
         let dayBits = UInt64(bitPattern: Int64(day))
         let hash = SplitMix.finish(SplitMix.finish(business ^ dayBits) ^ reward)
         try spill.append(
-            [reward, business, dayBits, rest[0], rest[1], rest[2], 0], hash: hash)
+            [reward, business, dayBits, rest[0], rest[1], rest[2], 0, 0], hash: hash)
     }
 
     /// Gives the groups, all at once if they fit the memory, else in parts.

@@ -5,9 +5,10 @@ import IngestFormat
 /// What a line of a sender's file and a row of the log have in common if they are one event: all that the log keeps of
 /// it, names and id as the directory's keyed hashes.
 struct EventIdentity {
-    /// 128 bits over all fields but the id: type, consent, format, reward, business, time, viewability, amounts,
-    /// platform, campaign, source.
+    /// 128 bits over all fields but id and names: type, consent, format, reward, business, time, viewability, amounts.
     let base: (UInt64, UInt64)
+    /// Over platform, campaign, source.
+    let names: UInt64
     /// `KeyedHash.event`; 0 where the event has no id, and in rows that were refused for their consent, which keep none.
     let id: UInt64
     /// As it is shown: of rows beyond the limit of their business's rewards that of `(other)`.
@@ -56,9 +57,9 @@ struct EventIdentity {
             UInt64(kind.type) | UInt64(kind.consent) << 8 | UInt64(kind.format) << 16
             | (viewability == nil ? 0 : 1 << 24)
         let measured = viewability.map { UInt64($0.visible) << 32 | UInt64($0.duration) } ?? 0
-        let words: InlineArray<10, UInt64> = [
+        let words: InlineArray<7, UInt64> = [
             reward, business, UInt64(bitPattern: timestamp), bits, measured, money.revenue,
-            money.spend, names.platform, names.campaign, names.source,
+            money.spend,
         ]
         // Names first: their hashes are keyed, so that nobody can choose the numbers behind them to collide.
         var (low, high): (UInt64, UInt64) = (0, 0x9E37_79B9_7F4A_7C15)
@@ -67,6 +68,9 @@ struct EventIdentity {
             high = SplitMix.finish((high &+ words[place]) &* 0xD605_1BB3_35AC_5F1D)
         }
         base = (low, high)
+        self.names = [names.platform, names.campaign, names.source].reduce(0) {
+            SplitMix.finish($0 ^ $1)
+        }
         self.id = id
         self.reward = shownReward
         self.business = business

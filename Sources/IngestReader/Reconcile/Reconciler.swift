@@ -39,7 +39,7 @@ package struct Reconciliation: Sendable, Equatable {
 /// compared part by part. Rows are asked for that belong to a business of the file and to a day, or an event time, of it.
 ///
 /// **Cost** Each line 2 µs, each row of these businesses and days 2 µs; about `memoryByteCountMax`, for files of up to a
-/// thousand times that, and a bit for each name and key; 56 bytes of temporary files a line and a row.
+/// thousand times that, and a bit for each name and key; 64 bytes of temporary files a line and a row.
 package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
     static var malformedListMax: Int { 10 }
     /// A line takes less than this many times its bytes while its part is compared.
@@ -126,7 +126,7 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
             try mark(identity, event, decoder.bytes)
             try sent.append(
                 [
-                    identity.base.0, identity.base.1, identity.id,
+                    identity.base.0, identity.base.1, identity.names, identity.id,
                     UInt64(bitPattern: identity.timestamp), identity.business, identity.reward,
                     offset,
                 ], hash: identity.base.0)
@@ -178,7 +178,7 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
             do throws(ReaderError) {
                 try logged.append(
                     [
-                        identity.base.0, identity.base.1, identity.id,
+                        identity.base.0, identity.base.1, identity.names, identity.id,
                         UInt64(bitPattern: identity.timestamp), identity.business, identity.reward,
                         RowPlace(row).word,
                     ], hash: identity.base.0)
@@ -203,7 +203,7 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
         try logged.forEach(in: part) { (record) throws(ReaderError) in events.add(row: record) }
         events.match()
         try logged.forEach(in: part) { (record) throws(ReaderError) in
-            let place = RowPlace(word: record[6])
+            let place = RowPlace(word: record[7])
             let isMatched = events.take(row: record)
             if isMatched {
                 if days.contains(place.day) {
@@ -301,7 +301,7 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
     }
 }
 
-/// Where a row of the log stands, in one word: its key, its day, its verdict.
+/// Where a row of the log stands, in one word: its key, its day, its verdict, and whether its names are hidden.
 struct RowPlace {
     let word: UInt64
 
@@ -309,12 +309,16 @@ struct RowPlace {
 
     init(_ row: EventRow) {
         let day = UInt64(row.day - Limits.businessDays.lowerBound)
-        word = UInt64(row.key) | day << 32 | UInt64(row.verdict.rawValue) << 56
+        word =
+            UInt64(row.key) | day << 32 | UInt64(row.verdict.rawValue) << 56
+            | (row.isCampaignOverflow ? 1 << 63 : 0)
     }
 
     var key: UInt32 { UInt32(truncatingIfNeeded: word) }
     var day: Int32 {
         Int32(truncatingIfNeeded: word >> 32 & 0xFF_FFFF) + Limits.businessDays.lowerBound
     }
-    var verdict: Verdict { Verdict(rawValue: UInt8(word >> 56)) ?? .counted }
+    var verdict: Verdict { Verdict(rawValue: UInt8(word >> 56 & 0x7F)) ?? .counted }
+    /// Beyond the bound of campaigns: the row has neither its campaign nor its source.
+    var hasHiddenNames: Bool { word >> 63 != 0 }
 }

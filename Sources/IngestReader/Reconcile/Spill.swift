@@ -3,14 +3,14 @@
 import IngestFormat
 import IngestStorage
 
-/// Records of seven words, kept in parts that are read one by one: what does not fit its buffers is in a temporary file
+/// Records of eight words, kept in parts that are read one by one: what does not fit its buffers is in a temporary file
 /// without a name, which goes with the process. Owned by one reconciliation.
 ///
-/// **Cost** The memory of the buffers, 16 bytes for each that was written, 56 bytes a record on disk.
+/// **Cost** The memory of the buffers, 16 bytes for each that was written, 64 bytes a record on disk.
 final class Spill<Files: FileSystem> {
-    typealias Record = InlineArray<7, UInt64>
+    typealias Record = InlineArray<8, UInt64>
 
-    private static var recordByteCount: Int { 56 }
+    private static var recordByteCount: Int { 64 }
 
     private let files: Files
     private let bufferRecordCount: Int
