@@ -1,16 +1,16 @@
 // packet → decode → ring → admit → block → [segment] → [compaction] → [snapshot] → [query]
 
 /// What events of a reward key are attributed to: a campaign and a source, one of which may be none.
-package struct Attribution: Hashable, Comparable, Sendable, BitwiseCopyable {
-    package let key: UInt32
+public struct Attribution: Hashable, Comparable, Sendable, BitwiseCopyable {
+    public let key: UInt32
     /// Name ordinals; 0 = none, `other` = beyond the bound on attributions.
-    package let campaign: UInt32
-    package let source: UInt32
+    public let campaign: UInt32
+    public let source: UInt32
 
     /// The ordinal of no name: what stands for those beyond the bound, shown as `(other)`.
     @inlinable package static var other: UInt32 { .max }
 
-    package init(key: UInt32, campaign: UInt32, source: UInt32) {
+    @inlinable public init(key: UInt32, campaign: UInt32, source: UInt32) {
         (self.key, self.campaign, self.source) = (key, campaign, source)
     }
 
@@ -19,7 +19,7 @@ package struct Attribution: Hashable, Comparable, Sendable, BitwiseCopyable {
     /// Campaign and source as one integer.
     package var pair: UInt64 { UInt64(campaign) << 32 | UInt64(source) }
 
-    package static func < (a: Self, b: Self) -> Bool {
+    public static func < (a: Self, b: Self) -> Bool {
         a.key == b.key ? a.pair < b.pair : a.key < b.key
     }
 }

@@ -88,19 +88,18 @@ package struct ZoneOffsets: Hashable, Sendable {
 }
 
 /// Instants that belong to one day: all of it, or a part.
-package struct DaySpan: Hashable, Sendable, BitwiseCopyable {
+public struct DaySpan: Hashable, Sendable, BitwiseCopyable {
     /// Days since 1970-01-01.
-    package var day: Int32 = 0
+    public var day: Int32 = 0
     /// Microseconds since 1970 UTC: from `start` on, before `end`. Empty as it is made.
-    package var start: Int64 = 0
-    package var end: Int64 = 0
+    public var start: Int64 = 0
+    public var end: Int64 = 0
 
-    package init() {}
+    @inlinable public init() {}
 
-    package init(day: Int32, start: Int64, end: Int64) {
+    public init(day: Int32, start: Int64, end: Int64) {
         (self.day, self.start, self.end) = (day, start, end)
     }
 
-    @inline(__always)
-    package func contains(_ instant: Int64) -> Bool { instant >= start && instant < end }
+    @inlinable public func contains(_ instant: Int64) -> Bool { instant >= start && instant < end }
 }
