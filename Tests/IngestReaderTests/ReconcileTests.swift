@@ -210,6 +210,48 @@ import Testing
         #expect(altered.unexpectedCount == 1 && altered.missingCount == 1)
     }
 
+    @Test("Rows beyond the bound on campaigns are compared by all else, after the others")
+    func campaignOverflow() throws {
+        func line(_ campaign: String, id: Int = 1) -> String {
+            #"{"eventType":"click","rewardId":"r","businessId":"b","timestamp":"2024-10-01T00:00:00Z","#
+                + #""eventId":"\#(id)","metadata":{"campaign":"\#(campaign)"}}"#
+        }
+        func row(
+            _ line: String, _ campaign: String?, _ verdict: Verdict = .counted
+        ) throws -> FixtureEvent {
+            var event = try Self.event(line, verdict)
+            (event.campaign, event.isOverflow) = (campaign, campaign == nil)
+            return event
+        }
+        // Of the first id two beyond the bound and one within; of the second one within.
+        let fixture = try Self.log([
+            try row(line("x"), nil), try row(line("y"), nil, .duplicate), try row(line("z"), "z"),
+            try row(line("z", id: 2), "z"),
+        ])
+        let right = [line("y"), line("z", id: 2), line("z"), line("x")]
+        let cases: [([String], [Verdict: UInt64], missing: UInt64, unexpected: UInt64)] = [
+            (right, [.counted: 3, .duplicate: 1], 0, 0),
+            // What the names were is not known.
+            ([line("any"), line("thing")] + right[1...2], [.counted: 3, .duplicate: 1], 0, 0),
+            (right + [line("x")], [.counted: 3, .duplicate: 1], 1, 0),
+            (Array(right.dropLast()), [.counted: 3], 0, 1),
+            (Array(right.dropFirst(3)), [.counted: 1], 0, 3),
+            // Known names are compared, and so are ids.
+            (
+                [right[0], line("x", id: 2), right[2], right[3]], [.counted: 2, .duplicate: 1], 1, 1
+            ),
+        ]
+        for (lines, byVerdict, missing, unexpected) in cases {
+            for memory in [256 << 20, 1 << 10] {
+                let text = lines.joined(separator: "\n")
+                let found = try Self.reconcile(text, fixture, memory: memory).found
+                #expect(found.byVerdict == byVerdict, "\(lines)")
+                #expect(found.missingCount == missing, "\(lines)")
+                #expect(found.unexpectedCount == unexpected, "\(lines)")
+            }
+        }
+    }
+
     @Test("Only the file's business-days are its own, by the day that the log has for its times")
     func businessDays() throws {
         func line(_ time: String, _ business: String = "b") -> String {

@@ -133,24 +133,28 @@ struct SentEvents {
             events[start].rows[consent] -= pool
             start = end
         }
-        for place in hidden.keys { matchHidden(place) }
+        if !hidden.isEmpty { matchHidden() }
     }
 
-    /// Gives the rows with hidden names to lines that are left over.
-    private mutating func matchHidden(_ place: HiddenPlace) {
-        guard var rows = hidden[place] else { return }
-        var next = place.first
-        for verdict in rows.indices {
-            var left = rows[verdict]
-            while left > 0, next < events.count, events[next].base == events[place.first].base {
-                let taken = events[next].id == place.id ? min(left, events[next].count) : 0
-                events[next].count -= taken
-                left -= taken
-                if left > 0 { next += 1 }
+    /// Gives the rows with hidden names to lines that are left over, in one pass over these.
+    private mutating func matchHidden() {
+        var matched: [HiddenPlace: InlineArray<13, UInt64>] = [:]
+        var first = 0
+        for place in events.indices {
+            if events[place].base != events[first].base { first = place }
+            let key = HiddenPlace(first: first, id: events[place].id)
+            guard events[place].count > 0, var rows = hidden[key] else { continue }
+            var taken = matched[key] ?? InlineArray(repeating: 0)
+            for verdict in rows.indices {
+                let count = min(rows[verdict], events[place].count)
+                events[place].count -= count
+                rows[verdict] -= count
+                taken[verdict] += count
             }
-            rows[verdict] -= left
+            hidden[key] = rows
+            matched[key] = taken
         }
-        hidden[place] = rows
+        hidden = matched
     }
 
     /// Whether a row is of a line: each of them once.
