@@ -94,35 +94,44 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         try publisher.mergeCrowd()
         if recovery.isClean && !recovery.repaired.isEmpty { try publisher.publishFirst([]) }
         if !recovery.isClean {
-            let position = recovery.segments.last.map(\.file.footer.end)
-            publisher.add(
-                recovery.segments.flatMap(\.file.names),
-                upTo: recovery.segments.last?.file.footer.keys.upperBound ?? 0)
-            try publisher.publishFirst(
-                recovery.segments.map(\.file),
-                uncleanStop: UncleanStop(
-                    foundAt: now, position: position ?? directory.manifest.cut))
-            names.add(recovery.segments.flatMap(\.file.names))
+            try publish(recovery, behind: directory.manifest.cut, at: now, &publisher, &names)
         }
         names.reserve(upTo: recovery.next)
         let manifest = publisher.whole
         let mark = try openMark(in: files, publisher.manifest)
         let attributions = try loadAttributions(bound, of: manifest, in: files)
         let ids = try LoadedIDs(policy, of: manifest, now: now, in: files)
-        let keys =
-            policy.sessions.isOn
-            ? SessionKeyFile.open(in: files, directory: manifest.directory, now: now) : nil
-        let warnings = [ids.warning, keys?.warning].compactMap { $0 }
+        // No clock is believed that is behind the log: it would take all keys for ones of the future.
+        let keys = SessionKeyFile.open(
+            policy.sessions, in: files, directory: manifest.directory,
+            now: max(now, recovery.lastAdmissionTime))
         let sessions = try loadSessions(
-            policy.sessions, keys?.file.ring, of: manifest, now: now, in: files)
+            policy.sessions, keys.file?.ring, of: manifest, now: now, in: files)
+        let warnings = [ids.warning, keys.warning].compactMap { $0 }
         let repeats = ids.finish()
         publisher.noteForgottenIDs(repeats.completeSinceMicroseconds)
         return PipelineStart(
             directory: directory, recovery: recovery, hash: hash,
             log: makeLog(manifest, recovery, policy),
             dictionary: names.takeDictionary(), attributions: attributions, repeats: repeats,
-            sessions: sessions, sessionKeys: keys?.file, reserve: reserve,
-            warnings: warnings, hasSpentReserve: hasSpentReserve, mark: mark, publisher: publisher)
+            sessions: sessions, sessionKeys: keys.file, reserve: reserve,
+            warnings: warnings,
+            hasSpentReserve: hasSpentReserve, mark: mark, publisher: publisher)
+    }
+
+    /// Publishes what was recovered behind the cut of the manifest.
+    private static func publish(
+        _ recovery: RecoveryReport, behind cut: LogPosition, at now: Int64,
+        _ publisher: inout SnapshotPublisher<Files, Clock>, _ names: inout LoadedNames
+    ) throws(PipelineError) {
+        let position = recovery.segments.last.map(\.file.footer.end)
+        publisher.add(
+            recovery.segments.flatMap(\.file.names),
+            upTo: recovery.segments.last?.file.footer.keys.upperBound ?? 0)
+        try publisher.publishFirst(
+            recovery.segments.map(\.file),
+            uncleanStop: UncleanStop(foundAt: now, position: position ?? cut))
+        names.add(recovery.segments.flatMap(\.file.names))
     }
 
     /// The campaigns and sources that the tables list.

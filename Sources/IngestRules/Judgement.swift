@@ -2,23 +2,23 @@
 import IngestFormat
 
 /// What the counting rules look at of one event: the same of a packet's event and of a row of the log.
-package struct JudgedEvent: BitwiseCopyable {
-    package var timestampMicroseconds: Int64
-    package var visiblePartsPerMillion: UInt32
-    package var durationMilliseconds: UInt32
+public struct JudgedEvent: BitwiseCopyable {
+    public var timestampMicroseconds: Int64
+    public var visiblePartsPerMillion: UInt32
+    public var durationMilliseconds: UInt32
     /// Raw values of `EventType`, `Consent`, `AdFormat`.
-    package var type: UInt8
-    package var consent: UInt8
-    package var format: UInt8
+    public var type: UInt8
+    public var consent: UInt8
+    public var format: UInt8
     /// Whether the two numbers of viewability are there.
-    package var isMeasured: Bool
+    public var isMeasured: Bool
     /// Whether the sender's own filter says so.
-    package var isMarkedInvalid: Bool
+    public var isMarkedInvalid: Bool
     /// Whether its sender's key may not send for this business.
-    package var isWrongBusiness: Bool
+    public var isWrongBusiness: Bool
 
-    @inline(__always)
-    package init(
+    @inlinable @inline(__always)
+    public init(
         timestampMicroseconds: Int64, type: UInt8, consent: UInt8, format: UInt8, isMeasured: Bool,
         visiblePartsPerMillion: UInt32, durationMilliseconds: UInt32, isMarkedInvalid: Bool,
         isWrongBusiness: Bool
@@ -35,8 +35,8 @@ package struct JudgedEvent: BitwiseCopyable {
     }
 
     /// An event as the ring carries it.
-    @inline(__always)
-    package init(_ row: borrowing PacketRow) {
+    @inlinable @inline(__always)
+    public init(_ row: borrowing PacketRow) {
         self.init(
             timestampMicroseconds: row.timestampMicroseconds, type: row.type, consent: row.consent,
             format: row.format, isMeasured: row.flags & EventDescriptor.Flags.isMeasured != 0,
@@ -62,8 +62,8 @@ extension CountingPolicy {
     /// An event that opted out gets `noConsent` like one that is refused by policy; only the caller,
     /// which sees the consent field, knows that the first must not be stored.
     /// - Parameter admissionTime: wall clock of the block that will hold the event, µs since 1970 UTC.
-    @inline(__always)
-    package func verdict(on event: JudgedEvent, admissionTime: Int64) -> Verdict {
+    @inlinable @inline(__always)
+    public func verdict(on event: JudgedEvent, admissionTime: Int64) -> Verdict {
         if event.consent != Consent.optIn.rawValue {
             if event.consent == Consent.optOut.rawValue || !countsConsentNotSet {
                 return .noConsent
@@ -87,7 +87,7 @@ extension CountingPolicy {
     }
 
     /// The least share and time at which an impression of this format (`AdFormat` raw value) is viewable.
-    package static func threshold(
+    @inlinable public static func threshold(
         of format: UInt8
     ) -> (visiblePartsPerMillion: UInt32, durationMilliseconds: UInt32) {
         switch format {

@@ -5,20 +5,18 @@ import IngestFormat
 /// counts for that one: so a limit cannot be got round by sending times in disorder.
 ///
 /// **Layout** 8 bytes; plain old data.
-package struct SessionRates: BitwiseCopyable, Equatable {
+public struct SessionRates: BitwiseCopyable, Equatable {
     /// Minutes since 1970 UTC.
-    private var minute: UInt32 = 0
-    private var impressions: UInt16 = 0
-    private var clicks: UInt16 = 0
+    @usableFromInline var minute: UInt32 = 0
+    @usableFromInline var impressions: UInt16 = 0
+    @usableFromInline var clicks: UInt16 = 0
 
-    @inline(__always)
-    package init() {}
+    @inlinable @inline(__always)
+    public init() {}
 
-    private static var minuteMicroseconds: Int64 { 60_000_000 }
-
-    @inline(__always)
-    private static func minute(_ timestamp: Int64) -> UInt32 {
-        UInt32(truncatingIfNeeded: max(timestamp, 0) / minuteMicroseconds)
+    @inlinable @inline(__always)
+    static func minute(_ timestamp: Int64) -> UInt32 {
+        UInt32(truncatingIfNeeded: max(timestamp, 0) / 60_000_000)
     }
 
     /// The rule that an event of the session would break; `nil` if it would not.
@@ -26,8 +24,8 @@ package struct SessionRates: BitwiseCopyable, Equatable {
     /// - Parameters:
     ///   - type: raw value of `EventType`; redemptions have no limit.
     ///   - timestamp: of the event, µs since 1970.
-    @inline(__always)
-    package func broken(
+    @inlinable @inline(__always)
+    public func broken(
         by type: UInt8, at timestamp: Int64, _ policy: SessionPolicy
     ) -> InvalidTrafficRule? {
         let isNewMinute = Self.minute(timestamp) > minute
@@ -43,8 +41,8 @@ package struct SessionRates: BitwiseCopyable, Equatable {
     }
 
     /// Counts an event of the session that broke no rule and is no repeat of an id.
-    @inline(__always)
-    package mutating func add(_ type: UInt8, at timestamp: Int64) {
+    @inlinable @inline(__always)
+    public mutating func add(_ type: UInt8, at timestamp: Int64) {
         let minute = Self.minute(timestamp)
         if minute > self.minute {
             self = SessionRates()
@@ -59,20 +57,20 @@ package struct SessionRates: BitwiseCopyable, Equatable {
 ///
 /// **Layout** 8 bytes; plain old data: bit 0 whether an impression was; above it the event time of the last click plus 1,
 /// µs since 1970, or 0.
-package struct RewardInSession: BitwiseCopyable, Equatable {
-    private var bits: UInt64 = 0
+public struct RewardInSession: BitwiseCopyable, Equatable {
+    @usableFromInline var bits: UInt64 = 0
 
-    @inline(__always)
-    package init() {}
+    @inlinable @inline(__always)
+    public init() {}
 
     /// Whether an impression was counted.
-    package var hasImpression: Bool {
-        @inline(__always) get { bits & 1 != 0 }
+    public var hasImpression: Bool {
+        @inlinable @inline(__always) get { bits & 1 != 0 }
     }
 
     /// Whether a click is nearer to the last one that was counted than the interval, in event time.
-    @inline(__always)
-    package func isTooSoon(_ timestamp: Int64, _ policy: SessionPolicy) -> Bool {
+    @inlinable @inline(__always)
+    public func isTooSoon(_ timestamp: Int64, _ policy: SessionPolicy) -> Bool {
         guard bits > 1 else { return false }
         let last = Int64(bits &>> 1) &- 1
         let interval = UInt64(policy.clickIntervalMilliseconds) &* 1_000
@@ -80,8 +78,8 @@ package struct RewardInSession: BitwiseCopyable, Equatable {
     }
 
     /// Notes an event that was counted.
-    @inline(__always)
-    package mutating func note(_ type: UInt8, at timestamp: Int64) {
+    @inlinable @inline(__always)
+    public mutating func note(_ type: UInt8, at timestamp: Int64) {
         if type == EventType.impression.rawValue { bits |= 1 }
         if type == EventType.click.rawValue {
             bits = bits & 1 | (UInt64(max(timestamp, 0)) &+ 1) &<< 1

@@ -4,7 +4,7 @@ import IngestFormat
 import IngestStorage
 
 /// Checks the files that are not part of the log or of the newest generation's tables: every manifest, the
-/// mark, the lock, and runs that an older generation used and that are still there.
+/// mark, the lock, the keys of sessions, and runs that an older generation used and that are still there.
 struct FileSetCheck<Files: FileSystem> {
     let files: Files
     let manifest: Manifest
@@ -108,8 +108,16 @@ struct FileSetCheck<Files: FileSystem> {
             report.add(
                 .note, "being written, or left by a crash; the next start removes it", in: name.text
             )
+        case .sessionKeys:
+            do throws(StorageError) {
+                _ = try SessionKeyStore(files: files, directory: directory).read()
+            } catch {
+                // For the daemon's eyes alone: a reader of its group may not open it.
+                guard case .io(_, _, errno: EACCES) = error else { throw error }
+                report.add(.note, "this user may not read it", in: name.text)
+            }
         case .run, .segment: break
-        case .aside, .reserve, .leases, .sessionKeys: report.fileCount -= 1
+        case .aside, .reserve, .leases: report.fileCount -= 1
         }
     }
 }

@@ -1,5 +1,7 @@
 import CIngestLinux
+import Glibc
 import IngestFormat
+import IngestStorage
 import PipelineTestSupport
 import TestSupport
 import Testing
@@ -33,9 +35,11 @@ struct SessionKeysTests {
         #expect(keys.newest == nil)
         func renew(_ hours: Double) -> (changed: Bool, ages: [Int64]) {
             let now = Self.noon + Int64(hours * Double(Self.hour))
-            let changed = keys.renew(at: now, random: &random)
+            let before = keys
+            keys.renew(at: now, random: &random)
             return (
-                changed, keys.keys.filter { $0.madeAt > 0 }.map { (now - $0.madeAt) / Self.hour }
+                keys != before,
+                keys.keys.filter { $0.madeAt > 0 }.map { (now - $0.madeAt) / Self.hour }
             )
         }
         #expect(renew(0) == (true, [0]))
@@ -57,8 +61,8 @@ struct SessionKeysTests {
     func image() throws {
         var random = SeededRandom(seed: 4)
         var keys = SessionKeys(directory: Self.directory)
-        _ = keys.renew(at: Self.noon, random: &random)
-        _ = keys.renew(at: Self.noon + 13 * Self.hour, random: &random)
+        keys.renew(at: Self.noon, random: &random)
+        keys.renew(at: Self.noon + 13 * Self.hour, random: &random)
         let bytes = keys.encode()
         #expect(bytes.count == 128)
         #expect(try SessionKeys.decode(bytes, directory: Self.directory) == keys)
@@ -74,17 +78,24 @@ struct SessionKeysTests {
         }
     }
 
-    @Test("The file is durable before a key is used, and zeros are written over the one before")
+    private static func open(
+        _ files: SimulatedFileSystem, hours: Int64 = 0
+    ) throws -> SessionKeyFile<SimulatedFileSystem> {
+        let opened = SessionKeyFile.open(
+            in: files, directory: directory, now: noon + hours * hour)
+        #expect(opened.warning == nil)
+        return try #require(opened.file)
+    }
+
+    @Test("The file is durable before a key is used, and new keys are written over the old ones")
     func file() throws {
         let files = SimulatedFileSystem(seed: 5)
-        var opened = SessionKeyFile.open(in: files, directory: Self.directory, now: Self.noon).file
+        var opened = try Self.open(files)
         let first = try #require(opened.ring.current.newest)
         // A power cut keeps it.
         let left = files.disk.kill()
-        let again = SessionKeyFile.open(
-            in: left, directory: Self.directory, now: Self.noon + Self.hour)
-        #expect(again.warning == nil && again.file.ring.current.newest == first)
-        opened = again.file
+        opened = try Self.open(left, hours: 1)
+        #expect(opened.ring.current.newest == first)
         let old = try left.open("session-keys", .read)
         // The same keys go on.
         #expect(opened.goOn(SimulatedClock(wallMicroseconds: Self.noon + Self.hour)) == nil)
@@ -94,7 +105,9 @@ struct SessionKeysTests {
         #expect(opened.goOn(clock) == nil)
         let ring = opened.ring.current
         #expect(ring.newest != first && ring.older == [first])
-        #expect(try old.readArray(at: 0, byteCount: 128) == [UInt8](repeating: 0, count: 128))
+        let written = try old.readArray(at: 0, byteCount: 256)
+        #expect(try SessionKeys.decode(written, directory: Self.directory).newest == ring.newest)
+        #expect(try left.names() == ["session-keys"])
         // Within a minute nothing is looked at.
         clock.jumpWall(milliseconds: 24 * 3_600_000)
         #expect(opened.goOn(clock) == nil && opened.ring.current.newest == ring.newest)
@@ -108,6 +121,44 @@ struct SessionKeysTests {
         try files.create("session-keys").write([1, 2, 3], at: 0)
         let opened = SessionKeyFile.open(in: files, directory: Self.directory, now: Self.noon)
         #expect(opened.warning?.contains("sessions that were going on begin anew") == true)
-        #expect(opened.file.ring.current.newest != nil)
+        #expect(opened.file?.ring.current.newest != nil)
+        #expect(try SessionKeyStore(files: files, directory: Self.directory).read() != nil)
+    }
+
+    @Test(
+        "A key whose time is over and that the disk still has is destroyed as soon as that can be")
+    func full() throws {
+        let files = SimulatedFileSystem(seed: 7)
+        var opened = try Self.open(files)
+        let first = try #require(opened.ring.current.newest)
+        let clock = SimulatedClock(
+            wallMicroseconds: Self.noon + 36 * Self.hour, monotonicNanoseconds: 100_000_000_000)
+        #expect(opened.goOn(clock) == nil && opened.ring.current.older == [first])
+        // Nothing but its end is due.
+        clock.jumpWall(milliseconds: 12 * 3_600_000)
+        files.disk.fail(
+            .write, ofFiles: "session-keys", onCall: 1, errno: ENOSPC, forever: true)
+        for isFull in [true, true, false, false] {
+            if !isFull { files.disk.clearFailures() }
+            clock.advance(milliseconds: 60_000)
+            #expect((opened.goOn(clock) != nil) == isFull)
+            #expect(opened.ring.current.older == [])
+            let onDisk = try SessionKeyStore(files: files, directory: Self.directory).read()
+            #expect(onDisk?.keys.contains(first) == isFull)
+        }
+    }
+
+    @Test("With the rule off all keys are destroyed")
+    func off() throws {
+        let files = SimulatedFileSystem(seed: 8)
+        _ = try Self.open(files)
+        let old = try files.open("session-keys", .read)
+        for _ in 0..<2 {
+            let opened = SessionKeyFile.open(
+                SessionPolicy(isOn: false), in: files, directory: Self.directory, now: Self.noon)
+            #expect(opened.file == nil && opened.warning == nil)
+            #expect(try files.names() == [])
+            #expect(try old.readArray(at: 0, byteCount: 128) == [UInt8](repeating: 0, count: 128))
+        }
     }
 }

@@ -33,18 +33,20 @@ struct SessionRuleTests {
         private var sequence: UInt64 = 0
         private(set) var pseudonyms: [UInt64] = []
 
-        init(_ sessions: SessionPolicy = SessionPolicy(), keys: SessionKeyRing? = Bench.keys()) {
+        init(_ sessions: SessionPolicy = SessionPolicy(), keys: SessionKeyRing? = Bench.ring()) {
             bench = CommitBench(policy: CountingPolicy(sessions: sessions), keys: keys)
         }
 
-        static func keys(seed: UInt64 = 1, at time: Int64 = 1_763_600_000_000_000)
-            -> SessionKeyRing
-        {
-            let ring = SessionKeyRing()
+        static func keys(seed: UInt64 = 1) -> SessionKeys {
             var keys = SessionKeys(directory: DirectoryID(rawValue: 1))
             var random = SeededRandom(seed: seed)
-            _ = keys.renew(at: time, random: &random)
-            ring.replace(by: keys)
+            keys.renew(at: 1_763_600_000_000_000, random: &random)
+            return keys
+        }
+
+        static func ring() -> SessionKeyRing {
+            let ring = SessionKeyRing()
+            ring.replace(by: keys())
             return ring
         }
 
@@ -204,15 +206,23 @@ struct SessionRuleTests {
         let events = [
             bench.impression(), bench.impression(reward: 2), bench.impression(reward: 3),
             bench.impression(session: 1), bench.impression(session: 1, id: 8),
-            bench.click(session: 1, id: 8), bench.click(session: 1),
+            bench.click(session: 1, id: 8), bench.click(session: 1), bench.click(reward: 3, id: 9),
         ]
         let found = try bench.send(events)
+        // The last is no orphan: an impression for which there was no room was counted.
         #expect(
             found == [
                 .counted, .counted, .unchecked, .unchecked, .unchecked, .counted, .unchecked,
+                .counted,
             ])
-        // Once the first session has ended there is room again.
-        bench.advance(milliseconds: 21_000)
+        // Once the first session has ended there is room again. The second may have begun before.
+        let turn = 2 * CommitBench.intervalMilliseconds
+        bench.advance(milliseconds: 10_000 - turn)
+        #expect(try bench.send([bench.click(session: 2, id: 10)]) == [.counted])
+        bench.advance(milliseconds: 1)
+        let isKnown = try bench.send([bench.impression(session: 1), bench.impression(session: 1)])
+        #expect(isKnown == [.unchecked, .sessionRepeat])
+        bench.advance(milliseconds: 10_001)
         #expect(
             try bench.send([bench.impression(session: 1), bench.impression(session: 1)])
                 == [.counted, .sessionRepeat])
@@ -236,12 +246,33 @@ struct SessionRuleTests {
 
     @Test("Without keys, or with the rule off, no session is kept", arguments: [false, true])
     func off(hasKeys: Bool) throws {
-        let keys = hasKeys ? Bench.keys() : SessionKeyRing()
+        let keys = hasKeys ? Bench.ring() : SessionKeyRing()
         let bench = Bench(SessionPolicy(isOn: !hasKeys), keys: keys)
+        let events = [
+            bench.impression(), bench.impression(), bench.click(id: 1), bench.impression(id: 2),
+            bench.impression(id: 2), bench.impression(session: nil, id: 3),
+        ]
+        // Whether it is the first of its session nobody knows, which matters where the rule is on.
+        let withID = hasKeys ? Judged.counted : .unchecked
         #expect(
-            try bench.send([bench.impression(), bench.impression(), bench.click(id: 1)])
-                == [.unchecked, .unchecked, .counted])
+            try bench.send(events)
+                == [.unchecked, .unchecked, .counted, withID, .duplicate, .counted])
         #expect(bench.pseudonyms.isEmpty)
+    }
+
+    @Test("Sessions that went on when the first key came, or when keys went early, are unchecked")
+    func lateKey() throws {
+        let ring = SessionKeyRing()
+        let bench = Bench(SessionPolicy(timeoutSeconds: 10), keys: ring)
+        #expect(try bench.send([bench.impression(id: 1)]) == [.unchecked])
+        for seed in 1...2 as ClosedRange<UInt64> {
+            ring.replace(by: Bench.keys(seed: seed))
+            #expect(
+                try bench.send([bench.impression(id: 1 + seed), bench.impression()])
+                    == [.unchecked, .sessionRepeat])
+            bench.advance(milliseconds: 20_001)
+            #expect(try bench.send([bench.impression(id: 10 + seed)]) == [.counted])
+        }
     }
 
     @Test("A session keeps the key under which it was first seen, a new one gets the new key")
@@ -250,22 +281,22 @@ struct SessionRuleTests {
         var keys = SessionKeys(directory: DirectoryID(rawValue: 1))
         var random = SeededRandom(seed: 2)
         let now: Int64 = 1_763_600_000_000_000
-        _ = keys.renew(at: now, random: &random)
+        keys.renew(at: now, random: &random)
         ring.replace(by: keys)
         let bench = Bench(keys: ring)
         #expect(try bench.send([bench.impression()]) == [.counted])
         let first = bench.pseudonyms
-        _ = keys.renew(at: now + 86_400 * Self.second, random: &random)
+        keys.renew(at: now + 86_400 * Self.second, random: &random)
         ring.replace(by: keys)
         #expect(
             try bench.send([bench.impression(), bench.impression(session: 1)])
                 == [.sessionRepeat, .counted])
         #expect(bench.pseudonyms.first == first.first)
         let second = bench.pseudonyms[1]
-        // Destroyed: the session of the first key cannot be told any more.
-        _ = keys.renew(at: now + 3 * 86_400 * Self.second, random: &random)
+        // Destroyed, both at once: the session of the first key cannot be told any more, nor is it known to be a new one.
+        keys.renew(at: now + 3 * 86_400 * Self.second, random: &random)
         ring.replace(by: keys)
-        #expect(try bench.send([bench.impression()]) == [.counted])
+        #expect(try bench.send([bench.impression()]) == [.unchecked])
         #expect(!first.contains(bench.pseudonyms[0]) && bench.pseudonyms[0] != second)
     }
 }

@@ -1,10 +1,10 @@
 import IngestFormat
-import IngestPipeline
 import IngestStorage
 import PipelineTestSupport
 import TestSupport
 import Testing
 
+@testable import IngestPipeline
 @testable import IngestReader
 
 /// Sessions over lives of the daemon: what a start reads of the log is what the daemon that was killed knew.
@@ -151,9 +151,15 @@ struct SessionLifeTests {
         try pipeline.settle()
     }
 
+    /// What becomes of a sealed segment.
+    enum Loss: CaseIterable {
+        case none, damagedBlock, damagedBlockAndFooter, missing
+    }
+
     @Test(
-        "Of a session that goes on past a damaged block not all is known", arguments: [false, true])
-    func partial(isDamaged: Bool) throws {
+        "Of sessions that went on where rows are lost, or may have begun there, not all is known",
+        arguments: Loss.allCases, [1, 2])
+    func partial(loss: Loss, segment: Int) throws {
         var files = SimulatedFileSystem(seed: 3)
         let clock = SimulatedClock(wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
         for sequence in 0..<2 as Range<UInt64> {
@@ -162,11 +168,19 @@ struct SessionLifeTests {
             try pipeline.stop()
             files = files.disk.kill()
         }
-        if isDamaged {
-            files.disk.damage("0000000001.segment") { $0[4_096 + 30] ^= 1 }
+        let name = "000000000\(segment).segment"
+        switch loss {
+        case .none: break
+        case .damagedBlock, .damagedBlockAndFooter:
+            files.disk.damage(name) {
+                $0[4_096 + 30] ^= 1
+                if loss == .damagedBlockAndFooter { $0[$0.count - 100] ^= 1 }
+            }
+        case .missing: try files.unlink(name)
         }
+        let isPartial = loss != .none
         var pipeline = try Self.open(files, clock)
-        for (sequence, session, isPartial) in [(2, "a", isDamaged), (3, "b", false)] {
+        for (sequence, session) in [(2, "a"), (3, "b")] {
             let before = try Self.sums(files)
             try Self.send(UInt64(sequence), session, to: &pipeline)
             let after = try Self.sums(files)
@@ -174,12 +188,38 @@ struct SessionLifeTests {
             #expect(counted > 0)
             #expect(after.unchecked - before.unchecked == (isPartial ? counted : 0))
         }
-        // It has ended: all is known of the one that begins.
+        // They have ended: all is known of one that begins.
         clock.advance(milliseconds: 601_000)
         let before = try Self.sums(files)
         try Self.send(4, "a", to: &pipeline)
         #expect(try Self.sums(files).unchecked == before.unchecked)
         try pipeline.stop()
+    }
+
+    @Test(
+        "Of sessions that may have begun in rows behind the limit not all is known",
+        arguments: [0, 1, 5, 6, 10])
+    func limit(rowCountMax: Int) throws {
+        var files = SimulatedFileSystem(seed: 3)
+        let clock = SimulatedClock(wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+        for sequence in 0..<2 as Range<UInt64> {
+            var pipeline = try Self.open(files, clock)
+            try Self.send(sequence, "a", to: &pipeline)
+            try pipeline.stop()
+            files = files.disk.kill()
+            clock.advance(milliseconds: 500_000)
+        }
+        let manifest = try ManifestStore(files: files).readNewest()
+        let now = clock.wallMicroseconds()
+        let keys = SessionKeyFile.open(in: files, directory: manifest.directory, now: now)
+        var rule = SessionRule(SessionPolicy(), keys.file?.ring)
+        try LoggedSessions.load(
+            into: &rule, SessionPolicy(), of: manifest, now: now, rowCountMax: rowCountMax,
+            in: files)
+        let known = ["a", "b"].map { rule.knows($0, at: now) }
+        // Two packets of 5 rows each, 1,000 and 500 seconds ago: one row too many leaves a packet out.
+        let isKnown = [rowCountMax == 10, rowCountMax >= 5]
+        #expect(known == isKnown)
     }
 
     private static func sums(
@@ -193,7 +233,9 @@ struct SessionLifeTests {
         }
     }
 
-    @Test("Without their keys sessions begin anew")
+    @Test(
+        "Without their keys sessions begin anew, unchecked while one that went on may be among them"
+    )
     func lostKeys() throws {
         let files = SimulatedFileSystem(seed: 3)
         let clock = SimulatedClock(wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
@@ -202,11 +244,27 @@ struct SessionLifeTests {
         try first.stop()
         let left = files.disk.kill()
         try left.unlink("session-keys")
+        clock.advance(milliseconds: 1)
         var second = try Self.open(left, clock)
         try Self.send(0, "a", to: &second)
         try Self.send(1, "a", to: &second)
         try second.stop()
         let rows = try Self.rows(left)
-        #expect(rows.count == 10 && rows.allSatisfy { !$0.isUnchecked })
+        let counted = rows.filter { $0.verdict == .counted && $0.kind == .impression }
+        #expect(rows.count == 10 && !counted.isEmpty)
+        #expect(counted.allSatisfy { $0.isUnchecked == ($0.segment > 1) })
+    }
+}
+
+extension SessionRule {
+    /// Whether all that was counted in a session is known.
+    fileprivate mutating func knows(_ session: String, at time: Int64) -> Bool {
+        open(admissionTime: time)
+        var text = session
+        return text.withUTF8 {
+            let bytes = UnsafeRawPointer($0.baseAddress!)
+            prepare(0, bytes, $0.count)
+            return visit(0, bytes, $0.count, key: 1).isKnown
+        }
     }
 }

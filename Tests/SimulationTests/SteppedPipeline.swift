@@ -240,7 +240,7 @@ extension PipelineStages where Files == SimulatedFileSystem, Clock == SimulatedC
                 from: $0.baseAddress!, byteCount: $0.count)
         }
         unsafe events.withUnsafeBufferPointer { events in
-            guard let base = unsafe events.baseAddress else { return }
+            guard let base = events.baseAddress else { return }
             unsafe PacketRows.write(base, eventCount: events.count, to: record + place)
         }
         producer?.commit()

@@ -2,27 +2,27 @@
 
 /// The numbers of the counting rules, as an operator chose them: options of the daemon. They stand in the header of each
 /// segment, so that its rows can be judged again by the rules of their time. The rules are in `IngestRules`.
-package struct CountingPolicy: Hashable, Sendable {
+public struct CountingPolicy: Hashable, Sendable {
     /// Stands in each block header. Raised with every change of a rule.
-    package static let version: UInt16 = 3
+    public static let version: UInt16 = 3
 
     /// Oldest accepted event: admission time minus this; `nil` accepts any age. Microseconds, > 0.
-    package var ageMicrosecondsMax: Int64?
+    public var ageMicrosecondsMax: Int64?
     /// Furthest accepted future: admission time plus this. Microseconds, ≥ 0.
-    package var leadMicrosecondsMax: Int64
+    public var leadMicrosecondsMax: Int64
     /// Whether impressions without both viewability numbers count (they are shown apart either way).
-    package var countsUndetermined: Bool
+    public var countsUndetermined: Bool
     /// Whether events whose consent is not set count.
-    package var countsConsentNotSet: Bool
+    public var countsConsentNotSet: Bool
     /// Claims of event ids are kept for so long after their commit, µs, > 0.
-    package var windowMicroseconds: Int64
+    public var windowMicroseconds: Int64
     /// Claims kept at most, ≥ 1.
-    package var keyCountMax: Int
+    public var keyCountMax: Int
     /// Whether an event with an id that is too old to be compared is refused; else it is counted, and shown.
-    package var refusesOutsideWindow: Bool
-    package var sessions: SessionPolicy
+    public var refusesOutsideWindow: Bool
+    public var sessions: SessionPolicy
 
-    package init(
+    public init(
         ageMicrosecondsMax: Int64? = 604_800_000_000, leadMicrosecondsMax: Int64 = 300_000_000,
         countsUndetermined: Bool = true, countsConsentNotSet: Bool = true,
         windowMicroseconds: Int64 = 605_100_000_000, keyCountMax: Int = 1 << 26,
@@ -40,20 +40,20 @@ package struct CountingPolicy: Hashable, Sendable {
 }
 
 /// The numbers of the rules on sessions.
-package struct SessionPolicy: Hashable, Sendable {
+public struct SessionPolicy: Hashable, Sendable {
     /// Whether sessions are looked at; if not, none is kept.
-    package var isOn: Bool
+    public var isOn: Bool
     /// A session ends when no event of it was received for so long, seconds, > 0.
-    package var timeoutSeconds: UInt32
+    public var timeoutSeconds: UInt32
     /// A click on a reward nearer than this to the last one counted in the session is invalid, milliseconds of event time.
     /// 0 = no limit, as below.
-    package var clickIntervalMilliseconds: UInt32
-    package var impressionsPerMinuteMax: UInt32
-    package var clicksPerMinuteMax: UInt32
+    public var clickIntervalMilliseconds: UInt32
+    public var impressionsPerMinuteMax: UInt32
+    public var clicksPerMinuteMax: UInt32
     /// Sessions, and rewards in sessions, kept at most.
-    package var keyCountMax: Int
+    public var keyCountMax: Int
 
-    package init(
+    public init(
         isOn: Bool = true, timeoutSeconds: UInt32 = 600, clickIntervalMilliseconds: UInt32 = 1_000,
         impressionsPerMinuteMax: UInt32 = 120, clicksPerMinuteMax: UInt32 = 30,
         keyCountMax: Int = 1 << 24

@@ -59,9 +59,8 @@ package struct SessionKeys: Hashable, Sendable {
     /// Destroys keys whose time is over, and makes one if there is none of this day (UTC).
     ///
     /// A key that is from the future was made by a clock that was ahead, and is as old as one can be.
-    /// - Returns: whether anything changed: then it has to be durable before the new key is used.
-    package mutating func renew(at now: Int64, random: inout some RandomNumberGenerator) -> Bool {
-        let old = keys
+    /// What changed has to be durable before the new key is used.
+    package mutating func renew(at now: Int64, random: inout some RandomNumberGenerator) {
         var kept = keys.filter {
             $0.madeAt > 0 && $0.madeAt <= now && now &- $0.madeAt < Self.lifeMicroseconds
         }
@@ -71,7 +70,6 @@ package struct SessionKeys: Hashable, Sendable {
         }
         let missing = max(0, Self.countMax - kept.count)
         keys = Array((kept + Array(repeating: SessionKey(), count: missing)).prefix(Self.countMax))
-        return keys != old
     }
 
     /// Takes those keys out that `known` has not: they are not durable.

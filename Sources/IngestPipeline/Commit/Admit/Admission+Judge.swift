@@ -27,14 +27,19 @@ extension Admission {
             return judgeInSession(index, first, key, packet, revenue: revenue, spend: spend)
         }
         guard case .counted = first else { return Judged(verdict: first) }
+        let hasSession = unsafe event.pointee.sessionByteCount != 0
+        let isImpression = unsafe event.pointee.type == EventType.impression.rawValue
         guard unsafe event.pointee.flags & EventDescriptor.Flags.hasEventID != 0 else {
             return Judged(verdict: first, detail: RowAttributes.unchecked)
         }
         let check = RepeatRule.check(key: key.rawValue, revenue: revenue, spend: spend)
         let answer = unsafe repeats.judge(
             event.pointee.eventHash, check: check, timestamp: event.pointee.timestampMicroseconds)
+        let isUnchecked =
+            answer.isOutsideWindow
+            || sessions.lacksKey && hasSession && isImpression && answer.verdict == .counted
         return Judged(
-            verdict: answer.verdict, detail: answer.isOutsideWindow ? RowAttributes.unchecked : 0)
+            verdict: answer.verdict, detail: isUnchecked ? RowAttributes.unchecked : 0)
     }
 
     /// The same of an event of a session. A repeat of an id that was counted is one whatever the rates are, since a resent
@@ -114,7 +119,7 @@ extension Admission {
 
     /// Takes the pseudonyms of a packet's sessions, and has their entries loaded all together.
     @inline(never)
-    func prepareSessions(_ packet: PacketEvents) {
+    mutating func prepareSessions(_ packet: PacketEvents) {
         for index in 0..<packet.count {
             // SAFETY: there are `count` rows, and a session's id lies in the packet.
             let row = unsafe packet.rows + index

@@ -5,16 +5,16 @@ import IngestStorage
 /// Enters the sessions of the newest rows of the log, as far back as a session can reach: 48 hours, which is the life of the
 /// key of its pseudonym, or `Limits.sessionRowCountMax` rows.
 ///
-/// A session whose first row is less than a time-out behind what was not read may have begun there: what it had counted is
-/// not known, and its impressions are shown as unchecked.
+/// A session that went on, or that begins less than a time-out behind, where rows were not read or are lost may have rows
+/// among them: what it had counted is not known, and its impressions are shown as unchecked.
 ///
 /// **Cost** Blocks with sessions: 10 ns a row and 100 ns a row with a session. Others: their headers, 1 µs each.
 struct LoggedSessions<Files: FileSystem>: ~Copyable {
     private let now: Int64
     private let policy: SessionPolicy
     private let blocks: LoggedBlocks<Files>
-    /// Sessions that begin before it, µs since 1970, may have begun in rows that are not read.
-    private var knownFrom = Int64.min
+    /// Whether there are rows before the next block that are lost.
+    private var isPartUnknown = false
 
     private init(_ policy: SessionPolicy, _ directory: DirectoryID, now: Int64) {
         (self.policy, self.now) = (policy, now)
@@ -24,24 +24,34 @@ struct LoggedSessions<Files: FileSystem>: ~Copyable {
     /// **Errors** `io`, `newerFormat`. What is damaged is left out, as rows that were not read.
     static func load(
         into rule: inout SessionRule, _ policy: SessionPolicy, of manifest: Manifest, now: Int64,
-        in files: Files
+        rowCountMax: Int = Limits.sessionRowCountMax, in files: Files
     ) throws(StorageError) {
         guard rule.isOn else { return }
         var loaded = LoggedSessions(policy, manifest.directory, now: now)
         rule.beginLoading(now: now)
-        for (segment, firstBlock) in try loaded.reach(manifest, in: files) {
-            for block in segment.entries[firstBlock...] {
-                try loaded.enter(block, of: segment, into: &rule)
+        let reach = try loaded.reach(manifest, rowCountMax: rowCountMax, in: files)
+        if let unread = reach.unread { rule.missRows(upTo: unread) }
+        for (segment, firstBlock) in reach.segments {
+            for index in segment.entries.indices.dropFirst(firstBlock) {
+                try loaded.enter(index, of: segment, into: &rule)
+            }
+            if segment.entries.last?.endOrdinal ?? 0 < segment.ordinalCount {
+                loaded.isPartUnknown = true
             }
         }
+        if loaded.isPartUnknown { rule.missRows(upTo: now) }
     }
 
     private var timeoutMicroseconds: Int64 { Int64(policy.timeoutSeconds) * 1_000_000 }
 
-    /// The segments that are read, in their order, each from a block on.
+    /// The segments that are read, in their order, each from a block on; and the admission time of the row before them, if it
+    /// matters.
     private mutating func reach(
-        _ manifest: Manifest, in files: Files
-    ) throws(StorageError) -> [(segment: SealedBlocks<Files>, firstBlock: Int)] {
+        _ manifest: Manifest, rowCountMax: Int, in files: Files
+    ) throws(StorageError) -> (
+        segments: [(segment: SealedBlocks<Files>, firstBlock: Int)], unread: Int64?
+    ) {
+        var unread: Int64?
         var found: [(segment: SealedBlocks<Files>, firstBlock: Int)] = []
         var rowCount = 0
         for sealed in manifest.sealed.reversed() {
@@ -49,7 +59,7 @@ struct LoggedSessions<Files: FileSystem>: ~Copyable {
             let isOver =
                 found.isEmpty && now &- sealed.lastCommitTime > timeoutMicroseconds
                 && sealed.rowCount > 0
-            if isOver { return [] }
+            if isOver { return ([], nil) }
             let segment = try SealedBlocks(sealed, directory: manifest.directory, in: files)
             var first = segment.entries.count
             while first > 0 {
@@ -57,32 +67,38 @@ struct LoggedSessions<Files: FileSystem>: ~Copyable {
                 rowCount += block.rowCount
                 // No key that is left is so old, and so no session that can be told.
                 if now &- block.lastAdmissionTime > SessionKeys.lifeMicroseconds { break }
-                if rowCount > Limits.sessionRowCountMax {
-                    knownFrom = min(block.lastAdmissionTime, now) &+ timeoutMicroseconds
+                if rowCount > rowCountMax {
+                    unread = min(block.lastAdmissionTime, now)
                     break
                 }
                 first -= 1
             }
             found.append((segment, first))
-            if first > 0 { return found.reversed() }
+            if first > 0 { return (found.reversed(), unread) }
         }
-        if manifest.lastExpired.rawValue > 0, let oldest = found.last?.segment.entries.first {
-            knownFrom = min(oldest.summary.admissionTime, now) &+ timeoutMicroseconds
-        }
-        return found.reversed()
+        isPartUnknown = manifest.lastExpired.rawValue > 0
+        return (found.reversed(), nil)
     }
 
     private mutating func enter(
-        _ block: BlockIndexEntry, of segment: SealedBlocks<Files>, into rule: inout SessionRule
+        _ index: Int, of segment: SealedBlocks<Files>, into rule: inout SessionRule
     ) throws(StorageError) {
+        let block = segment.entries[index]
+        let expected = index > 0 ? segment.entries[index - 1].endOrdinal : 0
+        if isPartUnknown || block.ordinal != expected {
+            rule.missRows(upTo: min(block.summary.admissionTime, now))
+        }
+        isPartUnknown = false
         guard block.summary.rowCount > 0 else { return }
+        let last = min(block.summary.lastAdmissionTime, now)
         let header = try blocks.header(block, of: segment)
         if let header, header.sessionCount == 0 { return }
         let wanted: BlockSections = [.attributes, .key, .timestamp, .session, .commits]
         guard let decoded = try blocks.decode(block, of: segment, wanted: wanted) else {
-            knownFrom = min(block.summary.lastAdmissionTime, now) &+ timeoutMicroseconds
-            return
+            return rule.missRows(upTo: last)
         }
+        // Nobody can tell these: their keys are destroyed.
+        if last < rule.keysSince { return rule.missRows(upTo: last) }
         let rows = blocks.rows
         var place = 0
         decoded.commits.forEach { (commit, ownRows) in
@@ -93,8 +109,7 @@ struct LoggedSessions<Files: FileSystem>: ~Copyable {
                 guard attributes.hasSession else { continue }
                 unsafe rule.load(
                     rows.session[place], attributes, key: rows.key[row],
-                    timestamp: rows.timestamp[row], admissionTime: time,
-                    mayBePartial: time < knownFrom)
+                    timestamp: rows.timestamp[row], admissionTime: time)
                 place += 1
             }
         }

@@ -46,46 +46,44 @@ package final class SessionKeyRing: Sendable {
 /// What the disk does not take leaves the keys as they are; without a key sessions are not looked at, and their events are
 /// shown as unchecked.
 package struct SessionKeyFile<Files: FileSystem>: Sendable {
-    private let files: Files
+    private let store: SessionKeyStore<Files>
+    /// In use; the file may still have others, where it could not be written.
     private var keys: SessionKeys
+    private var durable: SessionKeys?
     package let ring = SessionKeyRing()
     private var nextLookNanoseconds: UInt64 = 0
     private static var lookIntervalNanoseconds: UInt64 { 60_000_000_000 }
 
-    /// Reads the keys, and makes those that are due.
+    /// Reads the keys, and makes those that are due; destroys all where sessions are not looked at.
     ///
     /// - Parameter now: µs since 1970.
     /// - Returns: beside the keys what is to be told, if something went wrong: that is no reason not to start.
     static func open(
-        in files: Files, directory: DirectoryID, now: Int64
-    ) -> (file: SessionKeyFile, warning: String?) {
+        _ policy: SessionPolicy = SessionPolicy(), in files: Files, directory: DirectoryID,
+        now: Int64
+    ) -> (file: SessionKeyFile?, warning: String?) {
+        let store = SessionKeyStore(files: files, directory: directory)
+        guard policy.isOn else {
+            do { try store.remove() } catch {
+                return (nil, "the keys of sessions could not be destroyed: \(error)")
+            }
+            return (nil, nil)
+        }
         var warning: String?
         let found: SessionKeys?
-        do { found = try read(in: files, directory) } catch {
+        do { found = try store.read() } catch {
             warning = "\(error); new keys are made, sessions that were going on begin anew"
             found = nil
         }
         var file = SessionKeyFile(
-            files: files, keys: found ?? SessionKeys(directory: directory))
+            store: store, keys: found ?? SessionKeys(directory: directory), durable: found)
         file.ring.replace(by: file.keys)
         let refusal = file.renew(now: now)
         return (file, refusal ?? warning)
     }
 
-    private init(files: Files, keys: SessionKeys) { (self.files, self.keys) = (files, keys) }
-
-    private static func read(
-        in files: Files, _ directory: DirectoryID
-    ) throws(StorageError) -> SessionKeys? {
-        let file: Files.File
-        do { file = try files.open(FileName.sessionKeys.text, .read) } catch {
-            guard case .notFound = error else { throw error }
-            return nil
-        }
-        let bytes = try file.readArray(at: 0, byteCount: SessionKeys.byteCount)
-        return try StorageError.decoding(file.path) { () throws(FormatError) in
-            try SessionKeys.decode(bytes, directory: directory)
-        }
+    private init(store: SessionKeyStore<Files>, keys: SessionKeys, durable: SessionKeys?) {
+        (self.store, self.keys, self.durable) = (store, keys, durable)
     }
 
     /// Makes and destroys keys as time goes on; looks once a minute.
@@ -100,9 +98,10 @@ package struct SessionKeyFile<Files: FileSystem>: Sendable {
     private mutating func renew(now: Int64) -> String? {
         var next = keys
         var random = SystemRandomNumberGenerator()
-        guard next.renew(at: now, random: &random) else { return nil }
+        next.renew(at: now, random: &random)
+        if next == durable { return nil }
         do throws(StorageError) {
-            try write(next)
+            try store.write(next)
         } catch {
             // Keys whose time is over are not used any more, whatever the disk still has.
             next.keepKnown(of: keys)
@@ -111,22 +110,8 @@ package struct SessionKeyFile<Files: FileSystem>: Sendable {
             return
                 "the keys of sessions could not be renewed: \(error); it is tried again in a minute"
         }
-        keys = next
+        (keys, durable) = (next, next)
         ring.replace(by: keys)
         return nil
-    }
-
-    /// Replaces the file, and writes zeros over the one that was there: keys are destroyed, not only unlinked.
-    private func write(_ keys: SessionKeys) throws(StorageError) {
-        let name = FileName.sessionKeys
-        let old = try? files.open(name.text, .readWrite)
-        let image = keys.encode()
-        try DurableFile.write(name, in: files) { (recorder) throws(StorageError) in
-            try recorder.append(image)
-        }
-        try files.syncDirectory()
-        guard let old else { return }
-        try old.write([UInt8](repeating: 0, count: SessionKeys.byteCount), at: 0)
-        try old.syncData()
     }
 }

@@ -29,6 +29,8 @@ import IngestRules
     private var now: Int64 = 0
     /// When a session was seen last whose pseudonym is of an older key.
     private var olderSeenAt = Int64.min
+    /// Sessions that begin until then, µs since 1970, may have begun earlier, in events of which nobody knows.
+    private var partialUntil = Int64.min
     /// Under the newest key, of the events of the packet.
     private let pseudonyms: UnsafeMutablePointer<UInt64>
 
@@ -48,6 +50,16 @@ import IngestRules
         @inline(__always) get { keys.newest != nil }
     }
 
+    /// Whether sessions would be looked at if there were a key.
+    var lacksKey: Bool {
+        @inline(__always) get { ring != nil && keys.newest == nil }
+    }
+
+    /// When the oldest of the keys was made, µs since 1970: sessions that were seen before cannot all be told.
+    var keysSince: Int64 { (keys.older.last ?? keys.newest)?.madeAt ?? Int64.max }
+
+    private var timeoutMicroseconds: Int64 { Int64(policy.timeoutSeconds) * 1_000_000 }
+
     /// Whether sessions take part in the verdict on an event that the rules before give this one: not on those that were
     /// refused before anything was compared.
     @inline(__always)
@@ -62,8 +74,19 @@ import IngestRules
     mutating func open(admissionTime: Int64) {
         now = max(now, admissionTime)
         table.open(now: now)
+        let newest = keys.newest
         guard let ring, ring.refresh(&keys) else { return }
         olderSeenAt = now
+        // Sessions that go on cannot be told by a key that is gone before its time, or that was not there.
+        guard let newest, newest == keys.newest || keys.older.contains(newest) else {
+            return missRows(upTo: now)
+        }
+    }
+
+    /// To be called where rows of sessions may be missing, of which the last has this admission time.
+    mutating func missRows(upTo time: Int64) {
+        partialUntil = max(partialUntil, time &+ timeoutMicroseconds)
+        table.missRows()
     }
 
     // MARK: A packet's sessions, ahead of its events
@@ -116,15 +139,24 @@ import IngestRules
             olderSeenAt = now
             return seen(number, known, key)
         }
-        let number = table.begin(pseudonym, now: now, isPartial: false)
-        return Visit(session: number, pseudonym: pseudonym, reward: nil, isKnown: number != 0)
+        let number = begin(pseudonym)
+        let isKnown = unsafe number != 0 && !table.session(number).pointee.isPartial
+        return Visit(session: number, pseudonym: pseudonym, reward: nil, isKnown: isKnown)
+    }
+
+    /// Begins a session; 0 if there is no room.
+    private mutating func begin(_ pseudonym: UInt64) -> UInt32 {
+        let number = table.begin(pseudonym, now: now, isPartial: now <= partialUntil)
+        // It may begin once more, when there is room.
+        if number == 0 { partialUntil = max(partialUntil, now &+ timeoutMicroseconds) }
+        return number
     }
 
     /// A session keeps the key under which it was seen first: one that is going on under an older key, and its pseudonym.
     @unsafe private mutating func findOlder(
         _ session: UnsafeRawPointer, _ byteCount: Int
     ) -> (UInt32, UInt64)? {
-        guard now &- olderSeenAt <= Int64(policy.timeoutSeconds) * 1_000_000 else { return nil }
+        guard now &- olderSeenAt <= timeoutMicroseconds else { return nil }
         for older in keys.older {
             let pseudonym = unsafe older.pseudonym(session, byteCount)
             let number = table.find(pseudonym, now: now)
@@ -186,7 +218,9 @@ import IngestRules
         }
         unsafe table.session(session).pointee.rates.add(type, at: timestamp)
         guard case .counted = verdict, type != EventType.redemption.rawValue else { return true }
-        return table.note(session, key, type: type, at: timestamp)
+        let hadRoom = table.note(session, key, type: type, at: timestamp)
+        if !hadRoom { unsafe table.session(session).pointee.isPartial = true }
+        return hadRoom
     }
 
     // MARK: Rows of the log, at start
@@ -196,20 +230,16 @@ import IngestRules
 
     /// Enters a row of the log.
     ///
-    /// - Parameters:
-    ///   - admissionTime: of its commit.
-    ///   - mayBePartial: whether its session may have begun before the rows that are loaded.
+    /// - Parameter admissionTime: of its commit.
     mutating func load(
         _ pseudonym: UInt64, _ row: RowAttributes, key: UInt32, timestamp: Int64,
-        admissionTime: Int64, mayBePartial: Bool
+        admissionTime: Int64
     ) {
         guard let verdict = row.verdict, let type = row.type else { return }
         now = max(now, admissionTime)
         var session = table.find(pseudonym, now: now)
-        if session == 0 {
-            session = table.begin(pseudonym, now: now, isPartial: mayBePartial)
-            if session == 0 { return }
-        }
+        if session == 0 { session = begin(pseudonym) }
+        if session == 0 { return }
         unsafe table.session(session).pointee.seenAt = now
         let isRepeat = verdict == .sessionRepeat
         _ = note(

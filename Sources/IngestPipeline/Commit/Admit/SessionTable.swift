@@ -18,7 +18,8 @@ struct OpenSession: ChainEntry {
     var next: UInt32 = 0
     /// The first of its rewards; 0 = none.
     var rewards: UInt32 = 0
-    /// Whether there may have been events of it that nobody knows of: before those that a start read.
+    /// Whether there may have been events of it that nobody knows of: rows that a start could not read, or for which
+    /// there was no room.
     var isPartial: Bool
 }
 
@@ -71,10 +72,6 @@ struct OpenReward: ChainEntry {
     func prefetchHead(_ pseudonym: UInt64) { sessions.prefetchHead(pseudonym) }
     @inline(__always)
     func prefetchEntry(_ pseudonym: UInt64) { sessions.prefetchEntry(pseudonym) }
-    @inline(__always)
-    func prefetchReward(_ session: UInt32, _ key: UInt32) {
-        rewards.prefetchHead(OpenReward.identity(session, key))
-    }
 
     /// A session that `find` or `begin` gave. Valid until the next `begin`.
     ///
@@ -132,6 +129,15 @@ struct OpenReward: ChainEntry {
         }
         unsafe rewards.entry(number).pointee.counted.note(type, at: timestamp)
         return true
+    }
+
+    /// Marks all sessions as ones of which not all is known.
+    mutating func missRows() {
+        var number = first
+        while number != 0 {
+            unsafe session(number).pointee.isPartial = true
+            number = unsafe session(number).pointee.next
+        }
     }
 
     /// To be called for each block.
