@@ -143,8 +143,7 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
         let reserve = start.reserve
         links.state.shortage = try SyncStage<Files, Clock>.holdFirst(
             reserve, segmentByteCountMax: configuration.segmentByteCountMax)
-        var log = start.log
-        log.beganAt = clock.wallMicroseconds()
+        let log = start.log
         for _ in 0..<StageLinks.slotCount { links.free.push(BlockSlot(log: log)) }
         let files = start.directory.files
         let first = try SyncStage<Files, Clock>.beginFirst(

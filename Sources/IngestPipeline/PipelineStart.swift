@@ -112,7 +112,7 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         publisher.noteForgottenIDs(repeats.completeSinceMicroseconds)
         return PipelineStart(
             directory: directory, recovery: recovery, hash: hash,
-            log: makeLog(manifest, recovery, policy),
+            log: makeLog(manifest, recovery, policy, now: now),
             dictionary: names.takeDictionary(), attributions: attributions, repeats: repeats,
             sessions: sessions, sessionKeys: keys.file, reserve: reserve,
             warnings: warnings,
@@ -171,7 +171,7 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     }
 
     private static func makeLog(
-        _ manifest: Manifest, _ recovery: RecoveryReport, _ policy: CountingPolicy
+        _ manifest: Manifest, _ recovery: RecoveryReport, _ policy: CountingPolicy, now: Int64
     ) -> LogStart {
         var log = LogStart(
             directory: manifest.directory, shard: manifest.shard.shard,
@@ -180,6 +180,7 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
             windows: recovery.windows, lastAdmissionTime: recovery.lastAdmissionTime)
         log.origin = manifest.origin
         log.policy = policy
+        log.beganAt = now
         // As long as nothing is sealed behind it, the manifest alone has it.
         log.uncleanStopAt =
             manifest.uncleanStops.last { $0.position == manifest.cut }?.foundAt ?? 0

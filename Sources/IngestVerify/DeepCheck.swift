@@ -14,9 +14,9 @@ import IngestStorage
 ///
 /// An id counted twice is a fault if the claim of the first must have been known to the second: the second happened before
 /// the first was committed, and is not marked as unchecked; or no id of that age had been forgotten when its segment was
-/// sealed.
+/// sealed. A claim is no newer than the start that loaded it (`--accept-clock`), and so than any segment behind its own.
 ///
-/// **Cost** One pass over the rows, 20 ns each; then one over their ids for each `memoryByteCountMax` of 40 bytes an id.
+/// **Cost** One pass over the rows, 20 ns each; then one over their ids for each `memoryByteCountMax` of 80 bytes an id.
 struct DeepCheck<Files: FileSystem> {
     private typealias Segment = Target<Files>.Segment
 
@@ -61,11 +61,12 @@ struct DeepCheck<Files: FileSystem> {
                 "\(unjudgedCount) rows of another version of the counting rules were not judged",
                 in: "log")
         }
-        let idsOfPass = UInt64(max(1, memoryByteCountMax / MemoryLayout<Claim>.stride))
+        // Sorting takes up to as much again.
+        let idsOfPass = UInt64(max(1, memoryByteCountMax / (2 * MemoryLayout<Claim>.stride)))
         let passCount = idCount / idsOfPass + 1
         for pass in 0..<passCount {
             if !isWanted() { return }
-            try findRepeats(pass, of: passCount, while: isWanted)
+            try findRepeats(pass, of: passCount, idCount / passCount, while: isWanted)
         }
     }
 
@@ -123,7 +124,7 @@ struct DeepCheck<Files: FileSystem> {
     /// A counted row with an id.
     private struct Claim {
         let hash: UInt64
-        let admissionTime: Int64
+        var admissionTime: Int64
         let timestamp: Int64
         let segment: UInt32
         let block: UInt32
@@ -141,31 +142,55 @@ struct DeepCheck<Files: FileSystem> {
         }
     }
 
+    /// What is known of the claims of a segment.
+    private struct Claims {
+        /// Among all.
+        var places = 0..<0
+        /// When its first block was admitted, or its life of the daemon began.
+        var createdAt = Int64.max
+        /// The newest id that was forgotten when it was sealed; `nil` if nobody knows.
+        var completeSince: Int64?
+        /// How far ahead an event's time may be.
+        var lead: Int64 = 0
+    }
+
     /// Looks for repeats among the ids of one part of all hashes.
+    /// - Parameter countExpected: about how many ids it has.
     private mutating func findRepeats(
-        _ pass: UInt64, of passCount: UInt64, while isWanted: () -> Bool
+        _ pass: UInt64, of passCount: UInt64, _ countExpected: UInt64, while isWanted: () -> Bool
     ) throws(StorageError) {
         var claims: [Claim] = []
-        /// By segment: its newest id that was forgotten when it was sealed, and how far ahead an event's time may be.
-        var known: [UInt32: (completeSince: Int64?, lead: Int64)] = [:]
+        // So that it does not grow by doubling; hashes are spread evenly.
+        claims.reserveCapacity(Int(countExpected + countExpected / 16))
+        var known: [UInt32: Claims] = [:]
         for segment in segments {
             if !isWanted() { return }
-            var lead: Int64 = 0
-            let completeSince = try forEachBlock(
+            var own = Claims()
+            let start = claims.count
+            own.completeSince = try forEachBlock(
                 of: segment, [.attributes, .timestamp, .eventHash, .commits]
             ) { (check, block, place) in
-                lead = place.header.policy.leadMicrosecondsMax
+                own.createdAt = place.header.createdAt
+                own.lead = place.header.policy.leadMicrosecondsMax
                 check.gather(block, pass, of: passCount, into: &claims)
             }
-            known[segment.number.rawValue] = (completeSince, lead)
+            own.places = start..<claims.count
+            known[segment.number.rawValue] = own
+        }
+        var next = Int64.max
+        for segment in segments.reversed() {
+            guard let own = known[segment.number.rawValue] else { continue }
+            for place in own.places {
+                claims[place].admissionTime = min(claims[place].admissionTime, next)
+            }
+            next = min(next, own.createdAt)
         }
         claims.sort { $0.precedes($1) }
         for (first, second) in zip(claims, claims.dropFirst()) where first.hash == second.hash {
-            guard let (completeSince, lead) = known[second.segment], !second.isUnchecked else {
-                continue
-            }
-            let isEarlier = second.timestamp &- lead <= first.admissionTime
-            let isKept = completeSince.map { $0 < first.admissionTime } ?? false
+            guard let own = known[second.segment] else { continue }
+            let isEarlier =
+                !second.isUnchecked && second.timestamp &- own.lead <= first.admissionTime
+            let isKept = own.completeSince.map { $0 < first.admissionTime } ?? false
             guard isEarlier || isKept else { continue }
             let file = FileName.segment(SegmentNumber(rawValue: second.segment)).text
             report.add(
@@ -232,7 +257,8 @@ struct DeepCheck<Files: FileSystem> {
                     &self, try decode(wanted, reader),
                     Place(header: reader.header, offset: block.offset))
             }
-            return footer.idsCompleteSince
+            let isKnown = footer.idsCompleteSince != SegmentFooter.unknownCompleteSince
+            return isKnown ? footer.idsCompleteSince : nil
         } catch {
             if case .notFound = error { return nil }
             guard error.isOfData else { throw error }

@@ -62,6 +62,8 @@ import Testing
         }
     }
 
+    private static let sessionsOff = CountingPolicy(sessions: SessionPolicy(isOn: false))
+
     /// Of each: the verdict that is right, one that is not, the policy, the event.
     private static var cases: [Case] {
         [
@@ -103,6 +105,29 @@ import Testing
             },
             Case(.invalidTraffic, not: .undetermined) { $0.type = .click },
             Case(.wrongBusiness, not: .tooOld),
+            // What only a session can bring about, with and without one, and where none is looked at.
+            Case(.invalidTraffic, not: .sessionRepeat) { $0.rule = .sender },
+            Case(.invalidTraffic, not: .outsideWindow) {
+                $0.rule = .impressionRate
+                $0.hasSession = true
+            },
+            Case(.invalidTraffic, not: .tooOld) {
+                ($0.type, $0.rule, $0.hasSession) = (.click, .clickRate, true)
+            },
+            Case(.counted, not: .invalidTraffic) { $0.rule = .clickInterval },
+            Case(.counted, not: .invalidTraffic, sessionsOff) {
+                ($0.rule, $0.hasSession) = (.impressionRate, true)
+            },
+            Case(.counted, not: .sessionRepeat, sessionsOff) { $0.hasSession = true },
+            // Rates come before viewability, and behind the clock.
+            Case(.notViewable, not: .invalidTraffic) {
+                ($0.isMeasured, $0.viewability) = (true, (0, 0))
+                ($0.rule, $0.hasSession) = (.impressionRate, $0.verdict == .notViewable)
+            },
+            Case(.tooOld, not: .invalidTraffic) {
+                $0.time = now - 8 * day
+                ($0.rule, $0.hasSession) = (.impressionRate, true)
+            },
         ]
     }
 
@@ -159,7 +184,9 @@ import Testing
         let told = [
             counted(17) { $0.isOutsideWindow = true }, counted(18) { $0.verdict = .duplicate },
         ]
-        #expect(try Self.differences(Self.fixture([many, told])).isEmpty)
+        #expect(try Self.differences(Self.fixture([many, told], seals: false)).isEmpty)
+        // The footer says that no id had been forgotten.
+        #expect(try Self.differences(Self.fixture([many, told])).count == 1)
         // In the same second, and in a segment that is not sealed: it happened before the first was committed.
         #expect(try Self.differences(Self.fixture([[counted(1), counted(1)]])).count == 1)
         #expect(
@@ -183,6 +210,37 @@ import Testing
             guard isSealed else { continue }
             try fixture.alterFooter(0) { $0.idsCompleteSince = Self.now }
             #expect(try Self.differences(fixture).isEmpty)
+            try fixture.alterFooter(0) { $0.idsCompleteSince = Self.now - 1 }
+            #expect(try Self.differences(fixture).count == 1)
+            try fixture.alterFooter(0) {
+                $0.idsCompleteSince = SegmentFooter.unknownCompleteSince
+            }
+            #expect(try Self.differences(fixture).isEmpty)
+        }
+    }
+
+    @Test("A claim is no newer than the segments behind its own, whatever the clock was")
+    func acceptedClock() throws {
+        let id = Self.event(.counted) { $0.eventHash = 5 }
+        let month = 30 * Self.day
+        for (wait, isFound) in [(300_000_000, true), (300_000_001, false)] as [(Int64, Bool)] {
+            let fixture = try LogFixture()
+            (fixture.policy, fixture.admissionTime) = (CountingPolicy(), Self.now + month)
+            try fixture.beginSegment()
+            var first = id
+            (first.time, first.day) = (fixture.admissionTime, first.day + 30)
+            try fixture.append([first])
+            try fixture.seal()
+            // The next start had the right clock, and read the claim as of then.
+            fixture.admissionTime = Self.now
+            try fixture.beginSegment()
+            try fixture.append([Self.event(.counted)])
+            fixture.admissionTime = Self.now + wait
+            var second = id
+            second.time = fixture.admissionTime
+            try fixture.append([second])
+            try fixture.publish()
+            #expect(try Self.differences(fixture).isEmpty == !isFound)
         }
     }
 

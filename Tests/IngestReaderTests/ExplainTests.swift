@@ -19,6 +19,8 @@ import Testing
         fact.hasEventID = event.hasEventID
         fact.hasSession = event.hasSession
         fact.isOutsideWindow = event.isUnchecked
+        fact.isOrphan = event.isOrphan
+        fact.isOfOther = event.isOverflow
         return fact.row
     }
 
@@ -35,9 +37,12 @@ import Testing
     @Test("The rows of every counter add up to it", arguments: UInt64(1)...4)
     func everyCounter(seed: UInt64) throws {
         let reader = try LogFixture.random(seed: seed).reader
+        var columns: Set<CounterColumn> = []
         for row in try reader.rewards() {
             #expect(try Self.sum(reader, EventsQuery(reward: row.id)) == row.counters.row)
+            columns.formUnion(CounterColumn.allCases.filter { row.counters.row[$0] > 0 })
         }
+        #expect(columns == Set(CounterColumn.allCases.filter { !$0.isHigh }))
         for row in try reader.rewardDays() {
             let query = EventsQuery(
                 reward: row.id, business: row.businessID,

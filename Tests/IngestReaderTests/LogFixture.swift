@@ -31,6 +31,11 @@ struct FixtureEvent {
     var source: String?
     /// In the place of both; shown as `(other)`.
     var isOverflow = false
+    /// Of invalid traffic.
+    var rule = InvalidTrafficRule.sender
+    /// Of what is counted: whether no impression came before, and whether its reward is beyond the limit.
+    var isOrphan = false
+    var isOfOther = false
 
     /// A random one of a few names and days, every type and verdict, in the shape that admission makes.
     init(_ random: inout SeededRandom, rewardCount: Int = 12, businessCount: Int = 3) {
@@ -50,6 +55,12 @@ struct FixtureEvent {
         hasEventID = random.below(3) > 0
         hasSession = random.below(3) == 0
         isOutsideWindow = random.below(9) == 0
+        if verdict == .invalidTraffic, hasSession {
+            rule = InvalidTrafficRule.allCases[random.below(4)]
+        }
+        isOrphan = hasSession && type != .impression && random.oneIn(2)
+        isOfOther = random.oneIn(12)
+        if isOfOther { reward = "(other)" }
     }
 
     init() {}
@@ -75,6 +86,8 @@ struct FixtureEvent {
         guard verdict == .counted else { return row }
         if type == .impression && isMeasured { row[.viewableImpressions] = 1 }
         if isUnchecked { row[.uncheckedEvents] = 1 }
+        if isOfOther { row[.overflowEvents] = 1 }
+        if isOrphan { row[type == .click ? .orphanClicks : .orphanRedemptions] = 1 }
         row[.revenueMicros] = UInt64(money?.revenue ?? 0)
         row[.spendMicros] = UInt64(money?.spend ?? 0)
         return row
@@ -87,6 +100,9 @@ struct FixtureEvent {
         if hasSession { bits |= RowAttributes.session }
         if money != nil { bits |= RowAttributes.money }
         if isUnchecked, verdict == .counted { bits |= RowAttributes.unchecked }
+        if isOrphan, verdict == .counted { bits |= RowAttributes.orphan }
+        if verdict == .invalidTraffic { bits |= RowAttributes.detail(rule) }
+        if isOfOther { bits |= RowAttributes.overflow }
         return RowAttributes(
             type: type.rawValue, verdict: verdict, consent: consent.rawValue, format: 0, bits: bits)
     }
@@ -173,7 +189,8 @@ final class LogFixture {
 
     func beginSegment() throws {
         let header = SegmentHeader(
-            directory: directory, segment: position.segment.next, createdAt: 5,
+            directory: directory, segment: position.segment.next,
+            createdAt: policy == nil ? 5 : admissionTime,
             previousChecksum: previousChecksum, firstName: NameOrdinal(rawValue: nextName),
             firstKey: KeyOrdinal(rawValue: nextKey), commitEpoch: commitEpoch + 1, policy: policy)
         writer = try SegmentWriter.create(header, byteCountMax: 48 << 10, in: files)
@@ -259,6 +276,10 @@ final class LogFixture {
             rows.eventHash[rows.eventHashCount] =
                 event.eventHash ?? eventCount &* 0x9E37_79B9_7F4A_7C15
             rows.eventHashCount += 1
+        }
+        if attributes.isOverflow {
+            rows.rewardHash[rows.rewardHashCount] = eventCount
+            rows.rewardHashCount += 1
         }
         if attributes.hasSession {
             rows.session[rows.sessionCount] = eventCount

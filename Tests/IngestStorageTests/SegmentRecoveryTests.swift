@@ -142,7 +142,7 @@ import Testing
             let aside = report.segments.first?.aside ?? report.asideOfDropped
             let kept = aside.flatMap { files.disk.contents($0) ?? [] }
             #expect(withoutZeros(kept[...]) == withoutZeros(left[end...]), "cut at \(cut)")
-            let isHeaderWhole = cut >= end + 304 && end < content
+            let isHeaderWhole = cut >= end + 312 && end < content
             if let segment = report.segments.first, isHeaderWhole {
                 #expect(segment.torn?.isHeaderReadable == true, "cut at \(cut)")
             }

@@ -50,19 +50,19 @@ struct LogScript {
         _ = try SegmentSealer.seal(file, footer: footer.footer, at: footer.offset)
     }
 
-    /// The footer that the compact stage would write.
+    /// The footer that a start would write.
     func footer(_ index: Int) throws -> (footer: SegmentFooter, offset: UInt64) {
         let segment = try accumulated(index)
-        return (
-            try segment.footer(sealedAt: TestLog.now, keys: keys(upTo: index)), segment.endOffset
-        )
+        var footer = try segment.footer(sealedAt: TestLog.now, keys: keys(upTo: index))
+        footer.idsCompleteSince = SegmentFooter.unknownCompleteSince
+        return (footer, segment.endOffset)
     }
 
     /// The segment as it is sealed.
     func file(_ index: Int) throws -> SealedSegmentFile {
         let segment = try accumulated(index)
-        let footer = try segment.footer(sealedAt: TestLog.now, keys: keys(upTo: index))
-        let trailer = footer.encode(at: segment.endOffset).trailer
+        let (footer, offset) = try footer(index)
+        let trailer = footer.encode(at: offset).trailer
         return SealedSegmentFile(
             footer: footer, entry: footer.entry(trailer: trailer), names: segment.names)
     }

@@ -42,8 +42,10 @@ package struct SegmentFooter: Hashable, Sendable {
     /// Event times of its rows; both 0 without rows.
     package var minTimestamp: Int64 = 0
     package var maxTimestamp: Int64 = 0
-    /// As in `Manifest`, when the segment was sealed.
+    /// As in `Manifest`, when the segment was sealed; `unknownCompleteSince` where a start sealed it.
     package var idsCompleteSince: Int64 = 0
+    /// What the daemon that wrote the rows had forgotten is not in them.
+    package static let unknownCompleteSince: Int64 = -1
     /// By ordinal.
     package var blocks: [BlockIndexEntry] = []
     /// Counters by (key, day), and the same by (business, day): level 0 of the tables, as they stand.

@@ -117,7 +117,8 @@ package struct LogStart: Sendable {
     /// When this start, or one before it since when nothing was sealed, found that the log had not been ended properly; 0 if
     /// it had.
     package var uncleanStopAt: Int64 = 0
-    /// When this life began: its first segment is created then, before it has a block.
+    /// When this life began: its first segment is created then, before it has a block. No claim of an earlier life counts
+    /// as newer.
     package var beganAt: Int64 = 0
     /// The ordinals that the first block begins with.
     package var firstName = NameOrdinal(rawValue: 1)

@@ -277,7 +277,11 @@ struct SegmentCopy<Files: FileSystem> {
         var keys = keys
         keys.append(segment.names, upTo: segment.nextKey)
         do {
-            return try segment.footer(sealedAt: plan.survey.footer?.sealedAt ?? now, keys: keys)
+            var footer = try segment.footer(
+                sealedAt: plan.survey.footer?.sealedAt ?? now, keys: keys)
+            footer.idsCompleteSince =
+                plan.survey.footer?.idsCompleteSince ?? SegmentFooter.unknownCompleteSince
+            return footer
         } catch {
             throw .corrupt(
                 path: plan.survey.path ?? files.path, offset: 0,
