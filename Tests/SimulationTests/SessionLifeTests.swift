@@ -7,74 +7,9 @@ import Testing
 @testable import IngestPipeline
 @testable import IngestReader
 
-/// Sessions over lives of the daemon: what a start reads of the log is what the daemon that was killed knew.
+/// Sessions over lives of the daemon, where not all of the log or no key is left. Where all is, `PlainRulesTests` holds every
+/// verdict after kills and stops.
 struct SessionLifeTests {
-    private static let policy = CountingPolicy(
-        sessions: SessionPolicy(
-            timeoutSeconds: 600, clickIntervalMilliseconds: 3_600_000, impressionsPerMinuteMax: 60,
-            clicksPerMinuteMax: 4))
-
-    /// The rules by the plainest code there is.
-    private struct Reference {
-        struct Session {
-            var seenAt: Int64 = 0
-            var impressions: Set<String> = []
-            var clicks: [String: Int64] = [:]
-            var minute: Int64 = 0
-            var counts: [EventType: Int] = [:]
-        }
-        private var sessions: [String: Session] = [:]
-        /// Rewards of which something was not refused.
-        private var known: Set<String> = []
-
-        /// - Returns: `nil` where the event is no row, and so changes nothing.
-        mutating func verdict(
-            on event: SimulatedPacket.Event, of name: String, admittedAt time: Int64
-        ) -> (verdict: Verdict, isOrphan: Bool)? {
-            let policy = SessionLifeTests.policy.sessions
-            var session = sessions[name] ?? Session()
-            if time - session.seenAt > Int64(policy.timeoutSeconds) * 1_000_000 {
-                session = Session()
-            }
-            session.seenAt = time
-            let found = Self.verdict(on: event, in: &session)
-            let reward = event.reward + "/" + event.business
-            if found.verdict.isRefusal && !known.contains(reward) { return nil }
-            known.insert(reward)
-            sessions[name] = session
-            return found
-        }
-
-        private static func verdict(
-            on event: SimulatedPacket.Event, in session: inout Session
-        ) -> (verdict: Verdict, isOrphan: Bool) {
-            let policy = SessionLifeTests.policy.sessions
-            let reward = event.reward + "/" + event.business
-            let minute = max(event.timestamp / 60_000_000, session.minute)
-            let count = minute > session.minute ? 0 : session.counts[event.type] ?? 0
-            if event.type == .click, let last = session.clicks[reward],
-                abs(event.timestamp - last) < Int64(policy.clickIntervalMilliseconds) * 1_000
-            {
-                return (.invalidTraffic, false)
-            }
-            if event.type == .impression, count >= Int(policy.impressionsPerMinuteMax) {
-                return (.invalidTraffic, false)
-            }
-            if event.type == .click, count >= Int(policy.clicksPerMinuteMax) {
-                return (.invalidTraffic, false)
-            }
-            if minute > session.minute { (session.minute, session.counts) = (minute, [:]) }
-            session.counts[event.type, default: 0] += 1
-            if event.type == .impression {
-                if event.isViewable == false { return (.notViewable, false) }
-                if !session.impressions.insert(reward).inserted { return (.sessionRepeat, false) }
-                return (.counted, false)
-            }
-            if event.type == .click { session.clicks[reward] = event.timestamp }
-            return (.counted, !session.impressions.contains(reward))
-        }
-    }
-
     private static func rows(_ files: SimulatedFileSystem) throws -> [EventRow] {
         var rows: [EventRow] = []
         try IngestReader.open(files).forEachEvent(EventsQuery()) { row in
@@ -82,58 +17,6 @@ struct SessionLifeTests {
             return .next
         }
         return rows
-    }
-
-    @Test(
-        "Every verdict is that of the plain rules, over kills and stops", arguments: UInt64(1)...6)
-    func lives(seed: UInt64) throws {
-        var random = SeededRandom(seed: seed)
-        var files = SimulatedFileSystem(seed: seed)
-        let clock = SimulatedClock(wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
-        var sent: [SimulatedPacket] = []
-        var admitted: [ClosedRange<Int64>] = []
-        for life in 0..<5 as Range<UInt64> {
-            var pipeline = try SteppedPipeline.open(
-                files, clock: clock, seed: seed + life, policy: Self.policy)
-            for _ in 0..<24 {
-                var packet = SimulatedPacket(sequence: UInt64(sent.count))
-                packet.session = "session-\(random.next() % 3)"
-                let offeredAt = clock.wallMicroseconds()
-                while !pipeline.offer(packet) { try pipeline.turn() }
-                sent.append(packet)
-                try pipeline.settle()
-                admitted.append(offeredAt...clock.wallMicroseconds())
-                let seconds = random.next() % 8 == 0 ? 300 : Int(random.next() % 40)
-                clock.advance(milliseconds: seconds * 1_000 + 1)
-            }
-            try pipeline.settle()
-            if random.next() % 2 == 0 { try pipeline.stop() }
-            files = files.disk.kill()
-        }
-        let rows = try Self.rows(files)
-        var rest = rows[...]
-        var reference = Reference()
-        var found: [Verdict: Int] = [:]
-        for (packet, times) in zip(sent, admitted) {
-            // One without rows changes nothing.
-            let (events, session) = (packet.events, packet.session ?? "")
-            guard let time = rest.first?.admissionTime, times.contains(time) else { continue }
-            for event in events {
-                guard let expected = reference.verdict(on: event, of: session, admittedAt: time)
-                else { continue }
-                let first = rest.popFirst()
-                let row = try #require(first)
-                #expect(
-                    row.verdict == expected.verdict && row.isOrphan == expected.isOrphan
-                        && row.timestampMicroseconds == event.timestamp,
-                    "\(row.admissionTime) \(row.segment) \(row.block) \(row.row) \(session) \(event) \(row.verdict) not \(expected)"
-                )
-                #expect(!row.isUnchecked && row.hasSession)
-                found[row.verdict, default: 0] += 1
-            }
-        }
-        #expect(rest.isEmpty && rows.count > sent.count)
-        #expect(Set(found.keys) == [.counted, .notViewable, .sessionRepeat, .invalidTraffic])
     }
 
     private static func open(

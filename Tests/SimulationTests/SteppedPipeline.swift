@@ -80,6 +80,11 @@ struct SteppedPipeline: ~Copyable {
             bytes, events, sender: 7, sequence: sequence ?? packet.sequence, wantsAck: wantsAck)
     }
 
+    /// Puts a plain packet into the ring.
+    mutating func offer(_ bytes: [UInt8], _ events: [EventDescriptor]) -> Bool {
+        stages.offer(bytes, events, kind: RingRecordKind.plain, sender: 0, sequence: 0)
+    }
+
     /// The acks sent since the last call.
     func takeAcks() -> [[UInt8]] { answers.take() }
 

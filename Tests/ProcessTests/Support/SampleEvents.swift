@@ -2,22 +2,14 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The 20,080 real events of the fixture, as the lines that senders read.
+/// The real events, and what is known of them.
 enum SampleEvents {
     static let impressionCount = 20_000
     static let clickCount = 80
     static let rewardCount = 80
     static let businessDayCount = 168
 
-    static let lines: [String] = {
-        let path = Repository.root.appendingPathComponent(
-            "Tests/Fixtures/openbandit-all.ndjson.gz"
-        ).path
-        guard let folder = try? TemporaryFolder(),
-            let ended = try? run("/usr/bin/env", ["gzip", "-dc", path], in: folder)
-        else { return [] }
-        return ended.output.split(separator: "\n").map(String.init)
-    }()
+    static var lines: [String] { RealEvents.lines }
 
     /// The events in their order, or shuffled by a seed, as a file of the folder.
     static func file(in folder: TemporaryFolder, shuffledBy seed: UInt64? = nil) throws -> String {

@@ -98,7 +98,7 @@ extension Admission {
     mutating func refusal(
         ofUnnamed index: Int, _ first: Verdict, _ key: KeyOrdinal?, _ packet: PacketEvents
     ) -> Verdict? {
-        if first.isRefusal { return first }
+        guard SessionRule.concerns(first) else { return first }
         let event = unsafe packet.rows + index
         let hasID = unsafe event.pointee.flags & EventDescriptor.Flags.hasEventID != 0
         let (hash, timestamp) = unsafe (
@@ -111,9 +111,11 @@ extension Admission {
                 Int(event.pointee.sessionByteCount), key: key?.rawValue, type: event.pointee.type,
                 timestamp: timestamp)
         {
-            let isRepeat = hasID && repeats.verdict(onRepeat: hash, check: 0) != nil
-            return isRepeat ? nil : .invalidTraffic
+            // Rates come before viewability.
+            guard hasID, case .counted = first else { return .invalidTraffic }
+            return repeats.verdict(onRepeat: hash, check: 0) != nil ? nil : .invalidTraffic
         }
+        guard case .counted = first else { return first }
         return hasID && repeats.refusesNew(hash, timestamp: timestamp) ? .outsideWindow : nil
     }
 

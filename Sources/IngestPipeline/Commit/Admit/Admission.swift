@@ -303,16 +303,23 @@ import IngestRules
             if !isOther { dictionary.addKey(of: place) }
             return append(index, verdict, key, packet, slot, &cursor, judgedAs: key)
         }
+        let rewardHash = unsafe hash.name(reward)
         let other = unsafe OtherRewards.name
         let pair = unsafe hash.pair(reward: other, business: business)
         var key = dictionary.key(of: pair)
+        // A click may be too soon after one on the same reward.
+        if let key,
+            let refusal = refusal(
+                ofUnnamed: index, verdict, OtherRewards.judgedKey(rewardHash, of: key), packet)
+        {
+            return refusal
+        }
         if key == nil { key = unsafe insertKey(pair, other, of: place, slot) }
         guard let key else { return refuseFull() }
-        let rewardHash = unsafe hash.name(reward)
         let row = cursor.row
         let judged = append(
             index, verdict, key, packet, slot, &cursor,
-            judgedAs: OtherRewards.judgedKey(rewardHash))
+            judgedAs: OtherRewards.judgedKey(rewardHash, of: key))
         guard cursor.row > row else { return judged }
         // SAFETY: `append` has just added the row, and there is at most one hash a row.
         unsafe slot.rows.attributes[row] |= RowAttributes.overflow

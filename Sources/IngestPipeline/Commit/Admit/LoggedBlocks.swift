@@ -50,7 +50,9 @@ final class LoggedBlocks<Files: FileSystem>: @unchecked Sendable {
         for row in 0..<rows.rowCount {
             // SAFETY: the decoder has filled `rowCount` rows, and a hash for each whose attributes say so.
             guard unsafe RowAttributes(rawValue: rows.attributes[row]).isOverflow else { continue }
-            unsafe rows.key[row] = OtherRewards.judgedKey(rows.rewardHash[place]).rawValue
+            let key = unsafe KeyOrdinal(rawValue: rows.key[row])
+            unsafe rows.key[row] =
+                OtherRewards.judgedKey(rows.rewardHash[place], of: key).rawValue
             place += 1
         }
     }

@@ -251,9 +251,12 @@ enum OtherRewards {
     }
 
     /// What such rewards are told apart by where events are compared, in the place of the key that they share: no key is
-    /// so great. Two of a business are taken for one with a chance of 5e-10.
-    static func judgedKey(_ rewardHash: UInt64) -> KeyOrdinal {
-        KeyOrdinal(rawValue: UInt32(truncatingIfNeeded: rewardHash) | 1 << 31)
+    /// so great. Two of them are taken for one with a chance of 5e-10.
+    ///
+    /// - Parameter key: of `(other)`, and so of the business.
+    static func judgedKey(_ rewardHash: UInt64, of key: KeyOrdinal) -> KeyOrdinal {
+        let bits = SplitMix.finish(rewardHash ^ UInt64(key.rawValue))
+        return KeyOrdinal(rawValue: UInt32(truncatingIfNeeded: bits) | 1 << 31)
     }
 
     static func isName(_ bytes: UnsafeRawBufferPointer) -> Bool {
