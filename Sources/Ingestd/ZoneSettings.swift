@@ -23,8 +23,8 @@ struct ZoneSettings {
             || ConfigFile.bytes(of: "\(systemPath)/\(name.text)", byteCountMax: 0) != nil
     }
 
-    /// All that days are made from, and its version: the CRC-32C of the zones file and of the TZif files that are used,
-    /// in the order of the zones' names.
+    /// All that days are made from, and its version: the CRC-32C of the zones file, of the name of the zone of businesses
+    /// that it does not name, and of the TZif files that are used, in the order of the zones' names.
     ///
     /// **Errors** `Fault` with `.configuration`: a file cannot be read, the zones file breaks a rule or names a zone that
     /// is not installed, a TZif file is damaged.
@@ -56,7 +56,8 @@ struct ZoneSettings {
             throw Fault(
                 .configuration, "invalid zones file, \(path) line \(error.line), \(error.fault)")
         }
-        version = Checksum.crc32c(bytes)
+        version = Checksum.crc32c(
+            Array(settings.zoneName.utf8), seed: Checksum.crc32c(bytes))
         var lines = [settings.zoneName: "--time-zone"]
         for rule in file.rules.values.joined() where lines[rule.zone] == nil {
             lines[rule.zone] = "\(path) line \(rule.line)"

@@ -306,6 +306,21 @@ import Testing
         #expect(!found.hasDifferences)
     }
 
+    @Test("Of equal lines one is held, and the place of the first")
+    func equalLines() {
+        var events = SentEvents()
+        var most = 0
+        for number in 0..<50_000 as Range<UInt64> {
+            events.append([number % 3, 1, 2, 3, 4, 5, 6, 50_000 - number])
+            most = max(most, events.heldCount)
+        }
+        events.sort()
+        #expect(events.heldCount == 3 && most <= SentEvents.mergeCountMin)
+        events.match()
+        #expect(events.left.map(\.count) == [16_667, 16_667, 16_666])
+        #expect(events.left.map(\.lineOffset) == [2, 1, 3])
+    }
+
     @Test("A disk without room for temporary files is an error")
     func fullDisk() throws {
         var random = SeededRandom(seed: 4)

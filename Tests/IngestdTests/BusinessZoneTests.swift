@@ -152,6 +152,11 @@ struct BusinessZoneTests {
         let first = try ZoneSettings.read(settings)
         #expect(try ZoneSettings.read(settings).version == first.version)
         #expect(first.places.count == 1 && first.calendars.count == 2)
+        // Also of the zone of all other businesses, where its rules are read anyway.
+        settings.zoneName = "Europe/Berlin"
+        #expect(try ZoneSettings.read(settings).version != first.version)
+        settings.zoneName = DaemonSettings().zoneName
+        #expect(try ZoneSettings.read(settings).version == first.version)
         _ = try folder.write("zones", "c Europe/Berlin\n")
         #expect(try ZoneSettings.read(settings).version != first.version)
         settings.zonesPath = ""

@@ -88,13 +88,75 @@ extension ProcessSuite {
             let ended = try reader.run(
                 "reconcile", try folder.write("thinned.ndjson", lines: thinned))
             let rows = try Reader.rows(of: ended.output)
-            let taken = SampleEvents.lines.count - thinned.count
-            #expect(ended.code == 1 && rows[0]["unexpected"] as? Int == taken)
+            let taken = SampleEvents.lines.enumerated().filter { $0.offset % 100 == 7 }
+                .map(\.element)
+            #expect(ended.code == 1 && rows[0]["unexpected"] as? Int == taken.count)
             #expect(rows[0]["missing"] as? Int == 0)
-            let sums = try Reader.sums(of: ended.output)
-            #expect(sums["unexpected"] == 2 * taken && sums["missing"] == 0)
+            #expect(try Self.differences(rows) == Self.expected(missing: [], unexpected: taken))
             let names = rows.dropFirst().map { "\($0["id"] ?? "")#\($0["businessId"] ?? "")" }
             #expect(names == names.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) })
+        }
+
+        @Test func `an altered copy of the real events has exactly the differences that were made`()
+            throws
+        {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            let reader = Reader(folder: folder)
+            #expect(try daemon.send(SampleEvents.file(in: folder)).code == 0)
+            #expect(daemon.stop().code == 0)
+            var (altered, before, after): ([String], [String], [String]) = ([], [], [])
+            for (place, line) in SampleEvents.lines.enumerated() {
+                let (old, new) =
+                    [
+                        3: (#""rewardId":"all-"#, #""rewardId":"none-"#), 40: ("00Z", "01Z"),
+                        41: ("4Z", "5Z"), 80: ("impression", "redemption"),
+                    ][place % 400] ?? ("", "")
+                let other = line.replacingOccurrences(of: old, with: new)
+                altered.append(other)
+                if other != line {
+                    before.append(line)
+                    after.append(other)
+                }
+            }
+            #expect(before.count > 100)
+            let ended = try reader.run(
+                "reconcile", try folder.write("altered.ndjson", lines: altered))
+            let rows = try Reader.rows(of: ended.output)
+            #expect(ended.code == 1)
+            #expect(rows[0]["counted"] as? Int == altered.count - before.count)
+            #expect(rows[0]["missing"] as? Int == before.count)
+            #expect(rows[0]["unexpected"] as? Int == before.count)
+            #expect(
+                try Self.differences(rows) == Self.expected(missing: after, unexpected: before))
+        }
+
+        /// By reward, business and date: missing and unexpected.
+        private static func differences(_ rows: [[String: Any]]) throws -> [String: [Int]] {
+            try rows.dropFirst().reduce(into: [:]) { sums, row in
+                let names = try ["id", "businessId", "date"].map {
+                    try #require(row[$0] as? String)
+                }
+                let counts = try ["missing", "unexpected"].map { try #require(row[$0] as? Int) }
+                #expect(sums.updateValue(counts, forKey: names.joined(separator: "#")) == nil)
+            }
+        }
+
+        /// The same of lines.
+        private static func expected(
+            missing: [String], unexpected: [String]
+        ) throws -> [String: [Int]] {
+            var sums: [String: [Int]] = [:]
+            for (place, lines) in [missing, unexpected].enumerated() {
+                for row in try Reader.rows(of: lines.joined(separator: "\n")) {
+                    let names = try ["rewardId", "businessId", "timestamp"].map {
+                        try #require(row[$0] as? String)
+                    }
+                    sums["\(names[0])#\(names[1])#\(names[2].prefix(10))", default: [0, 0]][
+                        place] += 1
+                }
+            }
+            return sums
         }
 
         /// Events of two businesses, of which one has more rewards than the limit; the last five are refused, four of them

@@ -42,7 +42,37 @@ extension ProcessSuite {
             }
         }
 
-        private static let limits = ["--campaign-keys-max", "60", "--reward-keys-max", "5"]
+        private static let limits = [
+            "--campaign-keys-max", "60", "--reward-keys-max", "5",
+            "--session-impressions-per-minute-max", "3", "--session-clicks-per-minute-max", "2",
+        ]
+
+        /// Every counter that is stored.
+        private static let columns: [String] =
+            ["impressions", "clicks", "redemptions", "viewableImpressions"]
+            + ["undeterminedImpressions", "notViewableImpressions", "uncheckedEvents"]
+            + ["orphanClicks", "orphanRedemptions", "overflowEvents"]
+            + ["invalid", "duplicate", "conflict", "refused"].flatMap { outcome in
+                ["Impressions", "Clicks", "Redemptions"].map { outcome + $0 }
+            }
+
+        /// What only a sender of protobuf can say: that its own filter found invalid traffic.
+        private static func sendMarked(to daemon: DaemonProcess, _ reader: Reader) throws {
+            // Its names are known before anything is refused.
+            #expect(HandSender(to: daemon.port, sender: 8).delivers(0..<1))
+            let sender = HandSender(to: daemon.port, sender: 9)
+            for type in 1...3 as ClosedRange<UInt8> {
+                let payload = HandSender.payload(0, type: type, isMarked: true)
+                sender.send(
+                    FramedPacket(
+                        sender: sender.sender, epoch: sender.epoch, sequence: UInt64(type - 1),
+                        payload: payload
+                    ).bytes)
+            }
+            let isCounted = try eventually { try reader.totals()["invalidRedemptions"] == 1 }
+            let events = try reader.status().events
+            #expect(isCounted, "\(events)")
+        }
 
         /// Exports all tables, or those of some days, and has DuckDB make the counters of the events.
         private static func expectRecounted(
@@ -74,6 +104,7 @@ extension ProcessSuite {
             for options in [[], ["--count-undetermined", "no"]] {
                 let daemon = try DaemonProcess(in: folder, options + Self.limits)
                 #expect(try daemon.send(SampleEvents.file(in: folder)).code == 0)
+                if options.isEmpty { try Self.sendMarked(to: daemon, reader) }
                 let sent = try daemon.send(folder.write("more.ndjson", lines: Self.lines()))
                 #expect(sent.code == 0, "\(sent.output)\(sent.errors)")
                 #expect(daemon.stop().code == 0)
@@ -89,11 +120,9 @@ extension ProcessSuite {
                 #expect(kinds.contains(["(other)", overflow]), "\(kinds)")
             }
             let totals = try reader.totals()
-            for column in [
-                "viewableImpressions", "undeterminedImpressions", "notViewableImpressions",
-                "duplicateImpressions", "conflictImpressions", "refusedImpressions", "clicks",
-                "refusedClicks", "redemptions", "uncheckedEvents", "overflowEvents",
-            ] { #expect(totals[column] ?? 0 > 0, "no row has \(column)") }
+            for column in Self.columns {
+                #expect(totals[column] ?? 0 > 0, "no row has \(column)")
+            }
             // What was counted by two policies is judged again by each.
             let verified = try reader.run("verify", "--deep", "--format", "ndjson")
             #expect(verified.code == 0, "\(verified.output)\(verified.errors)")

@@ -157,7 +157,8 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
         let name = Array(bytes[start..<start + Int(event.businessByteCount)])
         // `.none` where the log has no such business: no row has that either, but of lost names.
         let ordinal = try names.storedOrdinal(of: name) ?? .none
-        if ordinals.count >= 1 << 12 { ordinals.removeAll(keepingCapacity: true) }
+        // 32 bytes an entry, at most.
+        if ordinals.count >= byteCountMax / 256 { ordinals.removeAll(keepingCapacity: true) }
         ordinals[identity.business] = ordinal
         if ordinal != .none { businesses.insert(ordinal.rawValue) }
     }

@@ -15,7 +15,7 @@ struct SentEvents {
         let business: UInt64
         let reward: UInt64
         /// Of the first such line.
-        let lineOffset: UInt64
+        fileprivate(set) var lineOffset: UInt64
         var count: UInt64 = 1
         /// By verdict: rows found; after `match` those that are of one of the lines, and were not taken yet.
         fileprivate var rows = InlineArray<13, UInt64>(repeating: 0)
@@ -56,16 +56,29 @@ struct SentEvents {
     private var events: [Event] = []
     /// Rows with hidden names, by what they have; after `match` those that are of a line, and were not taken yet. By verdict.
     private var hidden: [HiddenPlace: InlineArray<13, UInt64>] = [:]
+    /// With how many events equal ones are brought together again.
+    private var mergesAt = mergeCountMin
+    static var mergeCountMin: Int { 1 << 12 }
 
-    mutating func append(_ record: InlineArray<8, UInt64>) { events.append(Event(record)) }
+    /// Lines are held one by one up to as many as there are different ones, and `mergeCountMin`.
+    var heldCount: Int { events.count }
 
-    /// Brings equal ones together. To be called once, after the last line.
+    mutating func append(_ record: InlineArray<8, UInt64>) {
+        events.append(Event(record))
+        guard events.count >= mergesAt else { return }
+        sort()
+        mergesAt = max(Self.mergeCountMin, 2 * events.count)
+    }
+
+    /// Brings equal ones together. To be called after the last line.
     mutating func sort() {
         events.sort { $0.precedes($1) }
         var count = 0
         for place in events.indices {
             if count > 0, events[count - 1].isEqual(events[place]) {
-                events[count - 1].count += 1
+                events[count - 1].count += events[place].count
+                events[count - 1].lineOffset = min(
+                    events[count - 1].lineOffset, events[place].lineOffset)
             } else {
                 events[count] = events[place]
                 count += 1

@@ -69,7 +69,8 @@ public struct Counters: Sendable, Equatable {
         row.gross(ofType: kind.of(.impressions, .clicks, .redemptions).rawValue)
     }
 
-    /// Counted, but older than the dedup window or without id and session: repeats cannot be told.
+    /// Counted, but repeats cannot be told: older than the window of ids, without id and session, or of a session of which
+    /// not all is known.
     public var uncheckedEvents: UInt64 { row[.uncheckedEvents] }
     /// Counted, but no impression of the reward had been counted in the session before; unknown without a session.
     public var orphanClicks: UInt64 { row[.orphanClicks] }

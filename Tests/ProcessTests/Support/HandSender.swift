@@ -60,14 +60,15 @@ final class HandSender {
 
     deinit { socket.close() }
 
-    /// One click of the reward and business of this number.
-    static func payload(_ number: UInt64) -> [UInt8] {
+    /// One event of the reward and business of this number: a click, as its type is by default.
+    static func payload(_ number: UInt64, type: UInt8 = 2, isMarked: Bool = false) -> [UInt8] {
         func text(_ field: UInt8, _ value: String) -> [UInt8] {
             [field << 3 | 2, UInt8(value.utf8.count)] + Array(value.utf8)
         }
         let event =
-            [0x08, 0x02] + text(2, "reward-\(number % 7)") + text(3, "business-\(number % 3)")
+            [0x08, type] + text(2, "reward-\(number % 7)") + text(3, "business-\(number % 3)")
             + [0x20, 0x80, 0x80, 0xe0, 0xd5, 0x99, 0xe5, 0x90, 0x03]
+            + (isMarked ? [0x70, 0x01] : [])
         return [0x0A, UInt8(event.count)] + event
     }
 
