@@ -34,6 +34,21 @@ struct SessionLifeTests {
         try pipeline.settle()
     }
 
+    /// A directory of two lives of so long, each with a segment of one packet of session "a".
+    private static func twoLives(
+        _ clock: SimulatedClock, milliseconds: Int = 0
+    ) throws -> SimulatedFileSystem {
+        var files = SimulatedFileSystem(seed: 3)
+        for sequence in 0..<2 as Range<UInt64> {
+            var pipeline = try open(files, clock)
+            try send(sequence, "a", to: &pipeline)
+            try pipeline.stop()
+            files = files.disk.kill()
+            clock.advance(milliseconds: milliseconds)
+        }
+        return files
+    }
+
     /// What becomes of a sealed segment.
     enum Loss: CaseIterable {
         case none, damagedBlock, damagedBlockAndFooter, missing
@@ -43,14 +58,8 @@ struct SessionLifeTests {
         "Of sessions that went on where rows are lost, or may have begun there, not all is known",
         arguments: Loss.allCases, [1, 2])
     func partial(loss: Loss, segment: Int) throws {
-        var files = SimulatedFileSystem(seed: 3)
         let clock = SimulatedClock(wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
-        for sequence in 0..<2 as Range<UInt64> {
-            var pipeline = try Self.open(files, clock)
-            try Self.send(sequence, "a", to: &pipeline)
-            try pipeline.stop()
-            files = files.disk.kill()
-        }
+        let files = try Self.twoLives(clock)
         let name = "000000000\(segment).segment"
         switch loss {
         case .none: break
@@ -83,15 +92,8 @@ struct SessionLifeTests {
         "Of sessions that may have begun in rows behind the limit not all is known",
         arguments: [0, 1, 5, 6, 10])
     func limit(rowCountMax: Int) throws {
-        var files = SimulatedFileSystem(seed: 3)
         let clock = SimulatedClock(wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
-        for sequence in 0..<2 as Range<UInt64> {
-            var pipeline = try Self.open(files, clock)
-            try Self.send(sequence, "a", to: &pipeline)
-            try pipeline.stop()
-            files = files.disk.kill()
-            clock.advance(milliseconds: 500_000)
-        }
+        let files = try Self.twoLives(clock, milliseconds: 500_000)
         let manifest = try ManifestStore(files: files).readNewest()
         let now = clock.wallMicroseconds()
         let keys = SessionKeyFile.open(in: files, directory: manifest.directory, now: now)

@@ -23,6 +23,9 @@ struct JSONToken: BitwiseCopyable {
     private var storedByteCount: UInt16 = 0
     private var storedOffset: UInt16 = 0
 
+    /// Whether it is a string without bytes.
+    var isEmpty: Bool { kind == .string && storedByteCount == 0 }
+
     init(_ kind: Kind = .absent) { self.kind = kind }
     init(_ kind: Kind, _ place: JSONPlace) {
         self.kind = kind

@@ -9,7 +9,8 @@
 /// holds one; a string that holds nothing or `null` is as if absent. In it a value may be a string or a
 /// number, and an empty string is as if absent: `viewability` 0 … 1, cut to ppm; `duration` in seconds,
 /// cut to ms and to `UInt32.max` of them; `revenue` and `spend` with at most 6 decimals; `format`;
-/// `platform`, `campaign`, `source`. The impression is measured if viewability and duration are both
+/// `platform`, `campaign`, `source`. Each of these may stand beside `metadata` too, by the same rules; one that does, and is
+/// neither empty nor `null`, wins. The impression is measured if viewability and duration are both
 /// there. A value of a kind that its field cannot be makes the event malformed, but for the last three:
 /// they are dropped.
 struct JSONEventFields {
@@ -22,6 +23,8 @@ struct JSONEventFields {
     private static let fieldCount = 19
     private static let firstOfMetadata = Field.viewability.rawValue
     private var tokens = InlineArray<19, JSONToken>(repeating: JSONToken())
+    /// Fields of metadata that stand beside it, a bit each.
+    private var besideMetadata: UInt32 = 0
 
     subscript(_ field: Field) -> JSONToken {
         get { tokens[field.rawValue] }
@@ -41,16 +44,29 @@ struct JSONEventFields {
                 guard unsafe readMetadata(base, &cursor) else { return false }
             } else {
                 guard let token = cursor.value(depth: 1) else { return false }
-                if let field { self[field] = token }
+                if let field {
+                    self[field] = token
+                } else if let field = unsafe Self.metadataField(base, key),
+                    token.kind != .absent, !token.isEmpty
+                {
+                    self[field] = token
+                    besideMetadata |= 1 << UInt32(field.rawValue)
+                }
             }
         } while cursor.accept(UInt8(ascii: ","))
         return cursor.accept(UInt8(ascii: "}")) && cursor.isAtEnd()
     }
 
+    private func isBesideMetadata(_ field: Int) -> Bool {
+        besideMetadata >> UInt32(field) & 1 != 0
+    }
+
     private mutating func readMetadata(
         _ base: UnsafeMutablePointer<UInt8>, _ cursor: inout JSONCursor
     ) -> Bool {
-        for i in Self.firstOfMetadata..<Self.fieldCount { tokens[i] = JSONToken() }
+        for i in Self.firstOfMetadata..<Self.fieldCount where !isBesideMetadata(i) {
+            tokens[i] = JSONToken()
+        }
         if cursor.peek() == UInt8(ascii: "{") {
             self[.metadata] = JSONToken(.object)
             return unsafe readMetadataObject(base, &cursor)
@@ -86,9 +102,8 @@ struct JSONEventFields {
         if cursor.accept(UInt8(ascii: "}")) { return true }
         repeat {
             guard let key = cursor.key(), let token = cursor.value(depth: 2) else { return false }
-            if let field = unsafe Self.metadataField(base, key) {
-                let isEmpty = token.kind == .string && token.place.byteCount == 0
-                self[field] = isEmpty ? JSONToken() : token
+            if let field = unsafe Self.metadataField(base, key), !isBesideMetadata(field.rawValue) {
+                self[field] = token.isEmpty ? JSONToken() : token
             }
         } while cursor.accept(UInt8(ascii: ","))
         return cursor.accept(UInt8(ascii: "}"))

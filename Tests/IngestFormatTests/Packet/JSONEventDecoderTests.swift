@@ -267,6 +267,30 @@ struct JSONEventDecoderTests {
         expectMalformed(Line().metadata(#""sessionId":{}"#).text)
     }
 
+    @Test func `What may stand in the metadata may stand beside it, and wins there`() {
+        let beside = Line().adding("platform", #""tvOS""#).adding("spend", "2")
+            .adding("viewability", "0.5").adding("duration", #""1""#)
+        for line in [
+            beside, beside.metadata(#""platform":"iOS","spend":-1,"viewability":1"#),
+            Line().metadata(#""platform":"iOS","spend":true"#)
+                .adding("platform", #""tvOS""#).adding("spend", "2").adding("spend", "null")
+                .adding("viewability", #""0.5""#).adding("duration", "1"),
+        ] {
+            expect(line) {
+                $0.platform = Array("tvOS".utf8)
+                $0.spend = 2_000_000
+                $0.measured = .init(visible: 500_000, duration: 1000, format: 0)
+            }
+        }
+        // Nothing is as if it were not there.
+        let nothing = Line().adding("platform", "\"\"").adding("format", "null")
+        expect(nothing.metadata(#""platform":"iOS","format":"video""#)) {
+            $0.platform = Array("iOS".utf8)
+        }
+        expectMalformed(Line().adding("spend", "-1").text)
+        expectMalformed(Line().adding("format", #""banner""#).metadata(#""format":"video""#).text)
+    }
+
     // MARK: Metadata
 
     @Test func `Metadata may be a string that holds an object`() {

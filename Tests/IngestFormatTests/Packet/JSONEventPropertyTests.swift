@@ -29,6 +29,7 @@ struct JSONEventPropertyTests {
         try addIDs(&generator, &object, &metadata, &event)
         addNumbers(&generator, &metadata, &event)
         addAttribution(&generator, &metadata, &event)
+        putBeside(&generator, &object, &metadata)
         if generator.random.oneIn(4) {
             let inner = try JSONSerialization.data(withJSONObject: metadata)
             object["metadata"] = String(decoding: inner, as: UTF8.self)
@@ -66,6 +67,21 @@ struct JSONEventPropertyTests {
             object["consent"] = consent
         } else {
             metadata["consent"] = consent
+        }
+    }
+
+    /// Some values of metadata stand beside it, where nothing that is inside matters.
+    private static func putBeside(
+        _ generator: inout EventGenerator, _ object: inout [String: Any],
+        _ metadata: inout [String: Any]
+    ) {
+        for key in [
+            "viewability", "duration", "format", "revenue", "spend", "platform", "campaign",
+            "source",
+        ] where generator.random.oneIn(4) {
+            guard let value = metadata[key], value as? String != "" else { continue }
+            object[key] = value
+            metadata[key] = generator.random.oneIn(2) ? nil : "-1"
         }
     }
 

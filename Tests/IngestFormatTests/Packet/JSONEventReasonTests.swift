@@ -33,11 +33,11 @@ struct JSONEventReasonTests {
         ("timestamp", "\"2019-02-29T00:00:00Z\"", "timestamp must be RFC 3339"),
         ("eventId", long, "eventId must be"), ("sessionId", "{}", "sessionId must be"),
         ("consent", "\"maybe\"", "consent must be"), ("metadata", "[]", "metadata must be"),
-        ("metadata", "{\"viewability\":1.1,\"duration\":1}", "metadata.viewability must be"),
-        ("metadata", "{\"duration\":true}", "metadata.duration must be"),
-        ("metadata", "{\"format\":\"large\"}", "metadata.format must be"),
-        ("metadata", "{\"revenue\":-1}", "metadata.revenue must be"),
-        ("metadata", "{\"spend\":\"much\"}", "metadata.spend must be"),
+        ("metadata", "{\"viewability\":1.1,\"duration\":1}", "viewability must be"),
+        ("metadata", "{\"duration\":true}", "duration must be"),
+        ("metadata", "{\"format\":\"large\"}", "format must be"),
+        ("metadata", "{\"revenue\":-1}", "revenue must be"),
+        ("metadata", "{\"spend\":\"much\"}", "spend must be"),
     ]
 
     @Test(arguments: wrong)
