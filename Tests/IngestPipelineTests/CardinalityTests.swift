@@ -60,6 +60,20 @@ struct CardinalityTests {
         #expect(Self.verdicts(of: fourth) == [.counted, .tooOld, .tooEarly, .invalidTraffic])
     }
 
+    @Test("an event of another business than its key's is no row, whatever else refuses it")
+    func otherBusiness() throws {
+        let bench = CommitBench(policy: CountingPolicy(countsConsentNotSet: false))
+        var known = bench.click()
+        known.consent = Consent.optIn.rawValue
+        var notSet = bench.click()
+        notSet.consent = Consent.notSet.rawValue
+        var alien = notSet
+        alien.flags |= EventDescriptor.Flags.isWrongBusiness
+        bench.offerBatch(sequence: 0, [known, notSet, alien])
+        let slot = try #require(bench.turns().first { $0.rows.rowCount > 0 })
+        #expect(Self.verdicts(of: slot) == [.counted, .noConsent])
+    }
+
     @Test(
         "rewards beyond the limit of their business share a key, and rows keep the hashes of their names"
     )

@@ -335,4 +335,29 @@ import Testing
         let error = #expect(throws: ReaderError.self) { try reconciler.run() }
         #expect(error?.kind == .io)
     }
+
+    @Test("Only refusals that have no row are taken for those of lines, of opted-out ones none")
+    func rowlessRefusals() throws {
+        func refusals(
+            _ events: [(Verdict, UInt64)], rows: UInt64, _ policy: CountingPolicy
+        ) -> LedgerRefusals {
+            var entry = LedgerEntry(key: .plain)
+            for (verdict, count) in events { entry.events[Int(verdict.rawValue)] = count }
+            var totals = LogTotals()
+            totals.add([entry])
+            totals.rowCount = rows
+            return LedgerRefusals(totals, [policy], optedOutCount: 0)
+        }
+        let events: [(Verdict, UInt64)] = [(.counted, 5), (.tooOld, 3), (.noConsent, 10)]
+        #expect(refusals(events, rows: 8, CountingPolicy()).isEmpty)
+        // Where events whose consent is not set are refused nobody knows which of them opted out.
+        #expect(!refusals(events, rows: 8, CountingPolicy(countsConsentNotSet: false)).isEmpty)
+        var some = refusals(events, rows: 6, CountingPolicy())
+        for (lineCount, taken) in [(1, 1), (5, 1), (1, nil)] as [(UInt64, UInt64?)] {
+            let found = try some.take(lineCount, of: EventDescriptor()) {
+                () throws(ReaderError) in false
+            }
+            #expect(found?.count == taken && (found == nil || found?.reason == .tooOld))
+        }
+    }
 }

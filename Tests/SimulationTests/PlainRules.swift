@@ -102,7 +102,7 @@ struct PlainRules {
             }
             compare(reward, session, &row)
         }
-        if event.consent == .optOut || row.verdict == .wrongBusiness { return (row.verdict, nil) }
+        if event.consent == .optOut || event.isOfAnother { return (row.verdict, nil) }
         guard name(&row) else { return (row.verdict, nil) }
         note(reward, &session, row)
         row.day = day(of: row)

@@ -20,7 +20,10 @@ struct LedgerRefusals {
     ///   - optedOutCount: lines of the file that are in the ledger for that.
     init(_ totals: LogTotals, _ policies: Set<CountingPolicy>, optedOutCount: UInt64) {
         var counts = Verdict.counts(totals.events).filter { $0.key.isRefusal }
-        let neverRows = [Verdict.malformed, .wrongBusiness].reduce(UInt64(0)) {
+        // Nobody but those who opted out is refused for consent where events whose consent is not set count.
+        let isOptOut = policies.allSatisfy(\.countsConsentNotSet)
+        let never: [Verdict] = [.malformed, .wrongBusiness] + (isOptOut ? [.noConsent] : [])
+        let neverRows = never.reduce(UInt64(0)) {
             $0 + (counts.removeValue(forKey: $1) ?? 0)
         }
         let optedOut = min(optedOutCount, counts[.noConsent] ?? 0)

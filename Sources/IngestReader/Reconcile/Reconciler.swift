@@ -216,7 +216,7 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
             try outcome.add(row: record, place, isMatched: isMatched)
         }
         for var event in events.left {
-            if let (reason, count) = try refusal(of: event, &refusals) {
+            while event.count > 0, let (reason, count) = try refusal(of: event, &refusals) {
                 var refused = event
                 refused.count = count
                 try outcome.add(line: refused, refusedAs: reason)

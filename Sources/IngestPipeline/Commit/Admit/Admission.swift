@@ -243,7 +243,8 @@ import IngestRules
         _ event: UnsafePointer<PacketRow>, of key: KeyOrdinal, _ bytes: UnsafeRawPointer,
         _ verdict: inout Verdict
     ) -> Bool {
-        if case .wrongBusiness = verdict { return false }
+        // Its mark and not its verdict: consent comes first.
+        if unsafe event.pointee.flags & EventDescriptor.Flags.isWrongBusiness != 0 { return false }
         foundCount &+= 1
         if foundCount & (Self.sampleInterval - 1) == 0, unsafe !isKey(key, of: event, bytes) {
             verdict = .malformed

@@ -85,11 +85,11 @@ package struct KnownAttributions: ~Copyable {
     }
 
     private mutating func insert(_ attribution: Attribution) -> (campaign: UInt32, source: UInt32) {
-        let new = [attribution.campaign, attribution.source].filter {
-            $0 != 0 && !names.contains($0)
-        }
+        let (campaign, source) = (attribution.campaign, attribution.source)
+        let isCampaignNew = campaign != 0 && !names.contains(campaign)
         // One name may be both.
-        let newCount = attribution.campaign == attribution.source ? min(1, new.count) : new.count
+        let isSourceNew = source != 0 && source != campaign && !names.contains(source)
+        let newCount = (isCampaignNew ? 1 : 0) + (isSourceNew ? 1 : 0)
         guard !attribution.isOverflow, table.count < bound.countMax,
             names.count + newCount <= bound.nameCountMax
         else {
@@ -97,8 +97,9 @@ package struct KnownAttributions: ~Copyable {
             return (Attribution.other, Attribution.other)
         }
         _ = unsafe table.insert(AttributionEntry(attribution))
-        for name in new { names.insert(name) }
-        return (attribution.campaign, attribution.source)
+        if isCampaignNew { names.insert(campaign) }
+        if isSourceNew { names.insert(source) }
+        return (campaign, source)
     }
 }
 

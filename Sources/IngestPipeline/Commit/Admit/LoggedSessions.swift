@@ -91,14 +91,14 @@ struct LoggedSessions<Files: FileSystem>: ~Copyable {
         isPartUnknown = false
         guard block.summary.rowCount > 0 else { return }
         let last = min(block.summary.lastAdmissionTime, now)
+        // Sessions of these cannot be told, or were not kept: there is no key of their time.
+        if last < rule.keysSince { return rule.missRows(upTo: last) }
         let header = try blocks.header(block, of: segment)
         if let header, header.sessionCount == 0 { return }
         let wanted: BlockSections = [.attributes, .key, .timestamp, .session, .commits]
         guard let decoded = try blocks.decode(block, of: segment, wanted: wanted) else {
             return rule.missRows(upTo: last)
         }
-        // Nobody can tell these: their keys are destroyed.
-        if last < rule.keysSince { return rule.missRows(upTo: last) }
         let rows = blocks.rows
         var place = 0
         decoded.commits.forEach { (commit, ownRows) in
