@@ -108,6 +108,15 @@ struct SessionKeysTests {
         let written = try old.readArray(at: 0, byteCount: 256)
         #expect(try SessionKeys.decode(written, directory: Self.directory).newest == ring.newest)
         #expect(try left.names() == ["session-keys"])
+        // A step that events are not admitted by is none for keys.
+        for days in [3, -6] as [Int64] {
+            clock.jumpWall(milliseconds: Int(days) * 24 * 3_600_000)
+            clock.advance(milliseconds: 60_000)
+            let step = days > 0 ? days * 86_400 : -3 * 86_400
+            #expect(opened.goOn(clock, stepSeconds: step) == nil)
+            #expect(opened.ring.current.newest == ring.newest)
+        }
+        clock.jumpWall(milliseconds: 3 * 24 * 3_600_000)
         // Within a minute nothing is looked at.
         clock.jumpWall(milliseconds: 24 * 3_600_000)
         #expect(opened.goOn(clock) == nil && opened.ring.current.newest == ring.newest)

@@ -90,7 +90,8 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
         case .publishingLast: outcome = try publishLast(waitNanoseconds: wait)
         case .endingMerge: outcome = try endMerge(waitNanoseconds: wait)
         }
-        if let warning = sessionKeys?.goOn(clock) { warn(warning) }
+        let step = links.state.clockStepSeconds
+        if let warning = sessionKeys?.goOn(clock, stepSeconds: step) { warn(warning) }
         endWait()
         links.state.compactShortage = isHeldUp ? shortage : nil
         return outcome

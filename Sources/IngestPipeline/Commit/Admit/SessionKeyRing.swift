@@ -87,12 +87,14 @@ package struct SessionKeyFile<Files: FileSystem>: Sendable {
     }
 
     /// Makes and destroys keys as time goes on; looks once a minute.
+    ///
+    /// - Parameter stepSeconds: how far the wall clock is ahead of the time that events are admitted by.
     /// - Returns: what went wrong, if something did.
-    mutating func goOn(_ clock: some IngestClock) -> String? {
+    mutating func goOn(_ clock: some IngestClock, stepSeconds: Int64 = 0) -> String? {
         let monotonic = clock.monotonicNanoseconds()
         guard monotonic >= nextLookNanoseconds else { return nil }
         nextLookNanoseconds = monotonic &+ Self.lookIntervalNanoseconds
-        return renew(now: clock.wallMicroseconds())
+        return renew(now: clock.wallMicroseconds() &- stepSeconds &* 1_000_000)
     }
 
     private mutating func renew(now: Int64) -> String? {
