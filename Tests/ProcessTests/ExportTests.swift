@@ -8,11 +8,11 @@ extension ProcessSuite {
     struct ExportTests {
         private static let python = "/usr/bin/env"
 
-        /// Names that need quotes, escapes and more than ASCII; amounts; a refused event.
+        /// Names that need quotes, escapes and more than ASCII; amounts; a refused event, all names of which are known.
         private static let events = [
             #"{"eventType":"impression","rewardId":"r,\"1\"","businessId":"b\n1","timestamp":"2026-11-19T08:00:00Z","eventId":"x","metadata":{"viewability":"0.75","duration":"1.5","platform":"iOS"}}"#,
             #"{"eventType":"redemption","rewardId":"r,\"1\"","businessId":"b\n1","timestamp":"2026-11-20T08:00:00.25Z","consent":"optIn","metadata":{"revenue":"12.5","spend":"0.000001","campaign":"c ü"}}"#,
-            #"{"eventType":"click","rewardId":"ü-2","businessId":"b-2","timestamp":"2026-11-20T09:00:00Z","sessionId":"s"}"#,
+            #"{"eventType":"click","rewardId":"ü-2","businessId":"b-2","timestamp":"2026-11-20T09:00:00Z","sessionId":"s","source":"mail"}"#,
             #"{"eventType":"impression","rewardId":"ü-2","businessId":"b-2","timestamp":"2026-11-20T09:00:01Z","metadata":{"viewability":"0.1","duration":"9","format":"video","source":"mail"}}"#,
         ]
 
