@@ -30,10 +30,10 @@ struct LoadRun {
 
         /// Events that were sent and are not durable; negative would be events that nobody sent.
         var lostEventCount: Int64 {
-            Int64(sent.eventCount + warmUpEventCount) - Int64(log.rowCount)
+            Int64(sent.eventCount + warmUpEventCount) - Int64(log.eventCount)
         }
         /// Of those that were sent after the warm-up.
-        var durableEventCount: UInt64 { log.rowCount - min(log.rowCount, warmUpEventCount) }
+        var durableEventCount: UInt64 { log.eventCount - min(log.eventCount, warmUpEventCount) }
 
         var durableEventsPerSecond: Double {
             Double(durableEventCount) / (Double(durableNanoseconds) / 1e9)
@@ -109,6 +109,8 @@ struct LogFigures {
     let blockCount: UInt64
     let commitCount: UInt64
     let segmentCount: Int
+    /// Of the ledger: a refused event whose names are not known has no row.
+    var eventCount: UInt64 { events.values.reduce(0, +) }
     let byteCounts: [String: UInt64]
 
     init(_ directory: ScratchDirectory) throws {
