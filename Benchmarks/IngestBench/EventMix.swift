@@ -13,6 +13,8 @@ struct EventMix {
         var seed: UInt64 = 1
         /// Days that event times go through, up to now.
         var dayCount = 0
+        /// Sessions that are going on at a time; 0 = events have none.
+        var sessionCount = 0
     }
 
     /// What names look like: `rwd-` and a UUID, or `rwd-` and eight digits.
@@ -48,6 +50,10 @@ struct EventMix {
         (event.eventIDOffset, event.eventIDByteCount) = place([UInt8](repeating: 0xFF, count: 16))
         (event.platformOffset, event.platformByteCount) =
             place(Self.platforms[Int(random.next() % UInt64(Self.platforms.count))])
+        if options.sessionCount > 0 {
+            (event.sessionOffset, event.sessionByteCount) =
+                place([UInt8](repeating: 0x61, count: SessionDraw.idByteCount))
+        }
         event.flags = EventDescriptor.Flags.hasEventID
         event.timestampMicroseconds = 1 << 50
         event.consent = Consent.optIn.rawValue
@@ -202,5 +208,29 @@ struct RepeatDraw {
             return event
         }
         return event % round
+    }
+}
+
+/// Draws the session of each event by its number: 10 events each on average, among those of so many other sessions.
+struct SessionDraw {
+    static let idByteCount = 24
+    private static let eventCountMean: UInt64 = 10
+    /// At a time; 0 = none.
+    let count: UInt64
+
+    /// The last 16 bytes of the id of an event's session, in two halves.
+    func id(ofEvent event: UInt64) -> (UInt64, UInt64) {
+        let round = event / (count * Self.eventCountMean)
+        let session = round * count + SeededRandom.mix(event ^ 0x5E55_10_4D) % count
+        let number = SeededRandom.mix(session)
+        return (Self.letters(number >> 32), Self.letters(number & 0xFFFF_FFFF))
+    }
+
+    /// 32 bits as eight letters, a to p.
+    private static func letters(_ number: UInt64) -> UInt64 {
+        var spread = (number | number << 16) & 0x0000_FFFF_0000_FFFF
+        spread = (spread | spread << 8) & 0x00FF_00FF_00FF_00FF
+        spread = (spread | spread << 4) & 0x0F0F_0F0F_0F0F_0F0F
+        return spread + 0x6161_6161_6161_6161
     }
 }

@@ -44,6 +44,12 @@ struct MixOptions: ParsableArguments {
             valueName: "share"))
     var repeats = 0.0
 
+    @Option(
+        help: ArgumentHelp(
+            "Sessions that are going on at a time, of 10 events each on average; 0 = events have none. "
+                + "Needs --names number, so that 11 events fit a packet.", valueName: "n"))
+    var sessions = 0
+
     @Option(help: ArgumentHelp("Seed of the load.", valueName: "n"))
     var seed: UInt64 = 1
 
@@ -52,13 +58,16 @@ struct MixOptions: ParsableArguments {
             throw ValidationError("--rewards, --businesses and --pool-packets are 1 or more")
         }
         guard (0...0.5).contains(repeats) else { throw ValidationError("--repeats is 0 to 0.5") }
+        guard sessions == 0 || sessions > 0 && names == .number else {
+            throw ValidationError("--sessions is 0, or 1 or more with --names number")
+        }
         guard (0...10_000).contains(days) else { throw ValidationError("--days is 0 to 10,000") }
     }
 
     var options: EventMix.Options {
         EventMix.Options(
             rewardCount: rewards, businessCount: businesses, popularity: popularity,
-            names: names, seed: seed, dayCount: days)
+            names: names, seed: seed, dayCount: days, sessionCount: sessions)
     }
 
     func makePool() -> PacketPool {

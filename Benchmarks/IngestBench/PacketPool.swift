@@ -4,7 +4,7 @@ import IngestFormat
 
 /// Packets of equal size and 11 events each, encoded before the clock starts, back to back in memory, so
 /// that a run of them leaves in one call. Before each departure a packet gets its sequence, and each of its
-/// events an id that no other has and the time of now less the event's own age; then its CRC.
+/// events an id that no other has, the time of now less the event's own age, and its session, if it has one; then its CRC.
 ///
 /// **Cost** A packet's stride each; patching and CRC take about 0.1 µs a packet.
 @safe struct PacketPool: ~Copyable {
@@ -28,6 +28,7 @@ import IngestFormat
     let asksForAcks: Bool
     /// Which events come again, with the id, reward and amounts that their place in the pool had in the first round.
     private let repeats: RepeatDraw
+    private let sessions: SessionDraw
 
     init(
         packetCount: Int, mix options: EventMix.Options, identity: SenderIdentity,
@@ -38,6 +39,7 @@ import IngestFormat
         repeats = RepeatDraw(
             share: repeatShare, round: UInt64(packetCount * Self.packetEventCount))
         self.identity = identity
+        sessions = SessionDraw(count: UInt64(options.sessionCount))
         lookbackMicroseconds = UInt64(options.dayCount) * 86_400_000_000
         unsafe memory = .allocate(byteCount: packetCount * Self.packetByteCount, alignment: 4096)
         var mix = EventMix(options)
@@ -68,7 +70,7 @@ import IngestFormat
             let start = packet * Self.packetByteCount
             for i in packet * Self.packetEventCount..<(packet + 1) * Self.packetEventCount {
                 let patch = patches[i]
-                // SAFETY: `Layout` has seen 8 bytes of time and 16 of id at these offsets.
+                // SAFETY: `Layout` has seen 8 bytes of time, 16 of id and 24 of session at these offsets.
                 let place = unsafe memory + start + Int(patch.timeOffset)
                 let time = Self.varint8(unixMicroseconds - UInt64(patch.ageMicroseconds))
                 unsafe place.storeBytes(of: time.littleEndian, as: UInt64.self)
@@ -77,6 +79,13 @@ import IngestFormat
                 unsafe id.storeBytes(of: SeededRandom.mix(number), as: UInt64.self)
                 unsafe id.storeBytes(
                     of: SeededRandom.mix(~number), toByteOffset: 8, as: UInt64.self)
+                if sessions.count > 0 {
+                    let (first, second) = sessions.id(ofEvent: event)
+                    unsafe id.storeBytes(
+                        of: first, toByteOffset: Patch.idToSession, as: UInt64.self)
+                    unsafe id.storeBytes(
+                        of: second, toByteOffset: Patch.idToSession + 8, as: UInt64.self)
+                }
                 event += 1
             }
             seal(packet)
@@ -134,6 +143,8 @@ import IngestFormat
 private struct Patch {
     /// From the time to the id: its 8 bytes, then the id's tag and length.
     static let timeToID = 10
+    /// From the id to the part of the session's id that is patched: its 16 bytes, tag and length, and 8 that stay.
+    static let idToSession = 16 + 2 + SessionDraw.idByteCount - 16
     /// From the start of the packet.
     let timeOffset: UInt16
     let ageMicroseconds: UInt32
@@ -193,6 +204,10 @@ private struct Layout: ~Copyable {
                 packet[timeOffset - 1], packet[timeOffset + 8], packet[timeOffset + 9]
             )
             precondition(marks == (4 << 3, 5 << 3 | 2, 16))
+            let session = Int(scratch[i].sessionOffset)
+            precondition(
+                scratch[i].sessionByteCount == 0
+                    || session + 8 == timeOffset + Patch.timeToID + Patch.idToSession)
             patches.append(Patch(timeOffset: UInt16(timeOffset), ageMicroseconds: age))
         }
     }

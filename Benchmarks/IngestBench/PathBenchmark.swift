@@ -8,13 +8,28 @@ import IngestRing
 /// there by itself; beside each other the stages also wait for each other's cache lines.
 struct PathMeasurement {
     private static let eventCount = 30_000_000
-    fileprivate static let rewardCount = 1_000_000
+    private static let rewardCount = 1_000_000
     fileprivate static let repeatShare = 0.1
     private static let partCount = 10
+
+    /// At a time.
+    private static let sessionCount = 100_000
+    /// So that the table has what 600 s have at a hundredth of the rate.
+    private static let sessionTimeoutSeconds: UInt32 = 1
 
     static func reportAll() {
         Report.heading(
             "path: \(eventCount) events of \(rewardCount) rewards, 10 % repeats, new directory")
+        report(EventMix.Options(rewardCount: rewardCount))
+        Report.heading("path: the same, names of 12 and 10 bytes")
+        report(EventMix.Options(rewardCount: rewardCount, names: .number))
+        Report.heading("path: the same, \(sessionCount) sessions of 10 events at a time")
+        report(
+            EventMix.Options(
+                rewardCount: rewardCount, names: .number, sessionCount: sessionCount))
+    }
+
+    private static func report(_ mix: EventMix.Options) {
         let hash = KeyedHash(key: .init(repeating: 7))
         let clock = LinuxClock()
         let (counters, links) = (PipelineCounters(), StageLinks())
@@ -26,11 +41,14 @@ struct PathMeasurement {
         else { return Report.line("path", "no memory") }
         let fill = FillTime()
         var receiver = UDPReceiver(
-            socket: PoolSocket(fill), batch: batch, ring: ends.producer, hash: hash, clock: clock,
+            socket: PoolSocket(mix, fill), batch: batch, ring: ends.producer, hash: hash,
+            clock: clock,
             counters: counters, warn: { _ in })
         var commit = CommitStage(
             consumer: ends.consumer, hash: hash, dictionary: NameDictionary(), repeats: .empty(),
-            sessions: SessionRule(SessionPolicy(isOn: false), nil), clock: clock, start: start,
+            sessions: SessionRule(
+                SessionPolicy(timeoutSeconds: sessionTimeoutSeconds), makeKeys(clock)),
+            clock: clock, start: start,
             configuration: PipelineConfiguration(), links: links,
             counters: counters)
         var (receives, commits): ([Double], [Double]) = ([], [])
@@ -50,6 +68,15 @@ struct PathMeasurement {
         report("receive queue", receives)
         report("commit queue", commits)
         Report.line("rows encoded", "\(counters.commit[.rows])")
+    }
+
+    private static func makeKeys(_ clock: LinuxClock) -> SessionKeyRing {
+        var keys = SessionKeys(directory: DirectoryID(rawValue: 1))
+        var random = SystemRandomNumberGenerator()
+        keys.renew(at: clock.wallMicroseconds(), random: &random)
+        let ring = SessionKeyRing()
+        ring.replace(by: keys)
+        return ring
     }
 
     /// Does the sync stage's part: blocks go back empty.
@@ -89,10 +116,8 @@ private struct PoolSocket: DatagramSocket, ~Copyable {
     private var firstEvent: UInt64 = 0
     let receiveBufferByteCount = 0
 
-    init(_ time: FillTime) {
+    init(_ mix: EventMix.Options, _ time: FillTime) {
         self.time = time
-        var mix = EventMix.Options()
-        mix.rewardCount = PathMeasurement.rewardCount
         let now = UInt64(LinuxClock().wallMicroseconds())
         let identity = SenderIdentity(
             sender: SenderID(rawValue: 1), epoch: SenderEpoch(rawValue: now / 1_000 << 20))

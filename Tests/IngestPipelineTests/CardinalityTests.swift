@@ -60,6 +60,23 @@ struct CardinalityTests {
         #expect(Self.verdicts(of: fourth) == [.counted, .tooOld, .tooEarly, .invalidTraffic])
     }
 
+    @Test("a name is known to refused events whatever else it names, as it is after a start")
+    func sharedName() throws {
+        let bench = CommitBench()
+        bench.offerBatch(sequence: 0, [bench.click()])
+        #expect(bench.turns().first { $0.rows.rowCount > 0 } != nil)
+        var refused = bench.click()
+        refused.timestampMicroseconds -= 700_000_000_000
+        // The name of the reward as a platform.
+        refused.platformByteCount = refused.rewardByteCount
+        refused.platformHash = KeyedHash(key: .init(repeating: 7)).name(Array("reward-1".utf8))
+        bench.clock.advance(milliseconds: 10)
+        bench.offerBatch(sequence: 1, [refused])
+        let block = try #require(bench.turns().first { $0.rows.rowCount > 0 })
+        #expect(Self.verdicts(of: block) == [.tooOld])
+        #expect(block.rows.platform[0] != 0 && block.names.count == 0)
+    }
+
     @Test("an event of another business than its key's is no row, whatever else refuses it")
     func otherBusiness() throws {
         let bench = CommitBench(policy: CountingPolicy(countsConsentNotSet: false))

@@ -31,7 +31,6 @@ struct KnownAttributionsTests {
             known.knows(Attribution(key: key, campaign: campaign, source: source))
         }
 
-        func knows(platform: UInt32) -> Bool { known.knows(platform: platform) }
         func enter(name: UInt32) { known.enter(name: name) }
         var hasRoomForName: Bool { known.hasRoomForName }
         var hasRoomForPlatform: Bool { known.hasRoomForPlatform }
@@ -71,9 +70,6 @@ struct KnownAttributionsTests {
         #expect(known.admit(0, 1, 2) == [1, 2])
         #expect(known.knows(0, 1, 2))
         #expect(!known.knows(0, 2, 1) && !known.knows(1, 1, 2) && !known.knows(0, 1, 3))
-        #expect(!known.knows(platform: 9))
-        #expect(known.admit(platform: 9) == 9)
-        #expect(known.knows(platform: 9) && !known.knows(platform: 8))
         #expect(known.takeOverflowCount() == 0)
         #expect(known.admit(0, 3, 0) == [3, 0])
         #expect(known.admit(0, 4, 0) == [Self.other, Self.other])

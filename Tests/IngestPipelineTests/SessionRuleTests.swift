@@ -299,4 +299,26 @@ struct SessionRuleTests {
         #expect(try bench.send([bench.impression()]) == [.unchecked])
         #expect(!first.contains(bench.pseudonyms[0]) && bench.pseudonyms[0] != second)
     }
+
+    @Test(
+        "Of sessions that went on when their key's time was over not all is known, of others it is",
+        arguments: [true, false])
+    func expiredKey(goesOn: Bool) throws {
+        let ring = SessionKeyRing()
+        var keys = SessionKeys(directory: DirectoryID(rawValue: 1))
+        var random = SeededRandom(seed: 3)
+        let now: Int64 = 1_763_600_000_000_000
+        keys.renew(at: now, random: &random)
+        ring.replace(by: keys)
+        let bench = Bench(keys: ring)
+        #expect(try bench.send([bench.impression()]) == [.counted])
+        keys.renew(at: now + 86_400 * Self.second, random: &random)
+        ring.replace(by: keys)
+        #expect(try bench.send([bench.impression()]) == [.sessionRepeat])
+        if !goesOn { bench.advance(milliseconds: 600_001) }
+        // The first key is destroyed, the second is not.
+        keys.renew(at: now + 2 * 86_400 * Self.second, random: &random)
+        ring.replace(by: keys)
+        #expect(try bench.send([bench.impression()]) == [goesOn ? .unchecked : .counted])
+    }
 }

@@ -56,7 +56,7 @@ extension Admission {
         let (type, timestamp) = unsafe (event.pointee.type, event.pointee.timestampMicroseconds)
         let broken = sessions.broken(by: visit, type: type, timestamp: timestamp)
         let isImpression = type == EventType.impression.rawValue
-        let isRepeat = isImpression && visit.reward?.hasImpression ?? false
+        let isRepeat = visit.isRepeat(type)
         let hasID = unsafe event.pointee.flags & EventDescriptor.Flags.hasEventID != 0
         var judged = Judged(
             verdict: broken != nil ? .invalidTraffic : first, pseudonym: visit.pseudonym)
@@ -100,20 +100,20 @@ extension Admission {
     ) -> Verdict? {
         guard SessionRule.concerns(first) else { return first }
         let event = unsafe packet.rows + index
+        let (type, timestamp) = unsafe (event.pointee.type, event.pointee.timestampMicroseconds)
+        let hash = unsafe event.pointee.eventHash
         let hasID = unsafe event.pointee.flags & EventDescriptor.Flags.hasEventID != 0
-        let (hash, timestamp) = unsafe (
-            event.pointee.eventHash, event.pointee.timestampMicroseconds
-        )
-        if unsafe sessions.isOn && event.pointee.sessionByteCount != 0,
+        if unsafe sessions.isOn && event.pointee.sessionByteCount != 0 {
             // SAFETY: as in `judgeInSession`.
-            unsafe sessions.breaksRate(
+            let visit = unsafe sessions.look(
                 index, packet.bytes + Int(event.pointee.sessionOffset),
-                Int(event.pointee.sessionByteCount), key: key?.rawValue, type: event.pointee.type,
-                timestamp: timestamp)
-        {
-            // Rates come before viewability.
-            guard hasID, case .counted = first else { return .invalidTraffic }
-            return repeats.verdict(onRepeat: hash, check: 0) != nil ? nil : .invalidTraffic
+                Int(event.pointee.sessionByteCount), key: key?.rawValue)
+            if sessions.broken(by: visit, type: type, timestamp: timestamp) != nil {
+                // Rates come before viewability.
+                guard hasID, case .counted = first else { return .invalidTraffic }
+                return repeats.verdict(onRepeat: hash, check: 0) != nil ? nil : .invalidTraffic
+            }
+            if case .counted = first, visit.isRepeat(type) { return nil }
         }
         guard case .counted = first else { return first }
         return hasID && repeats.refusesNew(hash, timestamp: timestamp) ? .outsideWindow : nil

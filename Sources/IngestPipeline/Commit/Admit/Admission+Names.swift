@@ -56,9 +56,10 @@ extension Admission {
         guard let place = unsafe dictionary.slot(hash: name.hash, name.bytes(in: packet.bytes))
         else { return AttributedNames.unknown }
         let ordinal = dictionary.ordinal(of: place)
-        guard known.knows(platform: ordinal.rawValue) else { return AttributedNames.unknown }
-        platforms.set(name.hash, ordinal)
-        return ordinal.rawValue
+        // None beyond the bound, which costs a look each time.
+        let platform = known.admit(platform: ordinal.rawValue)
+        if platform != 0 { platforms.set(name.hash, ordinal) }
+        return platform
     }
 
     /// What the row of an event gets that is not refused, where some of its names or their combination are not known: these

@@ -63,10 +63,7 @@ package struct KnownAttributions: ~Copyable {
         return platform
     }
 
-    /// Whether events of it have counted, within the bound.
-    func knows(platform: UInt32) -> Bool { platforms.contains(platform) }
-
-    /// Likewise of a combination.
+    /// Whether events of a combination have counted, within the bound.
     @inline(__always)
     func knows(_ attribution: Attribution) -> Bool { isKnown(AttributionEntry(attribution)) }
 

@@ -22,7 +22,7 @@ package final class SessionKeyRing: Sendable {
 
     var current: Keys { keys.withLock { $0 } }
 
-    func replace(by keys: SessionKeys?) {
+    package func replace(by keys: SessionKeys?) {
         let all = (keys?.keys ?? []).filter { $0.madeAt != 0 }
         self.keys.withLock {
             $0 = Keys(version: $0.version + 1, newest: all.first, older: Array(all.dropFirst()))

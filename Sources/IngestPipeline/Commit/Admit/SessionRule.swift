@@ -19,6 +19,12 @@ import IngestRules
 
         /// Whether it follows an impression of its reward; `true` where nobody knows.
         var followsImpression: Bool { !isKnown || reward?.hasImpression ?? false }
+
+        /// Whether it is a further impression of its reward.
+        /// - Parameter type: of the event, raw value of `EventType`.
+        func isRepeat(_ type: UInt8) -> Bool {
+            type == EventType.impression.rawValue && reward?.hasImpression ?? false
+        }
     }
 
     private let policy: SessionPolicy
@@ -74,14 +80,18 @@ import IngestRules
     mutating func open(admissionTime: Int64) {
         now = max(now, admissionTime)
         table.open(now: now)
-        let newest = keys.newest
+        let known = keys
         guard let ring, ring.refresh(&keys) else { return }
+        // Sessions that go on cannot be told by a key that is gone, or that was not there.
+        let isNewestKept =
+            known.newest.map { $0 == keys.newest || keys.older.contains($0) } ?? false
+        let areOlderKept = known.older.allSatisfy(keys.older.contains)
+        if !isNewestKept || !areOlderKept && isOlderSeen { missRows(upTo: now) }
         olderSeenAt = now
-        // Sessions that go on cannot be told by a key that is gone before its time, or that was not there.
-        guard let newest, newest == keys.newest || keys.older.contains(newest) else {
-            return missRows(upTo: now)
-        }
     }
+
+    /// Whether a session may be going on whose pseudonym is of an older key.
+    private var isOlderSeen: Bool { now &- olderSeenAt <= timeoutMicroseconds }
 
     /// To be called where rows of sessions may be missing, of which the last has this admission time.
     mutating func missRows(upTo time: Int64) {
@@ -128,7 +138,7 @@ import IngestRules
         unsafe table.session(number).pointee.seenAt = now
         return Visit(
             session: number, pseudonym: pseudonym, reward: table.reward(number, key),
-            isKnown: unsafe !table.session(number).pointee.isPartial)
+            isKnown: table.isKnown(number))
     }
 
     @inline(never)
@@ -140,8 +150,9 @@ import IngestRules
             return seen(number, known, key)
         }
         let number = begin(pseudonym)
-        let isKnown = unsafe number != 0 && !table.session(number).pointee.isPartial
-        return Visit(session: number, pseudonym: pseudonym, reward: nil, isKnown: isKnown)
+        return Visit(
+            session: number, pseudonym: pseudonym, reward: nil,
+            isKnown: number != 0 && table.isKnown(number))
     }
 
     /// Begins a session; 0 if there is no room.
@@ -156,7 +167,7 @@ import IngestRules
     @unsafe private mutating func findOlder(
         _ session: UnsafeRawPointer, _ byteCount: Int
     ) -> (UInt32, UInt64)? {
-        guard now &- olderSeenAt <= timeoutMicroseconds else { return nil }
+        guard isOlderSeen else { return nil }
         for older in keys.older {
             let pseudonym = unsafe older.pseudonym(session, byteCount)
             let number = table.find(pseudonym, now: now)
@@ -165,20 +176,19 @@ import IngestRules
         return nil
     }
 
-    /// Whether an event breaks a rate. Neither begins a session nor goes on with one.
+    /// Looks at an event of a session. Neither begins a session nor goes on with one.
     ///
     /// SAFETY (caller): as `visit`.
     /// - Parameter key: `nil` where nothing was counted of its reward.
-    @unsafe mutating func breaksRate(
-        _ index: Int, _ session: UnsafeRawPointer, _ byteCount: Int, key: UInt32?, type: UInt8,
-        timestamp: Int64
-    ) -> Bool {
+    @unsafe mutating func look(
+        _ index: Int, _ session: UnsafeRawPointer, _ byteCount: Int, key: UInt32?
+    ) -> Visit {
         var number = unsafe table.find(pseudonyms[index], now: now)
         if number == 0 { number = unsafe findOlder(session, byteCount)?.0 ?? 0 }
-        let visit = unsafe Visit(
+        return unsafe Visit(
             session: number, pseudonym: pseudonyms[index],
-            reward: number == 0 ? nil : key.flatMap { table.reward(number, $0) }, isKnown: true)
-        return broken(by: visit, type: type, timestamp: timestamp) != nil
+            reward: number == 0 ? nil : key.flatMap { table.reward(number, $0) },
+            isKnown: number != 0 && table.isKnown(number))
     }
 
     /// The rule of rates that an event breaks; `nil` if it breaks none.
@@ -219,7 +229,7 @@ import IngestRules
         unsafe table.session(session).pointee.rates.add(type, at: timestamp)
         guard case .counted = verdict, type != EventType.redemption.rawValue else { return true }
         let hadRoom = table.note(session, key, type: type, at: timestamp)
-        if !hadRoom { unsafe table.session(session).pointee.isPartial = true }
+        if !hadRoom { table.missRows(of: session) }
         return hadRoom
     }
 

@@ -18,9 +18,8 @@ struct OpenSession: ChainEntry {
     var next: UInt32 = 0
     /// The first of its rewards; 0 = none.
     var rewards: UInt32 = 0
-    /// Whether there may have been events of it that nobody knows of: rows that a start could not read, or for which
-    /// there was no room.
-    var isPartial: Bool
+    /// `SessionTable.missCount` when it began: rows were missed since where that is another one now.
+    var knownSince: UInt32
 }
 
 /// A reward of which something was counted in a session.
@@ -55,6 +54,8 @@ struct OpenReward: ChainEntry {
     /// Sessions in the order in which they are looked at; 0 = none.
     private var first: UInt32 = 0
     private var last: UInt32 = 0
+    /// How often rows were missed that may be of sessions that were going on; 0 is before any session.
+    private var missCount: UInt32 = 1
 
     /// Ended sessions that are looked for with one that begins, and with a block.
     private static var lookCount: Int { 2 }
@@ -94,9 +95,10 @@ struct OpenReward: ChainEntry {
     /// Begins a session, or lets one that has ended begin again; 0 if there is no room.
     mutating func begin(_ pseudonym: UInt64, now: Int64, isPartial: Bool) -> UInt32 {
         let known = sessions.find(pseudonym)
+        let knownSince = isPartial ? 0 : missCount
         if known != 0 {
             unsafe session(known).pointee.seenAt = now
-            unsafe session(known).pointee.isPartial = isPartial
+            unsafe session(known).pointee.knownSince = knownSince
             return known
         }
         takeOutEnded(now: now, Self.lookCount)
@@ -104,7 +106,7 @@ struct OpenReward: ChainEntry {
         let number = sessions.insert(
             OpenSession(
                 identity: pseudonym, seenAt: now, lookAt: now &+ timeoutMicroseconds,
-                isPartial: isPartial))
+                knownSince: knownSince))
         append(number)
         return number
     }
@@ -131,14 +133,18 @@ struct OpenReward: ChainEntry {
         return true
     }
 
-    /// Marks all sessions as ones of which not all is known.
-    mutating func missRows() {
-        var number = first
-        while number != 0 {
-            unsafe session(number).pointee.isPartial = true
-            number = unsafe session(number).pointee.next
-        }
+    /// Whether all events of a session are known: there were no rows of it that a start could not read, nor any for which
+    /// there was no room.
+    @inline(__always)
+    func isKnown(_ number: UInt32) -> Bool {
+        unsafe session(number).pointee.knownSince == missCount
     }
+
+    /// Makes a session one of which not all is known.
+    mutating func missRows(of number: UInt32) { unsafe session(number).pointee.knownSince = 0 }
+
+    /// The same of all that are going on.
+    mutating func missRows() { missCount &+= 1 }
 
     /// To be called for each block.
     mutating func open(now: Int64) { takeOutEnded(now: now, Self.lookCountOfBlock) }
