@@ -225,7 +225,7 @@ final class AckListener: Sendable {
                 state.figures.shedCount += 1
                 return
             }
-            guard ack.floor >= state.floor else { return }
+            guard !ack.isPending, ack.floor >= state.floor else { return }
             state.floor = ack.floor
             state.edge = ack.floor + UInt64(ack.credit)
             while state.first < state.departures.count,

@@ -112,7 +112,7 @@ import IngestFormat
     /// A heartbeat that tells how many packets have been prepared.
     /// - Parameter base: the lowest sequence that may still be sent; 0 without acks.
     func heartbeat(base: UInt64 = 0) -> [UInt8] {
-        Heartbeat.packet(header(.heartbeat), base: PacketSequence(rawValue: base))
+        Heartbeat(base: base).packet(header(.heartbeat))
     }
 
     private mutating func seal(_ packet: Int) {

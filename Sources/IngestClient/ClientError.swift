@@ -21,9 +21,11 @@ public enum ClientError: Error, Equatable, Sendable {
     case refused(sender: UInt64, epoch: UInt64, cause: RefusalCause)
     /// The receiver has a packet of this sender and epoch that was never sent from here: its spool was copied.
     case unknownPackets(sender: UInt64, sequence: UInt64, next: UInt64)
-    /// The receiver has lost what it had acked: it stands at `floor`, all below `base` was acked. Nobody holds these
-    /// events any more.
-    case ackedDataLost(sender: UInt64, floor: UInt64, base: UInt64)
+    /// The receiver has lost packets `first` to `end` - 1, or some of them, which had been acked. Nobody holds these events
+    /// any more. `EventSender.acceptReceiver` goes on with the rest.
+    case ackedDataLost(sender: UInt64, epoch: UInt64, first: UInt64, end: UInt64, cause: LossCause)
+    /// The receiver does not know the packets of this version (status 5).
+    case unsupported(address: String)
     /// Nothing was heard while packets waited for an ack.
     case noAnswer(address: String, seconds: UInt64)
     /// Acks come, but this packet, sent again and again, is not acked, nor is any other.
@@ -50,6 +52,14 @@ public enum ClientError: Error, Equatable, Sendable {
         /// The sender was away for longer than the receiver remembers, or a sequence came with other bytes: two processes
         /// have one id, or a spool was copied.
         case reused
+    }
+
+    /// How a receiver shows that it has lost acked data.
+    public enum LossCause: Equatable, Sendable {
+        /// It has the directory that had acked, in an earlier state: restored from a copy, or a disk that lost writes.
+        case olderCopy
+        /// It has another directory, or none of this sender.
+        case otherDirectory
     }
 
     public enum SpoolFailure: Equatable, Sendable {
@@ -152,7 +162,7 @@ extension ClientError {
         switch self {
         case .badAddress, .badOption: 64
         case .unresolved, .notListening, .noAnswer, .noProgress, .deadline, .refused,
-            .unknownPackets:
+            .unknownPackets, .unsupported:
             69
         case .ackedDataLost: 71
         case .otherSender, .keys: 78
@@ -195,9 +205,12 @@ extension ClientError: CustomStringConvertible {
         case .unknownPackets(let sender, let sequence, let next):
             "the receiver has packet \(sequence) of sender \(sender), of which only those below \(next)"
                 + " were sent from here, a spool must not be copied: remove it and send again what is missing"
-        case .ackedDataLost(let sender, let floor, let base):
-            "the receiver has lost packets \(floor) to \(base - 1) of sender \(sender), which it had acked,"
-                + " check its disk and send these events again"
+        case .ackedDataLost(let sender, let epoch, let first, let end, let cause):
+            "acked data is lost: \(cause.description); packets \(first) to \(end - min(end, 1)) of sender"
+                + " \(sender), epoch \(epoch), had been acked; restore the receiver's directory, or accept the"
+                + " loss (--accept-receiver) and send these events again"
+        case .unsupported(let address):
+            "\(address) does not know packets of this version, update ingestd there"
         case .noAnswer(let address, let seconds):
             "no answer from \(address) for \(seconds) s, check that ingestd runs there, its keys and the"
                 + " network"
@@ -229,6 +242,15 @@ extension ClientError.RefusalCause {
         case .reused:
             "it was away for longer than is remembered, or its id is used twice or its spool copied, remove"
                 + " the spool or take another id"
+        }
+    }
+}
+
+extension ClientError.LossCause {
+    fileprivate var description: String {
+        switch self {
+        case .olderCopy: "the receiver is in an earlier state than the one that acked"
+        case .otherDirectory: "the receiver has another directory than the one that acked"
         }
     }
 }

@@ -210,6 +210,12 @@ public final class EventSender: Sendable {
         }
     }
 
+    /// Goes on after `ClientError.ackedDataLost`: what is not acked is sent to the receiver as it is now. What had been acked
+    /// is not sent again, since the sender no longer has it; `totals.packetsLost` counts it.
+    ///
+    /// Does nothing to a sender that another error, or none, has ended.
+    public func acceptReceiver() { loop.acceptReceiver() }
+
     /// How far it is.
     public var totals: Totals { timed(loop.state.withLock { $0.stream.totals }) }
 

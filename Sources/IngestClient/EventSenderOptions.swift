@@ -16,6 +16,8 @@ extension EventSender {
         public internal(set) var packetsResent: UInt64 = 0
         /// Events that were refused before they were sent.
         public internal(set) var eventsRefused: UInt64 = 0
+        /// Packets that a receiver had acked and has lost, where the sender went on without them.
+        public internal(set) var packetsLost: UInt64 = 0
         /// Since the sender was opened.
         public internal(set) var elapsed = Duration.zero
 
@@ -72,6 +74,8 @@ extension EventSender {
         /// Ends the sender after this time without progress in acks, 1 s … a year; if unreachable from the start, ten
         /// seconds are enough. `nil`: it never ends by itself, whatever `state` says.
         public var givesUpAfter: Duration?
+        /// Whether it goes on by itself with a receiver that has lost acked data: see `acceptReceiver`.
+        public var acceptsReceiver = false
         /// Whether a network error ends a sender without acks.
         package var endsAtNetworkErrors = false
         /// JSON lines as they are, without sequence, sender, acks or key: loss is unknown. For receivers that
@@ -124,6 +128,7 @@ extension EventSender {
             configuration.unackedByteCountMax = unackedByteCountMax
             configuration.silenceNanosecondsMax = givesUpAfter?.nanoseconds
             configuration.endsAtNetworkErrors = endsAtNetworkErrors
+            configuration.acceptsReceiver = acceptsReceiver
             configuration.key = key?.key
             if case .spooled(_, durableAtSend: true) = delivery {
                 configuration.isDurableAtSend = true

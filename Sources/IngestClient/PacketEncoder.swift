@@ -24,13 +24,13 @@ package struct SenderIdentity: Equatable, Sendable {
 /// a sender's packets get their header, padding and tag.
 ///
 /// **Layout** Full packets have exactly `packetByteCountMax` bytes, padded inside their payload, so that the kernel can cut
-/// and join them by one size; others have 56 at least, so that they may be acked. Plain datagrams are JSON lines joined by
+/// and join them by one size; others have 80 at least, so that they may be acked. Plain datagrams are JSON lines joined by
 /// one newline, none at the end; a line that is longer than the limit travels alone.
 ///
 /// **Cost** Two copies of an event's bytes, an array a packet.
 struct PacketEncoder: ~Copyable {
     /// A packet below this gets no ack (the rule that keeps an ack from being larger).
-    static let packetByteCountMin = 56
+    static let packetByteCountMin = AckPacket.byteCount(furtherWordCount: 0, hasTag: false)
     /// The smallest limit on packets that holds one event of any valid size.
     static let packetByteCountLimits = 1_200...Limits.packetByteCountMax
 
@@ -94,11 +94,12 @@ struct PacketEncoder: ~Copyable {
 
     /// Closes the open packet and begins another.
     ///
-    /// - Parameter isFull: it is padded to the size of all full ones. Another one is as short as an ack allows.
+    /// - Parameter isFull: it is padded to the size of all full ones; another one to the least that is acked.
     mutating func seal(sequence: UInt64, isFull: Bool) -> [UInt8] {
         let header = header(.batch, sequence)
-        let isPadded = isFull || (batch?.packetByteCount ?? 0) < Self.packetByteCountMin
-        guard var packet = batch?.seal(header, isPadded: isPadded) else {
+        let sealed = batch?.seal(
+            header, isPadded: isFull, byteCountMin: Self.packetByteCountMin)
+        guard var packet = sealed else {
             defer { (datagram, lineCount) = ([], 0) }
             return datagram
         }
@@ -108,12 +109,11 @@ struct PacketEncoder: ~Copyable {
 
     /// - Parameters:
     ///   - next: what it announces; it takes no sequence itself.
-    ///   - base: the lowest sequence that the sender still holds for a resend; 0 = not given.
     ///   - ackByteCount: what the ack should have room for; as far as a packet has.
-    func heartbeat(next: UInt64, base: UInt64, ackByteCount: Int = 0) -> [UInt8] {
+    func heartbeat(next: UInt64, _ content: Heartbeat, ackByteCount: Int = 0) -> [UInt8] {
         let room = packetByteCountMax - tagByteCount - PacketHeader.byteCount
-        var packet = Heartbeat.packet(
-            header(.heartbeat, next), base: PacketSequence(rawValue: base),
+        var packet = content.packet(
+            header(.heartbeat, next),
             payloadByteCount: min(room, max(Heartbeat.payloadByteCountMin, ackByteCount)))
         key?.tag.append(to: &packet)
         return packet

@@ -51,6 +51,8 @@ struct SendWindow: ~Copyable {
     private(set) var nextWaitEnd = UInt64.max
     /// Whether a packet may be overdue.
     private(set) var hasOverdue = false
+    /// Behind the greatest sequence that was acked.
+    private(set) var ackedEnd: UInt64
     /// Behind what an earlier start has left.
     private(set) var leftEnd: UInt64 = 0
     /// Behind what was given to the network, whether or not it took all of it.
@@ -66,6 +68,7 @@ struct SendWindow: ~Copyable {
         base = firstSequence
         nextSequence = firstSequence
         sentEnd = firstSequence
+        ackedEnd = firstSequence
         ring = Array(repeating: nil, count: 256)
     }
 
@@ -225,6 +228,7 @@ extension SendWindow {
         }
         change.ackedEvents += UInt64(entry.eventCount)
         change.ackedPackets += 1
+        ackedEnd = max(ackedEnd, sequence + 1)
         if entry.sendCount == 0 {
             change.unsentEvents += UInt64(entry.eventCount)
             change.unsentPackets += 1

@@ -17,9 +17,6 @@ struct AckState: Sendable {
     var hasCredit = false
     /// What heartbeats announce: never less than before.
     var announcedEnd: UInt64 = 0
-    /// Since when every ack acknowledges less than an earlier one.
-    var lostSince: UInt64?
-
     /// Whether the receiver has to be asked for credit.
     var isBlocked: Bool { isShedding || !hasCredit || edge <= floor }
 }
@@ -27,7 +24,8 @@ struct AckState: Sendable {
 extension SenderStream {
     /// Sends what may be sent: first what has to be sent again, then what is new.
     mutating func pump(now: UInt64) {
-        guard failure == nil, !acks.isShedding, timers.endsQuiet(now: now) else { return }
+        guard failure == nil, !acks.isShedding, !watch.isUnconfirmed, timers.endsQuiet(now: now)
+        else { return }
         let again = window.due(now: now, edge: acks.edge, countMax: Self.resendCountMax)
         guard send(again[...], now: now) else {
             window.recheck()
@@ -109,9 +107,12 @@ extension SenderStream {
         }
         timers.networkError = error.orBetter(timers.networkError)
         timers.quieten(now: now)
-        if timers.route.isReconnectDue(now: now, lacksRoute: error.isUnreachable) {
-            transport.reconnect()
-        }
+        if timers.route.isReconnectDue(now: now, lacksRoute: error.isUnreachable) { reconnect() }
+    }
+
+    private mutating func reconnect() {
+        transport.reconnect()
+        watch.reconnected()
     }
 
     /// Base, and the end of what this start has given to the network: packets that only lie in the spool may be more than a
@@ -122,14 +123,17 @@ extension SenderStream {
     /// missing.
     mutating func sendHeartbeat(now: UInt64) {
         guard isAcked else {
-            let packet = encoder.heartbeat(next: window.nextSequence, base: 0)
+            let packet = encoder.heartbeat(next: window.nextSequence, Heartbeat(base: 0))
             _ = transmit(packet, segmentByteCount: packet.count, now: now)
             return timers.heartbeatSent(now: now, isHurried: false)
         }
         acks.announcedEnd = max(acks.announcedEnd, window.givenEnd)
         let words = Int((max(acks.announcedEnd, window.knownEnd) - window.base) / 64)
+        let content = Heartbeat(
+            base: window.base, seen: acks.floor, nonce: configuration.makeNonce())
+        watch.ask(nonce: content.nonce, seen: content.seen, now: now)
         let packet = encoder.heartbeat(
-            next: acks.announcedEnd, base: window.base,
+            next: acks.announcedEnd, content,
             ackByteCount: AckPacket.Offset.furtherWords + 8 * words)
         _ = transmit(packet, segmentByteCount: packet.count, now: now)
         timers.heartbeatSent(now: now, isHurried: acks.isBlocked)
@@ -139,9 +143,6 @@ extension SenderStream {
 // MARK: Acks
 
 extension SenderStream {
-    /// So long every ack has to be below the base before acked data counts as lost: one late ack means nothing.
-    static let lostNanoseconds: UInt64 = 10_000_000_000
-
     /// Takes a datagram that came to the sender's socket. What is no ack of this sender is ignored.
     package mutating func receive(_ datagram: Span<UInt8>, now: UInt64) {
         guard failure == nil else { return }
@@ -162,26 +163,56 @@ extension SenderStream {
     }
 
     private mutating func take(_ ack: AckView, now: UInt64) {
-        let own = configuration.identity.epoch
-        if ack.status == .refused {
-            // An older one was recorded, or is late by a start.
-            if ack.header.epoch.rawValue >= own.rawValue {
-                failure = refusal(known: ack.header.epoch)
-            }
+        let (own, epoch) = (configuration.identity.epoch.rawValue, ack.header.epoch.rawValue)
+        guard let status = ack.status, epoch == own || status == .refused && epoch > own else {
             return
         }
-        guard ack.header.epoch == own, let status = ack.status else { return }
+        switch watch.hear(ack) {
+        case .believed: break
+        case .late: return timers.heard(now: now)
+        case .doubtful: return timers.requestHeartbeat(now: now)
+        case .refused: return failure = refusal(known: ack.header.epoch)
+        case .unsupported: return failure = .unsupported(address: configuration.address)
+        case .lost(let cause): return lose(ack, cause, now: now)
+        }
         timers.heard(now: now)
+        // Nothing more is said of packets that are not durable yet.
+        if ack.isPending { return }
         switch status {
         case .ok: apply(ack, now: now)
         case .busy, .diskFull:
             if !acks.isShedding { timers.hurryHeartbeat(now: now) }
             acks.isShedding = true
             timers.progressed(now: now)
-        case .beyondWindow:
-            if !isLost(ack, now: now) { timers.requestHeartbeat(now: now) }
-        case .refused: break
+        case .beyondWindow: timers.requestHeartbeat(now: now)
+        case .refused, .unsupported, .rolledBack: break
         }
+    }
+
+    /// Acked data is gone: nobody holds it any more, and the sender must not go on as if it were counted.
+    private mutating func lose(
+        _ ack: borrowing AckView, _ cause: ClientError.LossCause, now: UInt64
+    ) {
+        let (floor, end) = (ack.floor, max(acks.floor, window.ackedEnd))
+        let first = cause == .olderCopy && floor < end ? floor : 0
+        failure = .ackedDataLost(
+            sender: configuration.identity.sender.rawValue,
+            epoch: configuration.identity.epoch.rawValue, first: first, end: end, cause: cause)
+        if configuration.acceptsReceiver { acceptReceiver(now: now) }
+    }
+
+    /// Goes on with a receiver that has lost acked data: what is not acked is sent to it, the rest is lost.
+    ///
+    /// Does nothing unless that has ended the sender.
+    package mutating func acceptReceiver(now: UInt64) {
+        guard case .ackedDataLost(_, _, let first, let end, _) = failure else { return }
+        failure = nil
+        totals.packetsLost += end - first
+        watch = ReceiverWatch()
+        acks = AckState(announcedEnd: acks.announcedEnd)
+        acks.edge = window.base + Self.creditFirst
+        window.recheck()
+        sendHeartbeat(now: now)
     }
 
     private func refusal(known: SenderEpoch) -> ClientError {
@@ -201,7 +232,6 @@ extension SenderStream {
                 next: window.knownEnd)
             return
         }
-        guard !isLost(ack, now: now) else { return }
         let wasBlocked = acks.isShedding
         acks.isShedding = false
         // Late: it was overtaken by a newer one.
@@ -238,28 +268,13 @@ extension SenderStream {
         if window.base > base { retireAcked(now: now) }
     }
 
-    /// Whether acked data is gone: nothing but acks from before the base, for ten seconds. The sender holds
-    /// nothing of it any more, and must not go on as if it were counted.
-    private mutating func isLost(_ ack: AckView, now: UInt64) -> Bool {
-        guard ack.floor < window.base else {
-            acks.lostSince = nil
-            return false
-        }
-        let since = acks.lostSince ?? now
-        acks.lostSince = since
-        guard now - since >= Self.lostNanoseconds else { return false }
-        failure = .ackedDataLost(
-            sender: configuration.identity.sender.rawValue, floor: ack.floor, base: window.base)
-        return true
-    }
-
     // MARK: Time
 
     /// Does what is due: at `nextDeadline`, or earlier.
     package mutating func tick(now: UInt64) {
         guard failure == nil else { return }
         if timers.route.isReconnectDue(now: now, silence: timers.silence(now: now)) {
-            transport.reconnect()
+            reconnect()
         }
         let isFlushDue = now >= min(timers.batchDueAt, timers.spoolRetryAt)
         if isFlushDue { flush(now: now) } else { pump(now: now) }
@@ -311,7 +326,7 @@ extension SenderStream {
     package var nextDeadline: UInt64 {
         guard failure == nil else { return .max }
         var deadline = min(timers.batchDueAt, timers.heartbeatAt, timers.spoolRetryAt)
-        if !acks.isShedding, !window.isEmpty {
+        if !acks.isShedding, !watch.isUnconfirmed, !window.isEmpty {
             deadline = min(
                 deadline, timers.quietUntil > 0 ? timers.quietUntil : window.nextWaitEnd)
         }

@@ -73,6 +73,15 @@ final class SenderLoop: Sendable {
         }
     }
 
+    /// Lets a stream go on that lost data has ended.
+    func acceptReceiver() {
+        state.withLock { state in
+            state.stream.acceptReceiver(now: SenderClock.monotonicNanoseconds())
+            state.wakesAt = 0
+        }
+        socket?.wake()
+    }
+
     /// Blocks the thread until an ack has changed something, not long and at most for so long.
     func waitForProgress(nanosecondsMax: UInt64) {
         // A short wait: the ack may have come just before.

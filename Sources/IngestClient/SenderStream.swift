@@ -46,6 +46,10 @@ package struct SenderStream: ~Copyable {
         package var address = ""
         /// The wall clock when the sender was opened, for messages.
         package var unixMilliseconds: UInt64?
+        /// Whether it goes on by itself where acked data was lost: see `acceptReceiver`.
+        package var acceptsReceiver = false
+        /// For heartbeats: random, so that nobody can have an answer before they are sent.
+        package var makeNonce: @Sendable () -> UInt64 = { .random(in: 0...UInt64.max) }
         /// The time at the end of a call that began at the given one: a disk can take seconds.
         package var clock: @Sendable (_ since: UInt64) -> UInt64 = { $0 }
 
@@ -72,6 +76,7 @@ package struct SenderStream: ~Copyable {
     var window: SendWindow
     var timers: SenderTimers
     var acks = AckState()
+    var watch = ReceiverWatch()
     private var parser = EventLineParser()
     private var texts: [UInt8] = []
     private(set) var encoder: PacketEncoder
@@ -101,6 +106,7 @@ package struct SenderStream: ~Copyable {
         for packet in left {
             window.append(packet.bytes, eventCount: packet.eventCount, isLeft: true)
         }
+        acks.floor = firstSequence
         acks.edge = firstSequence + Self.creditFirst
         acks.announcedEnd = firstSequence
         spoolByteCount = spool?.byteCount ?? 0

@@ -6,7 +6,7 @@ import IngestKeys
 
 /// One ack on its way to a sender. The only place where the daemon makes one.
 struct OutgoingAck: Sendable {
-    let packet: AckPacket
+    fileprivate var packet: AckPacket
     let peer: ingest_peer
     /// The words of the bitmap, in the list's memory.
     fileprivate(set) var words: Range<Int> = 0..<0
@@ -17,7 +17,7 @@ struct OutgoingAck: Sendable {
     /// `nil` if that packet was smaller than any ack.
     init?(
         _ status: AckStatus, sender: SenderID, epoch: SenderEpoch, floor: UInt64 = 0,
-        credit: Int = 0, to source: PacketSource
+        credit: Int = 0, echo: AckEcho, isPending: Bool = false, to source: PacketSource
     ) {
         let count = AckPacket.furtherWordCount(
             fitting: source.byteCount, hasTag: source.isTagged)
@@ -26,9 +26,15 @@ struct OutgoingAck: Sendable {
             sender: sender, epoch: epoch, floor: PacketSequence(rawValue: floor),
             keyID: source.keyID, hasTag: source.isTagged,
             credit: UInt32(min(credit, Limits.windowSequenceCountMax)), status: status)
+        packet.echo = echo
+        packet.isPending = isPending
         peer = source.peer
         furtherWordCountMax = count
     }
+
+    var sender: SenderID { packet.sender }
+    var hasTag: Bool { packet.hasTag }
+    var keyID: UInt16 { packet.keyID }
 }
 
 /// The acks that are true once a block is durable. It travels with the block's slot, from the commit stage,
@@ -39,6 +45,8 @@ package struct AckList: Sendable {
     private(set) var acks: [OutgoingAck] = []
     private var words: [UInt64] = []
     private static let wordCountMax = 1 << 17
+    /// The last commit that is durable when they leave.
+    var commitEpoch: UInt64 = 0
 
     package var isEmpty: Bool { acks.isEmpty }
 
@@ -67,22 +75,28 @@ package struct AckList: Sendable {
 
     /// Writes the packet of an ack, without its tag.
     /// - Returns: its bytes.
-    @unsafe func encode(_ ack: OutgoingAck, into packet: UnsafeMutableRawBufferPointer) -> Int {
+    @unsafe func encode(
+        _ ack: OutgoingAck, of directory: DirectoryID, into bytes: UnsafeMutableRawBufferPointer
+    ) -> Int {
+        var packet = ack.packet
+        packet.directory = directory
+        packet.commitEpoch = commitEpoch
         // SAFETY: the caller's memory holds any ack.
-        unsafe ack.packet.encode(into: packet, furtherWordCount: ack.words.count - 1) {
+        return unsafe packet.encode(into: bytes, furtherWordCount: ack.words.count - 1) {
             words[ack.words.lowerBound + $0]
         }
     }
 }
 
-/// Makes the packets of acks and sends them. The sync queue owns one for the acks of durable blocks, the receive queue one
-/// for what it sheds.
+/// Makes the packets of acks and sends them. The sync queue owns one for the acks of durable blocks, the commit queue one
+/// for answers that wait for no block, the receive queue one for what it sheds.
 ///
 /// `@unchecked Sendable`: it moves to its queue as a whole; `~Copyable` keeps its memory in one place.
 ///
 /// **Cost** 530 KiB, touched as far as acks need it; about 1 µs an ack, most of it the system call.
-@safe struct AckSender: ~Copyable, @unchecked Sendable {
+@safe package struct AckSender: ~Copyable, @unchecked Sendable {
     private let socket: any AckSocket
+    private let directory: DirectoryID
     private let keyRing: KeyRing?
     private var keys: KeyRing.Keys?
     private let bytes: UnsafeMutableRawBufferPointer
@@ -92,8 +106,9 @@ package struct AckList: Sendable {
     private static let byteCountMax = AckPacket.byteCount(
         furtherWordCount: AckPacket.furtherWordCountMax, hasTag: true)
 
-    init(socket: any AckSocket, keyRing: KeyRing? = nil) {
+    package init(socket: any AckSocket, directory: DirectoryID, keyRing: KeyRing? = nil) {
         self.socket = socket
+        self.directory = directory
         self.keyRing = keyRing
         keys = keyRing?.current
         unsafe bytes = .allocate(byteCount: Self.batchCount * Self.byteCountMax, alignment: 64)
@@ -133,11 +148,11 @@ package struct AckList: Sendable {
         unsafe outgoing[place].bytes = UnsafePointer(
             (bytes.baseAddress! + start).assumingMemoryBound(to: UInt8.self))
         var byteCount = unsafe list.encode(
-            ack,
+            ack, of: directory,
             into: UnsafeMutableRawBufferPointer(
                 rebasing: bytes[start..<start + Self.byteCountMax]))
         // Without its key by now, the ack leaves untagged and the sender ignores it.
-        if ack.packet.hasTag, let key = keys?[ack.packet.keyID] {
+        if ack.hasTag, let key = keys?[ack.keyID] {
             byteCount += PacketTag.byteCount
             unsafe key.tag.seal(
                 UnsafeMutableRawBufferPointer(rebasing: bytes[start..<start + byteCount]))

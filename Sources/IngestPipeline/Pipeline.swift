@@ -43,7 +43,7 @@ package final class Pipeline: Sendable {
         directory = start.directory
         let configuration = try Self.limited(configuration, in: directory, logger)
         let clock = LinuxClock()
-        let hash = start.hash
+        let (hash, log) = (start.hash, start.log)
         keyRing = keys.map { KeyRing($0, hash: hash) }
         guard let batch = PacketBatch() else {
             throw .inconsistent("no memory for \(PacketBatch.defaultCapacity) receive buffers")
@@ -56,7 +56,8 @@ package final class Pipeline: Sendable {
         guard let producer = stages.producer.take() else { throw .inconsistent("no ring") }
         let acks = socket.acks
         let receiver = UDPReceiver(
-            socket: socket, batch: batch, ring: producer, hash: hash, acks: acks,
+            socket: socket, batch: batch, ring: producer, hash: hash,
+            acks: AckSender(socket: acks, directory: log.directory, keyRing: keyRing),
             keyRing: keyRing, state: stages.state, clock: clock, counters: counters,
             warn: { [logLines] in logLines.warn($0) })
         mergeQueue.start(stages.merge, onFailure: onFailure)
@@ -144,6 +145,7 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
         links.state.shortage = try SyncStage<Files, Clock>.holdFirst(
             reserve, segmentByteCountMax: configuration.segmentByteCountMax)
         let log = start.log
+        links.state.durableEpoch = log.commitEpoch - min(log.commitEpoch, 1)
         for _ in 0..<StageLinks.slotCount { links.free.push(BlockSlot(log: log)) }
         let files = start.directory.files
         let first = try SyncStage<Files, Clock>.beginFirst(
@@ -157,11 +159,13 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
             consumer: ends.consumer, hash: start.hash, dictionary: start.dictionary,
             attributions: start.attributions, repeats: start.repeats, sessions: start.sessions,
             clock: clock, start: start.log, configuration: configuration, zones: zones,
-            links: links, counters: counters, warn: warn)
+            acks: AckSender(socket: acks, directory: log.directory, keyRing: keyRing), links: links,
+            counters: counters, warn: warn)
         sync = SyncStage(
             files: files, mark: start.mark, first: first, of: log.segmentHeader.segment,
             segmentByteCountMax: configuration.segmentByteCountMax, reserve: reserve, clock: clock,
-            waker: waker, acks: AckSender(socket: acks, keyRing: keyRing), links: links,
+            waker: waker,
+            acks: AckSender(socket: acks, directory: log.directory, keyRing: keyRing), links: links,
             counters: counters, warn: warn)
         compact = CompactStage(
             publisher: start.publisher, windows: start.log.windows,

@@ -51,6 +51,8 @@ package enum CommitCounter: Int, CounterName {
     case attributionOverflows
     /// How often the wall clock parted from the monotonic one.
     case clockSteps
+    /// Heartbeats that were answered without waiting for a block.
+    case answers
 }
 
 /// Counters of the sync queue.

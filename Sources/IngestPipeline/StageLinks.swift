@@ -19,9 +19,10 @@ package struct StageLinks: Sendable {
     package let state = SharedState()
 
     /// What the stages in front must know of those behind them: statements of fact, each written by one
-    /// stage. Relaxed throughout, because the blocks themselves are ordered by the links.
+    /// stage. Relaxed but where it is said, because the blocks themselves are ordered by the links.
     package final class SharedState: Sendable {
         private let syncing = Atomic<Int>(0)
+        private let durable = Atomic<UInt64>(0)
         private let mergeStopped = Atomic(false)
         private let missing = Atomic<UInt8>(0)
         private let missingToCompact = Atomic<UInt8>(0)
@@ -35,6 +36,13 @@ package struct StageLinks: Sendable {
         package func willSync() { syncing.add(1, ordering: .relaxed) }
         /// Said by the sync stage once a block is durable.
         package func didSync() { syncing.subtract(1, ordering: .relaxed) }
+
+        /// The last commit that is durable. Stored by the sync stage before it acks what is in it, so that no answer to
+        /// a sender that has the ack says less. Releasing and acquiring, partners of each other: it tells of other blocks.
+        package var durableEpoch: UInt64 {
+            get { durable.load(ordering: .acquiring) }
+            set { durable.store(newValue, ordering: .releasing) }
+        }
 
         /// What the log waits for, or compaction so that no block can be folded; while one does, the receive stage
         /// sheds. Stored by the sync stage.

@@ -65,6 +65,10 @@ struct IngestSend: ParsableCommand {
     )
     var acks: Bool?
 
+    @Flag(
+        help: "Go on with an ingestd that has lost packets that it had acked: these stay lost.")
+    var acceptReceiver = false
+
     @Flag(help: "Send plain JSON datagrams: without sequence, so that loss stays unknown.")
     var plain = false
 
@@ -87,6 +91,10 @@ struct IngestSend: ParsableCommand {
         }
         if plain && (spool != nil || keyID != nil || acks != nil) {
             throw ValidationError("--plain has no acks, spool or key, leave these out")
+        }
+        if acceptReceiver && !isAcked {
+            throw ValidationError(
+                "--accept-receiver is about acks, leave --plain and --no-acks out")
         }
         if acks == false && spool != nil {
             throw ValidationError("--spool keeps what is not acked, leave --no-acks out")
@@ -126,6 +134,12 @@ struct IngestSend: ParsableCommand {
         }
         let failure = job.run(to: sender)
         printSummary(sender.totals, nanoseconds: SenderClock.monotonicNanoseconds() - startedAt)
+        let lostCount = sender.totals.packetsLost
+        if lostCount > 0 {
+            printToStandardError(
+                "ingest-send: went on though the receiver had lost \(lostCount) packets that it had "
+                    + "acked, send their events again")
+        }
         if let failure { throw fail(failure.description, exitCode: failure.exitCode) }
         if !isAcked {
             printToStandardError(
@@ -148,6 +162,7 @@ struct IngestSend: ParsableCommand {
             spool.map { .spooled(directory: $0) } ?? (isAcked ? .acked : .unacked)
         options.givesUpAfter = .seconds(giveUpSeconds)
         options.endsAtNetworkErrors = true
+        options.acceptsReceiver = acceptReceiver
         if let keyID, let keyFile {
             options.key = try EventSender.Key(id: keyID, file: keyFile)
         }

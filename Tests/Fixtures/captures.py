@@ -22,7 +22,7 @@ def sender(**options):
 assert ingest_sender.crc32c(b"123456789") == 0xE3069283
 
 plain, tagged = sender(), sender(key=bytes(range(32)), key_id=1)
-assert plain.packet(ingest_sender.HEARTBEAT, 10, struct.pack("<Q56x", 9)) == capture("heartbeat.bin")
+assert plain.packet(ingest_sender.HEARTBEAT, 10, struct.pack("<QQQ40x", 9, 8, 0xFEED5EED00000001)) == capture("heartbeat.bin")
 assert tagged.packet(ingest_sender.BATCH, 1, capture("packet.bin")[40:]) == capture("tagged.bin")
 
 ack = capture("ack.bin")
@@ -37,4 +37,8 @@ tagged.receive(ack)
 assert len(tagged.unacked) == 80, "an ack without tag was believed"
 plain.receive(ack)
 assert [place for place in range(80) if place not in plain.unacked] == [*range(9), 10, 12, 73]
-assert plain.edge == 9 + 500
+assert plain.edge == 9 + 500 and plain.commit == 1000
+# As the answer to its heartbeat it tells which directory it is.
+plain.asked = [(0xFEED5EED00000001, 8, 0)]
+plain.receive(ack)
+assert plain.directory == 0x0123456789ABCDEF

@@ -43,6 +43,7 @@ extension FuzzTarget {
             guard case .packet(var header) = parsed else { continue }
             fuzzExpect(header.packetByteCount == bytes.count, "the length")
             fuzzExpect((header.kind == .ack) == (receiver == .sender), "the kind")
+            checkHeartbeat(header, bytes)
             // What was parsed is all that the header says: sealed again it is the same bytes.
             var again = Array(bytes[..<(PacketHeader.byteCount + header.payloadByteCount)])
             let original = again
@@ -50,6 +51,13 @@ extension FuzzTarget {
             header.seal(&again)
             fuzzExpect(again == original, "the header sealed again")
         }
+    }
+
+    /// What it carries, in a packet again, is the same bytes.
+    private static func checkHeartbeat(_ header: PacketHeader, _ bytes: [UInt8]) {
+        guard let content = bytes.withUnsafeBytes({ Heartbeat(ofPacket: $0) }) else { return }
+        let again = content.packet(header, payloadByteCount: header.payloadByteCount)
+        fuzzExpect(again == Array(bytes[..<again.count]), "the heartbeat made again")
     }
 
     // MARK: Ack
@@ -98,9 +106,13 @@ extension FuzzTarget {
     private static func checkAckAgain(_ view: AckView, _ bytes: UnsafeRawBufferPointer) {
         guard let status = view.status, !view.header.isAckWanted else { return }
         let header = view.header
-        let ack = AckPacket(
+        var ack = AckPacket(
             sender: header.sender, epoch: header.epoch, floor: header.sequence,
             keyID: header.keyID, hasTag: header.hasTag, credit: view.credit, status: status)
+        ack.directory = view.directory
+        ack.commitEpoch = view.commitEpoch
+        ack.echo = view.echo
+        ack.isPending = view.isPending
         var again = [UInt8](repeating: 0, count: bytes.count)
         let byteCount = again.withUnsafeMutableBytes {
             ack.encode(into: $0, furtherWordCount: view.wordCount - 1, word: view.word)

@@ -84,9 +84,9 @@ struct PythonSenderTests {
             sender.step = step
             sender.send(batch)
             assert len(steps) == 3 and len(sender.unacked) == 3, (steps, sender.unacked)
-
             def ack(floor, status, epoch, words=(0,)):
-                sender.parse = lambda packet: (epoch, floor, 100, status, list(words))
+                rest = 0, 1, 0, 5
+                sender.parse = lambda packet: (epoch, floor, 100, status, list(words), rest)
                 sender.receive(b"")
 
             def refuses(*arguments):
@@ -95,7 +95,7 @@ struct PythonSenderTests {
                 except m.Refused:
                     return True
                 return False
-
+            sender.asked = [(5, 0, 0)]
             assert not refuses(0, m.REFUSED, sender.epoch - 1)
             assert refuses(0, m.REFUSED, sender.epoch)
             assert refuses(0, m.OK, sender.epoch, (1 << 4,))
@@ -109,7 +109,7 @@ struct PythonSenderTests {
     }
 
     @Test(.enabled(if: hasPython, "no .build/python: run scripts/python-env, which needs python3"))
-    func `It hurries its heartbeats once, and believes of status 4 that data is lost`() throws {
+    func `It hurries its heartbeats once, and hears of lost data by the answers to them`() throws {
         let program = """
             import sys
             sys.path.insert(0, "examples/python")
@@ -117,8 +117,9 @@ struct PythonSenderTests {
 
             sender = m.Sender(("127.0.0.1", 9), sender_id=7)
 
-            def ack(floor, status):
-                sender.parse = lambda packet: (sender.epoch, floor, 100, status, [0])
+            def ack(floor, status, pending=0, directory=1, commit=5, nonce=None):
+                sender.parse = lambda packet: (
+                    sender.epoch, floor, 100, status, [0], (pending, directory, commit, nonce))
                 sender.receive(b"")
 
             # The first busy ack hurries the heartbeats, those after it do not begin anew.
@@ -128,17 +129,27 @@ struct PythonSenderTests {
             sender.heartbeat_wait, sender.heartbeat_at = 0.8, 1e18
             ack(0, m.BUSY)
             assert sender.heartbeat_wait == 0.8 and sender.heartbeat_at == 1e18
-            # Beyond the window: the base is asked for, and a floor of before may tell of lost data.
+            # Beyond the window: the base is asked for.
             ack(0, m.BEYOND_WINDOW)
-            assert sender.sheds and sender.heartbeat_at < 1e18 and sender.lost_since is None
-            sender.floor = 5
-            ack(2, m.BEYOND_WINDOW)
-            sender.lost_since -= 10
-            try:
-                ack(2, m.BEYOND_WINDOW)
-                assert False, "lost data is silent"
-            except m.Refused:
-                pass
+            assert sender.sheds and sender.heartbeat_at < 1e18
+            sender.sent, sender.next, sender.asked = 9, 9, [(77, 0, 0)]
+            ack(5, m.OK, nonce=77)
+            assert sender.floor == 5 and sender.directory == 1 and sender.commit == 5
+            # What says nothing of packets, and what may be old.
+            for arguments in ((9, m.OK, 4), (9, m.OK, 0, 2), (9, m.OK, 0, 1, 4), (0, m.ROLLED_BACK, 0, 2),
+                              (0, m.REFUSED), (0, m.UNSUPPORTED)):
+                sender.heartbeat_at = 1e18
+                ack(*arguments)
+                assert sender.floor == 5, arguments
+                assert (sender.heartbeat_at < 1e18) == (arguments[1] != m.OK or arguments[3:] == (2,)), arguments
+            sender.asked = [(78, 5, 5)]
+            for arguments in ((0, m.ROLLED_BACK, 0, 1, 5), (5, m.OK, 0, 2, 5), (5, m.OK, 0, 1, 4), (4, m.OK, 0, 1, 5)):
+                try:
+                    ack(*arguments, 78)
+                    assert False, arguments
+                except m.Refused as error:
+                    assert "acked" in str(error)
+            ack(4, m.OK, 4, 1, 5, 78)
             """
         let checked = try Self.run(["-c", program])
         #expect(checked.code == 0, "\(checked.output)")

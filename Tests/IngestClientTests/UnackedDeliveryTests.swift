@@ -90,7 +90,7 @@ struct UnackedDeliveryTests {
         _ = try stream.close()
         for call in transport.calls {
             #expect(call.dropLast().allSatisfy { $0.count == packetByteCountMax })
-            #expect(call.allSatisfy { (56...packetByteCountMax).contains($0.count) })
+            #expect(call.allSatisfy { (80...packetByteCountMax).contains($0.count) })
             #expect(call.reduce(0) { $0 + $1.count } <= 65_507)
             #expect(call.count <= 64)
         }
@@ -103,7 +103,7 @@ struct UnackedDeliveryTests {
         _ = try stream.send(
             AdEvent(.click, rewardID: "r", businessID: "b", timestampMicroseconds: 0))
         _ = try stream.close()
-        #expect(transport.packets(ofKind: 1).allSatisfy { $0.bytes.count >= 56 })
+        #expect(transport.packets(ofKind: 1).allSatisfy { $0.bytes.count >= 80 })
         #expect(try decodedEvents(transport.packets(ofKind: 1)).count == 1)
     }
 

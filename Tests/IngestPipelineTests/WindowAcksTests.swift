@@ -42,7 +42,7 @@ struct WindowAnswersTests {
         #expect(large.send(0, byteCount: 60_000) == .accepted)
         #expect(large.heartbeat(next: 1, base: 0) == nil)
         #expect(
-            large.acks().first?.credit
+            large.acks().last?.credit
                 == UInt32((64 << 20) / RingLayout.shareByteCount(of: 64 + 60_000)))
     }
 
@@ -53,11 +53,11 @@ struct WindowAnswersTests {
         #expect(bench.send(200) == .accepted)
         _ = bench.acks()
         #expect(bench.send(1, acks: false, byteCount: 60_000) == .badKind)
-        #expect(bench.send(0, byteCount: 56) == .resend)
+        #expect(bench.send(0, byteCount: 80) == .resend)
         #expect(bench.acks().first?.words.count == 1)
         // The largest of one address does not count for another.
         #expect(bench.send(200, byteCount: 1_000) == .resend)
-        #expect(bench.send(0, byteCount: 56, port: 9) == .resend)
+        #expect(bench.send(0, byteCount: 80, port: 9) == .resend)
         #expect(bench.acks().first?.words.count == 1)
     }
 
@@ -95,16 +95,126 @@ struct WindowAnswersTests {
     @Test("an ack is no larger than the packet, and says what has arrived as far as it fits")
     func acks() {
         var bench = WindowBench()
-        #expect(bench.send(0, byteCount: 55) == .accepted)
+        #expect(bench.send(0, byteCount: 79) == .accepted)
         #expect(bench.acks().isEmpty)
         for sequence in [1, 3, 64, 200] as [UInt64] {
-            #expect(bench.send(sequence, byteCount: 72) == .accepted)
+            #expect(bench.send(sequence, byteCount: 96) == .accepted)
         }
         let ack = bench.acks()[0]
         #expect(ack.floor == 2)
         #expect(ack.words.count == 3)
         #expect(ack.durable == [3, 64])
-        #expect(bench.send(200, byteCount: 80) == .resend)
+        #expect(bench.send(200, byteCount: 104) == .resend)
         #expect(bench.acks()[0].durable == [3, 64, 200])
+    }
+
+    // MARK: Answers to heartbeats
+
+    @Test("an ack echoes the last sequence of the commit, or the nonce of a heartbeat")
+    func echoes() {
+        var bench = WindowBench()
+        for sequence in [0, 5, 3] as [UInt64] { #expect(bench.send(sequence) == .accepted) }
+        #expect(bench.acks().map(\.echo) == [.sequence(3)])
+        #expect(bench.heartbeat(next: 6, base: 1, nonce: 99) == nil)
+        let answer = bench.acks()
+        #expect(answer.map(\.echo) == [.nonce(99)])
+        #expect(answer.first?.durable == [3, 5])
+        // One that opens a window, or raises its floor, is answered by the commit that says so.
+        #expect(bench.heartbeat(next: 6, base: 3, nonce: 98) == nil)
+        #expect(bench.takeAcks().isEmpty)
+        #expect(bench.send(6) == .accepted)
+        let both = bench.acks()
+        #expect(both.map(\.echo) == [.nonce(98)])
+        #expect(both.first?.floor == 4)
+    }
+
+    @Test("while packets are not durable a heartbeat is answered with the floor of before, no bits")
+    func pending() {
+        var bench = WindowBench()
+        for sequence in 0..<3 as Range<UInt64> { #expect(bench.send(sequence) == .accepted) }
+        #expect(bench.acks().map(\.floor) == [3])
+        for sequence in [3, 4, 8] as [UInt64] { #expect(bench.send(sequence) == .accepted) }
+        #expect(bench.heartbeat(next: 9, base: 3, seen: 3, nonce: 7) == nil)
+        // Also while the block is closed, and waits for the disk.
+        bench.close()
+        #expect(bench.heartbeat(next: 9, base: 3, seen: 3, nonce: 8) == nil)
+        #expect(bench.send(9) == .accepted)
+        bench.close()
+        #expect(bench.heartbeat(next: 10, base: 3, seen: 3, nonce: 9) == nil)
+        let answers = bench.takeAcks()
+        #expect(answers.filter(\.isPending).map(\.echo) == [.nonce(7), .nonce(8), .nonce(9)])
+        #expect(answers.filter(\.isPending).allSatisfy { $0.floor == 3 && $0.words == [0] })
+        #expect(answers.allSatisfy { $0.commitEpoch == 1 })
+        // The acks of the commits answer them again.
+        #expect(answers.filter { !$0.isPending }.map(\.echo) == [.nonce(7), .nonce(8)])
+        bench.sync()
+        #expect(bench.heartbeat(next: 10, base: 3, seen: 3, nonce: 10) == nil)
+        let answer = bench.takeAcks().last
+        #expect(answer?.isPending == false && answer?.floor == 5 && answer?.durable == [8, 9])
+        #expect(answer?.commitEpoch == 3)
+    }
+
+    @Test("a pending floor is durable, however long commits follow each other")
+    func pendingFloors() {
+        var bench = WindowBench()
+        var durable: UInt64 = 0
+        for sequence in 0..<50 as Range<UInt64> {
+            #expect(bench.send(sequence) == .accepted)
+            #expect(bench.heartbeat(next: sequence + 1, base: 0, seen: durable) == nil)
+            let floor = bench.takeAcks().first { $0.isPending }?.floor ?? .max
+            #expect(floor <= durable && floor + 4 >= durable)
+            bench.close()
+            if sequence % 2 == 1 {
+                bench.sync()
+                durable = sequence + 1
+            }
+        }
+    }
+
+    @Test("a sender that has heard of more than there is gets status 6, and moves nothing")
+    func rolledBack() {
+        var bench = WindowBench()
+        #expect(bench.send(0) == .accepted)
+        _ = bench.acks()
+        #expect(bench.heartbeat(next: 9, base: 5, seen: 5, nonce: 3) == nil)
+        var answer = bench.takeAcks()
+        #expect(answer.map(\.status) == [.rolledBack] && answer.map(\.echo) == [.nonce(3)])
+        #expect(answer.map(\.floor) == [1])
+        #expect(bench.windows.window(of: bench.key)?.sequences.floor == 1)
+        #expect(bench.windows.window(of: bench.key)?.announced == 1)
+        bench.key = WindowBench.key(8)
+        #expect(bench.heartbeat(next: 9, base: 5, seen: 1, nonce: 4) == nil)
+        answer = bench.acks()
+        #expect(answer.map(\.status) == [.rolledBack] && answer.map(\.echo) == [.nonce(4)])
+        #expect(bench.windows.window(of: bench.key) == nil)
+        // Accepted, it begins at its base.
+        #expect(bench.heartbeat(next: 9, base: 5, seen: 0) == nil)
+        #expect(bench.acks().map(\.status) == [.ok])
+        #expect(bench.windows.window(of: bench.key)?.start == 5)
+    }
+
+    @Test("an epoch that has expired is refused, whatever its sender has heard")
+    func rolledBackOrOver() {
+        var bench = WindowBench()
+        #expect(bench.send(0) == .accepted)
+        _ = bench.acks()
+        bench.advance(milliseconds: 7 * 86_400_000 + 1)
+        bench.expire()
+        #expect(bench.heartbeat(next: 1, base: 1, seen: 1) == .oldEpoch)
+        #expect(bench.acks().map(\.status) == [.refused])
+    }
+
+    @Test("a refusal is repeated to heartbeats for ten seconds")
+    func repeatedRefusal() {
+        var bench = WindowBench()
+        #expect(bench.send(0) == .accepted)
+        #expect(bench.send(0, check: 9) == .sequenceConflict)
+        #expect(bench.acks().map(\.status) == [.refused])
+        #expect(bench.heartbeat(next: 1, base: 0, nonce: 5) == nil)
+        let answer = bench.acks()
+        #expect(answer.map(\.status) == [.refused] && answer.map(\.echo) == [.nonce(5)])
+        bench.advance(milliseconds: 10_000)
+        #expect(bench.heartbeat(next: 1, base: 0) == nil)
+        #expect(bench.acks().map(\.status) == [.ok])
     }
 }

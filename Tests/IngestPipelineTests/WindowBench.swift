@@ -13,6 +13,11 @@ struct WindowBench: ~Copyable {
     var now = StageTime(
         wallMicroseconds: Int64(milliseconds) * 1_000, monotonicNanoseconds: 5_000_000_000)
     var key = WindowBench.key(7)
+    /// The last commit that is durable.
+    var durable: UInt64 = 0
+    private var owed = AckList()
+    private let socket = SimulatedAckSocket()
+    private var answers: AckSender
 
     init(
         _ windows: SenderWindows = SenderWindows(), creditByteCount: Int = 64 << 20,
@@ -22,6 +27,8 @@ struct WindowBench: ~Copyable {
             wallMicroseconds: now.wallMicroseconds + daysLater * 86_400_000_000,
             monotonicNanoseconds: now.monotonicNanoseconds)
         self.windows = AdmittedWindows(windows, creditByteCount: creditByteCount, now: now)
+        self.windows.commitEpoch = 1
+        answers = AckSender(socket: socket, directory: DirectoryID(rawValue: 77))
     }
 
     static func key(_ sender: UInt64, milliseconds: UInt64 = milliseconds) -> SenderKey {
@@ -37,7 +44,8 @@ struct WindowBench: ~Copyable {
     }
 
     private func packet(
-        _ sequence: UInt64, check: UInt16, acks: Bool, byteCount: Int, port: UInt16 = 1
+        _ sequence: UInt64, check: UInt16, acks: Bool, byteCount: Int, port: UInt16 = 1,
+        _ heartbeat: Heartbeat? = nil
     ) -> SequencedPacket {
         var header = RingRecordHeader(kind: RingRecordKind.framed)
         header.sender = key.sender.rawValue
@@ -49,7 +57,7 @@ struct WindowBench: ~Copyable {
         header.byteCount = UInt32(RingLayout.recordHeaderByteCount + byteCount)
         header.source.family = 2
         header.source.port = port
-        return SequencedPacket(header)
+        return SequencedPacket(header, heartbeat)
     }
 
     mutating func send(
@@ -69,10 +77,31 @@ struct WindowBench: ~Copyable {
         }
     }
 
-    mutating func heartbeat(next: UInt64, base: UInt64, acks: Bool = true) -> PacketResult? {
-        windows.consider(
-            heartbeat: packet(next, check: 1, acks: acks, byteCount: 104), base: base, now, &ledger)
+    /// - Returns: why it was refused, if it was.
+    mutating func heartbeat(
+        next: UInt64, base: UInt64, seen: UInt64 = 0, nonce: UInt64 = 1, acks: Bool = true
+    ) -> PacketResult? {
+        let told = Heartbeat(base: base, seen: seen, nonce: nonce)
+        let packet = packet(next, check: 1, acks: acks, byteCount: 104, told)
+        switch windows.consider(heartbeat: packet, told, now, &ledger) {
+        case .taken: return nil
+        case .refused(let result): return result
+        case .asks(let place):
+            var list = AckList()
+            windows.answer(packet, told, at: place, into: &list, durable: durable, now)
+            answers.send(list)
+            return nil
+        }
     }
+
+    /// The open block is closed, and another one begun.
+    mutating func close() {
+        windows.takeAcks(into: &owed, durable: durable, now)
+        windows.commitEpoch += 1
+    }
+
+    /// All blocks that were closed are durable.
+    mutating func sync() { durable = windows.commitEpoch - 1 }
 
     mutating func expire() { windows.expire(now, &ledger) }
     mutating func takeLedger() -> [LedgerEntry] { ledger.take() }
@@ -83,6 +112,9 @@ struct WindowBench: ~Copyable {
         let credit: UInt32
         let status: AckStatus?
         let words: [UInt64]
+        let echo: AckEcho
+        let isPending: Bool
+        let commitEpoch: UInt64
         /// The sequences above the floor that it says are durable.
         var durable: [UInt64] {
             words.indices.flatMap { word in
@@ -92,26 +124,31 @@ struct WindowBench: ~Copyable {
         }
     }
 
-    /// What is owed, as its packets say it.
+    /// What is owed, as its packets say it, once all is durable; and what was answered at once, which is first.
     mutating func acks() -> [Ack] {
-        var list = AckList()
-        windows.takeAcks(into: &list, now)
-        let socket = SimulatedAckSocket()
-        var sender = AckSender(socket: socket)
-        sender.send(list)
-        return socket.take().map { packet in
+        close()
+        sync()
+        return takeAcks()
+    }
+
+    /// What has left, and what was owed when blocks were closed.
+    mutating func takeAcks() -> [Ack] {
+        owed.commitEpoch = durable
+        answers.send(owed)
+        owed.removeAll()
+        return socket.take().compactMap { packet in
             packet.withUnsafeBytes { bytes in
                 guard case .packet(let header) = PacketHeader.parse(bytes, for: .sender),
                     let ack = AckView(header, of: bytes)
                 else {
                     Issue.record("no ack")
-                    return Ack(
-                        floor: 0, epoch: SenderEpoch(rawValue: 0), credit: 0, status: nil, words: []
-                    )
+                    return nil
                 }
+                #expect(ack.directory.rawValue == 77)
                 return Ack(
                     floor: ack.floor, epoch: header.epoch, credit: ack.credit, status: ack.status,
-                    words: (0..<ack.wordCount).map(ack.word))
+                    words: (0..<ack.wordCount).map(ack.word), echo: ack.echo,
+                    isPending: ack.isPending, commitEpoch: ack.commitEpoch)
             }
         }
     }

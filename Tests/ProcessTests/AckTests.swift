@@ -130,7 +130,7 @@ extension ProcessSuite {
             #expect(sender.delivers(1..<2))
             #expect(sender.acks.last?.floor == 2)
             #expect(
-                sender.acks.allSatisfy { 56 + 8 * ($0.words.count - 1) <= sender.packet(1).count })
+                sender.acks.allSatisfy { 80 + 8 * ($0.words.count - 1) <= sender.packet(1).count })
             #expect(daemon.stop().code == 0)
         }
     }

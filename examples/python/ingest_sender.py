@@ -1,34 +1,18 @@
 #!/usr/bin/env python3
-"""Sends ad events to ingestd over UDP, and again until ingestd says that they are on disk.
-
-The protocol of docs/protocol.md in one thread: packets, acks, credit, heartbeats, resends, tags. Events are messages
-of proto/ingest/v1/events.proto, made by the official protobuf package.
-"""
-
-import argparse
-import hashlib
-import hmac
-import importlib
-import pathlib
-import secrets
-import select
-import socket
-import struct
-import sys
-import tempfile
-import time
+"""Sends ad events to ingestd over UDP, and again until ingestd says that they are on disk: docs/protocol.md, in one
+thread. Events are messages of proto/ingest/v1/events.proto, made by the official protobuf package."""
+import argparse, hashlib, hmac, importlib, pathlib, secrets, select, socket, struct, sys, tempfile, time
 
 PROTO = pathlib.Path(__file__).resolve().parent.parent.parent / "proto"  # of the repository; a copy needs --proto
-MAGIC, BATCH, HEARTBEAT, ACK, WANTS_ACK, TAGGED = b"IGD1", 1, 2, 129, 1, 2
+MAGIC, BATCH, HEARTBEAT, ACK, WANTS_ACK, TAGGED, PENDING, IS_ANSWER = b"IGD1", 1, 2, 129, 1, 2, 4, 8
 HEADER = struct.Struct("<4sBBHQQQI")  # magic, kind, flags, key id, sender, epoch, sequence, payload size; then the CRC
-OK, BUSY, DISK_FULL, REFUSED, BEYOND_WINDOW = range(5)
+OK, BUSY, DISK_FULL, REFUSED, BEYOND_WINDOW, UNSUPPORTED, ROLLED_BACK = range(7)
 CREDIT_FIRST, CREDIT_MAX, UNACKED_MAX = 64, 65_536, 65_536
 
 
 def load_schema(proto=PROTO):
     """The generated module of events.proto, made by the compiler that comes with grpcio-tools."""
     from grpc_tools import protoc
-
     with tempfile.TemporaryDirectory() as output:
         assert protoc.main(["protoc", f"-I{proto}", f"--python_out={output}", "ingest/v1/events.proto"]) == 0
         sys.path.insert(0, output)
@@ -60,31 +44,30 @@ class Sender:
         self.sender, self.key, self.key_id = sender_id or secrets.randbits(63) + 1, key, key_id
         self.epoch = time.time_ns() // 1_000_000 << 20 | secrets.randbits(20)
         self.unacked = {}  # sequence: [packet, when it is due (first 0), seconds to wait after that]
-        self.next, self.sent, self.floor, self.edge = 0, 0, 0, CREDIT_FIRST  # behind what was made, sent; of the last ack
-        self.sheds, self.lost_since, self.resent = False, None, 0
-        self.heartbeat_at, self.heartbeat_wait = 0.0, 0.1
+        self.next, self.sent, self.floor, self.edge = 0, 0, 0, CREDIT_FIRST  # behind what was made, sent; of an ack
+        self.sheds, self.resent, self.heartbeat_at, self.heartbeat_wait = False, 0, 0.0, 0.1
+        self.directory, self.commit, self.asked = None, 0, []  # of the receiver; (nonce, floor, commit) of heartbeats
 
     def packet(self, kind, sequence, payload):
-        flags = WANTS_ACK | (TAGGED if self.key else 0)
-        head = HEADER.pack(MAGIC, kind, flags, self.key_id, self.sender, self.epoch, sequence, len(payload))
+        head = HEADER.pack(MAGIC, kind, WANTS_ACK | (TAGGED if self.key else 0), self.key_id, self.sender, self.epoch,
+                           sequence, len(payload))
         packet = head + struct.pack("<I", crc32c(head + payload)) + payload
-        return packet + self.tag(packet) if self.key else packet
+        return packet + (self.tag(packet) if self.key else b"")
 
     def tag(self, packet):
         return hmac.new(self.key, packet, hashlib.sha256).digest()[:16]
 
     def send(self, batch):
-        """Takes an EventBatch, and waits while too many are unacked. It is counted when close has returned."""
+        """Takes an EventBatch, and waits while too many are unacked. It is counted when `close` has returned."""
         while len(self.unacked) >= UNACKED_MAX:
             self.step(0.02)
-        if batch.ByteSize() < 16:
-            batch.padding = bytes(16)  # smaller packets get no ack
+        if batch.ByteSize() < 40:
+            batch.padding = bytes(40)  # smaller packets get no ack
         self.unacked[self.next] = [self.packet(BATCH, self.next, batch.SerializeToString()), 0, 0.5]
         self.next += 1
         self.step(0)
 
     def close(self, seconds=60):
-        """Waits until everything is durable at the receiver."""
         deadline = time.monotonic() + seconds
         while self.unacked:
             self.step(0.02)
@@ -101,7 +84,9 @@ class Sender:
                 pass  # nobody listens now, or no route leads there: ingestd may be starting again
         now = time.monotonic()
         if now >= self.heartbeat_at:
-            self.transmit(self.packet(HEARTBEAT, self.sent, struct.pack("<Q56x", min(self.unacked, default=self.next))))
+            nonce, base = secrets.randbits(64), min(self.unacked, default=self.next)
+            self.asked = self.asked[-7:] + [(nonce, self.floor, self.commit)]
+            self.transmit(self.packet(HEARTBEAT, self.sent, struct.pack("<QQQ40x", base, self.floor, nonce)))
             self.heartbeat_wait = min(1, 2 * self.heartbeat_wait) if self.sheds or self.edge <= self.floor else 1
             self.heartbeat_at = now + self.heartbeat_wait
         for sequence, entry in self.unacked.items():
@@ -122,47 +107,62 @@ class Sender:
     def receive(self, packet):
         if (ack := self.parse(packet)) is None:
             return
-        epoch, floor, credit, status, words = ack
-        if status == REFUSED and epoch >= self.epoch:
-            raise Refused(f"the receiver knows epoch {epoch} of sender {self.sender}, this one is {self.epoch}")
-        if epoch != self.epoch or status > BEYOND_WINDOW:
+        epoch, floor, credit, status, words, rest = ack
+        if epoch < self.epoch or epoch > self.epoch and status != REFUSED or not self.believes(floor, status, *rest):
             return
-        blocked = self.sheds or self.edge <= self.floor
-        if status == BEYOND_WINDOW or not blocked and (status != OK or credit == 0):
-            self.heartbeat_wait = 0.1  # ask soon, then less and less often
-            self.heartbeat_at = min(self.heartbeat_at, time.monotonic() + 0.1)
+        if status == BEYOND_WINDOW or not self.sheds and self.edge > self.floor and (status != OK or credit == 0):
+            self.hurry()
         self.sheds = status in (BUSY, DISK_FULL) or self.sheds and status != OK
-        if status in (BUSY, DISK_FULL):
+        if status != OK:
             return  # nothing else of this ack is to be believed
         end = max((floor + 64 * i + word.bit_length() for i, word in enumerate(words) if word), default=floor)
-        if status == OK and end > self.sent:
+        if end > self.sent:
             raise Refused(f"the receiver has {end} packets, only {self.sent} were sent: the id is used twice")
-        self.lost_since = (self.lost_since or time.monotonic()) if floor < self.floor else None
-        if self.lost_since and time.monotonic() - self.lost_since >= 10:
-            raise Refused(f"the receiver has lost packets from {floor} on, which it had acked")
-        if floor < self.floor or status != OK:  # late, if only one is; for ten seconds all of them: acked data is gone
-            return
+        if floor < self.floor:
+            return  # late
         self.floor, self.edge = floor, floor + min(credit, CREDIT_MAX)
         for sequence in list(self.unacked):
             place = sequence - floor
             if place < 0 or place < 64 * len(words) and words[place // 64] >> place % 64 & 1:
                 del self.unacked[sequence]
 
+    def hurry(self):  # heartbeats leave soon, then less and less often
+        self.heartbeat_wait, self.heartbeat_at = 0.1, min(self.heartbeat_at, time.monotonic() + 0.1)
+
+    def believes(self, floor, status, pending, directory, commit, nonce):
+        """Whether it tells of packets. What speaks against the receiver counts in the answer to a heartbeat alone."""
+        nonces = [asked[0] for asked in self.asked]
+        if nonce in nonces:
+            self.asked = self.asked[nonces.index(nonce):]
+            _, seen, known = self.asked[0]
+            if status in (REFUSED, UNSUPPORTED):
+                raise Refused(f"the receiver refuses sender {self.sender} and epoch {self.epoch}, status {status}")
+            if (status == ROLLED_BACK or self.directory not in (None, directory) or commit < known
+                    or status == OK and not pending and floor < seen):
+                raise Refused(f"the receiver has lost some of the packets below {self.floor}, which it had acked")
+            self.directory = directory
+        elif status in (REFUSED, UNSUPPORTED, ROLLED_BACK) or self.directory not in (None, directory):
+            self.hurry()  # it may be old
+            return False
+        is_late, self.commit = commit < self.commit, max(commit, self.commit)
+        return not is_late and not pending
+
     def parse(self, packet):
-        """(epoch, floor, credit, status, bitmap words) of an ack for this sender; None if it is none."""
-        if len(packet) < 56 or packet[:4] != MAGIC:
+        """(epoch, floor, credit, status, bitmap words, rest) of an ack for this sender; None if it is none."""
+        if len(packet) < 80 or packet[:4] != MAGIC:
             return None
         _, kind, flags, key_id, sender, epoch, floor, size = HEADER.unpack_from(packet)
         end = 40 + size
-        if kind != ACK or sender != self.sender or len(packet) != end + (16 if flags & TAGGED else 0):
-            return None
-        if size < 16 or size % 8 or struct.unpack_from("<I", packet, 36)[0] != crc32c(packet[:36] + packet[40:end]):
+        if (kind != ACK or sender != self.sender or len(packet) != end + (16 if flags & TAGGED else 0) or size < 40
+                or size % 8 or struct.unpack_from("<I", packet, 36)[0] != crc32c(packet[:36] + packet[40:end])):
             return None
         if self.key and not (flags & TAGGED and key_id == self.key_id
                              and hmac.compare_digest(packet[end:], self.tag(packet[:end]))):
             return None
-        first, credit, status = struct.unpack_from("<QII", packet, 40)
-        return epoch, floor, credit, status, [first, *struct.unpack_from(f"<{size // 8 - 2}Q", packet, 56)]
+        first, credit, status, directory, commit, echo = struct.unpack_from("<QIIQQQ", packet, 40)
+        words = [first, *struct.unpack_from(f"<{size // 8 - 5}Q", packet, 80)]
+        rest = flags & PENDING, directory, commit, echo if flags & IS_ANSWER else None
+        return epoch, floor, credit, status, words, rest
 
 
 def add_event(batch, kind, reward, business):

@@ -11,21 +11,29 @@ package enum AckStatus: UInt32, Sendable, BitwiseCopyable, CaseIterable {
     case refused = 3
     /// The sequence is beyond the window: announce the base by a heartbeat, then send again.
     case beyondWindow = 4
+    /// Kind or flags of the packet are none that the daemon knows.
+    case unsupported = 5
+    /// The sender has seen acks of more than the daemon has: it was replaced, or restored from an old copy.
+    case rolledBack = 6
 }
 
 /// An ack as the daemon writes it: what of one sender epoch is final, what above that is durable, and
 /// how much may be in flight.
 ///
 /// **Layout** A packet header with the sender's id and epoch and, as sequence, the lowest sequence that is
-/// not final; then bitmap u64 (bit i: sequence + i is durable), credit u32, status u32, and 0 … 1,023 further
-/// words u64 that continue the bitmap. The constants of `Offset` are those of `docs/format/packet.md`.
+/// not final; then bitmap u64 (bit i: sequence + i is durable), credit u32, status u32, directory id u64, commit epoch
+/// u64, echo u64, and 0 … 1,023 further words u64 that continue the bitmap. The constants of `Offset` are those of
+/// `docs/format/packet.md`.
 package struct AckPacket: Equatable, Sendable, BitwiseCopyable {
     /// Within the payload.
     package enum Offset {
         package static let bitmap = 0
         package static let credit = 8
         package static let status = 12
-        package static let furtherWords = 16
+        package static let directory = 16
+        package static let commitEpoch = 24
+        package static let echo = 32
+        package static let furtherWords = 40
     }
 
     package var sender: SenderID
@@ -39,6 +47,13 @@ package struct AckPacket: Equatable, Sendable, BitwiseCopyable {
     /// Packets that may be in flight from `floor` on.
     package var credit: UInt32
     package var status = AckStatus.ok
+    /// Whether packets of the sender are admitted and not durable: the floor is then one of before, and the bitmap 0.
+    package var isPending = false
+    /// Of the daemon's directory.
+    package var directory = DirectoryID(rawValue: 0)
+    /// The last commit that is durable.
+    package var commitEpoch: UInt64 = 0
+    package var echo = AckEcho.sequence(0)
 
     package init(
         sender: SenderID, epoch: SenderEpoch, floor: PacketSequence, keyID: UInt16 = 0,
@@ -60,7 +75,7 @@ extension AckPacket {
     package static let furtherWordCountMax = Limits.ackFurtherWordCountMax
     package static let payloadByteCountMin = Offset.furtherWords
 
-    /// Of the whole packet, tag and all: 56 bytes, 72 with tag, and 8 a further word.
+    /// Of the whole packet, tag and all: 80 bytes, 96 with tag, and 8 a further word.
     package static func byteCount(furtherWordCount: Int, hasTag: Bool) -> Int {
         PacketHeader.byteCount + Offset.furtherWords + 8 * furtherWordCount
             + (hasTag ? Limits.packetTagByteCount : 0)
@@ -102,13 +117,36 @@ extension AckPacket {
         put(word(0), Offset.bitmap)
         put(credit, Offset.credit)
         put(status.rawValue, Offset.status)
+        put(directory.rawValue, Offset.directory)
+        put(commitEpoch, Offset.commitEpoch)
+        put(echo.value, Offset.echo)
         for i in 0..<furtherWordCount { put(word(i + 1), Offset.furtherWords + 8 * i) }
         var header = PacketHeader(
-            kind: .ack, flags: hasTag ? PacketHeader.Flags.hasTag : 0, keyID: keyID,
-            sender: sender, epoch: epoch, sequence: floor)
+            kind: .ack, flags: flags, keyID: keyID, sender: sender, epoch: epoch, sequence: floor)
         // SAFETY: the first `byteCount` bytes of the buffer, which has as many.
         unsafe header.seal(UnsafeMutableRawBufferPointer(rebasing: packet[..<byteCount]))
         return byteCount
+    }
+
+    private var flags: UInt8 {
+        var flags: UInt8 = hasTag ? PacketHeader.Flags.hasTag : 0
+        if isPending { flags |= PacketHeader.Flags.isPending }
+        if case .nonce = echo { flags |= PacketHeader.Flags.echoesNonce }
+        return flags
+    }
+}
+
+/// What an ack answers.
+package enum AckEcho: Equatable, Sendable, BitwiseCopyable {
+    /// A heartbeat: its nonce.
+    case nonce(UInt64)
+    /// The last packet of the sender in the commit: its sequence.
+    case sequence(UInt64)
+
+    fileprivate var value: UInt64 {
+        switch self {
+        case .nonce(let value), .sequence(let value): value
+        }
     }
 }
 
@@ -123,6 +161,9 @@ extension AckPacket {
     package let credit: UInt32
     /// As it stands in the packet: a later version may have more than `AckStatus` names.
     package let statusCode: UInt32
+    package let directory: DirectoryID
+    package let commitEpoch: UInt64
+    package let echo: AckEcho
     /// Bitmap words, at least 1.
     package let wordCount: Int
     private let payload: UnsafeRawBufferPointer
@@ -131,7 +172,7 @@ extension AckPacket {
     ///   - header: what `PacketHeader.parse` gave for `packet`.
     ///   - packet: the whole datagram.
     ///
-    /// **Errors** `nil` if it is no ack, or its payload is not 16 bytes and 0 … 1,023 words to the byte.
+    /// **Errors** `nil` if it is no ack, or its payload is not 40 bytes and 0 … 1,023 words to the byte.
     @unsafe package init?(_ header: PacketHeader, of packet: UnsafeRawBufferPointer) {
         let room = header.payloadByteCount - AckPacket.Offset.furtherWords
         guard header.kind == .ack, packet.count == header.packetByteCount, room >= 0, room % 8 == 0,
@@ -141,17 +182,33 @@ extension AckPacket {
         wordCount = 1 + room / 8
         // SAFETY: header + payload ≤ the datagram, checked above; every offset below is within the payload.
         unsafe payload = UnsafeRawBufferPointer(
-            rebasing: packet[PacketHeader.byteCount..<PacketHeader.byteCount + 16 + room])
+            rebasing: packet[
+                PacketHeader.byteCount..<PacketHeader.byteCount + header.payloadByteCount])
         unsafe credit = UInt32(
             littleEndian: payload.loadUnaligned(
                 fromByteOffset: AckPacket.Offset.credit, as: UInt32.self))
         unsafe statusCode = UInt32(
             littleEndian: payload.loadUnaligned(
                 fromByteOffset: AckPacket.Offset.status, as: UInt32.self))
+        unsafe directory = DirectoryID(
+            rawValue: Self.load64(payload, AckPacket.Offset.directory))
+        unsafe commitEpoch = Self.load64(payload, AckPacket.Offset.commitEpoch)
+        let echoed = unsafe Self.load64(payload, AckPacket.Offset.echo)
+        echo = header.echoesNonce ? .nonce(echoed) : .sequence(echoed)
+    }
+
+    @unsafe private static func load64(
+        _ payload: UnsafeRawBufferPointer, _ offset: Int
+    ) -> UInt64 {
+        // SAFETY: the callers' offsets are inside the payload.
+        unsafe UInt64(
+            littleEndian: payload.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
     }
 
     /// The lowest sequence that is not final.
     package var floor: UInt64 { header.sequence.rawValue }
+    /// Whether it says nothing of sequences, since packets of the sender are not durable yet.
+    package var isPending: Bool { header.isPending }
 
     /// `nil` for a number that this version does not know.
     package var status: AckStatus? { AckStatus(rawValue: statusCode) }
@@ -162,9 +219,8 @@ extension AckPacket {
         let offset =
             index == 0
             ? AckPacket.Offset.bitmap : AckPacket.Offset.furtherWords + 8 * (index - 1)
-        // SAFETY: offset + 8 ≤ 16 + 8 · (wordCount - 1), the payload's size, by the check of the index.
-        return unsafe UInt64(
-            littleEndian: payload.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
+        // SAFETY: offset + 8 ≤ 40 + 8 · (wordCount - 1), the payload's size, by the check of the index.
+        return unsafe Self.load64(payload, offset)
     }
 
     /// Whether the ack says that this sequence needs no more sending: it is below the floor, or its bit is set.

@@ -53,9 +53,13 @@ package struct EventBatchEncoder {
     /// checksum are set here) in front. A tag is the caller's to append.
     ///
     /// With `isPadded` the packet is filled up to `packetByteCountMax`, so that packets are equal in size
-    /// and the kernel can send and receive many at once.
-    package mutating func seal(_ header: PacketHeader, isPadded: Bool = false) -> [UInt8] {
-        if isPadded { pad(packetByteCountMax - packet.byteCount) }
+    /// and the kernel can send and receive many at once. Else it has `byteCountMin` at least.
+    package mutating func seal(
+        _ header: PacketHeader, isPadded: Bool = false, byteCountMin: Int = 0
+    ) -> [UInt8] {
+        let gap = (isPadded ? packetByteCountMax : byteCountMin) - packet.byteCount
+        // One byte cannot be filled.
+        pad(gap == 1 ? 2 : gap)
         var bytes = packet.bytes
         beginPacket()
         var header = header

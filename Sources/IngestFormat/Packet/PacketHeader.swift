@@ -32,7 +32,14 @@ package struct PacketHeader: Equatable, Sendable, BitwiseCopyable {
     package enum Flags {
         package static let isAckWanted: UInt8 = 1
         package static let hasTag: UInt8 = 2
-        static let known: UInt8 = isAckWanted | hasTag
+        /// Of an ack: packets of the sender are admitted and not durable yet.
+        package static let isPending: UInt8 = 4
+        /// Of an ack: it answers a heartbeat, whose nonce is its echo.
+        package static let echoesNonce: UInt8 = 8
+        fileprivate static func known(to receiver: Receiver) -> UInt8 {
+            receiver == .daemon
+                ? isAckWanted | hasTag : isAckWanted | hasTag | isPending | echoesNonce
+        }
     }
 
     package var kind: PacketKind
@@ -61,6 +68,8 @@ package struct PacketHeader: Equatable, Sendable, BitwiseCopyable {
 
     package var isAckWanted: Bool { flags & Flags.isAckWanted != 0 }
     package var hasTag: Bool { flags & Flags.hasTag != 0 }
+    package var isPending: Bool { flags & Flags.isPending != 0 }
+    package var echoesNonce: Bool { flags & Flags.echoesNonce != 0 }
     /// Header, payload and tag.
     package var packetByteCount: Int {
         Self.byteCount + payloadByteCount + (hasTag ? Limits.packetTagByteCount : 0)
@@ -103,7 +112,7 @@ extension PacketHeader {
         return unsafe .packet(header(bytes))
     }
 
-    /// The header of a packet that has passed `frameRefusal` and `kindRefusal`.
+    /// The header of a packet that has passed `frameRefusal`; a kind that `kindRefusal` refuses may stand there as a batch.
     @unsafe package static func header(_ bytes: UnsafeRawBufferPointer) -> PacketHeader {
         // SAFETY: `frameRefusal` has checked that the header is there.
         unsafe load(bytes.baseAddress!)
@@ -145,7 +154,14 @@ extension PacketHeader {
             }
         let flags = unsafe bytes[Offset.flags]
         let sender = unsafe bytes.loadUnaligned(fromByteOffset: Offset.sender, as: UInt64.self)
-        return isTaken && flags & ~Flags.known == 0 && sender != 0 ? nil : .badKind
+        return isTaken && flags & ~Flags.known(to: receiver) == 0 && sender != 0 ? nil : .badKind
+    }
+
+    /// Whether a packet that `kindRefusal` has refused is one of a sender that knows more than this version, and may be told.
+    package static func isUnsupported(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        // SAFETY: as in `kindRefusal`.
+        let sender = unsafe bytes.loadUnaligned(fromByteOffset: Offset.sender, as: UInt64.self)
+        return unsafe (1..<128).contains(bytes[Offset.kind]) && sender != 0
     }
 
     /// Fewer bytes than a header: with the whole magic a packet cut short, without it none of ours.
@@ -157,9 +173,10 @@ extension PacketHeader {
 
     /// The fields of 40 bytes that were checked before.
     @unsafe private static func load(_ base: UnsafeRawPointer) -> PacketHeader {
-        // SAFETY: the caller has checked 40 bytes and the kind; every offset is inside them.
+        // SAFETY: the caller has checked 40 bytes; every offset is inside them.
         var header = unsafe PacketHeader(
-            kind: PacketKind(rawValue: base.load(fromByteOffset: Offset.kind, as: UInt8.self))!,
+            kind: PacketKind(rawValue: base.load(fromByteOffset: Offset.kind, as: UInt8.self))
+                ?? .batch,
             flags: base.load(fromByteOffset: Offset.flags, as: UInt8.self),
             keyID: UInt16(
                 littleEndian: base.loadUnaligned(fromByteOffset: Offset.keyID, as: UInt16.self)),
@@ -230,32 +247,66 @@ extension PacketHeader {
     }
 }
 
-/// The payload of a heartbeat: how far back the sender still holds what it sent.
+/// The payload of a heartbeat: what the sender still holds, and what it has heard.
 ///
-/// **Layout** 64 bytes or more: base u64, then zeros.
-package enum Heartbeat {
+/// **Layout** 64 bytes or more: base u64, seen u64, nonce u64, then zeros.
+package struct Heartbeat: Equatable, Sendable, BitwiseCopyable {
     package static let payloadByteCountMin = 64
 
-    /// The lowest sequence that the sender still holds; 0 = not given.
-    ///
-    /// **Errors** `nil` if there are fewer than 64 bytes or a reserved one is not zero: the packet is malformed.
-    package static func base(_ payload: UnsafeRawBufferPointer) -> PacketSequence? {
-        // SAFETY: the reader lives inside this call; the caller's buffer is valid for it.
-        var reader = unsafe ByteReader(payload)
-        guard payload.count >= payloadByteCountMin, let base = reader.readU64(),
-            reader.skipZeros(reader.remainingByteCount)
-        else { return nil }
-        return PacketSequence(rawValue: base)
+    /// Within the payload.
+    package enum Offset {
+        package static let base = 0
+        package static let seen = 8
+        package static let nonce = 16
+        static let end = 24
     }
 
-    /// A whole heartbeat packet; `header.sequence` is the next to be sent.
-    package static func packet(
-        _ header: PacketHeader, base: PacketSequence, payloadByteCount: Int = payloadByteCountMin
+    /// The lowest sequence that the sender still holds; 0 = not given.
+    package var base: UInt64
+    /// The greatest floor that an ack had; 0 = none came.
+    package var seen: UInt64
+    /// What the answer echoes: so it is none of an earlier heartbeat, nor a replayed one.
+    package var nonce: UInt64
+
+    package init(base: UInt64, seen: UInt64 = 0, nonce: UInt64 = 0) {
+        (self.base, self.seen, self.nonce) = (base, seen, nonce)
+    }
+
+    /// **Errors** `nil` if there are fewer than 64 bytes or a reserved one is not zero: the packet is malformed.
+    package init?(_ payload: UnsafeRawBufferPointer) {
+        // SAFETY: the reader lives inside this call; the caller's buffer is valid for it.
+        var reader = unsafe ByteReader(payload)
+        guard payload.count >= Self.payloadByteCountMin, let base = reader.readU64(),
+            let seen = reader.readU64(), let nonce = reader.readU64(),
+            reader.skipZeros(reader.remainingByteCount)
+        else { return nil }
+        self.init(base: base, seen: seen, nonce: nonce)
+    }
+
+    /// That of a whole packet.
+    ///
+    /// - Parameter packet: it has passed `frameRefusal` and `kindRefusal`, and there may be more behind it.
+    @unsafe package init?(ofPacket packet: UnsafeRawBufferPointer) {
+        guard packet.count >= PacketHeader.byteCount else { return nil }
+        // SAFETY: the header is there; the payload is cut to what there is.
+        let header = unsafe PacketHeader.header(packet)
+        guard header.kind == .heartbeat else { return nil }
+        let end = min(packet.count, PacketHeader.byteCount + header.payloadByteCount)
+        unsafe self.init(UnsafeRawBufferPointer(rebasing: packet[PacketHeader.byteCount..<end]))
+    }
+
+    /// A whole heartbeat packet.
+    ///
+    /// - Parameter header: its sequence is the next to be sent.
+    package func packet(
+        _ header: PacketHeader, payloadByteCount: Int = payloadByteCountMin
     ) -> [UInt8] {
         var writer = ByteWriter(capacity: PacketHeader.byteCount + payloadByteCount)
         writer.append(zeroCount: PacketHeader.byteCount)
-        writer.append(u64: base.rawValue)
-        writer.append(zeroCount: max(payloadByteCount, payloadByteCountMin) - 8)
+        writer.append(u64: base)
+        writer.append(u64: seen)
+        writer.append(u64: nonce)
+        writer.append(zeroCount: max(payloadByteCount, Self.payloadByteCountMin) - Offset.end)
         var packet = writer.bytes
         var header = header
         header.seal(&packet)

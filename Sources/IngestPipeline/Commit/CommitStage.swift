@@ -27,10 +27,13 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     private var zoneChangeCount = 0
     private let encoder = BlockEncoder()
     private let clock: Clock
-    /// What blocks are dated with, and events judged by.
+    /// Dates blocks, and judges events.
     private var time: AdmissionClock<Clock>
     private let links: StageLinks
     private let counters: PipelineCounters
+    /// Sends what waits for no block; `nil`: nothing does.
+    private var answers: AckSender?
+    private var answerList = AckList()
     private let commitIntervalNanoseconds: UInt64
     private var slot: BlockSlot?
     private var openedAtNanoseconds: UInt64 = 0
@@ -60,7 +63,8 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         attributions: consuming KnownAttributions = KnownAttributions(),
         repeats: consuming RepeatRule, sessions: consuming SessionRule, clock: Clock,
         start: LogStart, configuration: PipelineConfiguration,
-        zones: ZonesInForce = ZonesInForce(.utc), links: StageLinks,
+        zones: ZonesInForce = ZonesInForce(.utc), acks: consuming AckSender? = nil,
+        links: StageLinks,
         counters: PipelineCounters, warn: @escaping @Sendable (String) -> Void = { _ in }
     ) {
         self.consumer = consumer
@@ -74,6 +78,8 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
             start.windows, creditByteCount: configuration.creditByteCount, now: time.now())
         cursor = LogCursor(
             start: start, bounds: .init(byteCountMax: configuration.segmentByteCountMax))
+        windows.commitEpoch = start.commitEpoch
+        answers = acks
         self.clock = clock
         self.links = links
         self.counters = counters
@@ -204,18 +210,23 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
 
     /// A heartbeat brings no events and is no packet of the ledger, but if it is refused.
     private mutating func takeHeartbeat(_ record: RingRecord, _ now: StageTime) {
-        let end = PacketHeader.byteCount + MemoryLayout<UInt64>.size
-        guard Int(record.header.packetByteCount) >= end else { return }
-        // SAFETY: the record holds the packet's bytes, of which there are enough.
-        let base = unsafe UInt64(
-            littleEndian: record.packet.loadUnaligned(
-                fromByteOffset: PacketHeader.byteCount, as: UInt64.self))
-        let packet = SequencedPacket(record.header)
-        guard let refusal = windows.consider(heartbeat: packet, base: base, now, &ledger) else {
-            return
+        let byteCount = Int(record.header.packetByteCount)
+        // SAFETY: the record holds so many bytes of the packet.
+        let bytes = unsafe UnsafeRawBufferPointer(start: record.packet, count: byteCount)
+        guard let told = unsafe Heartbeat(ofPacket: bytes) else { return }
+        let packet = SequencedPacket(record.header, told)
+        switch windows.consider(heartbeat: packet, told, now, &ledger) {
+        case .taken: return
+        case .asks(let place):
+            // Read behind the heartbeat: its sender has heard of no later commit.
+            windows.answer(
+                packet, told, at: place, into: &answerList, durable: links.state.durableEpoch, now)
+            counters.commit.add(.answers, UInt64(answers?.send(answerList) ?? 0))
+            answerList.removeAll()
+        case .refused(let result):
+            ledger.addPackets(1, result, from: .unidentified)
+            counters.packetsOfCommit.add(result)
         }
-        ledger.addPackets(1, refusal, from: .unidentified)
-        counters.packetsOfCommit.add(refusal)
     }
 
     private mutating func takeEvents(
@@ -283,6 +294,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
             admissionTime: now.wallMicroseconds, zoneVersion: admission.zoneVersion,
             nextName: admission.nextName, nextKey: admission.nextKey)
         free.open(context, startsSegment: startsSegment)
+        windows.commitEpoch = context.commitEpoch
         openedAtNanoseconds = now.monotonicNanoseconds
         let room = startsSegment ? cursor.bounds.byteCountMax : cursor.remainingByteCount
         rowCountMax = min(
@@ -296,13 +308,15 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     private mutating func closeBlock(isLast: Bool = false) {
         guard let slot else { return }
         let now = time.now()
-        windows.takeAcks(into: &slot.acks, now)
+        windows.takeAcks(into: &slot.acks, durable: links.state.durableEpoch, now)
         if slot.rows.rowCount == 0 { slot.context.admissionTime = now.wallMicroseconds }
         if hasNews(slot, now, isLast: isLast) {
             encode(slot)
         } else {
             slot.isAcksOnly = true
         }
+        let epoch = slot.context.commitEpoch
+        slot.acks.commitEpoch = slot.isAcksOnly ? epoch - min(epoch, 1) : epoch
         links.state.willSync()
         links.toSync.push(slot)
         closedAtNanoseconds = now.monotonicNanoseconds

@@ -26,14 +26,18 @@ struct PacketIntake: ~Copyable {
     private var keys: KeyRing.Keys?
     private var tally = IntakeTally()
     private(set) var refusals = RefusalSamples()
-    /// To senders whose packets of this batch were shed, that they are to wait.
+    /// To senders whose packets of this batch were shed, that they are to wait, or were of no kind that is known.
     private(set) var busyAcks = AckList()
+    /// Answers to packets of unknown kind that each key may still have, by its id, until `renewAnswers`.
+    private var answersLeft: [UInt16: Int] = [:]
 
     /// Kept free in the ring, so that the last refusals record finds room however full it is: the record
     /// is 184 bytes.
     private static var reserveByteCount: Int { 512 }
     /// Of one batch.
     private static var busyAckCountMax: Int { 32 }
+    /// A key, and tick of 100 ms.
+    private static var answerCountMax: Int { 10 }
 
     init(
         ring: consuming RingProducer, hash: KeyedHash, keyRing: KeyRing?,
@@ -55,6 +59,8 @@ struct PacketIntake: ~Copyable {
             keys = current
         }
         busyAcks.removeAll()
+        // After they were received: no sender has heard of a later one.
+        busyAcks.commitEpoch = state?.durableEpoch ?? 0
         shortage = state?.shortage
         for index in 0..<batch.count {
             // SAFETY: `count` datagrams have been filled, and their bytes stay until the next receive.
@@ -140,7 +146,10 @@ extension PacketIntake {
             case .success(let key): businessHash = keys.businessHash(of: key)
             }
         }
-        if let refusal = unsafe PacketHeader.kindRefusal(bytes, for: .daemon) { return refusal }
+        if let refusal = unsafe PacketHeader.kindRefusal(bytes, for: .daemon) {
+            unsafe noteUnsupported(bytes, from: buffer)
+            return refusal
+        }
         let header = unsafe PacketHeader.header(bytes)
         return header.kind == .heartbeat
             ? unsafe takeHeartbeat(header, bytes, from: buffer)
@@ -197,7 +206,7 @@ extension PacketIntake {
         // SAFETY: `parse` has checked that the payload follows the header.
         let payload = unsafe UnsafeRawBufferPointer(
             start: packet.baseAddress! + PacketHeader.byteCount, count: header.payloadByteCount)
-        guard unsafe Heartbeat.base(payload) != nil else { return .malformed }
+        guard unsafe Heartbeat(payload) != nil else { return .malformed }
         // One that is shed is answered and is no loss: it brings nothing that is counted.
         _ = unsafe append(
             RingRecordHeader(
@@ -233,7 +242,7 @@ extension PacketIntake {
         var record = record
         record.packetByteCount = UInt16(truncatingIfNeeded: packet.count)
         if shortage != nil {
-            noteShed(record)
+            unsafe noteShed(record, packet)
             return .shed
         }
         let rowOffset = RingLayout.rowOffset(packetByteCount: packet.count)
@@ -246,7 +255,7 @@ extension PacketIntake {
             let place = unsafe ring.claim(
                 record, byteCount: rowOffset &+ rowByteCount, leaving: Self.reserveByteCount)
         else {
-            noteShed(record)
+            unsafe noteShed(record, packet)
             return .shed
         }
         unsafe (place + RingLayout.recordHeaderByteCount).copyMemory(
@@ -259,15 +268,46 @@ extension PacketIntake {
     }
 
     /// What of its sequences is known is for the windows to say: this has none of them, and no credit.
-    private mutating func noteShed(_ record: RingRecordHeader) {
-        guard record.flags & RingRecordHeader.Flags.wantsAck != 0,
-            busyAcks.acks.count < Self.busyAckCountMax
-        else { return }
-        let sender = SenderID(rawValue: record.sender)
-        if let last = busyAcks.acks.last, last.packet.sender == sender { return }
+    @unsafe private mutating func noteShed(
+        _ record: RingRecordHeader, _ packet: UnsafeRawBufferPointer
+    ) {
+        guard record.flags & RingRecordHeader.Flags.wantsAck != 0 else { return }
+        let last = busyAcks.acks.last?.sender.rawValue
+        if record.kind != RingRecordKind.heartbeat, last == record.sender { return }
+        unsafe answer(record, shortage?.status ?? .busy, packet)
+    }
+
+    /// The sender knows a kind or a flag that this version does not.
+    @unsafe private mutating func noteUnsupported(
+        _ packet: UnsafeRawBufferPointer, from buffer: UnsafePointer<ingest_datagram>
+    ) {
+        guard unsafe PacketHeader.isUnsupported(packet) else { return }
+        // SAFETY: a framed packet; its kind, which may be none, is not read.
+        let header = unsafe PacketHeader.header(packet)
+        // Without keys anybody may write any id.
+        let key = keys == nil ? 0 : header.keyID
+        let left = answersLeft[key] ?? Self.answerCountMax
+        guard left > 0 else { return }
+        answersLeft[key] = left - 1
+        var record = unsafe RingRecordHeader(
+            header, kind: RingRecordKind.framed, acksAreTagged: keys != nil, from: buffer)
+        record.packetByteCount = UInt16(truncatingIfNeeded: packet.count)
+        unsafe answer(record, .unsupported, packet)
+    }
+
+    /// Lets all keys have answers again.
+    mutating func renewAnswers() { if !answersLeft.isEmpty { answersLeft.removeAll() } }
+
+    @unsafe private mutating func answer(
+        _ record: RingRecordHeader, _ status: AckStatus, _ packet: UnsafeRawBufferPointer
+    ) {
+        guard busyAcks.acks.count < Self.busyAckCountMax else { return }
+        let heartbeat = unsafe Heartbeat(ofPacket: packet)
         let ack = OutgoingAck(
-            shortage?.status ?? .busy, sender: sender,
-            epoch: SenderEpoch(rawValue: record.epoch), to: PacketSource(record))
+            status, sender: SenderID(rawValue: record.sender),
+            epoch: SenderEpoch(rawValue: record.epoch),
+            echo: heartbeat.map { .nonce($0.nonce) } ?? .sequence(record.sequence),
+            to: PacketSource(record))
         if let ack { busyAcks.append(ack) }
     }
 

@@ -35,7 +35,7 @@ package struct UDPReceiver<Socket: DatagramSocket & ~Copyable, Clock: IngestCloc
     /// `warn` gets log lines, a few a second at most, on the receive queue; it must not block.
     package init(
         socket: consuming Socket, batch: consuming PacketBatch, ring: consuming RingProducer,
-        hash: KeyedHash, acks: (any AckSocket)? = nil, keyRing: KeyRing? = nil,
+        hash: KeyedHash, acks: consuming AckSender? = nil, keyRing: KeyRing? = nil,
         state: StageLinks.SharedState? = nil, clock: Clock,
         counters: PipelineCounters,
         warn: @escaping @Sendable (String) -> Void
@@ -45,7 +45,7 @@ package struct UDPReceiver<Socket: DatagramSocket & ~Copyable, Clock: IngestCloc
         self.batch = batch
         intake = PacketIntake(
             ring: ring, hash: hash, keyRing: keyRing, state: state, counters: counters)
-        self.acks = acks.map { AckSender(socket: $0, keyRing: keyRing) }
+        self.acks = acks
         log = RefusalLog(write: warn)
         self.state = state
         self.clock = clock
@@ -104,6 +104,7 @@ package struct UDPReceiver<Socket: DatagramSocket & ~Copyable, Clock: IngestCloc
 
     private mutating func tick(_ now: UInt64) {
         intake.handDownRefusals(isLast: false)
+        intake.renewAnswers()
         noteDrops(now)
         intake.withRefusals { log.tell(&$0, nowNanoseconds: now) }
         log.tell(

@@ -162,6 +162,7 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
                 return .idle
             }
             endWait()
+            links.state.durableEpoch = slot.context.commitEpoch
         }
         // Everything that they say is durable now.
         let sent = acks.send(slot.acks)

@@ -13,6 +13,8 @@ struct ModelReceiver {
     }
 
     private var epochs: [UInt64: Epoch] = [:]
+    var directory: UInt64 = 1
+    private(set) var commitEpoch: UInt64 = 1
     var credit: UInt32 = 1_000
     /// With a key only tagged packets are taken, and acks are tagged.
     var key: TagKey?
@@ -28,21 +30,25 @@ struct ModelReceiver {
         let parsed = datagram.withUnsafeBytes { PacketHeader.parse($0) }
         guard case .packet(let header) = parsed else { return nil }
         if let key, !datagram.withUnsafeBytes({ key.isTag(of: $0) }) { return nil }
-        if let shedStatus {
-            return Self.ack(header, floor: 0, credit: 0, shedStatus, words: [0])
-        }
+        let told = datagram.withUnsafeBytes { Heartbeat(ofPacket: $0) }
+        if let shedStatus { return sealed(ack(header, floor: 0, credit: 0, shedStatus, told)) }
         let epoch = header.epoch.rawValue
+        if let told, told.seen > epochs[epoch]?.floor ?? 0 {
+            return sealed(ack(header, floor: 0, credit: 0, .rolledBack, told))
+        }
         var state = epochs[epoch] ?? Epoch()
         defer { epochs[epoch] = state }
-        if header.kind == .heartbeat {
-            let payload = datagram[40..<40 + header.payloadByteCount]
-            let base = payload.withUnsafeBytes { Heartbeat.base($0) }?.rawValue ?? 0
-            move(&state, to: base)
-            return answer(header, state, byteCountMax: datagram.count)
+        if let told {
+            if !state.admitted.isEmpty {
+                return sealed(
+                    ack(header, floor: state.floor, credit: 0, .ok, told, isPending: true))
+            }
+            move(&state, to: told.base)
+            return answer(header, state, byteCountMax: datagram.count, told)
         }
         let sequence = header.sequence.rawValue
         if !state.isOpen && sequence >= 65_536 {
-            return Self.ack(header, floor: 0, credit: 0, .beyondWindow, words: [0])
+            return sealed(ack(header, floor: 0, credit: 0, .beyondWindow))
         }
         state.isOpen = true
         greatestSequence = max(greatestSequence ?? 0, sequence)
@@ -72,7 +78,8 @@ struct ModelReceiver {
 
     /// Makes durable what was admitted; acks to send, one an epoch.
     mutating func commit() -> [[UInt8]] {
-        epochs.keys.sorted().compactMap { epoch in
+        commitEpoch += 1
+        return epochs.keys.sorted().compactMap { epoch in
             guard var state = epochs[epoch], !state.admitted.isEmpty else { return nil }
             let last = state.admitted.values.first
             state.durable.merge(state.admitted) { known, _ in known }
@@ -92,7 +99,7 @@ struct ModelReceiver {
     }
 
     private mutating func answer(
-        _ header: PacketHeader, _ state: Epoch, byteCountMax: Int
+        _ header: PacketHeader, _ state: Epoch, byteCountMax: Int, _ told: Heartbeat? = nil
     ) -> [UInt8]? {
         guard
             let further = AckPacket.furtherWordCount(
@@ -107,20 +114,43 @@ struct ModelReceiver {
         // A greater edge that was granted before may still be used: acks overtake each other.
         creditEdge[header.epoch.rawValue] = max(
             creditEdge[header.epoch.rawValue] ?? state.floor + 64, edge)
-        var ack = Self.ack(header, floor: state.floor, credit: credit, .ok, words: words)
-        key?.append(to: &ack)
+        return sealed(
+            ack(header, floor: state.floor, credit: credit, .ok, told), words: words)
+    }
+
+    private func ack(
+        _ header: PacketHeader, floor: UInt64, credit: UInt32, _ status: AckStatus,
+        _ told: Heartbeat? = nil, isPending: Bool = false
+    ) -> AckPacket {
+        var ack = AckPacket(
+            sender: header.sender, epoch: header.epoch, floor: PacketSequence(rawValue: floor),
+            keyID: header.keyID, hasTag: header.hasTag, credit: credit, status: status)
+        ack.directory = DirectoryID(rawValue: directory)
+        ack.commitEpoch = commitEpoch
+        ack.echo = told.map { .nonce($0.nonce) } ?? .sequence(header.sequence.rawValue)
+        ack.isPending = isPending
         return ack
+    }
+
+    private func sealed(_ ack: AckPacket, words: [UInt64] = [0]) -> [UInt8] {
+        var bytes = Self.bytes(ack, words: words)
+        key?.append(to: &bytes)
+        return bytes
     }
 
     static func ack(
         _ header: PacketHeader, floor: UInt64, credit: UInt32, _ status: AckStatus,
-        words: [UInt64] = [0], epoch: UInt64? = nil
+        words: [UInt64] = [0]
     ) -> [UInt8] {
-        let ack = AckPacket(
-            sender: header.sender,
-            epoch: epoch.map { SenderEpoch(rawValue: $0) } ?? header.epoch,
-            floor: PacketSequence(rawValue: floor), keyID: header.keyID, hasTag: header.hasTag,
-            credit: credit, status: status)
+        bytes(
+            AckPacket(
+                sender: header.sender, epoch: header.epoch,
+                floor: PacketSequence(rawValue: floor), keyID: header.keyID,
+                hasTag: header.hasTag, credit: credit, status: status), words: words)
+    }
+
+    /// Without its tag.
+    static func bytes(_ ack: AckPacket, words: [UInt64] = [0]) -> [UInt8] {
         var bytes = [UInt8](
             repeating: 0,
             count: AckPacket.byteCount(furtherWordCount: words.count - 1, hasTag: false))

@@ -14,7 +14,7 @@ final class StreamRig {
 
     /// - Parameter left: packets that an earlier start has left.
     init(
-        spool: (any PacketSpool)? = nil, left: [SpooledPacket] = [],
+        spool: (any PacketSpool)? = nil, left: [SpooledPacket] = [], firstSequence: UInt64 = 0,
         _ change: (inout SenderStream.Configuration) -> Void = { _ in }
     ) {
         var configuration = SenderStream.Configuration(identity: SampleEvents.identity())
@@ -23,7 +23,8 @@ final class StreamRig {
         configuration.clock = { max($0, clock.now) }
         change(&configuration)
         stream = SenderStream(
-            configuration, transport: network, spool: spool, left: left, now: clock.now)
+            configuration, transport: network, spool: spool, left: left,
+            firstSequence: firstSequence, now: clock.now)
     }
 
     var now: UInt64 {
@@ -54,13 +55,28 @@ final class StreamRig {
 
     func ack(
         floor: UInt64, credit: UInt32 = 1_000, _ status: AckStatus = .ok,
-        words: [UInt64] = [0], sender: UInt64 = 7, epoch: UInt64 = 9
+        words: [UInt64] = [0], sender: UInt64 = 7, epoch: UInt64 = 9,
+        _ change: (inout AckPacket) -> Void = { _ in }
     ) {
-        let header = PacketHeader(
-            kind: .batch, sender: SenderID(rawValue: sender),
-            epoch: SenderEpoch(rawValue: epoch), sequence: PacketSequence(rawValue: 0))
-        let bytes = ModelReceiver.ack(header, floor: floor, credit: credit, status, words: words)
-        stream.receive(bytes.span, now: now)
+        var ack = AckPacket(
+            sender: SenderID(rawValue: sender), epoch: SenderEpoch(rawValue: epoch),
+            floor: PacketSequence(rawValue: floor), credit: credit, status: status)
+        change(&ack)
+        stream.receive(ModelReceiver.bytes(ack, words: words).span, now: now)
+    }
+
+    /// As `ack`, in answer to the newest heartbeat.
+    func answer(
+        floor: UInt64, credit: UInt32 = 1_000, _ status: AckStatus = .ok, directory: UInt64 = 1,
+        commitEpoch: UInt64 = 5, epoch: UInt64 = 9, isPending: Bool = false
+    ) {
+        let nonce = stream.watch.questions.last?.nonce ?? 0
+        ack(floor: floor, credit: credit, status, epoch: epoch) {
+            $0.directory = DirectoryID(rawValue: directory)
+            $0.commitEpoch = commitEpoch
+            $0.echo = .nonce(nonce)
+            $0.isPending = isPending
+        }
     }
 
     /// Ticks until the time is over, at the stream's own deadlines.

@@ -4,9 +4,15 @@ import Testing
 
 struct AckPacketTests {
     /// The ack of docs/format/packet.md.
-    private static let example = AckPacket(
-        sender: SenderID(rawValue: 77), epoch: SenderEpoch(rawValue: 0x19AA_0B4E_1001_2345),
-        floor: PacketSequence(rawValue: 9), credit: 500)
+    private static let example = {
+        var ack = AckPacket(
+            sender: SenderID(rawValue: 77), epoch: SenderEpoch(rawValue: 0x19AA_0B4E_1001_2345),
+            floor: PacketSequence(rawValue: 9), credit: 500)
+        ack.directory = DirectoryID(rawValue: 0x0123_4567_89AB_CDEF)
+        ack.commitEpoch = 1_000
+        ack.echo = .nonce(0xFEED_5EED_0000_0001)
+        return ack
+    }()
 
     private static func encode(
         _ ack: AckPacket, words: [UInt64], room: Int = 1 << 14
@@ -43,6 +49,8 @@ struct AckPacketTests {
             #expect(view.credit == 500)
             #expect(view.status == .ok)
             #expect(view.wordCount == 2)
+            #expect(view.directory == Self.example.directory && view.commitEpoch == 1_000)
+            #expect(view.echo == Self.example.echo && !view.isPending)
             #expect(view.header.epoch == Self.example.epoch)
             return (9..<200).filter { view.isDone($0) }
         }
@@ -54,45 +62,60 @@ struct AckPacketTests {
         #expect(
             page.fields(under: "Ack").map { "\($0.name) \($0.offset)" } == [
                 "bitmap \(AckPacket.Offset.bitmap)", "credit \(AckPacket.Offset.credit)",
-                "status \(AckPacket.Offset.status)",
+                "status \(AckPacket.Offset.status)", "directory \(AckPacket.Offset.directory)",
+                "commit epoch \(AckPacket.Offset.commitEpoch)",
+                "echo \(AckPacket.Offset.echo)",
             ])
-        #expect(AckPacket.Offset.furtherWords == 16)
+        #expect(AckPacket.Offset.furtherWords == 40)
         let states = page.table(under: "Ack", number: 1)
         #expect(states.map { $0["status"] } == AckStatus.allCases.map { "\($0.rawValue)" })
     }
 
     @Test func `Every field stands where the contract says`() {
-        let ack = AckPacket(
+        var ack = AckPacket(
             sender: SenderID(rawValue: 0x0807_0605_0403_0201),
             epoch: SenderEpoch(rawValue: 0x1817_1615_1413_1211),
             floor: PacketSequence(rawValue: 0x2827_2625_2423_2221), keyID: 0x3231, hasTag: true,
             credit: 0x4443_4241, status: .beyondWindow)
+        ack.isPending = true
+        ack.directory = DirectoryID(rawValue: 0x7877_7675_7473_7271)
+        ack.commitEpoch = 0x8887_8685_8483_8281
+        ack.echo = .nonce(0x9897_9695_9493_9291)
         let packet = Self.encode(ack, words: [0x5857_5655_5453_5251, 0x6867_6665_6463_6261])
-        #expect(Array(packet[..<8]) == Array("IGD1".utf8) + [129, 2, 0x31, 0x32])
+        #expect(Array(packet[..<8]) == Array("IGD1".utf8) + [129, 2 + 4 + 8, 0x31, 0x32])
         #expect(Array(packet[8..<16]) == [UInt8](1...8))
         #expect(Array(packet[16..<24]) == [UInt8](0x11...0x18))
         #expect(Array(packet[24..<32]) == [UInt8](0x21...0x28))
-        #expect(Array(packet[32..<36]) == [24, 0, 0, 0])
+        #expect(Array(packet[32..<36]) == [48, 0, 0, 0])
         #expect(Array(packet[40..<48]) == [UInt8](0x51...0x58))
         #expect(Array(packet[48..<52]) == [UInt8](0x41...0x44))
         #expect(Array(packet[52..<56]) == [4, 0, 0, 0])
-        #expect(Array(packet[56...]) == [UInt8](0x61...0x68))
+        #expect(Array(packet[56..<64]) == [UInt8](0x71...0x78))
+        #expect(Array(packet[64..<72]) == [UInt8](0x81...0x88))
+        #expect(Array(packet[72..<80]) == [UInt8](0x91...0x98))
+        #expect(Array(packet[80...]) == [UInt8](0x61...0x68))
         // The tag is behind that: without it the packet is too short, with it whole.
         #expect(Self.view(packet) { _ in } == nil)
         let tagged = packet + [UInt8](repeating: 7, count: 16)
         #expect(tagged.count == AckPacket.byteCount(furtherWordCount: 1, hasTag: true))
         #expect(Self.view(tagged) { $0.header.keyID } == 0x3231)
+        let flags = Self.view(tagged) { view in [view.isPending, view.header.echoesNonce] }
+        #expect(flags == [true, true])
+        (ack.isPending, ack.echo) = (false, .sequence(5))
+        let other = Self.encode(ack, words: [0]) + [UInt8](repeating: 7, count: 16)
+        #expect(other[5] == 2)
+        #expect(Self.view(other) { $0.echo } == .sequence(5))
     }
 
     // MARK: Sizes
 
-    @Test func `An ack is 56 bytes, 72 with tag, and 8 a word, up to a whole window`() {
-        #expect(AckPacket.byteCount(furtherWordCount: 0, hasTag: false) == 56)
-        #expect(AckPacket.byteCount(furtherWordCount: 0, hasTag: true) == 72)
+    @Test func `An ack is 80 bytes, 96 with tag, and 8 a word, up to a whole window`() {
+        #expect(AckPacket.byteCount(furtherWordCount: 0, hasTag: false) == 80)
+        #expect(AckPacket.byteCount(furtherWordCount: 0, hasTag: true) == 96)
         let table: [(byteCount: Int, plain: Int?, tagged: Int?)] = [
-            (0, nil, nil), (55, nil, nil), (56, 0, nil), (63, 0, nil), (64, 1, nil), (71, 1, nil),
-            (72, 2, 0), (1_452, 174, 172), (56 + 8 * 1_023 - 1, 1_022, 1_020),
-            (56 + 8 * 1_023, 1_023, 1_021), (65_507, 1_023, 1_023),
+            (0, nil, nil), (79, nil, nil), (80, 0, nil), (87, 0, nil), (88, 1, nil), (95, 1, nil),
+            (96, 2, 0), (1_452, 171, 169), (80 + 8 * 1_023 - 1, 1_022, 1_020),
+            (80 + 8 * 1_023, 1_023, 1_021), (65_507, 1_023, 1_023),
         ]
         for row in table {
             let plain = AckPacket.furtherWordCount(fitting: row.byteCount, hasTag: false)
@@ -106,7 +129,7 @@ struct AckPacketTests {
         }
     }
 
-    @Test func `Only 16 bytes and whole words, up to 1023, are an ack`() {
+    @Test func `Only 40 bytes and whole words, up to 1023, are an ack`() {
         var header = PacketHeader(
             kind: .ack, sender: SenderID(rawValue: 1), epoch: SenderEpoch(rawValue: 2),
             sequence: PacketSequence(rawValue: 3))
@@ -115,7 +138,7 @@ struct AckPacketTests {
             header.seal(&packet)
             return Self.view(packet) { $0.wordCount } != nil
         }
-        #expect(taken == (0...1_023).map { 16 + 8 * $0 })
+        #expect(taken == (0...1_023).map { 40 + 8 * $0 })
     }
 
     // MARK: Bits
@@ -151,9 +174,10 @@ struct AckPacketTests {
 
     @Test func `A status that is not known is given as it is`() {
         var packet = Self.encode(Self.example, words: [0])
-        for (number, status) in [(3, AckStatus.refused), (5, nil), (255, nil)]
-            as [(UInt8, AckStatus?)]
-        {
+        let table: [(UInt8, AckStatus?)] = [
+            (3, .refused), (5, .unsupported), (6, .rolledBack), (7, nil), (255, nil),
+        ]
+        for (number, status) in table {
             packet[52] = number
             let crc = Checksum.crc32c(packet[40...], seed: Checksum.crc32c(packet[..<36]))
             for i in 0..<4 { packet[36 + i] = UInt8(truncatingIfNeeded: crc >> (8 * i)) }

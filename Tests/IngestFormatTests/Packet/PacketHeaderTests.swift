@@ -160,6 +160,21 @@ struct PacketHeaderTests {
         }
     }
 
+    @Test func `Pending and echo are flags of acks alone`() {
+        for flag in [PacketHeader.Flags.isPending, PacketHeader.Flags.echoesNonce] {
+            let ack = Self.packet(
+                kind: .ack, flags: flag, payload: [UInt8](repeating: 0, count: 40))
+            guard case .packet(let header) = Self.parse(ack, for: .sender) else {
+                Issue.record("refused")
+                return
+            }
+            #expect(header.isPending == (flag == 4) && header.echoesNonce == (flag == 8))
+            #expect(Self.parse(Self.packet(flags: 1 | flag)) == .refused(.badKind))
+        }
+        let unknown = Self.packet(kind: .ack, flags: 16, payload: [UInt8](repeating: 0, count: 40))
+        #expect(Self.parse(unknown, for: .sender) == .refused(.badKind))
+    }
+
     @Test func `A sender takes acks, and nothing else`() {
         let ack = Self.packet(kind: .ack, payload: [UInt8](repeating: 0, count: 16))
         #expect(Self.parse(ack) == .refused(.badKind))
@@ -192,29 +207,32 @@ struct PacketHeaderTests {
         #expect(!isPlain([]))
     }
 
-    @Test func `A heartbeat carries its base, and nothing else but zeros`() {
+    @Test func `A heartbeat carries base, seen and nonce, and nothing else but zeros`() {
         let header = PacketHeader(
             kind: .heartbeat, sender: SenderID(rawValue: 1), epoch: SenderEpoch(rawValue: 2),
             sequence: PacketSequence(rawValue: 10))
-        let packet = Heartbeat.packet(
-            header, base: PacketSequence(rawValue: 9), payloadByteCount: 70)
+        let content = Heartbeat(base: 9, seen: 8, nonce: 1 << 63)
+        let packet = content.packet(header, payloadByteCount: 70)
         guard case .packet(let parsed) = Self.parse(packet) else {
             Issue.record("refused")
             return
         }
         #expect(parsed.kind == .heartbeat)
         #expect(parsed.payloadByteCount == 70)
-        func base(_ payload: [UInt8]) -> PacketSequence? {
-            payload.withUnsafeBytes { Heartbeat.base($0) }
+        func read(_ payload: [UInt8]) -> Heartbeat? {
+            payload.withUnsafeBytes { Heartbeat($0) }
         }
         let payload = Array(packet[40...])
-        #expect(base(payload)?.rawValue == 9)
-        for at in 8..<70 {
+        #expect(read(payload) == content)
+        #expect(packet.withUnsafeBytes { Heartbeat(ofPacket: $0) } == content)
+        #expect((payload[0], payload[8], payload[23]) == (9, 8, 0x80))
+        for at in 24..<70 {
             var changed = payload
             changed[at] = 1
-            #expect(base(changed) == nil, "byte \(at)")
+            #expect(read(changed) == nil, "byte \(at)")
         }
-        #expect(base(Array(payload[..<63])) == nil)
-        #expect(Heartbeat.packet(header, base: PacketSequence(rawValue: 0)).count == 104)
+        #expect(read(Array(payload[..<63])) == nil)
+        #expect(Heartbeat(base: 0).packet(header).count == 104)
+        #expect(Self.packet().withUnsafeBytes { Heartbeat(ofPacket: $0) } == nil)
     }
 }

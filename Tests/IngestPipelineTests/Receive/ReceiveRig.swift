@@ -68,7 +68,9 @@ final class ReceiveRig<Socket: DatagramSocket & ~Copyable> {
         consumer = ends.consumer
         receiver = UDPReceiver(
             socket: socket, batch: PacketBatch(byteCountMax: byteCountMax)!, ring: ends.producer,
-            hash: TestPackets.hash, acks: answers, state: state, clock: clock,
+            hash: TestPackets.hash,
+            acks: AckSender(socket: answers, directory: DirectoryID(rawValue: 77)), state: state,
+            clock: clock,
             counters: counters, warn: log.write)
     }
 

@@ -41,8 +41,7 @@ enum TestPackets {
     }
 
     static func heartbeat(_ sequence: UInt64, base: UInt64 = 0) -> [UInt8] {
-        Heartbeat.packet(
-            header(sequence, kind: .heartbeat), base: PacketSequence(rawValue: base))
+        Heartbeat(base: base).packet(header(sequence, kind: .heartbeat))
     }
 
     /// A packet whose payload is no protobuf: a length that goes beyond the end.

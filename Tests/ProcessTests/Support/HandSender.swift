@@ -13,9 +13,10 @@ final class HandSender {
         let status: UInt32
         let words: [UInt64]
 
-        /// `nil` for anything that is no ack of this sender epoch.
+        /// `nil` for anything that is no ack of this sender epoch, or says nothing of its packets yet.
         init?(_ bytes: [UInt8], sender: UInt64, epoch: UInt64) {
-            guard bytes.count >= 56, bytes[..<4] == Array("IGD1".utf8)[...], bytes[4] == 129,
+            guard bytes.count >= 80, bytes[5] & 4 == 0, bytes[..<4] == Array("IGD1".utf8)[...],
+                bytes[4] == 129,
                 Self.value(bytes, 8, 8) == sender, Self.value(bytes, 16, 8) == epoch
             else { return nil }
             floor = Self.value(bytes, 24, 8)
@@ -23,7 +24,7 @@ final class HandSender {
             status = UInt32(Self.value(bytes, 52, 4))
             words =
                 [Self.value(bytes, 40, 8)]
-                + stride(from: 56, to: bytes.count - (bytes[5] & 2 == 0 ? 0 : 16) - 7, by: 8)
+                + stride(from: 80, to: bytes.count - (bytes[5] & 2 == 0 ? 0 : 16) - 7, by: 8)
                 .map { Self.value(bytes, $0, 8) }
         }
 
@@ -72,10 +73,12 @@ final class HandSender {
         return [0x0A, UInt8(event.count)] + event
     }
 
+    /// Padded, so that it is acked.
     func packet(_ sequence: UInt64, acks: Bool = true) -> [UInt8] {
         var packet = FramedPacket(
             flags: (acks ? 1 : 0) | (key == nil ? 0 : 2), sender: sender, epoch: epoch,
-            sequence: sequence, payload: Self.payload(sequence))
+            sequence: sequence,
+            payload: Self.payload(sequence) + [0x7A, 16] + [UInt8](repeating: 0, count: 16))
         guard let key else { return packet.bytes }
         packet.keyID = key.id
         return packet.bytes + Self.tag(packet.bytes, key.bytes)

@@ -21,6 +21,17 @@ struct AdmittedWindow {
 
     var isAckDue = false
     var status = AckStatus.ok
+    /// Of the heartbeat that it answers, or else of the last packet.
+    private(set) var echo = AckEcho.sequence(0)
+    private var refusedUntilNanoseconds: UInt64 = 0
+
+    // MARK: What is durable
+
+    /// The commit that holds its newest packet or move of the floor.
+    private(set) var admittedEpoch: UInt64 = 0
+    /// A floor that is durable once the commit is, and one that is.
+    private var sample: (floor: UInt64, epoch: UInt64)
+    private var durableFloor: UInt64
     /// Where the last packet came from, and its size.
     var source: PacketSource?
     /// The largest packet from there since the last ack.
@@ -40,6 +51,27 @@ struct AdmittedWindow {
         self.key = key
         self.window = window
         self.seenNanoseconds = seenNanoseconds
+        durableFloor = window.sequences.floor
+        sample = (durableFloor, 0)
+    }
+
+    /// Notes that it has changed by a packet of the commit that is open.
+    mutating func note(commit epoch: UInt64) { admittedEpoch = epoch }
+
+    /// Notes how far it is when that commit is closed.
+    mutating func note(closing epoch: UInt64, durable: UInt64) {
+        isAckDue = false
+        status = .ok
+        echo = .sequence(0)
+        guard sample.epoch <= durable else { return }
+        durableFloor = sample.floor
+        sample = (window.sequences.floor, epoch)
+    }
+
+    /// The floor of before, while not all that has arrived is durable; else `nil`.
+    mutating func floorWhilePending(durable: UInt64) -> UInt64? {
+        if sample.epoch <= durable { durableFloor = sample.floor }
+        return admittedEpoch > durable ? durableFloor : nil
     }
 
     /// What a window says to a sequence.
@@ -69,7 +101,24 @@ struct AdmittedWindow {
     mutating func note(_ packet: SequencedPacket, _ now: StageTime) {
         seenNanoseconds = now.signedNanoseconds
         if packet.asksForAcks { note(packet.source) }
+        guard case .sequence = echo, packet.heartbeat == nil else { return }
+        echo = packet.echo
     }
+
+    /// How long answers to heartbeats repeat that a packet was refused for good.
+    private static let refusalNanoseconds: UInt64 = 10_000_000_000
+
+    mutating func note(refusal now: StageTime) {
+        refusedUntilNanoseconds = now.monotonicNanoseconds &+ Self.refusalNanoseconds
+    }
+
+    /// Whether answers to heartbeats say that its sender is to stop.
+    func isRefused(_ now: StageTime) -> Bool {
+        now.monotonicNanoseconds < refusedUntilNanoseconds
+    }
+
+    /// The ack that is due answers a heartbeat.
+    mutating func note(answering heartbeat: Heartbeat) { echo = .nonce(heartbeat.nonce) }
 
     /// A packet that is owed an ack came from there.
     private mutating func note(_ packetSource: PacketSource) {
@@ -170,8 +219,14 @@ struct SequencedPacket {
     /// Its share of the ring, if all that is in it were as large: of a slab, with what is left of that.
     let ringByteCount: Int
     let source: PacketSource
+    /// `nil` of a batch.
+    let heartbeat: Heartbeat?
 
-    init(_ record: RingRecordHeader) {
+    /// What an answer to it echoes.
+    var echo: AckEcho { heartbeat.map { .nonce($0.nonce) } ?? .sequence(sequence) }
+
+    init(_ record: RingRecordHeader, _ heartbeat: Heartbeat? = nil) {
+        self.heartbeat = heartbeat
         key = SenderKey(
             kind: .framed, sender: SenderID(rawValue: record.sender),
             epoch: SenderEpoch(rawValue: record.epoch))

@@ -21,10 +21,10 @@ struct AdmittedWindows: ~Copyable {
 
     /// Of a window; holds until the next packet is considered.
     struct Place: Equatable {
-        fileprivate let index: Int
+        let index: Int
     }
 
-    private var entries: [AdmittedWindow] = []
+    var entries: [AdmittedWindow] = []
     private var indexes: [SenderKey: Int] = [:]
     private var lastIndex = 0
     private var expired: ExpiredEpochs
@@ -33,8 +33,10 @@ struct AdmittedWindows: ~Copyable {
     private var newestEpochs: [UInt64: UInt64] = [:]
     private var byteCount = 0
     private var idle: IdleWindows
-    private var acks = DueAcks()
-    private var credit: CreditPool
+    var acks = DueAcks()
+    var credit: CreditPool
+    /// Of the block that is open, or is opened next.
+    var commitEpoch: UInt64 = 0
 
     private static var farJumpMin: UInt64 { 1 << 20 }
     private static var epochLeadMillisecondsMax: UInt64 { 86_400_000 }
@@ -75,15 +77,15 @@ struct AdmittedWindows: ~Copyable {
         }
         let standing = entries[index].note(batch: packet, now)
         guard decideAcks(packet, index, &ledger) else {
-            return refuse(packet, index, .badKind, .refused)
+            return refuse(packet, index, .badKind, now)
         }
         let sequence = packet.sequence
-        if sequence > Limits.sequenceMax { return refuse(packet, index, .farJump, .refused) }
+        if sequence > Limits.sequenceMax { return refuse(packet, index, .farJump, now) }
         switch standing.state {
         case .arrived:
             entries[index].run.end()
             if entries[index].isConflict(sequence, check: packet.check) {
-                return refuse(packet, index, .sequenceConflict, .refused)
+                return refuse(packet, index, .sequenceConflict, now)
             }
             return refuse(packet, index, .resend, .ok)
         case .missing:
@@ -128,33 +130,54 @@ struct AdmittedWindows: ~Copyable {
     /// Takes a new batch as consumed: its rows and its sequence are in the open block.
     mutating func accept(_ packet: SequencedPacket, at place: Place) {
         changeSize(of: place.index) { $0.accept(packet.sequence, check: packet.check) }
+        entries[place.index].note(commit: commitEpoch)
         if packet.asksForAcks { owe(place.index, .ok) }
+    }
+
+    /// What becomes of a heartbeat.
+    enum HeartbeatVerdict: Equatable {
+        /// It is answered with the block: it has moved a window, or asks for no acks.
+        case taken
+        /// It has moved nothing, and is to be answered at once: see `answer`.
+        case asks(Place)
+        case refused(PacketResult)
     }
 
     /// Takes a heartbeat: what was announced, and what its sender no longer holds.
     ///
-    /// - Parameter base: the lowest sequence that it still holds; 0 = not given. Inside the window it makes no jump.
-    /// - Returns: why it was refused, if it was.
+    /// A base inside the window makes no jump. One of a sender that has heard more than is known here moves nothing.
     mutating func consider(
-        heartbeat packet: SequencedPacket, base: UInt64, _ now: StageTime,
+        heartbeat packet: SequencedPacket, _ told: Heartbeat, _ now: StageTime,
         _ ledger: inout BlockLedger
-    ) -> PacketResult? {
+    ) -> HeartbeatVerdict {
+        let (base, key) = (told.base, packet.key)
         var next = packet.sequence
         // Of a sender with acks 0 is a base: it may still hold everything.
         let start = base > 0 || packet.asksForAcks ? base : next - min(next, Self.reach)
-        guard base <= next, next <= Limits.sequenceMax + 1 else { return .malformed }
+        guard base <= next, next <= Limits.sequenceMax + 1 else { return .refused(.malformed) }
+        if told.seen > 0, indexes[key] == nil, !isOver(key, now) {
+            // What it has heard of was acked by another directory, or is gone with a part of this one.
+            if packet.asksForAcks { acks.refuse(packet, .rolledBack, currentEpoch: 0) }
+            return .taken
+        }
+        let isNew = indexes[key] == nil
         let index: Int
         switch find(packet, start: start, now, &ledger) {
         case .window(let found): index = found
-        case .refused(let result): return result
+        case .refused(let result): return .refused(result)
         }
         entries[index].note(packet, now)
+        let floor = entries[index].window.sequences.floor
+        if told.seen > floor, packet.asksForAcks { return .asks(Place(index: index)) }
         let (announced, reach) = (entries[index].window.announced, Self.farJumpMin)
         if packet.asksForAcks, base <= announced { next = min(next, announced + reach) }  // no jump
         let isFar = next > announced + reach
         if isFar && entries[index].run.note(next, at: now.monotonicNanoseconds) == nil {
-            if packet.asksForAcks { owe(index, .beyondWindow) }
-            return .farJump
+            if packet.asksForAcks {
+                entries[index].note(answering: told)
+                owe(index, .beyondWindow)
+            }
+            return .refused(.farJump)
         }
         if !isFar { entries[index].run.end() }
         raise(index, to: base, &ledger)
@@ -164,8 +187,12 @@ struct AdmittedWindows: ~Copyable {
             delta.announced = next
             ledger.add(delta, to: packet.key)
         }
-        if packet.asksForAcks { owe(index, .ok) }
-        return nil
+        guard packet.asksForAcks else { return .taken }
+        let isMoved = isNew || floor != entries[index].window.sequences.floor
+        if !isMoved { return .asks(Place(index: index)) }
+        entries[index].note(answering: told)
+        owe(index, entries[index].isRefused(now) ? .refused : .ok)
+        return .taken
     }
 
     /// The first batch decides whether the epoch is acked; `false` for a packet of the other kind.
@@ -178,6 +205,15 @@ struct AdmittedWindows: ~Copyable {
         delta.asksForAcks = packet.asksForAcks
         ledger.add(delta, to: packet.key)
         return true
+    }
+
+    /// Refuses a packet so that its sender has to stop. That counts in an answer to a heartbeat alone, so that the next
+    /// ones say it again.
+    private mutating func refuse(
+        _ packet: SequencedPacket, _ index: Int, _ result: PacketResult, _ now: StageTime
+    ) -> Verdict {
+        if packet.asksForAcks { entries[index].note(refusal: now) }
+        return refuse(packet, index, result, .refused)
     }
 
     private mutating func refuse(
@@ -200,6 +236,7 @@ struct AdmittedWindows: ~Copyable {
     private mutating func raise(_ index: Int, to floor: UInt64, _ ledger: inout BlockLedger) {
         let missing = changeSize(of: index) { $0.window.sequences.raise(to: floor) }
         guard missing > 0 else { return }
+        entries[index].note(commit: commitEpoch)
         var delta = WindowDelta()
         delta.floor = floor
         delta.missingCount = missing
@@ -248,13 +285,7 @@ struct AdmittedWindows: ~Copyable {
         _ packet: SequencedPacket, start: UInt64?, _ now: StageTime, _ ledger: inout BlockLedger
     ) -> Found {
         let key = packet.key
-        let epochMilliseconds = key.epoch.rawValue >> 20
-        let nowMilliseconds = UInt64(clamping: now.wallMicroseconds / 1_000)
-        if expired.contains(key)
-            || epochMilliseconds > nowMilliseconds &+ Self.epochLeadMillisecondsMax
-        {
-            return refuseUnknown(packet, .oldEpoch, .refused)
-        }
+        if isOver(key, now) { return refuseUnknown(packet, .oldEpoch, .refused) }
         guard let start, start <= Limits.sequenceMax else {
             return refuseUnknown(packet, .farJump, .beyondWindow)
         }
@@ -263,7 +294,16 @@ struct AdmittedWindows: ~Copyable {
         var delta = WindowDelta()
         delta.start = start
         ledger.add(delta, to: key)
-        return .window(add(window, of: key, seenNanoseconds: now.signedNanoseconds))
+        let index = add(window, of: key, seenNanoseconds: now.signedNanoseconds)
+        entries[index].note(commit: commitEpoch)
+        return .window(index)
+    }
+
+    /// Whether no packet of the epoch may open a window: it has expired, or begins in the future.
+    private func isOver(_ key: SenderKey, _ now: StageTime) -> Bool {
+        let nowMilliseconds = UInt64(clamping: now.wallMicroseconds / 1_000)
+        return expired.contains(key)
+            || key.epoch.rawValue >> 20 > nowMilliseconds &+ Self.epochLeadMillisecondsMax
     }
 
     private mutating func refuseUnknown(
@@ -348,40 +388,5 @@ struct AdmittedWindows: ~Copyable {
         entries[index] = last
         indexes[last.key] = index
         acks.move(entries.count, to: index)
-    }
-
-    // MARK: Acks
-
-    /// Whether a sender waits for an ack.
-    var owesAcks: Bool { acks.isOwed }
-
-    /// Puts what is owed into the slot of the block that is being closed: once that is durable it is true.
-    mutating func takeAcks(into list: inout AckList, _ now: StageTime) {
-        guard acks.isOwed else { return }
-        credit.lapse(&entries, now)
-        for index in acks.due {
-            entries[index].isAckDue = false
-            let status = entries[index].status
-            entries[index].status = .ok
-            let granted = credit.grant(&entries[index])
-            if let ack = ack(of: entries[index], status, granted: granted) {
-                list.append(ack, entries[index].window.sequences)
-            }
-            entries[index].largestByteCount = 0
-        }
-        for refusal in acks.refusals { list.append(refusal) }
-        acks.removeAll()
-    }
-
-    private func ack(
-        of entry: borrowing AdmittedWindow, _ status: AckStatus, granted: Int
-    ) -> OutgoingAck? {
-        guard let source = entry.source else { return nil }
-        let window = entry.window.sequences
-        // What came already is not in flight.
-        let credit = status == .busy ? 0 : granted + Int(window.arrivedAboveFloorCount)
-        return OutgoingAck(
-            status, sender: entry.key.sender, epoch: entry.key.epoch, floor: window.floor,
-            credit: credit, to: source.acked(byteCount: entry.largestByteCount))
     }
 }

@@ -18,7 +18,7 @@ struct DueAcks {
         let isOld = status == .refused && currentEpoch > packet.key.epoch.rawValue
         let epoch = isOld ? SenderEpoch(rawValue: currentEpoch) : packet.key.epoch
         let ack = OutgoingAck(
-            status, sender: packet.key.sender, epoch: epoch, to: packet.source)
+            status, sender: packet.key.sender, epoch: epoch, echo: packet.echo, to: packet.source)
         if let ack { refusals.append(ack) }
     }
 
@@ -37,7 +37,7 @@ extension AckStatus {
     /// Of what two packets of one commit are owed, what is said: a packet far away, which anybody may have sent, must not
     /// keep a sender from hearing what has arrived.
     func stronger(_ other: AckStatus) -> AckStatus {
-        let order: [AckStatus] = [.refused, .diskFull, .busy, .ok, .beyondWindow]
+        let order: [AckStatus] = [.refused, .rolledBack, .diskFull, .busy, .ok, .beyondWindow]
         return order.first { $0 == self || $0 == other } ?? self
     }
 }

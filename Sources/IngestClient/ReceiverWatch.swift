@@ -1,0 +1,99 @@
+// packet → socket → [ack] → window
+
+import IngestFormat
+
+/// Whether the receiver still is the one that has acked, and has all that it had: what acks say of that, by the heartbeats
+/// that they answer.
+///
+/// A pure value. Anybody may have kept an ack and send it again; an answer that echoes the nonce of a heartbeat was made
+/// after that was sent. So nothing but answers ends a sender; what another ack says against the receiver has to be asked
+/// about. Answers to the last few heartbeats count, each held against what was known when its heartbeat left: on a path
+/// that is longer than the time between heartbeats none would ever be of the newest.
+struct ReceiverWatch: Sendable {
+    /// A heartbeat that may be answered.
+    struct Question: Sendable, Equatable {
+        let nonce: UInt64
+        let sentAt: UInt64
+        /// What had been heard then.
+        fileprivate let seen: UInt64
+        fileprivate let commitEpoch: UInt64
+    }
+
+    /// What is to be made of an ack.
+    enum Finding: Equatable {
+        /// `answer`: of the heartbeat that it answers.
+        case believed(answer: Question?)
+        /// It was overtaken by another one.
+        case late
+        /// It says something that only an answer may say: ask.
+        case doubtful
+        /// The receiver refuses the epoch or its sequences.
+        case refused
+        /// It does not know this kind of packet.
+        case unsupported
+        /// It has less than it had acked.
+        case lost(ClientError.LossCause)
+    }
+
+    /// One a second, and ten where the credit is 0: so many are on their way at five seconds, or half a second.
+    private static let questionCountMax = 8
+
+    private(set) var directory: DirectoryID?
+    private(set) var commitEpoch: UInt64 = 0
+    /// Whether the address may lead to another receiver by now: it gets heartbeats until it has answered.
+    private(set) var isUnconfirmed = false
+    /// The newest last.
+    private(set) var questions: [Question] = []
+
+    /// A heartbeat is about to leave.
+    mutating func ask(nonce: UInt64, seen: UInt64, now: UInt64) {
+        if questions.count == Self.questionCountMax { questions.removeFirst() }
+        questions.append(
+            Question(nonce: nonce, sentAt: now, seen: seen, commitEpoch: commitEpoch))
+    }
+
+    /// The socket was connected again.
+    mutating func reconnected() { isUnconfirmed = directory != nil }
+
+    /// Takes an ack of this sender's own epoch, or one that refuses it.
+    mutating func hear(_ ack: borrowing AckView) -> Finding {
+        if case .nonce(let nonce) = ack.echo,
+            let place = questions.firstIndex(where: { $0.nonce == nonce })
+        {
+            let question = questions[place]
+            // It may be answered twice: that the packets are pending, and with their commit.
+            questions.removeSubrange(..<place)
+            return judge(ack, answering: question)
+        }
+        let status = ack.status
+        if status == .refused || status == .unsupported || status == .rolledBack {
+            return .doubtful
+        }
+        if let directory, directory != ack.directory { return .doubtful }
+        if isUnconfirmed { return .doubtful }
+        if ack.commitEpoch < commitEpoch { return .late }
+        commitEpoch = ack.commitEpoch
+        return .believed(answer: nil)
+    }
+
+    private mutating func judge(
+        _ ack: borrowing AckView, answering question: Question
+    ) -> Finding {
+        switch ack.status {
+        case .refused: return .refused
+        case .unsupported: return .unsupported
+        case .rolledBack: return .lost(ack.directory == directory ? .olderCopy : .otherDirectory)
+        default: break
+        }
+        if let directory, directory != ack.directory { return .lost(.otherDirectory) }
+        if ack.commitEpoch < question.commitEpoch { return .lost(.olderCopy) }
+        if ack.status == .ok, !ack.isPending, ack.floor < question.seen {
+            return .lost(.olderCopy)
+        }
+        directory = ack.directory
+        isUnconfirmed = false
+        if ack.commitEpoch < commitEpoch { return .late }
+        commitEpoch = ack.commitEpoch
+        return .believed(answer: question)
+    }
+}

@@ -1,0 +1,66 @@
+// packet → decode → ring → [admit → block] → segment → compaction → snapshot → query
+// What flows back: what the windows owe their senders, with a block or at once.
+import IngestFormat
+
+extension AdmittedWindows {
+    /// Whether a sender waits for an ack.
+    var owesAcks: Bool { acks.isOwed }
+
+    /// Puts what is owed into the slot of the block that is being closed: once that is durable it is true.
+    ///
+    /// - Parameter durable: the last commit that is durable now.
+    mutating func takeAcks(into list: inout AckList, durable: UInt64, _ now: StageTime) {
+        guard acks.isOwed else { return }
+        credit.lapse(&entries, now)
+        for index in acks.due {
+            let ack = ack(ofWindow: index, entries[index].status, floor: nil)
+            if let ack { list.append(ack, entries[index].window.sequences) }
+            entries[index].note(closing: commitEpoch, durable: durable)
+            entries[index].largestByteCount = 0
+        }
+        for refusal in acks.refusals { list.append(refusal) }
+        acks.removeAll()
+    }
+
+    /// The answer to a heartbeat that waits for no block: of what is durable already, or that it is not yet.
+    ///
+    /// - Parameter durable: the last commit that is durable, read after the heartbeat was received.
+    mutating func answer(
+        _ packet: SequencedPacket, _ told: Heartbeat, at place: Place, into list: inout AckList,
+        durable: UInt64, _ now: StageTime
+    ) {
+        let index = place.index
+        credit.lapse(&entries, now)
+        let isRefused = entries[index].isRefused(now)
+        let isRolledBack = told.seen > entries[index].window.sequences.floor
+        let floor = entries[index].floorWhilePending(durable: durable)
+        // The ack of the commit answers it again, when there is more to say.
+        if floor != nil { entries[index].note(answering: told) }
+        let ack = ack(
+            ofWindow: index, isRefused ? .refused : isRolledBack ? .rolledBack : .ok,
+            floor: floor, answering: packet)
+        guard let ack else { return }
+        list.commitEpoch = durable
+        list.append(ack, floor == nil ? entries[index].window.sequences : nil)
+    }
+
+    /// - Parameters:
+    ///   - floor: that of before, where not all that has arrived is durable.
+    ///   - packet: the only one that it answers; `nil`: those of the commit.
+    private mutating func ack(
+        ofWindow index: Int, _ status: AckStatus, floor: UInt64?,
+        answering packet: SequencedPacket? = nil
+    ) -> OutgoingAck? {
+        let granted = credit.grant(&entries[index])
+        let window = entries[index].window.sequences
+        let due = entries[index].source?.acked(byteCount: entries[index].largestByteCount)
+        guard let source = packet?.source ?? due else { return nil }
+        // What came already is not in flight.
+        let arrived = window.floor - (floor ?? window.floor) + window.arrivedAboveFloorCount
+        return OutgoingAck(
+            status, sender: entries[index].key.sender, epoch: entries[index].key.epoch,
+            floor: floor ?? window.floor,
+            credit: status == .busy ? 0 : granted + Int(clamping: arrived),
+            echo: packet?.echo ?? entries[index].echo, isPending: floor != nil, to: source)
+    }
+}

@@ -1,0 +1,71 @@
+import IngestFormat
+import IngestStorage
+import PipelineTestSupport
+import Testing
+
+@testable import IngestPipeline
+
+/// What the receive stage answers by itself.
+struct AnswerTests {
+    @Test func aKindOrFlagThatIsNotKnownIsToldSoButNotMoreThanTenTimesATick() throws {
+        let (rig, sender) = try ReceiveRig<LinuxDatagramSocket>.loopback()
+        let payload = Array(TestPackets.batch(0)[PacketHeader.byteCount...])
+        /// Kind 5, or with flag bit 4.
+        func packet(_ kind: UInt8?, padding: Int = 16, senderID: UInt64 = 9) -> [UInt8] {
+            var header = TestPackets.header(4, sender: SenderID(rawValue: senderID))
+            header.flags = kind == nil ? 16 : 0
+            let padded = payload + [0x7A, UInt8(padding)] + [UInt8](repeating: 0, count: padding)
+            var bytes = TestPackets.sealed(header, payload: padded)
+            bytes[4] = kind ?? bytes[4]
+            let crc = Checksum.crc32c(bytes[40...], seed: Checksum.crc32c(bytes[..<36]))
+            for i in 0..<4 { bytes[36 + i] = UInt8(truncatingIfNeeded: crc >> (8 * i)) }
+            return bytes
+        }
+        rig.state.durableEpoch = 6
+        for unanswered in [packet(0), packet(128), packet(200), packet(5, senderID: 0)] {
+            sender.send(unanswered)
+        }
+        try rig.receive(4)
+        #expect(rig.answers.take().isEmpty)
+        for _ in 0..<3 {
+            for kind in [5, 127, nil] as [UInt8?] {
+                for _ in 0..<5 { sender.send(packet(kind)) }
+            }
+            try rig.receive(15)
+            let answers = rig.answers.take()
+            #expect(answers.count == 10)
+            for answer in answers {
+                try answer.withUnsafeBytes { bytes in
+                    guard case .packet(let header) = PacketHeader.parse(bytes, for: .sender) else {
+                        Issue.record("no ack")
+                        return
+                    }
+                    let ack = try #require(AckView(header, of: bytes))
+                    #expect(ack.status == .unsupported && ack.echo == .sequence(4))
+                    #expect(ack.directory.rawValue == 77 && ack.commitEpoch == 6)
+                }
+            }
+            try rig.tick()
+        }
+        #expect(rig.counters.packets(.badKind) == 49)
+    }
+
+    @Test func aHeartbeatThatIsShedIsAnsweredUnderItsNonce() throws {
+        let (rig, sender) = try ReceiveRig<LinuxDatagramSocket>.loopback()
+        rig.state.shortage = .space
+        var header = TestPackets.header(3, kind: .heartbeat)
+        header.flags = PacketHeader.Flags.isAckWanted
+        sender.send(Heartbeat(base: 0, seen: 0, nonce: 1234).packet(header))
+        try rig.receive(1)
+        let answers = rig.answers.take()
+        #expect(answers.count == 1)
+        try answers.first?.withUnsafeBytes { bytes in
+            guard case .packet(let header) = PacketHeader.parse(bytes, for: .sender) else {
+                Issue.record("no ack")
+                return
+            }
+            let ack = try #require(AckView(header, of: bytes))
+            #expect(ack.status == .diskFull && ack.echo == .nonce(1234))
+        }
+    }
+}
