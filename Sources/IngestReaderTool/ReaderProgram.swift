@@ -135,6 +135,12 @@ struct Ending: Error {
 enum StandardOutput {
     static var isTerminal: Bool { isatty(STDOUT_FILENO) == 1 }
 
+    /// Writes answers in a format: on a terminal without what it would act on.
+    static func writer(of format: OutputFormat) -> ([UInt8]) throws -> Void {
+        guard isTerminal, format != .table else { return write }
+        return { try write(TerminalText.escaped($0, format)) }
+    }
+
     static func write(_ bytes: [UInt8]) throws {
         _ = try FileDescriptor.standardOutput.writeAll(bytes)
     }

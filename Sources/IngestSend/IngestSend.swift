@@ -20,7 +20,7 @@ struct IngestSend: ParsableCommand {
             refused, the others are durable · 64 wrong usage · 65 the spool is damaged · 66 FILE cannot be \
             read, or is not the one of the spool · 69 receiver unreachable or silent, or what answers \
             acks nothing or refuses this sender · 71 acked events were lost, or the spool's disk fails · 74 other I/O error · \
-            78 keys file or sender id wrong.
+            78 keys file or sender id wrong · 130 interrupted (Ctrl-C), after the summary.
             """,
         version: "ingest-send \(Release.version), packets \(Release.packetVersion)")
 
@@ -132,8 +132,15 @@ struct IngestSend: ParsableCommand {
         } catch let error as ClientError {
             throw fail(error.description, exitCode: error.exitCode)
         }
+        let summarize: @Sendable () -> Void = {
+            Self.printSummary(
+                sender.totals, nanoseconds: SenderClock.monotonicNanoseconds() - startedAt)
+        }
+        let watch = SendWatch(sender, address: isAcked ? to : nil, summarize: summarize)
         let failure = job.run(to: sender)
-        printSummary(sender.totals, nanoseconds: SenderClock.monotonicNanoseconds() - startedAt)
+        // Ctrl-C came first, and is about to end the program.
+        while !watch.end() { pause() }
+        summarize()
         let lostCount = sender.totals.packetsLost
         if lostCount > 0 {
             printToStandardError(
@@ -169,7 +176,7 @@ struct IngestSend: ParsableCommand {
         return try EventSender.open(to: to, options: options)
     }
 
-    private func printSummary(_ totals: EventSender.Totals, nanoseconds: UInt64) {
+    private static func printSummary(_ totals: EventSender.Totals, nanoseconds: UInt64) {
         let fraction = String(nanoseconds / 1_000_000 % 1000 + 1000).dropFirst()
         print(
             "{\"sent\":\(totals.eventsSent),\"acked\":\(totals.eventsAcked)"

@@ -78,6 +78,14 @@ struct LineReader: ~Copyable {
     /// Whether the input is a file, which can be read again.
     var canRewind: Bool { lseek(descriptor, 0, SEEK_CUR) >= 0 }
 
+    /// Of a file, as long as it is now; `nil` of a pipe.
+    var byteCount: UInt64? {
+        var status = stat()
+        // SAFETY: the kernel writes one stat.
+        let isFile = unsafe fstat(descriptor, &status) == 0 && status.st_mode & S_IFMT == S_IFREG
+        return isFile ? UInt64(status.st_size) : nil
+    }
+
     /// Goes back to the beginning.
     mutating func rewind() throws(Failure) {
         if lseek(descriptor, 0, SEEK_SET) < 0 { throw Failure(path: path, errno: errno) }

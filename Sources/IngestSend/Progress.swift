@@ -14,6 +14,8 @@ struct Progress {
     private let startedAt: UInt64
     private var shownAt: UInt64?
     private var lineCount = 0
+    /// Bytes of the input that have been taken, and of all of it; `nil` where that is not known.
+    var input: (taken: UInt64, all: UInt64?) = (0, nil)
 
     init(
         isShown: Bool = isatty(STDERR_FILENO) == 1,
@@ -41,7 +43,7 @@ struct Progress {
         guard isShown else { return }
         if let shownAt, now < shownAt + Self.intervalNanoseconds { return }
         shownAt = now
-        write(Self.line(totals, nanoseconds: now - startedAt))
+        write(line(totals, nanoseconds: now - startedAt))
     }
 
     /// Takes the line away, so that another can be printed in its place.
@@ -52,15 +54,26 @@ struct Progress {
     /// Leaves the last state standing and goes to a new line.
     func end(_ totals: EventSender.Totals) {
         guard isShown, shownAt != nil else { return }
-        write(Self.line(totals, nanoseconds: SenderClock.monotonicNanoseconds() - startedAt) + "\n")
+        write(line(totals, nanoseconds: SenderClock.monotonicNanoseconds() - startedAt) + "\n")
     }
 
-    private static func line(_ totals: EventSender.Totals, nanoseconds: UInt64) -> String {
+    /// `, 25 %, 6 s left` of an input whose size is known.
+    private func share(seconds: Double) -> String {
+        guard let all = input.all, all > 0 else { return "" }
+        let taken = min(input.taken, all)
+        let percent = Int(Double(taken) / Double(all) * 100)
+        guard taken > 0, taken < all else { return ", \(percent) %" }
+        let left = seconds * Double(all - taken) / Double(taken)
+        return ", \(percent) %, \(Int(left.rounded(.up))) s left"
+    }
+
+    private func line(_ totals: EventSender.Totals, nanoseconds: UInt64) -> String {
         let seconds = Double(nanoseconds) / 1_000_000_000
         let rate = Int(Double(totals.eventsSent) / max(seconds, 0.001))
         let acked = totals.eventsAcked > 0 ? ", \(totals.eventsAcked) acked" : ""
         return
-            "\r\u{1B}[K\(totals.eventsSent) events sent\(acked), \(rate)/s, \(totals.eventsRefused) refused"
+            "\r\u{1B}[K\(totals.eventsSent) events sent\(acked), \(rate)/s, "
+            + "\(totals.eventsRefused) refused\(share(seconds: seconds))"
     }
 }
 

@@ -77,6 +77,7 @@ struct SendJob: ~Copyable {
 
     private mutating func sendAll(to sender: EventSender) throws(Failure) {
         try seekToResumePoint()
+        progress.input = (reader.note.position, reader.byteCount)
         while true {
             while reader.hasLine { try sendLine(to: sender) }
             // What is waiting leaves before the input may make us wait.
@@ -159,6 +160,7 @@ struct SendJob: ~Copyable {
         isLastLineSent = isEvent && refusal == nil
         guard isEvent else { return }
         if let refusal { report(refusal, line.number) }
+        progress.input.taken = reader.note.position
         progress.update(sender)
     }
 

@@ -27,6 +27,21 @@ struct ProgressTests {
         #expect(lines.count == 5, "\(lines)")
     }
 
+    @Test(
+        arguments: [
+            (0, 400, ", 0 %"), (100, 400, ", 25 %, 6 s left"), (399, 400, ", 99 %, 1 s left"),
+            (400, 400, ", 100 %"), (500, 400, ", 100 %"), (100, nil, ""), (0, 0, ""),
+        ] as [(UInt64, UInt64?, String)])
+    func `Of a file the share and the time left are shown`(
+        taken: UInt64, all: UInt64?, share: String
+    ) {
+        let terminal = Terminal()
+        var progress = Progress(isShown: true, startedAt: 0) { terminal.text += $0 }
+        progress.input = (taken, all)
+        progress.show(result(sent: 4), now: 2_000_000_000)
+        #expect(terminal.text == "\r\u{1B}[K4 events sent, 2/s, 0 refused" + share)
+    }
+
     @Test func `What is printed between takes the line's place`() {
         let terminal = Terminal()
         var progress = Progress(isShown: true, startedAt: 0) { terminal.text += $0 }

@@ -54,6 +54,21 @@ struct SendProgramTests {
         #expect(Set(again.summary.keys) == ["sent", "acked", "resent", "refused", "seconds"])
     }
 
+    @Test func `Ctrl-C prints the summary of what was sent, and ends with 130`() throws {
+        let folder = try TemporaryFolder()
+        // It takes everything and acks nothing.
+        let peer = UDPPeer(lossPercent: 100)
+        let file = try folder.write("events", lines: (0..<20).map { SampleEvents.line($0) })
+        let running = try Running("ingest-send", ["--to", peer.address, file], in: folder)
+        #expect(eventually { running.errors.contains("waiting for \(peer.address)") })
+        running.send(SIGINT)
+        let sent = Result(running.end())
+        #expect(sent.code == 130)
+        #expect(sent.summary["sent"] == 20 && sent.summary["acked"] == 0)
+        #expect(sent.errors.contains("interrupted, 20 of 20 events sent are not acked"))
+        _ = peer.kill()
+    }
+
     @Test func `Killed again and again, it goes on with its spool, and no line is sent twice`()
         throws
     {

@@ -158,6 +158,35 @@ import Testing
         )
     }
 
+    @Test("CSV for spreadsheets has an apostrophe before what one would run, and before no number")
+    func safeCSV() {
+        func text(_ cells: [Cell]) -> String {
+            let bytes = OutputBuffer.bytes {
+                ValueText.safeCSV.put(cells.map { Field("", $0) }, to: $0)
+            }
+            return String(decoding: bytes, as: UTF8.self)
+        }
+        #expect(
+            text(["=1", "+1", "-1", "@a", "\tb", "\rc", "=\"x\",y", "a=1", ""].map(Cell.text))
+                == "'=1,'+1,'-1,'@a,'\tb,\"'\rc\",\"'=\"\"x\"\",y\",a=1,")
+        #expect(text([.number("-5"), .decimal("-0.5")]) == "-5,-0.5")
+    }
+
+    @Test("Lines for a terminal have nothing that it acts on, and JSON stays what it was")
+    func terminalLines() throws {
+        let name = "a\u{1b}\u{9b}2J\u{7f}\u{202e}\u{e0001}ü\t"
+        let csv = TerminalText.escaped(Array("\(name),1\r\n".utf8), .csv)
+        #expect(
+            String(decoding: csv, as: UTF8.self)
+                == #"a\u{1b}\u{9b}2J\u{7f}\u{202e}\u{e0001}ü\t,1"# + "\r\n")
+        let line = OutputBuffer.bytes { ValueText.json.put([Field("k", .text(name))], to: $0) }
+        let json = TerminalText.escaped(line, .ndjson)
+        let text = String(decoding: json, as: UTF8.self)
+        #expect(text == #"{"k":"a\u001b\u009b2J\u007f\u202e\udb40\udc01ü\t"}"#)
+        let read = try JSONSerialization.jsonObject(with: Data(json)) as? [String: String]
+        #expect(read?["k"] == name)
+    }
+
     @Test("A table is aligned, has totals, and lets no control character through")
     func table() throws {
         let text = try Self.list(.table, Self.rows)

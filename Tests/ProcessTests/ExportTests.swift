@@ -11,7 +11,7 @@ extension ProcessSuite {
         /// Names that need quotes, escapes and more than ASCII; amounts; a refused event, all names of which are known.
         private static let events = [
             #"{"eventType":"impression","rewardId":"r,\"1\"","businessId":"b\n1","timestamp":"2026-11-19T08:00:00Z","eventId":"x","metadata":{"viewability":"0.75","duration":"1.5","platform":"iOS"}}"#,
-            #"{"eventType":"redemption","rewardId":"r,\"1\"","businessId":"b\n1","timestamp":"2026-11-20T08:00:00.25Z","consent":"optIn","metadata":{"revenue":"12.5","spend":"0.000001","campaign":"c ü"}}"#,
+            #"{"eventType":"redemption","rewardId":"r,\"1\"","businessId":"b\n1","timestamp":"2026-11-20T08:00:00.25Z","consent":"optIn","metadata":{"revenue":"12.5","spend":"0.000001","campaign":"=c ü"}}"#,
             #"{"eventType":"click","rewardId":"ü-2","businessId":"b-2","timestamp":"2026-11-20T09:00:00Z","sessionId":"s","source":"mail"}"#,
             #"{"eventType":"impression","rewardId":"ü-2","businessId":"b-2","timestamp":"2026-11-20T09:00:01Z","metadata":{"viewability":"0.1","duration":"9","format":"video","source":"mail"}}"#,
         ]
@@ -88,10 +88,11 @@ extension ProcessSuite {
             for (table, count) in [("rewards", 2), ("days", 3), ("reward-days", 3), ("events", 4)] {
                 for format in ["csv", "ndjson", "sqlite"] {
                     let path = "\(reader.folder.path)/\(table).\(format)"
+                    let asTheyAre = format == "csv" ? ["--no-csv-safe"] : []
                     // The second time it is there already.
                     for _ in 0..<2 {
                         let ended = try reader.run(
-                            "export", table, "--format", format, "--out", path)
+                            ["export", table, "--format", format, "--out", path] + asTheyAre)
                         #expect(ended.code == 0 && ended.errors.isEmpty, "\(ended.errors)")
                         try Self.expect(ended.output, rows: count, of: path)
                     }
@@ -213,9 +214,14 @@ extension ProcessSuite {
             let path = "\(reader.folder.path)/events"
             #expect(
                 try reader.run("export", "events", "--format", format, "--out", path).code == 0)
-            let ended = try reader.run("export", "events", "--format", format, "--out", "-")
+            let isCSV = format == "csv"
+            let export = ["export", "events", "--format", format, "--out", "-"]
+            let ended = try reader.run(export + (isCSV ? ["--csv-safe"] : []))
             #expect(ended.code == 0 && ended.errors.isEmpty, "\(ended.errors)")
             #expect(try ended.output == String(contentsOfFile: path, encoding: .utf8))
+            // What a spreadsheet would run; a program gets it as it is.
+            #expect(ended.output.contains(",'=c ü,") == isCSV)
+            #expect(try reader.run(export).output.contains(",=c ü,") == isCSV)
             let left = try FileManager.default.contentsOfDirectory(atPath: reader.folder.path)
             #expect(!left.contains("-"))
             // Nobody reads on: what was exported is not whole. A listing that is read no further has ended well.

@@ -39,7 +39,9 @@ enum ImportRules {
         ]),
         "IngestReaderProgram": system.union(["IngestReaderTool"]),
         "IngestReaderSQLite": system.union(["IngestReaderTool", "IngestReader", "GRDB"]),
-        "IngestSend": system.union(["IngestClient", "IngestFormat", "ArgumentParser"]),
+        "IngestSend": system.union([
+            "IngestClient", "IngestFormat", "ArgumentParser", "Dispatch",
+        ]),
         "IngestBench": system.union([
             "IngestClient", "IngestReader", "IngestVerify", "IngestPipeline", "IngestStorage",
             "IngestFormat", "IngestCounting", "IngestRing", "CIngestLinux", "ArgumentParser",

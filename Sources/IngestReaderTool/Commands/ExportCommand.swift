@@ -30,6 +30,10 @@ struct ExportCommand: ParsableCommand {
         help: ArgumentHelp("Only this reward: reward-days, campaigns and events.", valueName: "id"))
     var reward: String?
     @Option(help: ArgumentHelp("Only this business.", valueName: "id")) var business: String?
+    @Flag(
+        inversion: .prefixedNo,
+        help: "An apostrophe before names in CSV that a spreadsheet would run. (default: in files)")
+    var csvSafe: Bool?
     @Flag(help: "Replaces all of a file that is there, whatever is in it: --format sqlite.")
     var force = false
     @OptionGroup var dates: DateOptions
@@ -40,6 +44,9 @@ struct ExportCommand: ParsableCommand {
         }
         if isToStandardOutput, format == .sqlite {
             throw ValidationError("--format sqlite needs a file, --out - is standard output")
+        }
+        if csvSafe != nil, format != .csv {
+            throw ValidationError("--csv-safe is for --format csv")
         }
         if reward != nil, table == .rewards || table == .days {
             throw ValidationError("--reward is for reward-days, campaigns and events")
@@ -58,7 +65,9 @@ struct ExportCommand: ParsableCommand {
             rowCountMax: job.rowCountMax, isSilent: isToStandardOutput)
         defer { progress.end() }
         if isToStandardOutput {
-            return try write(job, to: OutputBuffer(Self.writeWhole)) { progress.add($0) }
+            let write = StandardOutput.writer(of: format == .csv ? .csv : .ndjson)
+            let output = OutputBuffer { try Self.whole(writing: write, $0) }
+            return try self.write(job, to: output) { progress.add($0) }
         }
         let (directory, name) = Self.split(out)
         do {
@@ -89,14 +98,18 @@ struct ExportCommand: ParsableCommand {
         _ job: ExportJob, to output: OutputBuffer, _ onRows: (Int) -> Void
     ) throws {
         let format: OutputFormat = format == .csv ? .csv : .ndjson
-        try job.give(to: RowFormatter(format: format, cut: nil, output: output), onRows)
+        let formatter = RowFormatter(
+            format: format, cut: nil, output: output, isCSVSafe: csvSafe ?? !isToStandardOutput)
+        try job.give(to: formatter, onRows)
         try output.flush()
     }
 
     /// Of a table only all of it is right, and nothing but the exit code says that this is: unlike a listing it has not
     /// ended well where nobody reads on.
-    private static func writeWhole(_ bytes: [UInt8]) throws {
-        do { try StandardOutput.write(bytes) } catch let errno as Errno {
+    private static func whole(
+        writing write: ([UInt8]) throws -> Void, _ bytes: [UInt8]
+    ) throws {
+        do { try write(bytes) } catch let errno as Errno {
             throw cannotWrite("\(errno)", "standard output")
         }
     }

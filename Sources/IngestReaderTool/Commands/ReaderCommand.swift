@@ -45,7 +45,7 @@ struct OutputOptions: ParsableArguments {
     /// Opens the directory, lets `answer` write, and writes out what it left.
     func answer(_ answer: (IngestReader, RowFormatter) throws -> Void) throws {
         let reader = try IngestReader.open(directory: data)
-        let output = OutputBuffer(StandardOutput.write)
+        let output = OutputBuffer(StandardOutput.writer(of: formatOrDefault))
         try answer(
             reader,
             RowFormatter(

@@ -11,11 +11,16 @@ package struct RowFormatter {
     /// Where it is given, a field of every JSON row; tables and CSV have no place for it.
     package let cut: Cut?
     package let output: OutputBuffer
+    private let csv: ValueText
 
-    package init(format: OutputFormat, cut: Cut?, output: OutputBuffer) {
+    /// - Parameter isCSVSafe: whether CSV is for spreadsheets.
+    package init(
+        format: OutputFormat, cut: Cut?, output: OutputBuffer, isCSVSafe: Bool = false
+    ) {
         self.format = format
         self.cut = cut
         self.output = output
+        csv = isCSVSafe ? .safeCSV : .csv
     }
 
     /// One answer: a JSON object, a CSV record, or in a table a line for each value.
@@ -31,7 +36,7 @@ package struct RowFormatter {
             output.put(UInt8(ascii: "\n"))
         case .csv:
             ValueText.putRecord(fields.map(\.name), to: output)
-            ValueText.csv.put(fields, to: output)
+            csv.put(fields, to: output)
             output.put("\r\n")
         case .table: TableText.put(vertical: fields, to: output)
         }
@@ -57,7 +62,7 @@ package struct RowFormatter {
             count = try table.write(rows, to: output)
         case .csv:
             ValueText.putRecord(columns.map(\.name), to: output)
-            count = try write(rows, RowTemplate(columns, .csv, end: "\r\n"))
+            count = try write(rows, RowTemplate(columns, csv, end: "\r\n"))
         case .ndjson: count = try write(rows, RowTemplate(columns, .json, end: "\(cutText)}\n"))
         case .json:
             output.put("[")

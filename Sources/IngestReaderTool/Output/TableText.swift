@@ -151,6 +151,23 @@ package enum TerminalText {
         return escaped
     }
 
+    /// Lines of CSV or JSON with the same escaped in their values, as `\u{9b}` or, so that JSON is what it was, `\u009b`.
+    package static func escaped(_ lines: [UInt8], _ format: OutputFormat) -> [UInt8] {
+        var escaped = ""
+        for scalar in String(decoding: lines, as: UTF8.self).unicodeScalars {
+            if scalar == "\n" || scalar == "\r" || !isActedOn(scalar) {
+                escaped.unicodeScalars.append(scalar)
+            } else if format == .csv {
+                escaped += Self.escaped(String(scalar))
+            } else {
+                for unit in UTF16.encode(scalar)! {
+                    escaped += "\\u" + String(UInt32(unit) + 0x1_0000, radix: 16).dropFirst()
+                }
+            }
+        }
+        return Array(escaped.utf8)
+    }
+
     private static func isActedOn(_ scalar: Unicode.Scalar) -> Bool {
         if scalar.value >= 0x20 && scalar.value < 0x7F { return false }
         switch scalar.properties.generalCategory {

@@ -3,6 +3,9 @@
 /// How values are written as bytes: JSON by RFC 8259, CSV by RFC 4180.
 package enum ValueText: Sendable {
     case json, csv
+    /// CSV for spreadsheets: an apostrophe stands before a text that one would run as a formula (`=`, `+`, `-`, `@`, tab or
+    /// carriage return in front). Source: OWASP, *CSV Injection*.
+    case safeCSV
 
     /// A value that is not there.
     var absent: String { self == .json ? "null" : "" }
@@ -26,9 +29,13 @@ package enum ValueText: Sendable {
             output.put(UInt8(ascii: "\""))
             if Self.needsEscapes(text) { Self.putEscaped(text, output) } else { output.put(text) }
             output.put(UInt8(ascii: "\""))
-        case .csv:
-            guard Self.needsQuotes(text) else { return output.put(text) }
-            output.put(UInt8(ascii: "\""))
+        case .csv, .safeCSV:
+            let mark = self == .safeCSV && Self.isFormula(text) ? "'" : ""
+            guard Self.needsQuotes(text) else {
+                output.put(mark)
+                return output.put(text)
+            }
+            output.put("\"" + mark)
             for byte in text {
                 if byte == UInt8(ascii: "\"") { output.put(byte) }
                 output.put(byte)
@@ -38,7 +45,10 @@ package enum ValueText: Sendable {
     }
 
     package func put(_ cell: Cell, to output: OutputBuffer) {
-        guard self == .json else { return put(Array(cell.plainText.utf8), to: output) }
+        guard self == .json else {
+            let style = if case .text = cell { self } else { ValueText.csv }
+            return style.put(Array(cell.plainText.utf8), to: output)
+        }
         switch cell {
         case .text(let text), .decimal(let text): put(Array(text.utf8), to: output)
         case .count(let count): output.put(count)
@@ -81,6 +91,10 @@ package enum ValueText: Sendable {
             found |= byte == UInt8(ascii: "\\") ? 1 : 0
         }
         return found != 0
+    }
+
+    private static func isFormula(_ text: [UInt8]) -> Bool {
+        text.first.map("=+-@\t\r".utf8.contains) ?? false
     }
 
     private static func needsQuotes(_ text: [UInt8]) -> Bool {

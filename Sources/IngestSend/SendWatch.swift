@@ -1,0 +1,75 @@
+// file → [lines] → send → packet → socket
+
+import Dispatch
+import Glibc
+import IngestClient
+import Synchronization
+
+/// What happens beside a run: Ctrl-C ends it with a summary, and a receiver that has acked nothing for a second is named.
+///
+/// The run's own thread may wait for its input or for acks then, so both are handled on a queue.
+///
+/// `@unchecked Sendable`: of the sources nothing is called after `init` but `cancel`, which any thread may.
+final class SendWatch: @unchecked Sendable {
+    /// Exit code of a program that SIGINT has ended.
+    private static let interruptedCode = 128 + SIGINT
+    private static let silence = DispatchTimeInterval.seconds(1)
+
+    private struct State {
+        var hasEnded = false
+        /// A second ago events had been sent.
+        var hadSent = false
+    }
+
+    private let state = Mutex(State())
+    // Kept so that they are not cancelled.
+    private let interrupt: any DispatchSourceSignal
+    private let timer: any DispatchSourceTimer
+
+    /// - Parameters:
+    ///   - address: of the receiver; `nil` where no acks are expected.
+    ///   - summarize: prints the summary.
+    init(_ sender: EventSender, address: String?, summarize: @escaping @Sendable () -> Void) {
+        let queue = DispatchQueue(label: "ingest.send.watch")
+        signal(SIGINT, SIG_IGN)
+        interrupt = DispatchSource.makeSignalSource(signal: SIGINT, queue: queue)
+        timer = DispatchSource.makeTimerSource(queue: queue)
+        timer.schedule(deadline: .now() + Self.silence, repeating: Self.silence)
+        timer.setEventHandler { [self] in
+            let totals = sender.totals
+            if totals.eventsAcked > 0 { return timer.cancel() }
+            let hadSent = state.withLock { state in
+                defer { state.hadSent = totals.eventsSent > 0 }
+                return state.hadSent
+            }
+            guard let address, hadSent else { return }
+            printToStandardError("ingest-send: waiting for \(address)")
+            timer.cancel()
+        }
+        interrupt.setEventHandler { [self] in
+            guard end() else { return }
+            summarize()
+            let totals = sender.totals
+            let unacked = totals.eventsSent - min(totals.eventsSent, totals.eventsAcked)
+            printToStandardError(
+                "ingest-send: interrupted"
+                    + (address == nil
+                        ? ""
+                        : ", \(unacked) of \(totals.eventsSent) events sent are not acked: with --spool"
+                            + " run it again, without it some of these may have been counted"))
+            exit(Self.interruptedCode)
+        }
+        interrupt.activate()
+        timer.activate()
+    }
+
+    /// Ends it.
+    /// - Returns: whether the caller is the one to print the summary.
+    func end() -> Bool {
+        timer.cancel()
+        return state.withLock { state in
+            defer { state.hasEnded = true }
+            return !state.hasEnded
+        }
+    }
+}
