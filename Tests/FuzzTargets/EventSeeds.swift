@@ -10,12 +10,13 @@ enum EventSeeds {
             {"eventType":"redemption","rewardId":"r-1","businessId":"b-ü","timestamp":1795168800123,\#
             "eventId":"424dc7f0-7a1c-5502-bfd1-562d5e27f831","sessionId":"s\u00e9\ud83d\ude00",\#
             "consent":"optIn","metadata":{"viewability":"0.75","duration":1.5e0,"format":"video",\#
-            "platform":"iOS","revenue":"12.50","spend":0.000001,"campaign":"c","source":7,"x":[null,{}]}}
+            "platform":"iOS","revenue":"12.50","spend":0.000001,"campaign":"c","source":7,"x":[null,{}]},\#
+            "invalidTraffic":true}
             """#.utf8),
         Array(
             #"""
             {"eventType":"click","rewardId":"r","businessId":"b","timestamp":"2026-11-20T10:00:00.5+01:00",\#
-            "metadata":"{\"viewability\":1,\"duration\":\"2\",\"eventId\":\"e\",\"consent\":\"notSet\"}"}
+            "metadata":"{\"viewability\":1,\"duration\":\"2\",\"eventId\":\"e\",\"consent\":\"notSet\",\"invalidTraffic\":\"true\"}"}
             """#.utf8),
         Array(
             #"""

@@ -27,6 +27,7 @@ struct FixtureEvent {
     var hasSession = false
     var isOutsideWindow = false
     private var isUnchecked: Bool { isOutsideWindow || !(hasEventID || hasSession) }
+    var platform: String?
     var campaign: String?
     var source: String?
     /// In the place of both; shown as `(other)`.
@@ -265,7 +266,7 @@ final class LogFixture {
             event.time ?? Int64(event.day) * 86_400_000_000 + Int64(eventCount)
         rows.day[row] = event.day
         rows.attributes[row] = attributes.rawValue
-        rows.platform[row] = 0
+        rows.platform[row] = event.platform.map { ordinal($0).rawValue } ?? 0
         func attribution(_ name: String?) -> UInt32 {
             event.isOverflow ? Attribution.other : name.map { ordinal($0).rawValue } ?? 0
         }

@@ -37,6 +37,33 @@ import Testing
         DayRange(from: CivilDay(dayNumber: 30_000)),
     ]
 
+    @Test("An index of names and keys finds what a pass over all finds")
+    func index() throws {
+        var random = SeededRandom(seed: 5)
+        var table = NameTable(
+            firstName: 3, firstKey: 2, hash: KeyedHash(key: InlineArray(repeating: 7)))
+        let names = (0..<500).map { Array("name \($0)".utf8) }
+        for (place, name) in names.enumerated() where place % 7 != 3 {
+            _ = table.enter(name: NameOrdinal(rawValue: 3 + UInt32(place)), bytes: name)
+            _ = table.enter(
+                key: KeyOrdinal(rawValue: 2 + UInt32(place)),
+                RewardKey(
+                    reward: NameOrdinal(rawValue: 3 + UInt32(random.below(40))),
+                    business: NameOrdinal(rawValue: 3)))
+        }
+        var indexed = table
+        indexed.makeIndex()
+        for name in names + [Array("other".utf8), []] {
+            #expect(try indexed.storedOrdinal(of: name) == table.storedOrdinal(of: name))
+        }
+        #expect(try indexed.storedOrdinal(of: names[0]) == NameOrdinal(rawValue: 3))
+        #expect(try indexed.storedOrdinal(of: names[3]) == nil)
+        for reward in 0..<60 as Range<UInt32> {
+            let reward = NameOrdinal(rawValue: reward)
+            #expect(try indexed.keys(ofReward: reward) == table.keys(ofReward: reward))
+        }
+    }
+
     @Test("Listings are those of a plain reference model", arguments: [1, 2, 3, 4] as [UInt64])
     func listings(seed: UInt64) throws {
         let model = Self.model(seed: seed, factCount: 40 * Int(seed * seed))

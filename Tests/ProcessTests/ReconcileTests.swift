@@ -277,6 +277,58 @@ extension ProcessSuite {
             #expect(found["unexpected"] as? Int == 3, "\(found)")
         }
 
+        @Test func `the sender's mark is kept and compared`() throws {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            let now = ISO8601DateFormatter().string(from: Date(timeIntervalSinceNow: -3_600))
+            func line(_ id: Int, _ mark: String) -> String {
+                #"{"eventType":"click","rewardId":"r","businessId":"b","timestamp":"\#(now)","#
+                    + #""eventId":"\#(id)"\#(mark)}"#
+            }
+            let marks = [
+                "", #","invalidTraffic":true"#, #","metadata":{"invalidTraffic":"true"}"#,
+                #","invalidTraffic":"false""#,
+            ]
+            let lines = marks.enumerated().map { line($0.offset, $0.element) }
+            #expect(try daemon.send(folder.write("sent.ndjson", lines: lines)).code == 0)
+            #expect(daemon.stop().code == 0)
+            let reader = Reader(folder: folder)
+            let same = try reader.run("reconcile", "\(folder.path)/sent.ndjson")
+            #expect(same.code == 0, "\(same.output)")
+            #expect(
+                try Reader.rows(of: same.output)[0]["refused"] as? [String: Int]
+                    == ["invalid_traffic": 2])
+            for (place, mark) in [(0, marks[1]), (1, marks[0]), (2, marks[3]), (3, marks[2])] {
+                var altered = lines
+                altered[place] = line(place, mark)
+                let ended = try reader.run(
+                    "reconcile", try folder.write("altered.ndjson", lines: altered))
+                let found = try Reader.rows(of: ended.output)[0]
+                #expect(ended.code == 1 && found["missing"] as? Int == 1, "\(found)")
+                #expect(found["unexpected"] as? Int == 1, "\(found)")
+            }
+        }
+
+        @Test func `rows whose platforms were left out reconcile with their lines`() throws {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            var lines = (0..<1_100).map { number in
+                #"{"eventType":"click","rewardId":"r","businessId":"b","timestamp":1790000000000"#
+                    + #","platform":"p \#(number)"}"#
+            }
+            #expect(try daemon.send(folder.write("sent.ndjson", lines: lines)).code == 0)
+            #expect(daemon.stop().code == 0)
+            let reader = Reader(folder: folder)
+            let same = try reader.run("reconcile", "\(folder.path)/sent.ndjson")
+            #expect(same.code == 0, "\(same.output)")
+            lines[1] = lines[1].replacingOccurrences(of: "p 1", with: "p 2")
+            lines[3] = lines[3].replacingOccurrences(of: #","platform":"p 3""#, with: "")
+            let ended = try reader.run(
+                "reconcile", try folder.write("altered.ndjson", lines: lines))
+            let found = try Reader.rows(of: ended.output)[0]
+            #expect(found["missing"] as? Int == 2 && found["unexpected"] as? Int == 2, "\(found)")
+        }
+
         @Test func `a file that is none ends with 66, and malformed lines are named`() throws {
             let (reader, file) = try Self.directory()
             for path in ["\(reader.folder.path)/nothing", reader.folder.path, "/dev/stdin"] {

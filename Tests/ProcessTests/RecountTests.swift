@@ -56,7 +56,7 @@ extension ProcessSuite {
                 ["Impressions", "Clicks", "Redemptions"].map { outcome + $0 }
             }
 
-        /// What only a sender of protobuf can say: that its own filter found invalid traffic.
+        /// Events that their sender's own filter marks as invalid traffic.
         private static func sendMarked(to daemon: DaemonProcess, _ reader: Reader) throws {
             // Its names are known before anything is refused.
             #expect(HandSender(to: daemon.port, sender: 8).delivers(0..<1))

@@ -15,7 +15,9 @@ struct JSONToken: BitwiseCopyable {
         case string
         case number
         case object
-        /// `true`, `false`, an array: nothing that any field of an event can be.
+        case `true`
+        case `false`
+        /// An array: nothing that any field of an event can be.
         case other
     }
 
@@ -88,8 +90,8 @@ struct JSONToken: BitwiseCopyable {
         case UInt8(ascii: "-"), UInt8(ascii: "0")...UInt8(ascii: "9"):
             return number().map { JSONToken(.number, $0) }
         case UInt8(ascii: "n"): return literal("null") ? JSONToken(.absent) : nil
-        case UInt8(ascii: "t"): return literal("true") ? JSONToken(.other) : nil
-        case UInt8(ascii: "f"): return literal("false") ? JSONToken(.other) : nil
+        case UInt8(ascii: "t"): return literal("true") ? JSONToken(.true) : nil
+        case UInt8(ascii: "f"): return literal("false") ? JSONToken(.false) : nil
         case UInt8(ascii: "["): return skipArray(depth: depth + 1) ? JSONToken(.other) : nil
         case UInt8(ascii: "{"): return skipObject(depth: depth + 1) ? JSONToken(.object) : nil
         default: return nil

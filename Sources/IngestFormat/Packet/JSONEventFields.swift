@@ -9,20 +9,21 @@
 /// holds one; a string that holds nothing or `null` is as if absent. In it a value may be a string or a
 /// number, and an empty string is as if absent: `viewability` 0 … 1, cut to ppm; `duration` in seconds,
 /// cut to ms and to `UInt32.max` of them; `revenue` and `spend` with at most 6 decimals; `format`;
-/// `platform`, `campaign`, `source`. Each of these may stand beside `metadata` too, by the same rules; one that does, and is
-/// neither empty nor `null`, wins. The impression is measured if viewability and duration are both
-/// there. A value of a kind that its field cannot be makes the event malformed, but for the last three:
-/// they are dropped.
+/// `invalidTraffic`, `true` or `false`, also in a string; `platform`, `campaign`, `source`. Each of
+/// these may stand beside `metadata` too, by the same rules; one that does, and is neither empty
+/// nor `null`, wins. The impression is measured if viewability and duration are both there. A value
+/// of a kind that its field cannot be makes the event malformed, but for the last three: they are
+/// dropped.
 struct JSONEventFields {
     enum Field: Int, CaseIterable {
         case type, reward, business, timestamp, eventID, session, consent, metadata
         case viewability, duration, format, platform, revenue, spend, campaign, source
-        case metadataEventID, metadataSession, metadataConsent
+        case invalidTraffic, metadataEventID, metadataSession, metadataConsent
     }
 
-    private static let fieldCount = 19
+    private static let fieldCount = 20
     private static let firstOfMetadata = Field.viewability.rawValue
-    private var tokens = InlineArray<19, JSONToken>(repeating: JSONToken())
+    private var tokens = InlineArray<20, JSONToken>(repeating: JSONToken())
     /// Fields of metadata that stand beside it, a bit each.
     private var besideMetadata: UInt32 = 0
 
@@ -138,6 +139,7 @@ struct JSONEventFields {
                 ? .duration : isKey("platform") ? .platform : isKey("campaign") ? .campaign : nil
         case 9: isKey("sessionId") ? .metadataSession : nil
         case 11: isKey("viewability") ? .viewability : nil
+        case 14: isKey("invalidTraffic") ? .invalidTraffic : nil
         default: nil
         }
     }
@@ -175,7 +177,7 @@ extension JSONEventFields {
         unsafe Self.place(
             self[.business], &event.pointee.businessOffset, &event.pointee.businessByteCount)
         return unsafe fillIDs(event, base) && fillViewability(event, base)
-            && fillMoney(event, base) && fillAttribution(event)
+            && fillMoney(event, base) && fillMark(event, base) && fillAttribution(event)
     }
 
     private static func place(
@@ -303,6 +305,20 @@ extension JSONEventFields {
         if token.kind == .absent { return 0 }
         guard let amount = unsafe decimal(base, token, scale: 6), amount.isExact else { return nil }
         return Int64(exactly: amount.value)
+    }
+
+    /// The sender's mark of invalid traffic.
+    private func fillMark(
+        _ event: UnsafeMutablePointer<EventDescriptor>, _ base: UnsafeMutablePointer<UInt8>
+    ) -> Bool {
+        let token = self[.invalidTraffic]
+        func isText(_ text: StaticString) -> Bool {
+            unsafe token.kind == .string && Self.equals(base, token.place, text)
+        }
+        if token.kind == .absent || token.kind == .false || isText("false") { return true }
+        guard token.kind == .true || isText("true") else { return false }
+        unsafe event.pointee.flags |= EventDescriptor.Flags.isInvalidTraffic
+        return true
     }
 
     private func fillAttribution(_ event: UnsafeMutablePointer<EventDescriptor>) -> Bool {

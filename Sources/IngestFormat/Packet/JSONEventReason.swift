@@ -55,7 +55,7 @@ package enum JSONEventReason {
 
     private static let optional: [Field] = [
         .eventID, .session, .consent, .viewability, .duration, .format, .revenue, .spend,
-        .metadataEventID, .metadataSession, .metadataConsent, .metadata,
+        .invalidTraffic, .metadataEventID, .metadataSession, .metadataConsent, .metadata,
     ]
 
     /// Whether the event would be valid if one of its keys had this value.
@@ -94,6 +94,7 @@ package enum JSONEventReason {
         case .spend: ("spend", amount)
         case .campaign: ("campaign", id)
         case .source: ("source", id)
+        case .invalidTraffic: ("invalidTraffic", "must be true or false")
         case .metadataEventID: ("metadata.eventId", id)
         case .metadataSession: ("metadata.sessionId", id)
         case .metadataConsent: ("metadata.consent", consent)

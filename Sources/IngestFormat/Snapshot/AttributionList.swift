@@ -64,6 +64,12 @@ package struct AttributionList: Hashable, Sendable {
         return first..<max(first, firstPlace { $0.key > keys.upperBound })
     }
 
+    /// **Cost** A binary search.
+    package func contains(_ attribution: Attribution) -> Bool {
+        let place = firstPlace { $0 >= attribution }
+        return place < entries.count && entries[place] == attribution
+    }
+
     private func firstPlace(_ isBehind: (Attribution) -> Bool) -> Int {
         var (low, high) = (0, entries.count)
         while low < high {

@@ -6,11 +6,17 @@ import IngestStorage
 /// The dictionary of a cut: its names runs, of which a look-up reads some pages, and the names of the tail in
 /// memory. Owned by one query.
 ///
-/// **Cost** A look-up reads one to three small pages a run, 1–3 µs each where they are in memory.
+/// **Cost** A look-up reads one to three small pages a run, 1–3 µs each where they are in memory. After 200 of them the
+/// index of the tail's names, see `NameTable`.
 final class SnapshotNames<Files: FileSystem>: NameSource {
     private let parts: NameParts<Files>
     /// The pages that this query has read.
     private let cache = NamesPageCache()
+    /// Those of the tail, with an index once they have been searched often.
+    private var indexedTail: NameTable?
+    private var searchCount = 0
+    /// As many searches take as long as an index.
+    private static var searchCountMax: Int { 200 }
 
     init(_ parts: NameParts<Files>) { self.parts = parts }
 
@@ -18,7 +24,21 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
     var nextKey: UInt32 { parts.nextKey }
 
     /// Names and keys that no run has; none is read where it is asked for an ordinal of a run.
-    private func tail() throws(ReaderError) -> NameTable { try parts.tail.makeNames() }
+    private func tail() throws(ReaderError) -> NameTable {
+        if let indexedTail { return indexedTail }
+        return try parts.tail.makeNames()
+    }
+
+    /// The same, to be searched once.
+    private func searchedTail() throws(ReaderError) -> NameTable {
+        var tail = try tail()
+        searchCount += 1
+        if searchCount == Self.searchCountMax {
+            tail.makeIndex()
+            indexedTail = tail
+        }
+        return tail
+    }
 
     func storedOrdinal(of name: [UInt8]) throws(ReaderError) -> NameOrdinal? {
         for run in parts.runs {
@@ -27,7 +47,7 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
             }
             if let found { return found }
         }
-        return try tail().storedOrdinal(of: name, hash: parts.hash.name(name))
+        return try searchedTail().storedOrdinal(of: name, hash: parts.hash.name(name))
     }
 
     func bytes(of name: NameOrdinal) throws(ReaderError) -> [UInt8] {
@@ -55,7 +75,7 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
                 try run.keys(ofReward: reward, cache: cache)
             }
         }
-        return keys + (try tail().keys(ofReward: reward))
+        return keys + (try searchedTail().keys(ofReward: reward))
     }
 
     func forEachKeys(

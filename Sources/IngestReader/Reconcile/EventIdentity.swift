@@ -7,8 +7,10 @@ import IngestFormat
 struct EventIdentity {
     /// 128 bits over all fields but id and names: type, consent, format, reward, business, time, viewability, amounts.
     let base: (UInt64, UInt64)
-    /// Over platform, campaign, source.
+    /// The upper half over the platform, the lower over campaign and source; 0 where there is none.
     let names: UInt64
+    /// Whether its sender marked it as invalid traffic; of a row, whether the log says so.
+    let isMarked: Bool
     /// `KeyedHash.event`; 0 where the event has no id, and in rows that were refused for their consent, which keep none.
     let id: UInt64
     /// As it is shown: of rows beyond the limit of their business's rewards that of `(other)`.
@@ -30,7 +32,8 @@ struct EventIdentity {
             timestamp: event.timestampMicroseconds,
             money: (UInt64(event.revenueMicros), UInt64(event.spendMicros)),
             names: (event.platformHash, event.campaignHash, event.sourceHash),
-            id: hasID ? PacketRow(event).eventHash : 0)
+            id: hasID ? PacketRow(event).eventHash : 0,
+            isMarked: event.flags & EventDescriptor.Flags.isInvalidTraffic != 0)
     }
 
     init(_ row: EventRow, _ hash: KeyedHash) {
@@ -43,7 +46,7 @@ struct EventIdentity {
             business: hash.name(row.businessText),
             timestamp: row.timestampMicroseconds, money: (row.revenueMicros, row.spendMicros),
             names: (name(row.platformText), name(row.campaignText), name(row.sourceText)),
-            id: row.eventHash)
+            id: row.eventHash, isMarked: row.invalidTrafficRule == .sender)
     }
 
     private init(
@@ -51,7 +54,8 @@ struct EventIdentity {
         viewability: (visible: UInt32, duration: UInt32)?, reward: UInt64,
         shownAs shownReward: UInt64, business: UInt64, timestamp: Int64,
         money: (revenue: UInt64, spend: UInt64),
-        names: (platform: UInt64, campaign: UInt64, source: UInt64), id: UInt64
+        names: (platform: UInt64, campaign: UInt64, source: UInt64), id: UInt64,
+        isMarked: Bool
     ) {
         let bits =
             UInt64(kind.type) | UInt64(kind.consent) << 8 | UInt64(kind.format) << 16
@@ -68,12 +72,22 @@ struct EventIdentity {
             high = SplitMix.finish((high &+ words[place]) &* 0xD605_1BB3_35AC_5F1D)
         }
         base = (low, high)
-        self.names = [names.platform, names.campaign, names.source].reduce(0) {
-            SplitMix.finish($0 ^ $1)
-        }
+        let pair = SplitMix.finish(names.campaign) ^ names.source
+        let attribution = names.campaign | names.source == 0 ? 0 : SplitMix.finish(pair)
+        self.names = Self.half(names.platform) << 32 | Self.half(attribution)
+        self.isMarked = isMarked
         self.id = id
         self.reward = shownReward
         self.business = business
         self.timestamp = timestamp
+    }
+
+    /// - Returns: 0 of 0 alone.
+    private static func half(_ hash: UInt64) -> UInt64 { hash == 0 ? 0 : max(1, hash >> 32) }
+
+    /// What is kept of it while its part is waiting.
+    /// - Parameter place: of the line or row.
+    func record(_ place: UInt64) -> InlineArray<8, UInt64> {
+        [base.0, base.1, names, id, UInt64(bitPattern: timestamp), business, reward, place]
     }
 }

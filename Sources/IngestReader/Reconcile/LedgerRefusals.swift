@@ -3,11 +3,11 @@
 import IngestFormat
 import IngestRules
 
-/// The refusals that stand in the ledger alone, since names of the event were not known (docs/counting.md, *Conservation*):
-/// as many lines without a row may be of these. Owned by one reconciliation.
+/// The refusals that stand in the ledger alone, since names of the event or their combination were not known
+/// (docs/counting.md, *Conservation*): as many lines without a row may be of these. Owned by one reconciliation.
 ///
-/// A line is taken for one if the rules of a segment refuse it whatever the time, or if names of it are not known to this
-/// day, so that it cannot have counted. One that was refused for its time or its rate, before its names were known, is not.
+/// A line is taken for one if the rules of a segment refuse it whatever the time, or if these are not known to this day,
+/// so that it cannot have counted. One that was refused for its time or its rate, before its names were known, is not.
 struct LedgerRefusals {
     /// By reason: those that no line was taken for.
     private var counts: [Verdict: UInt64]
@@ -43,7 +43,7 @@ struct LedgerRefusals {
 
     /// Takes some of `lineCount` equal lines.
     ///
-    /// - Parameter areNamesKnown: whether the log has all of its names.
+    /// - Parameter areNamesKnown: whether the log has all of its names and their combination.
     /// - Returns: of how many, at least one, and for which reason; `nil` where it is of none.
     mutating func take(
         _ lineCount: UInt64, of event: EventDescriptor,

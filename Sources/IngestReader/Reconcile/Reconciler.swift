@@ -39,7 +39,8 @@ package struct Reconciliation: Sendable, Equatable {
 /// compared part by part. Rows are asked for that belong to a business of the file and to a day, or an event time, of it.
 ///
 /// **Cost** Each line 2 µs, each row of these businesses and days 2 µs; about `memoryByteCountMax`, for files of up to a
-/// thousand times that, and a bit for each name and key; 64 bytes of temporary files a line and a row.
+/// thousand times that, a bit for each name and key, and 8 bytes for those of the tail; 64 bytes of temporary files a line
+/// and a row.
 package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
     static var malformedListMax: Int { 10 }
     /// A line takes less than this many times its bytes while its part is compared.
@@ -57,7 +58,13 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
     /// Of what the first pass has read.
     private var times: ClosedRange<Int64>?
     private var businesses: OrdinalSet
+    private var decoder: JSONLineDecoder
+    /// Of names, by their hashes; `.none` of those that the log does not have.
     private var ordinals: [UInt64: NameOrdinal] = [:]
+    /// Keys of rewards that were looked up; of such a reward also under no business.
+    private var keys: [RewardKey: KeyOrdinal] = [:]
+    /// All of the log; read when they are first asked for.
+    private var attributions: AttributionList?
 
     /// - Parameters:
     ///   - file: JSON events, a line each, that can be read more than once.
@@ -75,6 +82,7 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
         byteCountMax = memoryByteCountMax
         self.scratch = scratch
         businesses = OrdinalSet(upTo: names.nextName)
+        decoder = JSONLineDecoder(hash: source.hash)
         differences = DifferenceList(byteCountMax: memoryByteCountMax / 8, in: scratch)
     }
 
@@ -107,7 +115,6 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
     // MARK: The two sides
 
     private func readLines(into sent: Spill<Scratch>) throws(ReaderError) {
-        var decoder = JSONLineDecoder(hash: source.hash)
         var number: UInt64 = 0
         try lines.forEach { (offset, line) throws(ReaderError) in
             number += 1
@@ -124,12 +131,8 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
             }
             let identity = EventIdentity(event, in: decoder.bytes, source.hash)
             try mark(identity, event, decoder.bytes)
-            try sent.append(
-                [
-                    identity.base.0, identity.base.1, identity.names, identity.id,
-                    UInt64(bitPattern: identity.timestamp), identity.business, identity.reward,
-                    offset,
-                ], hash: identity.base.0)
+            let place = offset | (identity.isMarked ? SentEvents.mark : 0)
+            try sent.append(identity.record(place), hash: identity.base.0)
             return true
         }
     }
@@ -149,19 +152,27 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
     ) throws(ReaderError) {
         let time = identity.timestamp
         times = min(times?.lowerBound ?? time, time)...max(times?.upperBound ?? time, time)
-        if let known = ordinals[identity.business] {
-            businesses.insert(known.rawValue)
-            return
-        }
-        let start = Int(event.businessOffset)
-        let name = Array(bytes[start..<start + Int(event.businessByteCount)])
-        // `.none` where the log has no such business: no row has that either, but of lost names.
-        let ordinal = try names.storedOrdinal(of: name) ?? .none
-        // 32 bytes an entry, at most.
-        if ordinals.count >= byteCountMax / 256 { ordinals.removeAll(keepingCapacity: true) }
-        ordinals[identity.business] = ordinal
-        if ordinal != .none { businesses.insert(ordinal.rawValue) }
+        let business = try ordinal(
+            identity.business, event.businessOffset, event.businessByteCount, bytes)
+        // No row has one that the log does not have, but of lost names.
+        if business != .none { businesses.insert(business.rawValue) }
     }
+
+    /// The ordinal of a name of a line.
+    private func ordinal(
+        _ hash: UInt64, _ offset: UInt16, _ byteCount: UInt8, _ bytes: [UInt8]
+    ) throws(ReaderError) -> NameOrdinal {
+        if byteCount == 0 { return .none }
+        if let known = ordinals[hash] { return known }
+        let name = Array(bytes[Int(offset)..<Int(offset) + Int(byteCount)])
+        let ordinal = try names.storedOrdinal(of: name) ?? .none
+        if ordinals.count >= cacheCountMax { ordinals.removeAll(keepingCapacity: true) }
+        ordinals[hash] = ordinal
+        return ordinal
+    }
+
+    /// Of names and of keys; 32 bytes each, at most.
+    private var cacheCountMax: Int { byteCountMax / 256 }
 
     private func readRows(into logged: Spill<Scratch>) throws(ReaderError) {
         guard let times, businesses.first != .max else { return }
@@ -178,11 +189,8 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
             let identity = EventIdentity(row, hash)
             do throws(ReaderError) {
                 try logged.append(
-                    [
-                        identity.base.0, identity.base.1, identity.names, identity.id,
-                        UInt64(bitPattern: identity.timestamp), identity.business, identity.reward,
-                        RowPlace(row).word,
-                    ], hash: identity.base.0)
+                    identity.record(RowPlace(row, isMarked: identity.isMarked).word),
+                    hash: identity.base.0)
             } catch {
                 failure = error
                 return false
@@ -198,7 +206,9 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
         _ sent: Spill<Scratch>, with logged: Spill<Scratch>, _ part: Int,
         _ refusals: inout LedgerRefusals, into outcome: DayMatch<Scratch>
     ) throws(ReaderError) {
-        var events = SentEvents()
+        // Each platform that has been known has a name.
+        var events = SentEvents(
+            mayLackPlatforms: names.nextName > Limits.platformCountMax)
         try sent.forEach(in: part) { (record) throws(ReaderError) in events.append(record) }
         events.sort()
         try logged.forEach(in: part) { (record) throws(ReaderError) in events.add(row: record) }
@@ -231,37 +241,54 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
         of event: SentEvents.Event, _ refusals: inout LedgerRefusals
     ) throws(ReaderError) -> (Verdict, UInt64)? {
         if refusals.isEmpty { return nil }
-        var decoder = JSONLineDecoder(hash: source.hash)
         try lines.give(lineAt: event.lineOffset) { _ = decoder.decode($0.span) }
         let (found, bytes) = (decoder.event, decoder.bytes)
         return try refusals.take(event.count, of: found) { () throws(ReaderError) in
-            try areKnown(found, bytes)
+            try areKnown(found, bytes, reward: event.reward)
         }
     }
 
-    /// Whether the log has all names of an event, and the key of its reward.
+    /// Whether the log has all names of an event, the key of its reward, and their combination.
+    /// - Parameter rewardHash: of the reward's name.
     private func areKnown(
-        _ event: EventDescriptor, _ bytes: [UInt8]
+        _ event: EventDescriptor, _ bytes: [UInt8], reward rewardHash: UInt64
     ) throws(ReaderError) -> Bool {
-        func ordinal(
-            _ offset: UInt16, _ byteCount: UInt8
-        ) throws(ReaderError) -> NameOrdinal? {
-            let start = Int(offset)
-            return byteCount == 0
-                ? NameOrdinal.none
-                : try names.storedOrdinal(of: Array(bytes[start..<start + Int(byteCount)]))
+        var found: [NameOrdinal] = []
+        for (hash, offset, byteCount) in [
+            (event.platformHash, event.platformOffset, event.platformByteCount),
+            (event.campaignHash, event.campaignOffset, event.campaignByteCount),
+            (event.sourceHash, event.sourceOffset, event.sourceByteCount),
+            (event.businessHash, event.businessOffset, event.businessByteCount),
+            (rewardHash, event.rewardOffset, event.rewardByteCount),
+        ] {
+            found.append(try ordinal(hash, offset, byteCount, bytes))
+            if byteCount > 0, found.last == NameOrdinal.none { return false }
         }
-        for (offset, byteCount) in [
-            (event.platformOffset, event.platformByteCount),
-            (event.campaignOffset, event.campaignByteCount),
-            (event.sourceOffset, event.sourceByteCount),
-        ] where try ordinal(offset, byteCount) == nil { return false }
-        guard let reward = try ordinal(event.rewardOffset, event.rewardByteCount),
-            let business = try ordinal(event.businessOffset, event.businessByteCount)
-        else { return false }
-        for key in try names.keys(ofReward: reward)
-        where try names.names(of: key).business == business { return true }
-        return false
+        let pair = RewardKey(reward: found[4], business: found[3])
+        guard let key = try key(of: pair)?.rawValue else { return false }
+        let attribution = Attribution(
+            key: key, campaign: found[1].rawValue, source: found[2].rawValue)
+        if attribution.pair == 0 { return true }
+        let known: AttributionList
+        if let attributions {
+            known = attributions
+        } else {
+            known = AttributionList.merged(try source.attributedParts().map(\.attributions)).all
+            attributions = known
+        }
+        return known.contains(attribution)
+    }
+
+    private func key(of pair: RewardKey) throws(ReaderError) -> KeyOrdinal? {
+        let any = RewardKey(reward: pair.reward, business: .none)
+        if keys[any] == nil {
+            if keys.count >= cacheCountMax { keys.removeAll(keepingCapacity: true) }
+            keys[any] = KeyOrdinal(rawValue: 0)
+            for key in try names.keys(ofReward: pair.reward) {
+                keys[try names.names(of: key)] = key
+            }
+        }
+        return keys[pair]
     }
 
     // MARK: Differences
@@ -271,7 +298,6 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
     package func forEachDifference(
         _ body: (ReconciledDay) throws -> Void
     ) throws {
-        var decoder = JSONLineDecoder(hash: source.hash)
         try differences.forEachGroup { groups in
             var rows: [ReconciledDay] = []
             for group in groups {
@@ -302,24 +328,26 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
     }
 }
 
-/// Where a row of the log stands, in one word: its key, its day, its verdict, and whether its names are hidden.
+/// Where a row of the log stands, in one word: its key, its day, its verdict, whether its sender marked it, and whether its
+/// campaign and source are hidden.
 struct RowPlace {
     let word: UInt64
 
     init(word: UInt64) { self.word = word }
 
-    init(_ row: EventRow) {
+    init(_ row: EventRow, isMarked: Bool) {
         let day = UInt64(row.day - Limits.businessDays.lowerBound)
         word =
             UInt64(row.key) | day << 32 | UInt64(row.verdict.rawValue) << 56
-            | (row.isCampaignOverflow ? 1 << 63 : 0)
+            | (isMarked ? 1 << 62 : 0) | (row.isCampaignOverflow ? 1 << 63 : 0)
     }
 
     var key: UInt32 { UInt32(truncatingIfNeeded: word) }
     var day: Int32 {
         Int32(truncatingIfNeeded: word >> 32 & 0xFF_FFFF) + Limits.businessDays.lowerBound
     }
-    var verdict: Verdict { Verdict(rawValue: UInt8(word >> 56 & 0x7F)) ?? .counted }
+    var verdict: Verdict { Verdict(rawValue: UInt8(word >> 56 & 0x3F)) ?? .counted }
+    var isMarked: Bool { word >> 62 & 1 != 0 }
     /// Beyond the bound of campaigns: the row has neither its campaign nor its source.
-    var hasHiddenNames: Bool { word >> 63 != 0 }
+    var hidesCampaign: Bool { word >> 63 != 0 }
 }

@@ -4,64 +4,127 @@ import IngestFormat
 
 /// The lines of one part, by what they are: how many of each, and how many rows of each verdict the log has for them.
 ///
-/// Rows that were refused for their consent have no id: they are held against the lines that are equal but for that. Rows
-/// beyond the bound of campaigns have neither campaign nor source: likewise, and platforms are not compared either.
+/// A row that does not have all that its event had is held against the lines that are equal in the rest: `Telling`. Rows that
+/// tell more take lines first.
 struct SentEvents {
     struct Event {
         let base: (UInt64, UInt64)
         let names: UInt64
         let id: UInt64
+        let isMarked: Bool
         let timestamp: Int64
         let business: UInt64
         let reward: UInt64
         /// Of the first such line.
         fileprivate(set) var lineOffset: UInt64
         var count: UInt64 = 1
-        /// By verdict: rows found; after `match` those that are of one of the lines, and were not taken yet.
-        fileprivate var rows = InlineArray<13, UInt64>(repeating: 0)
+        /// Those that tell all.
+        fileprivate var rows = Counts(repeating: 0)
 
         fileprivate init(_ record: InlineArray<8, UInt64>) {
             base = (record[0], record[1])
             (names, id) = (record[2], record[3])
             timestamp = Int64(bitPattern: record[4])
-            (business, reward, lineOffset) = (record[5], record[6], record[7])
+            (business, reward) = (record[5], record[6])
+            (lineOffset, isMarked) = (
+                record[7] & ~SentEvents.mark, record[7] & SentEvents.mark != 0
+            )
+        }
+
+        /// Takes rows for its lines, the counted ones first.
+        fileprivate mutating func take(from rows: inout Counts) -> Counts {
+            var taken = Counts(repeating: 0)
+            for verdict in rows.indices {
+                taken[verdict] = min(rows[verdict], count)
+                rows[verdict] -= taken[verdict]
+                count -= taken[verdict]
+            }
+            return taken
         }
 
         fileprivate func isEqual(_ other: Event) -> Bool {
-            isEqualButForID(other) && id == other.id
-        }
-
-        fileprivate func isEqualButForID(_ other: Event) -> Bool {
-            base == other.base && names == other.names
+            base == other.base && names == other.names && id == other.id
+                && isMarked == other.isMarked
         }
 
         fileprivate func precedes(_ other: Event) -> Bool {
-            precedes(other.base, other.names, other.id)
+            precedes(other.base, other.names, other.id, other.isMarked)
         }
 
+        /// Marked ones and those without platform come first: fewer rows can be theirs.
         fileprivate func precedes(
-            _ base: (UInt64, UInt64), _ names: UInt64, _ id: UInt64
+            _ base: (UInt64, UInt64), _ names: UInt64, _ id: UInt64, _ isMarked: Bool
         ) -> Bool {
-            (self.base.0, self.base.1, self.names, self.id) < (base.0, base.1, names, id)
+            (self.base.0, self.base.1, self.names, self.id, self.isMarked ? 0 : 1)
+                < (base.0, base.1, names, id, isMarked ? 0 : 1)
         }
     }
 
-    /// Of rows with hidden names.
-    private struct HiddenPlace: Hashable {
-        /// Of the first line that is equal but for names and id.
-        let first: Int
-        let id: UInt64
+    /// What rows tell of their events, beside what all do.
+    private struct Telling: Hashable {
+        var hasID = true
+        var hasMark = true
+        var hasCampaign = true
+        var hasPlatform = true
+
+        /// In the order in which rows take lines.
+        static let inOrder: [Telling] = {
+            var all: [Telling] = []
+            for hasPlatform in [true, false] {
+                for hasCampaign in [true, false] {
+                    for (hasID, hasMark) in [(true, true), (true, false), (false, false)] {
+                        all.append(
+                            Telling(
+                                hasID: hasID, hasMark: hasMark, hasCampaign: hasCampaign,
+                                hasPlatform: hasPlatform))
+                    }
+                }
+            }
+            return all
+        }()
+
+        var hasAllButPlatform: Bool { hasID && hasMark && hasCampaign }
     }
 
+    /// What rows that do not tell all have in common with their lines.
+    private struct Common: Hashable {
+        /// Of the first line that is equal but for names, id and mark.
+        let first: Int
+        let names: UInt64
+        let id: UInt64
+        let isMarked: Bool
+
+        init(_ first: Int, _ names: UInt64, _ id: UInt64, _ isMarked: Bool, _ telling: Telling) {
+            let campaign = names & .max >> 32
+            self.first = first
+            // Whether there is a campaign or a source is told all the same.
+            self.names =
+                (telling.hasPlatform ? names & .max << 32 : 0)
+                | (telling.hasCampaign ? campaign : min(1, campaign))
+            self.id = telling.hasID ? id : 0
+            self.isMarked = telling.hasMark && isMarked
+        }
+    }
+
+    /// By verdict: rows; after `match` those that are of a line, and were not taken yet.
+    fileprivate typealias Counts = InlineArray<13, UInt64>
+
+    /// In the last word of the record of a line whose event is marked, above its place.
+    static var mark: UInt64 { 1 << 63 }
+
+    private let mayLackPlatforms: Bool
     private var events: [Event] = []
-    /// Rows with hidden names, by what they have; after `match` those that are of a line, and were not taken yet. By verdict.
-    private var hidden: [HiddenPlace: InlineArray<13, UInt64>] = [:]
+    /// Those that do not.
+    private var rows: [Telling: [Common: Counts]] = [:]
     /// With how many events equal ones are brought together again.
     private var mergesAt = mergeCountMin
     static var mergeCountMin: Int { 1 << 12 }
 
     /// Lines are held one by one up to as many as there are different ones, and `mergeCountMin`.
     var heldCount: Int { events.count }
+
+    /// - Parameter mayLackPlatforms: whether rows without a platform may be of events that had one.
+    init(mayLackPlatforms: Bool = false) { self.mayLackPlatforms = mayLackPlatforms }
 
     mutating func append(_ record: InlineArray<8, UInt64>) {
         events.append(Event(record))
@@ -87,103 +150,122 @@ struct SentEvents {
         events.removeLast(events.count - count)
     }
 
-    /// Where a row's lines are; of one without an id for its consent the first that is equal but for the id.
-    private func place(of record: InlineArray<8, UInt64>, _ verdict: Verdict) -> Int? {
-        let (base, names) = ((record[0], record[1]), record[2])
-        let id = verdict == .noConsent ? 0 : record[3]
-        let place = firstPlace(base, names, id)
-        guard place < events.count, events[place].base == base, events[place].names == names
-        else { return nil }
-        return verdict == .noConsent || events[place].id == id ? place : nil
-    }
-
-    private func hiddenPlace(of record: InlineArray<8, UInt64>) -> HiddenPlace? {
-        let base = (record[0], record[1])
-        let first = firstPlace(base, 0, 0)
-        guard first < events.count, events[first].base == base else { return nil }
-        return HiddenPlace(first: first, id: record[3])
-    }
-
-    private func firstPlace(_ base: (UInt64, UInt64), _ names: UInt64, _ id: UInt64) -> Int {
+    private func firstPlace(
+        _ base: (UInt64, UInt64), _ names: UInt64 = 0, _ id: UInt64 = 0, _ isMarked: Bool = true
+    ) -> Int? {
         var (low, high) = (0, events.count)
         while low < high {
             let middle = (low + high) / 2
-            if events[middle].precedes(base, names, id) { low = middle + 1 } else { high = middle }
+            if events[middle].precedes(base, names, id, isMarked) {
+                low = middle + 1
+            } else {
+                high = middle
+            }
         }
-        return low
+        return low < events.count && events[low].base == base ? low : nil
+    }
+
+    /// Refused for consent, a row has no id; consent and clock come before the mark.
+    private func telling(of row: RowPlace, names: UInt64) -> Telling {
+        let (isConsent, isClock) = (
+            row.verdict == .noConsent, row.verdict == .tooOld || row.verdict == .tooEarly
+        )
+        return Telling(
+            hasID: !isConsent, hasMark: !isConsent && !isClock, hasCampaign: !row.hidesCampaign,
+            hasPlatform: hasPlatform(names))
+    }
+
+    private func hasPlatform(_ names: UInt64) -> Bool { !mayLackPlatforms || names >> 32 != 0 }
+
+    /// Where the lines are that are equal to a row in all.
+    private func place(of record: InlineArray<8, UInt64>, _ isMarked: Bool) -> Int? {
+        let (base, names, id) = ((record[0], record[1]), record[2], record[3])
+        guard let place = firstPlace(base, names, id, isMarked), events[place].names == names,
+            events[place].id == id, events[place].isMarked == isMarked
+        else { return nil }
+        return place
+    }
+
+    /// Does something with the count of the rows that are like one of the log, where lines may be of these.
+    /// - Parameter body: `false` where it is to be called with the next such count.
+    private mutating func withCount(
+        of record: InlineArray<8, UInt64>, _ body: (inout UInt64) -> Bool
+    ) -> Bool {
+        let row = RowPlace(word: record[7])
+        let verdict = Int(row.verdict.rawValue)
+        let telling = telling(of: row, names: record[2])
+        // One without a platform is of a line without before it is of any.
+        if telling.hasAllButPlatform, let place = place(of: record, row.isMarked),
+            body(&events[place].rows[verdict])
+        {
+            return true
+        }
+        guard telling != Telling(), let first = firstPlace((record[0], record[1])) else {
+            return false
+        }
+        let common = Common(first, record[2], record[3], row.isMarked, telling)
+        return body(
+            &rows[telling, default: [:]][common, default: Counts(repeating: 0)][verdict])
     }
 
     /// Notes a row of the log.
     mutating func add(row record: InlineArray<8, UInt64>) {
-        let row = RowPlace(word: record[7])
-        let verdict = Int(row.verdict.rawValue)
-        if row.hasHiddenNames {
-            guard let place = hiddenPlace(of: record) else { return }
-            hidden[place, default: InlineArray(repeating: 0)][verdict] += 1
-        } else if let place = place(of: record, row.verdict) {
-            events[place].rows[verdict] += 1
+        _ = withCount(of: record) { count in
+            count += 1
+            return true
         }
     }
 
-    /// Decides how many rows of each verdict are of a line: the counted ones first. To be called after the last row.
+    /// Decides how many rows of each verdict are of a line. To be called after the last row.
     mutating func match() {
-        let consent = Int(Verdict.noConsent.rawValue)
-        var start = 0
-        while start < events.count {
-            // Rows of no consent stand with the first of those that differ in their ids alone.
-            var (end, pool) = (start, events[start].rows[consent])
-            while end < events.count, events[end].isEqualButForID(events[start]) {
-                for verdict in events[end].rows.indices where verdict != consent {
-                    let taken = min(events[end].rows[verdict], events[end].count)
-                    events[end].rows[verdict] = taken
-                    events[end].count -= taken
-                }
-                let taken = min(pool, events[end].count)
-                events[end].count -= taken
-                pool -= taken
-                end += 1
-            }
-            events[start].rows[consent] -= pool
-            start = end
-        }
-        if !hidden.isEmpty { matchHidden() }
-    }
-
-    /// Gives the rows with hidden names to lines that are left over, in one pass over these.
-    private mutating func matchHidden() {
-        var matched: [HiddenPlace: InlineArray<13, UInt64>] = [:]
+        let withoutPlatform = Telling(hasPlatform: false)
         var first = 0
         for place in events.indices {
             if events[place].base != events[first].base { first = place }
-            let key = HiddenPlace(first: first, id: events[place].id)
-            guard events[place].count > 0, var rows = hidden[key] else { continue }
-            var taken = matched[key] ?? InlineArray(repeating: 0)
-            for verdict in rows.indices {
-                let count = min(rows[verdict], events[place].count)
-                events[place].count -= count
-                rows[verdict] -= count
-                taken[verdict] += count
+            var (event, left) = (events[place], events[place].rows)
+            event.rows = event.take(from: &left)
+            events[place] = event
+            if hasPlatform(event.names) { continue }
+            // There may be more without a platform than lines without.
+            let common = Common(first, event.names, event.id, event.isMarked, withoutPlatform)
+            for verdict in left.indices where left[verdict] > 0 {
+                rows[withoutPlatform, default: [:]][common, default: Counts(repeating: 0)][
+                    verdict] += left[verdict]
             }
-            hidden[key] = rows
-            matched[key] = taken
         }
-        hidden = matched
+        for telling in Telling.inOrder {
+            if let left = rows.removeValue(forKey: telling) { rows[telling] = match(left, telling) }
+        }
+    }
+
+    /// Gives rows to lines that are left over, in one pass over these.
+    /// - Returns: those that are of a line.
+    private mutating func match(
+        _ rows: [Common: Counts], _ telling: Telling
+    ) -> [Common: Counts] {
+        var (left, matched) = (rows, [Common: Counts]())
+        var first = 0
+        for place in events.indices {
+            let event = events[place]
+            if event.base != events[first].base { first = place }
+            let common = Common(first, event.names, event.id, event.isMarked, telling)
+            guard event.count > 0, var rows = left[common] else { continue }
+            let taken = events[place].take(from: &rows)
+            left[common] = rows
+            for verdict in taken.indices where taken[verdict] > 0 {
+                matched[common, default: Counts(repeating: 0)][verdict] += taken[verdict]
+            }
+        }
+        return matched
     }
 
     /// Whether a row is of a line: each of them once.
     mutating func take(row record: InlineArray<8, UInt64>) -> Bool {
-        let row = RowPlace(word: record[7])
-        let verdict = Int(row.verdict.rawValue)
-        if row.hasHiddenNames {
-            guard let place = hiddenPlace(of: record), hidden[place]?[verdict] ?? 0 > 0
-            else { return false }
-            hidden[place]?[verdict] -= 1
+        withCount(of: record) { count in
+            guard count > 0 else { return false }
+            count -= 1
             return true
         }
-        guard let place = place(of: record, row.verdict), events[place].rows[verdict] > 0
-        else { return false }
-        events[place].rows[verdict] -= 1
-        return true
     }
 
     /// The lines that no row is of.

@@ -13,8 +13,8 @@ struct ReconcileCommand: ParsableCommand {
             FILE has JSON events, a line each, as ingest-send reads them. Each is looked for in the log, with \
             all that the log keeps of it; an event that was altered is one that is missing and one that is \
             unexpected. Unexpected are rows on the business-days of FILE that no line is of. Refused events \
-            whose names are not known have no row but are in the ledger: as many lines that may be of them are \
-            refused, not missing. Events of users who opted out are never stored, and counted apart. --format ndjson adds a line for each reward \
+            whose names or their combination are not known have no row but are in the ledger: as many lines that \
+            may be of them are refused, not missing. Events of users who opted out are never stored, and counted apart. --format ndjson adds a line for each reward \
             and day that differs. Temporary files are made in TMPDIR, or else in /tmp. Exit code 1 if a \
             line is malformed or missing, or a row unexpected.
             """)

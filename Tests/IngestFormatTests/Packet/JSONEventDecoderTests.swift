@@ -379,7 +379,7 @@ struct JSONEventDecoderTests {
     @Test func `An empty value in the metadata is as if absent`() {
         for key in [
             "viewability", "duration", "format", "revenue", "spend", "platform", "campaign",
-            "source", "eventId", "sessionId", "consent",
+            "source", "invalidTraffic", "eventId", "sessionId", "consent",
         ] {
             expect(Line().metadata("\"\(key)\":\"\"")) { _ in }
         }
@@ -456,6 +456,28 @@ struct JSONEventDecoderTests {
             expect(
                 Line().metadata("\"campaign\":\(value),\"source\":\(value),\"platform\":\(value)")
             ) { _ in }
+        }
+    }
+
+    @Test(arguments: ["true", "false"])
+    func `The mark of invalid traffic is true or false, in a string too`(value: String) {
+        for value in [value, "\"\(value)\""] {
+            for line in [
+                Line().adding("invalidTraffic", value),
+                Line().metadata("\"invalidTraffic\":\(value)"),
+                Line().metadata(#""invalidTraffic":7"#).adding("invalidTraffic", value),
+                Line().adding("invalidTraffic", "null").metadata("\"invalidTraffic\":\(value)"),
+            ] {
+                expect(line) { $0.isInvalidTraffic = value.contains("true") }
+            }
+        }
+        for value in ["1", "0", #""yes""#, #""True""#, #""true ""#, "[]", "{}", "[true]"] {
+            expectMalformed(Line().adding("invalidTraffic", value).text)
+            expectMalformed(Line().metadata("\"invalidTraffic\":\(value)").text)
+        }
+        for value in ["null", "\"\""] {
+            expect(Line().adding("invalidTraffic", value)) { _ in }
+            expect(Line().metadata("\"invalidTraffic\":true,\"invalidTraffic\":\(value)")) { _ in }
         }
     }
 

@@ -77,7 +77,7 @@ struct JSONEventPropertyTests {
     ) {
         for key in [
             "viewability", "duration", "format", "revenue", "spend", "platform", "campaign",
-            "source",
+            "source", "invalidTraffic",
         ] where generator.random.oneIn(4) {
             guard let value = metadata[key], value as? String != "" else { continue }
             object[key] = value
@@ -125,6 +125,12 @@ struct JSONEventPropertyTests {
             let platform = generator.text(0...64)
             metadata["platform"] = platform
             event.platform = Array(platform.utf8)
+        }
+        if generator.random.oneIn(2) {
+            event.isInvalidTraffic = generator.random.oneIn(2)
+            let text = event.isInvalidTraffic ? "true" : "false"
+            metadata["invalidTraffic"] =
+                generator.random.oneIn(2) ? text as Any : event.isInvalidTraffic as Any
         }
         if generator.random.oneIn(2) {
             metadata["campaign"] = "who@where"

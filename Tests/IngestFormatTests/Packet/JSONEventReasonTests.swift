@@ -38,6 +38,7 @@ struct JSONEventReasonTests {
         ("metadata", "{\"format\":\"large\"}", "format must be"),
         ("metadata", "{\"revenue\":-1}", "revenue must be"),
         ("metadata", "{\"spend\":\"much\"}", "spend must be"),
+        ("metadata", "{\"invalidTraffic\":1}", "invalidTraffic must be true or false"),
     ]
 
     @Test(arguments: wrong)
