@@ -77,6 +77,33 @@ struct CardinalityTests {
         #expect(block.rows.platform[0] != 0 && block.names.count == 0)
     }
 
+    @Test("a refused event takes no room for platforms")
+    func refusedPlatform() throws {
+        var bound = AttributionBound()
+        bound.platformCountMax = 1
+        let bench = CommitBench(bound: bound)
+        var (refused, counted) = (bench.click(), bench.click())
+        refused.timestampMicroseconds -= 700_000_000_000
+        let hash = KeyedHash(key: .init(repeating: 7))
+        for (name, offset) in [("reward-1", 0), ("business-1", 8)] as [(String, UInt16)] {
+            var event = offset == 0 ? refused : counted
+            event.platformOffset = offset
+            event.platformByteCount = UInt8(name.utf8.count)
+            event.platformHash = hash.name(Array(name.utf8))
+            if offset == 0 { refused = event } else { counted = event }
+        }
+        var platforms: [[Bool]] = []
+        for (sequence, events) in [[bench.click()], [refused, refused], [counted, refused]]
+            .enumerated()
+        {
+            bench.offerBatch(sequence: UInt64(sequence), events)
+            let rows = try #require(bench.turns().first { $0.rows.rowCount > 0 }).rows
+            platforms.append((0..<rows.rowCount).map { rows.platform[$0] != 0 })
+            bench.clock.advance(milliseconds: 10)
+        }
+        #expect(platforms == [[false], [true, true], [true, false]])
+    }
+
     @Test("an event of another business than its key's is no row, whatever else refuses it")
     func otherBusiness() throws {
         let bench = CommitBench(policy: CountingPolicy(countsConsentNotSet: false))

@@ -292,7 +292,8 @@ final class CommitBench {
         isDurableAtOnce: Bool = true,
         dictionary: consuming NameDictionary = NameDictionary(),
         policy: CountingPolicy = CountingPolicy(), keys: SessionKeyRing? = nil,
-        rewardKeyCountMax: Int = 1_000_000
+        rewardKeyCountMax: Int = 1_000_000, bound: AttributionBound = AttributionBound(),
+        idsCompleteSince: Int64 = .min
     ) {
         self.isDurableAtOnce = isDurableAtOnce
         let ends = EventRing.make(byteCount: 1 << 20)!
@@ -307,7 +308,11 @@ final class CommitBench {
         configuration.commitIntervalNanoseconds = UInt64(Self.intervalMilliseconds) * 1_000_000
         stage = CommitStage(
             consumer: ends.consumer, hash: KeyedHash(key: .init(repeating: 7)),
-            dictionary: dictionary, repeats: .empty(),
+            dictionary: dictionary, attributions: KnownAttributions(bound),
+            repeats: RepeatRule(
+                DedupIndex(
+                    keyCountMax: policy.keyCountMax, windowMicroseconds: policy.windowMicroseconds),
+                policy, completeSince: idsCompleteSince),
             sessions: SessionRule(policy.sessions, keys), clock: clock, start: start,
             configuration: configuration, links: links, counters: counters,
             warn: { [alarms] in alarms.keep($0) })

@@ -33,8 +33,14 @@ struct SessionRuleTests {
         private var sequence: UInt64 = 0
         private(set) var pseudonyms: [UInt64] = []
 
-        init(_ sessions: SessionPolicy = SessionPolicy(), keys: SessionKeyRing? = Bench.ring()) {
-            bench = CommitBench(policy: CountingPolicy(sessions: sessions), keys: keys)
+        init(
+            _ sessions: SessionPolicy = SessionPolicy(), keys: SessionKeyRing? = Bench.ring(),
+            idsCompleteSince: Int64? = nil
+        ) {
+            bench = CommitBench(
+                policy: CountingPolicy(
+                    refusesOutsideWindow: idsCompleteSince != nil, sessions: sessions),
+                keys: keys, idsCompleteSince: idsCompleteSince ?? .min)
         }
 
         static func keys(seed: UInt64 = 1) -> SessionKeys {
@@ -320,5 +326,19 @@ struct SessionRuleTests {
         keys.renew(at: now + 2 * 86_400 * Self.second, random: &random)
         ring.replace(by: keys)
         #expect(try bench.send([bench.impression()]) == [goesOn ? .unchecked : .counted])
+    }
+
+    @Test(
+        "A session's repeat is one whether or not its names are known, also outside of the window")
+    func repeatOutsideWindow() throws {
+        let start: Int64 = 1_763_600_000_000_000
+        let bench = Bench(idsCompleteSince: start)
+        #expect(try bench.send([bench.impression()]) == [.counted])
+        var named = bench.impression(id: 1)
+        named.timestampMicroseconds = start
+        let unnamed = named
+        // "reward" as a platform, which nobody has named before.
+        (named.platformByteCount, named.platformHash) = (6, 77)
+        #expect(try bench.send([unnamed, named]) == [.sessionRepeat, .sessionRepeat])
     }
 }

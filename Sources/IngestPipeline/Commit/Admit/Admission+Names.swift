@@ -6,15 +6,18 @@ import IngestRing
 
 extension Admission {
     /// What is known of an event's platform, campaign and source.
+    /// - Parameter first: the verdict of the rules that look at the event alone.
     @inline(__always)
     mutating func attributions(
-        of event: UnsafePointer<PacketRow>, _ key: KeyOrdinal, _ packet: PacketEvents
+        of event: UnsafePointer<PacketRow>, _ key: KeyOrdinal, _ packet: PacketEvents,
+        _ first: Verdict
     ) -> AttributedNames {
         var names = AttributedNames()
         let platform = unsafe event.pointee.platform
         if platform.byteCount > 0 {
             names.platform =
-                platforms.ordinal(platform.hash)?.rawValue ?? lookUpPlatform(platform, packet)
+                platforms.ordinal(platform.hash)?.rawValue
+                ?? lookUpPlatform(platform, packet, first)
         }
         if unsafe event.pointee.side == 0 { return names }
         // SAFETY: rows give only numbers of side records that are there.
@@ -51,11 +54,13 @@ extension Admission {
 
     @inline(never)
     private mutating func lookUpPlatform(
-        _ name: PacketRow.Name, _ packet: PacketEvents
+        _ name: PacketRow.Name, _ packet: PacketEvents, _ first: Verdict
     ) -> UInt32 {
         guard let place = unsafe dictionary.slot(hash: name.hash, name.bytes(in: packet.bytes))
         else { return AttributedNames.unknown }
         let ordinal = dictionary.ordinal(of: place)
+        // What is refused takes no room.
+        guard case .counted = first else { return known.platform(ordinal.rawValue) }
         // None beyond the bound, which costs a look each time.
         let platform = known.admit(platform: ordinal.rawValue)
         if platform != 0 { platforms.set(name.hash, ordinal) }

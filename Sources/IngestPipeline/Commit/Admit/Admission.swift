@@ -159,7 +159,7 @@ import IngestRules
             let side = unsafe packet.sides + (Int(event.pointee.side) &- 1)
             (revenue, spend) = unsafe (side.pointee.revenueMicros, side.pointee.spendMicros)
         }
-        var names = unsafe attributions(of: event, key, packet)
+        var names = unsafe attributions(of: event, key, packet, firstVerdict)
         if !names.areKnown {
             if let refusal = refusal(ofUnnamed: index, firstVerdict, judgedKey, packet) {
                 return refusal

@@ -63,6 +63,11 @@ package struct KnownAttributions: ~Copyable {
         return platform
     }
 
+    /// What `admit` would give for one that has an ordinal.
+    func platform(_ platform: UInt32) -> UInt32 {
+        platforms.contains(platform) || hasRoomForPlatform ? platform : 0
+    }
+
     /// Whether events of a combination have counted, within the bound.
     @inline(__always)
     func knows(_ attribution: Attribution) -> Bool { isKnown(AttributionEntry(attribution)) }

@@ -82,11 +82,11 @@ import IngestRules
         table.open(now: now)
         let known = keys
         guard let ring, ring.refresh(&keys) else { return }
-        // Sessions that go on cannot be told by a key that is gone, or that was not there.
+        // Sessions that go on cannot be told by a key that is gone, or that was not there: they begin anew.
         let isNewestKept =
             known.newest.map { $0 == keys.newest || keys.older.contains($0) } ?? false
         let areOlderKept = known.older.allSatisfy(keys.older.contains)
-        if !isNewestKept || !areOlderKept && isOlderSeen { missRows(upTo: now) }
+        if !isNewestKept || !areOlderKept && isOlderSeen { missBeginnings(upTo: now) }
         olderSeenAt = now
     }
 
@@ -95,8 +95,13 @@ import IngestRules
 
     /// To be called where rows of sessions may be missing, of which the last has this admission time.
     mutating func missRows(upTo time: Int64) {
-        partialUntil = max(partialUntil, time &+ timeoutMicroseconds)
+        missBeginnings(upTo: time)
         table.missRows()
+    }
+
+    /// The same of sessions that the table does not have.
+    private mutating func missBeginnings(upTo time: Int64) {
+        partialUntil = max(partialUntil, time &+ timeoutMicroseconds)
     }
 
     // MARK: A packet's sessions, ahead of its events
@@ -159,7 +164,7 @@ import IngestRules
     private mutating func begin(_ pseudonym: UInt64) -> UInt32 {
         let number = table.begin(pseudonym, now: now, isPartial: now <= partialUntil)
         // It may begin once more, when there is room.
-        if number == 0 { partialUntil = max(partialUntil, now &+ timeoutMicroseconds) }
+        if number == 0 { missBeginnings(upTo: now) }
         return number
     }
 
