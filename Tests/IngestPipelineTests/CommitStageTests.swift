@@ -333,12 +333,6 @@ final class CommitBench {
         return event
     }
 
-    private static func rowByteCount(_ events: [EventDescriptor]) -> Int {
-        events.withUnsafeBufferPointer { events in
-            events.baseAddress.map { PacketRows.byteCount(of: $0, eventCount: events.count) } ?? 0
-        }
-    }
-
     func offerBatch(sequence: UInt64, _ events: [EventDescriptor]) {
         offer(RingRecordKind.framed, sequence: sequence, events)
     }
@@ -360,16 +354,14 @@ final class CommitBench {
         header.packetByteCount = UInt16(byteCount)
         header.eventCount = UInt16(events.count)
         let place = RingLayout.rowOffset(packetByteCount: byteCount)
-        let record = producer.claim(
-            header, byteCount: place + Self.rowByteCount(events))!
+        var rows = PacketRows()
+        rows.set(to: events)
+        let record = producer.claim(header, byteCount: place + rows.byteCount)!
         Self.name.withUnsafeBytes {
             (record + RingLayout.recordHeaderByteCount).copyMemory(
                 from: $0.baseAddress!, byteCount: $0.count)
         }
-        events.withUnsafeBufferPointer { events in
-            guard let base = events.baseAddress else { return }
-            PacketRows.write(base, eventCount: events.count, to: record + place)
-        }
+        rows.copy(to: record + place)
         producer.commit()
         producer.publish()
     }

@@ -229,13 +229,9 @@ extension PipelineStages where Files == SimulatedFileSystem, Clock == SimulatedC
         header.packetByteCount = UInt16(bytes.count)
         header.eventCount = UInt16(events.count)
         let place = RingLayout.rowOffset(packetByteCount: bytes.count)
-        // SAFETY: of these events.
-        let rowByteCount = unsafe events.withUnsafeBufferPointer { events in
-            unsafe events.baseAddress.map {
-                unsafe PacketRows.byteCount(of: $0, eventCount: events.count)
-            }
-        }
-        let byteCount = place + (rowByteCount ?? 0)
+        var rows = PacketRows()
+        rows.set(to: events)
+        let byteCount = place + rows.byteCount
         guard let record = unsafe producer?.claim(header, byteCount: byteCount) else {
             return false
         }
@@ -244,10 +240,7 @@ extension PipelineStages where Files == SimulatedFileSystem, Clock == SimulatedC
             unsafe (record + RingLayout.recordHeaderByteCount).copyMemory(
                 from: $0.baseAddress!, byteCount: $0.count)
         }
-        unsafe events.withUnsafeBufferPointer { events in
-            guard let base = events.baseAddress else { return }
-            unsafe PacketRows.write(base, eventCount: events.count, to: record + place)
-        }
+        unsafe rows.copy(to: record + place)
         producer?.commit()
         producer?.publish()
         return true

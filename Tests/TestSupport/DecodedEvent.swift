@@ -157,6 +157,7 @@ package enum DecoderHarness {
     /// Decodes a protobuf payload that stands behind `headerByteCount` bytes.
     package static func protobuf(_ payload: [UInt8], headerByteCount: Int = 40) -> Result? {
         let packet = [UInt8](repeating: 0xEE, count: headerByteCount) + payload
+        _ = isUsual(packet, headerByteCount: headerByteCount)
         return decode(packet, payloadOffset: headerByteCount) { base, room in
             EventDecoder(hash: hash).decode(
                 packet: UnsafeRawPointer(base), payloadOffset: headerByteCount,

@@ -5,5 +5,6 @@
 #include "ingest_hash.h"
 #include "ingest_memory.h"
 #include "ingest_ring.h"
+#include "ingest_rows.h"
 #include "ingest_system.h"
 #include "ingest_udp.h"

@@ -21,12 +21,18 @@ uint32_t ingest_crc32c_portable(uint32_t seed, const void *_Nullable bytes, size
 #define INGEST_HASH_NAME 1
 #define INGEST_HASH_EVENT 2
 
-/// The subkeys of one directory's keyed hash, and what they make of the header blocks of names of 0 to 32
+/// What is added to the hash of an event's id for each step of its type, see `KeyedHash.event`.
+#define INGEST_HASH_OF_TYPE 0x9E3779B97F4A7C15
+
+/// Names of up to so many bytes are hashed where they lie in a packet.
+#define INGEST_HASH_NEAR_MAX 64
+
+/// The subkeys of one directory's keyed hash, and what they make of the header blocks of names of 0 to 64
 /// bytes, which would else be computed for each name anew. Plain data.
 /// Reason: the hash reads them as vectors; Swift has no 16-byte vector that maps to AES instructions.
 struct ingest_hash_key {
     uint64_t words[INGEST_HASH_SUBKEY_COUNT * 2];
-    uint64_t nameHeaders[33 * 2];
+    uint64_t nameHeaders[(INGEST_HASH_NEAR_MAX + 1) * 2];
 };
 
 /// Derives the subkeys: subkey i = AES-256 of the block (i, "ingestd1") under the 32-byte key.
@@ -39,9 +45,9 @@ uint64_t ingest_hash(
     const struct ingest_hash_key *_Nonnull key, uint32_t domain, uint64_t context,
     const void *_Nullable bytes, size_t byteCount);
 
-/// 96 bits over both names of a (reward, business).
+/// 96 bits over both names of a (reward, business), and the hash of the business by itself.
 struct ingest_pair_hash {
-    uint64_t low;
+    uint64_t low, business;
     uint32_t tag;
 };
 
@@ -51,40 +57,6 @@ struct ingest_pair_hash {
 struct ingest_pair_hash ingest_hash_pair(
     const struct ingest_hash_key *_Nonnull key, const void *_Nonnull reward,
     size_t rewardByteCount, const void *_Nonnull business, size_t businessByteCount);
-
-/// An event's texts and hashes by their index in its descriptor's arrays: `hashes` has the
-/// pair's at the reward's place, no session's, and the event id's there.
-#define INGEST_EVENT_REWARD 0
-#define INGEST_EVENT_PAIR_HASH 0
-#define INGEST_EVENT_BUSINESS 1
-#define INGEST_EVENT_PLATFORM 2
-#define INGEST_EVENT_SOURCE 4
-#define INGEST_EVENT_SESSION 5
-#define INGEST_EVENT_ID_HASH 5
-#define INGEST_EVENT_ID 6
-
-/// The events of one packet, as arrays inside their descriptors: pointers into the first descriptor, and
-/// the distance from one to the next. All bytes of `packet` up to `end` may be loaded.
-struct ingest_events {
-    const uint8_t *_Nonnull packet;
-    const uint8_t *_Nonnull end;
-    const uint16_t *_Nonnull offsets;
-    const uint8_t *_Nonnull byteCounts;
-    uint64_t *_Nonnull hashes;
-    uint32_t *_Nonnull pairTags;
-    size_t stride;
-    size_t count;
-};
-
-/// The hashes of business and pair (names of 1 to 128 bytes), of the event id within the business (up to 64)
-/// and of platform, campaign and source, of all events. Texts of 0 bytes are left alone; an id that is a
-/// UUID in text is hashed as its 16 bytes.
-/// 1 if that is all there is to do: names and sessions are ASCII, platforms, campaigns and sources too
-/// and without `@` and of up to 64 bytes. 0: look at each event.
-/// Reason: a hash is a chain of instructions that wait for each other; over all events of a packet a CPU
-/// runs several chains side by side. And the bytes are in registers for the other questions too.
-int ingest_hash_events(
-    const struct ingest_hash_key *_Nonnull key, const struct ingest_events *_Nonnull events);
 
 /// The same values in plain C, on any CPU.
 /// Reason: the fallback of the above; symbols of their own so that tests compare the two.

@@ -9,55 +9,34 @@ import CIngestLinux
 /// taken to the nearer end, where the rule of too old or too early judges it. Platform,
 /// campaign and source are decoration: one that is over 64 bytes, holds an `@` (it might be a person's
 /// address) or is not UTF-8 is dropped, the event stays.
-struct EventCompletion: Sendable {
+///
+/// It owns a copy of the key, so that no packet's decoding copies 1.3 KB of it.
+@safe struct EventCompletion: ~Copyable, @unchecked Sendable {
     typealias Key = UnsafePointer<ingest_hash_key>
 
-    private let hash: KeyedHash
+    /// Never changed.
+    private let owned: UnsafeMutablePointer<ingest_hash_key>
+    var key: Key { @inline(__always) get { unsafe Key(owned) } }
 
-    init(hash: KeyedHash) { self.hash = hash }
-
-    /// Takes the key's address once for a whole packet.
-    @unsafe func withKey<Result>(_ body: (Key) -> Result) -> Result {
-        unsafe hash.withSubkeys { unsafe body($0) }
+    init(hash: KeyedHash) {
+        unsafe owned = .allocate(capacity: 1)
+        unsafe hash.withSubkeys { unsafe owned.initialize(from: $0, count: 1) }
     }
+
+    deinit { unsafe owned.deallocate() }
 
     /// Checks `count` events, whose places all lie in `packet` and whose numbers are valid, and takes their
-    /// hashes. Events with a text that is not valid are taken out. Bytes of the packet up to `end` may be
-    /// loaded.
+    /// hashes. Events with a text that is not valid are taken out.
     /// - Returns: how many stay, and how many platforms, campaigns and sources were dropped.
     func complete(
-        _ events: UnsafeMutablePointer<EventDescriptor>, _ count: Int,
-        _ packet: UnsafePointer<UInt8>, _ end: UnsafePointer<UInt8>, _ key: Key
-    ) -> (live: Int, dropped: Int) {
-        let fields = UnsafeMutableRawPointer(events)
-        // SAFETY: each place was taken from the packet's own bytes, with the count that `hasValidNumbers`
-        // has checked; the groups of fields begin at these offsets, by a test.
-        var arrays = unsafe ingest_events(
-            packet: packet, end: end,
-            offsets: (fields + EventDescriptor.Offset.offsets).assumingMemoryBound(to: UInt16.self),
-            byteCounts: (fields + EventDescriptor.Offset.byteCounts)
-                .assumingMemoryBound(to: UInt8.self),
-            hashes: (fields + EventDescriptor.Offset.hashes).assumingMemoryBound(to: UInt64.self),
-            pairTags: (fields + EventDescriptor.Offset.pairTag)
-                .assumingMemoryBound(to: UInt32.self),
-            stride: MemoryLayout<EventDescriptor>.stride, count: count)
-        if unsafe ingest_hash_events(key, &arrays) != 0 { return (count, 0) }
-        return unsafe completeSlowly(events, count, UnsafeRawPointer(packet), key)
-    }
-
-    /// Some event has a text that is not ASCII or an attribution that is not plain, or this CPU cannot
-    /// take them all together.
-    @inline(never)
-    private func completeSlowly(
-        _ events: UnsafeMutablePointer<EventDescriptor>, _ count: Int, _ packet: UnsafeRawPointer,
-        _ key: Key
+        _ events: UnsafeMutablePointer<EventDescriptor>, _ count: Int, _ packet: UnsafeRawPointer
     ) -> (live: Int, dropped: Int) {
         var (live, dropped) = (0, 0)
         for i in 0..<count {
             // SAFETY: live ≤ i < count.
             guard unsafe Self.hasValidTexts(events + i, packet) else { continue }
+            unsafe hashNames(events + i, packet)
             dropped += unsafe completeAttribution(events + i, packet, key)
-            unsafe completeID(events + i, packet, key)
             if live != i { unsafe events[live] = events[i] }
             live += 1
         }
@@ -102,14 +81,19 @@ struct EventCompletion: Sendable {
                 packet + Int(event.pointee.sessionOffset), Int(event.pointee.sessionByteCount))
     }
 
-    /// An id that is a UUID in text is the same id as its bytes.
-    private func completeID(
-        _ event: UnsafeMutablePointer<EventDescriptor>, _ packet: UnsafeRawPointer, _ key: Key
+    private func hashNames(
+        _ event: UnsafeMutablePointer<EventDescriptor>, _ packet: UnsafeRawPointer
     ) {
-        if unsafe event.pointee.eventIDByteCount == UInt8(UUIDText.byteCount) {
+        // SAFETY: each place was taken from the packet's own bytes, and its count checked.
+        let pair = unsafe ingest_hash_pair(
+            key, packet + Int(event.pointee.rewardOffset), Int(event.pointee.rewardByteCount),
+            packet + Int(event.pointee.businessOffset), Int(event.pointee.businessByteCount))
+        unsafe event.pointee.pair = PairHash(low: pair.low, tag: pair.tag)
+        unsafe event.pointee.businessHash = pair.business
+        if unsafe event.pointee.eventIDByteCount != 0 {
             unsafe event.pointee.eventHash = KeyedHash.event(
-                key, event.pointee.businessHash, packet + Int(event.pointee.eventIDOffset),
-                UUIDText.byteCount)
+                key, pair.business, packet + Int(event.pointee.eventIDOffset),
+                Int(event.pointee.eventIDByteCount))
         }
     }
 

@@ -57,14 +57,6 @@ public struct EventDescriptor: BitwiseCopyable, Sendable {
         set { (pairHash, pairTag) = (newValue.low, newValue.tag) }
     }
 
-    /// Where the groups of fields begin that are read as arrays, in the order above; held by a test.
-    enum Offset {
-        static let hashes = 8
-        static let offsets = 80
-        static let byteCounts = 94
-        static let pairTag = 108
-    }
-
     public enum Flags {
         /// Viewability was measured: in JSON both numbers are there; in protobuf the submessage is, with 0
         /// for a number that is not.
@@ -92,6 +84,14 @@ public struct EventDescriptor: BitwiseCopyable, Sendable {
         precondition(index >= 0 && index < Self.capacity)
         // SAFETY: inside the room, by the line above; filled, by the sentence above.
         return unsafe descriptors[index]
+    }
+
+    /// Marks those of the first `eventCount` events that are of another business.
+    package func mark(_ eventCount: Int, notOf businessHash: UInt64) {
+        for index in 0..<eventCount where unsafe descriptors[index].businessHash != businessHash {
+            // SAFETY: a decoder has filled so many.
+            unsafe descriptors[index].flags |= EventDescriptor.Flags.isWrongBusiness
+        }
     }
 }
 

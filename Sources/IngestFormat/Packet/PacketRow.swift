@@ -1,4 +1,5 @@
 // packet → [decode] → [ring] → [admit] → block → segment → compaction → snapshot → query
+import CIngestLinux
 
 /// One decoded event as the ring carries it: what the commit queue needs of nearly every event. Names are
 /// places in the packet's bytes, looked at only where their pair is new. Never on disk.
@@ -86,20 +87,34 @@ public struct PacketSide: BitwiseCopyable, Sendable {
     }
 }
 
-/// The part of a ring record behind the packet's bytes: a row for each event, then a side record for each that has what
-/// belongs into one.
-public enum PacketRows {
-    /// What the rows and side records of `eventCount` events take, in bytes.
-    @unsafe public static func byteCount(
-        of events: UnsafePointer<EventDescriptor>, eventCount: Int
-    ) -> Int {
-        var sideCount = 0
-        for index in 0..<eventCount {
-            // SAFETY: there are so many.
-            sideCount &+= unsafe events[index].hasSide ? 1 : 0
-        }
-        return sideOffset(eventCount: eventCount)
-            &+ sideCount &* MemoryLayout<PacketSide>.stride
+/// The rows of one packet's events, and what a ring record has of them behind the packet's bytes: a row for each event,
+/// then a side record for each that has what belongs into one. Owned by the receive queue.
+///
+/// Rows are made here, in the first-level cache, and copied once their number is known, which takes 1 ns an event:
+/// room for the most that a packet may hold would leave a third of a slab unused.
+///
+/// **Cost** 3.5 MiB of address space, taken once; pages that no packet needs are never touched.
+@safe public struct PacketRows: ~Copyable {
+    private static let capacity = Limits.packetEventCountMax
+    private let rows: UnsafeMutablePointer<PacketRow>
+    private let sides: UnsafeMutablePointer<PacketSide>
+    /// Of rows.
+    package private(set) var count = 0
+    private var sideCount = 0
+
+    package init() {
+        unsafe rows = .allocate(capacity: Self.capacity)
+        unsafe sides = .allocate(capacity: Self.capacity)
+    }
+
+    deinit {
+        unsafe rows.deallocate()
+        unsafe sides.deallocate()
+    }
+
+    /// What they take in a record, in bytes.
+    package var byteCount: Int {
+        Self.sideOffset(eventCount: count) &+ sideCount &* MemoryLayout<PacketSide>.stride
     }
 
     /// Where the side records begin, in bytes from the rows.
@@ -108,29 +123,93 @@ public enum PacketRows {
         eventCount &* MemoryLayout<PacketRow>.stride
     }
 
-    /// Writes the rows and side records of `eventCount` ≤ 65,535 events to `place`, which is 8-aligned and has room for
-    /// what `byteCount` says.
-    ///
-    /// **Cost** 4 ns an event from the first-level cache.
-    @unsafe public static func write(
-        _ events: UnsafePointer<EventDescriptor>, eventCount: Int, to place: UnsafeMutableRawPointer
-    ) {
-        let rows = unsafe place.assumingMemoryBound(to: PacketRow.self)
-        let sides = unsafe (place + sideOffset(eventCount: eventCount))
-            .assumingMemoryBound(to: PacketSide.self)
-        var count = 0
+    /// The row at `index`.
+    package subscript(index: Int) -> PacketRow {
+        precondition(index >= 0 && index < count)
+        // SAFETY: there are `count`.
+        return unsafe rows[index]
+    }
+
+    /// The side record with this number, from 1 on.
+    package func side(_ number: UInt16) -> PacketSide {
+        precondition(number >= 1 && number <= sideCount)
+        // SAFETY: there are `sideCount`.
+        return unsafe sides[Int(number) - 1]
+    }
+
+    /// Decodes a batch of the usual form, see `ingest_decode_rows`.
+    /// - Returns: whether it is one; if not, there are no rows.
+    @unsafe mutating func decode(
+        packet: UnsafeRawPointer, payloadOffset: Int, payloadByteCount: Int,
+        onlyOf businessHash: UInt64?, _ key: UnsafePointer<ingest_hash_key>
+    ) -> Bool {
+        count = 0
+        sideCount = 0
+        guard payloadOffset >= 0, payloadByteCount >= 0,
+            payloadOffset <= Limits.packetByteCountMax,
+            payloadByteCount <= Limits.packetByteCountMax - payloadOffset
+        else { return false }
+        // SAFETY: C rows and side records have the layout of these, by a test; of both there is room for an event of two
+        // bytes. The caller vouches for the payload.
+        var made = unsafe ingest_rows(
+            rows: UnsafeMutableRawPointer(rows).assumingMemoryBound(to: ingest_row.self),
+            sides: UnsafeMutableRawPointer(sides).assumingMemoryBound(to: ingest_side.self),
+            rowCount: 0, sideCount: 0)
+        let bytes = unsafe packet.assumingMemoryBound(to: UInt8.self)
+        let isUsual: Int32
+        if var businessHash {
+            isUsual = unsafe ingest_decode_rows(
+                key, bytes, payloadOffset, payloadByteCount, &businessHash, &made)
+        } else {
+            isUsual = unsafe ingest_decode_rows(
+                key, bytes, payloadOffset, payloadByteCount, nil, &made)
+        }
+        guard isUsual != 0 else { return false }
+        count = unsafe Int(made.rowCount)
+        sideCount = unsafe Int(made.sideCount)
+        return true
+    }
+
+    /// Makes them those of the first `eventCount` events of the scratch.
+    package mutating func set(to scratch: borrowing EventScratch, _ eventCount: Int) {
+        // SAFETY: the scratch has as many, or it ends there.
+        unsafe set(to: scratch.descriptors, eventCount)
+    }
+
+    /// Makes them those of these events, at most as many as a packet may hold (a precondition).
+    package mutating func set(to events: [EventDescriptor]) {
+        unsafe events.withUnsafeBufferPointer { events in
+            count = 0
+            sideCount = 0
+            // SAFETY: the buffer holds as many.
+            if let base = events.baseAddress { unsafe set(to: base, events.count) }
+        }
+    }
+
+    private mutating func set(to events: UnsafePointer<EventDescriptor>, _ eventCount: Int) {
+        precondition(eventCount >= 0 && eventCount <= Self.capacity)
+        count = eventCount
+        sideCount = 0
         for index in 0..<eventCount {
+            // SAFETY: sideCount ≤ index < eventCount ≤ capacity.
             let event = unsafe events + index
             let hasSide = unsafe event.pointee.hasSide
             if hasSide {
-                // SAFETY: count ≤ index, so that there is room for one more.
-                unsafe (sides + count).initialize(to: PacketSide(event.pointee))
-                count &+= 1
+                unsafe (sides + sideCount).initialize(to: PacketSide(event.pointee))
+                sideCount &+= 1
             }
             unsafe (rows + index).initialize(
                 to: PacketRow(
-                    event.pointee, side: hasSide ? UInt16(truncatingIfNeeded: count) : 0))
+                    event.pointee, side: hasSide ? UInt16(truncatingIfNeeded: sideCount) : 0))
         }
+    }
+
+    /// Copies them to `place`, which has room for `byteCount` bytes.
+    @unsafe package func copy(to place: UnsafeMutableRawPointer) {
+        let sideOffset = Self.sideOffset(eventCount: count)
+        unsafe place.copyMemory(from: rows, byteCount: sideOffset)
+        unsafe (place + sideOffset).copyMemory(
+            from: sides, byteCount: sideCount &* MemoryLayout<PacketSide>.stride)
     }
 }
 

@@ -14,6 +14,8 @@ import IngestStorage
 struct PacketIntake: ~Copyable {
     private var ring: RingProducer
     private let scratch = EventScratch()
+    /// Of the packet at hand.
+    private var rows = PacketRows()
     private let eventDecoder: EventDecoder
     private let jsonDecoder: JSONEventDecoder
     private let counters: PipelineCounters
@@ -161,17 +163,16 @@ extension PacketIntake {
         _ header: PacketHeader, _ packet: UnsafeRawBufferPointer, onlyOf businessHash: UInt64?,
         from buffer: UnsafeMutablePointer<ingest_datagram>
     ) -> PacketResult? {
-        // SAFETY: `parse` has checked that the payload lies inside the packet; the scratch has room for
-        // the events of any packet.
+        // SAFETY: `parse` has checked that the payload lies inside the packet.
         let outcome = unsafe eventDecoder.decode(
             packet: packet.baseAddress!, payloadOffset: PacketHeader.byteCount,
-            payloadByteCount: header.payloadByteCount, into: scratch.descriptors)
+            payloadByteCount: header.payloadByteCount, onlyOf: businessHash, into: &rows,
+            by: scratch)
         var record = unsafe RingRecordHeader(
             header, kind: RingRecordKind.framed, acksAreTagged: keys != nil, from: buffer)
         switch outcome {
         case .events(let count, let malformed, let dropped):
             tally.droppedCount &+= UInt64(dropped)
-            if let businessHash { unsafe mark(count, notOf: businessHash) }
             record.setCounts(events: count, malformed: malformed)
             let refusal = unsafe append(record, packet)
             if malformed > 0, refusal == nil {
@@ -187,15 +188,6 @@ extension PacketIntake {
                 unsafe refusals.note(.malformed, packet, from: buffer.pointee.source)
             }
             return refusal
-        }
-    }
-
-    /// Marks those of the decoded events that are of another business.
-    @unsafe private func mark(_ eventCount: Int, notOf businessHash: UInt64) {
-        for index in 0..<eventCount
-        where unsafe scratch.descriptors[index].businessHash != businessHash {
-            // SAFETY: the decoder has set so many of the scratch's descriptors.
-            unsafe scratch.descriptors[index].flags |= EventDescriptor.Flags.isWrongBusiness
         }
     }
 
@@ -225,6 +217,7 @@ extension PacketIntake {
             return .malformed
         }
         tally.droppedCount &+= UInt64(dropped)
+        rows.set(to: scratch, count)
         var record = RingRecordHeader(kind: RingRecordKind.plain)
         record.setCounts(events: count, malformed: malformed)
         let refusal = unsafe append(record, UnsafeRawBufferPointer(packet))
@@ -235,7 +228,7 @@ extension PacketIntake {
         return refusal
     }
 
-    /// Puts a record with the packet's bytes and the rows of the scratch's events into the ring.
+    /// Puts a record with the packet's bytes and the rows of its events into the ring.
     @unsafe private mutating func append(
         _ record: RingRecordHeader, _ packet: UnsafeRawBufferPointer
     ) -> PacketResult? {
@@ -246,11 +239,9 @@ extension PacketIntake {
             return .shed
         }
         let rowOffset = RingLayout.rowOffset(packetByteCount: packet.count)
-        let eventCount = Int(record.eventCount)
         // SAFETY: the claim is for the header, the packet's bytes after it, and the rows at their
-        // offset; the scratch holds `eventCount` events.
-        let rowByteCount = unsafe PacketRows.byteCount(
-            of: scratch.descriptors, eventCount: eventCount)
+        // offset.
+        let rowByteCount = record.eventCount == 0 ? 0 : rows.byteCount
         guard
             let place = unsafe ring.claim(
                 record, byteCount: rowOffset &+ rowByteCount, leaving: Self.reserveByteCount)
@@ -260,8 +251,7 @@ extension PacketIntake {
         }
         unsafe (place + RingLayout.recordHeaderByteCount).copyMemory(
             from: packet.baseAddress!, byteCount: packet.count)
-        unsafe PacketRows.write(
-            scratch.descriptors, eventCount: eventCount, to: place + rowOffset)
+        if rowByteCount > 0 { unsafe rows.copy(to: place + rowOffset) }
         ring.commit()
         tally.eventCount &+= UInt64(record.eventCount)
         return nil

@@ -3,40 +3,58 @@ import Testing
 
 @testable import IngestFormat
 
+/// What C writes has to lie where Swift reads it.
 struct EventDescriptorTests {
-    /// The groups of fields that are read as arrays, in C too.
-    @Test func `A descriptor's hashes, offsets and counts lie where its layout says`() {
-        typealias Layout = MemoryLayout<EventDescriptor>
-        #expect(Layout.stride == 112)
-        #expect(Layout.alignment == 8)
-        let hashes: [PartialKeyPath<EventDescriptor>] = [
-            \.pairHash, \.businessHash, \.platformHash, \.campaignHash, \.sourceHash, \.eventHash,
+    @Test func `A descriptor is 112 bytes`() {
+        #expect(MemoryLayout<EventDescriptor>.stride == 112)
+        #expect(MemoryLayout<EventDescriptor>.alignment == 8)
+    }
+
+    @Test func `A row lies in C as in Swift`() {
+        typealias Made = MemoryLayout<ingest_row>
+        typealias Read = MemoryLayout<PacketRow>
+        #expect(Made.stride == Read.stride && Made.alignment == Read.alignment)
+        let fields: [(PartialKeyPath<ingest_row>, PartialKeyPath<PacketRow>)] = [
+            (\.timestampMicroseconds, \.timestampMicroseconds), (\.pairHash, \.pairHash),
+            (\.eventHash, \.eventHash), (\.platform, \.platform), (\.pairTag, \.pairTag),
+            (\.visiblePartsPerMillion, \.visiblePartsPerMillion),
+            (\.durationMilliseconds, \.durationMilliseconds),
+            (\.rewardOffset, \.rewardOffset), (\.businessOffset, \.businessOffset),
+            (\.side, \.side), (\.sessionOffset, \.sessionOffset),
+            (\.sessionByteCount, \.sessionByteCount), (\.rewardByteCount, \.rewardByteCount),
+            (\.businessByteCount, \.businessByteCount), (\.type, \.type),
+            (\.consent, \.consent), (\.format, \.format), (\.flags, \.flags),
         ]
-        for (index, path) in hashes.enumerated() {
-            #expect(Layout.offset(of: path) == EventDescriptor.Offset.hashes + 8 * index)
+        for (made, read) in fields {
+            #expect(Made.offset(of: made) == Read.offset(of: read), "\(read)")
         }
-        #expect(Layout.offset(of: \.pairTag) == EventDescriptor.Offset.pairTag)
-        let offsets: [PartialKeyPath<EventDescriptor>] = [
-            \.rewardOffset, \.businessOffset, \.platformOffset, \.campaignOffset, \.sourceOffset,
-            \.sessionOffset, \.eventIDOffset,
+    }
+
+    @Test func `A side record lies in C as in Swift`() {
+        typealias Made = MemoryLayout<ingest_side>
+        typealias Read = MemoryLayout<PacketSide>
+        #expect(Made.stride == Read.stride && Made.alignment == Read.alignment)
+        let fields: [(PartialKeyPath<ingest_side>, PartialKeyPath<PacketSide>)] = [
+            (\.revenueMicros, \.revenueMicros), (\.spendMicros, \.spendMicros),
+            (\.campaign, \.campaign), (\.source, \.source),
         ]
-        for (index, path) in offsets.enumerated() {
-            #expect(Layout.offset(of: path) == EventDescriptor.Offset.offsets + 2 * index)
+        for (made, read) in fields {
+            #expect(Made.offset(of: made) == Read.offset(of: read), "\(read)")
         }
-        let byteCounts: [PartialKeyPath<EventDescriptor>] = [
-            \.rewardByteCount, \.businessByteCount, \.platformByteCount, \.campaignByteCount,
-            \.sourceByteCount, \.sessionByteCount, \.eventIDByteCount,
-        ]
-        for (index, path) in byteCounts.enumerated() {
-            #expect(Layout.offset(of: path) == EventDescriptor.Offset.byteCounts + index)
-        }
-        #expect(byteCounts[Int(INGEST_EVENT_REWARD)] == \.rewardByteCount)
-        #expect(byteCounts[Int(INGEST_EVENT_BUSINESS)] == \.businessByteCount)
-        #expect(byteCounts[Int(INGEST_EVENT_PLATFORM)] == \.platformByteCount)
-        #expect(byteCounts[Int(INGEST_EVENT_SOURCE)] == \.sourceByteCount)
-        #expect(byteCounts[Int(INGEST_EVENT_SESSION)] == \.sessionByteCount)
-        #expect(byteCounts[Int(INGEST_EVENT_ID)] == \.eventIDByteCount)
-        #expect(hashes[Int(INGEST_EVENT_ID_HASH)] == \.eventHash)
-        #expect(hashes[Int(INGEST_EVENT_PAIR_HASH)] == \.pairHash)
+        typealias MadeName = MemoryLayout<ingest_row_name>
+        typealias ReadName = MemoryLayout<PacketRow.Name>
+        #expect(MadeName.offset(of: \.hash) == ReadName.offset(of: \.hash))
+        #expect(MadeName.offset(of: \.offset) == ReadName.offset(of: \.offset))
+        #expect(MadeName.offset(of: \.byteCount) == ReadName.offset(of: \.byteCount))
+    }
+
+    @Test func `Flags and limits are the same in C`() {
+        #expect(UInt8(INGEST_ROW_MEASURED) == EventDescriptor.Flags.isMeasured)
+        #expect(UInt8(INGEST_ROW_EVENT_ID) == EventDescriptor.Flags.hasEventID)
+        #expect(UInt8(INGEST_ROW_INVALID_TRAFFIC) == EventDescriptor.Flags.isInvalidTraffic)
+        #expect(UInt8(INGEST_ROW_WRONG_BUSINESS) == EventDescriptor.Flags.isWrongBusiness)
+        #expect(UInt32(INGEST_ROW_VISIBLE_MAX) == Limits.visiblePartsPerMillionMax)
+        #expect(Int64(INGEST_ROW_MONEY_MAX) == Limits.moneyMicrosMax)
+        #expect(Int64(INGEST_ROW_TIMESTAMP_MAX) == Limits.timestampMicrosecondsMax)
     }
 }

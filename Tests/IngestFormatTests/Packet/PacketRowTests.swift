@@ -4,21 +4,18 @@ import Testing
 struct PacketRowTests {
     private func write(_ events: [EventDescriptor]) -> (rows: [PacketRow], sides: [PacketSide], Int)
     {
-        let byteCount = events.withUnsafeBufferPointer {
-            PacketRows.byteCount(of: $0.baseAddress!, eventCount: events.count)
-        }
-        let room = UnsafeMutableRawPointer.allocate(byteCount: byteCount, alignment: 8)
+        var made = PacketRows()
+        made.set(to: events)
+        let room = UnsafeMutableRawPointer.allocate(byteCount: made.byteCount, alignment: 8)
         defer { room.deallocate() }
-        events.withUnsafeBufferPointer {
-            PacketRows.write($0.baseAddress!, eventCount: events.count, to: room)
-        }
+        made.copy(to: room)
         let offset = PacketRows.sideOffset(eventCount: events.count)
         let rows = room.assumingMemoryBound(to: PacketRow.self)
         let sides = (room + offset).assumingMemoryBound(to: PacketSide.self)
         return (
             (0..<events.count).map { rows[$0] },
-            (0..<(byteCount - offset) / MemoryLayout<PacketSide>.stride).map { sides[$0] },
-            byteCount
+            (0..<(made.byteCount - offset) / MemoryLayout<PacketSide>.stride).map { sides[$0] },
+            made.byteCount
         )
     }
 

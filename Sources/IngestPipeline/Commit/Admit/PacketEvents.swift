@@ -10,7 +10,7 @@ import IngestRing
     /// The packet's bytes, in which their names lie.
     let bytes: UnsafeRawPointer
 
-    /// SAFETY (caller): the record holds what `PacketRows.write` made of events decoded from its packet.
+    /// SAFETY (caller): the record holds the `PacketRows` of its packet.
     @unsafe init(_ record: RingRecord) {
         count = Int(record.header.eventCount)
         let offset = PacketRows.sideOffset(eventCount: count)
