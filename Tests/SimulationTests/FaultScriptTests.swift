@@ -143,7 +143,8 @@ struct FaultScriptTests {
             var waiting = sender.unacked.sorted()
             var turnCount = 0
             while !waiting.isEmpty && turnCount < 600 {
-                let packet = SimulatedPacket(sequence: waiting[0], hasIDs: true)
+                var packet = SimulatedPacket(sequence: waiting[0], hasIDs: true)
+                packet.paddingByteCount = 512
                 if pipeline.shortage == nil, pipeline.offer(packet, wantsAck: true) {
                     waiting.removeFirst()
                 }

@@ -30,6 +30,8 @@ struct SimulatedPacket {
     var isAttributed = false
     /// So many redemptions of the largest amount of one reward, in place of the others.
     var largestCount = 0
+    /// Bytes behind its events: an ack is no larger than its packet, and senders pad so that it tells of all on its way.
+    var paddingByteCount = 0
 
     var events: [Event] {
         if largestCount > 0 {
@@ -108,7 +110,7 @@ struct SimulatedPacket {
             }
             return one
         }
-        return (bytes, descriptors)
+        return (bytes + [UInt8](repeating: 0, count: paddingByteCount), descriptors)
     }
 }
 

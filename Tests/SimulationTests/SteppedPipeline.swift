@@ -75,9 +75,7 @@ struct SteppedPipeline: ~Copyable {
     mutating func offer(
         _ packet: SimulatedPacket, as sequence: UInt64? = nil, wantsAck: Bool = false
     ) -> Bool {
-        var (bytes, events) = packet.encoded(hash: hash)
-        // As padding does: an ack is no larger than its packet, and tells of all that is on its way.
-        if wantsAck { bytes += [UInt8](repeating: 0, count: 512) }
+        let (bytes, events) = packet.encoded(hash: hash)
         return stages.offer(
             bytes, events, sender: 7, sequence: sequence ?? packet.sequence, wantsAck: wantsAck)
     }
