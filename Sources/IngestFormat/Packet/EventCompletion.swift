@@ -10,7 +10,8 @@ import CIngestLinux
 /// campaign and source are decoration: one that is over 64 bytes, holds an `@` (it might be a person's
 /// address) or is not UTF-8 is dropped, the event stays.
 ///
-/// It owns a copy of the key, so that no packet's decoding copies 1.3 KB of it.
+/// It owns a copy of the key, so that no packet's decoding copies 1.3 KB of it. `@unchecked Sendable`: that is written once,
+/// by `init`, and only read then.
 @safe struct EventCompletion: ~Copyable, @unchecked Sendable {
     typealias Key = UnsafePointer<ingest_hash_key>
 
