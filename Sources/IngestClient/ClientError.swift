@@ -21,9 +21,11 @@ public enum ClientError: Error, Equatable, Sendable {
     case refused(sender: UInt64, epoch: UInt64, cause: RefusalCause)
     /// The receiver has a packet of this sender and epoch that was never sent from here: its spool was copied.
     case unknownPackets(sender: UInt64, sequence: UInt64, next: UInt64)
-    /// The receiver has lost packets `first` to `end` - 1, or some of them, which had been acked. Nobody holds these events
-    /// any more. `EventSender.acceptReceiver` goes on with the rest.
-    case ackedDataLost(sender: UInt64, epoch: UInt64, first: UInt64, end: UInt64, cause: LossCause)
+    /// The receiver has lost packets `first` to `end` - 1, or some of them, all but `unacked` of which had been acked. Nobody
+    /// holds their events any more. `EventSender.acceptReceiver` goes on with the rest.
+    case ackedDataLost(
+        sender: UInt64, epoch: UInt64, first: UInt64, end: UInt64, unacked: UInt64,
+        cause: LossCause)
     /// The receiver does not know the packets of this version (status 5).
     case unsupported(address: String)
     /// Nothing was heard while packets waited for an ack.
@@ -205,9 +207,10 @@ extension ClientError: CustomStringConvertible {
         case .unknownPackets(let sender, let sequence, let next):
             "the receiver has packet \(sequence) of sender \(sender), of which only those below \(next)"
                 + " were sent from here, a spool must not be copied: remove it and send again what is missing"
-        case .ackedDataLost(let sender, let epoch, let first, let end, let cause):
+        case .ackedDataLost(let sender, let epoch, let first, let end, let unacked, let cause):
             "acked data is lost: \(cause.description); packets \(first) to \(end - min(end, 1)) of sender"
-                + " \(sender), epoch \(epoch), had been acked; restore the receiver's directory, or accept the"
+                + " \(sender), epoch \(epoch), had been acked\(unacked > 0 ? " but for \(unacked)" : "")"
+                + "; restore the receiver's directory, or accept the"
                 + " loss (--accept-receiver) and send these events again"
         case .unsupported(let address):
             "\(address) does not know packets of this version, update ingestd there"

@@ -35,8 +35,8 @@ struct ReceiverWatch: Sendable {
         case lost(ClientError.LossCause)
     }
 
-    /// One a second, and ten where the credit is 0: so many are on their way at five seconds, or half a second.
-    private static let questionCountMax = 8
+    /// At most ten a second are asked: so many are on their way at six seconds.
+    private static let questionCountMax = 64
 
     private(set) var directory: DirectoryID?
     private(set) var commitEpoch: UInt64 = 0
@@ -69,8 +69,8 @@ struct ReceiverWatch: Sendable {
         if status == .refused || status == .unsupported || status == .rolledBack {
             return .doubtful
         }
-        if let directory, directory != ack.directory { return .doubtful }
-        if isUnconfirmed { return .doubtful }
+        // Before the first answer too: with a spool, or after another receiver was accepted, it may be an ack of long ago.
+        guard !isUnconfirmed, directory == ack.directory else { return .doubtful }
         if ack.commitEpoch < commitEpoch { return .late }
         commitEpoch = ack.commitEpoch
         return .believed(answer: nil)

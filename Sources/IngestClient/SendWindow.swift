@@ -18,8 +18,9 @@ struct SendWindow: ~Copyable {
         var isDone = false
         /// A later packet has arrived: do not wait for this one's ack any longer.
         var isOverdue = false
-        /// When it was sent last, and as which of all sends.
+        /// When it was sent last; once it is done, when that was said, or 0 where another receiver had said it.
         var sentAt: UInt64 = 0
+        /// As which of all sends.
         var sendNumber: UInt64 = 0
     }
 
@@ -186,6 +187,37 @@ extension SendWindow {
         return nil
     }
 
+    /// When the first of those packets was acked that an ack does not have, as far as it tells of them; `nil` = it has all.
+    func ackedTime(ofLackingIn ack: borrowing AckView) -> UInt64? {
+        var earliest: UInt64?
+        for index in 0..<ack.wordCount {
+            let (first, isOutside) = ack.floor.addingReportingOverflow(UInt64(64 * index))
+            if isOutside || first >= ackedEnd { break }
+            let bits = ack.word(index)
+            for sequence in max(first, base)..<max(first, base, min(first + 64, ackedEnd))
+            where bits >> (sequence - first) & 1 == 0 {
+                guard ring[place(sequence)]?.isDone == true,
+                    let ackedAt = ring[place(sequence)]?.sentAt, ackedAt > 0
+                else { continue }
+                earliest = min(earliest ?? .max, ackedAt)
+            }
+        }
+        return earliest
+    }
+
+    /// Packets of the range that are held and not acked.
+    func unackedCount(in range: Range<UInt64>) -> UInt64 {
+        UInt64(range.clamped(to: base..<nextSequence).count { !self[$0].isDone })
+    }
+
+    /// Another receiver has acked nothing yet.
+    mutating func forgetAcks() {
+        ackedEnd = base
+        for sequence in base..<nextSequence where ring[place(sequence)]?.isDone == true {
+            ring[place(sequence)]?.sentAt = 0
+        }
+    }
+
     /// Takes over what an ack says of sequences: all below its floor, and those whose bit is set.
     ///
     /// - Parameter ack: of known sequences alone.
@@ -195,7 +227,7 @@ extension SendWindow {
         var sequence = base
         let end = knownEnd
         while sequence < min(ack.floor, end) {
-            finish(sequence, &change, &newest)
+            finish(sequence, now, &change, &newest)
             sequence += 1
         }
         for index in 0..<ack.wordCount {
@@ -207,7 +239,7 @@ extension SendWindow {
                     UInt64(bits.trailingZeroBitCount))
                 bits &= bits - 1
                 if !isOutside && sequence >= base && sequence < end {
-                    finish(sequence, &change, &newest)
+                    finish(sequence, now, &change, &newest)
                 }
             }
         }
@@ -218,7 +250,8 @@ extension SendWindow {
     }
 
     private mutating func finish(
-        _ sequence: UInt64, _ change: inout Change, _ newest: inout (sentAt: UInt64, number: UInt64)
+        _ sequence: UInt64, _ now: UInt64, _ change: inout Change,
+        _ newest: inout (sentAt: UInt64, number: UInt64)
     ) {
         let at = place(sequence)
         guard let entry = ring[at], !entry.isDone else { return }
@@ -234,6 +267,7 @@ extension SendWindow {
             change.unsentPackets += 1
         }
         byteCount -= entry.bytes.count
+        ring[at]?.sentAt = now
         ring[at]?.isDone = true
         ring[at]?.bytes = []
     }

@@ -13,6 +13,10 @@ struct AckState: Sendable {
     var edge: UInt64 = 0
     /// The receiver sheds: the credit is 0 until an ack is `ok` again.
     var isShedding = false
+    /// Below it nothing was given to this receiver: it is one that was accepted in place of another.
+    var start: UInt64 = 0
+    /// Since when packets were refused as unknown, and none was acked; `nil` = they were not.
+    var unsupportedSince: UInt64?
     /// Whether an ack has given a credit.
     var hasCredit = false
     /// What heartbeats announce: never less than before.
@@ -168,16 +172,23 @@ extension SenderStream {
             return
         }
         switch watch.hear(ack) {
-        case .believed: break
+        case .believed(let answered):
+            guard status == .ok, !ack.isPending, let ackedAt = window.ackedTime(ofLackingIn: ack)
+            else { break }
+            // It has no longer what it had acked, or was overtaken by the ack that said so.
+            if let answered, ackedAt <= answered.sentAt { return lose(ack, .olderCopy, now: now) }
+            return timers.requestHeartbeat(now: now)
         case .late: return timers.heard(now: now)
-        case .doubtful: return timers.requestHeartbeat(now: now)
+        case .doubtful:
+            if status == .unsupported { noteUnsupported(now: now) }
+            return timers.requestHeartbeat(now: now)
         case .refused: return failure = refusal(known: ack.header.epoch)
         case .unsupported: return failure = .unsupported(address: configuration.address)
         case .lost(let cause): return lose(ack, cause, now: now)
         }
         timers.heard(now: now)
-        // Nothing more is said of packets that are not durable yet.
-        if ack.isPending { return }
+        // Nothing more is said of packets that are not durable yet: the disk takes its time.
+        if ack.isPending { return timers.progressed(now: now) }
         switch status {
         case .ok: apply(ack, now: now)
         case .busy, .diskFull:
@@ -193,24 +204,48 @@ extension SenderStream {
     private mutating func lose(
         _ ack: borrowing AckView, _ cause: ClientError.LossCause, now: UInt64
     ) {
-        let (floor, end) = (ack.floor, max(acks.floor, window.ackedEnd))
+        let (floor, end) = (ack.floor, window.ackedEnd)
         let first = cause == .olderCopy && floor < end ? floor : 0
+        let range = max(first, acks.start)..<max(first, acks.start, end)
+        // Of nothing nothing is lost.
+        if range.isEmpty { return startOver(now: now) }
         failure = .ackedDataLost(
             sender: configuration.identity.sender.rawValue,
-            epoch: configuration.identity.epoch.rawValue, first: first, end: end, cause: cause)
+            epoch: configuration.identity.epoch.rawValue, first: range.lowerBound,
+            end: range.upperBound, unacked: window.unackedCount(in: range), cause: cause)
         if configuration.acceptsReceiver { acceptReceiver(now: now) }
+    }
+
+    /// Of packets no receiver can echo a nonce, and an ack of long ago may say so too: it counts where none of them is
+    /// acked for some time.
+    private mutating func noteUnsupported(now: UInt64) {
+        let since = acks.unsupportedSince ?? now
+        acks.unsupportedSince = since
+        guard now - min(now, since) >= SenderTimers.silenceMin else { return }
+        failure = .unsupported(address: configuration.address)
     }
 
     /// Goes on with a receiver that has lost acked data: what is not acked is sent to it, the rest is lost.
     ///
     /// Does nothing unless that has ended the sender.
     package mutating func acceptReceiver(now: UInt64) {
-        guard case .ackedDataLost(_, _, let first, let end, _) = failure else { return }
+        guard case .ackedDataLost(_, _, let first, let end, let unacked, _) = failure else {
+            return
+        }
         failure = nil
-        totals.packetsLost += end - first
+        totals.packetsLost += end - first - unacked
+        startOver(now: now)
+    }
+
+    /// As with a receiver that was never heard of.
+    private mutating func startOver(now: UInt64) {
         watch = ReceiverWatch()
-        acks = AckState(announcedEnd: acks.announcedEnd)
+        window.forgetAcks()
+        acks = AckState(start: window.base, announcedEnd: acks.announcedEnd)
         acks.edge = window.base + Self.creditFirst
+        // What was not heard while it had ended is no silence.
+        timers.heard(now: now)
+        timers.progressed(now: now)
         window.recheck()
         sendHeartbeat(now: now)
     }
@@ -263,7 +298,10 @@ extension SenderStream {
         totals.eventsAcked += change.ackedEvents
         totals.eventsSent += change.unsentEvents
         totals.packetsSent += change.unsentPackets
-        if change.ackedPackets > 0 { timers.progressed(now: now) }
+        if change.ackedPackets > 0 {
+            timers.progressed(now: now)
+            acks.unsupportedSince = nil
+        }
         if window.isEmpty { timers.waitsSince = nil }
         if window.base > base { retireAcked(now: now) }
     }

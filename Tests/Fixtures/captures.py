@@ -36,9 +36,10 @@ tagged.next, tagged.sent, tagged.unacked = 80, 80, dict(plain.unacked)
 tagged.receive(ack)
 assert len(tagged.unacked) == 80, "an ack without tag was believed"
 plain.receive(ack)
+assert len(plain.unacked) == 80, "an ack was believed before the first answer"
+plain.asked = [(0xFEED5EED00000001, 8, 0)]
+plain.receive(ack)
 assert [place for place in range(80) if place not in plain.unacked] == [*range(9), 10, 12, 73]
 assert plain.edge == 9 + 500 and plain.commit == 1000
 # As the answer to its heartbeat it tells which directory it is.
-plain.asked = [(0xFEED5EED00000001, 8, 0)]
-plain.receive(ack)
 assert plain.directory == 0x0123456789ABCDEF

@@ -41,6 +41,7 @@ struct AckedDeliveryDiskTests {
             files.disk.limit(byteCount: 1 << 30)
             rig.pass(Self.second)
             #expect(rig.stall == nil, "room \(room)")
+            rig.answer(floor: 0)
             rig.sendPackets(1)
             #expect(Set(rig.takeSequences()) == Set(0...taken))
             // All of it is there for a next start, each packet in its place.

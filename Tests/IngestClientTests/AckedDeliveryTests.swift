@@ -184,7 +184,9 @@ struct AckedDeliveryTests {
         rig.pass(20 * Self.second)
         #expect(rig.failure == nil)
         rig.network.fail(with: nil)
-        rig.pass(6 * Self.second)
+        rig.pass(Self.second)
+        rig.answer(floor: 0)
+        rig.pass(5 * Self.second)
         #expect(
             Set(rig.network.takePackets().filter { $0.kind == 1 }.map(\.sequence)) == Set(0..<6))
         rig.ack(floor: 6)
@@ -219,7 +221,7 @@ struct AckedDeliveryTests {
         #expect(events.filter(\.eventID.isEmpty).count == 30)
     }
 
-    @Test func `With a key every packet is tagged, and only tagged acks are believed`() {
+    @Test func `With a key every packet is tagged, and only tagged acks are believed`() throws {
         let key = PacketKey(id: 3, key: [UInt8](0..<32))
         let rig = Rig { $0.key = key }
         for number in 0..<300 { _ = rig.send(SampleEvents.event(number)) }
@@ -237,7 +239,8 @@ struct AckedDeliveryTests {
         let header = PacketHeader(
             kind: .batch, flags: 3, keyID: 3, sender: SenderID(rawValue: 7),
             epoch: SenderEpoch(rawValue: 9), sequence: PacketSequence(rawValue: 0))
-        var ack = ModelReceiver.ack(header, floor: 1, credit: 9, .ok)
+        let nonce = try #require(rig.stream.watch.questions.last?.nonce)
+        var ack = ModelReceiver.ack(header, floor: 1, credit: 9, .ok, echo: .nonce(nonce))
         key.tag.append(to: &ack)
         var forged = ack
         forged[ack.count - 1] ^= 1

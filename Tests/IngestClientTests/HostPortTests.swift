@@ -35,8 +35,14 @@ struct HostPortTests {
             (.refused(sender: 1, epoch: 2, cause: .clock), 69),
             (.refused(sender: 1, epoch: 2, cause: .reused), 69),
             (.unknownPackets(sender: 1, sequence: 5, next: 5), 69),
-            (.ackedDataLost(sender: 1, epoch: 2, first: 4, end: 10, cause: .olderCopy), 71),
-            (.ackedDataLost(sender: 1, epoch: 2, first: 0, end: 0, cause: .otherDirectory), 71),
+            (
+                .ackedDataLost(
+                    sender: 1, epoch: 2, first: 4, end: 10, unacked: 1, cause: .olderCopy), 71
+            ),
+            (
+                .ackedDataLost(
+                    sender: 1, epoch: 2, first: 0, end: 0, unacked: 0, cause: .otherDirectory), 71
+            ),
             (.unsupported(address: "a:1"), 69),
             (.noAnswer(address: "a:1", seconds: 60), 69),
             (.noProgress(address: "a:1", sequence: 7, byteCount: 1_452), 69),

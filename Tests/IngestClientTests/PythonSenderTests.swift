@@ -122,6 +122,10 @@ struct PythonSenderTests {
                     sender.epoch, floor, 100, status, [0], (pending, directory, commit, nonce))
                 sender.receive(b"")
 
+            # Nothing is believed before the first answer.
+            ack(9, m.OK)
+            assert sender.floor == 0 and sender.directory is None and sender.heartbeat_at < 1e18
+            sender.directory = 1
             # The first busy ack hurries the heartbeats, those after it do not begin anew.
             sender.heartbeat_wait, sender.heartbeat_at = 1, 1e18
             ack(0, m.BUSY)

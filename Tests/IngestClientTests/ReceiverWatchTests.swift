@@ -21,10 +21,19 @@ struct ReceiverWatchTests {
     }
 
     private static func lost(
-        _ range: Range<UInt64>, _ cause: ClientError.LossCause
+        _ range: Range<UInt64>, unacked: UInt64 = 0, _ cause: ClientError.LossCause
     ) -> ClientError {
         .ackedDataLost(
-            sender: 7, epoch: 9, first: range.lowerBound, end: range.upperBound, cause: cause)
+            sender: 7, epoch: 9, first: range.lowerBound, end: range.upperBound, unacked: unacked,
+            cause: cause)
+    }
+
+    /// As `rig`, and 12 and 14 are acked by their bits.
+    private static func rigWithBits() -> StreamRig {
+        let rig = Self.rig()
+        rig.ack(floor: 10, words: [0b10100])
+        rig.pass(Self.second)
+        return rig
     }
 
     @Test func `A heartbeat tells what was heard, under a nonce of its own`() {
@@ -68,6 +77,62 @@ struct ReceiverWatchTests {
         #expect("\(rig.failure!)".contains("packets \(first) to 9 of sender 7, epoch 9"))
     }
 
+    @Test func `Where packets were acked by their bits, no others are said to have been`() {
+        let rig = Self.rigWithBits()
+        rig.answer(floor: 0, .rolledBack, directory: 2)
+        #expect(rig.failure == Self.lost(0..<15, unacked: 3, .otherDirectory))
+        let range = "packets 0 to 14 of sender 7, epoch 9, had been acked but for 3"
+        #expect("\(rig.failure!)".contains(range))
+        rig.stream.acceptReceiver(now: rig.now)
+        #expect(rig.totals.packetsLost == 12)
+        // Nothing was acked by this one.
+        rig.answer(floor: 10, directory: 2, commitEpoch: 1)
+        rig.answer(floor: 10, directory: 3, commitEpoch: 1)
+        #expect(rig.failure == nil && rig.totals.packetsLost == 12)
+        rig.answer(floor: 11, directory: 3, commitEpoch: 2)
+        rig.answer(floor: 10, .rolledBack, directory: 3)
+        #expect(rig.failure == Self.lost(10..<11, .olderCopy))
+        rig.stream.acceptReceiver(now: rig.now)
+        rig.answer(floor: 11, directory: 3, commitEpoch: 3)
+        // It need not have what others had acked.
+        rig.ack(floor: 12, words: [0b1000]) { $0.directory = DirectoryID(rawValue: 3) }
+        rig.pass(Self.second)
+        rig.ack(floor: 13, words: [0b100]) {
+            $0.directory = DirectoryID(rawValue: 3)
+            $0.echo = .nonce(rig.stream.watch.questions.last?.nonce ?? 0)
+        }
+        #expect(rig.failure == nil && rig.stream.window.base == 13)
+    }
+
+    @Test func `An answer without a bit that an ack had means lost data, an older one nothing`() {
+        let rig = Self.rigWithBits()
+        rig.ack(floor: 13)
+        #expect(rig.failure == nil && rig.stream.window.base == 10)
+        let older = rig.stream.watch.questions.last?.nonce ?? 0
+        rig.ack(floor: 10, words: [0b10110])
+        rig.ack(floor: 10, words: [0b10100]) { $0.echo = .nonce(older) }
+        #expect(rig.failure == nil)
+        rig.pass(Self.second)
+        rig.answer(floor: 10, isPending: true)
+        #expect(rig.failure == nil)
+        rig.ack(floor: 10, words: [0b10100]) {
+            $0.echo = .nonce(rig.stream.watch.questions.last?.nonce ?? 0)
+        }
+        #expect(rig.failure == Self.lost(10..<15, unacked: 2, .olderCopy))
+    }
+
+    @Test func `Packets of an unknown kind end it if none is acked for two seconds`() {
+        for isAcked in [false, true] {
+            let rig = Self.rig()
+            for round in 0..<25 as Range<UInt64> {
+                rig.ack(floor: 0, .unsupported) { $0.echo = .sequence(10) }
+                rig.pass(Self.second / 10)
+                if isAcked, round == 15 { rig.answer(floor: 11) }
+            }
+            #expect(rig.failure == (isAcked ? nil : .unsupported(address: "")))
+        }
+    }
+
     @Test func `A pending answer says nothing against the floor, nor of what is acked`() {
         let rig = Self.rig()
         rig.answer(floor: 4, isPending: true)
@@ -79,13 +144,28 @@ struct ReceiverWatchTests {
         #expect(rig.stream.window.base == 15)
     }
 
+    @Test func `A disk that takes its time is waited for`() {
+        let rig = Self.rig { $0.silenceNanosecondsMax = 20 * Self.second }
+        for _ in 0..<60 {
+            rig.answer(floor: 10, isPending: true)
+            rig.pass(Self.second)
+        }
+        #expect(rig.failure == nil && rig.obstacle == nil)
+        // Answers without it, that ack nothing, are an obstacle.
+        for _ in 0..<11 {
+            rig.answer(floor: 10)
+            rig.pass(Self.second)
+        }
+        #expect(rig.obstacle != nil)
+    }
+
     @Test func `Old acks end nothing, whatever they say, and are asked about`() {
         for status in [AckStatus.refused, .unsupported, .rolledBack, .ok] {
             let rig = Self.rig()
             let old = rig.stream.watch.questions.last?.nonce ?? 0
             rig.answer(floor: 10)
-            // It answers none of the last eight heartbeats.
-            for _ in 0..<9 { rig.pass(Self.second) }
+            // It answers none of the last 64 heartbeats.
+            for _ in 0..<65 { rig.pass(Self.second) }
             _ = rig.network.take()
             for echo in [AckEcho.nonce(old), .sequence(old), .nonce(old &+ 1)] {
                 rig.ack(floor: 0, credit: 0, status) {
@@ -129,6 +209,44 @@ struct ReceiverWatchTests {
         rig.answer(floor: 0, .unsupported)
         #expect(rig.failure == .unsupported(address: ""))
         #expect(rig.failure?.exitCode == 69)
+    }
+
+    @Test func `An ack that answers nothing is not believed before the first answer`() {
+        let rig = Self.rig()
+        rig.answer(floor: 4, .rolledBack)
+        rig.stream.acceptReceiver(now: rig.now)
+        // Kept from the receiver before.
+        rig.ack(floor: 20) {
+            $0.directory = DirectoryID(rawValue: 1)
+            $0.commitEpoch = 5
+            $0.echo = .sequence(19)
+        }
+        #expect(rig.stream.window.base == 10)
+        rig.answer(floor: 10, directory: 3, commitEpoch: 1)
+        rig.ack(floor: 20) {
+            $0.directory = DirectoryID(rawValue: 3)
+            $0.commitEpoch = 2
+        }
+        #expect(rig.failure == nil && rig.stream.window.base == 20)
+    }
+
+    @Test func `Accepted after longer than it waits for answers, it goes on`() {
+        let rig = Self.rig { $0.silenceNanosecondsMax = 10 * Self.second }
+        rig.answer(floor: 4, .rolledBack)
+        rig.pass(60 * Self.second)
+        rig.stream.acceptReceiver(now: rig.now)
+        rig.pass(Self.second)
+        #expect(rig.failure == nil)
+    }
+
+    @Test func `Where nothing was acked another receiver is one like any`() {
+        let rig = StreamRig()
+        rig.answer(floor: 0)
+        rig.sendPackets(3)
+        rig.answer(floor: 0, directory: 2, commitEpoch: 1)
+        #expect(rig.failure == nil && rig.totals.packetsLost == 0)
+        rig.answer(floor: 3, directory: 2, commitEpoch: 2)
+        #expect(rig.failure == nil && rig.stream.window.isEmpty)
     }
 
     @Test func `Accepted, it goes on with what is not acked, as with a new receiver`() {

@@ -85,7 +85,7 @@ class Sender:
         now = time.monotonic()
         if now >= self.heartbeat_at:
             nonce, base = secrets.randbits(64), min(self.unacked, default=self.next)
-            self.asked = self.asked[-7:] + [(nonce, self.floor, self.commit)]
+            self.asked = self.asked[-63:] + [(nonce, self.floor, self.commit)]
             self.transmit(self.packet(HEARTBEAT, self.sent, struct.pack("<QQQ40x", base, self.floor, nonce)))
             self.heartbeat_wait = min(1, 2 * self.heartbeat_wait) if self.sheds or self.edge <= self.floor else 1
             self.heartbeat_at = now + self.heartbeat_wait
@@ -141,7 +141,7 @@ class Sender:
                     or status == OK and not pending and floor < seen):
                 raise Refused(f"the receiver has lost some of the packets below {self.floor}, which it had acked")
             self.directory = directory
-        elif status in (REFUSED, UNSUPPORTED, ROLLED_BACK) or self.directory not in (None, directory):
+        elif status in (REFUSED, UNSUPPORTED, ROLLED_BACK) or self.directory != directory:
             self.hurry()  # it may be old
             return False
         is_late, self.commit = commit < self.commit, max(commit, self.commit)

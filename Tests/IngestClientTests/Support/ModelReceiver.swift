@@ -140,13 +140,13 @@ struct ModelReceiver {
 
     static func ack(
         _ header: PacketHeader, floor: UInt64, credit: UInt32, _ status: AckStatus,
-        words: [UInt64] = [0]
+        words: [UInt64] = [0], echo: AckEcho = .sequence(0)
     ) -> [UInt8] {
-        bytes(
-            AckPacket(
-                sender: header.sender, epoch: header.epoch,
-                floor: PacketSequence(rawValue: floor), keyID: header.keyID,
-                hasTag: header.hasTag, credit: credit, status: status), words: words)
+        var ack = AckPacket(
+            sender: header.sender, epoch: header.epoch, floor: PacketSequence(rawValue: floor),
+            keyID: header.keyID, hasTag: header.hasTag, credit: credit, status: status)
+        ack.echo = echo
+        return bytes(ack, words: words)
     }
 
     /// Without its tag.

@@ -53,6 +53,7 @@ final class StreamRig {
         }
     }
 
+    /// An ack; it answers the newest heartbeat where none else is believed.
     func ack(
         floor: UInt64, credit: UInt32 = 1_000, _ status: AckStatus = .ok,
         words: [UInt64] = [0], sender: UInt64 = 7, epoch: UInt64 = 9,
@@ -61,6 +62,12 @@ final class StreamRig {
         var ack = AckPacket(
             sender: SenderID(rawValue: sender), epoch: SenderEpoch(rawValue: epoch),
             floor: PacketSequence(rawValue: floor), credit: credit, status: status)
+        ack.directory = DirectoryID(rawValue: 1)
+        ack.commitEpoch = stream.watch.commitEpoch
+        let isAsked = stream.watch.directory == nil || stream.watch.isUnconfirmed
+        if isAsked, let asked = stream.watch.questions.last {
+            ack.echo = .nonce(asked.nonce)
+        }
         change(&ack)
         stream.receive(ModelReceiver.bytes(ack, words: words).span, now: now)
     }
