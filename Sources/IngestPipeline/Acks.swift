@@ -33,6 +33,8 @@ struct OutgoingAck: Sendable {
     }
 
     var sender: SenderID { packet.sender }
+    /// Whether it echoes a heartbeat's nonce.
+    var isAnswer: Bool { if case .nonce = packet.echo { true } else { false } }
     var hasTag: Bool { packet.hasTag }
     var keyID: UInt16 { packet.keyID }
 }

@@ -53,6 +53,8 @@ package enum CommitCounter: Int, CounterName {
     case clockSteps
     /// Heartbeats that were answered without waiting for a block.
     case answers
+    /// Heartbeats whose senders have heard of more than this directory has: it was restored from a copy, or is another one.
+    case rolledBackHeartbeats
 }
 
 /// Counters of the sync queue.

@@ -1,8 +1,9 @@
 import IngestFormat
-import IngestPipeline
 import IngestRing
 import PipelineTestSupport
 import Testing
+
+@testable import IngestPipeline
 
 /// The commit stage alone: records in by hand, blocks out by hand, a clock that stands still.
 @Suite("The commit stage")
@@ -54,14 +55,33 @@ struct CommitStageTests {
         #expect(bench.turn()?.rows.rowCount == 1)
     }
 
-    @Test("a heartbeat is no packet of the ledger")
+    @Test("a heartbeat is no packet of the ledger, and those of a turn are answered in one call")
     func heartbeat() throws {
         let bench = CommitBench()
-        bench.offer(RingRecordKind.heartbeat, sequence: 9)
-        bench.offerBatch(sequence: 0, [bench.click()])
+        bench.offerHeartbeat(next: 9)
+        let wantsAck = RingRecordHeader.Flags.wantsAck
+        bench.offer(RingRecordKind.framed, flags: wantsAck, sequence: 0, [bench.click()])
         let block = try #require(bench.turn())
         #expect(block.ledger.count == 1)
         #expect(block.ledger.first?.packets.reduce(0, +) == 1)
+        // The first one has opened the window, and is answered with the block.
+        #expect(block.acks.acks.count == 1 && bench.answers.takeCalls().isEmpty)
+        for _ in 0..<3 { bench.offerHeartbeat(next: 9) }
+        #expect(bench.turn() == nil)
+        #expect(bench.answers.takeCalls().map(\.count) == [3])
+        #expect(bench.counters.commit[.answers] == 3)
+    }
+
+    @Test("heartbeats that have heard of more than there is are counted")
+    func rolledBack() throws {
+        let bench = CommitBench()
+        bench.offerHeartbeat(next: 9)
+        _ = bench.turn()
+        #expect(bench.counters.commit[.rolledBackHeartbeats] == 0)
+        bench.offerHeartbeat(next: 9, seen: 4)
+        bench.offerHeartbeat(next: 9, seen: 4, sender: 8)
+        _ = bench.turn()
+        #expect(bench.counters.commit[.rolledBackHeartbeats] == 2)
     }
 
     @Test("an undecodable packet uses its sequence up and is counted, without a row")
@@ -273,116 +293,5 @@ struct CommitStageTests {
         bench.producer.close()
         #expect(bench.turn()?.rows.rowCount == 1)
         #expect(bench.links.toSync.isFinished)
-    }
-}
-
-/// A commit stage between a ring and a link that a test holds the other ends of.
-final class CommitBench {
-    static let intervalMilliseconds = 5
-    static let name = Array("reward-1business-1".utf8)
-    let clock = SimulatedClock(wallMicroseconds: 1_763_600_000_000_000)
-    let counters = PipelineCounters()
-    let links = StageLinks()
-    let alarms = KeptLines()
-    var producer: RingProducer
-    private var stage: CommitStage<SimulatedClock>
-    private let isDurableAtOnce: Bool
-
-    init(
-        isDurableAtOnce: Bool = true,
-        dictionary: consuming NameDictionary = NameDictionary(),
-        policy: CountingPolicy = CountingPolicy(), keys: SessionKeyRing? = nil,
-        rewardKeyCountMax: Int = 1_000_000, bound: AttributionBound = AttributionBound(),
-        idsCompleteSince: Int64 = .min
-    ) {
-        self.isDurableAtOnce = isDurableAtOnce
-        let ends = EventRing.make(byteCount: 1 << 20)!
-        producer = ends.producer
-        var start = LogStart(
-            directory: DirectoryID(rawValue: 1), shard: 0,
-            lastSegment: SegmentNumber(rawValue: 0), commitEpoch: 1, previousChecksum: 0)
-        start.policy = policy
-        for _ in 0..<StageLinks.slotCount { links.free.push(BlockSlot(log: start)) }
-        var configuration = PipelineConfiguration()
-        configuration.rewardKeyCountMax = rewardKeyCountMax
-        configuration.commitIntervalNanoseconds = UInt64(Self.intervalMilliseconds) * 1_000_000
-        stage = CommitStage(
-            consumer: ends.consumer, hash: KeyedHash(key: .init(repeating: 7)),
-            dictionary: dictionary, attributions: KnownAttributions(bound),
-            repeats: RepeatRule(
-                DedupIndex(
-                    keyCountMax: policy.keyCountMax, windowMicroseconds: policy.windowMicroseconds),
-                policy, completeSince: idsCompleteSince),
-            sessions: SessionRule(policy.sessions, keys), clock: clock, start: start,
-            configuration: configuration, links: links, counters: counters,
-            warn: { [alarms] in alarms.keep($0) })
-    }
-
-    func unmeasured() -> EventDescriptor {
-        var event = click()
-        event.type = EventType.impression.rawValue
-        return event
-    }
-
-    func click() -> EventDescriptor {
-        var event = EventDescriptor()
-        event.type = EventType.click.rawValue
-        event.timestampMicroseconds = clock.wallMicroseconds()
-        (event.rewardByteCount, event.pairHash) = (8, 1)
-        (event.businessOffset, event.businessByteCount, event.businessHash) = (8, 10, 2)
-        return event
-    }
-
-    func offerBatch(sequence: UInt64, _ events: [EventDescriptor]) {
-        offer(RingRecordKind.framed, sequence: sequence, events)
-    }
-
-    func offer(
-        _ kind: UInt8, flags: UInt8 = 0, sequence: UInt64, sender: UInt64 = 7,
-        _ events: [EventDescriptor] = []
-    ) {
-        var header = RingRecordHeader(kind: kind)
-        header.flags = flags
-        header.sender = sender
-        header.epoch = 1
-        header.sequence = sequence
-        // As many bytes as a packet with these amounts has at least.
-        let amountCount = events.reduce(0) {
-            $0 + ($1.revenueMicros == 0 ? 0 : 1) + ($1.spendMicros == 0 ? 0 : 1)
-        }
-        let byteCount = Self.name.count + amountCount * Limits.moneyByteCountMin
-        header.packetByteCount = UInt16(byteCount)
-        header.eventCount = UInt16(events.count)
-        let place = RingLayout.rowOffset(packetByteCount: byteCount)
-        var rows = PacketRows()
-        rows.set(to: events)
-        let record = producer.claim(header, byteCount: place + rows.byteCount)!
-        Self.name.withUnsafeBytes {
-            (record + RingLayout.recordHeaderByteCount).copyMemory(
-                from: $0.baseAddress!, byteCount: $0.count)
-        }
-        rows.copy(to: record + place)
-        producer.commit()
-        producer.publish()
-    }
-
-    /// As `turn`, with all blocks that were closed; their slots are free again.
-    func turns() -> [BlockSlot] {
-        var blocks: [BlockSlot] = []
-        for _ in 0..<2 { _ = stage.step(mayWait: false) }
-        while let block = links.toSync.pop(waitNanoseconds: 0) {
-            links.state.didSync()
-            links.free.push(block)
-            blocks.append(block)
-        }
-        return blocks
-    }
-
-    /// Two turns, since a ring is seen to be empty by the second; then the block that was closed, if any.
-    func turn() -> BlockSlot? {
-        for _ in 0..<2 { _ = stage.step(mayWait: false) }
-        guard let block = links.toSync.pop(waitNanoseconds: 0) else { return nil }
-        if isDurableAtOnce { links.state.didSync() }
-        return block
     }
 }

@@ -100,6 +100,9 @@ struct WindowBench: ~Copyable {
         windows.commitEpoch += 1
     }
 
+    /// Where what is owed goes.
+    var owedPorts: [UInt16] { owed.acks.map(\.peer.port) }
+
     /// All blocks that were closed are durable.
     mutating func sync() { durable = windows.commitEpoch - 1 }
 

@@ -221,8 +221,6 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
             // Read behind the heartbeat: its sender has heard of no later commit.
             windows.answer(
                 packet, told, at: place, into: &answerList, durable: links.state.durableEpoch, now)
-            counters.commit.add(.answers, UInt64(answers?.send(answerList) ?? 0))
-            answerList.removeAll()
         case .refused(let result):
             ledger.addPackets(1, result, from: .unidentified)
             counters.packetsOfCommit.add(result)
@@ -244,28 +242,30 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         // SAFETY: the receive stage wrote `eventCount` rows and their side records, whose places lie in
         // the record's packet bytes; `hasRoom` made room for as many rows.
         unsafe admission.admit(PacketEvents(record), into: slot, tally: &tally)
-        if isFirst && slot.rows.rowCount > 0 {
-            openedAtNanoseconds = clock.monotonicNanoseconds()
-        }
+        let begins = isFirst && slot.rows.rowCount > 0
+        if begins { openedAtNanoseconds = clock.monotonicNanoseconds() }
         tally.counts[Int(Verdict.malformed.rawValue)] &+= UInt32(record.header.malformedCount)
         ledger.addPacket(.accepted, events: tally, sequence: sequence, from: key)
         counters.packetsOfCommit.add(.accepted)
         self.tally.add(tally)
     }
 
+    /// Counts what the turn has brought, and sends its answers, in one call.
     private mutating func flushTally() {
+        if !answerList.isEmpty {
+            counters.commit.add(.answers, UInt64(answers?.send(answerList) ?? 0))
+            answerList.removeAll()
+        }
+        counters.commit.add(.rolledBackHeartbeats, windows.rolledBackCount)
+        windows.rolledBackCount = 0
         for verdict in Verdict.allCases where tally.counts[Int(verdict.rawValue)] != 0 {
             counters.events.add(verdict, UInt64(tally.counts[Int(verdict.rawValue)]))
         }
         tally = VerdictTally()
         let refused = admission.takeRefusals()
-        if refused.fullCount > 0 { counters.commit.add(.nameRefusals, UInt64(refused.fullCount)) }
-        if refused.mismatchCount > 0 {
-            counters.commit.add(.pairMismatches, UInt64(refused.mismatchCount))
-        }
-        if refused.overflowCount > 0 {
-            counters.commit.add(.attributionOverflows, UInt64(refused.overflowCount))
-        }
+        counters.commit.add(.nameRefusals, UInt64(refused.fullCount))
+        counters.commit.add(.pairMismatches, UInt64(refused.mismatchCount))
+        counters.commit.add(.attributionOverflows, UInt64(refused.overflowCount))
     }
 
     private mutating func takeRefusals(_ record: RingRecord) {
@@ -373,10 +373,10 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         let longest: UInt64 = 100_000_000
         guard !ledger.isEmpty else { return longest }
         let age = clock.monotonicNanoseconds() &- ledgerNanoseconds
-        let interval = Self.ledgerIntervalNanoseconds
         // Due, but blocks are still being written: the sync stage wakes this one.
-        if age >= interval { return links.state.syncingCount < 2 ? 1 : longest }
-        return min(interval - age, longest)
+        let isDue = age >= Self.ledgerIntervalNanoseconds
+        if isDue { return links.state.syncingCount < 2 ? 1 : longest }
+        return min(Self.ledgerIntervalNanoseconds - age, longest)
     }
 
     /// How long rows may gather before the block is looked at again.

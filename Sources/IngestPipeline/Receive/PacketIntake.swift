@@ -262,8 +262,10 @@ extension PacketIntake {
         _ record: RingRecordHeader, _ packet: UnsafeRawBufferPointer
     ) {
         guard record.flags & RingRecordHeader.Flags.wantsAck != 0 else { return }
-        let last = busyAcks.acks.last?.sender.rawValue
-        if record.kind != RingRecordKind.heartbeat, last == record.sender { return }
+        // Once a sender, and once more in answer to a heartbeat.
+        if let last = busyAcks.acks.last, last.sender.rawValue == record.sender {
+            if record.kind != RingRecordKind.heartbeat || last.isAnswer { return }
+        }
         unsafe answer(record, shortage?.status ?? .busy, packet)
     }
 

@@ -57,9 +57,9 @@ struct RefusalSamples {
 struct RefusalLog {
     private let write: @Sendable (String) -> Void
     /// When the next line of a kind may come, monotonic nanoseconds, by place.
-    private var dueNanoseconds = InlineArray<24, UInt64>(repeating: 0)
+    private var dueNanoseconds = InlineArray<25, UInt64>(repeating: 0)
     /// How far lines have told of a counter that only grows, by place.
-    private var told = InlineArray<24, UInt64>(repeating: 0)
+    private var told = InlineArray<25, UInt64>(repeating: 0)
 
     private static let intervalNanoseconds: UInt64 = 1_000_000_000
 
@@ -74,6 +74,7 @@ struct RefusalLog {
         static let pairMismatches = 21
         static let attributionOverflows = 22
         static let attributionsDropped = 23
+        static let rolledBackHeartbeats = 24
     }
 
     init(write: @escaping @Sendable (String) -> Void) { self.write = write }
@@ -142,6 +143,18 @@ struct RefusalLog {
                 "refused \(Self.counted(count, "event")) as malformed because the hash of reward and business "
                     + "led to the key of other names: test the memory, and restart")
         }
+        if let count = growth(
+            Place.rolledBackHeartbeats, of: counters.commit[.rolledBackHeartbeats], now)
+        {
+            write(
+                "\(Self.counted(count, "heartbeat")) of senders that had heard of more than this directory has:"
+                    + " it was restored from an older copy, or is another one; start the right one, or let"
+                    + " them go on by --accept-receiver")
+        }
+        tellAttributions(counters, now)
+    }
+
+    private mutating func tellAttributions(_ counters: PipelineCounters, _ now: UInt64) {
         if let count = growth(
             Place.attributionOverflows, of: counters.commit[.attributionOverflows], now)
         {

@@ -67,5 +67,15 @@ struct AnswerTests {
             let ack = try #require(AckView(header, of: bytes))
             #expect(ack.status == .diskFull && ack.echo == .nonce(1234))
         }
+        // Of one batch one of its batches and one of its heartbeats.
+        var batch = TestPackets.header(0)
+        batch.flags = header.flags
+        let payload = Array(TestPackets.batch(0)[PacketHeader.byteCount...])
+        for _ in 0..<4 {
+            sender.send(TestPackets.sealed(batch, payload: payload))
+            sender.send(Heartbeat(base: 0, seen: 0, nonce: 1235).packet(header))
+        }
+        try rig.receive(8)
+        #expect(rig.answers.take().count == 2)
     }
 }

@@ -32,10 +32,12 @@ struct AdmittedWindow {
     /// A floor that is durable once the commit is, and one that is.
     private var sample: (floor: UInt64, epoch: UInt64)
     private var durableFloor: UInt64
-    /// Where the last packet came from, and its size.
-    var source: PacketSource?
+    /// Where the ack that is due goes: to where the last new batch came from, and without one to that of the last other
+    /// packet: one that was sent again by anybody turns no ack away.
+    private var source: PacketSource?
+    private var isSourceOfBatch = false
     /// The largest packet from there since the last ack.
-    var largestByteCount = 0
+    private var largestByteCount = 0
     /// What its largest batch took of the ring; 0 before the first.
     var batchByteCount = 0
 
@@ -63,6 +65,8 @@ struct AdmittedWindow {
         isAckDue = false
         status = .ok
         echo = .sequence(0)
+        isSourceOfBatch = false
+        largestByteCount = 0
         guard sample.epoch <= durable else { return }
         durableFloor = sample.floor
         sample = (window.sequences.floor, epoch)
@@ -92,17 +96,9 @@ struct AdmittedWindow {
 
     /// A batch of the sender came.
     mutating func note(batch packet: SequencedPacket, _ now: StageTime) -> Standing {
-        note(packet, now)
+        seenNanoseconds = now.signedNanoseconds
         batchByteCount = max(batchByteCount, packet.ringByteCount)
         return standing(of: packet.sequence)
-    }
-
-    /// A packet of the sender came.
-    mutating func note(_ packet: SequencedPacket, _ now: StageTime) {
-        seenNanoseconds = now.signedNanoseconds
-        if packet.asksForAcks { note(packet.source) }
-        guard case .sequence = echo, packet.heartbeat == nil else { return }
-        echo = packet.echo
     }
 
     /// How long answers to heartbeats repeat that a packet was refused for good.
@@ -117,15 +113,24 @@ struct AdmittedWindow {
         now.monotonicNanoseconds < refusedUntilNanoseconds
     }
 
-    /// The ack that is due answers a heartbeat.
-    mutating func note(answering heartbeat: Heartbeat) { echo = .nonce(heartbeat.nonce) }
-
-    /// A packet that is owed an ack came from there.
-    private mutating func note(_ packetSource: PacketSource) {
-        let isSame = source.map { $0.isSamePeer(as: packetSource) } ?? false
-        source = packetSource
-        largestByteCount = max(isSame ? largestByteCount : 0, packetSource.byteCount)
+    /// The ack that is due, if one is, answers a heartbeat.
+    mutating func note(answering heartbeat: Heartbeat) {
+        if isAckDue { echo = .nonce(heartbeat.nonce) }
     }
+
+    /// An ack is due for a packet too.
+    mutating func note(owed packet: SequencedPacket, isNewBatch: Bool) {
+        if packet.heartbeat != nil { echo = packet.echo }
+        if case .sequence = echo { echo = packet.echo }
+        guard isNewBatch || !isSourceOfBatch else { return }
+        let isSame = source.map { $0.isSamePeer(as: packet.source) } ?? false
+        source = packet.source
+        isSourceOfBatch = isNewBatch
+        largestByteCount = max(isSame ? largestByteCount : 0, packet.source.byteCount)
+    }
+
+    /// Where the ack that is due goes, and how large it may be.
+    var ackSource: PacketSource? { source?.acked(byteCount: largestByteCount) }
 
     /// Of one that holds a packet.
     static let byteCountAtFirst = MemoryLayout<Self>.stride + 4 << 10

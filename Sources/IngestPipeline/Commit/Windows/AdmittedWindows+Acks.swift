@@ -16,7 +16,6 @@ extension AdmittedWindows {
             let ack = ack(ofWindow: index, entries[index].status, floor: nil)
             if let ack { list.append(ack, entries[index].window.sequences) }
             entries[index].note(closing: commitEpoch, durable: durable)
-            entries[index].largestByteCount = 0
         }
         for refusal in acks.refusals { list.append(refusal) }
         acks.removeAll()
@@ -24,7 +23,9 @@ extension AdmittedWindows {
 
     /// The answer to a heartbeat that waits for no block: of what is durable already, or that it is not yet.
     ///
-    /// - Parameter durable: the last commit that is durable, read after the heartbeat was received.
+    /// - Parameters:
+    ///   - list: several may gather in it: that their commit is a later one's says nothing wrong.
+    ///   - durable: the last commit that is durable, read after the heartbeat was received.
     mutating func answer(
         _ packet: SequencedPacket, _ told: Heartbeat, at place: Place, into list: inout AckList,
         durable: UInt64, _ now: StageTime
@@ -36,9 +37,9 @@ extension AdmittedWindows {
         let floor = entries[index].floorWhilePending(durable: durable)
         // The ack of the commit answers it again, when there is more to say.
         if floor != nil { entries[index].note(answering: told) }
-        let ack = ack(
-            ofWindow: index, isRefused ? .refused : isRolledBack ? .rolledBack : .ok,
-            floor: floor, answering: packet)
+        if isRolledBack { rolledBackCount += 1 }
+        let status: AckStatus = isRefused ? .refused : isRolledBack ? .rolledBack : .ok
+        let ack = ack(ofWindow: index, status, floor: floor, answering: packet)
         guard let ack else { return }
         list.commitEpoch = durable
         list.append(ack, floor == nil ? entries[index].window.sequences : nil)
@@ -53,8 +54,7 @@ extension AdmittedWindows {
     ) -> OutgoingAck? {
         let granted = credit.grant(&entries[index])
         let window = entries[index].window.sequences
-        let due = entries[index].source?.acked(byteCount: entries[index].largestByteCount)
-        guard let source = packet?.source ?? due else { return nil }
+        guard let source = packet?.source ?? entries[index].ackSource else { return nil }
         // What came already is not in flight.
         let arrived = window.floor - (floor ?? window.floor) + window.arrivedAboveFloorCount
         return OutgoingAck(

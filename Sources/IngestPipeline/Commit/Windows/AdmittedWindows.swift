@@ -35,6 +35,8 @@ struct AdmittedWindows: ~Copyable {
     private var idle: IdleWindows
     var acks = DueAcks()
     var credit: CreditPool
+    /// Heartbeats whose senders had heard of more than there is, since it was counted.
+    var rolledBackCount: UInt64 = 0
     /// Of the block that is open, or is opened next.
     var commitEpoch: UInt64 = 0
 
@@ -131,7 +133,7 @@ struct AdmittedWindows: ~Copyable {
     mutating func accept(_ packet: SequencedPacket, at place: Place) {
         changeSize(of: place.index) { $0.accept(packet.sequence, check: packet.check) }
         entries[place.index].note(commit: commitEpoch)
-        if packet.asksForAcks { owe(place.index, .ok) }
+        if packet.asksForAcks { owe(packet, place.index, .ok, isNewBatch: true) }
     }
 
     /// What becomes of a heartbeat.
@@ -158,6 +160,7 @@ struct AdmittedWindows: ~Copyable {
         if told.seen > 0, indexes[key] == nil, !isOver(key, now) {
             // What it has heard of was acked by another directory, or is gone with a part of this one.
             if packet.asksForAcks { acks.refuse(packet, .rolledBack, currentEpoch: 0) }
+            rolledBackCount += 1
             return .taken
         }
         let isNew = indexes[key] == nil
@@ -166,17 +169,14 @@ struct AdmittedWindows: ~Copyable {
         case .window(let found): index = found
         case .refused(let result): return .refused(result)
         }
-        entries[index].note(packet, now)
+        entries[index].seenNanoseconds = now.signedNanoseconds
         let floor = entries[index].window.sequences.floor
         if told.seen > floor, packet.asksForAcks { return .asks(Place(index: index)) }
         let (announced, reach) = (entries[index].window.announced, Self.farJumpMin)
         if packet.asksForAcks, base <= announced { next = min(next, announced + reach) }  // no jump
         let isFar = next > announced + reach
         if isFar && entries[index].run.note(next, at: now.monotonicNanoseconds) == nil {
-            if packet.asksForAcks {
-                entries[index].note(answering: told)
-                owe(index, .beyondWindow)
-            }
+            if packet.asksForAcks { owe(packet, index, .beyondWindow) }
             return .refused(.farJump)
         }
         if !isFar { entries[index].run.end() }
@@ -190,8 +190,7 @@ struct AdmittedWindows: ~Copyable {
         guard packet.asksForAcks else { return .taken }
         let isMoved = isNew || floor != entries[index].window.sequences.floor
         if !isMoved { return .asks(Place(index: index)) }
-        entries[index].note(answering: told)
-        owe(index, entries[index].isRefused(now) ? .refused : .ok)
+        owe(packet, index, entries[index].isRefused(now) ? .refused : .ok)
         return .taken
     }
 
@@ -219,11 +218,14 @@ struct AdmittedWindows: ~Copyable {
     private mutating func refuse(
         _ packet: SequencedPacket, _ index: Int, _ result: PacketResult, _ status: AckStatus
     ) -> Verdict {
-        if packet.asksForAcks { owe(index, status) }
+        if packet.asksForAcks { owe(packet, index, status) }
         return .refused(result, Place(index: index))
     }
 
-    private mutating func owe(_ index: Int, _ status: AckStatus) {
+    private mutating func owe(
+        _ packet: SequencedPacket, _ index: Int, _ status: AckStatus, isNewBatch: Bool = false
+    ) {
+        entries[index].note(owed: packet, isNewBatch: isNewBatch)
         if entries[index].isAckDue {
             entries[index].status = entries[index].status.stronger(status)
             return
