@@ -53,36 +53,10 @@ public struct SessionRates: BitwiseCopyable, Equatable {
     }
 }
 
-/// What was counted of one reward in a session.
-///
-/// **Layout** 8 bytes; plain old data: bit 0 whether an impression was; above it the event time of the last click plus 1,
-/// µs since 1970, or 0.
-public struct RewardInSession: BitwiseCopyable, Equatable {
-    @usableFromInline var bits: UInt64 = 0
-
+extension SessionPolicy {
+    /// Whether a click is nearer to the last one on its reward that was counted than the interval, in event time.
     @inlinable @inline(__always)
-    public init() {}
-
-    /// Whether an impression was counted.
-    public var hasImpression: Bool {
-        @inlinable @inline(__always) get { bits & 1 != 0 }
-    }
-
-    /// Whether a click is nearer to the last one that was counted than the interval, in event time.
-    @inlinable @inline(__always)
-    public func isTooSoon(_ timestamp: Int64, _ policy: SessionPolicy) -> Bool {
-        guard bits > 1 else { return false }
-        let last = Int64(bits &>> 1) &- 1
-        let interval = UInt64(policy.clickIntervalMilliseconds) &* 1_000
-        return (timestamp &- last).magnitude < interval
-    }
-
-    /// Notes an event that was counted.
-    @inlinable @inline(__always)
-    public mutating func note(_ type: UInt8, at timestamp: Int64) {
-        if type == EventType.impression.rawValue { bits |= 1 }
-        if type == EventType.click.rawValue {
-            bits = bits & 1 | (UInt64(max(timestamp, 0)) &+ 1) &<< 1
-        }
+    public func isTooSoon(_ timestamp: Int64, after last: Int64) -> Bool {
+        (timestamp &- last).magnitude < UInt64(clickIntervalMilliseconds) &* 1_000
     }
 }

@@ -152,7 +152,7 @@ extension SessionRule {
         return text.withUTF8 {
             let bytes = UnsafeRawPointer($0.baseAddress!)
             prepare(0, bytes, $0.count)
-            return visit(0, bytes, $0.count, key: 1).isKnown
+            return visit(0, bytes, $0.count, key: 1, type: EventType.impression.rawValue).isKnown
         }
     }
 }

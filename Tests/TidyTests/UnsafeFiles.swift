@@ -108,8 +108,8 @@ enum UnsafeFiles {
             "Commit/Admit/Admission+Judge":
                 "reads descriptors and ids of sessions where they lie in the ring",
             "Commit/Admit/Admission+Names": "reads names where they lie in the ring",
-            "Commit/Admit/ChainTable": "owns the memory of a hash table",
             "Commit/Admit/DedupTable": "reads and writes slots in their lines",
+            "Commit/Admit/KeySets": "owns the memory of many sets",
             "Commit/Admit/GrowingTable": "owns the memory of an open-addressing table",
             "Commit/Admit/LoggedBlocks": "hands bytes of a header to the decoder",
             "Commit/Admit/LoggedClaims": "reads the columns of a decoded block",

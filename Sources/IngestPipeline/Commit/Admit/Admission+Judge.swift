@@ -52,7 +52,7 @@ extension Admission {
         // SAFETY: the id lies in the packet, and `prepareSessions` was called for it.
         let visit = unsafe sessions.visit(
             index, packet.bytes + Int(event.pointee.sessionOffset),
-            Int(event.pointee.sessionByteCount), key: key.rawValue)
+            Int(event.pointee.sessionByteCount), key: key.rawValue, type: event.pointee.type)
         let (type, timestamp) = unsafe (event.pointee.type, event.pointee.timestampMicroseconds)
         let broken = sessions.broken(by: visit, type: type, timestamp: timestamp)
         let isImpression = type == EventType.impression.rawValue
@@ -107,7 +107,7 @@ extension Admission {
             // SAFETY: as in `judgeInSession`.
             let visit = unsafe sessions.look(
                 index, packet.bytes + Int(event.pointee.sessionOffset),
-                Int(event.pointee.sessionByteCount), key: key?.rawValue)
+                Int(event.pointee.sessionByteCount), key: key?.rawValue, type: type)
             if sessions.broken(by: visit, type: type, timestamp: timestamp) != nil {
                 // Rates come before viewability.
                 guard hasID, case .counted = first else { return .invalidTraffic }
@@ -119,7 +119,7 @@ extension Admission {
         return hasID && repeats.refusesNew(hash, timestamp: timestamp) ? .outsideWindow : nil
     }
 
-    /// Takes the pseudonyms of a packet's sessions, and has their entries loaded all together.
+    /// Takes the pseudonyms of a packet's sessions, and has their entries loaded all together, and then what they lead to.
     @inline(never)
     mutating func prepareSessions(_ packet: PacketEvents) {
         for index in 0..<packet.count {
@@ -132,8 +132,10 @@ extension Admission {
             }
         }
         for index in 0..<packet.count where unsafe packet.rows[index].sessionByteCount != 0 {
+            let row = unsafe packet.rows + index
             // SAFETY: `prepare` was called for it.
-            unsafe sessions.prefetch(index)
+            unsafe sessions.prefetch(
+                index, type: row.pointee.type, dictionary.key(of: row.pointee.pair))
         }
     }
 }

@@ -63,6 +63,7 @@ import IngestRules
         dictionary.goOnGrowing()
         known.goOnGrowing()
         repeats.goOn()
+        sessions.goOnGrowing()
     }
 
     /// To be called for each block, before its first row.
@@ -88,6 +89,7 @@ import IngestRules
         _ packet: PacketEvents, into slot: BlockSlot, tally: inout VerdictTally
     ) {
         var cursor = slot.rows.mark
+        if sessions.isOn { prepareSessions(packet) }
         // The lines of ids were fetched while the packet before was admitted; now what they lead to, all together.
         for index in 0..<packet.count {
             // SAFETY: there are `count` rows.
@@ -95,7 +97,6 @@ import IngestRules
                 repeats.prefetchFurther(unsafe packet.rows[index].eventHash)
             }
         }
-        if sessions.isOn { prepareSessions(packet) }
         for index in 0..<packet.count {
             let event = unsafe packet.rows + index
             var verdict = unsafe policy.verdict(

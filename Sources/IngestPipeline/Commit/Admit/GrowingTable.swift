@@ -59,7 +59,9 @@ protocol TableEntry: BitwiseCopyable {
     /// Bytes of address space.
     var byteCount: Int { table.byteCount + old.byteCount }
     var capacity: Int { table.capacity }
-    var isGrowing: Bool { old.capacity > 0 }
+    var isGrowing: Bool {
+        @inline(__always) get { old.capacity > 0 }
+    }
 
     /// Starts the load of the line on which an entry is or would be.
     @inline(__always)
@@ -67,12 +69,11 @@ protocol TableEntry: BitwiseCopyable {
         if isGrowing {
             let home = old.home(spread)
             if home >= movedEnd {
-                // SAFETY: a home is inside its table; a prefetch reads nothing.
-                unsafe ingest_prefetch(old.base + home)
+                old.prefetch(home)
                 return
             }
         }
-        unsafe ingest_prefetch(table.base + table.home(spread))
+        table.prefetch(table.home(spread))
     }
 
     /// The entry that belongs where `spread` says and matches. Valid until the next insert.
@@ -107,6 +108,21 @@ protocol TableEntry: BitwiseCopyable {
             place += 1
         }
         return nil
+    }
+
+    /// What lies at a place below `capacity`; valid until the next insert or removal.
+    @inline(__always)
+    func entry(at place: Int) -> UnsafeMutablePointer<Entry> {
+        precondition(place >= 0 && place < capacity)
+        // SAFETY: the place is inside.
+        return unsafe table.base + place
+    }
+
+    /// Takes out the entry at a place of a table that does not grow. What it was in the way of moves up, and may lie there now.
+    mutating func remove(at place: Int) {
+        precondition(!isGrowing)
+        count -= 1
+        table.remove(place)
     }
 
     /// Adds an entry that is not in the table, and does a step of what growing is left to do.
@@ -229,6 +245,37 @@ extension ZeroedTable where Element: TableEntry {
 
     @inline(__always)
     fileprivate func next(_ place: Int) -> Int { place &+ 1 == capacity ? 0 : place &+ 1 }
+
+    @inline(__always)
+    fileprivate func prefetch(_ home: Int) {
+        // SAFETY: a home is inside; a prefetch reads nothing.
+        unsafe ingest_prefetch(base + home)
+        // What does not divide a cache line may lie on two.
+        if 64 % MemoryLayout<Element>.stride != 0 {
+            unsafe ingest_prefetch(UnsafeRawPointer(base + home) + 64)
+        }
+    }
+
+    fileprivate func remove(_ place: Int) {
+        var hole = place
+        var place = next(hole)
+        // SAFETY: places are inside; a quarter of the entries is free, so the walk ends.
+        while unsafe !base[place].isFree {
+            // It may move if its walk comes by the hole: if it begins there or before.
+            let walked = distance(to: place, from: unsafe home(base[place].spread))
+            if walked >= distance(to: place, from: hole) {
+                unsafe base[hole] = base[place]
+                hole = place
+            }
+            place = next(place)
+        }
+        unsafe UnsafeMutableRawPointer(base + hole).initializeMemory(
+            as: UInt8.self, repeating: 0, count: MemoryLayout<Element>.stride)
+    }
+
+    private func distance(to place: Int, from first: Int) -> Int {
+        place >= first ? place - first : place + capacity - first
+    }
 
     fileprivate func put(_ entry: Element) -> UnsafeMutablePointer<Element> {
         var place = home(entry.spread)

@@ -256,7 +256,8 @@ enum OtherRewards {
     /// - Parameter key: of `(other)`, and so of the business.
     static func judgedKey(_ rewardHash: UInt64, of key: KeyOrdinal) -> KeyOrdinal {
         let bits = SplitMix.finish(rewardHash ^ UInt64(key.rawValue))
-        return KeyOrdinal(rawValue: UInt32(truncatingIfNeeded: bits) | 1 << 31)
+        let greatest = UInt32.max - 1
+        return KeyOrdinal(rawValue: min(UInt32(truncatingIfNeeded: bits) | 1 << 31, greatest))
     }
 
     static func isName(_ bytes: UnsafeRawBufferPointer) -> Bool {

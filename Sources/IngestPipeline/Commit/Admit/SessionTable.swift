@@ -2,188 +2,223 @@
 import IngestFormat
 import IngestRules
 
-/// A session that is going on.
+/// A session that is going on, or has ended and was not taken out yet.
 ///
-/// **Layout** 48 bytes; plain old data.
-struct OpenSession: ChainEntry {
-    /// The pseudonym.
-    let identity: UInt64
+/// **Layout** 48 bytes; plain old data, of all zeros where there is none.
+struct OpenSession: TableEntry {
+    /// The pseudonym in the upper 48 bits; bit 0 is set.
+    let spread: UInt64
     /// When its last event was admitted, µs since 1970.
     var seenAt: Int64
-    /// When it is looked at whether it has ended.
-    var lookAt: Int64
     var rates = SessionRates()
-    var link: UInt32 = 0
-    /// Of the sessions in the order of `lookAt`.
-    var next: UInt32 = 0
-    /// The first of its rewards; 0 = none.
-    var rewards: UInt32 = 0
     /// `SessionTable.missCount` when it began: rows were missed since where that is another one now.
     var knownSince: UInt32
-}
+    /// Its rewards of which an impression was counted.
+    var impressions = KeySet()
+    /// Its rewards of which a click was.
+    var clicks = KeySet()
 
-/// A reward of which something was counted in a session.
-///
-/// **Layout** 24 bytes; plain old data.
-struct OpenReward: ChainEntry {
-    /// The number of the session in the upper half, the key in the lower.
-    let identity: UInt64
-    var counted = RewardInSession()
-    var link: UInt32 = 0
-    /// The next reward of the session; 0 = none.
-    var next: UInt32 = 0
+    static var belongsToLine: Bool { false }
+    var isFree: Bool {
+        @inline(__always) get { spread == 0 }
+    }
 
     @inline(__always)
-    static func identity(_ session: UInt32, _ key: UInt32) -> UInt64 {
-        UInt64(session) << 32 | UInt64(key)
-    }
+    static func spread(_ pseudonym: UInt64) -> UInt64 { pseudonym &<< 16 | 1 }
+}
+
+/// A reward of which an impression was counted in a session.
+///
+/// **Layout** 4 bytes; plain old data.
+struct SeenReward: KeySetElement {
+    /// The reward's key plus 1.
+    var key: UInt32 = 0
+}
+
+/// A reward of which a click was counted in a session.
+///
+/// **Layout** 16 bytes; plain old data.
+struct ClickedReward: KeySetElement {
+    /// Event time of the last of them, µs since 1970.
+    var clickedAt: Int64 = 0
+    /// The reward's key plus 1.
+    var key: UInt32 = 0
 }
 
 /// The sessions that are going on, and what was counted in each. Owned by the commit queue.
 ///
-/// A session ends when it was not seen for the time-out: its next event begins a new one. Ended sessions are taken out
-/// when their turn comes, within two time-outs; until then they take room. At `keyCountMax` sessions and rewards no more are
-/// taken in.
+/// A session ends when it was not seen for the time-out: its next event begins a new one. Ended sessions are taken out by a
+/// sweep, which looks at some places for each session that begins and for each block; until then they take room. At
+/// `keyCountMax` sessions and rewards in them no more are taken in.
 ///
-/// **Cost** 52 bytes a session, 28 a reward in it; 4 misses an event, hidden by a prefetch ahead but for the reward's entry.
+/// **Cost** 64 to 192 bytes a session (`GrowingTable`), and 64 for each 12 rewards that it has impressions of and each 3 that
+/// it has clicks of. What an event needs is near to what others of its session need: 2 misses, which prefetches ahead hide.
 @safe struct SessionTable: ~Copyable {
-    private var sessions = ChainTable<OpenSession>()
-    private var rewards = ChainTable<OpenReward>()
+    /// An entry of the table.
+    ///
+    /// SAFETY, of all uses: it is one that `find` or `begin` gave, and no other session has begun since, nor has a block.
+    typealias Session = UnsafeMutablePointer<OpenSession>
+
+    private var sessions = GrowingTable<OpenSession>()
+    private var impressions: KeySets<SeenReward>
+    private var clicks: KeySets<ClickedReward>
+    /// Rewards in sessions.
+    private var rewardCount = 0
     private let timeoutMicroseconds: Int64
     private let keyCountMax: Int
-    /// Sessions in the order in which they are looked at; 0 = none.
-    private var first: UInt32 = 0
-    private var last: UInt32 = 0
+    /// The place that the sweep looks at next.
+    private var swept = 0
     /// How often rows were missed that may be of sessions that were going on; 0 is before any session.
     private var missCount: UInt32 = 1
 
-    /// Ended sessions that are looked for with one that begins, and with a block.
-    private static var lookCount: Int { 2 }
-    private static var lookCountOfBlock: Int { 1_024 }
+    /// Places that are looked at with a session that begins and with a block, and where there is no room.
+    private static var sweepCount: (ofSession: Int, ofBlock: Int) { (8, 1_024) }
+    private static var sweepCountOfFull: (ofSession: Int, ofBlock: Int) { (256, 4_096) }
 
     init(_ policy: SessionPolicy) {
         timeoutMicroseconds = Int64(policy.timeoutSeconds) * 1_000_000
         keyCountMax = policy.keyCountMax
+        // As many as sessions of one reward each have.
+        impressions = KeySets(lineCountMax: policy.keyCountMax / 2 + 1)
+        clicks = KeySets(lineCountMax: policy.keyCountMax / 2 + 1)
     }
 
-    /// Sessions and rewards in them.
-    var count: Int { sessions.count + rewards.count }
+    // MARK: Ahead of an event
 
+    /// Starts the load of a session.
     @inline(__always)
-    func prefetchHead(_ pseudonym: UInt64) { sessions.prefetchHead(pseudonym) }
-    @inline(__always)
-    func prefetchEntry(_ pseudonym: UInt64) { sessions.prefetchEntry(pseudonym) }
+    func prefetch(_ pseudonym: UInt64) { sessions.prefetch(OpenSession.spread(pseudonym)) }
 
-    /// A session that `find` or `begin` gave. Valid until the next `begin`.
+    /// Once that is there: starts the load of what was counted of a reward.
     ///
-    /// SAFETY, of all uses: numbers are those of entries, and no entry is inserted while one is looked at.
+    /// - Parameter key: asked for only where the session has many rewards.
     @inline(__always)
-    func session(_ number: UInt32) -> UnsafeMutablePointer<OpenSession> {
-        unsafe sessions.entry(number)
-    }
-
-    /// The session of a pseudonym; 0 if there is none, or if it has ended.
-    @inline(__always)
-    mutating func find(_ pseudonym: UInt64, now: Int64) -> UInt32 {
-        let number = sessions.find(pseudonym)
-        guard number != 0 else { return 0 }
-        let hasEnded = unsafe now &- session(number).pointee.seenAt > timeoutMicroseconds
-        if hasEnded { restart(number) }
-        return hasEnded ? 0 : number
-    }
-
-    /// Begins a session, or lets one that has ended begin again; 0 if there is no room.
-    mutating func begin(_ pseudonym: UInt64, now: Int64, isPartial: Bool) -> UInt32 {
-        let known = sessions.find(pseudonym)
-        let knownSince = isPartial ? 0 : missCount
-        if known != 0 {
-            unsafe session(known).pointee.seenAt = now
-            unsafe session(known).pointee.knownSince = knownSince
-            return known
+    func prefetch(_ pseudonym: UInt64, isClick: Bool, _ key: @autoclosure () -> UInt32?) {
+        guard let session = unsafe entry(pseudonym) else { return }
+        unsafe impressions.prefetch(session.pointee.impressions, key().map { $0 &+ 1 })
+        if isClick {
+            unsafe clicks.prefetch(session.pointee.clicks, key().map { $0 &+ 1 })
         }
-        takeOutEnded(now: now, Self.lookCount)
-        guard count < keyCountMax else { return 0 }
-        let number = sessions.insert(
-            OpenSession(
-                identity: pseudonym, seenAt: now, lookAt: now &+ timeoutMicroseconds,
-                knownSince: knownSince))
-        append(number)
-        return number
     }
 
-    /// What was counted of a reward; `nil` if nothing was.
+    // MARK: Sessions
+
     @inline(__always)
-    func reward(_ session: UInt32, _ key: UInt32) -> RewardInSession? {
-        let number = rewards.find(OpenReward.identity(session, key))
-        return number == 0 ? nil : unsafe rewards.entry(number).pointee.counted
+    private func entry(_ pseudonym: UInt64) -> Session? {
+        let spread = OpenSession.spread(pseudonym)
+        return unsafe sessions.find(spread) { unsafe $0.pointee.spread == spread }
     }
 
-    /// Notes an event that was counted.
-    /// - Returns: whether there was room.
-    mutating func note(_ session: UInt32, _ key: UInt32, type: UInt8, at timestamp: Int64) -> Bool {
-        let identity = OpenReward.identity(session, key)
-        var number = rewards.find(identity)
-        if number == 0 {
-            guard count < keyCountMax else { return false }
-            let next = unsafe self.session(session).pointee.rewards
-            number = rewards.insert(OpenReward(identity: identity, next: next))
-            unsafe self.session(session).pointee.rewards = number
-        }
-        unsafe rewards.entry(number).pointee.counted.note(type, at: timestamp)
-        return true
+    @inline(__always)
+    private func hasEnded(_ session: Session, now: Int64) -> Bool {
+        unsafe now &- session.pointee.seenAt > timeoutMicroseconds
     }
+
+    /// The session of a pseudonym; `nil` if there is none, or if it has ended.
+    @inline(__always)
+    func find(_ pseudonym: UInt64, now: Int64) -> Session? {
+        guard let session = unsafe entry(pseudonym), unsafe !hasEnded(session, now: now)
+        else { return nil }
+        return unsafe session
+    }
+
+    /// Begins a session that `find` did not find; `nil` if there is no room.
+    mutating func begin(_ pseudonym: UInt64, now: Int64, isPartial: Bool) -> Session? {
+        sweep((isFull ? Self.sweepCountOfFull : Self.sweepCount).ofSession, now: now)
+        let begun = OpenSession(
+            spread: OpenSession.spread(pseudonym), seenAt: now,
+            knownSince: isPartial ? 0 : missCount)
+        if let ended = unsafe entry(pseudonym) {
+            unsafe removeRewards(of: ended)
+            unsafe ended.pointee = begun
+            return unsafe ended
+        }
+        return isFull ? nil : unsafe sessions.insert(begun)
+    }
+
+    private var isFull: Bool { sessions.count + rewardCount >= keyCountMax }
 
     /// Whether all events of a session are known: there were no rows of it that a start could not read, nor any for which
     /// there was no room.
     @inline(__always)
-    func isKnown(_ number: UInt32) -> Bool {
-        unsafe session(number).pointee.knownSince == missCount
-    }
+    func isKnown(_ session: Session) -> Bool { unsafe session.pointee.knownSince == missCount }
 
-    /// Makes a session one of which not all is known.
-    mutating func missRows(of number: UInt32) { unsafe session(number).pointee.knownSince = 0 }
-
-    /// The same of all that are going on.
+    /// Makes all sessions that are going on such of which not all is known.
     mutating func missRows() { missCount &+= 1 }
 
     /// To be called for each block.
-    mutating func open(now: Int64) { takeOutEnded(now: now, Self.lookCountOfBlock) }
+    mutating func open(now: Int64) {
+        sweep((isFull ? Self.sweepCountOfFull : Self.sweepCount).ofBlock, now: now)
+    }
+
+    /// To be called between packets, now and then.
+    mutating func goOnGrowing() { sessions.goOnGrowing() }
+
+    // MARK: Their rewards
+
+    /// Whether an impression of a reward was counted.
+    ///
+    /// - Parameter key: below `UInt32.max`, as that of the others.
+    @inline(__always)
+    func hasImpression(_ session: Session, _ key: UInt32) -> Bool {
+        unsafe impressions.find(key &+ 1, in: session.pointee.impressions) != nil
+    }
+
+    /// The event time of the last click on a reward that was counted, µs since 1970.
+    @inline(__always)
+    func lastClick(_ session: Session, _ key: UInt32) -> Int64? {
+        unsafe clicks.find(key &+ 1, in: session.pointee.clicks)?.pointee.clickedAt
+    }
+
+    /// Notes an impression that was counted, of a reward that had none.
+    /// - Returns: whether there was room; else not all of the session is known from then on.
+    @inline(__always)
+    mutating func noteImpression(_ session: Session, _ key: UInt32) -> Bool {
+        let seen = SeenReward(key: key &+ 1)
+        let hadRoom =
+            unsafe !isFull && impressions.insert(seen, into: &session.pointee.impressions)
+        return unsafe note(hadRoom, session)
+    }
+
+    /// The same of a click.
+    mutating func noteClick(_ session: Session, _ key: UInt32, at timestamp: Int64) -> Bool {
+        if let known = unsafe clicks.find(key &+ 1, in: session.pointee.clicks) {
+            unsafe known.pointee.clickedAt = timestamp
+            return true
+        }
+        let click = ClickedReward(clickedAt: timestamp, key: key &+ 1)
+        let hadRoom = unsafe !isFull && clicks.insert(click, into: &session.pointee.clicks)
+        return unsafe note(hadRoom, session)
+    }
+
+    @inline(__always)
+    private mutating func note(_ hadRoom: Bool, _ session: Session) -> Bool {
+        if hadRoom { rewardCount += 1 } else { unsafe session.pointee.knownSince = 0 }
+        return hadRoom
+    }
 
     // MARK: Their end
 
-    /// Looks at the sessions whose turn has come, at most so many.
-    private mutating func takeOutEnded(now: Int64, _ countMax: Int) {
-        var left = countMax
-        while first != 0, left > 0, unsafe session(first).pointee.lookAt < now {
-            left -= 1
-            let number = first
-            first = unsafe session(number).pointee.next
-            if first == 0 { last = 0 }
-            if unsafe now &- session(number).pointee.seenAt > timeoutMicroseconds {
-                restart(number)
-                sessions.remove(number)
+    /// Takes out the ended sessions at the next places.
+    private mutating func sweep(_ count: Int, now: Int64) {
+        if sessions.isGrowing { return }
+        for _ in 0..<min(count, sessions.capacity) {
+            if swept >= sessions.capacity { swept = 0 }
+            let session = unsafe sessions.entry(at: swept)
+            if unsafe !session.pointee.isFree && hasEnded(session, now: now) {
+                unsafe removeRewards(of: session)
+                // Another one may lie there then.
+                sessions.remove(at: swept)
             } else {
-                unsafe session(number).pointee.lookAt = now &+ timeoutMicroseconds
-                append(number)
+                swept += 1
             }
         }
     }
 
-    private mutating func append(_ number: UInt32) {
-        unsafe session(number).pointee.next = 0
-        if last == 0 { first = number } else { unsafe session(last).pointee.next = number }
-        last = number
-    }
-
-    /// Forgets what was counted in a session.
-    private mutating func restart(_ number: UInt32) {
-        var reward = unsafe session(number).pointee.rewards
-        while reward != 0 {
-            let next = unsafe rewards.entry(reward).pointee.next
-            rewards.remove(reward)
-            reward = next
-        }
-        unsafe session(number).pointee.rewards = 0
-        unsafe session(number).pointee.rates = SessionRates()
+    private mutating func removeRewards(of session: Session) {
+        let (impressions, clicks) = unsafe (session.pointee.impressions, session.pointee.clicks)
+        rewardCount -= Int(impressions.count) + Int(clicks.count)
+        self.impressions.removeAll(of: impressions)
+        self.clicks.removeAll(of: clicks)
     }
 }

@@ -1,0 +1,57 @@
+import TestSupport
+import Testing
+
+@testable import IngestPipeline
+
+/// The open-addressing table against a dictionary.
+struct GrowingTableTests {
+    private struct Entry: TableEntry {
+        let spread: UInt64
+        var value: UInt64
+        static var belongsToLine: Bool { false }
+        var isFree: Bool { spread == 0 }
+    }
+
+    /// Few places that all entries belong at, the last ones among them: long walks, and such round the end.
+    private static func spread(_ number: UInt64) -> UInt64 {
+        (number % 61 &* 0x0433_0000_0000_0000) &+ (number % 7 &<< 56) &+ number &+ 1
+    }
+
+    @Test(
+        "Entries are found until they are taken out, also round the end and while it grows",
+        arguments: [1, 2, 3])
+    func model(seed: UInt64) {
+        var random = SeededRandom(seed: seed)
+        var table = GrowingTable<Entry>()
+        var model: [UInt64: UInt64] = [:]
+        var removedCount = 0
+        for step in 0..<30_000 {
+            let spread = Self.spread(random.next() % 2_000)
+            if step % 3_000 > 2_000 {
+                table.goOnGrowing()
+                guard !table.isGrowing else { continue }
+                let place = Int(random.next() % UInt64(table.capacity))
+                for place in place..<min(place + 200, table.capacity) {
+                    let entry = table.entry(at: place).pointee
+                    if entry.isFree { continue }
+                    #expect(model.removeValue(forKey: entry.spread) == entry.value)
+                    table.remove(at: place)
+                    removedCount += 1
+                    break
+                }
+            } else if let value = model[spread] {
+                #expect(table.find(spread) { $0.pointee.spread == spread }?.pointee.value == value)
+            } else {
+                #expect(table.find(spread) { $0.pointee.spread == spread } == nil)
+                let value = random.next()
+                _ = table.insert(Entry(spread: spread, value: value))
+                model[spread] = value
+            }
+            #expect(table.count == model.count)
+        }
+        #expect(removedCount > 1_000)
+        for (spread, value) in model {
+            #expect(table.find(spread) { $0.pointee.spread == spread }?.pointee.value == value)
+        }
+    }
+}
