@@ -7,6 +7,9 @@ package struct PipelineConfiguration: Sendable {
     package var zones = BusinessZones.utc
     /// Reward keys of one business; what is beyond is counted under its `(other)`.
     package var rewardKeyCountMax = 1_000_000
+    /// The greatest revenue and the greatest spend of one event, micros, at most `Limits.moneyMicrosMax`: what has more is
+    /// malformed.
+    package var moneyMicrosMax: Int64 = 1_000_000_000_000
     /// A power of two within `RingLayout`'s bounds.
     package var ringByteCount = Limits.ringByteCount
     /// `Limits.segmentByteCountMin` … `Limits.segmentByteCountMax`.

@@ -47,6 +47,8 @@ package enum CommitCounter: Int, CounterName {
     case nameRefusals
     /// Events whose names were not those of the key that their hash led to: they are among the malformed.
     case pairMismatches
+    /// Events with more revenue or spend than one may have: they are among the malformed.
+    case moneyRefusals
     /// Events with `(other)` for campaign and source, or without their platform, because there are too many of these.
     case attributionOverflows
     /// How often the wall clock parted from the monotonic one.

@@ -83,6 +83,8 @@ struct DaemonSettings {
     var sessionClicksPerMinuteMax = 30
     var sessionKeyCountMax = 1 << 24
     var rewardKeyCountMax = 1_000_000
+    /// Units of a currency.
+    var moneyMax = 1_000_000
     var campaignKeyCountMax = Limits.attributionCountMax
     var zoneName = ZoneName.utc
     /// Empty: no business has a zone of its own.
@@ -176,6 +178,7 @@ struct DaemonSettings {
         var configuration = PipelineConfiguration()
         configuration.zones = zones
         configuration.rewardKeyCountMax = rewardKeyCountMax
+        configuration.moneyMicrosMax = Int64(moneyMax) * 1_000_000
         configuration.segmentByteCountMax = segmentByteCountMax
         configuration.commitIntervalNanoseconds = UInt64(commitIntervalMilliseconds) * 1_000_000
         configuration.compactIntervalNanoseconds = UInt64(compactIntervalSeconds) * 1_000_000_000

@@ -102,7 +102,7 @@ struct Setting: Sendable {
         ),
         .number(
             "session-keys-max", \.sessionKeyCountMax, 1...1 << 28,
-            "Sessions, and rewards in them, kept at most; about 40 bytes of memory each."),
+            "Sessions, and rewards in them, kept at most; about 70 bytes of memory each."),
         .number(
             "reward-keys-max", \.rewardKeyCountMax, 1...Limits.keyCountMax,
             "Maximum number of rewards of one business with counters of their own; further ones are counted as (other)."
@@ -111,6 +111,10 @@ struct Setting: Sendable {
             "campaign-keys-max", \.campaignKeyCountMax, 0...Limits.attributionCountMax,
             "Maximum number of combinations of reward, campaign and source with counters of their own; further ones are "
                 + "counted as (other)."),
+        .number(
+            "money-max", \.moneyMax, 0...Int(Limits.moneyMicrosMax / 1_000_000),
+            "Revenue and spend of one event at most, in units of its currency; an event with more is malformed."
+        ),
         .zone,
         .path(
             "time-zones", \.zonesPath, "the path of a file", "file",

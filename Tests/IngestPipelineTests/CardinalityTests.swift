@@ -122,7 +122,7 @@ struct CardinalityTests {
         "rewards beyond the limit of their business share a key, and rows keep the hashes of their names"
     )
     func otherRewards() throws {
-        let bench = CommitBench(rewardKeyCountMax: 2)
+        let bench = CommitBench { $0.rewardKeyCountMax = 2 }
         let hash = KeyedHash(key: .init(repeating: 7))
         let events = (1...5 as ClosedRange<UInt8>).map { byteCount in
             var event = bench.click()
@@ -145,5 +145,29 @@ struct CardinalityTests {
             bench.clock.advance(milliseconds: 10)
         }
         #expect(bench.counters.events[.counted] == 10)
+    }
+
+    @Test("an event with more money than one may have is malformed, and gives no name")
+    func moneyMax() throws {
+        let bench = CommitBench { $0.moneyMicrosMax = 5_000_000 }
+        let amounts: [(revenue: Int64, spend: Int64)] = [
+            (5_000_001, 0), (0, 5_000_001), (5_000_000, 5_000_000), (5_000_001, 5_000_001), (0, 0),
+        ]
+        var events = amounts.map { amounts in
+            var event = bench.click()
+            (event.revenueMicros, event.spendMicros) = amounts
+            return event
+        }
+        // The first two come before their names are known, and opt-out goes before all.
+        events.append(events[0])
+        events[5].consent = Consent.optOut.rawValue
+        bench.offerBatch(sequence: 0, events)
+        let block = try #require(bench.turns().first { $0.rows.rowCount > 0 })
+        #expect(Self.verdicts(of: block) == [.counted, .counted])
+        #expect(block.rows.revenue[0] == 5_000_000 && block.rows.spend[0] == 5_000_000)
+        #expect(block.keys.count == 1)
+        #expect(bench.counters.events[.malformed] == 3 && bench.counters.events[.noConsent] == 1)
+        #expect(bench.counters.commit[.moneyRefusals] == 3)
+        #expect(block.ledger.first?.events[Int(Verdict.malformed.rawValue)] == 3)
     }
 }

@@ -21,8 +21,8 @@ final class CommitBench {
         isDurableAtOnce: Bool = true,
         dictionary: consuming NameDictionary = NameDictionary(),
         policy: CountingPolicy = CountingPolicy(), keys: SessionKeyRing? = nil,
-        rewardKeyCountMax: Int = 1_000_000, bound: AttributionBound = AttributionBound(),
-        idsCompleteSince: Int64 = .min
+        bound: AttributionBound = AttributionBound(), idsCompleteSince: Int64 = .min,
+        _ configure: (inout PipelineConfiguration) -> Void = { _ in }
     ) {
         self.isDurableAtOnce = isDurableAtOnce
         let ends = EventRing.make(byteCount: 1 << 20)!
@@ -33,7 +33,7 @@ final class CommitBench {
         start.policy = policy
         for _ in 0..<StageLinks.slotCount { links.free.push(BlockSlot(log: start)) }
         var configuration = PipelineConfiguration()
-        configuration.rewardKeyCountMax = rewardKeyCountMax
+        configure(&configuration)
         configuration.commitIntervalNanoseconds = UInt64(Self.intervalMilliseconds) * 1_000_000
         stage = CommitStage(
             consumer: ends.consumer, hash: KeyedHash(key: .init(repeating: 7)),

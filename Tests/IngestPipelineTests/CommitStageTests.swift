@@ -231,7 +231,7 @@ struct CommitStageTests {
 
     @Test("the largest amounts end blocks and segments, so that no sum of a segment passes 64 bits")
     func money() throws {
-        let bench = CommitBench()
+        let bench = CommitBench { $0.moneyMicrosMax = Limits.moneyMicrosMax }
         var event = bench.click()
         (event.revenueMicros, event.spendMicros) = (Limits.moneyMicrosMax, Limits.moneyMicrosMax)
         // More than fits one block, in packets of which a block takes several.

@@ -53,6 +53,15 @@ struct SettingsTests {
                     keyCountMax: 9, refusesOutsideWindow: true))
     }
 
+    @Test func `amounts are in units, a million at most unless told`() throws {
+        for (text, micros) in [(nil, 1_000_000_000_000), ("7", 7_000_000), ("0", 0)] {
+            var values = ["data": "/tmp/x"]
+            values["money-max"] = text
+            let settings = try DaemonSettings([SettingLayer(.commandLine, values)])
+            #expect(settings.pipelineConfiguration(.utc).moneyMicrosMax == Int64(micros))
+        }
+    }
+
     @Test func `the command line wins over the environment and that over the file`() throws {
         let commandLine = SettingLayer(.commandLine, ["data": "/tmp/x", "udp": "127.0.0.1:1"])
         let environment = SettingLayer.environment([
@@ -99,7 +108,8 @@ struct SettingsTests {
         ("time-zone", "Europe/Atlantis"), ("time-zone", "EST"), ("time-zone", "GMT+3"),
         ("time-zone", "right/UTC"), ("time-zone", "Europe"), ("time-zone", "America/Argentina"),
         ("time-zones", ""),
-        ("receive-buffer-bytes", "1"), ("data", ""),
+        ("receive-buffer-bytes", "1"), ("data", ""), ("money-max", "1000000001"),
+        ("money-max", "-1"),
     ])
     func `a bad value is 64 on the command line and 78 elsewhere`(name: String, text: String) {
         let places: [(SettingLayer.Origin, ExitReason, String)] = [

@@ -70,8 +70,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         self.consumer = consumer
         admission = Admission(
             hash: hash, dictionary: dictionary, attributions: attributions, repeats: repeats,
-            sessions: sessions, policy: start.policy,
-            rewardKeyCountMax: configuration.rewardKeyCountMax, zones: configuration.zones)
+            sessions: sessions, policy: start.policy, configuration)
         self.zones = zones
         time = AdmissionClock(clock, counters: counters, state: links.state, warn: warn)
         windows = AdmittedWindows(
@@ -266,6 +265,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         counters.commit.add(.nameRefusals, UInt64(refused.fullCount))
         counters.commit.add(.pairMismatches, UInt64(refused.mismatchCount))
         counters.commit.add(.attributionOverflows, UInt64(refused.overflowCount))
+        counters.commit.add(.moneyRefusals, UInt64(refused.moneyCount))
     }
 
     private mutating func takeRefusals(_ record: RingRecord) {

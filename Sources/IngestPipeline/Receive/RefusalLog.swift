@@ -57,9 +57,9 @@ struct RefusalSamples {
 struct RefusalLog {
     private let write: @Sendable (String) -> Void
     /// When the next line of a kind may come, monotonic nanoseconds, by place.
-    private var dueNanoseconds = InlineArray<25, UInt64>(repeating: 0)
+    private var dueNanoseconds = InlineArray<26, UInt64>(repeating: 0)
     /// How far lines have told of a counter that only grows, by place.
-    private var told = InlineArray<25, UInt64>(repeating: 0)
+    private var told = InlineArray<26, UInt64>(repeating: 0)
 
     private static let intervalNanoseconds: UInt64 = 1_000_000_000
 
@@ -75,6 +75,7 @@ struct RefusalLog {
         static let attributionOverflows = 22
         static let attributionsDropped = 23
         static let rolledBackHeartbeats = 24
+        static let moneyRefusals = 25
     }
 
     init(write: @escaping @Sendable (String) -> Void) { self.write = write }
@@ -142,6 +143,11 @@ struct RefusalLog {
             write(
                 "refused \(Self.counted(count, "event")) as malformed because the hash of reward and business "
                     + "led to the key of other names: test the memory, and restart")
+        }
+        if let count = growth(Place.moneyRefusals, of: counters.commit[.moneyRefusals], now) {
+            write(
+                "refused \(Self.counted(count, "event")) as malformed because revenue or spend is over "
+                    + "--money-max: look at their sender, or raise it")
         }
         if let count = growth(
             Place.rolledBackHeartbeats, of: counters.commit[.rolledBackHeartbeats], now)

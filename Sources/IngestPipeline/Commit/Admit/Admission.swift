@@ -20,6 +20,7 @@ import IngestRules
     private let policy: CountingPolicy
     /// Of one business.
     private let rewardKeyCountMax: Int
+    private let moneyMicrosMax: Int64
     var repeats: RepeatRule
     var sessions: SessionRule
     private var days: BusinessDays
@@ -33,8 +34,8 @@ import IngestRules
     init(
         hash: KeyedHash, dictionary: consuming NameDictionary,
         attributions: consuming KnownAttributions, repeats: consuming RepeatRule,
-        sessions: consuming SessionRule, policy: CountingPolicy, rewardKeyCountMax: Int,
-        zones: BusinessZones
+        sessions: consuming SessionRule, policy: CountingPolicy,
+        _ configuration: PipelineConfiguration
     ) {
         self.hash = hash
         known = attributions
@@ -42,8 +43,9 @@ import IngestRules
         self.repeats = repeats
         self.sessions = sessions
         self.policy = policy
-        self.rewardKeyCountMax = rewardKeyCountMax
-        days = BusinessDays(zones)
+        rewardKeyCountMax = configuration.rewardKeyCountMax
+        moneyMicrosMax = configuration.moneyMicrosMax
+        days = BusinessDays(configuration.zones)
     }
 
     /// Starts the loads that `admit` of the same events will wait for.
@@ -102,7 +104,9 @@ import IngestRules
             var verdict = unsafe policy.verdict(
                 on: JudgedEvent(event.pointee), admissionTime: admissionTime)
             if unsafe event.pointee.consent != Consent.optOut.rawValue {
-                if let key = unsafe dictionary.key(of: event.pointee.pair) {
+                if unsafe event.pointee.side != 0 && hasTooMuch(event, packet) {
+                    verdict = .malformed
+                } else if let key = unsafe dictionary.key(of: event.pointee.pair) {
                     if unsafe isRow(event, of: key, packet.bytes, &verdict) {
                         verdict = append(
                             index, verdict, key, packet, slot, &cursor, judgedAs: key)
@@ -328,6 +332,19 @@ import IngestRules
         unsafe slot.rows.rewardHash[cursor.rewardHash] = rewardHash
         cursor.rewardHash += 1
         return judged
+    }
+
+    /// Whether an event that has a side record has an amount that is too great for one event.
+    @inline(never)
+    private mutating func hasTooMuch(
+        _ event: UnsafePointer<PacketRow>, _ packet: PacketEvents
+    ) -> Bool {
+        // SAFETY: as in `append`.
+        let side = unsafe packet.sides + (Int(event.pointee.side) &- 1)
+        let greatest = unsafe max(side.pointee.revenueMicros, side.pointee.spendMicros)
+        if greatest <= moneyMicrosMax { return false }
+        refused.moneyCount += 1
+        return true
     }
 
     private mutating func refuseFull() -> Verdict {

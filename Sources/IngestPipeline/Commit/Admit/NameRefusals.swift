@@ -1,6 +1,6 @@
 // packet → decode → ring → [admit] → block → segment → compaction → snapshot → query
 
-/// Events that are malformed, or lack something, because of their names.
+/// Events that are malformed, or lack something, because of their names or amounts.
 struct NameRefusals {
     /// A name or a key would be over its limit.
     var fullCount = 0
@@ -8,4 +8,6 @@ struct NameRefusals {
     var mismatchCount = 0
     /// Not refused, but with `(other)` for campaign and source, or without their platform.
     var overflowCount = 0
+    /// An amount is above the greatest that one event may have.
+    var moneyCount = 0
 }
