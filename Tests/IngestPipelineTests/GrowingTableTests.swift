@@ -24,10 +24,11 @@ struct GrowingTableTests {
         var random = SeededRandom(seed: seed)
         var table = GrowingTable<Entry>()
         var model: [UInt64: UInt64] = [:]
-        var removedCount = 0
+        var (removedCount, growingCount) = (0, 0)
         for step in 0..<30_000 {
-            let spread = Self.spread(random.next() % 2_000)
-            if step % 3_000 > 2_000 {
+            let spread = Self.spread(random.next() % 9_000)
+            if table.isGrowing { growingCount += 1 }
+            if step % 3_000 > 2_500 {
                 table.goOnGrowing()
                 guard !table.isGrowing else { continue }
                 let place = Int(random.next() % UInt64(table.capacity))
@@ -49,7 +50,7 @@ struct GrowingTableTests {
             }
             #expect(table.count == model.count)
         }
-        #expect(removedCount > 1_000)
+        #expect(removedCount > 1_000 && growingCount > 100 && table.capacity > 1 << 12)
         for (spread, value) in model {
             #expect(table.find(spread) { $0.pointee.spread == spread }?.pointee.value == value)
         }

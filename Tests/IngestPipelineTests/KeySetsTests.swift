@@ -15,7 +15,7 @@ struct KeySetsTests {
         arguments: [1, 2, 3])
     func model(seed: UInt64) {
         var random = SeededRandom(seed: seed)
-        var sets = KeySets<Element>(lineCountMax: 1 << 20)
+        var sets = KeySets<Element>(leafCountMax: 1 << 20)
         var own = [KeySet](repeating: KeySet(), count: 50)
         var models = [[UInt32: UInt64]](repeating: [:], count: own.count)
         for _ in 0..<60_000 {
@@ -25,8 +25,8 @@ struct KeySetsTests {
             let draw = random.next()
             let key = draw % 3 == 0 ? UInt32.max - UInt32(draw % 5_000) : 1 + UInt32(draw % 3_000)
             if random.next() % 400 == 0 {
-                sets.removeAll(of: own[number])
-                (own[number], models[number]) = (KeySet(), [:])
+                sets.removeAll(of: &own[number])
+                models[number] = [:]
             } else if let value = models[number][key] {
                 #expect(sets.find(key, in: own[number])?.pointee.value == value)
             } else {
@@ -42,27 +42,59 @@ struct KeySetsTests {
         }
     }
 
-    @Test("There are no more lines than the limit, and those that were given back serve again")
+    @Test(
+        "There are no more leaves than the limit, and those that were given back serve sets of any size"
+    )
     func bound() {
-        var sets = KeySets<SeenReward>(lineCountMax: 4)
-        var own = [KeySet](repeating: KeySet(), count: 4)
-        for place in 0..<3 { #expect(sets.insert(SeenReward(key: 7), into: &own[place]) == true) }
-        // Of twelve keys a set has one line, of thirteen two.
-        for key in 1...12 as ClosedRange<UInt32> where key != 7 {
-            #expect(sets.insert(SeenReward(key: key), into: &own[0]) == true)
+        var sets = KeySets<SeenReward>(leafCountMax: 40)
+        for _ in 0..<3 {
+            // All as sets of one key, all as one set, and all as sets of one key again.
+            var own = [KeySet](repeating: KeySet(), count: 40)
+            for place in 0..<40 {
+                #expect(sets.insert(SeenReward(key: 7), into: &own[place]) == true)
+            }
+            var further = KeySet()
+            #expect(sets.insert(SeenReward(key: 2), into: &further) == false)
+            #expect(further.count == 0 && sets.find(2, in: further) == nil)
+            // A leaf that is there has room for more.
+            #expect(sets.insert(SeenReward(key: 8), into: &own[0]) == true)
+            for place in 0..<40 { sets.removeAll(of: &own[place]) }
+            #expect(own[0].count == 0 && sets.find(7, in: own[0]) == nil)
+            var key: UInt32 = 1
+            while sets.insert(SeenReward(key: key), into: &further) { key += 1 }
+            // A split needs 16 leaves at most, so that there were 24 of about 8 keys or more.
+            #expect(key > 100 && further.count == key - 1)
+            for known in 1..<key { #expect(sets.find(known, in: further) != nil) }
+            #expect(sets.find(key, in: further) == nil)
+            sets.removeAll(of: &further)
         }
-        #expect(sets.insert(SeenReward(key: 13), into: &own[0]) == false)
-        #expect(own[0].count == 12)
-        for key in 1...13 as ClosedRange<UInt32> {
-            #expect((sets.find(key, in: own[0]) != nil) == (key < 13))
+    }
+
+    @Test("A set has 65,536 keys at most, and gives all of its memory back")
+    func largest() {
+        var sets = KeySets<SeenReward>(leafCountMax: 1 << 17)
+        for first in [1, 1 << 31] as [UInt32] {
+            var set = KeySet()
+            for key in first..<first + 65_536 {
+                guard sets.insert(SeenReward(key: key), into: &set) else {
+                    Issue.record("no room for \(key)")
+                    return
+                }
+            }
+            #expect(sets.insert(SeenReward(key: first + 65_536), into: &set) == false)
+            #expect(sets.find(first + 65_535, in: set)?.pointee.key == first + 65_535)
+            #expect(sets.find(first + 65_536, in: set) == nil)
+            sets.removeAll(of: &set)
+            #expect(set.count == 0)
         }
-        #expect(sets.insert(SeenReward(key: 1), into: &own[3]) == true)
-        var further = KeySet()
-        #expect(sets.insert(SeenReward(key: 2), into: &further) == false)
-        sets.removeAll(of: own[1])
-        #expect(sets.insert(SeenReward(key: 2), into: &further) == true)
-        // What a set before had in the line is gone.
-        #expect(sets.find(7, in: further) == nil)
-        #expect(sets.find(2, in: further) != nil)
+        // Of as many leaves as there may be none is lost.
+        var sets2 = KeySets<SeenReward>(leafCountMax: 30)
+        var last = KeySet()
+        for _ in 0..<100 {
+            for key in 1...17 as ClosedRange<UInt32> {
+                #expect(sets2.insert(SeenReward(key: key), into: &last) == true)
+            }
+            sets2.removeAll(of: &last)
+        }
     }
 }

@@ -72,4 +72,55 @@ struct SessionTableTests {
         let partial = table.begin(3, now: 0, isPartial: true)!
         #expect(table.isKnown(partial) == false)
     }
+
+    @Test("Memory of small sessions serves large ones, and that of large ones small ones")
+    func sizes() {
+        let countMax: UInt32 = 20_000
+        var table = SessionTable(
+            SessionPolicy(timeoutSeconds: 10, keyCountMax: Int(countMax)))
+        for (round, rewardCount) in [1, 60, 13, 4_000, 1, 25].enumerated()
+            as EnumeratedSequence<[UInt32]>
+        {
+            let now = Int64(round) * 11 * Self.second
+            for _ in 0..<64 { table.open(now: now) }
+            for number in 0..<UInt64(countMax / (rewardCount + 1)) {
+                let pseudonym = number * 0x5DEE_CE66 + UInt64(round)
+                let hadRoom = Self.begin(pseudonym, rewards: 0..<rewardCount, at: now, in: &table)
+                #expect(hadRoom)
+            }
+        }
+    }
+
+    @Test("A session that ended while the table grows begins anew where it lies")
+    func growing() {
+        var table = SessionTable(SessionPolicy(timeoutSeconds: 10))
+        let end = 10 * Self.second + 1
+        for pseudonym in 1...2_048 as ClosedRange<UInt64> {
+            #expect(Self.begin(pseudonym << 37, rewards: 0..<1, at: 0, in: &table) == true)
+        }
+        // Half full: the next one has it grow.
+        #expect(Self.begin(1 << 20, rewards: 0..<1, at: end, in: &table) == true)
+        for pseudonym in 1...2_048 as ClosedRange<UInt64> {
+            #expect(table.find(pseudonym << 37, now: end) == nil)
+            #expect(Self.begin(pseudonym << 37, rewards: 5..<6, at: end, in: &table) == true)
+        }
+        for pseudonym in 1...2_048 as ClosedRange<UInt64> {
+            let session = table.find(pseudonym << 37, now: end)!
+            #expect(table.hasImpression(session, 5) == true)
+            #expect(table.hasImpression(session, 0) == false)
+        }
+    }
+
+    @Test("Each reward of a session has its own last click")
+    func clicks() {
+        var table = SessionTable(SessionPolicy(timeoutSeconds: 10))
+        let session = table.begin(9, now: 0, isPartial: false)!
+        for round in 0..<2 as Range<Int64> {
+            for key in 0..<500 as Range<UInt32> {
+                #expect(table.lastClick(session, key) == (round == 0 ? nil : Int64(key)))
+                #expect(table.noteClick(session, key, at: Int64(key) + round) == true)
+                #expect(table.lastClick(session, key) == Int64(key) + round)
+            }
+        }
+    }
 }

@@ -132,10 +132,8 @@ extension Admission {
             }
         }
         for index in 0..<packet.count where unsafe packet.rows[index].sessionByteCount != 0 {
-            let row = unsafe packet.rows + index
             // SAFETY: `prepare` was called for it.
-            unsafe sessions.prefetch(
-                index, type: row.pointee.type, dictionary.key(of: row.pointee.pair))
+            unsafe sessions.prefetchRewards(index, type: packet.rows[index].type)
         }
     }
 }

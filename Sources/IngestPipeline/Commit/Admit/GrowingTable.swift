@@ -76,7 +76,7 @@ protocol TableEntry: BitwiseCopyable {
         table.prefetch(table.home(spread))
     }
 
-    /// The entry that belongs where `spread` says and matches. Valid until the next insert.
+    /// The entry that belongs where `spread` says and matches. Valid until the next insert, removal or `goOnGrowing`.
     @inline(__always)
     func find(
         _ spread: UInt64, _ matches: (UnsafeMutablePointer<Entry>) -> Bool
@@ -110,7 +110,7 @@ protocol TableEntry: BitwiseCopyable {
         return nil
     }
 
-    /// What lies at a place below `capacity`; valid until the next insert or removal.
+    /// What lies at a place below `capacity`; valid as `find`.
     @inline(__always)
     func entry(at place: Int) -> UnsafeMutablePointer<Entry> {
         precondition(place >= 0 && place < capacity)
@@ -120,7 +120,8 @@ protocol TableEntry: BitwiseCopyable {
 
     /// Takes out the entry at a place of a table that does not grow. What it was in the way of moves up, and may lie there now.
     mutating func remove(at place: Int) {
-        precondition(!isGrowing)
+        let isThere = unsafe !entry(at: place).pointee.isFree
+        precondition(!isGrowing && isThere)
         count -= 1
         table.remove(place)
     }

@@ -2,142 +2,242 @@
 import CIngestLinux
 import IngestFormat
 
-/// What lies in a set of `KeySets`: plain memory, of which all zeros mean that nothing is there.
+/// What lies in a set of `KeySets`: plain memory, of which all zeros mean that a place is free.
 protocol KeySetElement: BitwiseCopyable {
-    /// Of nothing, which lies where a set has room.
+    /// A free place.
     init()
-    /// What it is found by; 0 = nothing.
+    /// What it is found by; 0 = none.
     var key: UInt32 { get }
 }
 
 /// A set of `KeySets`; of all zeros: an empty one.
 struct KeySet: BitwiseCopyable {
     fileprivate(set) var count: UInt32 = 0
-    fileprivate var firstLine: UInt32 = 0
+    fileprivate var root = KeySetNode.none
 }
 
-/// Many sets of keys in memory that they share: most have some keys, each may have millions. Owned by one stage.
+/// Which node of a trie is meant: the number of a leaf plus 1, or that of an inner one with bit 31 set.
+struct KeySetNode: BitwiseCopyable, Equatable {
+    var bits: UInt32
+
+    static let none = KeySetNode(bits: 0)
+    private static let innerBit: UInt32 = 1 << 31
+    static func leaf(_ number: UInt32) -> KeySetNode { KeySetNode(bits: number &+ 1) }
+    static func inner(_ number: UInt32) -> KeySetNode { KeySetNode(bits: number | innerBit) }
+
+    var isInner: Bool {
+        @inline(__always) get { bits & Self.innerBit != 0 }
+    }
+    var leafNumber: Int {
+        @inline(__always) get { Int(bits) &- 1 }
+    }
+    var innerNumber: Int {
+        @inline(__always) get { Int(bits & ~Self.innerBit) }
+    }
+}
+
+/// Many sets of keys in memory that they share: most have some keys, some have thousands. Owned by one stage.
 ///
-/// **Layout** A set has 2^n cache lines side by side. A key lies in the line that its hash says, in the first place that was
-/// free, or where the line was full in the next one, round the end. Three quarters full, a set moves to twice as many
-/// lines. Lines that were given back serve sets of as many lines.
+/// **Layout** A set is a hash trie of cache lines. A leaf has as many elements as fit a line, in the order in which they came.
+/// Is it full, an inner node of 16 children takes its place, and each element goes to the child that the next 4 bits of its
+/// key's hash say. Nodes that are given back serve any set, so that sets of all sizes share the memory well.
 ///
-/// **Cost** A find or an insert: one miss, which `prefetch` hides. 4/3 to 8/3 of the element a key, a line at least.
+/// **Cost** A find or an insert in a small set: one miss, which `prefetch` hides; one more for each level of a larger one. An
+/// insert moves the elements of one leaf at most, but where their hashes agree. A leaf a set at least; where leaves were just
+/// split about 45 bytes a key of 4.
 @safe struct KeySets<Element: KeySetElement>: ~Copyable {
-    private var memory = LineMemory<Element>(capacity: 1 << 12)
-    private var usedLineCount = 0
-    private let lineCountMax: Int
-    /// First lines of memory that sets of 2^n lines have given back, by n.
-    private var freeLines = [[UInt32]](repeating: [], count: UInt32.bitWidth)
+    private var leaves = NodeMemory<Element>(elementCount: leafCount)
+    private var inners = NodeMemory<KeySetNode>(elementCount: childCount)
+    private let leafCountMax: Int
+    /// Who sends keys must not know which of them lie together.
+    private let seed = UInt64.random(in: 0...UInt64.max)
 
-    private static var lineElementCount: Int { 64 / MemoryLayout<Element>.stride }
-    /// Keys that a line has at most on average.
-    private static var fillOfLine: UInt32 { UInt32(lineElementCount) * 3 / 4 }
+    /// Elements of a set at most: its memory is given back in some microseconds.
+    static var keyCountMax: UInt32 { 1 << 16 }
 
-    /// - Parameter lineCountMax: lines of all sets, below 2^32.
-    init(lineCountMax: Int) { self.lineCountMax = lineCountMax }
+    private static var leafCount: Int { 64 / MemoryLayout<Element>.stride }
+    private static var childCount: Int { 16 }
+    private static var childBitCount: UInt64 { 4 }
 
-    /// Of the number of lines of a set with so many keys.
-    @inline(__always)
-    private static func power(_ count: UInt32) -> Int {
-        let lineCount = (count &+ fillOfLine &- 1) / fillOfLine
-        return lineCount <= 1 ? 0 : UInt32.bitWidth &- (lineCount &- 1).leadingZeroBitCount
+    /// - Parameter leafCountMax: leaves of all sets, 1 … 2^30.
+    init(leafCountMax: Int) {
+        precondition(64 % MemoryLayout<Element>.stride == 0 && 1...1 << 30 ~= leafCountMax)
+        self.leafCountMax = leafCountMax
     }
 
     @inline(__always)
-    private static func home(_ key: UInt32, _ power: Int) -> Int {
-        Int(truncatingIfNeeded: (UInt64(key &* 0x9E37_79B1) &<< UInt64(power)) &>> 32)
-    }
+    private func hash(_ key: UInt32) -> UInt64 { SplitMix.finish(UInt64(key) ^ seed) }
 
     @inline(__always)
-    private func place(_ firstLine: UInt32, _ line: Int) -> UnsafeMutablePointer<Element> {
-        // SAFETY, of all uses: the lines of a set are ours, and a line's elements are in it.
-        unsafe memory.base + (Int(firstLine) &+ line) &* Self.lineElementCount
+    private static func child(_ hash: UInt64, _ level: UInt64) -> Int {
+        Int(truncatingIfNeeded: hash &>> (level &* childBitCount)) & (childCount &- 1)
     }
 
-    /// Starts the load of the line that `find` will look at first.
-    /// - Parameter key: asked for only where the set has several lines; `nil` if it is not known.
+    /// Starts the load of what `find` will look at first.
     @inline(__always)
-    func prefetch(_ set: KeySet, _ key: @autoclosure () -> UInt32?) {
-        guard set.count > 0 else { return }
-        let power = Self.power(set.count)
-        let line = power == 0 ? 0 : key().map { Self.home($0, power) } ?? 0
-        unsafe ingest_prefetch(place(set.firstLine, line))
+    func prefetch(_ set: KeySet) {
+        if set.count == 0 { return }
+        // SAFETY: the number is that of a node of the set; a prefetch reads nothing.
+        if set.root.isInner {
+            unsafe ingest_prefetch(inners.node(set.root.innerNumber))
+        } else {
+            unsafe ingest_prefetch(leaves.node(set.root.leafNumber))
+        }
     }
 
     /// The element of a key, > 0. Valid until the next insert.
     @inline(__always)
     func find(_ key: UInt32, in set: KeySet) -> UnsafeMutablePointer<Element>? {
         if set.count == 0 { return nil }
-        let power = Self.power(set.count)
-        let found = unsafe walk(to: key, set.firstLine, power)
-        return unsafe found.pointee.key == key ? found : nil
+        var node = set.root
+        if node.isInner { node = leaf(of: key, below: node) }
+        if node == .none { return nil }
+        // SAFETY, of all uses: nodes lead to nodes of the same set, and a node has so many elements.
+        let place = unsafe leaves.node(node.leafNumber)
+        for i in 0..<Self.leafCount {
+            let found = unsafe place[i].key
+            if found == key { return unsafe place + i }
+            if found == 0 { return nil }
+        }
+        return nil
     }
 
-    /// Where a key lies, or may be put: of each set a quarter is free.
-    @inline(__always)
-    private func walk(
-        to key: UInt32, _ firstLine: UInt32, _ power: Int
-    ) -> UnsafeMutablePointer<Element> {
-        var line = Self.home(key, power)
-        while true {
-            let place = unsafe place(firstLine, line)
-            for i in 0..<Self.lineElementCount {
-                let found = unsafe place[i].key
-                if found == key || found == 0 { return unsafe place + i }
-            }
-            line = (line &+ 1) & ((1 &<< power) &- 1)
+    @inline(never)
+    private func leaf(of key: UInt32, below inner: KeySetNode) -> KeySetNode {
+        var (node, level) = (inner, 0 as UInt64)
+        let hash = hash(key)
+        while node.isInner {
+            node = unsafe inners.node(node.innerNumber)[Self.child(hash, level)]
+            level &+= 1
         }
+        return node
     }
 
     /// Adds an element whose key is not in the set.
     /// - Returns: whether there was room.
     mutating func insert(_ element: Element, into set: inout KeySet) -> Bool {
-        let power = Self.power(set.count &+ 1)
-        if set.count == 0 || power > Self.power(set.count) {
-            guard let larger = allocate(power) else { return false }
-            moveElements(of: set, to: larger, power)
-            removeAll(of: set)
-            set.firstLine = larger
+        if set.count == Self.keyCountMax { return false }
+        let hash = hash(element.key)
+        var level: UInt64 = 0
+        // Of an inner node; `nil` is the root.
+        var place: (inner: Int, child: Int)?
+        while true {
+            let node = place.map { unsafe inners.node($0.inner)[$0.child] } ?? set.root
+            if node.isInner {
+                place = (node.innerNumber, Self.child(hash, level))
+                level &+= 1
+            } else if node == .none {
+                guard let new = makeLeaf() else { return false }
+                unsafe leaves.node(new.leafNumber)[0] = element
+                put(new, at: place, of: &set)
+                break
+            } else if let free = freePlace(in: node) {
+                unsafe leaves.node(node.leafNumber)[free] = element
+                break
+            } else {
+                guard let inner = split(node, level) else { return false }
+                put(inner, at: place, of: &set)
+            }
         }
-        unsafe walk(to: element.key, set.firstLine, power).pointee = element
         set.count &+= 1
         return true
     }
 
-    private func moveElements(of set: KeySet, to larger: UInt32, _ power: Int) {
-        guard set.count > 0 else { return }
-        let old = unsafe place(set.firstLine, 0)
-        for i in 0..<Self.lineElementCount << Self.power(set.count) {
-            let element = unsafe old[i]
-            if element.key != 0 {
-                unsafe walk(to: element.key, larger, power).pointee = element
+    private mutating func put(
+        _ node: KeySetNode, at place: (inner: Int, child: Int)?, of set: inout KeySet
+    ) {
+        guard let place else { return set.root = node }
+        unsafe inners.node(place.inner)[place.child] = node
+    }
+
+    private func freePlace(in leaf: KeySetNode) -> Int? {
+        let place = unsafe leaves.node(leaf.leafNumber)
+        return (0..<Self.leafCount).first { unsafe place[$0].key == 0 }
+    }
+
+    private mutating func makeLeaf() -> KeySetNode? {
+        guard leaves.count < leafCountMax else { return nil }
+        return .leaf(leaves.take(filledWith: Element()))
+    }
+
+    /// Puts a full leaf's elements into leaves of an inner node of that level.
+    /// - Returns: the inner node; `nil` if there is no room, and then nothing has changed.
+    private mutating func split(_ leaf: KeySetNode, _ level: UInt64) -> KeySetNode? {
+        guard leaves.count + Self.leafCount <= leafCountMax else { return nil }
+        let inner = KeySetNode.inner(inners.take(filledWith: .none))
+        for i in 0..<Self.leafCount {
+            let element = unsafe leaves.node(leaf.leafNumber)[i]
+            let child = Self.child(hash(element.key), level)
+            var node = unsafe inners.node(inner.innerNumber)[child]
+            if node == .none {
+                node = .leaf(leaves.take(filledWith: Element()))
+                unsafe inners.node(inner.innerNumber)[child] = node
             }
+            // There is room, since the leaf held no more than fit one.
+            let free = freePlace(in: node)!
+            unsafe leaves.node(node.leafNumber)[free] = element
         }
+        leaves.giveBack(UInt32(leaf.leafNumber))
+        return inner
     }
 
-    /// Gives back the memory of a set, which is empty from then on; without a look at it.
-    mutating func removeAll(of set: KeySet) {
-        if set.count > 0 { freeLines[Self.power(set.count)].append(set.firstLine) }
+    /// Empties a set. A small one is not looked at.
+    mutating func removeAll(of set: inout KeySet) {
+        giveBack(set.root)
+        set = KeySet()
     }
 
-    /// The first of 2^`power` lines, all of nothing.
-    private mutating func allocate(_ power: Int) -> UInt32? {
-        let firstLine: UInt32
-        if let free = freeLines[power].popLast() {
-            firstLine = free
-            // What is needed next: it was not looked at for long.
-            if let next = freeLines[power].last { unsafe ingest_prefetch(place(next, 0)) }
+    private mutating func giveBack(_ node: KeySetNode) {
+        if node == .none { return }
+        guard node.isInner else { return leaves.giveBack(UInt32(node.leafNumber)) }
+        for child in 0..<Self.childCount {
+            giveBack(unsafe inners.node(node.innerNumber)[child])
+        }
+        inners.giveBack(UInt32(node.innerNumber))
+    }
+}
+
+/// Nodes of one kind, each of so many elements on a cache line of its own.
+@safe struct NodeMemory<Element: BitwiseCopyable>: ~Copyable {
+    private var memory = LineMemory<Element>(capacity: 1 << 12)
+    private var free = LineMemory<UInt32>(capacity: 1 << 10)
+    private var freeCount = 0
+    private var usedCount = 0
+    private let elementCount: Int
+
+    init(elementCount: Int) { self.elementCount = elementCount }
+
+    /// Nodes that were taken and not given back.
+    var count: Int { usedCount - freeCount }
+
+    @inline(__always)
+    func node(_ number: Int) -> UnsafeMutablePointer<Element> {
+        // SAFETY: numbers are those of nodes that were taken.
+        unsafe memory.base + number &* elementCount
+    }
+
+    /// A node's number.
+    mutating func take(filledWith element: Element) -> UInt32 {
+        let number: UInt32
+        if freeCount > 0 {
+            freeCount -= 1
+            number = unsafe free.base[freeCount]
+            // What is taken next: it may have been free for a long time.
+            if freeCount > 0 {
+                unsafe ingest_prefetch(node(Int(free.base[freeCount - 1])))
+            }
         } else {
-            let end = usedLineCount + 1 << power
-            guard end <= lineCountMax else { return nil }
-            memory.reserve(
-                end * Self.lineElementCount, keeping: usedLineCount * Self.lineElementCount)
-            firstLine = UInt32(usedLineCount)
-            usedLineCount = end
+            memory.reserve((usedCount + 1) * elementCount, keeping: usedCount * elementCount)
+            number = UInt32(usedCount)
+            usedCount += 1
         }
-        unsafe place(firstLine, 0).update(
-            repeating: Element(), count: Self.lineElementCount << power)
-        return firstLine
+        unsafe node(Int(number)).update(repeating: element, count: elementCount)
+        return number
+    }
+
+    mutating func giveBack(_ number: UInt32) {
+        free.reserve(freeCount + 1, keeping: freeCount)
+        unsafe free.base[freeCount] = number
+        freeCount += 1
     }
 }

@@ -120,14 +120,13 @@ import IngestRules
         table.prefetch(pseudonym)
     }
 
-    /// Once that load is done: starts that of what was counted of the event's reward.
+    /// Once that load is done: starts that of what was counted in the session.
     ///
     /// SAFETY (caller): `prepare` was called for the event.
-    /// - Parameter key: `nil` if it is not known.
     @inline(__always)
-    @unsafe func prefetch(_ index: Int, type: UInt8, _ key: @autoclosure () -> KeyOrdinal?) {
+    @unsafe func prefetchRewards(_ index: Int, type: UInt8) {
         let isClick = type == EventType.click.rawValue
-        unsafe table.prefetch(pseudonyms[index], isClick: isClick, key()?.rawValue)
+        unsafe table.prefetchRewards(pseudonyms[index], isClick: isClick)
     }
 
     /// To be called between packets, now and then.

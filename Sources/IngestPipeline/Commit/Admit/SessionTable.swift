@@ -49,14 +49,17 @@ struct ClickedReward: KeySetElement {
 ///
 /// A session ends when it was not seen for the time-out: its next event begins a new one. Ended sessions are taken out by a
 /// sweep, which looks at some places for each session that begins and for each block; until then they take room. At
-/// `keyCountMax` sessions and rewards in them no more are taken in.
+/// `keyCountMax` sessions and rewards in them no more are taken in, where a reward with impression and click is two; nor more
+/// than 65,536 of either in one session.
 ///
-/// **Cost** 64 to 192 bytes a session (`GrowingTable`), and 64 for each 12 rewards that it has impressions of and each 3 that
-/// it has clicks of. What an event needs is near to what others of its session need: 2 misses, which prefetches ahead hide.
+/// **Cost** 64 to 192 bytes a session (`GrowingTable`), and 64 for its first 16 rewards with impressions, as for its first 4
+/// with clicks (`KeySets`). What an event needs is near to what others of its session need: 2 misses, which prefetches ahead
+/// hide.
 @safe struct SessionTable: ~Copyable {
     /// An entry of the table.
     ///
-    /// SAFETY, of all uses: it is one that `find` or `begin` gave, and no other session has begun since, nor has a block.
+    /// SAFETY, of all uses: it is one that `find` or `begin` gave, and no other session has begun since, nor has a block or
+    /// packet.
     typealias Session = UnsafeMutablePointer<OpenSession>
 
     private var sessions = GrowingTable<OpenSession>()
@@ -73,14 +76,14 @@ struct ClickedReward: KeySetElement {
 
     /// Places that are looked at with a session that begins and with a block, and where there is no room.
     private static var sweepCount: (ofSession: Int, ofBlock: Int) { (8, 1_024) }
-    private static var sweepCountOfFull: (ofSession: Int, ofBlock: Int) { (256, 4_096) }
+    private static var sweepCountOfFull: (ofSession: Int, ofBlock: Int) { (16, 4_096) }
 
     init(_ policy: SessionPolicy) {
         timeoutMicroseconds = Int64(policy.timeoutSeconds) * 1_000_000
         keyCountMax = policy.keyCountMax
-        // As many as sessions of one reward each have.
-        impressions = KeySets(lineCountMax: policy.keyCountMax / 2 + 1)
-        clicks = KeySets(lineCountMax: policy.keyCountMax / 2 + 1)
+        // More than all keys take, however they are spread over sessions: sets are full where the table is.
+        impressions = KeySets(leafCountMax: policy.keyCountMax + 32)
+        clicks = KeySets(leafCountMax: policy.keyCountMax + 32)
     }
 
     // MARK: Ahead of an event
@@ -89,16 +92,12 @@ struct ClickedReward: KeySetElement {
     @inline(__always)
     func prefetch(_ pseudonym: UInt64) { sessions.prefetch(OpenSession.spread(pseudonym)) }
 
-    /// Once that is there: starts the load of what was counted of a reward.
-    ///
-    /// - Parameter key: asked for only where the session has many rewards.
+    /// Once that is there: starts the load of what was counted in it.
     @inline(__always)
-    func prefetch(_ pseudonym: UInt64, isClick: Bool, _ key: @autoclosure () -> UInt32?) {
+    func prefetchRewards(_ pseudonym: UInt64, isClick: Bool) {
         guard let session = unsafe entry(pseudonym) else { return }
-        unsafe impressions.prefetch(session.pointee.impressions, key().map { $0 &+ 1 })
-        if isClick {
-            unsafe clicks.prefetch(session.pointee.clicks, key().map { $0 &+ 1 })
-        }
+        unsafe impressions.prefetch(session.pointee.impressions)
+        if isClick { unsafe clicks.prefetch(session.pointee.clicks) }
     }
 
     // MARK: Sessions
@@ -143,11 +142,12 @@ struct ClickedReward: KeySetElement {
     @inline(__always)
     func isKnown(_ session: Session) -> Bool { unsafe session.pointee.knownSince == missCount }
 
-    /// Makes all sessions that are going on such of which not all is known.
+    /// Makes all sessions that are going on unknown: not all of their events are known.
     mutating func missRows() { missCount &+= 1 }
 
     /// To be called for each block.
     mutating func open(now: Int64) {
+        goOnGrowing()
         sweep((isFull ? Self.sweepCountOfFull : Self.sweepCount).ofBlock, now: now)
     }
 
@@ -201,7 +201,7 @@ struct ClickedReward: KeySetElement {
 
     /// Takes out the ended sessions at the next places.
     private mutating func sweep(_ count: Int, now: Int64) {
-        if sessions.isGrowing { return }
+        if sessions.isGrowing || sessions.count == 0 { return }
         for _ in 0..<min(count, sessions.capacity) {
             if swept >= sessions.capacity { swept = 0 }
             let session = unsafe sessions.entry(at: swept)
@@ -216,9 +216,9 @@ struct ClickedReward: KeySetElement {
     }
 
     private mutating func removeRewards(of session: Session) {
-        let (impressions, clicks) = unsafe (session.pointee.impressions, session.pointee.clicks)
-        rewardCount -= Int(impressions.count) + Int(clicks.count)
-        self.impressions.removeAll(of: impressions)
-        self.clicks.removeAll(of: clicks)
+        rewardCount -= unsafe Int(session.pointee.impressions.count)
+        rewardCount -= unsafe Int(session.pointee.clicks.count)
+        unsafe impressions.removeAll(of: &session.pointee.impressions)
+        unsafe clicks.removeAll(of: &session.pointee.clicks)
     }
 }
