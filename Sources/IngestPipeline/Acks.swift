@@ -6,7 +6,7 @@ import IngestKeys
 
 /// One ack on its way to a sender. The only place where the daemon makes one.
 struct OutgoingAck: Sendable {
-    fileprivate var packet: AckPacket
+    fileprivate(set) var packet: AckPacket
     let peer: ingest_peer
     /// The words of the bitmap, in the list's memory.
     fileprivate(set) var words: Range<Int> = 0..<0

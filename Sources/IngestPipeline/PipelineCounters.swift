@@ -57,6 +57,10 @@ package enum CommitCounter: Int, CounterName {
     case answers
     /// Heartbeats whose senders have heard of more than this directory has: it was restored from a copy, or is another one.
     case rolledBackHeartbeats
+    /// Packets that were shed because the senders of one key have all the windows, or gave all the names, that they may; they
+    /// are among the shed ones.
+    case shedForWindows
+    case shedForNames
 }
 
 /// Counters of the sync queue.

@@ -27,6 +27,7 @@ package struct StageLinks: Sendable {
         private let missing = Atomic<UInt8>(0)
         private let missingToCompact = Atomic<UInt8>(0)
         private let clockStep = Atomic<Int64>(0)
+        private let shedKey = Atomic<UInt16>(0)
 
         package init() {}
 
@@ -61,6 +62,12 @@ package struct StageLinks: Sendable {
         package var clockStepSeconds: Int64 {
             get { clockStep.load(ordering: .relaxed) }
             set { clockStep.store(newValue, ordering: .relaxed) }
+        }
+
+        /// The key whose senders were over a quota last. Stored by the commit stage.
+        package var lastShedKey: UInt16 {
+            get { shedKey.load(ordering: .relaxed) }
+            set { shedKey.store(newValue, ordering: .relaxed) }
         }
 
         /// Whether what is being merged is no longer waited for.

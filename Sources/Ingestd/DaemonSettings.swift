@@ -83,6 +83,9 @@ struct DaemonSettings {
     var sessionClicksPerMinuteMax = 30
     var sessionKeyCountMax = 1 << 24
     var rewardKeyCountMax = 1_000_000
+    var windowsPerKeyMax = 4_096
+    /// 0 = no limit.
+    var newNamesPerMinute = 100_000
     /// Units of a currency.
     var moneyMax = 1_000_000
     var campaignKeyCountMax = Limits.attributionCountMax
@@ -178,6 +181,8 @@ struct DaemonSettings {
         var configuration = PipelineConfiguration()
         configuration.zones = zones
         configuration.rewardKeyCountMax = rewardKeyCountMax
+        configuration.windowsPerKeyMax = windowsPerKeyMax
+        configuration.newNamesPerMinute = newNamesPerMinute
         configuration.moneyMicrosMax = Int64(moneyMax) * 1_000_000
         configuration.segmentByteCountMax = segmentByteCountMax
         configuration.commitIntervalNanoseconds = UInt64(commitIntervalMilliseconds) * 1_000_000

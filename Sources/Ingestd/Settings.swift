@@ -102,7 +102,7 @@ struct Setting: Sendable {
         ),
         .number(
             "session-keys-max", \.sessionKeyCountMax, 1...1 << 28,
-            "Sessions, and rewards in them, kept at most; about 70 bytes of memory each."),
+            "Sessions, and rewards in them, kept at most; 20 to 80 bytes of memory each."),
         .number(
             "reward-keys-max", \.rewardKeyCountMax, 1...Limits.keyCountMax,
             "Maximum number of rewards of one business with counters of their own; further ones are counted as (other)."
@@ -111,6 +111,14 @@ struct Setting: Sendable {
             "campaign-keys-max", \.campaignKeyCountMax, 0...Limits.attributionCountMax,
             "Maximum number of combinations of reward, campaign and source with counters of their own; further ones are "
                 + "counted as (other)."),
+        .number(
+            "windows-per-key-max", \.windowsPerKeyMax, 1...Limits.windowCountMax,
+            "Senders, each with its epoch, that are known at a time under one key; packets of further ones are shed."
+        ),
+        .number(
+            "new-names-per-minute", \.newNamesPerMinute, 0...5_000_000,
+            "Names not known before that the senders of one key may give in a minute, ten minutes' worth at once; "
+                + "packets with more are shed. 0 disables the limit."),
         .number(
             "money-max", \.moneyMax, 0...Int(Limits.moneyMicrosMax / 1_000_000),
             "Revenue and spend of one event at most, in units of its currency; an event with more is malformed."

@@ -69,11 +69,12 @@ final class CommitBench {
     }
 
     func offer(
-        _ kind: UInt8, flags: UInt8 = 0, sequence: UInt64, sender: UInt64 = 7,
+        _ kind: UInt8, flags: UInt8 = 0, sequence: UInt64, sender: UInt64 = 7, keyID: UInt16 = 0,
         _ events: [EventDescriptor] = []
     ) {
         var header = RingRecordHeader(kind: kind)
         header.flags = flags
+        header.keyID = keyID
         header.sender = sender
         header.epoch = 1
         header.sequence = sequence

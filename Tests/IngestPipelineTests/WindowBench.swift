@@ -13,6 +13,8 @@ struct WindowBench: ~Copyable {
     var now = StageTime(
         wallMicroseconds: Int64(milliseconds) * 1_000, monotonicNanoseconds: 5_000_000_000)
     var key = WindowBench.key(7)
+    /// Of the tags that packets have; 0 = none.
+    var keyID: UInt16 = 0
     /// The last commit that is durable.
     var durable: UInt64 = 0
     private var owed = AckList()
@@ -21,12 +23,13 @@ struct WindowBench: ~Copyable {
 
     init(
         _ windows: SenderWindows = SenderWindows(), creditByteCount: Int = 64 << 20,
-        daysLater: Int64 = 0
+        quotas: KeyQuotas.Bounds = KeyQuotas.Bounds(), daysLater: Int64 = 0
     ) {
         now = StageTime(
             wallMicroseconds: now.wallMicroseconds + daysLater * 86_400_000_000,
             monotonicNanoseconds: now.monotonicNanoseconds)
-        self.windows = AdmittedWindows(windows, creditByteCount: creditByteCount, now: now)
+        self.windows = AdmittedWindows(
+            windows, creditByteCount: creditByteCount, quotas: quotas, now: now)
         self.windows.commitEpoch = 1
         answers = AckSender(socket: socket, directory: DirectoryID(rawValue: 77))
     }
@@ -53,6 +56,8 @@ struct WindowBench: ~Copyable {
         header.sequence = sequence
         header.check = check
         header.flags = acks ? RingRecordHeader.Flags.wantsAck : 0
+        if keyID != 0 { header.flags |= RingRecordHeader.Flags.hasTag }
+        header.keyID = keyID
         header.packetByteCount = UInt16(byteCount)
         header.byteCount = UInt32(RingLayout.recordHeaderByteCount + byteCount)
         header.source.family = 2
@@ -132,6 +137,13 @@ struct WindowBench: ~Copyable {
         close()
         sync()
         return takeAcks()
+    }
+
+    /// Lets what is owed go, which would need the keys of its tags.
+    mutating func dropAcks() {
+        close()
+        sync()
+        owed.removeAll()
     }
 
     /// What has left, and what was owed when blocks were closed.

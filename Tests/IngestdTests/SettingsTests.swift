@@ -53,6 +53,18 @@ struct SettingsTests {
                     keyCountMax: 9, refusesOutsideWindow: true))
     }
 
+    @Test func `quotas of a key are as told`() throws {
+        let told = [
+            "data": "/tmp/x", "windows-per-key-max": "9", "new-names-per-minute": "0",
+        ]
+        for (values, windows, names) in [(["data": "/tmp/x"], 4_096, 100_000), (told, 9, 0)] {
+            let configuration = try DaemonSettings([SettingLayer(.commandLine, values)])
+                .pipelineConfiguration(.utc)
+            #expect(configuration.windowsPerKeyMax == windows)
+            #expect(configuration.newNamesPerMinute == names)
+        }
+    }
+
     @Test func `amounts are in units, a million at most unless told`() throws {
         for (text, micros) in [(nil, 1_000_000_000_000), ("7", 7_000_000), ("0", 0)] {
             var values = ["data": "/tmp/x"]
@@ -110,6 +122,7 @@ struct SettingsTests {
         ("time-zones", ""),
         ("receive-buffer-bytes", "1"), ("data", ""), ("money-max", "1000000001"),
         ("money-max", "-1"),
+        ("windows-per-key-max", "0"), ("new-names-per-minute", "5000001"),
     ])
     func `a bad value is 64 on the command line and 78 elsewhere`(name: String, text: String) {
         let places: [(SettingLayer.Origin, ExitReason, String)] = [

@@ -74,7 +74,8 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         self.zones = zones
         time = AdmissionClock(clock, counters: counters, state: links.state, warn: warn)
         windows = AdmittedWindows(
-            start.windows, creditByteCount: configuration.creditByteCount, now: time.now())
+            start.windows, creditByteCount: configuration.creditByteCount,
+            quotas: configuration.quotas, now: time.now())
         cursor = LogCursor(
             start: start, bounds: .init(byteCountMax: configuration.segmentByteCountMax))
         windows.commitEpoch = start.commitEpoch
@@ -193,21 +194,28 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         switch windows.consider(batch: packet, now, &ledger) {
         case .new(let found): place = found
         case .refused(let result, let place):
-            ledger.addPackets(1, result, from: place == nil ? .unidentified : packet.key)
-            return counters.packetsOfCommit.add(result)
+            return addRefused(result, from: place == nil ? .unidentified : packet.key)
         }
         let sequence = PacketSequence(rawValue: packet.sequence)
         if record.header.flags & RingRecordHeader.Flags.isMalformed != 0 {
             ledger.addPacket(
                 .malformed, events: VerdictTally(), sequence: sequence, from: packet.key)
             counters.packetsOfCommit.add(.malformed)
+            // SAFETY: as in `takeEvents`.
+        } else if windows.lacksNames(packet, now),
+            unsafe admission.hasNewPairs(PacketEvents(record))
+        {
+            windows.shed(packet, at: place)
+            return addRefused(.shed, from: packet.key)
         } else {
+            let namesBefore = admission.nextName
             takeEvents(of: record, sequence: sequence, from: packet.key, into: slot, now)
+            windows.take(names: admission.nextName - namesBefore, of: packet, now)
         }
         windows.accept(packet, at: place)
     }
 
-    /// A heartbeat brings no events and is no packet of the ledger, but if it is refused.
+    /// A heartbeat brings no events, and is a packet of the ledger only if it is refused.
     private mutating func takeHeartbeat(_ record: RingRecord, _ now: StageTime) {
         let byteCount = Int(record.header.packetByteCount)
         // SAFETY: the record holds so many bytes of the packet.
@@ -220,10 +228,13 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
             // Read behind the heartbeat: its sender has heard of no later commit.
             windows.answer(
                 packet, told, at: place, into: &answerList, durable: links.state.durableEpoch, now)
-        case .refused(let result):
-            ledger.addPackets(1, result, from: .unidentified)
-            counters.packetsOfCommit.add(result)
+        case .refused(let result): addRefused(result, from: .unidentified)
         }
+    }
+
+    private mutating func addRefused(_ result: PacketResult, from key: SenderKey) {
+        ledger.addPackets(1, result, from: key)
+        counters.packetsOfCommit.add(result)
     }
 
     private mutating func takeEvents(
@@ -241,8 +252,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         // SAFETY: the receive stage wrote `eventCount` rows and their side records, whose places lie in
         // the record's packet bytes; `hasRoom` made room for as many rows.
         unsafe admission.admit(PacketEvents(record), into: slot, tally: &tally)
-        let begins = isFirst && slot.rows.rowCount > 0
-        if begins { openedAtNanoseconds = clock.monotonicNanoseconds() }
+        if isFirst && slot.rows.rowCount > 0 { openedAtNanoseconds = clock.monotonicNanoseconds() }
         tally.counts[Int(Verdict.malformed.rawValue)] &+= UInt32(record.header.malformedCount)
         ledger.addPacket(.accepted, events: tally, sequence: sequence, from: key)
         counters.packetsOfCommit.add(.accepted)
@@ -255,29 +265,16 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
             counters.commit.add(.answers, UInt64(answers?.send(answerList) ?? 0))
             answerList.removeAll()
         }
-        counters.commit.add(.rolledBackHeartbeats, windows.rolledBackCount)
-        windows.rolledBackCount = 0
+        windows.flush(to: counters.commit, links.state)
         for verdict in Verdict.allCases where tally.counts[Int(verdict.rawValue)] != 0 {
             counters.events.add(verdict, UInt64(tally.counts[Int(verdict.rawValue)]))
         }
         tally = VerdictTally()
-        let refused = admission.takeRefusals()
-        counters.commit.add(.nameRefusals, UInt64(refused.fullCount))
-        counters.commit.add(.pairMismatches, UInt64(refused.mismatchCount))
-        counters.commit.add(.attributionOverflows, UInt64(refused.overflowCount))
-        counters.commit.add(.moneyRefusals, UInt64(refused.moneyCount))
+        admission.takeRefusals().add(to: counters.commit)
     }
 
     private mutating func takeRefusals(_ record: RingRecord) {
-        let count = min(
-            Int(record.header.packetByteCount) / MemoryLayout<UInt64>.size,
-            PacketResult.allCases.count)
-        for (index, result) in PacketResult.allCases.prefix(count).enumerated() {
-            // SAFETY: the record holds at least `count` u64, from an 8-aligned place on.
-            let refused = unsafe record.packet.load(
-                fromByteOffset: index * MemoryLayout<UInt64>.size, as: UInt64.self)
-            if refused > 0 { ledger.addPackets(refused, result, from: .unidentified) }
-        }
+        record.forEachRefusal { ledger.addPackets($1, $0, from: .unidentified) }
     }
 
     // MARK: Blocks
@@ -372,11 +369,12 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     private func waitNanoseconds() -> UInt64 {
         let longest: UInt64 = 100_000_000
         guard !ledger.isEmpty else { return longest }
-        let age = clock.monotonicNanoseconds() &- ledgerNanoseconds
-        // Due, but blocks are still being written: the sync stage wakes this one.
-        let isDue = age >= Self.ledgerIntervalNanoseconds
-        if isDue { return links.state.syncingCount < 2 ? 1 : longest }
-        return min(Self.ledgerIntervalNanoseconds - age, longest)
+        let (age, interval) = (
+            clock.monotonicNanoseconds() &- ledgerNanoseconds, Self.ledgerIntervalNanoseconds
+        )
+        if age < interval { return min(interval - age, longest) }
+        // Due, but blocks may still be being written: the sync stage wakes this one.
+        return links.state.syncingCount < 2 ? 1 : longest
     }
 
     /// How long rows may gather before the block is looked at again.

@@ -57,9 +57,9 @@ struct RefusalSamples {
 struct RefusalLog {
     private let write: @Sendable (String) -> Void
     /// When the next line of a kind may come, monotonic nanoseconds, by place.
-    private var dueNanoseconds = InlineArray<26, UInt64>(repeating: 0)
+    private var dueNanoseconds = InlineArray<28, UInt64>(repeating: 0)
     /// How far lines have told of a counter that only grows, by place.
-    private var told = InlineArray<26, UInt64>(repeating: 0)
+    private var told = InlineArray<28, UInt64>(repeating: 0)
 
     private static let intervalNanoseconds: UInt64 = 1_000_000_000
 
@@ -76,6 +76,8 @@ struct RefusalLog {
         static let attributionsDropped = 23
         static let rolledBackHeartbeats = 24
         static let moneyRefusals = 25
+        static let shedForWindows = 26
+        static let shedForNames = 27
     }
 
     init(write: @escaping @Sendable (String) -> Void) { self.write = write }
@@ -111,9 +113,11 @@ struct RefusalLog {
 
     /// Writes what the commit stage has refused and an operator can do something about.
     ///
-    /// - Parameter clockStepSeconds: as in `StageLinks.SharedState`.
+    /// - Parameters:
+    ///   - clockStepSeconds: as in `StageLinks.SharedState`, as `lastShedKey`.
     mutating func tell(
-        _ counters: PipelineCounters, clockStepSeconds step: Int64, nowNanoseconds now: UInt64
+        _ counters: PipelineCounters, clockStepSeconds step: Int64, lastShedKey: UInt16,
+        nowNanoseconds now: UInt64
     ) {
         if let count = growth(Place.tooOld, of: counters.events[.tooOld], now) {
             write(
@@ -127,7 +131,9 @@ struct RefusalLog {
                     + "--max-event-lead-seconds; "
                     + (Self.blame(step) ?? "check clock synchronisation of the senders"))
         }
-        if let count = growth(Place.shedByCommit, of: counters.packetsOfCommit[.shed], now) {
+        let ofQuotas = counters.commit[.shedForWindows] &+ counters.commit[.shedForNames]
+        let shed = counters.packetsOfCommit[.shed]
+        if let count = growth(Place.shedByCommit, of: shed - min(shed, ofQuotas), now) {
             write(
                 "refused \(Self.counted(count, "datagram")) as shed because the windows of senders "
                     + "are full (\(Limits.windowCountMax), or \(Limits.windowByteCountMax) bytes): give "
@@ -157,7 +163,25 @@ struct RefusalLog {
                     + " it was restored from an older copy, or is another one; start the right one, or let"
                     + " them go on by --accept-receiver")
         }
+        tellQuotas(counters, lastShedKey, now)
         tellAttributions(counters, now)
+    }
+
+    private mutating func tellQuotas(
+        _ counters: PipelineCounters, _ lastKey: UInt16, _ now: UInt64
+    ) {
+        if let count = growth(Place.shedForWindows, of: counters.commit[.shedForWindows], now) {
+            write(
+                "shed \(Self.counted(count, "datagram")) because the senders of one key, the last one \(lastKey), "
+                    + "have --windows-per-key-max windows: let each sender keep its id and epoch, or raise it"
+            )
+        }
+        if let count = growth(Place.shedForNames, of: counters.commit[.shedForNames], now) {
+            write(
+                "shed \(Self.counted(count, "datagram")) because the senders of one key, the last one \(lastKey), "
+                    + "gave more names than --new-names-per-minute: look at what they send as rewards, or raise it"
+            )
+        }
     }
 
     private mutating func tellAttributions(_ counters: PipelineCounters, _ now: UInt64) {

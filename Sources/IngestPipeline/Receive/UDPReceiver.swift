@@ -108,7 +108,8 @@ package struct UDPReceiver<Socket: DatagramSocket & ~Copyable, Clock: IngestCloc
         noteDrops(now)
         intake.withRefusals { log.tell(&$0, nowNanoseconds: now) }
         log.tell(
-            counters, clockStepSeconds: state?.clockStepSeconds ?? 0, nowNanoseconds: now)
+            counters, clockStepSeconds: state?.clockStepSeconds ?? 0,
+            lastShedKey: state?.lastShedKey ?? 0, nowNanoseconds: now)
     }
 
     private mutating func noteDrops(_ now: UInt64) {

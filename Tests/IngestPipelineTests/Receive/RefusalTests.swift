@@ -300,24 +300,34 @@ import Testing
         rig.counters.events.add(.tooEarly)
         rig.counters.packetsOfCommit.add(.shed, 2)
         rig.counters.commit.add(.nameRefusals, 9)
+        rig.counters.packetsOfCommit.add(.shed, 9)
+        rig.counters.commit.add(.shedForWindows, 5)
+        rig.counters.commit.add(.shedForNames, 4)
+        rig.state.lastShedKey = 17
         rig.counters.commit.add(.moneyRefusals)
         rig.counters.commit.add(.rolledBackHeartbeats, 2)
         rig.counters.events.add(.counted, 100)
         try rig.tick()
         let lines = rig.log.lines
-        #expect(lines.count == 6, "\(lines)")
+        #expect(lines.count == 8, "\(lines)")
         #expect(lines[0].hasPrefix("refused 3 events as too_old: "))
         #expect(lines[1].hasPrefix("refused 1 event as too_early: "))
         #expect(lines[2].hasPrefix("refused 2 datagrams as shed because "))
         #expect(lines[3].hasPrefix("refused 9 events as malformed because the tables "))
         #expect(lines[4].hasPrefix("refused 1 event as malformed because revenue or spend "))
         #expect(lines[5].hasPrefix("2 heartbeats of senders that had heard of more than this dir"))
+        #expect(
+            lines[6].hasPrefix(
+                "shed 5 datagrams because the senders of one key, the last one 17, have "))
+        #expect(
+            lines[7].hasPrefix(
+                "shed 4 datagrams because the senders of one key, the last one 17, gave "))
         rig.counters.events.add(.tooOld, 4)
         try rig.tick()
-        #expect(rig.log.lines.count == 6, "a line a second")
+        #expect(rig.log.lines.count == 8, "a line a second")
         try rig.finish()
         #expect(rig.log.lines.last?.hasPrefix("refused 4 events as too_old: ") == true)
-        #expect(rig.log.lines.count == 7)
+        #expect(rig.log.lines.count == 9)
     }
 
     @Test(arguments: [7_200, -7_200] as [Int64])

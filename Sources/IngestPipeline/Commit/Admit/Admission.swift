@@ -84,6 +84,15 @@ import IngestRules
     /// The newest commit time of an id that is no longer known, µs since 1970; `Int64.min` if all are.
     var completeSinceMicroseconds: Int64 { repeats.completeSinceMicroseconds }
 
+    /// Whether a packet has an event of a reward and business that are not known together.
+    func hasNewPairs(_ packet: PacketEvents) -> Bool {
+        for index in 0..<packet.count {
+            // SAFETY: there are `count` rows.
+            if unsafe dictionary.key(of: packet.rows[index].pair) == nil { return true }
+        }
+        return false
+    }
+
     /// Admits the events of a packet into `slot`, which has room for them.
     ///
     /// - Parameter tally: gets one verdict an event.

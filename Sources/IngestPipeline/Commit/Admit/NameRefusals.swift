@@ -10,4 +10,11 @@ struct NameRefusals {
     var overflowCount = 0
     /// An amount is above the greatest that one event may have.
     var moneyCount = 0
+
+    func add(to counters: CounterGroup<CommitCounter>) {
+        counters.add(.nameRefusals, UInt64(fullCount))
+        counters.add(.pairMismatches, UInt64(mismatchCount))
+        counters.add(.attributionOverflows, UInt64(overflowCount))
+        counters.add(.moneyRefusals, UInt64(moneyCount))
+    }
 }

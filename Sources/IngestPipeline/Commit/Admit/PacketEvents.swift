@@ -20,6 +20,18 @@ import IngestRing
     }
 }
 
+extension RingRecord {
+    /// Gives what a record of refusals has: how many packets were refused as what.
+    func forEachRefusal(_ body: (PacketResult, UInt64) -> Void) {
+        let byteCount = Int(header.packetByteCount)
+        for (index, result) in PacketResult.allCases.prefix(byteCount / 8).enumerated() {
+            // SAFETY: the record holds so many u64, from an 8-aligned place on.
+            let count = unsafe packet.load(fromByteOffset: index * 8, as: UInt64.self)
+            if count > 0 { body(result, count) }
+        }
+    }
+}
+
 extension PacketRow {
     /// SAFETY (caller): `packet` is the packet that the event was decoded from.
     @unsafe func reward(in packet: UnsafeRawPointer) -> UnsafeRawBufferPointer {

@@ -13,6 +13,8 @@ struct AdmittedWindow {
     var window: SenderWindow
     /// Monotonic time of the last packet; before the start of the process where the log has it.
     var seenNanoseconds: Int64
+    /// Whose quota it is of; 0 = none's.
+    var keyID: UInt16 = 0
     /// A ring of `checkCount` by sequence, of the packets that arrived last; 0 = not known.
     private var checks: [UInt16] = []
     var run = SequenceJumpDetector()
@@ -252,6 +254,9 @@ struct PacketSource {
     let isTagged: Bool
     /// Bytes of the packet: an ack is no larger.
     private(set) var byteCount: Int
+
+    /// 0 where no tag proves the key.
+    var provenKeyID: UInt16 { isTagged ? keyID : 0 }
 
     /// Whether both come from one address and port.
     func isSamePeer(as other: PacketSource) -> Bool {

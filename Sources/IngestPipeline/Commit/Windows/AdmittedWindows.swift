@@ -25,16 +25,17 @@ struct AdmittedWindows: ~Copyable {
     }
 
     var entries: [AdmittedWindow] = []
-    private var indexes: [SenderKey: Int] = [:]
+    var indexes: [SenderKey: Int] = [:]
     private var lastIndex = 0
-    private var expired: ExpiredEpochs
-    private(set) var expiry = ExpiryGuard()
+    var expired: ExpiredEpochs
+    var expiry = ExpiryGuard()
     /// The newest open epoch of each sender.
-    private var newestEpochs: [UInt64: UInt64] = [:]
-    private var byteCount = 0
-    private var idle: IdleWindows
+    var newestEpochs: [UInt64: UInt64] = [:]
+    var byteCount = 0
+    var idle: IdleWindows
     var acks = DueAcks()
     var credit: CreditPool
+    var quotas: KeyQuotas
     /// Heartbeats whose senders had heard of more than there is, since it was counted.
     var rolledBackCount: UInt64 = 0
     /// Of the block that is open, or is opened next.
@@ -47,7 +48,10 @@ struct AdmittedWindows: ~Copyable {
     /// - Parameters:
     ///   - windows: as the log has them.
     ///   - creditByteCount: what all senders together may have in flight.
-    init(_ windows: SenderWindows, creditByteCount: Int, now: StageTime) {
+    init(
+        _ windows: SenderWindows, creditByteCount: Int, quotas: KeyQuotas.Bounds, now: StageTime
+    ) {
+        self.quotas = KeyQuotas(quotas)
         expired = windows.expired
         idle = IdleWindows(start: now)
         credit = CreditPool(byteCount: creditByteCount)
@@ -127,6 +131,29 @@ struct AdmittedWindows: ~Copyable {
             return .new(Place(index: index))
         }
         return .new(Place(index: index))
+    }
+
+    /// Whether the senders of the packet's key may give no names now.
+    func lacksNames(_ packet: SequencedPacket, _ now: StageTime) -> Bool {
+        !quotas.mayName(packet.source.provenKeyID, at: now.monotonicNanoseconds)
+    }
+
+    /// Counts what happened since the last call.
+    mutating func flush(to counters: CounterGroup<CommitCounter>, _ state: StageLinks.SharedState) {
+        counters.add(.rolledBackHeartbeats, rolledBackCount)
+        rolledBackCount = 0
+        quotas.flush(to: counters, state)
+    }
+
+    /// Takes names that a packet has given from what its key has left.
+    mutating func take(names count: UInt32, of packet: SequencedPacket, _ now: StageTime) {
+        quotas.take(Int(count), of: packet.source.provenKeyID, at: now.monotonicNanoseconds)
+    }
+
+    /// Refuses a new batch whose key has no names left: it is sent again.
+    mutating func shed(_ packet: SequencedPacket, at place: Place) {
+        quotas.noteShed(forNames: packet.source.provenKeyID)
+        _ = refuse(packet, place.index, .shed, .busy)
     }
 
     /// Takes a new batch as consumed: its rows and its sequence are in the open block.
@@ -278,6 +305,7 @@ struct AdmittedWindows: ~Copyable {
         if lastIndex < entries.count, entries[lastIndex].key == key { return .window(lastIndex) }
         if let index = indexes[key] {
             lastIndex = index
+            assign(index, to: packet.source.provenKeyID)
             return .window(index)
         }
         return open(packet, start: start, now, &ledger)
@@ -291,14 +319,26 @@ struct AdmittedWindows: ~Copyable {
         guard let start, start <= Limits.sequenceMax else {
             return refuseUnknown(packet, .farJump, .beyondWindow)
         }
-        guard makeRoom(now, &ledger) else { return refuseUnknown(packet, .shed, .busy) }
+        let keyID = packet.source.provenKeyID
+        guard makeRoom(for: keyID, now, &ledger) else {
+            if !isFull { quotas.noteShed(forWindow: keyID) }
+            return refuseUnknown(packet, .shed, .busy)
+        }
         let window = SenderWindow(start: start, lastSeen: now.wallMicroseconds)
         var delta = WindowDelta()
         delta.start = start
         ledger.add(delta, to: key)
         let index = add(window, of: key, seenNanoseconds: now.signedNanoseconds)
         entries[index].note(commit: commitEpoch)
+        assign(index, to: keyID)
         return .window(index)
+    }
+
+    /// A window counts for the first key that its packets prove.
+    private mutating func assign(_ index: Int, to keyID: UInt16) {
+        guard keyID != 0, entries[index].keyID == 0 else { return }
+        entries[index].keyID = keyID
+        quotas.open(keyID)
     }
 
     /// Whether no packet of the epoch may open a window: it has expired, or begins in the future.
@@ -338,57 +378,5 @@ struct AdmittedWindows: ~Copyable {
     ) -> Bool {
         if sequence - standing.floor < standing.bitCount { return true }
         return byteCount + Limits.windowSequenceCountMax / 8 <= Limits.windowByteCountMax
-    }
-
-    // MARK: Expiry
-
-    /// Closes windows that were silent for a week. To be called now and then.
-    mutating func expire(_ now: StageTime, _ ledger: inout BlockLedger) {
-        guard idle.isDue(now) else { return }
-        let silent = now.signedNanoseconds - IdleWindows.microsecondsMax * 1_000
-        let keys = entries.filter { $0.seenNanoseconds < silent && !$0.isAckDue }.map(\.key)
-        // In the order in which the log will tell of them.
-        for key in keys.sorted() where ledger.hasRoomForExpiry {
-            if expiry.mayAdd(key, to: expired, now) { close(key, &ledger) }
-        }
-    }
-
-    /// Makes room for one more window; closes the one that was idle longest, if there must be.
-    private mutating func makeRoom(_ now: StageTime, _ ledger: inout BlockLedger) -> Bool {
-        guard isFull else { return true }
-        idle.look(at: entries, now)
-        while isFull, ledger.hasRoom, let key = idle.next() {
-            guard let index = indexes[key], idle.isIdle(entries[index], now) else { continue }
-            if expiry.mayAdd(key, to: expired, now) { close(key, &ledger) }
-        }
-        return !isFull
-    }
-
-    private var isFull: Bool {
-        entries.count >= Limits.windowCountMax
-            || byteCount + AdmittedWindow.byteCountAtFirst > Limits.windowByteCountMax
-    }
-
-    /// Closes a window for good: what was announced and has not come is missing.
-    private mutating func close(_ key: SenderKey, _ ledger: inout BlockLedger) {
-        guard let index = indexes.removeValue(forKey: key) else { return }
-        byteCount -= entries[index].byteCount
-        let announced = entries[index].window.announced
-        var delta = WindowDelta()
-        delta.missingCount = entries[index].window.sequences.raise(to: announced)
-        if delta.missingCount > 0 { delta.floor = announced }
-        delta.isExpired = true
-        ledger.add(delta, to: key)
-        expiry.add(key, to: &expired)
-        credit.giveBack(&entries[index])
-        if newestEpochs[key.sender.rawValue] == key.epoch.rawValue {
-            newestEpochs[key.sender.rawValue] = nil
-        }
-        // The last one takes its place.
-        let last = entries.removeLast()
-        guard index < entries.count else { return }
-        entries[index] = last
-        indexes[last.key] = index
-        acks.move(entries.count, to: index)
     }
 }

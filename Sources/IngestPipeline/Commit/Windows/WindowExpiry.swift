@@ -14,8 +14,9 @@ struct IdleWindows {
     private static let lookIntervalNanoseconds: UInt64 = 1_000_000_000
     private static let expiryIntervalNanoseconds: UInt64 = 60_000_000_000
 
-    /// Longest idle last.
+    /// Longest idle last; of all, and of each key.
     private var candidates: [SenderKey] = []
+    private var ofKeys: [UInt16: [SenderKey]] = [:]
     private var lookedAtNanoseconds: UInt64?
     private var expiredAtNanoseconds: UInt64?
     private let startNanoseconds: Int64
@@ -39,17 +40,30 @@ struct IdleWindows {
         return true
     }
 
-    /// Looks for idle windows, once a second at most: a flood of new senders must not cost a pass each.
-    mutating func look(at entries: [AdmittedWindow], _ now: StageTime) {
+    /// The window that was idle longest, and was not given before.
+    ///
+    /// Looks for idle ones once a second at most: a flood of new senders must not cost a pass each.
+    /// - Parameter keyID: of the windows of this key only.
+    mutating func next(
+        of keyID: UInt16?, among entries: [AdmittedWindow], _ now: StageTime
+    ) -> SenderKey? {
+        if let known = popLast(of: keyID) { return known }
         let time = now.monotonicNanoseconds
-        guard candidates.isEmpty else { return }
-        if let last = lookedAtNanoseconds, time &- last < Self.lookIntervalNanoseconds { return }
+        if let last = lookedAtNanoseconds, time &- last < Self.lookIntervalNanoseconds {
+            return nil
+        }
         lookedAtNanoseconds = time
-        candidates = entries.filter { isIdle($0, now) }
-            .sorted { $0.seenNanoseconds > $1.seenNanoseconds }.map(\.key)
+        let found = entries.filter { isIdle($0, now) }
+            .sorted { $0.seenNanoseconds > $1.seenNanoseconds }
+        candidates = found.map(\.key)
+        ofKeys = Dictionary(grouping: found, by: \.keyID).mapValues { $0.map(\.key) }
+        return popLast(of: keyID)
     }
 
-    mutating func next() -> SenderKey? { candidates.popLast() }
+    private mutating func popLast(of keyID: UInt16?) -> SenderKey? {
+        guard let keyID else { return candidates.popLast() }
+        return ofKeys[keyID]?.popLast()
+    }
 
     func isIdle(_ entry: AdmittedWindow, _ now: StageTime) -> Bool {
         !entry.isAckDue
@@ -114,5 +128,60 @@ struct ExpiryGuard {
         passedCount = expired.epochs.values.count { hasPassed($0) }
         countedNanoseconds = now.monotonicNanoseconds
         passCount += 1
+    }
+}
+
+extension AdmittedWindows {
+    /// Closes windows that were silent for a week. To be called now and then.
+    mutating func expire(_ now: StageTime, _ ledger: inout BlockLedger) {
+        guard idle.isDue(now) else { return }
+        let silent = now.signedNanoseconds - IdleWindows.microsecondsMax * 1_000
+        let keys = entries.filter { $0.seenNanoseconds < silent && !$0.isAckDue }.map(\.key)
+        // In the order in which the log will tell of them.
+        for key in keys.sorted() where ledger.hasRoomForExpiry {
+            if expiry.mayAdd(key, to: expired, now) { close(key, &ledger) }
+        }
+    }
+
+    /// Makes room for one more window of a key; closes the one that was idle longest, if there must be, of all or of the key's.
+    mutating func makeRoom(
+        for keyID: UInt16, _ now: StageTime, _ ledger: inout BlockLedger
+    ) -> Bool {
+        while isFull || !quotas.mayOpen(keyID), ledger.hasRoom,
+            let key = idle.next(of: isFull ? nil : keyID, among: entries, now)
+        {
+            guard let index = indexes[key], idle.isIdle(entries[index], now) else { continue }
+            if expiry.mayAdd(key, to: expired, now) { close(key, &ledger) }
+        }
+        return !isFull && quotas.mayOpen(keyID)
+    }
+
+    var isFull: Bool {
+        entries.count >= Limits.windowCountMax
+            || byteCount + AdmittedWindow.byteCountAtFirst > Limits.windowByteCountMax
+    }
+
+    /// Closes a window for good: what was announced and has not come is missing.
+    private mutating func close(_ key: SenderKey, _ ledger: inout BlockLedger) {
+        guard let index = indexes.removeValue(forKey: key) else { return }
+        byteCount -= entries[index].byteCount
+        quotas.close(entries[index].keyID)
+        let announced = entries[index].window.announced
+        var delta = WindowDelta()
+        delta.missingCount = entries[index].window.sequences.raise(to: announced)
+        if delta.missingCount > 0 { delta.floor = announced }
+        delta.isExpired = true
+        ledger.add(delta, to: key)
+        expiry.add(key, to: &expired)
+        credit.giveBack(&entries[index])
+        if newestEpochs[key.sender.rawValue] == key.epoch.rawValue {
+            newestEpochs[key.sender.rawValue] = nil
+        }
+        // The last one takes its place.
+        let last = entries.removeLast()
+        guard index < entries.count else { return }
+        entries[index] = last
+        indexes[last.key] = index
+        acks.move(entries.count, to: index)
     }
 }
