@@ -7,7 +7,7 @@ DESTDIR ?=
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap build demo test hostile race lint format docs bench fuzz install clean bench-full
+.PHONY: help bootstrap build demo test hostile crash race lint format docs bench fuzz install clean bench-full
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -29,6 +29,9 @@ test: bootstrap ## build and run the whole test suite
 hostile: bootstrap ## send a real daemon a million packets of each kind that is made to harm, and print what became of them
 	$(SWIFT) build --build-tests
 	INGESTD_HOSTILE_COUNT=1000000 $(SWIFT) test --skip-build --filter HostileTests
+
+crash: bootstrap ## run 1,000 scripts of kills, power cuts and failing disks on the simulated disk
+	scripts/faults 1000
 
 race: bootstrap ## run the tests of the ring under ThreadSanitizer
 	@scripts/race

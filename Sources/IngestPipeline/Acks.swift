@@ -11,6 +11,8 @@ struct OutgoingAck: Sendable {
     /// The words of the bitmap, in the list's memory.
     fileprivate(set) var words: Range<Int> = 0..<0
     let furtherWordCountMax: Int
+    /// Of the probe that it answers in the place of an ack; `nil` = of none.
+    private(set) var probeNonce: UInt64?
 
     /// - Parameter source: of the packet that is answered: the ack goes there, is no larger, and has its key.
     ///
@@ -30,6 +32,22 @@ struct OutgoingAck: Sendable {
         packet.isPending = isPending
         peer = source.peer
         furtherWordCountMax = count
+    }
+
+    /// The answer to a probe, which is smaller than any.
+    init(answering probe: Probe, sender: SenderID, epoch: SenderEpoch, to source: PacketSource) {
+        packet = AckPacket(
+            sender: sender, epoch: epoch, floor: PacketSequence(rawValue: 0),
+            keyID: source.keyID, hasTag: source.isTagged, credit: 0)
+        probeNonce = probe.nonce
+        peer = source.peer
+        furtherWordCountMax = 0
+    }
+
+    fileprivate var probeHeader: PacketHeader {
+        PacketHeader(
+            kind: .probeAnswer, flags: hasTag ? PacketHeader.Flags.hasTag : 0, keyID: keyID,
+            sender: sender, epoch: packet.epoch, sequence: packet.floor)
     }
 
     var sender: SenderID { packet.sender }
@@ -78,8 +96,15 @@ package struct AckList: Sendable {
     /// Writes the packet of an ack, without its tag.
     /// - Returns: its bytes.
     @unsafe func encode(
-        _ ack: OutgoingAck, of directory: DirectoryID, into bytes: UnsafeMutableRawBufferPointer
+        _ ack: OutgoingAck, of directory: DirectoryID, _ unixMicroseconds: Int64,
+        into bytes: UnsafeMutableRawBufferPointer
     ) -> Int {
+        if let nonce = ack.probeNonce {
+            let answer = ProbeAnswer(
+                nonce: nonce, unixMicroseconds: unixMicroseconds, directory: directory)
+            // SAFETY: as below.
+            return unsafe answer.encode(into: bytes, ack.probeHeader)
+        }
         var packet = ack.packet
         packet.directory = directory
         packet.commitEpoch = commitEpoch
@@ -123,9 +148,10 @@ package struct AckList: Sendable {
         unsafe outgoing.deallocate()
     }
 
+    /// - Parameter unixMicroseconds: now, for answers to probes.
     /// - Returns: how many the socket took.
     @discardableResult
-    mutating func send(_ list: AckList) -> Int {
+    mutating func send(_ list: AckList, unixMicroseconds: Int64 = 0) -> Int {
         if list.isEmpty { return 0 }
         if let keyRing, var current = keys.take() {
             keyRing.refresh(&current)
@@ -136,7 +162,9 @@ package struct AckList: Sendable {
         var start = 0
         while start < acks.count {
             let count = min(Self.batchCount, acks.count - start)
-            for place in 0..<count { put(acks[start + place], of: list, at: place) }
+            for place in 0..<count {
+                put(acks[start + place], of: list, at: place, unixMicroseconds)
+            }
             // SAFETY: `count` of them were set above; their bytes are this sender's own.
             sentCount += unsafe socket.send(UnsafeBufferPointer(rebasing: outgoing[..<count]))
             start += count
@@ -144,13 +172,15 @@ package struct AckList: Sendable {
         return sentCount
     }
 
-    private mutating func put(_ ack: OutgoingAck, of list: AckList, at place: Int) {
+    private mutating func put(
+        _ ack: OutgoingAck, of list: AckList, at place: Int, _ unixMicroseconds: Int64
+    ) {
         let start = place * Self.byteCountMax
         // SAFETY: each place has room for the largest ack; place < batchCount.
         unsafe outgoing[place].bytes = UnsafePointer(
             (bytes.baseAddress! + start).assumingMemoryBound(to: UInt8.self))
         var byteCount = unsafe list.encode(
-            ack, of: directory,
+            ack, of: directory, unixMicroseconds,
             into: UnsafeMutableRawBufferPointer(
                 rebasing: bytes[start..<start + Self.byteCountMax]))
         // Without its key by now, the ack leaves untagged and the sender ignores it.

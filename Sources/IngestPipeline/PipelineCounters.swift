@@ -33,8 +33,8 @@ package enum ReceiveCounter: Int, CounterName {
     case attributionsDropped
     /// Datagrams that the kernel dropped at the socket.
     case kernelDrops
-    /// Senders that were told that their packets are shed, because the ring or the disk is full.
-    case busyAcks
+    /// Answers to shed packets, because the ring or the disk is full, to unknown kinds and to probes.
+    case answers
 }
 
 /// Counters of the commit queue.
@@ -57,8 +57,9 @@ package enum CommitCounter: Int, CounterName {
     case answers
     /// Heartbeats whose senders have heard of more than this directory has: it was restored from a copy, or is another one.
     case rolledBackHeartbeats
-    /// Packets that were shed because the senders of one key have all the windows, or gave all the names, that they may; they
-    /// are among the shed ones.
+    /// Packets that were shed because there is no room for windows, or because the senders of one key have all the windows, or
+    /// gave all the names, that they may.
+    case shedForRoom
     case shedForWindows
     case shedForNames
 }

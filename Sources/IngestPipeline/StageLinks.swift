@@ -27,7 +27,8 @@ package struct StageLinks: Sendable {
         private let missing = Atomic<UInt8>(0)
         private let missingToCompact = Atomic<UInt8>(0)
         private let clockStep = Atomic<Int64>(0)
-        private let shedKey = Atomic<UInt16>(0)
+        private let keyOverWindows = Atomic<UInt16>(0)
+        private let keyOverNames = Atomic<UInt16>(0)
 
         package init() {}
 
@@ -64,10 +65,14 @@ package struct StageLinks: Sendable {
             set { clockStep.store(newValue, ordering: .relaxed) }
         }
 
-        /// The key whose senders were over a quota last. Stored by the commit stage.
-        package var lastShedKey: UInt16 {
-            get { shedKey.load(ordering: .relaxed) }
-            set { shedKey.store(newValue, ordering: .relaxed) }
+        /// The keys whose senders were over their quota of windows, and of names, last. Stored by the commit stage.
+        package var lastKeyOverWindows: UInt16 {
+            get { keyOverWindows.load(ordering: .relaxed) }
+            set { keyOverWindows.store(newValue, ordering: .relaxed) }
+        }
+        package var lastKeyOverNames: UInt16 {
+            get { keyOverNames.load(ordering: .relaxed) }
+            set { keyOverNames.store(newValue, ordering: .relaxed) }
         }
 
         /// Whether what is being merged is no longer waited for.

@@ -16,6 +16,9 @@ struct IngestSend: ParsableCommand {
             --spool through its own: run it again with the same spool and input. Prints a summary as JSON \
             on stdout; refused lines and errors go to stderr.
 
+            'ingest-send check --to HOST:PORT' asks ingestd whether it would take packets from here; see \
+            'ingest-send check --help'. A file of that name is given as ./check.
+
             Exit codes: 0 every event is durable (with --plain or --no-acks: has left) · 1 lines were \
             refused, the others are durable · 64 wrong usage · 65 the spool is damaged · 66 FILE cannot be \
             read, or is not the one of the spool · 69 receiver unreachable or silent, or what answers \
@@ -102,10 +105,7 @@ struct IngestSend: ParsableCommand {
         if spoolOnly && spool == nil {
             throw ValidationError("--spool-only needs --spool")
         }
-        if (keyID == nil) != (keyFile == nil) {
-            throw ValidationError("--key-id and --key-file go together")
-        }
-        if keyID == 0 { throw ValidationError("--key-id is from 1 to 65535, got 0") }
+        try validateKey(id: keyID, file: keyFile)
         guard (1...31_536_000).contains(giveUpSeconds) else {
             throw ValidationError("--give-up-seconds is from 1 to 31536000, got \(giveUpSeconds)")
         }

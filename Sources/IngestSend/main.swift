@@ -6,14 +6,21 @@ import IngestFormat
 
 // Every way out of the program ends here: help and version on standard output, an error as one line on
 // standard error, with the exit code that docs/sending.md lists.
+var arguments = Array(CommandLine.arguments.dropFirst())
+var root: any ParsableCommand.Type = IngestSend.self
+var name = "ingest-send"
+if arguments.first == "check" {
+    arguments.removeFirst()
+    (root, name) = (Check.self, "ingest-send check")
+}
 do {
-    var command = try IngestSend.parseAsRoot()
+    var command = try root.parseAsRoot(arguments)
     try command.run()
 } catch let code as ExitCode {
     // Its line was printed.
     exit(code.rawValue)
 } catch {
-    if IngestSend.exitCode(for: error) == .success { IngestSend.exit(withError: error) }
-    let message = OneLine.joined(IngestSend.message(for: error))
-    exit(fail("\(message), command line, see 'ingest-send --help'", exitCode: 64).rawValue)
+    if root.exitCode(for: error) == .success { root.exit(withError: error) }
+    let message = OneLine.joined(root.message(for: error))
+    exit(fail("\(message), command line, see '\(name) --help'", exitCode: 64).rawValue)
 }

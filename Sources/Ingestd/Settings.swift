@@ -102,7 +102,8 @@ struct Setting: Sendable {
         ),
         .number(
             "session-keys-max", \.sessionKeyCountMax, 1...1 << 28,
-            "Sessions, and rewards in them, kept at most; 20 to 80 bytes of memory each."),
+            "Sessions, and rewards in them, kept at most; 10 to 80 bytes of memory each, more where there are few."
+        ),
         .number(
             "reward-keys-max", \.rewardKeyCountMax, 1...Limits.keyCountMax,
             "Maximum number of rewards of one business with counters of their own; further ones are counted as (other)."
@@ -117,11 +118,11 @@ struct Setting: Sendable {
         ),
         .number(
             "new-names-per-minute", \.newNamesPerMinute, 0...5_000_000,
-            "Names not known before that the senders of one key may give in a minute, ten minutes' worth at once; "
-                + "packets with more are shed. 0 disables the limit."),
+            "Names not known before that the senders of one key may give in a minute, ten minutes' worth at once; while "
+                + "it has none left its packets with new rewards are shed. 0 disables the limit."),
         .number(
             "money-max", \.moneyMax, 0...Int(Limits.moneyMicrosMax / 1_000_000),
-            "Revenue and spend of one event at most, in units of its currency; an event with more is malformed."
+            "Revenue, and spend, of one event at most, each in units of its currency; an event with more is malformed."
         ),
         .zone,
         .path(

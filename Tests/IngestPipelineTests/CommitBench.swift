@@ -70,7 +70,7 @@ final class CommitBench {
 
     func offer(
         _ kind: UInt8, flags: UInt8 = 0, sequence: UInt64, sender: UInt64 = 7, keyID: UInt16 = 0,
-        _ events: [EventDescriptor] = []
+        byteCountMin: Int = 0, _ events: [EventDescriptor] = []
     ) {
         var header = RingRecordHeader(kind: kind)
         header.flags = flags
@@ -82,7 +82,8 @@ final class CommitBench {
         let amountCount = events.reduce(0) {
             $0 + ($1.revenueMicros == 0 ? 0 : 1) + ($1.spendMicros == 0 ? 0 : 1)
         }
-        let byteCount = Self.name.count + amountCount * Limits.moneyByteCountMin
+        let byteCount = max(
+            byteCountMin, Self.name.count + amountCount * Limits.moneyByteCountMin)
         header.packetByteCount = UInt16(byteCount)
         header.eventCount = UInt16(events.count)
         let place = RingLayout.rowOffset(packetByteCount: byteCount)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import IngestPipeline
 
-/// What the senders of one key may take of what all share (PROTOCOL 2.8).
+/// What the senders of one key may take of what all share.
 struct KeyQuotasTests {
     private static let minute: UInt64 = 60_000_000_000
 
@@ -80,6 +80,32 @@ struct KeyQuotasTests {
         #expect(send(11, 1, 2) == .accepted)
         #expect(send(12, 1, 1) == .oldEpoch)
         #expect(send(18, 1) == .shed)
+        #expect(bench.windows.sheds.forWindows.count == 3)
+        #expect(bench.windows.sheds.forWindows.lastKey == 1 && bench.windows.sheds.forRoom == 0)
+    }
+
+    @Test("Of idle windows those that lack no packet make room first")
+    func complete() {
+        var bench = WindowBench(quotas: Self.bounds(windows: 2))
+        bench.keyID = 4
+        for (sender, sequence) in [(1, 3), (2, 0)] as [(UInt64, UInt64)] {
+            bench.key = WindowBench.key(sender)
+            #expect(bench.send(sequence) == .accepted)
+            bench.advance(milliseconds: 1_000)
+        }
+        bench.dropAcks()
+        bench.advance(milliseconds: 600_000)
+        for sender in [3, 4] as [UInt64] {
+            bench.key = WindowBench.key(sender)
+            #expect(bench.send(0) == .accepted)
+            bench.dropAcks()
+            // The second was idle for less, and is whole; then the first has to go.
+            bench.key = WindowBench.key(2)
+            #expect(bench.windows.window(of: bench.key) == nil)
+            bench.key = WindowBench.key(1)
+            #expect((bench.windows.window(of: bench.key) == nil) == (sender == 4))
+            bench.advance(milliseconds: 1_000)
+        }
     }
 
     @Test("A window of before a start counts for the key of its first packet")
@@ -91,52 +117,95 @@ struct KeyQuotasTests {
         }
         var log = SenderWindows()
         log.apply(first.takeLedger(), at: first.now.wallMicroseconds)
-        var bench = WindowBench(log, quotas: Self.bounds(windows: 2))
-        bench.keyID = 5
-        for sender in 1...3 as ClosedRange<UInt64> {
-            bench.key = WindowBench.key(sender)
-            #expect(bench.send(1) == .accepted)
+        for last in 1...3 as ClosedRange<UInt64> {
+            var bench = WindowBench(log, quotas: Self.bounds(windows: 3))
+            bench.keyID = 5
+            // In each order, so that each is the last one once.
+            for sender in [last, last % 3 + 1, (last + 1) % 3 + 1] {
+                bench.key = WindowBench.key(sender)
+                #expect(bench.send(1) == .accepted)
+            }
+            bench.key = WindowBench.key(4)
+            #expect(bench.send(0) == .shed)
+            bench.keyID = 6
+            #expect(bench.send(0) == .accepted)
         }
-        bench.key = WindowBench.key(4)
-        #expect(bench.send(0) == .shed)
-        bench.keyID = 6
-        #expect(bench.send(0) == .accepted)
     }
 
     @Test("Packets with new rewards are shed while their key has no names left, and others are not")
     func shedForNames() throws {
         let bench = CommitBench { $0.newNamesPerMinute = 1 }
-        let flags = RingRecordHeader.Flags.hasTag
-        var sequence: UInt64 = 0
+        var shedCount: UInt64 = 0
+        /// How many rows there are of it, and its ack.
         func send(
-            rewards: ClosedRange<UInt8>, keyID: UInt16 = 3, isTagged: Bool = true
-        ) -> Int {
+            _ sequence: UInt64, rewards: ClosedRange<UInt8>, sender: UInt64 = 3, keyID: UInt16 = 3
+        ) -> (rows: Int, status: AckStatus?, credit: UInt32?) {
             let events = rewards.map { byteCount in
                 var event = bench.click()
                 (event.rewardByteCount, event.pairHash) = (byteCount, UInt64(byteCount))
                 return event
             }
+            let tag = keyID == 0 ? 0 : RingRecordHeader.Flags.hasTag
             bench.offer(
-                RingRecordKind.framed, flags: isTagged ? flags : 0, sequence: sequence,
-                sender: UInt64(keyID) + (isTagged ? 0 : 100), keyID: keyID, events)
-            sequence += 1
-            let rows = bench.turns().reduce(0) { $0 + $1.rows.rowCount }
+                RingRecordKind.framed, flags: tag | RingRecordHeader.Flags.wantsAck,
+                sequence: sequence, sender: sender, keyID: keyID == 0 ? 3 : keyID,
+                byteCountMin: 200, events)
             bench.clock.advance(milliseconds: 700)
-            return rows
+            var rows = 0
+            var ack: AckPacket?
+            for block in bench.turns() {
+                rows += block.rows.rowCount
+                shedCount += block.ledger.reduce(0) {
+                    $0 + $1.packets[Int(PacketResult.shed.rawValue)]
+                }
+                ack = block.acks.acks.last?.packet ?? ack
+            }
+            return (rows, ack?.status, ack?.credit)
         }
         // The business and ten rewards, where ten names are there at once.
-        #expect(send(rewards: 1...10) == 10)
-        #expect(send(rewards: 10...11) == 0)
+        let first = send(0, rewards: 1...10)
+        #expect(first.rows == 10 && first.status == .ok && first.credit ?? 0 > 0)
+        let shed = send(2, rewards: 10...11)
+        #expect(shed == (0, .busy, 0))
         #expect(bench.counters.packetsOfCommit[.shed] == 1)
         #expect(bench.counters.commit[.shedForNames] == 1)
-        #expect(bench.links.state.lastShedKey == 3)
-        // What is known goes on, as do other keys and who proves none.
-        #expect(send(rewards: 9...10) == 2)
-        #expect(send(rewards: 11...12, keyID: 4) == 2)
-        #expect(send(rewards: 13...14, isTagged: false) == 2)
+        #expect(bench.links.state.lastKeyOverNames == 3)
+        // What was counted is known as a resend, and what is known goes on, as do other keys and who proves none.
+        #expect(send(0, rewards: 1...10).rows == 0)
+        #expect(bench.counters.packetsOfCommit[.resend] == 1)
+        #expect(send(3, rewards: 9...10).rows == 2)
+        #expect(send(0, rewards: 11...12, sender: 4, keyID: 4).rows == 2)
+        #expect(send(0, rewards: 13...14, sender: 5, keyID: 0).rows == 2)
+        // A sender that is not known opens no window by it.
+        let names = send(0, rewards: 15...15, sender: 6)
+        #expect(names == (0, .busy, 0))
+        #expect(send(0, rewards: 9...10, sender: 6).rows == 2)
         bench.clock.advance(milliseconds: 60_000)
-        #expect(send(rewards: 15...15) == 1)
-        #expect(send(rewards: 16...16) == 0)
-        #expect(bench.counters.commit[.shedForNames] == 2)
+        // The same packet, now taken.
+        #expect(send(2, rewards: 15...16).rows == 2)
+        #expect(send(4, rewards: 17...17).rows == 0)
+        #expect(bench.counters.commit[.shedForNames] == 3)
+        #expect(send(5, rewards: 1...1).rows == 1 && shedCount == 3)
+    }
+
+    @Test("Known names in new pairs are names too")
+    func pairs() throws {
+        let bench = CommitBench { $0.newNamesPerMinute = 1 }
+        func send(_ sequence: UInt64, business byteCount: UInt8) -> Int {
+            let events = (1...4 as ClosedRange<UInt8>).map { rewardByteCount in
+                var event = bench.click()
+                (event.rewardByteCount, event.businessByteCount) = (rewardByteCount, byteCount)
+                event.pairHash = UInt64(rewardByteCount) << 8 | UInt64(byteCount)
+                return event
+            }
+            bench.offer(
+                RingRecordKind.framed, flags: RingRecordHeader.Flags.hasTag, sequence: sequence,
+                keyID: 3, events)
+            bench.clock.advance(milliseconds: 700)
+            return bench.turns().reduce(0) { $0 + $1.rows.rowCount }
+        }
+        // 5 names, then a business and 4 pairs: 9 of 10; then 4 more; and then none is left.
+        #expect((1...4).map { send(UInt64($0) - 1, business: $0) } == [4, 4, 4, 0])
+        #expect(send(4, business: 2) == 4)
     }
 }

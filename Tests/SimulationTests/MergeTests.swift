@@ -120,6 +120,7 @@ struct MergeTests {
             try self.open(files) {
                 $0.segmentByteCountMax = Limits.segmentByteCountMin
                 $0.retention = RetentionPolicy(dayCountMax: 30)
+                $0.moneyMicrosMax = Limits.moneyMicrosMax
             }
         }
         let packets = (0..<300).map {

@@ -38,6 +38,7 @@ enum UnsafeFiles {
             "JSONEventFields": "places of values in a datagram's bytes",
             "JSONLineDecoder": "hands a copy of a line to the decoder",
             "JSONEventReason": "tries the decoder's rules again on a copy of a line",
+            "Probe": "writes an answer where it lies in a datagram",
             "PacketHeader": "loads the fields of a header whose length was checked once",
             "TimestampText": "parses times where they lie in a packet",
             "WireCursor": "one pass over protobuf's wire format",
@@ -152,6 +153,7 @@ enum UnsafeFiles {
             "ReaderProgram": "hands C strings to execv, realpath and getenv",
         ],
         "IngestClient": [
+            "ReceiverProbe": "hands buffers to poll and recv",
             "SenderExchange": "reads an ack where it lies in a datagram",
             "SenderLoop": "hands buffers to poll, read and recv",
             "Spool/SpoolFormat": "parses a packet where it lies in its array",

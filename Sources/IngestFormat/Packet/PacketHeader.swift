@@ -4,7 +4,9 @@
 package enum PacketKind: UInt8, Sendable, BitwiseCopyable, CaseIterable {
     case batch = 1
     case heartbeat = 2
+    case probe = 4
     case ack = 129
+    case probeAnswer = 130
 }
 
 /// The header of a framed packet, version 1.
@@ -84,7 +86,7 @@ extension PacketHeader {
         case refused(PacketResult)
     }
 
-    /// Who reads: the daemon takes batches and heartbeats, a sender takes acks.
+    /// Who reads: the daemon takes batches, heartbeats and probes, a sender takes acks and answers to probes.
     package enum Receiver: Sendable { case daemon, sender }
 
     /// Whether a datagram is plain JSON (`bytes` begins with `{`) and so has no header.
@@ -96,7 +98,7 @@ extension PacketHeader {
     /// Checks a whole datagram and gives its header. The first failure names the refusal:
     ///
     /// 1. `badMagic`: it does not begin with `IGD1`;
-    /// 2. `badLength`: it is not header + payload + tag, to the byte; or a heartbeat under 64 bytes of payload;
+    /// 2. `badLength`: it is not header + payload + tag, to the byte; or a heartbeat or probe under 64 bytes of payload;
     /// 3. `badCRC`;
     /// 4. the tag is not looked at here: with keys, the caller checks it next;
     /// 5. `badKind`: unknown kind, one that this receiver does not take, a flag bit without meaning, or sender 0.
@@ -131,10 +133,8 @@ extension PacketHeader {
         let payloadByteCount = unsafe Int(load32(base, Offset.payloadByteCount))
         let tagByteCount = flags & Flags.hasTag != 0 ? Limits.packetTagByteCount : 0
         if bytes.count != byteCount &+ payloadByteCount &+ tagByteCount { return .badLength }
-        if kind == PacketKind.heartbeat.rawValue && payloadByteCount < Heartbeat.payloadByteCountMin
-        {
-            return .badLength
-        }
+        let isAsking = kind == PacketKind.heartbeat.rawValue || kind == PacketKind.probe.rawValue
+        if isAsking && payloadByteCount < Heartbeat.payloadByteCountMin { return .badLength }
         // SAFETY: the payload lies inside the datagram, by the equation above.
         let computed = unsafe checksum(base, payload: base + byteCount, payloadByteCount)
         return unsafe computed == load32(base, Offset.checksum) ? nil : .badCRC
@@ -148,8 +148,8 @@ extension PacketHeader {
         let kind = unsafe PacketKind(rawValue: bytes[Offset.kind])
         let isTaken =
             switch kind {
-            case .batch, .heartbeat: receiver == .daemon
-            case .ack: receiver == .sender
+            case .batch, .heartbeat, .probe: receiver == .daemon
+            case .ack, .probeAnswer: receiver == .sender
             case nil: false
             }
         let flags = unsafe bytes[Offset.flags]

@@ -190,6 +190,12 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     /// A new packet is consumed, even if nothing of its payload could be used.
     private mutating func takeFramed(_ record: RingRecord, into slot: BlockSlot, _ now: StageTime) {
         let packet = SequencedPacket(record.header)
+        // SAFETY: as in `takeEvents`.
+        let lacksNames =
+            unsafe windows.lacksNames(packet, now) && admission.hasNewPairs(PacketEvents(record))
+        if lacksNames && windows.shedUnknown(packet) {
+            return addRefused(.shed, from: .unidentified)
+        }
         let place: AdmittedWindows.Place
         switch windows.consider(batch: packet, now, &ledger) {
         case .new(let found): place = found
@@ -201,16 +207,14 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
             ledger.addPacket(
                 .malformed, events: VerdictTally(), sequence: sequence, from: packet.key)
             counters.packetsOfCommit.add(.malformed)
-            // SAFETY: as in `takeEvents`.
-        } else if windows.lacksNames(packet, now),
-            unsafe admission.hasNewPairs(PacketEvents(record))
-        {
+        } else if lacksNames {
             windows.shed(packet, at: place)
             return addRefused(.shed, from: packet.key)
         } else {
-            let namesBefore = admission.nextName
+            let (name, key) = (admission.nextName, admission.nextKey)
             takeEvents(of: record, sequence: sequence, from: packet.key, into: slot, now)
-            windows.take(names: admission.nextName - namesBefore, of: packet, now)
+            let given = max(admission.nextName - name, admission.nextKey - key)
+            windows.take(names: given, of: packet, now)
         }
         windows.accept(packet, at: place)
     }
@@ -316,8 +320,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         slot.acks.commitEpoch = slot.isAcksOnly ? epoch - min(epoch, 1) : epoch
         links.state.willSync()
         links.toSync.push(slot)
-        closedAtNanoseconds = now.monotonicNanoseconds
-        self.slot = nil
+        (closedAtNanoseconds, self.slot) = (now.monotonicNanoseconds, nil)
     }
 
     /// Whether there is anything to write. Counts of what was refused can wait for rows, but no longer than their
@@ -369,9 +372,8 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     private func waitNanoseconds() -> UInt64 {
         let longest: UInt64 = 100_000_000
         guard !ledger.isEmpty else { return longest }
-        let (age, interval) = (
-            clock.monotonicNanoseconds() &- ledgerNanoseconds, Self.ledgerIntervalNanoseconds
-        )
+        let age = clock.monotonicNanoseconds() &- ledgerNanoseconds
+        let interval = Self.ledgerIntervalNanoseconds
         if age < interval { return min(interval - age, longest) }
         // Due, but blocks may still be being written: the sync stage wakes this one.
         return links.state.syncingCount < 2 ? 1 : longest

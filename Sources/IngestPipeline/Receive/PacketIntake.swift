@@ -28,16 +28,16 @@ struct PacketIntake: ~Copyable {
     private var keys: KeyRing.Keys?
     private var tally = IntakeTally()
     private(set) var refusals = RefusalSamples()
-    /// To senders whose packets of this batch were shed, that they are to wait, or were of no kind that is known.
-    private(set) var busyAcks = AckList()
-    /// Answers to packets of unknown kind that each key may still have, by its id, until `renewAnswers`.
+    /// To senders whose packets of this batch were shed, were of no kind that is known, or are probes.
+    private(set) var answers = AckList()
+    /// Answers to probes and unknown kinds that each key may still have, by its id, until `renewAnswers`.
     private var answersLeft: [UInt16: Int] = [:]
 
     /// Kept free in the ring, so that the last refusals record finds room however full it is: the record
     /// is 184 bytes.
     private static var reserveByteCount: Int { 512 }
     /// Of one batch.
-    private static var busyAckCountMax: Int { 32 }
+    private static var answerCountOfBatchMax: Int { 32 }
     /// A key, and tick of 100 ms.
     private static var answerCountMax: Int { 10 }
 
@@ -60,9 +60,9 @@ struct PacketIntake: ~Copyable {
             keyRing.refresh(&current)
             keys = current
         }
-        busyAcks.removeAll()
+        answers.removeAll()
         // After they were received: no sender has heard of a later one.
-        busyAcks.commitEpoch = state?.durableEpoch ?? 0
+        answers.commitEpoch = state?.durableEpoch ?? 0
         shortage = state?.shortage
         for index in 0..<batch.count {
             // SAFETY: `count` datagrams have been filled, and their bytes stay until the next receive.
@@ -153,9 +153,11 @@ extension PacketIntake {
             return refusal
         }
         let header = unsafe PacketHeader.header(bytes)
-        return header.kind == .heartbeat
-            ? unsafe takeHeartbeat(header, bytes, from: buffer)
-            : unsafe takeBatch(header, bytes, onlyOf: businessHash, from: buffer)
+        switch header.kind {
+        case .heartbeat: return unsafe takeHeartbeat(header, bytes, from: buffer)
+        case .probe: return unsafe takeProbe(header, bytes, from: buffer)
+        default: return unsafe takeBatch(header, bytes, onlyOf: businessHash, from: buffer)
+        }
     }
 
     /// - Parameter businessHash: the only business whose events the key may send; `nil` = any.
@@ -204,6 +206,26 @@ extension PacketIntake {
             RingRecordHeader(
                 header, kind: RingRecordKind.heartbeat, acksAreTagged: keys != nil, from: buffer),
             packet)
+        return nil
+    }
+
+    /// A probe is answered at once, as far as its key has answers left. It comes to no window and no ledger.
+    @unsafe private mutating func takeProbe(
+        _ header: PacketHeader, _ packet: UnsafeRawBufferPointer,
+        from buffer: UnsafeMutablePointer<ingest_datagram>
+    ) -> PacketResult? {
+        // SAFETY: as in `takeHeartbeat`.
+        let payload = unsafe UnsafeRawBufferPointer(
+            start: packet.baseAddress! + PacketHeader.byteCount, count: header.payloadByteCount)
+        guard let probe = unsafe Probe(payload) else { return .malformed }
+        guard takesAnswer(header) else { return nil }
+        var record = unsafe RingRecordHeader(
+            header, kind: RingRecordKind.framed, acksAreTagged: keys != nil, from: buffer)
+        record.packetByteCount = UInt16(truncatingIfNeeded: packet.count)
+        answers.append(
+            OutgoingAck(
+                answering: probe, sender: header.sender, epoch: header.epoch,
+                to: PacketSource(record)))
         return nil
     }
 
@@ -263,7 +285,9 @@ extension PacketIntake {
     ) {
         guard record.flags & RingRecordHeader.Flags.wantsAck != 0 else { return }
         // Once a sender, and once more in answer to a heartbeat.
-        if let last = busyAcks.acks.last, last.sender.rawValue == record.sender {
+        if let last = answers.acks.last, last.sender.rawValue == record.sender,
+            last.probeNonce == nil
+        {
             if record.kind != RingRecordKind.heartbeat || last.isAnswer { return }
         }
         unsafe answer(record, shortage?.status ?? .busy, packet)
@@ -276,15 +300,21 @@ extension PacketIntake {
         guard unsafe PacketHeader.isUnsupported(packet) else { return }
         // SAFETY: a framed packet; its kind, which may be none, is not read.
         let header = unsafe PacketHeader.header(packet)
-        // Without keys anybody may write any id.
-        let key = keys == nil ? 0 : header.keyID
-        let left = answersLeft[key] ?? Self.answerCountMax
-        guard left > 0 else { return }
-        answersLeft[key] = left - 1
+        guard takesAnswer(header) else { return }
         var record = unsafe RingRecordHeader(
             header, kind: RingRecordKind.framed, acksAreTagged: keys != nil, from: buffer)
         record.packetByteCount = UInt16(truncatingIfNeeded: packet.count)
         unsafe answer(record, .unsupported, packet)
+    }
+
+    /// Whether the packet's key has an answer left, and then takes it.
+    private mutating func takesAnswer(_ header: PacketHeader) -> Bool {
+        // Without keys anybody may write any id.
+        let key = keys == nil ? 0 : header.keyID
+        let left = answersLeft[key] ?? Self.answerCountMax
+        guard left > 0, answers.acks.count < Self.answerCountOfBatchMax else { return false }
+        answersLeft[key] = left - 1
+        return true
     }
 
     /// Lets all keys have answers again.
@@ -293,14 +323,14 @@ extension PacketIntake {
     @unsafe private mutating func answer(
         _ record: RingRecordHeader, _ status: AckStatus, _ packet: UnsafeRawBufferPointer
     ) {
-        guard busyAcks.acks.count < Self.busyAckCountMax else { return }
+        guard answers.acks.count < Self.answerCountOfBatchMax else { return }
         let heartbeat = unsafe Heartbeat(ofPacket: packet)
         let ack = OutgoingAck(
             status, sender: SenderID(rawValue: record.sender),
             epoch: SenderEpoch(rawValue: record.epoch),
             echo: heartbeat.map { .nonce($0.nonce) } ?? .sequence(record.sequence),
             to: PacketSource(record))
-        if let ack { busyAcks.append(ack) }
+        if let ack { answers.append(ack) }
     }
 
     @unsafe private mutating func refuse(
@@ -347,46 +377,5 @@ extension RingRecordHeader {
     fileprivate mutating func setCounts(events: Int, malformed: Int) {
         eventCount = UInt16(truncatingIfNeeded: events)
         malformedCount = UInt16(truncatingIfNeeded: malformed)
-    }
-}
-
-/// What the intake counts while it works on a batch: plain integers, carried to the shared counters
-/// once a batch.
-struct IntakeTally {
-    static let resultCount = 15
-
-    var datagramCount: UInt64 = 0
-    var byteCount: UInt64 = 0
-    var eventCount: UInt64 = 0
-    /// Platforms, campaigns and sources.
-    var droppedCount: UInt64 = 0
-    /// Packets by `PacketResult` since the last flush: those refused here.
-    var results = InlineArray<15, UInt64>(repeating: 0)
-    /// Likewise, since the last refusals record, without those that have a record of their own.
-    var unrecorded = InlineArray<15, UInt64>(repeating: 0)
-
-    var hasUnrecorded: Bool {
-        for index in 0..<Self.resultCount where unrecorded[index] != 0 { return true }
-        return false
-    }
-
-    mutating func flush(into counters: PipelineCounters, bufferCount: Int) {
-        counters.receive.add(.batches)
-        counters.receive.add(.buffers, UInt64(bufferCount))
-        counters.receive.add(.datagrams, datagramCount)
-        counters.receive.add(.bytes, byteCount)
-        counters.receive.add(.events, eventCount)
-        if droppedCount > 0 { counters.receive.add(.attributionsDropped, droppedCount) }
-        for index in 0..<Self.resultCount where results[index] != 0 {
-            guard let result = PacketResult(rawValue: UInt8(truncatingIfNeeded: index)) else {
-                continue
-            }
-            counters.packetsOfReceive.add(result, results[index])
-            results[index] = 0
-        }
-        datagramCount = 0
-        byteCount = 0
-        eventCount = 0
-        droppedCount = 0
     }
 }

@@ -69,7 +69,7 @@ struct RefusalLog {
         static let malformedEvents = 16
         static let tooOld = 17
         static let tooEarly = 18
-        static let shedByCommit = 19
+        static let shedForRoom = 19
         static let nameRefusals = 20
         static let pairMismatches = 21
         static let attributionOverflows = 22
@@ -113,12 +113,11 @@ struct RefusalLog {
 
     /// Writes what the commit stage has refused and an operator can do something about.
     ///
-    /// - Parameters:
-    ///   - clockStepSeconds: as in `StageLinks.SharedState`, as `lastShedKey`.
+    /// - Parameter state: of the clock's steps, and the keys over their quotas.
     mutating func tell(
-        _ counters: PipelineCounters, clockStepSeconds step: Int64, lastShedKey: UInt16,
-        nowNanoseconds now: UInt64
+        _ counters: PipelineCounters, _ state: StageLinks.SharedState?, nowNanoseconds now: UInt64
     ) {
+        let step = state?.clockStepSeconds ?? 0
         if let count = growth(Place.tooOld, of: counters.events[.tooOld], now) {
             write(
                 "refused \(Self.counted(count, "event")) as too_old: older than "
@@ -131,9 +130,7 @@ struct RefusalLog {
                     + "--max-event-lead-seconds; "
                     + (Self.blame(step) ?? "check clock synchronisation of the senders"))
         }
-        let ofQuotas = counters.commit[.shedForWindows] &+ counters.commit[.shedForNames]
-        let shed = counters.packetsOfCommit[.shed]
-        if let count = growth(Place.shedByCommit, of: shed - min(shed, ofQuotas), now) {
+        if let count = growth(Place.shedForRoom, of: counters.commit[.shedForRoom], now) {
             write(
                 "refused \(Self.counted(count, "datagram")) as shed because the windows of senders "
                     + "are full (\(Limits.windowCountMax), or \(Limits.windowByteCountMax) bytes): give "
@@ -163,22 +160,22 @@ struct RefusalLog {
                     + " it was restored from an older copy, or is another one; start the right one, or let"
                     + " them go on by --accept-receiver")
         }
-        tellQuotas(counters, lastShedKey, now)
+        tellQuotas(counters, state, now)
         tellAttributions(counters, now)
     }
 
     private mutating func tellQuotas(
-        _ counters: PipelineCounters, _ lastKey: UInt16, _ now: UInt64
+        _ counters: PipelineCounters, _ state: StageLinks.SharedState?, _ now: UInt64
     ) {
         if let count = growth(Place.shedForWindows, of: counters.commit[.shedForWindows], now) {
             write(
-                "shed \(Self.counted(count, "datagram")) because the senders of one key, the last one \(lastKey), "
+                "shed \(Self.counted(count, "datagram")) because the senders of one key, the last one \(state?.lastKeyOverWindows ?? 0), "
                     + "have --windows-per-key-max windows: let each sender keep its id and epoch, or raise it"
             )
         }
         if let count = growth(Place.shedForNames, of: counters.commit[.shedForNames], now) {
             write(
-                "shed \(Self.counted(count, "datagram")) because the senders of one key, the last one \(lastKey), "
+                "shed \(Self.counted(count, "datagram")) because the senders of one key, the last one \(state?.lastKeyOverNames ?? 0), "
                     + "gave more names than --new-names-per-minute: look at what they send as rewards, or raise it"
             )
         }

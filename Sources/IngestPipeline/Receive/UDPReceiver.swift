@@ -71,9 +71,9 @@ package struct UDPReceiver<Socket: DatagramSocket & ~Copyable, Clock: IngestCloc
 
     private mutating func takeBatch() {
         intake.take(batch)
-        if intake.busyAcks.isEmpty { return }
-        let sent = acks?.send(intake.busyAcks) ?? 0
-        counters.receive.add(.busyAcks, UInt64(sent))
+        if intake.answers.isEmpty { return }
+        let sent = acks?.send(intake.answers, unixMicroseconds: clock.wallMicroseconds()) ?? 0
+        counters.receive.add(.answers, UInt64(sent))
     }
 
     /// Lets datagrams gather in the socket while they come one upon the other; a lone one never waits.
@@ -107,9 +107,7 @@ package struct UDPReceiver<Socket: DatagramSocket & ~Copyable, Clock: IngestCloc
         intake.renewAnswers()
         noteDrops(now)
         intake.withRefusals { log.tell(&$0, nowNanoseconds: now) }
-        log.tell(
-            counters, clockStepSeconds: state?.clockStepSeconds ?? 0,
-            lastShedKey: state?.lastShedKey ?? 0, nowNanoseconds: now)
+        log.tell(counters, state, nowNanoseconds: now)
     }
 
     private mutating func noteDrops(_ now: UInt64) {

@@ -80,6 +80,20 @@ struct PacketPageTests {
         #expect(content.packet(header) == golden)
     }
 
+    @Test func `The page's answer to a probe is the code's`() {
+        let fields = page.fields(under: "Answer to a probe")
+        #expect(
+            fields.map { "\($0.name) \($0.offset)" } == [
+                "nonce \(ProbeAnswer.Offset.nonce)", "time \(ProbeAnswer.Offset.time)",
+                "directory \(ProbeAnswer.Offset.directory)",
+                "lowest version \(ProbeAnswer.Offset.lowestVersion)",
+                "highest version \(ProbeAnswer.Offset.highestVersion)",
+                "largest packet \(ProbeAnswer.Offset.packetByteCountMax)",
+            ])
+        #expect(zip(fields, fields.dropFirst()).allSatisfy { $0.end == $1.offset })
+        #expect(fields.last?.end == ProbeAnswer.payloadByteCount)
+    }
+
     @Test func `The worked example is the golden packet, and reads as the page says`() throws {
         let url = Repository.root.appending(path: "Tests/Fixtures/v1/packet.bin")
         var golden = [UInt8](try Data(contentsOf: url))

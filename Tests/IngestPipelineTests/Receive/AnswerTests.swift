@@ -1,4 +1,5 @@
 import IngestFormat
+import IngestRing
 import IngestStorage
 import PipelineTestSupport
 import Testing
@@ -77,5 +78,46 @@ struct AnswerTests {
         }
         try rig.receive(8)
         #expect(rig.answers.take().count == 2)
+    }
+
+    @Test func aProbeIsAnsweredAtOnceAndCountedNowhere() throws {
+        let (rig, sender) = try ReceiveRig<LinuxDatagramSocket>.loopback()
+        rig.state.shortage = .space
+        func probe(_ nonce: UInt64) -> [UInt8] {
+            Probe(nonce: nonce, unixMicroseconds: 3).packet(TestPackets.header(0, kind: .probe))
+        }
+        for nonce in 1...12 as ClosedRange<UInt64> { sender.send(probe(nonce)) }
+        try rig.receive(12)
+        let answers = rig.answers.take()
+        // Not more than ten a tick, also where nothing else is taken.
+        #expect(answers.count == 10)
+        for (answer, nonce) in zip(answers, 1...) {
+            try answer.withUnsafeBytes { bytes in
+                guard case .packet(let header) = PacketHeader.parse(bytes, for: .sender) else {
+                    Issue.record("no answer")
+                    return
+                }
+                #expect(header.sender == TestPackets.sender && header.epoch == TestPackets.epoch)
+                let read = try #require(ProbeAnswer(header, of: bytes))
+                #expect(read.nonce == UInt64(nonce) && read.directory.rawValue == 77)
+                #expect(read.unixMicroseconds == rig.clock.wallMicroseconds())
+                #expect(read.lowestVersion == 1 && read.highestVersion == 1)
+                #expect(read.packetByteCountMax == UInt32(Limits.packetByteCountMax))
+            }
+        }
+        try rig.tick()
+        sender.send(probe(13))
+        // One that is not as it should be, and a batch that is shed beside the probe.
+        var header = TestPackets.header(0, kind: .probe)
+        sender.send(TestPackets.sealed(header, payload: [UInt8](repeating: 1, count: 64)))
+        header.kind = .batch
+        header.flags = PacketHeader.Flags.isAckWanted
+        let payload = Array(TestPackets.batch(0)[PacketHeader.byteCount...])
+        sender.send(TestPackets.sealed(header, payload: payload))
+        try rig.receive(3)
+        #expect(rig.answers.take().count == 2)
+        #expect(rig.counters.packets(.malformed) == 1 && rig.counters.packets(.shed) == 1)
+        #expect(rig.counters.packets(.accepted) == 0 && rig.counters.packets(.badKind) == 0)
+        #expect(rig.records().allSatisfy { $0.header.kind == RingRecordKind.refusals })
     }
 }

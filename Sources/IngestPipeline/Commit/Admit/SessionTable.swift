@@ -202,10 +202,14 @@ struct ClickedReward: KeySetElement {
     /// Takes out the ended sessions at the next places.
     private mutating func sweep(_ count: Int, now: Int64) {
         if sessions.isGrowing || sessions.count == 0 { return }
-        for _ in 0..<min(count, sessions.capacity) {
+        var left = min(count, sessions.capacity)
+        while left > 0 {
+            left -= 1
             if swept >= sessions.capacity { swept = 0 }
             let session = unsafe sessions.entry(at: swept)
             if unsafe !session.pointee.isFree && hasEnded(session, now: now) {
+                // Giving back the nodes of a large set takes its time too.
+                left -= unsafe rewardCount(of: session)
                 unsafe removeRewards(of: session)
                 // Another one may lie there then.
                 sessions.remove(at: swept)
@@ -215,9 +219,12 @@ struct ClickedReward: KeySetElement {
         }
     }
 
+    private func rewardCount(of session: Session) -> Int {
+        unsafe Int(session.pointee.impressions.count) + Int(session.pointee.clicks.count)
+    }
+
     private mutating func removeRewards(of session: Session) {
-        rewardCount -= unsafe Int(session.pointee.impressions.count)
-        rewardCount -= unsafe Int(session.pointee.clicks.count)
+        rewardCount -= unsafe rewardCount(of: session)
         unsafe impressions.removeAll(of: &session.pointee.impressions)
         unsafe clicks.removeAll(of: &session.pointee.clicks)
     }

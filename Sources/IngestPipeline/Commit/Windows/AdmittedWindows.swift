@@ -36,6 +36,7 @@ struct AdmittedWindows: ~Copyable {
     var acks = DueAcks()
     var credit: CreditPool
     var quotas: KeyQuotas
+    private(set) var sheds = ShedCounts()
     /// Heartbeats whose senders had heard of more than there is, since it was counted.
     var rolledBackCount: UInt64 = 0
     /// Of the block that is open, or is opened next.
@@ -60,6 +61,8 @@ struct AdmittedWindows: ~Copyable {
             let silent = IdleWindows.silence(since: window.lastSeen, atStart: now)
             add(window, of: key, seenNanoseconds: now.signedNanoseconds - silent * 1_000)
         }
+        // The first packet of each tells its key.
+        lastIndex = entries.count
     }
 
     var openCount: Int { entries.count }
@@ -125,7 +128,10 @@ struct AdmittedWindows: ~Copyable {
             standing = entries[index].standing(of: sequence)
         }
         guard hasMemory(toInsert: sequence, standing) else {
-            if packet.asksForAcks { return refuse(packet, index, .shed, .busy) }
+            if packet.asksForAcks {
+                sheds.forRoom += 1
+                return refuse(packet, index, .shed, .busy)
+            }
             // Who never resends is not held up by a hole.
             raise(index, to: sequence - (standing.bitCount - 1), &ledger)
             return .new(Place(index: index))
@@ -142,17 +148,25 @@ struct AdmittedWindows: ~Copyable {
     mutating func flush(to counters: CounterGroup<CommitCounter>, _ state: StageLinks.SharedState) {
         counters.add(.rolledBackHeartbeats, rolledBackCount)
         rolledBackCount = 0
-        quotas.flush(to: counters, state)
+        sheds.flush(to: counters, state)
     }
 
-    /// Takes names that a packet has given from what its key has left.
+    /// Takes names, or pairs of them, that a packet has given from what its key has left.
     mutating func take(names count: UInt32, of packet: SequencedPacket, _ now: StageTime) {
         quotas.take(Int(count), of: packet.source.provenKeyID, at: now.monotonicNanoseconds)
     }
 
-    /// Refuses a new batch whose key has no names left: it is sent again.
+    /// Sheds a batch that would open a window, while its key has no names left: nothing is claimed for it.
+    mutating func shedUnknown(_ packet: SequencedPacket) -> Bool {
+        guard indexes[packet.key] == nil else { return false }
+        sheds.forNames = (sheds.forNames.count + 1, packet.source.provenKeyID)
+        _ = refuseUnknown(packet, .shed, .busy)
+        return true
+    }
+
+    /// Sheds a new batch whose key has no names left: it is sent again.
     mutating func shed(_ packet: SequencedPacket, at place: Place) {
-        quotas.noteShed(forNames: packet.source.provenKeyID)
+        sheds.forNames = (sheds.forNames.count + 1, packet.source.provenKeyID)
         _ = refuse(packet, place.index, .shed, .busy)
     }
 
@@ -321,7 +335,11 @@ struct AdmittedWindows: ~Copyable {
         }
         let keyID = packet.source.provenKeyID
         guard makeRoom(for: keyID, now, &ledger) else {
-            if !isFull { quotas.noteShed(forWindow: keyID) }
+            if isFull {
+                sheds.forRoom += 1
+            } else {
+                sheds.forWindows = (sheds.forWindows.count + 1, keyID)
+            }
             return refuseUnknown(packet, .shed, .busy)
         }
         let window = SenderWindow(start: start, lastSeen: now.wallMicroseconds)

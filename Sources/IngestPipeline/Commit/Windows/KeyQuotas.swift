@@ -6,13 +6,13 @@
 /// A packet over a quota is shed: it is not consumed, and a sender that asks for acks sends it again. What a key has is known
 /// to memory only: after a start a window counts for the key of its first packet, and names are counted from 0.
 ///
-/// **Cost** A look-up for a window that opens, for a packet with new names, and for packets of a key without names left.
+/// **Cost** A look-up for a window that opens, and one for each batch once some key has given names.
 struct KeyQuotas {
     /// As told by options.
     struct Bounds {
         /// Open windows.
         var windowCountMax = 4_096
-        /// Names of rewards, businesses, platforms, campaigns and sources that were not known; 0 = any number.
+        /// Names that were not known, or pairs of reward and business if these are more; 0 = any number.
         var namesPerMinute = 100_000
     }
 
@@ -26,9 +26,6 @@ struct KeyQuotas {
     private let bounds: Bounds
     private var windowCounts: [UInt16: Int] = [:]
     private var names: [UInt16: Names] = [:]
-    /// Packets that were shed, for want of a window and of names, and the last key of these.
-    private var shed: (ofWindows: UInt64, ofNames: UInt64, lastKey: UInt16) = (0, 0, 0)
-
     private static let minute = 60_000_000_000
     /// Minutes for which names are saved up. Names × nanoseconds of them stay below 2^62 up to 5,000,000 names a minute.
     private static let burstMinutes = 10
@@ -54,7 +51,7 @@ struct KeyQuotas {
 
     /// Whether a key has names left.
     func mayName(_ key: UInt16, at nanoseconds: UInt64) -> Bool {
-        guard let names = names[key] else { return true }
+        guard !names.isEmpty, let names = names[key] else { return true }
         return left(of: names, at: nanoseconds) > 0
     }
 
@@ -70,29 +67,26 @@ struct KeyQuotas {
     private func left(of names: Names, at nanoseconds: UInt64) -> Int {
         let longest = UInt64(Self.burstMinutes * Self.minute)
         let passed = nanoseconds > names.nanoseconds ? nanoseconds - names.nanoseconds : 0
-        // After the longest time all is there again, whatever one packet took: it holds some hundred names.
+        // After the longest time all is there again, whatever one packet took: it holds some thousand names at most.
         if passed >= longest { return burst }
         return min(burst, names.left + Int(passed) * bounds.namesPerMinute)
     }
+}
 
-    // MARK: What was shed
+/// Packets that the commit stage has shed, by why, since they were counted.
+struct ShedCounts {
+    /// There was no room for a window, or a window's memory.
+    var forRoom: UInt64 = 0
+    /// A key has all the windows, or gave all the names, that it may; and the last such key.
+    var forWindows: (count: UInt64, lastKey: UInt16) = (0, 0)
+    var forNames: (count: UInt64, lastKey: UInt16) = (0, 0)
 
-    mutating func noteShed(forWindow key: UInt16) {
-        shed.ofWindows += 1
-        shed.lastKey = key
-    }
-
-    mutating func noteShed(forNames key: UInt16) {
-        shed.ofNames += 1
-        shed.lastKey = key
-    }
-
-    /// Counts what was shed since the last call.
     mutating func flush(to counters: CounterGroup<CommitCounter>, _ state: StageLinks.SharedState) {
-        guard shed.ofWindows + shed.ofNames > 0 else { return }
-        state.lastShedKey = shed.lastKey
-        counters.add(.shedForWindows, shed.ofWindows)
-        counters.add(.shedForNames, shed.ofNames)
-        shed = (0, 0, 0)
+        if forWindows.count > 0 { state.lastKeyOverWindows = forWindows.lastKey }
+        if forNames.count > 0 { state.lastKeyOverNames = forNames.lastKey }
+        counters.add(.shedForRoom, forRoom)
+        counters.add(.shedForWindows, forWindows.count)
+        counters.add(.shedForNames, forNames.count)
+        self = ShedCounts()
     }
 }

@@ -14,7 +14,7 @@ struct IdleWindows {
     private static let lookIntervalNanoseconds: UInt64 = 1_000_000_000
     private static let expiryIntervalNanoseconds: UInt64 = 60_000_000_000
 
-    /// Longest idle last; of all, and of each key.
+    /// The first to go last; of all, and of each key.
     private var candidates: [SenderKey] = []
     private var ofKeys: [UInt16: [SenderKey]] = [:]
     private var lookedAtNanoseconds: UInt64?
@@ -40,7 +40,7 @@ struct IdleWindows {
         return true
     }
 
-    /// The window that was idle longest, and was not given before.
+    /// The window that is to go first, and was not given before: idle longest, of those that lack no packet.
     ///
     /// Looks for idle ones once a second at most: a flood of new senders must not cost a pass each.
     /// - Parameter keyID: of the windows of this key only.
@@ -53,8 +53,14 @@ struct IdleWindows {
             return nil
         }
         lookedAtNanoseconds = time
-        let found = entries.filter { isIdle($0, now) }
-            .sorted { $0.seenNanoseconds > $1.seenNanoseconds }
+        var found: [(lacks: Bool, seen: Int64, keyID: UInt16, key: SenderKey)] = []
+        for index in entries.indices where isIdle(entries[index], now) {
+            let entry = entries[index]
+            found.append(
+                (entry.window.openCount > 0, entry.seenNanoseconds, entry.keyID, entry.key))
+        }
+        // Those of which nothing is missing go first: their senders are not away with packets to be sent again.
+        found.sort { ($0.lacks ? 1 : 0, $0.seen) > ($1.lacks ? 1 : 0, $1.seen) }
         candidates = found.map(\.key)
         ofKeys = Dictionary(grouping: found, by: \.keyID).mapValues { $0.map(\.key) }
         return popLast(of: keyID)
@@ -143,12 +149,12 @@ extension AdmittedWindows {
         }
     }
 
-    /// Makes room for one more window of a key; closes the one that was idle longest, if there must be, of all or of the key's.
+    /// Makes room for one more window of a key; closes idle ones, if there must be, of all or of the key's.
     mutating func makeRoom(
         for keyID: UInt16, _ now: StageTime, _ ledger: inout BlockLedger
     ) -> Bool {
         while isFull || !quotas.mayOpen(keyID), ledger.hasRoom,
-            let key = idle.next(of: isFull ? nil : keyID, among: entries, now)
+            let key = idle.next(of: quotas.mayOpen(keyID) ? nil : keyID, among: entries, now)
         {
             guard let index = indexes[key], idle.isIdle(entries[index], now) else { continue }
             if expiry.mayAdd(key, to: expired, now) { close(key, &ledger) }
