@@ -8,7 +8,8 @@ extension FuzzTarget {
 
     /// Parses the bytes as they are and, since few of them have a right checksum, sealed again.
     static let packetHeader = FuzzTarget(
-        name: "packet-header", seeds: { [headerSeed(.batch), headerSeed(.heartbeat)] },
+        name: "packet-header",
+        seeds: { PacketKind.allCases.map(headerSeed) },
         run: { bytes in
             checkHeader(Array(bytes))
             checkHeader(resealed(Array(bytes)))
@@ -42,8 +43,10 @@ extension FuzzTarget {
             let parsed = bytes.withUnsafeBytes { PacketHeader.parse($0, for: receiver) }
             guard case .packet(var header) = parsed else { continue }
             fuzzExpect(header.packetByteCount == bytes.count, "the length")
-            fuzzExpect((header.kind == .ack) == (receiver == .sender), "the kind")
+            let isAnswer = header.kind == .ack || header.kind == .probeAnswer
+            fuzzExpect(isAnswer == (receiver == .sender), "the kind")
             checkHeartbeat(header, bytes)
+            checkProbe(header, bytes)
             // What was parsed is all that the header says: sealed again it is the same bytes.
             var again = Array(bytes[..<(PacketHeader.byteCount + header.payloadByteCount)])
             let original = again
@@ -58,6 +61,21 @@ extension FuzzTarget {
         guard let content = bytes.withUnsafeBytes({ Heartbeat(ofPacket: $0) }) else { return }
         let again = content.packet(header, payloadByteCount: header.payloadByteCount)
         fuzzExpect(again == Array(bytes[..<again.count]), "the heartbeat made again")
+    }
+
+    /// The same of a probe and its answer.
+    private static func checkProbe(_ header: PacketHeader, _ bytes: [UInt8]) {
+        let payload = bytes[PacketHeader.byteCount...].prefix(header.payloadByteCount)
+        if header.kind == .probe, let probe = Array(payload).withUnsafeBytes({ Probe($0) }) {
+            let again = probe.packet(header)[PacketHeader.byteCount...]
+            fuzzExpect(Array(again) == Array(payload.prefix(again.count)), "the probe made again")
+        }
+        guard let answer = bytes.withUnsafeBytes({ ProbeAnswer(header, of: $0) }) else { return }
+        var again = [UInt8](repeating: 0xEE, count: ProbeAnswer.byteCount(hasTag: false))
+        let count = again.withUnsafeMutableBytes { answer.encode(into: $0, header) }
+        fuzzExpect(
+            Array(again[PacketHeader.byteCount..<count])
+                == Array(payload.prefix(ProbeAnswer.payloadByteCount)), "the answer made again")
     }
 
     // MARK: Ack

@@ -5,7 +5,7 @@ import IngestRules
 /// The rules on sessions: rates, one impression of a reward a session, and whether a click or redemption follows an
 /// impression. Owned by the commit queue; made at start from the rows of the log.
 ///
-/// **Cost** 16 ns an event with a session for its pseudonym, and misses: 140 ns in all where each event is of another reward
+/// **Cost** 16 ns an event with a session for its pseudonym, and misses: 150 ns in all where each event is of another reward
 /// (docs/decisions/0045-sessions.md).
 @safe package struct SessionRule: ~Copyable {
     /// An event of a session.
