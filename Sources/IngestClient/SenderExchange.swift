@@ -125,7 +125,8 @@ extension SenderStream {
     /// Without acks the base is 0, "not given": one would make the receiver give up packets that this heartbeat has merely
     /// overtaken. Sealed packets that wait for their burst are not announced: if they never left they would count as
     /// missing.
-    mutating func sendHeartbeat(now: UInt64) {
+    /// - Parameter endsEpoch: of a sender with acks, all of whose packets are acked, and gone from the spool.
+    mutating func sendHeartbeat(now: UInt64, endsEpoch: Bool = false) {
         guard isAcked else {
             let packet = encoder.heartbeat(next: window.nextSequence, Heartbeat(base: 0))
             _ = transmit(packet, segmentByteCount: packet.count, now: now)
@@ -134,7 +135,8 @@ extension SenderStream {
         acks.announcedEnd = max(acks.announcedEnd, window.givenEnd)
         let words = Int((max(acks.announcedEnd, window.knownEnd) - window.base) / 64)
         let content = Heartbeat(
-            base: window.base, seen: acks.floor, nonce: configuration.makeNonce())
+            base: window.base, seen: acks.floor, nonce: configuration.makeNonce(),
+            endsEpoch: endsEpoch)
         watch.ask(nonce: content.nonce, seen: content.seen, now: now)
         let packet = encoder.heartbeat(
             next: acks.announcedEnd, content,

@@ -314,7 +314,7 @@ package struct SenderStream: ~Copyable {
         do throws(StorageError) {
             try spool?.finish(note)
             endStall()
-            sendHeartbeat(now: now)
+            sendHeartbeat(now: now, endsEpoch: true)
             abandon()
         } catch {
             storageFailed(error, now: now, atEnd: true)

@@ -91,6 +91,29 @@ struct AckedDeliveryDiskTests {
         #expect(next.hasEnded && next.note == SpoolNote(position: 7, checksum: 8))
     }
 
+    @Test func `The epoch ends by a heartbeat, once all is acked and gone from the spool`() throws {
+        let files = SimulatedFileSystem(seed: 3)
+        let opened = try Self.spool(files, fileByteCountMax: 2_000)
+        let rig = StreamRig(spool: opened.spool)
+        func takeEnds() -> [UInt64] {
+            rig.network.takePackets().filter { $0.kind == 2 && $0.bytes[5] & 4 != 0 }
+                .map(\.sequence)
+        }
+        rig.sendPackets(3)
+        rig.pass(5 * Self.second)
+        #expect(!rig.isDrained)
+        rig.ack(floor: 3)
+        files.disk.limit(byteCount: 0)
+        rig.stream.finish(now: rig.now)
+        rig.pass(Self.second)
+        #expect(rig.stall != nil && takeEnds().isEmpty)
+        files.disk.limit(byteCount: 1 << 30)
+        rig.stream.finish(now: rig.now)
+        #expect(takeEnds() == [3])
+        let next = try Self.spool(files.disk.powerCut(seed: 5), fileByteCountMax: 2_000)
+        #expect(next.packets.isEmpty && next.spool.identity.epoch.rawValue > 9)
+    }
+
     @Test func `A disk that has no room for the end ends a sender that gives up`() throws {
         let files = SimulatedFileSystem(seed: 3)
         let opened = try Self.spool(files, fileByteCountMax: 2_000)

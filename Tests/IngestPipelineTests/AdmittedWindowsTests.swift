@@ -186,7 +186,7 @@ struct AdmittedWindowsTests {
         }
         _ = bench.acks()
         _ = bench.takeLedger()
-        #expect(bench.windows.memoryByteCount <= Limits.windowByteCountMax)
+        #expect(bench.windows.table.byteCount <= Limits.windowByteCountMax)
         bench.key = WindowBench.key(1 << 20)
         #expect(bench.send(0) == .shed)
         #expect(bench.acks().first?.status == .busy)
@@ -197,7 +197,7 @@ struct AdmittedWindowsTests {
         bench.advance(milliseconds: 2_000)
         bench.key = WindowBench.key(1 << 20)
         #expect(bench.send(0) == .accepted)
-        #expect(bench.windows.openCount == Limits.windowCountMax)
+        #expect(bench.windows.table.entries.count == Limits.windowCountMax)
         bench.key = WindowBench.key(2)
         #expect(bench.send(2) == .accepted)
     }
@@ -285,7 +285,7 @@ struct AdmittedWindowsTests {
     @Test("the memory that is counted is that of the windows, whatever happened to them")
     func memory() {
         var bench = WindowBench()
-        let empty = bench.windows.memoryByteCount
+        let empty = bench.windows.table.byteCount
         var random = SeededRandom(seed: 3)
         for sender in 1...40 as ClosedRange<UInt64> {
             bench.key = WindowBench.key(sender)
@@ -297,22 +297,22 @@ struct AdmittedWindowsTests {
             _ = bench.heartbeat(next: 65_001, base: .random(in: 0...3_000, using: &random))
         }
         _ = bench.acks()
-        #expect(bench.windows.memoryByteCount > 40 * (16 << 10))
+        #expect(bench.windows.table.byteCount > 40 * (16 << 10))
         bench.advance(milliseconds: 8 * 86_400_000)
         bench.expire()
-        #expect(bench.windows.openCount == 0)
-        #expect(bench.windows.memoryByteCount == empty)
+        #expect(bench.windows.table.entries.count == 0)
+        #expect(bench.windows.table.byteCount == empty)
     }
 
     @Test("a window gives back the memory that a hole took")
     func holeFilled() {
         var bench = WindowBench()
         #expect(bench.send(0) == .accepted)
-        let before = bench.windows.memoryByteCount
+        let before = bench.windows.table.byteCount
         for sequence in 2...65_000 as ClosedRange<UInt64> { _ = bench.send(sequence) }
-        #expect(bench.windows.memoryByteCount > before + 7_000)
+        #expect(bench.windows.table.byteCount > before + 7_000)
         #expect(bench.send(1) == .accepted)
-        #expect(bench.windows.memoryByteCount == before)
+        #expect(bench.windows.table.byteCount == before)
         #expect(bench.send(65_001) == .accepted)
         #expect(bench.send(40_000) == .resend)
     }
@@ -326,7 +326,7 @@ struct AdmittedWindowsTests {
         #expect(bench.send(1, acks: false) == .accepted)
         var sender: UInt64 = 1
         // Two packets, far apart, take the most memory.
-        while bench.windows.memoryByteCount + (8 << 10) <= Limits.windowByteCountMax {
+        while bench.windows.table.byteCount + (8 << 10) <= Limits.windowByteCountMax {
             bench.key = WindowBench.key(sender)
             _ = bench.send(1, acks: false)
             _ = bench.send(65_535, acks: false)
@@ -343,7 +343,7 @@ struct AdmittedWindowsTests {
         _ = bench.acks()
         #expect(bench.send(3_000) == .shed)
         #expect(bench.acks().first?.status == .busy)
-        #expect(bench.windows.memoryByteCount <= Limits.windowByteCountMax)
+        #expect(bench.windows.table.byteCount <= Limits.windowByteCountMax)
     }
 
     @Test("windows made again from the ledger are those of the commit stage", arguments: 1...12)

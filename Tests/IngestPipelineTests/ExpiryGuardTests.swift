@@ -32,7 +32,7 @@ struct ExpiryGuardTests {
             bench.advance(milliseconds: 8 * 86_400_000)
             bench.expire()
             #expect(bench.takeLedger().count == 8_000)
-            #expect(bench.windows.openCount == 0)
+            #expect(bench.windows.table.entries.count == 0)
             #expect(bench.windows.expiry.passCount == (first == 1 ? 0 : 1))
         }
     }

@@ -61,7 +61,7 @@ struct KeyQuotasTests {
         #expect(send(12, 1) == .accepted)
         bench.dropAcks()
         #expect(send(13, 1) == .shed)
-        let ack = bench.windows.acks.refusals.last
+        let ack = bench.windows.acks.others.last
         #expect(ack?.packet.status == .busy && ack?.sender.rawValue == 13)
         // Those of other keys, and who has none, go on.
         #expect(send(14, 2) == .accepted)

@@ -226,6 +226,75 @@ struct WindowAnswersTests {
         #expect(bench.acks().map(\.status) == [.refused])
     }
 
+    // MARK: The end of an epoch
+
+    @Test("the end of an epoch closes its window for good, also for who reads the log")
+    func end() {
+        var bench = WindowBench()
+        for sequence in 0..<3 as Range<UInt64> { #expect(bench.send(sequence) == .accepted) }
+        _ = bench.acks()
+        #expect(bench.heartbeat(next: 3, base: 3, seen: 3, nonce: 6, ends: true) == nil)
+        #expect(bench.windows.window(of: bench.key) == nil)
+        let answer = bench.acks()
+        #expect(answer.map(\.status) == [.ok] && answer.map(\.echo) == [.nonce(6)])
+        #expect(answer.map(\.floor) == [3] && answer.map(\.credit) == [0])
+        var fromLog = SenderWindows()
+        fromLog.apply(bench.takeLedger(), at: bench.now.wallMicroseconds)
+        #expect(fromLog.open.isEmpty)
+        var again = WindowBench(fromLog)
+        #expect(again.send(1) == .oldEpoch)
+        #expect(again.send(3) == .oldEpoch)
+        #expect(again.heartbeat(next: 3, base: 3, seen: 3, ends: true) == .oldEpoch)
+        #expect(again.acks().last?.status == .refused)
+        again.key = WindowBench.key(7, milliseconds: WindowBench.milliseconds + 1)
+        #expect(again.send(0) == .accepted)
+    }
+
+    @Test("an end is none of before the last packets, none before all is durable, none of a clone")
+    func endTooEarly() {
+        var bench = WindowBench()
+        func isOpen() -> Bool { bench.windows.window(of: bench.key) != nil }
+        for sequence in [0, 1, 3] as [UInt64] { #expect(bench.send(sequence) == .accepted) }
+        #expect(bench.heartbeat(next: 4, base: 2, ends: true) == nil)
+        #expect(isOpen())
+        #expect(bench.acks().last?.floor == 2)
+        // Below what was announced; with a hole; announcing more; of one who has heard of more.
+        for (next, seen) in [(2, 2), (3, 2), (4, 2), (9, 2), (4, 4)] as [(UInt64, UInt64)] {
+            #expect(bench.heartbeat(next: next, base: 2, seen: seen, ends: true) == nil)
+            #expect(isOpen())
+        }
+        _ = bench.acks()
+        #expect(bench.send(2) == .accepted)
+        for sequence in 4..<9 as Range<UInt64> { #expect(bench.send(sequence) == .accepted) }
+        #expect(bench.heartbeat(next: 9, base: 9, seen: 2, ends: true) == nil)
+        bench.close()
+        #expect(bench.heartbeat(next: 9, base: 9, seen: 2, ends: true) == nil)
+        #expect(isOpen())
+        _ = bench.acks()
+        #expect(bench.send(8, check: 9) == .sequenceConflict)
+        #expect(bench.heartbeat(next: 9, base: 9, seen: 9, ends: true) == nil)
+        #expect(isOpen())
+        bench.advance(milliseconds: 10_000)
+        // An ack that is due of the window goes with it.
+        #expect(bench.send(7) == .resend)
+        #expect(bench.heartbeat(next: 9, base: 9, seen: 9, ends: true) == nil)
+        #expect(!isOpen())
+        #expect(bench.acks().last?.floor == 9)
+    }
+
+    @Test("without acks, and before the first batch, there is no end")
+    func endOfOthers() {
+        var bench = WindowBench()
+        #expect(bench.heartbeat(next: 0, base: 0, ends: true) == nil)
+        _ = bench.acks()
+        #expect(bench.heartbeat(next: 0, base: 0, ends: true) == nil)
+        #expect(bench.send(0, acks: false) == .accepted)
+        _ = bench.acks()
+        #expect(bench.heartbeat(next: 1, base: 0, acks: false, ends: true) == nil)
+        #expect(bench.heartbeat(next: 1, base: 1, ends: true) == nil)
+        #expect(bench.send(1, acks: false) == .accepted)
+    }
+
     @Test("a refusal is repeated to heartbeats for ten seconds")
     func repeatedRefusal() {
         var bench = WindowBench()

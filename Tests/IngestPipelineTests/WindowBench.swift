@@ -84,16 +84,17 @@ struct WindowBench: ~Copyable {
 
     /// - Returns: why it was refused, if it was.
     mutating func heartbeat(
-        next: UInt64, base: UInt64, seen: UInt64 = 0, nonce: UInt64 = 1, acks: Bool = true
+        next: UInt64, base: UInt64, seen: UInt64 = 0, nonce: UInt64 = 1, acks: Bool = true,
+        ends: Bool = false
     ) -> PacketResult? {
-        let told = Heartbeat(base: base, seen: seen, nonce: nonce)
+        let told = Heartbeat(base: base, seen: seen, nonce: nonce, endsEpoch: ends)
         let packet = packet(next, check: 1, acks: acks, byteCount: 104, told)
         switch windows.consider(heartbeat: packet, told, now, &ledger) {
         case .taken: return nil
         case .refused(let result): return result
         case .asks(let place):
             var list = AckList()
-            windows.answer(packet, told, at: place, into: &list, durable: durable, now)
+            windows.answer(packet, told, at: place, into: &list, durable: durable, now, &ledger)
             answers.send(list)
             return nil
         }

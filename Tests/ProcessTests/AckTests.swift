@@ -81,6 +81,30 @@ extension ProcessSuite {
             #expect(try reader.run("verify").code == 0)
         }
 
+        @Test func `an epoch that has ended takes nothing more, also after a restart`() throws {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            let sender = HandSender(to: daemon.port, sender: 12)
+            #expect(sender.delivers(0..<20))
+            sender.heartbeat(next: 20, base: 20, ends: true)
+            func isRefused(_ sender: HandSender) -> Bool {
+                eventually {
+                    sender.send(20)
+                    sender.listen(withinMilliseconds: 20)
+                    return sender.acks.last?.status == 3
+                }
+            }
+            #expect(isRefused(sender))
+            daemon.kill()
+            let next = try DaemonProcess(in: folder)
+            #expect(isRefused(HandSender(to: next.port, sender: 12)))
+            #expect(HandSender(to: next.port, sender: 12, epoch: (1 << 60) + 2).delivers(0..<4))
+            #expect(next.stop().code == 0)
+            let reader = Reader(folder: folder)
+            #expect(try counted(reader) == clicks(20).merging(clicks(4)) { $0 + $1 })
+            #expect(try reader.run("verify").code == 0)
+        }
+
         @Test func `a gap is given up by a heartbeat's base, and then missing`() throws {
             let folder = try TemporaryFolder()
             let daemon = try DaemonProcess(in: folder)

@@ -4,7 +4,7 @@ thread. Events are messages of proto/ingest/v1/events.proto, made by the officia
 import argparse, hashlib, hmac, importlib, pathlib, secrets, select, socket, struct, sys, tempfile, time
 
 PROTO = pathlib.Path(__file__).resolve().parent.parent.parent / "proto"  # of the repository; a copy needs --proto
-MAGIC, BATCH, HEARTBEAT, ACK, WANTS_ACK, TAGGED, PENDING, IS_ANSWER = b"IGD1", 1, 2, 129, 1, 2, 4, 8
+MAGIC, BATCH, HEARTBEAT, ACK, WANTS_ACK, TAGGED, ENDS, PENDING, IS_ANSWER = b"IGD1", 1, 2, 129, 1, 2, 4, 4, 8
 HEADER = struct.Struct("<4sBBHQQQI")  # magic, kind, flags, key id, sender, epoch, sequence, payload size; then the CRC
 OK, BUSY, DISK_FULL, REFUSED, BEYOND_WINDOW, UNSUPPORTED, ROLLED_BACK = range(7)
 CREDIT_FIRST, CREDIT_MAX, UNACKED_MAX = 64, 65_536, 65_536
@@ -48,9 +48,9 @@ class Sender:
         self.sheds, self.resent, self.heartbeat_at, self.heartbeat_wait = False, 0, 0.0, 0.1
         self.directory, self.commit, self.asked = None, 0, []  # of the receiver; (nonce, floor, commit) of heartbeats
 
-    def packet(self, kind, sequence, payload):
-        head = HEADER.pack(MAGIC, kind, WANTS_ACK | (TAGGED if self.key else 0), self.key_id, self.sender, self.epoch,
-                           sequence, len(payload))
+    def packet(self, kind, sequence, payload, flags=0):
+        flags |= WANTS_ACK | (TAGGED if self.key else 0)
+        head = HEADER.pack(MAGIC, kind, flags, self.key_id, self.sender, self.epoch, sequence, len(payload))
         packet = head + struct.pack("<I", crc32c(head + payload)) + payload
         return packet + (self.tag(packet) if self.key else b"")
 
@@ -73,6 +73,7 @@ class Sender:
             self.step(0.02)
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{len(self.unacked)} packets are not acked")
+        self.heartbeat(ENDS)
 
     def step(self, wait):
         """Receives what comes within `wait` seconds, and sends what is due. Call it again and again while idle, too."""
@@ -84,9 +85,7 @@ class Sender:
                 pass  # nobody listens now, or no route leads there: ingestd may be starting again
         now = time.monotonic()
         if now >= self.heartbeat_at:
-            nonce, base = secrets.randbits(64), min(self.unacked, default=self.next)
-            self.asked = self.asked[-63:] + [(nonce, self.floor, self.commit)]
-            self.transmit(self.packet(HEARTBEAT, self.sent, struct.pack("<QQQ40x", base, self.floor, nonce)))
+            self.heartbeat()
             self.heartbeat_wait = min(1, 2 * self.heartbeat_wait) if self.sheds or self.edge <= self.floor else 1
             self.heartbeat_at = now + self.heartbeat_wait
         for sequence, entry in self.unacked.items():
@@ -97,6 +96,12 @@ class Sender:
                 self.resent += due_at > 0
                 entry[1:], self.sent = (now + seconds, min(5.0, 2 * seconds)), max(self.sent, sequence + 1)
                 self.transmit(packet)
+
+    def heartbeat(self, flags=0):
+        nonce, base = secrets.randbits(64), min(self.unacked, default=self.next)
+        self.asked = self.asked[-63:] + [(nonce, self.floor, self.commit)]
+        payload = struct.pack("<QQQ40x", base, self.floor, nonce)
+        self.transmit(self.packet(HEARTBEAT, self.sent, payload, flags))
 
     def transmit(self, packet):
         try:

@@ -89,7 +89,7 @@ package struct WindowDelta: Hashable, Sendable {
     package var isEmpty: Bool { self == WindowDelta() }
 
     /// Whether it says anything that must be durable before an ack says it.
-    package var movesFloor: Bool { start != nil || floor != nil }
+    package var movesFloor: Bool { start != nil || floor != nil || isExpired }
 
     /// Adds what happened later.
     package mutating func add(_ later: WindowDelta) {

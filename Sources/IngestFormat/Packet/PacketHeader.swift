@@ -34,13 +34,18 @@ package struct PacketHeader: Equatable, Sendable, BitwiseCopyable {
     package enum Flags {
         package static let isAckWanted: UInt8 = 1
         package static let hasTag: UInt8 = 2
+        /// Of a heartbeat: the epoch has ended, nothing more comes of it.
+        package static let endsEpoch: UInt8 = 4
         /// Of an ack: packets of the sender are admitted and not durable yet.
         package static let isPending: UInt8 = 4
         /// Of an ack: it answers a heartbeat, whose nonce is its echo.
         package static let echoesNonce: UInt8 = 8
-        fileprivate static func known(to receiver: Receiver) -> UInt8 {
-            receiver == .daemon
-                ? isAckWanted | hasTag : isAckWanted | hasTag | isPending | echoesNonce
+        fileprivate static func known(of kind: PacketKind?) -> UInt8 {
+            switch kind {
+            case .heartbeat: isAckWanted | hasTag | endsEpoch
+            case .ack, .probeAnswer: isAckWanted | hasTag | isPending | echoesNonce
+            default: isAckWanted | hasTag
+            }
         }
     }
 
@@ -154,7 +159,7 @@ extension PacketHeader {
             }
         let flags = unsafe bytes[Offset.flags]
         let sender = unsafe bytes.loadUnaligned(fromByteOffset: Offset.sender, as: UInt64.self)
-        return isTaken && flags & ~Flags.known(to: receiver) == 0 && sender != 0 ? nil : .badKind
+        return isTaken && flags & ~Flags.known(of: kind) == 0 && sender != 0 ? nil : .badKind
     }
 
     /// Whether a packet that `kindRefusal` has refused is one of a sender that knows more than this version, and may be told.
@@ -267,9 +272,12 @@ package struct Heartbeat: Equatable, Sendable, BitwiseCopyable {
     package var seen: UInt64
     /// What the answer echoes: so it is none of an earlier heartbeat, nor a replayed one.
     package var nonce: UInt64
+    /// Whether it ends its epoch: the header says that, by `endsEpoch`.
+    package var endsEpoch: Bool
 
-    package init(base: UInt64, seen: UInt64 = 0, nonce: UInt64 = 0) {
+    package init(base: UInt64, seen: UInt64 = 0, nonce: UInt64 = 0, endsEpoch: Bool = false) {
         (self.base, self.seen, self.nonce) = (base, seen, nonce)
+        self.endsEpoch = endsEpoch
     }
 
     /// **Errors** `nil` if there are fewer than 64 bytes or a reserved one is not zero: the packet is malformed.
@@ -293,6 +301,7 @@ package struct Heartbeat: Equatable, Sendable, BitwiseCopyable {
         guard header.kind == .heartbeat else { return nil }
         let end = min(packet.count, PacketHeader.byteCount + header.payloadByteCount)
         unsafe self.init(UnsafeRawBufferPointer(rebasing: packet[PacketHeader.byteCount..<end]))
+        endsEpoch = header.flags & PacketHeader.Flags.endsEpoch != 0
     }
 
     /// A whole heartbeat packet.
@@ -309,6 +318,7 @@ package struct Heartbeat: Equatable, Sendable, BitwiseCopyable {
         writer.append(zeroCount: max(payloadByteCount, Self.payloadByteCountMin) - Offset.end)
         var packet = writer.bytes
         var header = header
+        if endsEpoch { header.flags |= PacketHeader.Flags.endsEpoch }
         header.seal(&packet)
         return packet
     }

@@ -7,10 +7,9 @@ import IngestRing
 ///
 /// `@unchecked Sendable`: it is moved whole to its queue and shares nothing but its links, which are.
 ///
-/// A packet's rows, its ledger entry and its sequence are always in one block. A block closes when it is
-/// full; when it is older than the commit interval and the sync stage has not two blocks waiting; and at
-/// once when the ring is empty, nothing is being synced and no block was closed for a commit interval, which
-/// is to say when the daemon was idle. A block of ledger entries alone waits up to a second.
+/// A packet's rows, its ledger entry and its sequence are always in one block. A block closes when it is full; when it is older
+/// than the commit interval and the sync stage has not two blocks waiting; and at once when the ring is empty, nothing is being
+/// synced and no block was closed for a commit interval. A block of ledger entries alone waits up to a second.
 ///
 /// While a block gathers rows the stage sleeps, a millisecond at most, and is not woken by each packet: what
 /// it takes then, it takes in one go with warm caches, and the receive stage need not wake it.
@@ -231,7 +230,8 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         case .asks(let place):
             // Read behind the heartbeat: its sender has heard of no later commit.
             windows.answer(
-                packet, told, at: place, into: &answerList, durable: links.state.durableEpoch, now)
+                packet, told, at: place, into: &answerList, durable: links.state.durableEpoch, now,
+                &ledger)
         case .refused(let result): addRefused(result, from: .unidentified)
         }
     }

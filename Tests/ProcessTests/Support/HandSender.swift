@@ -93,11 +93,13 @@ final class HandSender {
     func send(_ sequence: UInt64) { socket.send(packet(sequence)) }
     func send(_ bytes: [UInt8]) { socket.send(bytes) }
 
-    func heartbeat(next: UInt64, base: UInt64) {
+    /// - Parameter ends: whether it says that no more comes of the epoch.
+    func heartbeat(next: UInt64, base: UInt64, ends: Bool = false) {
         let payload = (0..<64).map { $0 < 8 ? UInt8(truncatingIfNeeded: base >> (8 * $0)) : 0 }
         socket.send(
             FramedPacket(
-                kind: 2, flags: 1, sender: sender, epoch: epoch, sequence: next, payload: payload
+                kind: 2, flags: ends ? 5 : 1, sender: sender, epoch: epoch, sequence: next,
+                payload: payload
             ).bytes)
     }
 

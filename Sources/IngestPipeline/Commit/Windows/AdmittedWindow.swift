@@ -80,6 +80,12 @@ struct AdmittedWindow {
         return admittedEpoch > durable ? durableFloor : nil
     }
 
+    /// Whether all that was announced is final and durable, and the sequences below this one are all of it.
+    mutating func isFinal(upTo sequence: UInt64, durable: UInt64) -> Bool {
+        window.sequences.floor == sequence && window.announced == sequence
+            && floorWhilePending(durable: durable) == nil
+    }
+
     /// What a window says to a sequence.
     struct Standing {
         let state: SequenceWindow.State

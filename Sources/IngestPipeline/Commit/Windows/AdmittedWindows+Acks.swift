@@ -11,38 +11,40 @@ extension AdmittedWindows {
     /// - Parameter durable: the last commit that is durable now.
     mutating func takeAcks(into list: inout AckList, durable: UInt64, _ now: StageTime) {
         guard acks.isOwed else { return }
-        credit.lapse(&entries, now)
+        credit.lapse(&table.entries, now)
         for index in acks.due {
-            let ack = ack(ofWindow: index, entries[index].status, floor: nil)
-            if let ack { list.append(ack, entries[index].window.sequences) }
-            entries[index].note(closing: commitEpoch, durable: durable)
+            let ack = ack(ofWindow: index, table.entries[index].status, floor: nil)
+            if let ack { list.append(ack, table.entries[index].window.sequences) }
+            table.entries[index].note(closing: commitEpoch, durable: durable)
         }
-        for refusal in acks.refusals { list.append(refusal) }
+        for other in acks.others { list.append(other) }
         acks.removeAll()
     }
 
-    /// The answer to a heartbeat that waits for no block: of what is durable already, or that it is not yet.
+    /// The answer to a heartbeat that waits for no block: of what is durable already, or that it is not yet. One that ends
+    /// its epoch is answered with the block.
     ///
     /// - Parameters:
     ///   - list: several may gather in it: that their commit is a later one's says nothing wrong.
     ///   - durable: the last commit that is durable, read after the heartbeat was received.
     mutating func answer(
         _ packet: SequencedPacket, _ told: Heartbeat, at place: Place, into list: inout AckList,
-        durable: UInt64, _ now: StageTime
+        durable: UInt64, _ now: StageTime, _ ledger: inout BlockLedger
     ) {
+        if end(packet, told, at: place, durable: durable, now, &ledger) { return }
         let index = place.index
-        credit.lapse(&entries, now)
-        let isRefused = entries[index].isRefused(now)
-        let isRolledBack = told.seen > entries[index].window.sequences.floor
-        let floor = entries[index].floorWhilePending(durable: durable)
+        credit.lapse(&table.entries, now)
+        let isRefused = table.entries[index].isRefused(now)
+        let isRolledBack = told.seen > table.entries[index].window.sequences.floor
+        let floor = table.entries[index].floorWhilePending(durable: durable)
         // The ack of the commit answers it again, when there is more to say.
-        if floor != nil { entries[index].note(answering: told) }
+        if floor != nil { table.entries[index].note(answering: told) }
         if isRolledBack { rolledBackCount += 1 }
         let status: AckStatus = isRefused ? .refused : isRolledBack ? .rolledBack : .ok
         let ack = ack(ofWindow: index, status, floor: floor, answering: packet)
         guard let ack else { return }
         list.commitEpoch = durable
-        list.append(ack, floor == nil ? entries[index].window.sequences : nil)
+        list.append(ack, floor == nil ? table.entries[index].window.sequences : nil)
     }
 
     /// - Parameters:
@@ -52,15 +54,15 @@ extension AdmittedWindows {
         ofWindow index: Int, _ status: AckStatus, floor: UInt64?,
         answering packet: SequencedPacket? = nil
     ) -> OutgoingAck? {
-        let granted = credit.grant(&entries[index])
-        let window = entries[index].window.sequences
-        guard let source = packet?.source ?? entries[index].ackSource else { return nil }
+        let granted = credit.grant(&table.entries[index])
+        let window = table.entries[index].window.sequences
+        guard let source = packet?.source ?? table.entries[index].ackSource else { return nil }
         // What came already is not in flight.
         let arrived = window.floor - (floor ?? window.floor) + window.arrivedAboveFloorCount
         return OutgoingAck(
-            status, sender: entries[index].key.sender, epoch: entries[index].key.epoch,
+            status, sender: table.entries[index].key.sender, epoch: table.entries[index].key.epoch,
             floor: floor ?? window.floor,
             credit: status == .busy ? 0 : granted + Int(clamping: arrived),
-            echo: packet?.echo ?? entries[index].echo, isPending: floor != nil, to: source)
+            echo: packet?.echo ?? table.entries[index].echo, isPending: floor != nil, to: source)
     }
 }

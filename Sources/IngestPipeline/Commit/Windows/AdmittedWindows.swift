@@ -24,14 +24,9 @@ struct AdmittedWindows: ~Copyable {
         let index: Int
     }
 
-    var entries: [AdmittedWindow] = []
-    var indexes: [SenderKey: Int] = [:]
-    private var lastIndex = 0
+    var table = WindowTable()
     var expired: ExpiredEpochs
     var expiry = ExpiryGuard()
-    /// The newest open epoch of each sender.
-    var newestEpochs: [UInt64: UInt64] = [:]
-    var byteCount = 0
     var idle: IdleWindows
     var acks = DueAcks()
     var credit: CreditPool
@@ -56,20 +51,20 @@ struct AdmittedWindows: ~Copyable {
         expired = windows.expired
         idle = IdleWindows(start: now)
         credit = CreditPool(byteCount: creditByteCount)
-        entries.reserveCapacity(windows.open.count)
+        table.entries.reserveCapacity(windows.open.count)
         for (key, window) in windows.open {
             let silent = IdleWindows.silence(since: window.lastSeen, atStart: now)
-            add(window, of: key, seenNanoseconds: now.signedNanoseconds - silent * 1_000)
+            _ = table.add(
+                AdmittedWindow(
+                    key: key, window: window,
+                    seenNanoseconds: now.signedNanoseconds - silent * 1_000))
         }
-        // The first packet of each tells its key.
-        lastIndex = entries.count
     }
 
-    var openCount: Int { entries.count }
-    /// Bytes of memory, about.
-    var memoryByteCount: Int { byteCount }
     /// The window of a sender epoch, for tests.
-    func window(of key: SenderKey) -> SenderWindow? { indexes[key].map { entries[$0].window } }
+    func window(of key: SenderKey) -> SenderWindow? {
+        table.index(of: key).map { table.entries[$0].window }
+    }
 
     // MARK: Packets
 
@@ -84,7 +79,7 @@ struct AdmittedWindows: ~Copyable {
         case .window(let found): index = found
         case .refused(let result): return .refused(result, nil)
         }
-        let standing = entries[index].note(batch: packet, now)
+        let standing = table.entries[index].note(batch: packet, now)
         guard decideAcks(packet, index, &ledger) else {
             return refuse(packet, index, .badKind, now)
         }
@@ -92,13 +87,13 @@ struct AdmittedWindows: ~Copyable {
         if sequence > Limits.sequenceMax { return refuse(packet, index, .farJump, now) }
         switch standing.state {
         case .arrived:
-            entries[index].run.end()
-            if entries[index].isConflict(sequence, check: packet.check) {
+            table.entries[index].run.end()
+            if table.entries[index].isConflict(sequence, check: packet.check) {
                 return refuse(packet, index, .sequenceConflict, now)
             }
             return refuse(packet, index, .resend, .ok)
         case .missing:
-            entries[index].run.end()
+            table.entries[index].run.end()
             return refuse(packet, index, .belowFloor, .ok)
         case .open, .beyond:
             return considerAhead(packet, index, standing, now, &ledger)
@@ -113,21 +108,22 @@ struct AdmittedWindows: ~Copyable {
         let sequence = packet.sequence
         var standing = first
         if sequence >= standing.end && sequence - standing.end >= Self.farJumpMin {
-            guard let low = entries[index].run.note(sequence, at: now.monotonicNanoseconds) else {
+            guard let low = table.entries[index].run.note(sequence, at: now.monotonicNanoseconds)
+            else {
                 return refuse(packet, index, .farJump, .beyondWindow)
             }
             raise(index, to: low, &ledger)
-            standing = entries[index].standing(of: sequence)
+            standing = table.entries[index].standing(of: sequence)
         } else {
-            entries[index].run.end()
+            table.entries[index].run.end()
         }
         if sequence - standing.floor >= Self.reach {
             // A sender that asks for acks says by its heartbeats what it has given up.
             if packet.asksForAcks { return refuse(packet, index, .farJump, .beyondWindow) }
             raise(index, to: sequence - (Self.reach - 1), &ledger)
-            standing = entries[index].standing(of: sequence)
+            standing = table.entries[index].standing(of: sequence)
         }
-        guard hasMemory(toInsert: sequence, standing) else {
+        guard table.hasMemory(toInsert: sequence, standing) else {
             if packet.asksForAcks {
                 sheds.forRoom += 1
                 return refuse(packet, index, .shed, .busy)
@@ -158,7 +154,7 @@ struct AdmittedWindows: ~Copyable {
 
     /// Sheds a batch that would open a window, while its key has no names left: nothing is claimed for it.
     mutating func shedUnknown(_ packet: SequencedPacket) -> Bool {
-        guard indexes[packet.key] == nil else { return false }
+        guard table.index(of: packet.key) == nil else { return false }
         sheds.forNames = (sheds.forNames.count + 1, packet.source.provenKeyID)
         _ = refuseUnknown(packet, .shed, .busy)
         return true
@@ -172,8 +168,8 @@ struct AdmittedWindows: ~Copyable {
 
     /// Takes a new batch as consumed: its rows and its sequence are in the open block.
     mutating func accept(_ packet: SequencedPacket, at place: Place) {
-        changeSize(of: place.index) { $0.accept(packet.sequence, check: packet.check) }
-        entries[place.index].note(commit: commitEpoch)
+        table.changeSize(of: place.index) { $0.accept(packet.sequence, check: packet.check) }
+        table.entries[place.index].note(commit: commitEpoch)
         if packet.asksForAcks { owe(packet, place.index, .ok, isNewBatch: true) }
     }
 
@@ -198,49 +194,68 @@ struct AdmittedWindows: ~Copyable {
         // Of a sender with acks 0 is a base: it may still hold everything.
         let start = base > 0 || packet.asksForAcks ? base : next - min(next, Self.reach)
         guard base <= next, next <= Limits.sequenceMax + 1 else { return .refused(.malformed) }
-        if told.seen > 0, indexes[key] == nil, !isOver(key, now) {
+        if told.seen > 0, table.index(of: key) == nil, !isOver(key, now) {
             // What it has heard of was acked by another directory, or is gone with a part of this one.
             if packet.asksForAcks { acks.refuse(packet, .rolledBack, currentEpoch: 0) }
             rolledBackCount += 1
             return .taken
         }
-        let isNew = indexes[key] == nil
+        let isNew = table.index(of: key) == nil
         let index: Int
         switch find(packet, start: start, now, &ledger) {
         case .window(let found): index = found
         case .refused(let result): return .refused(result)
         }
-        entries[index].seenNanoseconds = now.signedNanoseconds
-        let floor = entries[index].window.sequences.floor
+        table.entries[index].seenNanoseconds = now.signedNanoseconds
+        let floor = table.entries[index].window.sequences.floor
         if told.seen > floor, packet.asksForAcks { return .asks(Place(index: index)) }
-        let (announced, reach) = (entries[index].window.announced, Self.farJumpMin)
+        let (announced, reach) = (table.entries[index].window.announced, Self.farJumpMin)
         if packet.asksForAcks, base <= announced { next = min(next, announced + reach) }  // no jump
         let isFar = next > announced + reach
-        if isFar && entries[index].run.note(next, at: now.monotonicNanoseconds) == nil {
+        if isFar && table.entries[index].run.note(next, at: now.monotonicNanoseconds) == nil {
             if packet.asksForAcks { owe(packet, index, .beyondWindow) }
             return .refused(.farJump)
         }
-        if !isFar { entries[index].run.end() }
+        if !isFar { table.entries[index].run.end() }
         raise(index, to: base, &ledger)
-        if next > entries[index].window.announced {
-            entries[index].window.announce(next)
+        if next > table.entries[index].window.announced {
+            table.entries[index].window.announce(next)
             var delta = WindowDelta()
             delta.announced = next
             ledger.add(delta, to: packet.key)
         }
         guard packet.asksForAcks else { return .taken }
-        let isMoved = isNew || floor != entries[index].window.sequences.floor
+        let isMoved = isNew || floor != table.entries[index].window.sequences.floor
         if !isMoved { return .asks(Place(index: index)) }
-        owe(packet, index, entries[index].isRefused(now) ? .refused : .ok)
+        owe(packet, index, table.entries[index].isRefused(now) ? .refused : .ok)
         return .taken
+    }
+
+    /// Ends an epoch where a heartbeat that moves nothing says that no more of it comes: its window is closed for good.
+    ///
+    /// Not while anything that was announced is not durable, nor by a heartbeat of before the last packets.
+    /// - Returns: whether it has ended.
+    mutating func end(
+        _ packet: SequencedPacket, _ told: Heartbeat, at place: Place, durable: UInt64,
+        _ now: StageTime, _ ledger: inout BlockLedger
+    ) -> Bool {
+        let index = place.index
+        guard told.endsEpoch, told.seen <= packet.sequence,
+            table.entries[index].window.asksForAcks == true,
+            table.entries[index].isFinal(upTo: packet.sequence, durable: durable),
+            !table.entries[index].isRefused(now), expiry.mayAdd(packet.key, to: expired, now)
+        else { return false }
+        close(packet.key, &ledger)
+        acks.confirmEnd(packet)
+        return true
     }
 
     /// The first batch decides whether the epoch is acked; `false` for a packet of the other kind.
     private mutating func decideAcks(
         _ packet: SequencedPacket, _ index: Int, _ ledger: inout BlockLedger
     ) -> Bool {
-        if let asks = entries[index].window.asksForAcks { return asks == packet.asksForAcks }
-        entries[index].window.asksForAcks = packet.asksForAcks
+        if let asks = table.entries[index].window.asksForAcks { return asks == packet.asksForAcks }
+        table.entries[index].window.asksForAcks = packet.asksForAcks
         var delta = WindowDelta()
         delta.asksForAcks = packet.asksForAcks
         ledger.add(delta, to: packet.key)
@@ -252,7 +267,7 @@ struct AdmittedWindows: ~Copyable {
     private mutating func refuse(
         _ packet: SequencedPacket, _ index: Int, _ result: PacketResult, _ now: StageTime
     ) -> Verdict {
-        if packet.asksForAcks { entries[index].note(refusal: now) }
+        if packet.asksForAcks { table.entries[index].note(refusal: now) }
         return refuse(packet, index, result, .refused)
     }
 
@@ -266,34 +281,24 @@ struct AdmittedWindows: ~Copyable {
     private mutating func owe(
         _ packet: SequencedPacket, _ index: Int, _ status: AckStatus, isNewBatch: Bool = false
     ) {
-        entries[index].note(owed: packet, isNewBatch: isNewBatch)
-        if entries[index].isAckDue {
-            entries[index].status = entries[index].status.stronger(status)
+        table.entries[index].note(owed: packet, isNewBatch: isNewBatch)
+        if table.entries[index].isAckDue {
+            table.entries[index].status = table.entries[index].status.stronger(status)
             return
         }
-        entries[index].isAckDue = true
-        entries[index].status = status
+        table.entries[index].isAckDue = true
+        table.entries[index].status = status
         acks.due.append(index)
     }
 
     private mutating func raise(_ index: Int, to floor: UInt64, _ ledger: inout BlockLedger) {
-        let missing = changeSize(of: index) { $0.window.sequences.raise(to: floor) }
+        let missing = table.changeSize(of: index) { $0.window.sequences.raise(to: floor) }
         guard missing > 0 else { return }
-        entries[index].note(commit: commitEpoch)
+        table.entries[index].note(commit: commitEpoch)
         var delta = WindowDelta()
         delta.floor = floor
         delta.missingCount = missing
-        ledger.add(delta, to: entries[index].key)
-    }
-
-    /// Changes a window, and with it what all of them take.
-    @inline(__always)
-    private mutating func changeSize<Result>(
-        of index: Int, _ change: (inout AdmittedWindow) -> Result
-    ) -> Result {
-        let (result, growth) = entries[index].measuring(change)
-        byteCount += growth
-        return result
+        ledger.add(delta, to: table.entries[index].key)
     }
 
     // MARK: Opening
@@ -315,14 +320,11 @@ struct AdmittedWindows: ~Copyable {
     private mutating func find(
         _ packet: SequencedPacket, start: UInt64?, _ now: StageTime, _ ledger: inout BlockLedger
     ) -> Found {
-        let key = packet.key
-        if lastIndex < entries.count, entries[lastIndex].key == key { return .window(lastIndex) }
-        if let index = indexes[key] {
-            lastIndex = index
-            assign(index, to: packet.source.provenKeyID)
-            return .window(index)
+        guard let index = table.find(packet.key) else {
+            return open(packet, start: start, now, &ledger)
         }
-        return open(packet, start: start, now, &ledger)
+        assign(index, to: packet.source.provenKeyID)
+        return .window(index)
     }
 
     private mutating func open(
@@ -335,7 +337,7 @@ struct AdmittedWindows: ~Copyable {
         }
         let keyID = packet.source.provenKeyID
         guard makeRoom(for: keyID, now, &ledger) else {
-            if isFull {
+            if table.isFull {
                 sheds.forRoom += 1
             } else {
                 sheds.forWindows = (sheds.forWindows.count + 1, keyID)
@@ -346,16 +348,17 @@ struct AdmittedWindows: ~Copyable {
         var delta = WindowDelta()
         delta.start = start
         ledger.add(delta, to: key)
-        let index = add(window, of: key, seenNanoseconds: now.signedNanoseconds)
-        entries[index].note(commit: commitEpoch)
+        let index = table.add(
+            AdmittedWindow(key: key, window: window, seenNanoseconds: now.signedNanoseconds))
+        table.entries[index].note(commit: commitEpoch)
         assign(index, to: keyID)
         return .window(index)
     }
 
     /// A window counts for the first key that its packets prove.
     private mutating func assign(_ index: Int, to keyID: UInt16) {
-        guard keyID != 0, entries[index].keyID == 0 else { return }
-        entries[index].keyID = keyID
+        guard keyID != 0, table.entries[index].keyID == 0 else { return }
+        table.entries[index].keyID = keyID
         quotas.open(keyID)
     }
 
@@ -371,30 +374,10 @@ struct AdmittedWindows: ~Copyable {
     ) -> Found {
         if packet.asksForAcks {
             let sender = packet.key.sender.rawValue
-            let current = max(newestEpochs[sender] ?? 0, expired.epochs[sender] ?? 0)
+            let current = max(
+                table.newestEpoch(of: packet.key.sender) ?? 0, expired.epochs[sender] ?? 0)
             acks.refuse(packet, status, currentEpoch: current)
         }
         return .refused(result)
-    }
-
-    @discardableResult
-    private mutating func add(
-        _ window: SenderWindow, of key: SenderKey, seenNanoseconds: Int64
-    ) -> Int {
-        let entry = AdmittedWindow(key: key, window: window, seenNanoseconds: seenNanoseconds)
-        let (sender, epoch) = (key.sender.rawValue, key.epoch.rawValue)
-        newestEpochs[sender] = max(newestEpochs[sender] ?? 0, epoch)
-        indexes[key] = entries.count
-        byteCount += entry.byteCount
-        entries.append(entry)
-        lastIndex = entries.count - 1
-        return lastIndex
-    }
-
-    private func hasMemory(
-        toInsert sequence: UInt64, _ standing: AdmittedWindow.Standing
-    ) -> Bool {
-        if sequence - standing.floor < standing.bitCount { return true }
-        return byteCount + Limits.windowSequenceCountMax / 8 <= Limits.windowByteCountMax
     }
 }

@@ -7,29 +7,39 @@ struct DueAcks {
     /// Of windows, each once.
     var due: [Int] = []
     /// Of packets without a window.
-    private(set) var refusals: [OutgoingAck] = []
+    private(set) var others: [OutgoingAck] = []
 
-    private static let refusalCountMax = 1 << 10
+    private static let otherCountMax = 1 << 10
 
-    var isOwed: Bool { !due.isEmpty || !refusals.isEmpty }
+    var isOwed: Bool { !due.isEmpty || !others.isEmpty }
 
     mutating func refuse(_ packet: SequencedPacket, _ status: AckStatus, currentEpoch: UInt64) {
-        guard refusals.count < Self.refusalCountMax else { return }
+        guard others.count < Self.otherCountMax else { return }
         let isOld = status == .refused && currentEpoch > packet.key.epoch.rawValue
         let epoch = isOld ? SenderEpoch(rawValue: currentEpoch) : packet.key.epoch
         let ack = OutgoingAck(
             status, sender: packet.key.sender, epoch: epoch, echo: packet.echo, to: packet.source)
-        if let ack { refusals.append(ack) }
+        if let ack { others.append(ack) }
     }
 
     mutating func removeAll() {
         due.removeAll(keepingCapacity: true)
-        refusals.removeAll(keepingCapacity: true)
+        others.removeAll(keepingCapacity: true)
     }
 
-    /// A window has another place now.
-    mutating func move(_ index: Int, to newIndex: Int) {
-        for place in due.indices where due[place] == index { due[place] = newIndex }
+    /// Tells a sender that its epoch has ended: nothing more comes of it, and it needs no credit.
+    mutating func confirmEnd(_ packet: SequencedPacket) {
+        guard others.count < Self.otherCountMax else { return }
+        let ack = OutgoingAck(
+            .ok, sender: packet.key.sender, epoch: packet.key.epoch, floor: packet.sequence,
+            echo: packet.echo, to: packet.source)
+        if let ack { others.append(ack) }
+    }
+
+    /// A window is gone, and the last one has its place now.
+    mutating func remove(_ index: Int, andMove last: Int) {
+        due.removeAll { $0 == index }
+        for place in due.indices where due[place] == last { due[place] = index }
     }
 }
 

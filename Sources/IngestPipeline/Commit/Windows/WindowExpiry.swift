@@ -142,7 +142,7 @@ extension AdmittedWindows {
     mutating func expire(_ now: StageTime, _ ledger: inout BlockLedger) {
         guard idle.isDue(now) else { return }
         let silent = now.signedNanoseconds - IdleWindows.microsecondsMax * 1_000
-        let keys = entries.filter { $0.seenNanoseconds < silent && !$0.isAckDue }.map(\.key)
+        let keys = table.entries.filter { $0.seenNanoseconds < silent && !$0.isAckDue }.map(\.key)
         // In the order in which the log will tell of them.
         for key in keys.sorted() where ledger.hasRoomForExpiry {
             if expiry.mayAdd(key, to: expired, now) { close(key, &ledger) }
@@ -153,41 +153,33 @@ extension AdmittedWindows {
     mutating func makeRoom(
         for keyID: UInt16, _ now: StageTime, _ ledger: inout BlockLedger
     ) -> Bool {
-        while isFull || !quotas.mayOpen(keyID), ledger.hasRoom,
-            let key = idle.next(of: quotas.mayOpen(keyID) ? nil : keyID, among: entries, now)
+        while table.isFull || !quotas.mayOpen(keyID), ledger.hasRoom,
+            let key = idle.next(of: quotas.mayOpen(keyID) ? nil : keyID, among: table.entries, now)
         {
-            guard let index = indexes[key], idle.isIdle(entries[index], now) else { continue }
+            guard let index = table.index(of: key), idle.isIdle(table.entries[index], now) else {
+                continue
+            }
             if expiry.mayAdd(key, to: expired, now) { close(key, &ledger) }
         }
-        return !isFull && quotas.mayOpen(keyID)
-    }
-
-    var isFull: Bool {
-        entries.count >= Limits.windowCountMax
-            || byteCount + AdmittedWindow.byteCountAtFirst > Limits.windowByteCountMax
+        return !table.isFull && quotas.mayOpen(keyID)
     }
 
     /// Closes a window for good: what was announced and has not come is missing.
-    private mutating func close(_ key: SenderKey, _ ledger: inout BlockLedger) {
-        guard let index = indexes.removeValue(forKey: key) else { return }
-        byteCount -= entries[index].byteCount
-        quotas.close(entries[index].keyID)
-        let announced = entries[index].window.announced
+    mutating func close(_ key: SenderKey, _ ledger: inout BlockLedger) {
+        guard let index = table.index(of: key) else { return }
+        quotas.close(table.entries[index].keyID)
+        let announced = table.entries[index].window.announced
         var delta = WindowDelta()
-        delta.missingCount = entries[index].window.sequences.raise(to: announced)
+        delta.missingCount = table.changeSize(of: index) {
+            $0.window.sequences.raise(to: announced)
+        }
         if delta.missingCount > 0 { delta.floor = announced }
         delta.isExpired = true
         ledger.add(delta, to: key)
         expiry.add(key, to: &expired)
-        credit.giveBack(&entries[index])
-        if newestEpochs[key.sender.rawValue] == key.epoch.rawValue {
-            newestEpochs[key.sender.rawValue] = nil
-        }
-        // The last one takes its place.
-        let last = entries.removeLast()
-        guard index < entries.count else { return }
-        entries[index] = last
-        indexes[last.key] = index
-        acks.move(entries.count, to: index)
+        credit.giveBack(&table.entries[index])
+        let isAckDue = table.entries[index].isAckDue || table.entries.last?.isAckDue == true
+        table.remove(at: index)
+        if isAckDue { acks.remove(index, andMove: table.entries.count) }
     }
 }
