@@ -11,6 +11,11 @@ package enum Limits {
     package static let payloadByteCountMax = packetByteCountMax - packetHeaderByteCount
     /// The smallest event on the wire is a tag and a length of zero.
     package static let packetEventCountMax = payloadByteCountMax / 2
+    /// Whether so many bytes at this place lie inside the largest packet.
+    static func holdsPayload(at offset: Int, byteCount: Int) -> Bool {
+        offset >= 0 && byteCount >= 0 && offset <= packetByteCountMax
+            && byteCount <= packetByteCountMax - offset
+    }
     /// Of an event with all that it must have: its tag and size, its type, a reward and a business of a byte each.
     package static let eventByteCountMin = 10
     /// Words of an ack behind its first 64 sequences.

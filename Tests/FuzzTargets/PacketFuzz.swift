@@ -165,7 +165,8 @@ extension FuzzTarget {
 
     // MARK: JSON
 
-    /// What is decoded from JSON has to pass through protobuf unchanged: `ingest-send` depends on it.
+    /// What is decoded from JSON has to pass through protobuf unchanged: `ingest-send` depends on it. Behind the header of a
+    /// batch it is what it is in a plain datagram.
     static let jsonEvents = FuzzTarget(
         name: "json-events", seeds: { EventSeeds.lines },
         run: { bytes in
@@ -175,6 +176,11 @@ extension FuzzTarget {
                 return
             }
             fuzzExpect(decoded.count <= lineCount, "an event is a line")
+            let isBatch = bytes.count <= Limits.payloadByteCountMax
+            fuzzExpect(
+                !isBatch
+                    || DecoderHarness.json(Array(bytes), headerByteCount: 40)?.events == decoded,
+                "the events of a batch")
             checkAgain(decoded)
         })
 }

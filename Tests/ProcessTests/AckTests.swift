@@ -41,16 +41,19 @@ extension ProcessSuite {
             #expect(row["epoch"] as? String == "\(sender.epoch)")
         }
 
-        @Test(arguments: [1, 2] as [UInt64])
+        @Test(
+            arguments: zip(
+                [1, 2, 3] as [UInt64],
+                [[.protobuf], [.json], [.protobuf, .json]] as [[HandSender.Form]]))
         func `with loss and kill -9 every packet counts once, and sent again it is a resend`(
-            seed: UInt64
+            seed: UInt64, forms: [HandSender.Form]
         ) throws {
             var random = SeededRandom(seed: seed)
             let folder = try TemporaryFolder()
             let options = ["--segment-bytes-max", seed == 1 ? "65536" : "268435456"]
             var daemon: DaemonProcess? = try DaemonProcess(in: folder, options)
             let port = try #require(daemon?.port)
-            let sender = HandSender(to: port, sender: 9)
+            let sender = HandSender(to: port, sender: 9, forms: forms)
             let isDelivered = try sender.deliver(
                 0..<600, isLost: { _ in Int.random(in: 0..<5, using: &random) == 0 }
             ) { round in

@@ -46,13 +46,16 @@ extension ProcessSuite {
             plain.close()
             for stranger in strangers { #expect(!stranger.listen(withinMilliseconds: 100)) }
             // One bound to a business sends for another: refused, in the ledger only.
-            let bound = HandSender(to: daemon.port, sender: 8, key: (2, Self.second))
-            #expect(bound.delivers(0..<6))
+            for (id, form) in [(8, .protobuf), (9, .json)] as [(UInt64, HandSender.Form)] {
+                let bound = HandSender(
+                    to: daemon.port, sender: id, key: (2, Self.second), forms: [form])
+                #expect(bound.delivers(0..<6))
+            }
             #expect(daemon.stop().code == 0)
             let reader = Reader(folder: folder)
             let status = try reader.status()
-            #expect(status.events["counted"] == 32)
-            #expect(status.events["wrong_business"] == 4)
+            #expect(status.events["counted"] == 34)
+            #expect(status.events["wrong_business"] == 8)
             #expect(status.packets["bad_tag"] == 3)
             #expect(status.packets["unauthenticated"] == 2)
             #expect(try reader.run("verify").code == 0)

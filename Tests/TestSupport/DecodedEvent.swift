@@ -165,10 +165,13 @@ package enum DecoderHarness {
         }
     }
 
-    /// Decodes a datagram of JSON lines.
-    package static func json(_ datagram: [UInt8]) -> Result? {
-        decode(datagram, payloadOffset: 0) { base, room in
-            JSONEventDecoder(hash: hash).decode(packet: base, byteCount: datagram.count, into: room)
+    /// Decodes JSON lines that stand behind `headerByteCount` bytes, as in a plain datagram by default.
+    package static func json(_ lines: [UInt8], headerByteCount: Int = 0) -> Result? {
+        let packet = [UInt8](repeating: 0xEE, count: headerByteCount) + lines
+        return decode(packet, payloadOffset: headerByteCount) { base, room in
+            JSONEventDecoder(hash: hash).decode(
+                packet: base, payloadOffset: headerByteCount, payloadByteCount: lines.count,
+                into: room)
         }
     }
 

@@ -26,10 +26,9 @@ package struct EventDecoder: ~Copyable, Sendable {
         packet: UnsafeRawPointer, payloadOffset: Int, payloadByteCount: Int,
         into descriptors: UnsafeMutablePointer<EventDescriptor>
     ) -> DecodeOutcome {
-        guard payloadOffset >= 0, payloadByteCount >= 0,
-            payloadOffset <= Limits.packetByteCountMax,
-            payloadByteCount <= Limits.packetByteCountMax - payloadOffset
-        else { return .malformed }
+        guard Limits.holdsPayload(at: payloadOffset, byteCount: payloadByteCount) else {
+            return .malformed
+        }
         let base = unsafe packet.assumingMemoryBound(to: UInt8.self)
         return unsafe decodeBatch(base, payloadOffset, payloadByteCount, descriptors)
     }
@@ -50,10 +49,7 @@ package struct EventDecoder: ~Copyable, Sendable {
         let outcome = unsafe decode(
             packet: packet, payloadOffset: payloadOffset, payloadByteCount: payloadByteCount,
             into: scratch.descriptors)
-        if case .events(let count, _, _) = outcome {
-            if let businessHash { scratch.mark(count, notOf: businessHash) }
-            rows.set(to: scratch, count)
-        }
+        rows.set(to: scratch, outcome, onlyOf: businessHash)
         return outcome
     }
 

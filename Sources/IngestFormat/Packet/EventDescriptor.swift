@@ -87,7 +87,7 @@ public struct EventDescriptor: BitwiseCopyable, Sendable {
     }
 
     /// Marks those of the first `eventCount` events that are of another business.
-    package func mark(_ eventCount: Int, notOf businessHash: UInt64) {
+    func mark(_ eventCount: Int, notOf businessHash: UInt64) {
         for index in 0..<eventCount where unsafe descriptors[index].businessHash != businessHash {
             // SAFETY: a decoder has filled so many.
             unsafe descriptors[index].flags |= EventDescriptor.Flags.isWrongBusiness

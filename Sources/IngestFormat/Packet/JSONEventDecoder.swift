@@ -1,6 +1,7 @@
 // packet → [decode] → ring → admit → block → segment → compaction → snapshot → query
 
-/// Decodes plain datagrams: JSON events, a line each, by a parser of bytes made for this schema.
+/// Decodes plain datagrams and the payloads of JSON batches: events, a line each, by a parser of bytes made for this
+/// schema.
 ///
 /// A line is one event. A line that is not strictly JSON (RFC 8259: UTF-8 throughout, no lone
 /// surrogate, nothing after the object) or breaks a rule of the schema is malformed by itself; the
@@ -8,7 +9,7 @@
 /// absent, keys that the schema does not know may hold anything. The rules of each field are in
 /// `JSONEventFields`.
 ///
-/// Escapes are undone in the datagram's own buffer, so that descriptors can point into it.
+/// Escapes are undone in the packet's own buffer, so that descriptors can point into it.
 ///
 /// Owned by the receive queue. **Cost** No allocation; about 1 µs for a line of 250 bytes.
 package struct JSONEventDecoder: ~Copyable, Sendable {
@@ -16,37 +17,56 @@ package struct JSONEventDecoder: ~Copyable, Sendable {
 
     package init(hash: KeyedHash) { completion = EventCompletion(hash: hash) }
 
-    /// Decodes `byteCount` bytes at `packet`, which it may overwrite, into `descriptors`.
+    /// Decodes `payloadByteCount` bytes at `payloadOffset` of `packet`, which it may overwrite, into `descriptors`.
     ///
-    /// The caller vouches for the bytes and for room for `byteCount / 2` descriptors. The answer is
-    /// `.malformed` only for more bytes than a packet can have.
+    /// The caller vouches for the bytes and for room for `payloadByteCount / 2` descriptors. Offsets in them count from
+    /// `packet`. The answer is `.malformed` only for what ends beyond `Limits.packetByteCountMax`.
     @unsafe package func decode(
-        packet: UnsafeMutableRawPointer, byteCount: Int,
+        packet: UnsafeMutableRawPointer, payloadOffset: Int, payloadByteCount: Int,
         into descriptors: UnsafeMutablePointer<EventDescriptor>
     ) -> DecodeOutcome {
-        guard byteCount >= 0, byteCount <= Limits.packetByteCountMax else { return .malformed }
+        guard Limits.holdsPayload(at: payloadOffset, byteCount: payloadByteCount) else {
+            return .malformed
+        }
         let base = unsafe packet.assumingMemoryBound(to: UInt8.self)
-        return unsafe decodeLines(base, byteCount, descriptors)
+        let end = payloadOffset + payloadByteCount
+        return unsafe decodeLines(base, payloadOffset..<end, descriptors)
     }
 
-    /// As above, into the scratch, which has room for any packet.
-    package func decode(
-        _ packet: UnsafeMutableRawBufferPointer, into scratch: borrowing EventScratch
+    /// As above, into `rows`; those of another business than `businessHash`, if it is given, are marked.
+    @unsafe package func decode(
+        packet: UnsafeMutableRawPointer, payloadOffset: Int, payloadByteCount: Int,
+        onlyOf businessHash: UInt64?, into rows: inout PacketRows,
+        by scratch: borrowing EventScratch
     ) -> DecodeOutcome {
-        guard let base = packet.baseAddress else { return .events(count: 0, malformed: 0) }
+        // SAFETY: the scratch has room for any packet.
+        let outcome = unsafe decode(
+            packet: packet, payloadOffset: payloadOffset, payloadByteCount: payloadByteCount,
+            into: scratch.descriptors)
+        rows.set(to: scratch, outcome, onlyOf: businessHash)
+        return outcome
+    }
+
+    /// As the first, for a buffer of nothing but lines, into the scratch.
+    package func decode(
+        _ lines: UnsafeMutableRawBufferPointer, into scratch: borrowing EventScratch
+    ) -> DecodeOutcome {
+        guard let base = lines.baseAddress else { return .events(count: 0, malformed: 0) }
         // SAFETY: the buffer is the caller's and holds `count` bytes.
-        return unsafe decode(packet: base, byteCount: packet.count, into: scratch.descriptors)
+        return unsafe decode(
+            packet: base, payloadOffset: 0, payloadByteCount: lines.count,
+            into: scratch.descriptors)
     }
 
     private func decodeLines(
-        _ base: UnsafeMutablePointer<UInt8>, _ byteCount: Int,
+        _ base: UnsafeMutablePointer<UInt8>, _ payload: Range<Int>,
         _ descriptors: UnsafeMutablePointer<EventDescriptor>
     ) -> DecodeOutcome {
         var count = 0
         var malformed = 0
-        var start = 0
-        while start < byteCount {
-            let line = unsafe Self.line(base, start, byteCount)
+        var start = payload.lowerBound
+        while start < payload.upperBound {
+            let line = unsafe Self.line(base, start, payload.upperBound)
             start = line.offset + line.byteCount + 1
             if unsafe Self.isBlank(base, line) { continue }
             // SAFETY: a live event takes far more than two bytes of its line, so there is room.
@@ -63,11 +83,11 @@ package struct JSONEventDecoder: ~Copyable, Sendable {
 
     /// The line that begins at `start`, without its end of line.
     private static func line(
-        _ base: UnsafeMutablePointer<UInt8>, _ start: Int, _ byteCount: Int
+        _ base: UnsafeMutablePointer<UInt8>, _ start: Int, _ end: Int
     ) -> JSONPlace {
         var at = start
-        // SAFETY: at < byteCount.
-        while at < byteCount, unsafe base[at] != 0x0A { at &+= 1 }
+        // SAFETY: at < end.
+        while at < end, unsafe base[at] != 0x0A { at &+= 1 }
         return JSONPlace(offset: start, byteCount: at - start)
     }
 

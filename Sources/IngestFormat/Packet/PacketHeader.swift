@@ -4,6 +4,7 @@
 package enum PacketKind: UInt8, Sendable, BitwiseCopyable, CaseIterable {
     case batch = 1
     case heartbeat = 2
+    case jsonBatch = 3
     case probe = 4
     case ack = 129
     case probeAnswer = 130
@@ -153,7 +154,7 @@ extension PacketHeader {
         let kind = unsafe PacketKind(rawValue: bytes[Offset.kind])
         let isTaken =
             switch kind {
-            case .batch, .heartbeat, .probe: receiver == .daemon
+            case .batch, .heartbeat, .jsonBatch, .probe: receiver == .daemon
             case .ack, .probeAnswer: receiver == .sender
             case nil: false
             }

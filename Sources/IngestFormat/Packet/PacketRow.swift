@@ -145,10 +145,9 @@ public struct PacketSide: BitwiseCopyable, Sendable {
     ) -> Bool {
         count = 0
         sideCount = 0
-        guard payloadOffset >= 0, payloadByteCount >= 0,
-            payloadOffset <= Limits.packetByteCountMax,
-            payloadByteCount <= Limits.packetByteCountMax - payloadOffset
-        else { return false }
+        guard Limits.holdsPayload(at: payloadOffset, byteCount: payloadByteCount) else {
+            return false
+        }
         // SAFETY: C rows and side records have the layout of these, by a test; of both there is room for an event of two
         // bytes. The caller vouches for the payload.
         var made = unsafe ingest_rows(
@@ -170,8 +169,13 @@ public struct PacketSide: BitwiseCopyable, Sendable {
         return true
     }
 
-    /// Makes them those of the first `eventCount` events of the scratch.
-    package mutating func set(to scratch: borrowing EventScratch, _ eventCount: Int) {
+    /// Makes them those that a decoder has put into the scratch; those of another business than `businessHash`, if it is
+    /// given, are marked.
+    package mutating func set(
+        to scratch: borrowing EventScratch, _ outcome: DecodeOutcome, onlyOf businessHash: UInt64?
+    ) {
+        guard case .events(let eventCount, _, _) = outcome else { return }
+        if let businessHash { scratch.mark(eventCount, notOf: businessHash) }
         // SAFETY: the scratch has as many, or it ends there.
         unsafe set(to: scratch.descriptors, eventCount)
     }

@@ -156,41 +156,31 @@ extension PacketIntake {
         switch header.kind {
         case .heartbeat: return unsafe takeHeartbeat(header, bytes, from: buffer)
         case .probe: return unsafe takeProbe(header, bytes, from: buffer)
-        default: return unsafe takeBatch(header, bytes, onlyOf: businessHash, from: buffer)
+        default: return unsafe takeBatch(header, packet, onlyOf: businessHash, from: buffer)
         }
     }
 
     /// - Parameter businessHash: the only business whose events the key may send; `nil` = any.
     @unsafe private mutating func takeBatch(
-        _ header: PacketHeader, _ packet: UnsafeRawBufferPointer, onlyOf businessHash: UInt64?,
-        from buffer: UnsafeMutablePointer<ingest_datagram>
+        _ header: PacketHeader, _ packet: UnsafeMutableRawBufferPointer,
+        onlyOf businessHash: UInt64?, from buffer: UnsafeMutablePointer<ingest_datagram>
     ) -> PacketResult? {
-        // SAFETY: `parse` has checked that the payload lies inside the packet.
-        let outcome = unsafe eventDecoder.decode(
-            packet: packet.baseAddress!, payloadOffset: PacketHeader.byteCount,
-            payloadByteCount: header.payloadByteCount, onlyOf: businessHash, into: &rows,
-            by: scratch)
-        var record = unsafe RingRecordHeader(
+        // SAFETY: `frameRefusal` has checked that the payload lies inside the packet; lines are unescaped in it.
+        let outcome =
+            if header.kind == .jsonBatch {
+                unsafe jsonDecoder.decode(
+                    packet: packet.baseAddress!, payloadOffset: PacketHeader.byteCount,
+                    payloadByteCount: header.payloadByteCount, onlyOf: businessHash, into: &rows,
+                    by: scratch)
+            } else {
+                unsafe eventDecoder.decode(
+                    packet: packet.baseAddress!, payloadOffset: PacketHeader.byteCount,
+                    payloadByteCount: header.payloadByteCount, onlyOf: businessHash, into: &rows,
+                    by: scratch)
+            }
+        let record = unsafe RingRecordHeader(
             header, kind: RingRecordKind.framed, acksAreTagged: keys != nil, from: buffer)
-        switch outcome {
-        case .events(let count, let malformed, let dropped):
-            tally.droppedCount &+= UInt64(dropped)
-            record.setCounts(events: count, malformed: malformed)
-            let refusal = unsafe append(record, packet)
-            if malformed > 0, refusal == nil {
-                unsafe refusals.noteMalformedEvents(
-                    malformed, byteCount: packet.count, from: buffer.pointee.source)
-            }
-            return refusal
-        case .malformed:
-            // The sequence is consumed all the same, so the record must go down.
-            record.flags |= RingRecordHeader.Flags.isMalformed
-            let refusal = unsafe append(record, packet)
-            if refusal == nil {
-                unsafe refusals.note(.malformed, packet, from: buffer.pointee.source)
-            }
-            return refusal
-        }
+        return unsafe append(record, outcome, UnsafeRawBufferPointer(packet), from: buffer)
     }
 
     @unsafe private mutating func takeHeartbeat(
@@ -234,20 +224,38 @@ extension PacketIntake {
     ) -> PacketResult? {
         // SAFETY: as in `takeBatch`; the decoder overwrites nothing but this packet.
         let outcome = unsafe jsonDecoder.decode(
-            packet: packet.baseAddress!, byteCount: packet.count, into: scratch.descriptors)
-        guard case .events(let count, let malformed, let dropped) = outcome else {
-            return .malformed
+            packet: packet.baseAddress!, payloadOffset: 0, payloadByteCount: packet.count,
+            onlyOf: nil, into: &rows, by: scratch)
+        return unsafe append(
+            RingRecordHeader(kind: RingRecordKind.plain), outcome, UnsafeRawBufferPointer(packet),
+            from: buffer)
+    }
+
+    /// Puts a record of decoded events into the ring, and notes what is malformed in them.
+    @unsafe private mutating func append(
+        _ record: RingRecordHeader, _ outcome: DecodeOutcome, _ packet: UnsafeRawBufferPointer,
+        from buffer: UnsafeMutablePointer<ingest_datagram>
+    ) -> PacketResult? {
+        var record = record
+        switch outcome {
+        case .events(let count, let malformed, let dropped):
+            tally.droppedCount &+= UInt64(dropped)
+            record.setCounts(events: count, malformed: malformed)
+            let refusal = unsafe append(record, packet)
+            if malformed > 0, refusal == nil {
+                unsafe refusals.noteMalformedEvents(
+                    malformed, byteCount: packet.count, from: buffer.pointee.source)
+            }
+            return refusal
+        case .malformed:
+            // The sequence is consumed all the same, so the record must go down.
+            record.flags |= RingRecordHeader.Flags.isMalformed
+            let refusal = unsafe append(record, packet)
+            if refusal == nil {
+                unsafe refusals.note(.malformed, packet, from: buffer.pointee.source)
+            }
+            return refusal
         }
-        tally.droppedCount &+= UInt64(dropped)
-        rows.set(to: scratch, count)
-        var record = RingRecordHeader(kind: RingRecordKind.plain)
-        record.setCounts(events: count, malformed: malformed)
-        let refusal = unsafe append(record, UnsafeRawBufferPointer(packet))
-        if malformed > 0, refusal == nil {
-            unsafe refusals.noteMalformedEvents(
-                malformed, byteCount: packet.count, from: buffer.pointee.source)
-        }
-        return refusal
     }
 
     /// Puts a record with the packet's bytes and the rows of its events into the ring.

@@ -100,7 +100,7 @@ struct PacketHeaderTests {
         Damage("checksum", .badCRC) { $0[36] ^= 1 },
         Damage("payload", .badCRC) { $0[42] ^= 0x80 },
         Damage("an unknown kind, sealed", .badKind) {
-            $0[4] = 3; $0 = resealed($0)
+            $0[4] = 5; $0 = resealed($0)
         },
         Damage("kind 0, sealed", .badKind) {
             $0[4] = 0; $0 = resealed($0)

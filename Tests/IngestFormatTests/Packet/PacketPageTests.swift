@@ -24,6 +24,12 @@ struct PacketPageTests {
         #expect(fields.last?.end == PacketHeader.byteCount)
     }
 
+    @Test func `The page lists the kinds that there are`() {
+        let meaning = page.table(under: "Header").first { $0["field"] == "kind" }?["meaning"]
+        let listed = meaning?.split(separator: ", ").compactMap { $0.split(separator: " ").first }
+        #expect(listed?.map(String.init) == PacketKind.allCases.map { "\($0.rawValue)" })
+    }
+
     /// A datagram for each result that the header decides; the others are those of the pipeline.
     private static func datagram(for result: PacketResult) throws -> [UInt8]? {
         var packet = try Repository.fixture("v1/packet.bin")
@@ -111,5 +117,22 @@ struct PacketPageTests {
             page.hex(under: "Tagged, worked example") == (try Repository.fixture("v1/tagged.bin")))
         golden[40] ^= 1
         #expect(golden.withUnsafeBytes { PacketHeader.parse($0) } == .refused(.badCRC))
+    }
+
+    @Test func `The JSON batch of the page is the golden one, and is what its lines seal to`()
+        throws
+    {
+        let golden = try Repository.fixture("v1/json-batch.bin")
+        #expect(page.hex(under: "JSON batch, worked example") == golden)
+        let lines = Array(golden[PacketHeader.byteCount...])
+        let click = try #require(DecoderHarness.json(lines)?.events.first)
+        #expect(click.reward == Array("r-1".utf8) && click.timestamp == 1_763_632_800_000_000)
+        var header = PacketHeader(
+            kind: .jsonBatch, flags: PacketHeader.Flags.isAckWanted, sender: SenderID(rawValue: 77),
+            epoch: SenderEpoch(rawValue: 0x19AA_0B4E_1001_2345),
+            sequence: PacketSequence(rawValue: 2))
+        var made = [UInt8](repeating: 0, count: PacketHeader.byteCount) + lines
+        header.seal(&made)
+        #expect(made == golden)
     }
 }

@@ -40,8 +40,15 @@ final class HandSender {
         }
     }
 
+    /// What its packets carry: one form, or several in turn.
+    enum Form: UInt8 {
+        case protobuf = 1
+        case json = 3
+    }
+
     let sender: UInt64
     let epoch: UInt64
+    private let forms: [Form]
     private let key: (id: UInt16, bytes: [UInt8])?
     private let socket: Datagrams
     private(set) var acks: [Ack] = []
@@ -51,9 +58,10 @@ final class HandSender {
     /// - Parameter key: id and bytes of the key that its packets are tagged with.
     init(
         to port: UInt16, sender: UInt64, epoch: UInt64 = (1 << 60) + 1,
-        key: (id: UInt16, bytes: [UInt8])? = nil
+        key: (id: UInt16, bytes: [UInt8])? = nil, forms: [Form] = [.protobuf]
     ) {
         self.sender = sender
+        self.forms = forms
         self.key = key
         self.epoch = epoch
         socket = Datagrams(to: port)
@@ -73,12 +81,23 @@ final class HandSender {
         return [0x0A, UInt8(event.count)] + event
     }
 
+    /// The click of this number as a line.
+    static func line(_ number: UInt64) -> String {
+        """
+        {"eventType":"click","rewardId":"reward-\(number % 7)",\
+        "businessId":"business-\(number % 3)","timestamp":1762695828733}
+        """
+    }
+
     /// Padded, so that it is acked.
     func packet(_ sequence: UInt64, acks: Bool = true) -> [UInt8] {
+        let form = forms[Int(sequence % UInt64(forms.count))]
         var packet = FramedPacket(
-            flags: (acks ? 1 : 0) | (key == nil ? 0 : 2), sender: sender, epoch: epoch,
-            sequence: sequence,
-            payload: Self.payload(sequence) + [0x7A, 16] + [UInt8](repeating: 0, count: 16))
+            kind: form.rawValue, flags: (acks ? 1 : 0) | (key == nil ? 0 : 2), sender: sender,
+            epoch: epoch, sequence: sequence,
+            payload: form == .json
+                ? Array(Self.line(sequence).utf8)
+                : Self.payload(sequence) + [0x7A, 16] + [UInt8](repeating: 0, count: 16))
         guard let key else { return packet.bytes }
         packet.keyID = key.id
         return packet.bytes + Self.tag(packet.bytes, key.bytes)
