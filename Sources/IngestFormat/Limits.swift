@@ -97,8 +97,11 @@ package enum Limits {
     /// Open windows, and their memory, together.
     package static let windowCountMax = 1 << 16
     package static let windowByteCountMax = 256 << 20
-    /// Senders of which the newest expired epoch is known one by one.
+    /// Senders of which only heartbeats came.
+    package static let unopenedSenderCountMax = windowCountMax / 8
+    /// Senders without a key, and those of one key, of which the newest expired epoch is known one by one.
     package static let expiredEpochCountMax = 1 << 16
+    package static let expiredEpochOfKeyCountMax = 1 << 12
     /// Ledger entries of a block, and sequence ranges of all of them together.
     package static let blockSenderCountMax = 1 << 14
     package static let blockSequenceRangeCountMax = 1 << 16

@@ -59,4 +59,6 @@ struct StageTime {
     let monotonicNanoseconds: UInt64
     /// The same, for times before the start of the machine.
     var signedNanoseconds: Int64 { Int64(clamping: monotonicNanoseconds) }
+    /// Since 1970.
+    var wallMilliseconds: UInt64 { UInt64(clamping: wallMicroseconds / 1_000) }
 }

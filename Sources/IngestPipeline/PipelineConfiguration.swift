@@ -10,17 +10,7 @@ package struct PipelineConfiguration: Sendable {
     /// The greatest revenue and the greatest spend of one event, micros, at most `Limits.moneyMicrosMax`: what has more is
     /// malformed.
     package var moneyMicrosMax: Int64 = 1_000_000_000_000
-    var quotas = KeyQuotas.Bounds()
-    /// Open windows of the senders of one key.
-    package var windowsPerKeyMax: Int {
-        get { quotas.windowCountMax }
-        set { quotas.windowCountMax = newValue }
-    }
-    /// New names that the senders of one key may give in a minute; 0 = any number.
-    package var newNamesPerMinute: Int {
-        get { quotas.namesPerMinute }
-        set { quotas.namesPerMinute = newValue }
-    }
+    package var quotas = KeyQuotas.Bounds()
     /// A power of two within `RingLayout`'s bounds.
     package var ringByteCount = Limits.ringByteCount
     /// `Limits.segmentByteCountMin` … `Limits.segmentByteCountMax`.

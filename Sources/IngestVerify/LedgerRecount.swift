@@ -17,6 +17,7 @@ struct LedgerRecount: Sendable {
             let (a, b) = (delta, later.delta)
             func greater(_ a: UInt64?, _ b: UInt64?) -> UInt64? { a.map { max($0, b ?? 0) } ?? b }
             delta.start = a.start ?? b.start
+            delta.keyID = a.start == nil ? b.keyID : a.keyID
             delta.floor = greater(a.floor, b.floor)
             delta.announced = greater(a.announced, b.announced)
             delta.missingCount = a.missingCount.saturatingSum(b.missingCount)

@@ -5,6 +5,8 @@ import IngestFormat
 /// The window of one sender epoch: a floor, below which all is final, and what arrived above it.
 struct WindowState: Sendable {
     private var start: UInt64
+    /// Of the tag under which it was opened.
+    fileprivate private(set) var keyID: UInt16
     private var floor: UInt64
     /// Above the floor, which has not arrived.
     private var arrived = RangeSet()
@@ -19,13 +21,14 @@ struct WindowState: Sendable {
     private static var missingRangeCountMax: Int { Limits.windowMissingRangeCountMax }
     private static var reach: UInt64 { UInt64(Limits.windowSequenceCountMax) }
 
-    fileprivate init(start: UInt64) {
-        (self.start, floor, lastSeen) = (start, start, .min)
+    fileprivate init(start: UInt64, keyID: UInt16) {
+        (self.start, self.keyID, floor, lastSeen) = (start, keyID, start, .min)
     }
 
     /// As a footer has it.
     fileprivate init(_ stored: SenderWindow) {
         let sequences = stored.sequences
+        keyID = stored.keyID
         (start, floor, told) = (stored.start, sequences.floor, stored.announced)
         (arrivedCount, missingCount) = (sequences.arrivedCount, sequences.missingCount)
         missing = RangeSet(sequences.missing)
@@ -97,7 +100,8 @@ struct WindowState: Sendable {
     /// may have.
     fileprivate func isStored(as stored: WindowState) -> Bool {
         let (known, found) = (missing.ranges, stored.missing.ranges)
-        return start == stored.start && floor == stored.floor && announced == stored.announced
+        return start == stored.start && keyID == stored.keyID && floor == stored.floor
+            && announced == stored.announced
             && arrived == stored.arrived && arrivedCount == stored.arrivedCount
             && missingCount == stored.missingCount && asksForAcks == stored.asksForAcks
             && lastSeen == stored.lastSeen && known.suffix(found.count).elementsEqual(found)
@@ -107,7 +111,8 @@ struct WindowState: Sendable {
     fileprivate var text: String {
         let ranges = missing.count == 0 ? "" : " with \(missing.ranges.suffix(3))"
         let kind = asksForAcks.map { $0 ? "asks for acks" : "asks for no acks" } ?? "undecided"
-        return "start \(start), floor \(floor), announced \(announced), \(arrivedCount) received, "
+        return
+            "start \(start) of key \(keyID), floor \(floor), announced \(announced), \(arrivedCount) received, "
             + "\(missingCount) missing\(ranges), last seen \(lastSeen), \(kind)"
     }
 }
@@ -130,10 +135,9 @@ struct WindowRecount {
 
     /// Behind the segment at hand; `nil` where they are not known.
     private var open: [SenderKey: WindowState]? = [:]
-    /// By sender: the newest epoch that was closed. Of a sender that a footer does not have any more, none is newer than
-    /// its watermark.
-    private var closed: [UInt64: UInt64] = [:]
-    private var watermark: UInt64 = 0
+    /// By key and sender: the newest epoch that was closed. Of a sender that a footer does not have any more, none is newer
+    /// than the key's watermark.
+    private var closed: [UInt16: ClosedEpochs] = [:]
     /// Whether no part of the log so far was lost: then each window has been seen opening.
     private var isWhole = true
     /// Whether the windows are only what the first footer behind a lost part says.
@@ -150,7 +154,8 @@ struct WindowRecount {
         if hasLosses { return forget() }
         add(ledger, in: file, checksLaw: true, &report)
         // Of senders without an entry of their own, and of closed windows without a line, the order is gone.
-        if ledger.sums[.others] != nil || watermark != 0 || isFull { forget() }
+        let isFolded = closed.contains { $0.value.watermark != 0 || $0.value.isFull(of: $0.key) }
+        if ledger.sums[.others] != nil || isFolded { forget() }
     }
 
     /// Goes on through a segment whose ledgers were all read.
@@ -183,11 +188,9 @@ struct WindowRecount {
 
     private mutating func believe(_ stored: SenderWindows) {
         open = stored.open.mapValues { WindowState($0) }
-        (closed, watermark) = (stored.expired.epochs, stored.expired.watermark)
+        closed = stored.expired.ofKeys.mapValues { ClosedEpochs($0) }
         isBelieved = true
     }
-
-    private var isFull: Bool { closed.count > Limits.expiredEpochCountMax }
 
     // MARK: The law of packets
 
@@ -213,14 +216,16 @@ struct WindowRecount {
         var after = window
         if sum.lead.delta.isExpired { window = nil }
         if let begin = sum.begin {
-            var state = window ?? WindowState(start: begin)
+            var state = window ?? WindowState(start: begin, keyID: sum.rest.delta.keyID)
             state.apply(sum.rest, sum.sequences.ranges)
             (window, after) = (state, state)
         }
         open[key] = sum.window.delta.isExpired ? nil : window
         if sum.window.delta.isExpired {
             let (sender, epoch) = (key.sender.rawValue, key.epoch.rawValue)
-            closed[sender] = max(closed[sender] ?? 0, epoch)
+            let keyID = after?.keyID ?? sum.window.delta.keyID
+            let last = closed[keyID, default: ClosedEpochs()].epochs[sender] ?? 0
+            closed[keyID, default: ClosedEpochs()].epochs[sender] = max(last, epoch)
         }
         return after
     }
@@ -272,21 +277,50 @@ struct WindowRecount {
         compare(stored.windows.expired, at: stored.offset, in: file, &report)
     }
 
-    /// Where there are too many senders, those of the oldest epochs are folded into one epoch for all.
+    /// Where a key has too many senders, those of the oldest epochs are folded into one epoch for all.
     private mutating func compare(
         _ stored: ExpiredEpochs, at offset: UInt64, in file: String, _ report: inout VerifyReport
     ) {
-        let isKept =
-            stored.epochs.allSatisfy { closed[$0.key] == $0.value }
-            && closed.allSatisfy { stored.epochs[$0.key] != nil || $0.value <= stored.watermark }
-            && (stored.watermark == watermark || stored.watermark > watermark && isFull)
-        if isKept {
-            (closed, watermark) = (stored.epochs, stored.watermark)
-        } else {
+        let found = stored.ofKeys.mapValues { ClosedEpochs($0) }
+        for keyID in Set(found.keys).union(closed.keys).sorted() {
+            let (got, expected) = (
+                found[keyID] ?? ClosedEpochs(), closed[keyID] ?? ClosedEpochs()
+            )
+            if expected.isStored(as: got, of: keyID) {
+                closed[keyID] = got
+                continue
+            }
             report.add(
-                .difference, "closed epochs in the footer", in: file, at: offset,
-                got: "\(stored.epochs.count) senders, all others up to \(stored.watermark)",
-                expected: "\(closed.count) senders, all others up to \(watermark)")
+                .difference, "closed epochs of key \(keyID) in the footer", in: file, at: offset,
+                got: got.text, expected: expected.text)
         }
     }
+}
+
+/// The closed epochs of the senders of one key.
+private struct ClosedEpochs: Sendable {
+    var epochs: [UInt64: UInt64] = [:]
+    /// Of senders that are not there none is newer.
+    var watermark: UInt64 = 0
+
+    init() {}
+
+    init(_ stored: ExpiredEpochs.OfKey) {
+        (epochs, watermark) = (stored.epochs, stored.watermark)
+    }
+
+    func isFull(of keyID: UInt16) -> Bool {
+        let countMax =
+            keyID == 0 ? Limits.expiredEpochCountMax : Limits.expiredEpochOfKeyCountMax
+        return epochs.count > countMax
+    }
+
+    func isStored(as stored: ClosedEpochs, of keyID: UInt16) -> Bool {
+        let isFolded = stored.watermark > watermark && isFull(of: keyID)
+        return stored.epochs.allSatisfy { epochs[$0.key] == $0.value }
+            && epochs.allSatisfy { stored.epochs[$0.key] != nil || $0.value <= stored.watermark }
+            && (stored.watermark == watermark || isFolded)
+    }
+
+    var text: String { "\(epochs.count) senders, all others up to \(watermark)" }
 }

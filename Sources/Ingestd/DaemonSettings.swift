@@ -181,8 +181,8 @@ struct DaemonSettings {
         var configuration = PipelineConfiguration()
         configuration.zones = zones
         configuration.rewardKeyCountMax = rewardKeyCountMax
-        configuration.windowsPerKeyMax = windowsPerKeyMax
-        configuration.newNamesPerMinute = newNamesPerMinute
+        configuration.quotas.windowCountMax = windowsPerKeyMax
+        configuration.quotas.namesPerMinute = newNamesPerMinute
         configuration.moneyMicrosMax = Int64(moneyMax) * 1_000_000
         configuration.segmentByteCountMax = segmentByteCountMax
         configuration.commitIntervalNanoseconds = UInt64(commitIntervalMilliseconds) * 1_000_000

@@ -305,7 +305,7 @@ extension LedgerEntry {
             return entry
         }
         var moved = framed(1, 7, [4...4])
-        moved.window.start = 3
+        (moved.window.start, moved.window.keyID) = (3, .max)
         moved.window.floor = 1 << 40
         moved.window.announced = Limits.sequenceMax + 1
         moved.window.missingCount = .max

@@ -212,6 +212,7 @@ struct WindowAnswersTests {
         // Accepted, it begins at its base.
         #expect(bench.heartbeat(next: 9, base: 5, seen: 0) == nil)
         #expect(bench.acks().map(\.status) == [.ok])
+        #expect(bench.send(5) == .accepted)
         #expect(bench.windows.window(of: bench.key)?.start == 5)
     }
 

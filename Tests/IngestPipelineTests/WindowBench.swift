@@ -97,6 +97,11 @@ struct WindowBench: ~Copyable {
             windows.answer(packet, told, at: place, into: &list, durable: durable, now, &ledger)
             answers.send(list)
             return nil
+        case .asksUnopened(let floor):
+            var list = AckList()
+            windows.answer(packet, unopenedAt: floor, into: &list, durable: durable)
+            answers.send(list)
+            return nil
         }
     }
 

@@ -36,8 +36,9 @@ struct RandomSenders {
         var entry = LedgerEntry(key: key)
         if windows[key] == nil {
             let start: UInt64 = random.below(100)
-            entry.window.start = start
-            windows[key] = SenderWindow(start: start, lastSeen: time)
+            let keyID = UInt16(key.sender.rawValue % 3)
+            (entry.window.start, entry.window.keyID) = (start, keyID)
+            windows[key] = SenderWindow(start: start, keyID: keyID, lastSeen: time)
         }
         var window = windows[key]!
         for _ in 0..<random.below(9) { send(&window, &entry) }

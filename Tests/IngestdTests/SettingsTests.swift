@@ -60,8 +60,8 @@ struct SettingsTests {
         for (values, windows, names) in [(["data": "/tmp/x"], 4_096, 100_000), (told, 9, 0)] {
             let configuration = try DaemonSettings([SettingLayer(.commandLine, values)])
                 .pipelineConfiguration(.utc)
-            #expect(configuration.windowsPerKeyMax == windows)
-            #expect(configuration.newNamesPerMinute == names)
+            #expect(configuration.quotas.windowCountMax == windows)
+            #expect(configuration.quotas.namesPerMinute == names)
         }
     }
 

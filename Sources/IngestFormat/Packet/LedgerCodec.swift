@@ -3,10 +3,10 @@
 /// A list of ledger entries as bytes, the same in blocks, in footers and in expired runs.
 ///
 /// **Layout** Entries in ascending order of their key, each: kind u8; for framed senders sender u64 and
-/// epoch u64; packet counts; event counts; flags u8 and what they say is there; for framed senders the
+/// epoch u64; packet counts; event counts; flags as a varint and what they say is there; for framed senders the
 /// sequence ranges. *Counts*: a varint whose bit `i` says that count `i` is not zero, then those counts as
 /// varints. *Flags* (`Flags`): first and last time seen (u64, then a varint of their distance); for framed
-/// senders start, floor, announced, missing count of the `WindowDelta` as varints, and three without a value.
+/// senders start, floor, announced, missing count and key id of the `WindowDelta` as varints, and three without a value.
 /// *Ranges*: a varint of how many, then for each two varints: its start less the smallest that it could be
 /// (0 for the first, the end of the one before + 2 for the others), and its length less 1. Varints have their
 /// shortest form.
@@ -14,18 +14,19 @@ package enum LedgerCodec {
     /// The most bytes of an entry without its ranges, and of one range.
     package static let entryByteCountMax =
         1 + 16 + 3 + 10 * PacketResult.allCases.count + 2 + 10 * Verdict.allCases.count
-        + 1 + 18 + 4 * 10 + 3
+        + 2 + 18 + 4 * 10 + 3 + 3
     package static let rangeByteCountMax = 20
 
     enum Flags {
-        static let seen: UInt8 = 1
-        static let start: UInt8 = 2
-        static let floor: UInt8 = 4
-        static let announced: UInt8 = 8
-        static let missing: UInt8 = 16
-        static let asksForAcks: UInt8 = 32
-        static let asksForNone: UInt8 = 64
-        static let expired: UInt8 = 128
+        static let seen: UInt64 = 1
+        static let start: UInt64 = 2
+        static let floor: UInt64 = 4
+        static let announced: UInt64 = 8
+        static let missing: UInt64 = 16
+        static let asksForAcks: UInt64 = 32
+        static let asksForNone: UInt64 = 64
+        static let expired: UInt64 = 128
+        static let key: UInt64 = 256
     }
 
     /// Appends `entries`, sorted if they are not. Their keys are distinct; ranges are as `LedgerEntry`
@@ -100,14 +101,15 @@ package enum LedgerCodec {
     private static func encode(
         _ seen: ClosedRange<Int64>?, _ window: WindowDelta, into writer: inout ByteWriter
     ) {
-        var flags: UInt8 = seen == nil ? 0 : Flags.seen
+        var flags: UInt64 = seen == nil ? 0 : Flags.seen
         if window.start != nil { flags |= Flags.start }
         if window.floor != nil { flags |= Flags.floor }
         if window.announced != nil { flags |= Flags.announced }
         if window.missingCount != 0 { flags |= Flags.missing }
         if let asks = window.asksForAcks { flags |= asks ? Flags.asksForAcks : Flags.asksForNone }
         if window.isExpired { flags |= Flags.expired }
-        writer.append(u8: flags)
+        if window.keyID != 0 { flags |= Flags.key }
+        writer.append(varint: flags)
         if let seen {
             writer.append(u64: UInt64(bitPattern: seen.lowerBound))
             writer.append(varint: UInt64(bitPattern: seen.upperBound &- seen.lowerBound))
@@ -116,6 +118,7 @@ package enum LedgerCodec {
             if let value { writer.append(varint: value) }
         }
         if window.missingCount != 0 { writer.append(varint: window.missingCount) }
+        if window.keyID != 0 { writer.append(varint: UInt64(window.keyID)) }
     }
 
     private static func encode(ranges: [ClosedRange<UInt64>], into writer: inout ByteWriter) {
@@ -161,7 +164,7 @@ extension SectionReader {
 
     fileprivate mutating func window(into entry: inout LedgerEntry) throws(FormatError) {
         typealias Flags = LedgerCodec.Flags
-        let flags = try u8("flags")
+        let flags = try varint("flags", max: 2 * Flags.key - 1)
         let both = Flags.asksForAcks | Flags.asksForNone
         guard entry.key.kind == .framed || flags & ~Flags.seen == 0, flags & both != both else {
             throw fault("flags", got: UInt64(flags))
@@ -180,6 +183,12 @@ extension SectionReader {
             entry.window.missingCount = try varint("missing count")
             guard entry.window.missingCount != 0 else {
                 throw fault("missing count: zero", got: 0, expected: 1)
+            }
+        }
+        if flags & Flags.key != 0 {
+            entry.window.keyID = UInt16(try varint("key id", max: UInt64(UInt16.max)))
+            guard flags & Flags.start != 0, entry.window.keyID != 0 else {
+                throw fault("key id", got: flags)
             }
         }
         if flags & both != 0 { entry.window.asksForAcks = flags & Flags.asksForAcks != 0 }

@@ -73,6 +73,8 @@ package struct LedgerEntry: Hashable, Sendable {
 package struct WindowDelta: Hashable, Sendable {
     /// Where a window that was opened begins: sequences below it are not counted.
     package var start: UInt64?
+    /// Of the tag under which a window was opened; 0 = none. Only with `start`.
+    package var keyID: UInt16 = 0
     /// How far the floor was taken up over sequences that had not arrived.
     package var floor: UInt64?
     /// One more than the highest sequence that a heartbeat told of, where none that arrived was as high.
@@ -93,7 +95,7 @@ package struct WindowDelta: Hashable, Sendable {
 
     /// Adds what happened later.
     package mutating func add(_ later: WindowDelta) {
-        start = start ?? later.start
+        if start == nil { (start, keyID) = (later.start, later.keyID) }
         floor = Self.greater(floor, later.floor)
         announced = Self.greater(announced, later.announced)
         let (sum, overflow) = missingCount.addingReportingOverflow(later.missingCount)

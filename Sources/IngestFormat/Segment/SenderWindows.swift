@@ -4,6 +4,8 @@
 package struct SenderWindow: Hashable, Sendable {
     /// Sequences below belong to nobody: the window was opened here.
     package let start: UInt64
+    /// Of the tag under which it was opened: whose quota it is of. 0 = none.
+    package let keyID: UInt16
     package var sequences: SequenceWindow
     /// Whether the sender's packets ask for acks; `nil` until its first batch came.
     package var asksForAcks: Bool?
@@ -11,8 +13,9 @@ package struct SenderWindow: Hashable, Sendable {
     package var lastSeen: Int64
     private var told: UInt64 = 0
 
-    package init(start: UInt64, lastSeen: Int64) {
+    package init(start: UInt64, keyID: UInt16 = 0, lastSeen: Int64) {
         self.start = start
+        self.keyID = keyID
         sequences = SequenceWindow(floor: start)
         self.lastSeen = lastSeen
     }
@@ -20,7 +23,7 @@ package struct SenderWindow: Hashable, Sendable {
     /// `nil` if the entry does not say where the window begins.
     fileprivate init?(openedBy entry: LedgerEntry, at time: Int64) {
         guard let start = entry.windowStart else { return nil }
-        self.init(start: start, lastSeen: time)
+        self.init(start: start, keyID: entry.window.keyID, lastSeen: time)
     }
 
     /// One more than the highest sequence known of, from a packet or from a heartbeat.
@@ -39,7 +42,8 @@ package struct SenderWindow: Hashable, Sendable {
 
     /// Whether both say the same, whoever told them of the last sequences.
     package static func == (a: Self, b: Self) -> Bool {
-        a.start == b.start && a.announced == b.announced && a.asksForAcks == b.asksForAcks
+        a.start == b.start && a.keyID == b.keyID && a.announced == b.announced
+            && a.asksForAcks == b.asksForAcks
             && a.lastSeen == b.lastSeen && a.sequences == b.sequences
     }
 
@@ -88,8 +92,8 @@ package struct SenderWindows: Hashable, Sendable {
 
     private mutating func apply(_ entry: LedgerEntry, at time: Int64) {
         if entry.window.isExpired {
-            open[entry.key] = nil
-            return expired.add(entry.key)
+            let window = open.removeValue(forKey: entry.key)
+            return expired.add(entry.key, of: window?.keyID ?? entry.window.keyID)
         }
         if open[entry.key] == nil { open[entry.key] = SenderWindow(openedBy: entry, at: time) }
         open[entry.key]?.apply(entry, at: time)
@@ -105,70 +109,22 @@ package struct SenderWindows: Hashable, Sendable {
     }
 }
 
-/// Up to which epoch each sender is done with: packets of these never count again.
-///
-/// Of the newest `Limits.expiredEpochCountMax` senders one by one; older ones are folded into one epoch for
-/// all senders that are not known.
-package struct ExpiredEpochs: Hashable, Sendable {
-    /// For senders that are not in `epochs`.
-    package private(set) var watermark: UInt64 = 0
-    package private(set) var epochs: [UInt64: UInt64] = [:]
-
-    package init() {}
-
-    /// Whether no packet of this sender epoch may open a window.
-    package func contains(_ key: SenderKey) -> Bool {
-        key.epoch.rawValue <= epochs[key.sender.rawValue] ?? watermark
-    }
-
-    package mutating func add(_ key: SenderKey) {
-        let (sender, epoch) = (key.sender.rawValue, key.epoch.rawValue)
-        if epochs[sender] == nil && epoch <= watermark { return }
-        epochs[sender] = max(epochs[sender] ?? 0, epoch)
-        if epochs.count > Limits.expiredEpochCountMax { fold() }
-    }
-
-    /// Whether `add` makes it fold: it is full, and the sender is one that it has not.
-    package func folds(adding key: SenderKey) -> Bool {
-        epochs.count >= Limits.expiredEpochCountMax && epochs[key.sender.rawValue] == nil
-            && key.epoch.rawValue > watermark
-    }
-
-    /// How many epochs a fold takes.
-    package var foldedCount: Int { epochs.count / 8 }
-
-    /// Folds the eighth with the oldest epochs.
-    ///
-    /// **Cost** That of sorting all.
-    private mutating func fold() {
-        let sorted = epochs.sorted { ($0.value, $0.key) < ($1.value, $1.key) }
-        for (sender, epoch) in sorted.prefix(foldedCount) {
-            watermark = max(watermark, epoch)
-            epochs[sender] = nil
-        }
-    }
-}
-
 // MARK: Bytes
 
 extension SenderWindows {
     /// The section of a footer: docs/format/segment.md.
     ///
-    /// **Layout** Watermark u64; a varint of how many expired epochs, each sender u64 and epoch u64, ascending by
-    /// sender; a varint of how many windows, each as `SenderWindow.encode`, ascending by (sender, epoch).
+    /// **Layout** The expired epochs without a key, as `ExpiredEpochs.OfKey.encode`; a varint of how many windows, each as
+    /// `SenderWindow.encode`, ascending by (sender, epoch); those of keys, as `ExpiredEpochs.encodeKeys`.
     package func encode(into writer: inout ByteWriter) {
-        writer.append(u64: expired.watermark)
-        writer.append(varint: UInt64(expired.epochs.count))
-        for (sender, epoch) in expired.epochs.sorted(by: { $0.key < $1.key }) {
-            writer.append(u64: sender)
-            writer.append(u64: epoch)
-        }
+        (expired.ofKeys[0] ?? ExpiredEpochs.OfKey()).encode(into: &writer)
         writer.append(varint: UInt64(open.count))
         for (key, window) in open.sorted(by: { $0.key < $1.key }) {
             writer.append(u64: key.sender.rawValue)
             writer.append(u64: key.epoch.rawValue)
             window.encode(into: &writer)
         }
+        expired.encodeKeys(into: &writer)
     }
 
     /// Reads a section that fills `bytes`.
@@ -177,7 +133,7 @@ extension SenderWindows {
         try ByteReader.reading(bytes) { (reader) throws(FormatError) in
             var source = SectionReader(reader: reader, section: "windows")
             var windows = SenderWindows()
-            windows.expired = try ExpiredEpochs(&source)
+            windows.expired = try ExpiredEpochs(withoutKey: &source)
             let count = try source.count(
                 "window count", max: Limits.windowCountMax, leastByteCount: 30)
             windows.open.reserveCapacity(count)
@@ -190,6 +146,7 @@ extension SenderWindows {
                 windows.open[key] = try SenderWindow(&source)
                 last = key
             }
+            if !source.reader.isAtEnd { try windows.expired.decodeKeys(&source) }
             guard source.reader.isAtEnd else {
                 throw source.fault(
                     "bytes behind the last", got: UInt64(source.reader.remainingByteCount))
@@ -202,17 +159,21 @@ extension SenderWindows {
 extension SenderWindow {
     private static let asks: UInt8 = 1
     private static let decided: UInt8 = 2
+    private static let hasKey: UInt8 = 4
 
-    /// **Layout** Flags u8 (bit 0 asks for acks, bit 1 decided); last seen u64; start, floor − start, announced − floor,
+    /// **Layout** Flags u8 (bit 0 asks for acks, bit 1 decided, bit 2 key id); last seen u64; key id, if there is one, start,
+    /// floor − start, announced − floor,
     /// missing count, as varints; a varint of how many missing ranges are known, each two varints, what lies
     /// between it and the floor or the range behind it, less 1 between ranges, and its length less 1, from the
     /// highest range down; a varint of how many words, then these, u64: bit i of word w says that sequence
     /// floor + 64 w + i arrived. The last word is not 0.
     fileprivate func encode(into writer: inout ByteWriter) {
         writer.append(
-            u8: (asksForAcks == true ? Self.asks : 0) | (asksForAcks == nil ? 0 : Self.decided))
+            u8: (asksForAcks == true ? Self.asks : 0) | (asksForAcks == nil ? 0 : Self.decided)
+                | (keyID == 0 ? 0 : Self.hasKey))
         writer.append(u64: UInt64(bitPattern: lastSeen))
         let floor = sequences.floor
+        if keyID != 0 { writer.append(varint: UInt64(keyID)) }
         writer.append(varint: start)
         writer.append(varint: floor - start)
         writer.append(varint: announced - floor)
@@ -237,11 +198,19 @@ extension SenderWindow {
 
     fileprivate init(_ source: inout SectionReader) throws(FormatError) {
         let flags = try source.u8("flags")
-        guard flags & ~(Self.asks | Self.decided) == 0, flags != Self.asks else {
+        guard flags & ~(Self.asks | Self.decided | Self.hasKey) == 0,
+            flags & (Self.asks | Self.decided) != Self.asks
+        else {
             throw source.fault("flags", got: UInt64(flags))
         }
         lastSeen = Int64(bitPattern: try source.u64("last seen"))
         asksForAcks = flags & Self.decided == 0 ? nil : flags & Self.asks != 0
+        keyID =
+            flags & Self.hasKey == 0
+            ? 0 : UInt16(try source.varint("key id", max: UInt64(UInt16.max)))
+        guard (keyID == 0) == (flags & Self.hasKey == 0) else {
+            throw source.fault("key id", got: 0)
+        }
         start = try source.varint("start", max: Limits.sequenceMax + 1)
         let floor = start + (try source.varint("floor", max: Limits.sequenceMax + 1 - start))
         told = floor + (try source.varint("announced", max: Limits.sequenceMax + 1 - floor))
@@ -278,22 +247,5 @@ extension SenderWindow {
             above = lower > 0 ? lower - 1 : 0
         }
         return ranges.reversed()
-    }
-}
-
-extension ExpiredEpochs {
-    fileprivate init(_ source: inout SectionReader) throws(FormatError) {
-        watermark = try source.u64("watermark")
-        let count = try source.count(
-            "expired epoch count", max: Limits.expiredEpochCountMax, leastByteCount: 16)
-        var last: UInt64?
-        for _ in 0..<count {
-            let sender = try source.u64("sender")
-            if let last, last >= sender {
-                throw source.fault("order of expired senders", got: sender)
-            }
-            epochs[sender] = try source.u64("expired epoch")
-            last = sender
-        }
     }
 }

@@ -18,8 +18,6 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     private var admission: Admission
     private var windows: AdmittedWindows
     private var ledger = BlockLedger()
-    /// When the oldest entry of the ledger came.
-    private var ledgerNanoseconds: UInt64 = 0
     private var cursor: LogCursor
     private let zones: ZonesInForce
     /// Replacements of the zones that are taken in.
@@ -33,20 +31,13 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     /// Sends what waits for no block; `nil`: nothing does.
     private var answers: AckSender?
     private var answerList = AckList()
-    private let commitIntervalNanoseconds: UInt64
+    private var pace: BlockPace
     private var slot: BlockSlot?
-    private var openedAtNanoseconds: UInt64 = 0
-    private var closedAtNanoseconds: UInt64 = 0
     /// Of the turn, for the counters.
     private var tally = VerdictTally()
     /// Rows after which the open block is closed, so that it fits its segment.
     private var rowCountMax = 0
 
-    /// How long a block without rows may wait. Refusals are in the log within a second, of which the receive
-    /// stage takes up to 200 ms before it hands them down.
-    private static var ledgerIntervalNanoseconds: UInt64 { 700_000_000 }
-    /// How long the stage may sleep through what comes.
-    private static var gatherNanosecondsMax: UInt64 { 1_000_000 }
     /// Records taken before the clock is read again and the ring's space is given back.
     private static var recordCountMax: Int { 32 }
     /// About the bytes of a row on disk, names apart; only bounds how far a block may overshoot its segment.
@@ -82,7 +73,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         self.clock = clock
         self.links = links
         self.counters = counters
-        commitIntervalNanoseconds = configuration.commitIntervalNanoseconds
+        pace = BlockPace(intervalNanoseconds: configuration.commitIntervalNanoseconds)
     }
 
     /// One turn: takes what the ring holds, closes the block if it is due.
@@ -175,7 +166,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     }
 
     private mutating func take(_ record: RingRecord, into slot: BlockSlot, _ now: StageTime) {
-        if ledger.isEmpty { ledgerNanoseconds = now.monotonicNanoseconds }
+        if ledger.isEmpty { pace.ledgerAt = now.monotonicNanoseconds }
         switch record.header.kind {
         case RingRecordKind.framed: takeFramed(record, into: slot, now)
         case RingRecordKind.plain:
@@ -225,13 +216,15 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         let bytes = unsafe UnsafeRawBufferPointer(start: record.packet, count: byteCount)
         guard let told = unsafe Heartbeat(ofPacket: bytes) else { return }
         let packet = SequencedPacket(record.header, told)
+        // Read behind the heartbeat: its sender has heard of no later commit.
+        let durable = links.state.durableEpoch
         switch windows.consider(heartbeat: packet, told, now, &ledger) {
         case .taken: return
         case .asks(let place):
-            // Read behind the heartbeat: its sender has heard of no later commit.
             windows.answer(
-                packet, told, at: place, into: &answerList, durable: links.state.durableEpoch, now,
-                &ledger)
+                packet, told, at: place, into: &answerList, durable: durable, now, &ledger)
+        case .asksUnopened(let floor):
+            windows.answer(packet, unopenedAt: floor, into: &answerList, durable: durable)
         case .refused(let result): addRefused(result, from: .unidentified)
         }
     }
@@ -256,7 +249,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         // SAFETY: the receive stage wrote `eventCount` rows and their side records, whose places lie in
         // the record's packet bytes; `hasRoom` made room for as many rows.
         unsafe admission.admit(PacketEvents(record), into: slot, tally: &tally)
-        if isFirst && slot.rows.rowCount > 0 { openedAtNanoseconds = clock.monotonicNanoseconds() }
+        if isFirst && slot.rows.rowCount > 0 { pace.openedAt = clock.monotonicNanoseconds() }
         tally.counts[Int(Verdict.malformed.rawValue)] &+= UInt32(record.header.malformedCount)
         ledger.addPacket(.accepted, events: tally, sequence: sequence, from: key)
         counters.packetsOfCommit.add(.accepted)
@@ -296,12 +289,12 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
             nextName: admission.nextName, nextKey: admission.nextKey)
         free.open(context, startsSegment: startsSegment)
         windows.commitEpoch = context.commitEpoch
-        openedAtNanoseconds = now.monotonicNanoseconds
+        pace.openedAt = now.monotonicNanoseconds
         let room = startsSegment ? cursor.bounds.byteCountMax : cursor.remainingByteCount
         rowCountMax = min(
             Limits.blockEventCountMax, max(1, room / Self.rowByteCountEstimate))
         slot = free
-        if ledger.isEmpty { ledgerNanoseconds = now.monotonicNanoseconds }
+        if ledger.isEmpty { pace.ledgerAt = now.monotonicNanoseconds }
         windows.expire(now, &ledger)
         return true
     }
@@ -320,7 +313,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         slot.acks.commitEpoch = slot.isAcksOnly ? epoch - min(epoch, 1) : epoch
         links.state.willSync()
         links.toSync.push(slot)
-        (closedAtNanoseconds, self.slot) = (now.monotonicNanoseconds, nil)
+        (pace.closedAt, self.slot) = (now.monotonicNanoseconds, nil)
     }
 
     /// Whether there is anything to write. Counts of what was refused can wait for rows, but no longer than their
@@ -328,11 +321,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     private func hasNews(_ slot: BlockSlot, _ now: StageTime, isLast: Bool) -> Bool {
         if slot.rows.rowCount > 0 || slot.names.count > 0 { return true }
         return ledger.movesWindows || !ledger.hasRoom
-            || !ledger.isEmpty && (isLast || isLedgerDue(now.monotonicNanoseconds))
-    }
-
-    private func isLedgerDue(_ now: UInt64) -> Bool {
-        !ledger.isEmpty && now &- ledgerNanoseconds >= Self.ledgerIntervalNanoseconds
+            || !ledger.isEmpty && (isLast || pace.isLedgerDue(now.monotonicNanoseconds))
     }
 
     private mutating func encode(_ slot: BlockSlot) {
@@ -357,36 +346,24 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
 
     private func isDue(ringIsEmpty: Bool) -> Bool {
         let now = clock.monotonicNanoseconds()
-        guard let slot, isGathering else {
-            return isLedgerDue(now) && links.state.syncingCount < 2
-        }
-        if slot.rows.rowCount >= rowCountMax { return true }
-        let age = now &- openedAtNanoseconds
         let waiting = links.state.syncingCount
-        let wasIdle = now &- closedAtNanoseconds >= commitIntervalNanoseconds
-        if ringIsEmpty && waiting == 0 && wasIdle { return true }
-        return waiting < 2 && age >= commitIntervalNanoseconds
+        guard let slot, isGathering else {
+            return !ledger.isEmpty && pace.isLedgerDue(now) && waiting < 2
+        }
+        return slot.rows.rowCount >= rowCountMax
+            || pace.isDue(now, ringIsEmpty: ringIsEmpty, waiting: waiting)
     }
 
-    /// How long the stage may sleep without rows: until the open block is due, and at most 100 ms.
+    /// How long the stage may sleep without rows: until the open block is due.
     private func waitNanoseconds() -> UInt64 {
-        let longest: UInt64 = 100_000_000
-        guard !ledger.isEmpty else { return longest }
-        let age = clock.monotonicNanoseconds() &- ledgerNanoseconds
-        let interval = Self.ledgerIntervalNanoseconds
-        if age < interval { return min(interval - age, longest) }
-        // Due, but blocks may still be being written: the sync stage wakes this one.
-        return links.state.syncingCount < 2 ? 1 : longest
+        ledger.isEmpty
+            ? pace.idleWait
+            : pace.ledgerWait(
+                clock.monotonicNanoseconds(), waiting: links.state.syncingCount)
     }
 
-    /// How long rows may gather before the block is looked at again.
     private func gatherNanoseconds() -> UInt64 {
-        let now = clock.monotonicNanoseconds()
-        let isFree = links.state.syncingCount == 0
-        let age = now &- (isFree ? closedAtNanoseconds : openedAtNanoseconds)
-        // Due, but two blocks are still being written: look again soon.
-        if age >= commitIntervalNanoseconds { return 200_000 }
-        return min(commitIntervalNanoseconds - age, Self.gatherNanosecondsMax)
+        pace.gatherWait(clock.monotonicNanoseconds(), waiting: links.state.syncingCount)
     }
 }
 

@@ -170,7 +170,8 @@ struct RefusalLog {
         if let count = growth(Place.shedForWindows, of: counters.commit[.shedForWindows], now) {
             write(
                 "shed \(Self.counted(count, "datagram")) because the senders of one key, the last one \(state?.lastKeyOverWindows ?? 0), "
-                    + "have --windows-per-key-max windows: let each sender keep its id and epoch, or raise it"
+                    + "have --windows-per-key-max windows, or 4,096 that ended within a week: let each sender keep its id, "
+                    + "or raise the first"
             )
         }
         if let count = growth(Place.shedForNames, of: counters.commit[.shedForNames], now) {

@@ -43,7 +43,7 @@ struct SenderWindowsTests {
             windows.apply(
                 [
                     entry(key(sender, epoch: sender % 5 + 1), ranges) {
-                        $0.start = start
+                        ($0.start, $0.keyID) = (start, UInt16(sender % 3))
                         $0.asksForAcks = [nil, true, false][random.below(3)]
                         if sender % 4 == 0 { $0.announced = next + 9 }
                         if sender % 2 == 0 { $0.floor = start + UInt64(random.below(900)) }
@@ -79,11 +79,15 @@ struct SenderWindowsTests {
             guard let windows = try? SenderWindows.decode(damaged) else { continue }
             #expect(windows.open.values.allSatisfy { PacketBalance($0).isKept })
         }
+        // The last part may be left out.
+        var wholes: [Int] = []
         for count in 0..<bytes.count {
-            #expect(throws: FormatError.self) {
-                _ = try SenderWindows.decode(Array(bytes[..<count]))
-            }
+            guard let windows = try? SenderWindows.decode(Array(bytes[..<count])) else { continue }
+            wholes.append(count)
+            #expect(windows.expired.ofKeys.keys.allSatisfy { $0 == 0 })
+            #expect(Self.encoded(windows).count == count)
         }
+        #expect(wholes.count == 1)
     }
 
     @Test("the sums of a segment make the same windows as its blocks")
@@ -106,21 +110,65 @@ struct SenderWindowsTests {
         #expect(bySum.open[Self.key(1)]?.sequences.missingCount ?? 0 > 0)
     }
 
-    @Test("of expired epochs the oldest fold into one for all unknown senders")
+    @Test("of the expired epochs of a key the oldest fold into one for all its unknown senders")
     func expiredEpochs() {
         var expired = ExpiredEpochs()
-        for sender in 1...UInt64(Limits.expiredEpochCountMax) {
-            expired.add(Self.key(sender, epoch: sender + 100))
+        func isExpired(_ sender: UInt64, _ epoch: UInt64, of keyID: UInt16 = 3) -> Bool {
+            expired.contains(Self.key(sender, epoch: epoch), of: keyID)
         }
-        #expect(expired.watermark == 0)
-        #expect(!expired.contains(Self.key(1 << 40, epoch: 1)))
-        #expect(
-            expired.contains(Self.key(5, epoch: 105)) && !expired.contains(Self.key(5, epoch: 106)))
-        expired.add(Self.key(1 << 30, epoch: 99))
-        #expect(expired.epochs.count <= Limits.expiredEpochCountMax)
-        #expect(expired.watermark > 100)
-        #expect(expired.contains(Self.key(1 << 40, epoch: expired.watermark)))
-        #expect(!expired.contains(Self.key(1 << 40, epoch: expired.watermark + 1)))
-        #expect(expired.contains(Self.key(5, epoch: 105)))
+        for sender in 1...UInt64(Limits.expiredEpochOfKeyCountMax) {
+            expired.add(Self.key(sender, epoch: sender + 100), of: 3)
+        }
+        #expect(expired.ofKeys[3]?.watermark == 0 && !isExpired(1 << 40, 1))
+        #expect(isExpired(5, 105) && isExpired(5, 1) && !isExpired(5, 106))
+        for sender in 10...12 as ClosedRange<UInt64> {
+            expired.add(Self.key(1 << 30 + sender, epoch: 1 << 50), of: 3)
+        }
+        #expect(expired.ofKeys[3]?.watermark == 103)
+        #expect(expired.ofKeys[3]?.epochs.count == Limits.expiredEpochOfKeyCountMax)
+        #expect(isExpired(1 << 40, 103) && !isExpired(1 << 40, 104) && isExpired(3, 103))
+        // An older one of a sender that is not known is under the watermark already.
+        expired.add(Self.key(1 << 31, epoch: 99), of: 3)
+        #expect(expired.ofKeys[3]?.watermark == 103 && expired.ofKeys[3]?.epochs[1 << 31] == nil)
+        // Of other keys nothing has changed, but that what is closed is closed under each.
+        #expect(!isExpired(1 << 40, 103, of: 4) && !isExpired(1 << 40, 1, of: 0))
+        #expect(isExpired(5, 105, of: 4) && !isExpired(5, 104, of: 4))
+    }
+
+    @Test("a key is full of expired epochs for as long as the oldest began within a week")
+    func fullOfExpiredEpochs() {
+        var expired = ExpiredEpochs()
+        let (time, week): (UInt64, UInt64) = (1_763_600_000_000, 7 * 86_400_000)
+        func key(_ sender: UInt64, _ milliseconds: UInt64) -> SenderKey {
+            Self.key(sender, epoch: milliseconds << 20)
+        }
+        for sender in 1...UInt64(Limits.expiredEpochOfKeyCountMax) {
+            #expect(!expired.isFull(3, at: time))
+            expired.add(key(sender, time + sender), of: 3)
+        }
+        #expect(expired.isFull(3, at: time) && expired.isFull(3, at: time + week))
+        #expect(!expired.isFull(3, at: time + week + 1) && !expired.isFull(4, at: time))
+        // The place of its own epoch before is a sender's to take.
+        #expect(expired.hasRoom(for: key(1, time + 9_999), of: 3, at: time))
+        #expect(!expired.hasRoom(for: key(1 << 20, time), of: 3, at: time))
+        expired.add(key(1, time + 9_999), of: 3)
+        #expect(!expired.isFull(3, at: time + week + 2) && expired.isFull(3, at: time + week + 1))
+    }
+
+    @Test("in whatever order epochs expire, the same ones are known", arguments: 1...4)
+    func orderOfExpiry(seed: Int) {
+        var random = SeededRandom(seed: UInt64(seed))
+        let count = Limits.expiredEpochOfKeyCountMax + 900
+        var keys = (0..<2 * count).map { _ in
+            Self.key(UInt64(random.below(count)), epoch: UInt64(random.below(20_000)))
+        }
+        var first = ExpiredEpochs()
+        for key in keys { first.add(key, of: 9) }
+        for _ in 0..<2 {
+            keys.shuffle(using: &random)
+            var second = ExpiredEpochs()
+            for key in keys { second.add(key, of: 9) }
+            #expect(second.ofKeys == first.ofKeys)
+        }
     }
 }

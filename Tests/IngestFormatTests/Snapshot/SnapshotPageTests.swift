@@ -78,6 +78,7 @@ struct SnapshotPageTests {
         "windowSequenceCountMax": Limits.windowSequenceCountMax,
         "windowMissingRangeCountMax": Limits.windowMissingRangeCountMax,
         "expiredEpochCountMax": Limits.expiredEpochCountMax,
+        "expiredEpochOfKeyCountMax": Limits.expiredEpochOfKeyCountMax,
         "sequenceMax": Int(Limits.sequenceMax),
         "runCountMax": Limits.runCountMax,
         "runPageRowCountMax": Limits.runPageRowCountMax,

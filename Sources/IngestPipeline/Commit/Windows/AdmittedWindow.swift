@@ -13,8 +13,6 @@ struct AdmittedWindow {
     var window: SenderWindow
     /// Monotonic time of the last packet; before the start of the process where the log has it.
     var seenNanoseconds: Int64
-    /// Whose quota it is of; 0 = none's.
-    var keyID: UInt16 = 0
     /// A ring of `checkCount` by sequence, of the packets that arrived last; 0 = not known.
     private var checks: [UInt16] = []
     var run = SequenceJumpDetector()

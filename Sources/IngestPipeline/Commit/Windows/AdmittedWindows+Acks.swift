@@ -47,6 +47,22 @@ extension AdmittedWindows {
         list.append(ack, floor == nil ? table.entries[index].window.sequences : nil)
     }
 
+    /// Packets that a sender may send whose window is not open yet. They are granted to nobody: a heartbeat takes nothing.
+    private static var unopenedCredit: Int { 64 }
+
+    /// The answer to a heartbeat of a sender whose window would begin here.
+    func answer(
+        _ packet: SequencedPacket, unopenedAt floor: UInt64, into list: inout AckList,
+        durable: UInt64
+    ) {
+        let ack = OutgoingAck(
+            .ok, sender: packet.key.sender, epoch: packet.key.epoch, floor: floor,
+            credit: Self.unopenedCredit, echo: packet.echo, to: packet.source)
+        guard let ack else { return }
+        list.commitEpoch = durable
+        list.append(ack)
+    }
+
     /// - Parameters:
     ///   - floor: that of before, where not all that has arrived is durable.
     ///   - packet: the only one that it answers; `nil`: those of the commit.

@@ -26,7 +26,8 @@ struct AdmittedWindows: ~Copyable {
 
     var table = WindowTable()
     var expired: ExpiredEpochs
-    var expiry = ExpiryGuard()
+    /// Of which no batch came.
+    var unopened = UnopenedSenders()
     var idle: IdleWindows
     var acks = DueAcks()
     var credit: CreditPool
@@ -37,9 +38,9 @@ struct AdmittedWindows: ~Copyable {
     /// Of the block that is open, or is opened next.
     var commitEpoch: UInt64 = 0
 
-    private static var farJumpMin: UInt64 { 1 << 20 }
+    static var farJumpMin: UInt64 { 1 << 20 }
     private static var epochLeadMillisecondsMax: UInt64 { 86_400_000 }
-    private static var reach: UInt64 { UInt64(Limits.windowSequenceCountMax) }
+    static var reach: UInt64 { UInt64(Limits.windowSequenceCountMax) }
 
     /// - Parameters:
     ///   - windows: as the log has them.
@@ -58,6 +59,7 @@ struct AdmittedWindows: ~Copyable {
                 AdmittedWindow(
                     key: key, window: window,
                     seenNanoseconds: now.signedNanoseconds - silent * 1_000))
+            self.quotas.open(window.keyID)
         }
     }
 
@@ -75,9 +77,13 @@ struct AdmittedWindows: ~Copyable {
         batch packet: SequencedPacket, _ now: StageTime, _ ledger: inout BlockLedger
     ) -> Verdict {
         let index: Int
-        switch find(packet, start: start(ofBatch: packet), now, &ledger) {
-        case .window(let found): index = found
-        case .refused(let result): return .refused(result, nil)
+        if let found = table.find(packet.key) {
+            index = found
+        } else {
+            switch open(packet, now, &ledger) {
+            case .window(let opened): index = opened
+            case .refused(let result): return .refused(result, nil)
+            }
         }
         let standing = table.entries[index].note(batch: packet, now)
         guard decideAcks(packet, index, &ledger) else {
@@ -107,7 +113,12 @@ struct AdmittedWindows: ~Copyable {
     ) -> Verdict {
         let sequence = packet.sequence
         var standing = first
-        if sequence >= standing.end && sequence - standing.end >= Self.farJumpMin {
+        if packet.asksForAcks {
+            // Its sender says by its heartbeats what it has given up.
+            if sequence - standing.floor >= Self.reach {
+                return refuse(packet, index, .farJump, .beyondWindow)
+            }
+        } else if sequence >= standing.end && sequence - standing.end >= Self.farJumpMin {
             guard let low = table.entries[index].run.note(sequence, at: now.monotonicNanoseconds)
             else {
                 return refuse(packet, index, .farJump, .beyondWindow)
@@ -118,8 +129,6 @@ struct AdmittedWindows: ~Copyable {
             table.entries[index].run.end()
         }
         if sequence - standing.floor >= Self.reach {
-            // A sender that asks for acks says by its heartbeats what it has given up.
-            if packet.asksForAcks { return refuse(packet, index, .farJump, .beyondWindow) }
             raise(index, to: sequence - (Self.reach - 1), &ledger)
             standing = table.entries[index].standing(of: sequence)
         }
@@ -156,7 +165,7 @@ struct AdmittedWindows: ~Copyable {
     mutating func shedUnknown(_ packet: SequencedPacket) -> Bool {
         guard table.index(of: packet.key) == nil else { return false }
         sheds.forNames = (sheds.forNames.count + 1, packet.source.provenKeyID)
-        _ = refuseUnknown(packet, .shed, .busy)
+        refuseUnknown(packet, .busy)
         return true
     }
 
@@ -179,56 +188,73 @@ struct AdmittedWindows: ~Copyable {
         case taken
         /// It has moved nothing, and is to be answered at once: see `answer`.
         case asks(Place)
+        /// It is of a sender whose window would begin here, and is to be answered at once.
+        case asksUnopened(floor: UInt64)
         case refused(PacketResult)
     }
 
-    /// Takes a heartbeat: what was announced, and what its sender no longer holds.
+    /// Takes a heartbeat: what was announced, and what its sender no longer holds. It opens no window.
     ///
-    /// A base inside the window makes no jump. One of a sender that has heard more than is known here moves nothing.
+    /// The base of a sender with acks makes no jump. One that has heard more than is known here moves nothing.
     mutating func consider(
         heartbeat packet: SequencedPacket, _ told: Heartbeat, _ now: StageTime,
         _ ledger: inout BlockLedger
     ) -> HeartbeatVerdict {
-        let (base, key) = (told.base, packet.key)
+        guard told.base <= packet.sequence, packet.sequence <= Limits.sequenceMax + 1 else {
+            return .refused(.malformed)
+        }
+        guard let index = table.find(packet.key) else {
+            return considerUnopened(packet, told, now)
+        }
+        table.entries[index].seenNanoseconds = now.signedNanoseconds
+        let (floor, announced) = (
+            table.entries[index].window.sequences.floor, table.entries[index].window.announced
+        )
         var next = packet.sequence
-        // Of a sender with acks 0 is a base: it may still hold everything.
-        let start = base > 0 || packet.asksForAcks ? base : next - min(next, Self.reach)
-        guard base <= next, next <= Limits.sequenceMax + 1 else { return .refused(.malformed) }
-        if told.seen > 0, table.index(of: key) == nil, !isOver(key, now) {
+        if packet.asksForAcks {
+            if told.seen > floor { return .asks(Place(index: index)) }
+            // It may hold any number of packets; the window need not know of all of them.
+            next = min(next, max(announced, told.base) + Self.farJumpMin)
+        } else if next > announced + Self.farJumpMin {
+            let time = now.monotonicNanoseconds
+            if table.entries[index].run.note(next, at: time) == nil { return .refused(.farJump) }
+        } else {
+            table.entries[index].run.end()
+        }
+        raise(index, to: told.base, &ledger)
+        announce(index, next, &ledger)
+        guard packet.asksForAcks else { return .taken }
+        if floor == table.entries[index].window.sequences.floor {
+            return .asks(Place(index: index))
+        }
+        owe(packet, index, table.entries[index].isRefused(now) ? .refused : .ok)
+        return .taken
+    }
+
+    /// A heartbeat of a sender that has no window.
+    private mutating func considerUnopened(
+        _ packet: SequencedPacket, _ told: Heartbeat, _ now: StageTime
+    ) -> HeartbeatVerdict {
+        if isOver(packet, now) {
+            refuseUnknown(packet, .refused)
+            return .refused(.oldEpoch)
+        }
+        if told.seen > unopened[packet.key]?.start ?? 0 {
             // What it has heard of was acked by another directory, or is gone with a part of this one.
-            if packet.asksForAcks { acks.refuse(packet, .rolledBack, currentEpoch: 0) }
+            refuseUnknown(packet, .rolledBack)
             rolledBackCount += 1
             return .taken
         }
-        let isNew = table.index(of: key) == nil
-        let index: Int
-        switch find(packet, start: start, now, &ledger) {
-        case .window(let found): index = found
-        case .refused(let result): return .refused(result)
-        }
-        table.entries[index].seenNanoseconds = now.signedNanoseconds
-        let floor = table.entries[index].window.sequences.floor
-        if told.seen > floor, packet.asksForAcks { return .asks(Place(index: index)) }
-        let (announced, reach) = (table.entries[index].window.announced, Self.farJumpMin)
-        if packet.asksForAcks, base <= announced { next = min(next, announced + reach) }  // no jump
-        let isFar = next > announced + reach
-        if isFar && table.entries[index].run.note(next, at: now.monotonicNanoseconds) == nil {
-            if packet.asksForAcks { owe(packet, index, .beyondWindow) }
-            return .refused(.farJump)
-        }
-        if !isFar { table.entries[index].run.end() }
-        raise(index, to: base, &ledger)
-        if next > table.entries[index].window.announced {
-            table.entries[index].window.announce(next)
-            var delta = WindowDelta()
-            delta.announced = next
-            ledger.add(delta, to: packet.key)
-        }
-        guard packet.asksForAcks else { return .taken }
-        let isMoved = isNew || floor != table.entries[index].window.sequences.floor
-        if !isMoved { return .asks(Place(index: index)) }
-        owe(packet, index, table.entries[index].isRefused(now) ? .refused : .ok)
-        return .taken
+        let floor = unopened.note(packet, told)
+        return packet.asksForAcks ? .asksUnopened(floor: floor) : .taken
+    }
+
+    private mutating func announce(_ index: Int, _ next: UInt64, _ ledger: inout BlockLedger) {
+        guard next > table.entries[index].window.announced else { return }
+        table.entries[index].window.announce(next)
+        var delta = WindowDelta()
+        delta.announced = next
+        ledger.add(delta, to: table.entries[index].key)
     }
 
     /// Ends an epoch where a heartbeat that moves nothing says that no more of it comes: its window is closed for good.
@@ -243,7 +269,7 @@ struct AdmittedWindows: ~Copyable {
         guard told.endsEpoch, told.seen <= packet.sequence,
             table.entries[index].window.asksForAcks == true,
             table.entries[index].isFinal(upTo: packet.sequence, durable: durable),
-            !table.entries[index].isRefused(now), expiry.mayAdd(packet.key, to: expired, now)
+            !table.entries[index].isRefused(now), mayClose(packet.key, now)
         else { return false }
         close(packet.key, &ledger)
         acks.confirmEnd(packet)
@@ -303,6 +329,49 @@ struct AdmittedWindows: ~Copyable {
 
     // MARK: Opening
 
+    private enum Found {
+        case window(Int)
+        case refused(PacketResult)
+    }
+
+    /// Opens the window of a batch's sender epoch.
+    private mutating func open(
+        _ packet: SequencedPacket, _ now: StageTime, _ ledger: inout BlockLedger
+    ) -> Found {
+        let (key, keyID) = (packet.key, packet.source.provenKeyID)
+        if isOver(packet, now) {
+            refuseUnknown(packet, .refused)
+            return .refused(.oldEpoch)
+        }
+        let told = unopened[key]
+        guard let start = told?.start ?? start(ofBatch: packet), start <= Limits.sequenceMax else {
+            refuseUnknown(packet, .beyondWindow)
+            return .refused(.farJump)
+        }
+        guard expired.hasRoom(for: key, of: keyID, at: now.wallMilliseconds),
+            makeRoom(for: keyID, now, &ledger)
+        else {
+            if table.isFull || keyID == 0 {
+                sheds.forRoom += 1
+            } else {
+                sheds.forWindows = (sheds.forWindows.count + 1, keyID)
+            }
+            refuseUnknown(packet, .busy)
+            return .refused(.shed)
+        }
+        unopened.remove(key)
+        quotas.open(keyID)
+        let window = SenderWindow(start: start, keyID: keyID, lastSeen: now.wallMicroseconds)
+        var delta = WindowDelta()
+        (delta.start, delta.keyID) = (start, keyID)
+        ledger.add(delta, to: key)
+        let index = table.add(
+            AdmittedWindow(key: key, window: window, seenNanoseconds: now.signedNanoseconds))
+        table.entries[index].note(commit: commitEpoch)
+        if let told { announce(index, told.announced, &ledger) }
+        return .window(index)
+    }
+
     /// Where a window begins whose first packet is this batch; `nil` if that cannot be known.
     private func start(ofBatch packet: SequencedPacket) -> UInt64? {
         let sequence = packet.sequence
@@ -311,73 +380,20 @@ struct AdmittedWindows: ~Copyable {
         return sequence < Self.reach ? 0 : nil
     }
 
-    private enum Found {
-        case window(Int)
-        case refused(PacketResult)
+    /// Whether no packet of the epoch may open a window: it has ended or expired, or begins in the future.
+    private func isOver(_ packet: SequencedPacket, _ now: StageTime) -> Bool {
+        expired.contains(packet.key, of: packet.source.provenKeyID)
+            || packet.key.epoch.rawValue >> 20
+                > now.wallMilliseconds &+ Self.epochLeadMillisecondsMax
     }
 
-    /// The window of the packet's sender epoch, opened if it is new.
-    private mutating func find(
-        _ packet: SequencedPacket, start: UInt64?, _ now: StageTime, _ ledger: inout BlockLedger
-    ) -> Found {
-        guard let index = table.find(packet.key) else {
-            return open(packet, start: start, now, &ledger)
-        }
-        assign(index, to: packet.source.provenKeyID)
-        return .window(index)
-    }
-
-    private mutating func open(
-        _ packet: SequencedPacket, start: UInt64?, _ now: StageTime, _ ledger: inout BlockLedger
-    ) -> Found {
-        let key = packet.key
-        if isOver(key, now) { return refuseUnknown(packet, .oldEpoch, .refused) }
-        guard let start, start <= Limits.sequenceMax else {
-            return refuseUnknown(packet, .farJump, .beyondWindow)
-        }
-        let keyID = packet.source.provenKeyID
-        guard makeRoom(for: keyID, now, &ledger) else {
-            if table.isFull {
-                sheds.forRoom += 1
-            } else {
-                sheds.forWindows = (sheds.forWindows.count + 1, keyID)
-            }
-            return refuseUnknown(packet, .shed, .busy)
-        }
-        let window = SenderWindow(start: start, lastSeen: now.wallMicroseconds)
-        var delta = WindowDelta()
-        delta.start = start
-        ledger.add(delta, to: key)
-        let index = table.add(
-            AdmittedWindow(key: key, window: window, seenNanoseconds: now.signedNanoseconds))
-        table.entries[index].note(commit: commitEpoch)
-        assign(index, to: keyID)
-        return .window(index)
-    }
-
-    /// A window counts for the first key that its packets prove.
-    private mutating func assign(_ index: Int, to keyID: UInt16) {
-        guard keyID != 0, table.entries[index].keyID == 0 else { return }
-        table.entries[index].keyID = keyID
-        quotas.open(keyID)
-    }
-
-    /// Whether no packet of the epoch may open a window: it has expired, or begins in the future.
-    private func isOver(_ key: SenderKey, _ now: StageTime) -> Bool {
-        let nowMilliseconds = UInt64(clamping: now.wallMicroseconds / 1_000)
-        return expired.contains(key)
-            || key.epoch.rawValue >> 20 > nowMilliseconds &+ Self.epochLeadMillisecondsMax
-    }
-
-    private mutating func refuseUnknown(
-        _ packet: SequencedPacket, _ result: PacketResult, _ status: AckStatus
-    ) -> Found {
-        if packet.asksForAcks {
-            let sender = packet.key.sender.rawValue
-            let current = max(
-                table.newestEpoch(of: packet.key.sender) ?? 0, expired.epochs[sender] ?? 0)
-            acks.refuse(packet, status, currentEpoch: current)
-        }
-        return .refused(result)
+    /// Answers a packet of a sender that has no window.
+    private mutating func refuseUnknown(_ packet: SequencedPacket, _ status: AckStatus) {
+        guard packet.asksForAcks else { return }
+        let sender = packet.key.sender
+        let current = max(
+            table.newestEpoch(of: sender) ?? 0,
+            expired.newest(of: sender, of: packet.source.provenKeyID) ?? 0)
+        acks.refuse(packet, status, currentEpoch: current)
     }
 }

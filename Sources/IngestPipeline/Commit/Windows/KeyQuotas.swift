@@ -3,17 +3,17 @@
 /// What the senders of one key may take of what the senders of all keys share: windows, and names. Owned by the commit
 /// queue. Who sends without a key (id 0) has no quota: ids of keys are proved by tags alone.
 ///
-/// A packet over a quota is shed: it is not consumed, and a sender that asks for acks sends it again. What a key has is known
-/// to memory only: after a start a window counts for the key of its first packet, and names are counted from 0.
+/// A packet over a quota is shed: it is not consumed, and a sender that asks for acks sends it again. A window counts for the
+/// key that opened it, which the log has; names are known to memory only, and after a start counted from 0.
 ///
 /// **Cost** A look-up for a window that opens, and one for each batch once some key has given names.
-struct KeyQuotas {
+package struct KeyQuotas {
     /// As told by options.
-    struct Bounds {
+    package struct Bounds: Sendable {
         /// Open windows.
-        var windowCountMax = 4_096
+        package var windowCountMax = 4_096
         /// Names that were not known, or pairs of reward and business if these are more; 0 = any number.
-        var namesPerMinute = 100_000
+        package var namesPerMinute = 100_000
     }
 
     /// What a key has left of its names, at a time. One packet may take more than that.

@@ -57,7 +57,7 @@ struct IdleWindows {
         for index in entries.indices where isIdle(entries[index], now) {
             let entry = entries[index]
             found.append(
-                (entry.window.openCount > 0, entry.seenNanoseconds, entry.keyID, entry.key))
+                (entry.window.openCount > 0, entry.seenNanoseconds, entry.window.keyID, entry.key))
         }
         // Those of which nothing is missing go first: their senders are not away with packets to be sent again.
         found.sort { ($0.lacks ? 1 : 0, $0.seen) > ($1.lacks ? 1 : 0, $1.seen) }
@@ -78,65 +78,6 @@ struct IdleWindows {
     }
 }
 
-/// Whether a window may be closed for good without refusing senders that begin now. Owned by the commit queue.
-///
-/// Its epoch goes into the table of expired epochs, and that, when it is full, folds its oldest eighth into one epoch
-/// for all senders it does not know. Epochs may be a day ahead of the clock: the fold has to wait until that eighth has
-/// passed. How many have passed is counted now and then; what is known of them between is a lower bound, since time
-/// does not go back.
-///
-/// **Cost** A look-up a window. A pass over the table, some 300 µs, only where it is full and does not know the sender:
-/// once after a fold, and once a second as long as the answer is no.
-struct ExpiryGuard {
-    /// Epochs of the table that had passed at that time, at least.
-    private var passedCount = 0
-    private var timeMilliseconds: UInt64 = 0
-    private var countedNanoseconds: UInt64?
-    /// Passes over the table so far.
-    private(set) var passCount = 0
-
-    private static let intervalNanoseconds: UInt64 = 1_000_000_000
-
-    /// Whether the sender's window may be closed now.
-    mutating func mayAdd(
-        _ key: SenderKey, to expired: ExpiredEpochs, _ now: StageTime
-    ) -> Bool {
-        guard expired.folds(adding: key) else { return true }
-        if passedCount < expired.foldedCount, isDue(now) { count(expired, now) }
-        return passedCount >= expired.foldedCount
-    }
-
-    /// Adds the epoch of a window that is closed.
-    mutating func add(_ key: SenderKey, to expired: inout ExpiredEpochs) {
-        let countBefore = expired.epochs.count
-        let before = expired.epochs[key.sender.rawValue]
-        expired.add(key)
-        guard expired.epochs.count >= countBefore else {
-            // The fold took those that have passed; the next one is a pass of its own.
-            passedCount = 0
-            countedNanoseconds = nil
-            return
-        }
-        let after = expired.epochs[key.sender.rawValue]
-        passedCount += (after.map(hasPassed) == true ? 1 : 0)
-        passedCount -= (before.map(hasPassed) == true ? 1 : 0)
-    }
-
-    private func hasPassed(_ epoch: UInt64) -> Bool { epoch >> 20 <= timeMilliseconds }
-
-    private func isDue(_ now: StageTime) -> Bool {
-        guard let countedNanoseconds else { return true }
-        return now.monotonicNanoseconds &- countedNanoseconds >= Self.intervalNanoseconds
-    }
-
-    private mutating func count(_ expired: ExpiredEpochs, _ now: StageTime) {
-        timeMilliseconds = UInt64(clamping: now.wallMicroseconds / 1_000)
-        passedCount = expired.epochs.values.count { hasPassed($0) }
-        countedNanoseconds = now.monotonicNanoseconds
-        passCount += 1
-    }
-}
-
 extension AdmittedWindows {
     /// Closes windows that were silent for a week. To be called now and then.
     mutating func expire(_ now: StageTime, _ ledger: inout BlockLedger) {
@@ -145,7 +86,7 @@ extension AdmittedWindows {
         let keys = table.entries.filter { $0.seenNanoseconds < silent && !$0.isAckDue }.map(\.key)
         // In the order in which the log will tell of them.
         for key in keys.sorted() where ledger.hasRoomForExpiry {
-            if expiry.mayAdd(key, to: expired, now) { close(key, &ledger) }
+            if mayClose(key, now) { close(key, &ledger) }
         }
     }
 
@@ -159,16 +100,25 @@ extension AdmittedWindows {
             guard let index = table.index(of: key), idle.isIdle(table.entries[index], now) else {
                 continue
             }
-            if expiry.mayAdd(key, to: expired, now) { close(key, &ledger) }
+            if mayClose(key, now) { close(key, &ledger) }
         }
         return !table.isFull && quotas.mayOpen(keyID)
+    }
+
+    /// Whether a window may be closed for good: then its epoch has to be known as closed for a week.
+    func mayClose(_ key: SenderKey, _ now: StageTime) -> Bool {
+        guard let index = table.index(of: key) else { return false }
+        return expired.hasRoom(
+            for: key, of: table.entries[index].window.keyID, at: now.wallMilliseconds)
     }
 
     /// Closes a window for good: what was announced and has not come is missing.
     mutating func close(_ key: SenderKey, _ ledger: inout BlockLedger) {
         guard let index = table.index(of: key) else { return }
-        quotas.close(table.entries[index].keyID)
-        let announced = table.entries[index].window.announced
+        let (announced, keyID) = (
+            table.entries[index].window.announced, table.entries[index].window.keyID
+        )
+        quotas.close(keyID)
         var delta = WindowDelta()
         delta.missingCount = table.changeSize(of: index) {
             $0.window.sequences.raise(to: announced)
@@ -176,7 +126,7 @@ extension AdmittedWindows {
         if delta.missingCount > 0 { delta.floor = announced }
         delta.isExpired = true
         ledger.add(delta, to: key)
-        expiry.add(key, to: &expired)
+        expired.add(key, of: keyID)
         credit.giveBack(&table.entries[index])
         let isAckDue = table.entries[index].isAckDue || table.entries.last?.isAckDue == true
         table.remove(at: index)
