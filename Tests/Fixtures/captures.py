@@ -1,4 +1,4 @@
-"""Holds examples/python/ingest_sender.py against the captures in v1/: run by the tests, from the repository's root."""
+"""Holds the senders of examples/python against the captures in v1/: run by the tests, from the repository's root."""
 
 import struct
 import sys
@@ -6,6 +6,7 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, "examples/python")
 import ingest_sender  # noqa: E402
+import small_sender  # noqa: E402
 
 
 def capture(name):
@@ -43,3 +44,15 @@ assert [place for place in range(80) if place not in plain.unacked] == [*range(9
 assert plain.edge == 9 + 500 and plain.commit == 1000
 # As the answer to its heartbeat it tells which directory it is.
 assert plain.directory == 0x0123456789ABCDEF
+
+batch = capture("json-batch.bin")
+small_sender.sender, small_sender.epoch = 77, plain.epoch
+assert small_sender.packet(2, batch[40:]) == batch
+small_sender.unacked = dict.fromkeys(range(80))
+for place in range(len(ack) * 8):
+    flipped = bytearray(ack)
+    flipped[place // 8] ^= 1 << place % 8
+    small_sender.take(bytes(flipped))
+assert len(small_sender.unacked) == 80, "a damaged ack was believed"
+small_sender.take(ack)
+assert [place for place in range(80) if place not in small_sender.unacked] == [*range(9), 10, 12]

@@ -171,11 +171,4 @@ struct PythonSenderTests {
         #expect(sent.code == 0, "\(sent.output)")
         #expect(try peer.kill().durableEvents().count == 11)
     }
-
-    @Test func `It has at most 200 lines`() throws {
-        let text = try String(
-            contentsOf: Repository.root.appending(path: "examples/python/ingest_sender.py"),
-            encoding: .utf8)
-        #expect(text.split(separator: "\n", omittingEmptySubsequences: false).count <= 201)
-    }
 }

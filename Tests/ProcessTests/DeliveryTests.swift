@@ -6,51 +6,6 @@ extension ProcessSuite {
     /// `ingest-send` and the daemon over a bad network, both of them killed again and again: every event counts
     /// once.
     struct DeliveryTests {
-        private struct Setting {
-            let folder: TemporaryFolder
-            let reader: Reader
-            let file: String
-            var daemon: DaemonProcess
-            let proxy: ImpairingProxy
-
-            init(seed: UInt64) throws {
-                folder = try TemporaryFolder()
-                reader = Reader(folder: folder)
-                file = try SampleEvents.file(in: folder)
-                daemon = try DaemonProcess(in: folder)
-                proxy = ImpairingProxy(to: daemon.port, seed: seed)
-            }
-
-            var address: String { "127.0.0.1:\(proxy.port)" }
-
-            /// Events that a reader sees.
-            func visibleCount() throws -> Int {
-                let totals = try reader.totals()
-                return totals["impressions", default: 0] + totals["clicks", default: 0]
-            }
-
-            /// `kill -9` once so many are visible, and another daemon on the directory.
-            mutating func killDaemon(whenVisible threshold: Int, unless isOver: () -> Bool) throws {
-                let isReached = try eventually { try visibleCount() >= threshold || isOver() }
-                #expect(isReached)
-                daemon.kill()
-                daemon = try DaemonProcess(in: folder)
-                proxy.retarget(daemon.port)
-            }
-
-            /// Every event of the file once in every table, and nothing open, missing or different.
-            func check() throws {
-                let model = try EventModel(SampleEvents.lines)
-                let tables = try reader.tables()
-                #expect(try EventModel.counts(of: tables.rewards) == model.rewards)
-                #expect(try EventModel.counts(of: tables.days) == model.days)
-                #expect(daemon.stop().code == 0)
-                #expect(try reader.run("verify").code == 0)
-                #expect(try reader.tables() == tables)
-                proxy.stop()
-            }
-        }
-
         private func summary(_ ended: Ended) throws -> [String: Double] {
             try JSONDecoder().decode([String: Double].self, from: Data(ended.output.utf8))
         }
@@ -59,13 +14,14 @@ extension ProcessSuite {
         func `through loss, doubles, damage and kill -9 of the daemon every event counts once`(
             seed: UInt64
         ) throws {
-            var setting = try Setting(seed: seed)
+            let folder = try TemporaryFolder()
+            let file = try SampleEvents.file(in: folder)
+            var network = try FaultyNetwork(in: folder, seed: seed)
             let sender = try Running(
-                "ingest-send",
-                ["--to", setting.address, "--acks", "--rate", "12000", setting.file],
-                in: setting.folder)
+                "ingest-send", ["--to", network.address, "--acks", "--rate", "12000", file],
+                in: folder)
             for round in 1...4 {
-                try setting.killDaemon(whenVisible: 3_000 * round) { !sender.isRunning }
+                try network.killDaemon(whenVisible: 3_000 * round) { !sender.isRunning }
             }
             let ended = sender.end(withinSeconds: 120)
             #expect(ended.code == 0, "\(ended.errors)")
@@ -74,7 +30,7 @@ extension ProcessSuite {
             #expect(counts["acked"] == Double(SampleEvents.lines.count))
             #expect(counts["refused"] == 0)
             #expect(counts["resent", default: 0] > 0)
-            try setting.check()
+            try network.check(EventModel(SampleEvents.lines))
         }
 
         @Test func `without acks every packet is sent once, and the ledger has them all`() throws {
@@ -121,21 +77,22 @@ extension ProcessSuite {
         func `a sender that is killed too goes on with its spool, and every event counts once`()
             throws
         {
-            var setting = try Setting(seed: 3)
+            let folder = try TemporaryFolder()
+            let file = try SampleEvents.file(in: folder)
+            var network = try FaultyNetwork(in: folder, seed: 3)
             let arguments = [
-                "--to", setting.address, "--spool", setting.folder.path + "/spool", "--rate",
-                "12000", setting.file,
+                "--to", network.address, "--spool", folder.path + "/spool", "--rate", "12000", file,
             ]
             for round in 1...4 {
-                let sender = try Running("ingest-send", arguments, in: setting.folder)
-                try setting.killDaemon(whenVisible: 3_000 * round) { !sender.isRunning }
+                let sender = try Running("ingest-send", arguments, in: folder)
+                try network.killDaemon(whenVisible: 3_000 * round) { !sender.isRunning }
                 sender.send(SIGKILL)
                 _ = sender.end()
             }
             let ended = try run(
-                "ingest-send", arguments, in: setting.folder, withinSeconds: 120)
+                "ingest-send", arguments, in: folder, withinSeconds: 120)
             #expect(ended.code == 0, "\(ended.errors)")
-            try setting.check()
+            try network.check(EventModel(SampleEvents.lines))
         }
     }
 }

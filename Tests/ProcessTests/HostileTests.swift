@@ -32,7 +32,10 @@ extension ProcessSuite {
         ) throws {
             let folder = try TemporaryFolder()
             let daemon = try DaemonProcess(
-                in: folder, hasKeys ? ["--keys", try Self.writeKeys(in: folder)] : [])
+                in: folder,
+                hasKeys
+                    ? ["--keys", try folder.writeKeys("\(Self.key.id) \(Self.key.bytes.hex)\n")]
+                    : [])
             let good = HandSender(
                 to: daemon.port, sender: 5, key: hasKeys ? Self.key : nil)
             #expect(good.delivers(0..<20))
@@ -66,15 +69,6 @@ extension ProcessSuite {
                     + "\(flood.sentByteCount) bytes in, \(flood.receivedByteCount) out; memory "
                     + [residentBefore, residentBetween, residentAfter].map { "\($0 >> 20)" }
                     .joined(separator: ", ") + " MiB")
-        }
-
-        private static func writeKeys(in folder: TemporaryFolder) throws -> String {
-            let path = "\(folder.path)/keys"
-            let hex = key.bytes.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }
-            try "\(key.id) \(hex.joined())\n".write(
-                toFile: path, atomically: false, encoding: .utf8)
-            try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: path)
-            return path
         }
 
         private static func residentByteCount(_ pid: Int32) throws -> Int {

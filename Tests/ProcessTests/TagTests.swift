@@ -9,28 +9,14 @@ extension ProcessSuite {
         private static let first: [UInt8] = Array(0..<32)
         private static let second: [UInt8] = Array(100..<116)
 
-        private func hex(_ key: [UInt8]) -> String {
-            key.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
-        }
-
-        private func write(_ text: String, in folder: TemporaryFolder, mode: Int = 0o600) throws
-            -> String
-        {
-            let path = "\(folder.path)/keys"
-            try text.write(toFile: path, atomically: false, encoding: .utf8)
-            try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: path)
-            return path
-        }
-
         private func packets(_ reader: Reader) throws -> [String: Int] {
             try reader.status().packets
         }
 
         @Test func `with keys only tagged packets count, and nobody else is answered`() throws {
             let folder = try TemporaryFolder()
-            let keys = try write(
-                "1 \(hex(Self.first)) sender=5\n2 \(hex(Self.second)) business=business-0\n",
-                in: folder)
+            let keys = try folder.writeKeys(
+                "1 \(Self.first.hex) sender=5\n2 \(Self.second.hex) business=business-0\n")
             let daemon = try DaemonProcess(in: folder, ["--keys", keys])
             let good = HandSender(to: daemon.port, sender: 5, key: (1, Self.first))
             #expect(good.delivers(0..<30))
@@ -65,16 +51,16 @@ extension ProcessSuite {
             throws
         {
             let folder = try TemporaryFolder()
-            let keys = try write("1 \(hex(Self.first))\n", in: folder)
+            let keys = try folder.writeKeys("1 \(Self.first.hex)\n")
             let daemon = try DaemonProcess(in: folder, ["--keys", keys])
             let old = HandSender(to: daemon.port, sender: 5, key: (1, Self.first))
             #expect(old.delivers(0..<3))
-            _ = try write("1 nonsense\n", in: folder)
+            _ = try folder.writeKeys("1 nonsense\n")
             daemon.signal(SIGHUP)
             let isRefused = eventually { daemon.log.contains("line 1") }
             #expect(isRefused)
             #expect(old.delivers(3..<6))
-            _ = try write("2 \(hex(Self.second))\n", in: folder)
+            _ = try folder.writeKeys("2 \(Self.second.hex)\n")
             daemon.signal(SIGHUP)
             let isRead = eventually { daemon.log.contains("reloaded: 1 key") }
             #expect(isRead)
@@ -87,11 +73,11 @@ extension ProcessSuite {
 
         @Test func `a keys file that others may read is 78, and keys open the address`() throws {
             let folder = try TemporaryFolder()
-            let keys = try write("1 \(hex(Self.first))\n", in: folder, mode: 0o644)
+            let keys = try folder.writeKeys("1 \(Self.first.hex)\n", mode: 0o644)
             let arguments = ["--data", folder.data, "--http", "off", "--keys", keys]
             let ended = try TestSupport.run("ingestd", arguments, in: folder)
             #expect(ended.code == 78 && ended.errors.contains("0644"))
-            _ = try write("1 \(hex(Self.first))\n", in: folder)
+            _ = try folder.writeKeys("1 \(Self.first.hex)\n")
             let daemon = try DaemonProcess(
                 in: folder, ["--keys", keys, "--udp", "0.0.0.0:0"])
             #expect(daemon.stop().code == 0)

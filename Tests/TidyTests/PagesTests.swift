@@ -54,6 +54,23 @@ struct PagesTests {
         #expect(count >= 8)
     }
 
+    @Test func `the small sender of the protocol's page is the one that the tests run`() throws {
+        let small = try #require(SourceTree.file("examples/python/small_sender.py"))
+        let page = try #require(SourceTree.file("docs/protocol.md"))
+        #expect(page.text.contains("```python\n\(small.text)```"))
+    }
+
+    @Test func `an example has at most as many lines as its page says`() throws {
+        let page = try #require(SourceTree.file("examples/README.md"))
+        let rows = page.text.matches(of: #/\| \[(.+)\]\(.+\) \| (\d+) \|/#)
+        #expect(rows.count == 5)
+        for row in rows {
+            let example = try #require(SourceTree.file("examples/\(row.1)"))
+            let lineCount = example.lines.count - 1
+            #expect(lineCount <= Int(row.2)! && lineCount <= 200, "\(example): \(lineCount)")
+        }
+    }
+
     /// Lines without what makes no difference: indentation, and empty ones.
     private static func statements(_ lines: [Substring]) -> [String] {
         lines.map { $0.trimmingCharacters(in: .whitespaces) }.filter { !$0.isEmpty }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Sends ad events to ingestd over UDP, and again until ingestd says that they are on disk: docs/protocol.md, in one
 thread. Events are messages of proto/ingest/v1/events.proto, made by the official protobuf package."""
-import argparse, hashlib, hmac, importlib, pathlib, secrets, select, socket, struct, sys, tempfile, time
+import argparse, contextlib, hashlib, hmac, importlib, pathlib, secrets, select, socket, struct, sys, tempfile, time
 
 PROTO = pathlib.Path(__file__).resolve().parent.parent.parent / "proto"  # of the repository; a copy needs --proto
 MAGIC, BATCH, HEARTBEAT, ACK, WANTS_ACK, TAGGED, ENDS, PENDING, IS_ANSWER = b"IGD1", 1, 2, 129, 1, 2, 4, 4, 8
@@ -79,10 +79,8 @@ class Sender:
         """Receives what comes within `wait` seconds, and sends what is due. Call it again and again while idle, too."""
         while select.select([self.socket], [], [], wait)[0]:
             wait = 0
-            try:
+            with contextlib.suppress(OSError):  # nobody listens now, or no route leads there: it may be starting again
                 self.receive(self.socket.recv(65_535, socket.MSG_DONTWAIT))
-            except OSError:
-                pass  # nobody listens now, or no route leads there: ingestd may be starting again
         now = time.monotonic()
         if now >= self.heartbeat_at:
             self.heartbeat()
@@ -100,14 +98,11 @@ class Sender:
     def heartbeat(self, flags=0):
         nonce, base = secrets.randbits(64), min(self.unacked, default=self.next)
         self.asked = self.asked[-63:] + [(nonce, self.floor, self.commit)]
-        payload = struct.pack("<QQQ40x", base, self.floor, nonce)
-        self.transmit(self.packet(HEARTBEAT, self.sent, payload, flags))
+        self.transmit(self.packet(HEARTBEAT, self.sent, struct.pack("<QQQ40x", base, self.floor, nonce), flags))
 
     def transmit(self, packet):
-        try:
+        with contextlib.suppress(OSError):  # as if it had been lost: it is sent again
             self.socket.send(packet, socket.MSG_DONTWAIT)
-        except OSError:
-            pass  # as if it had been lost: it is sent again
 
     def receive(self, packet):
         if (ack := self.parse(packet)) is None:

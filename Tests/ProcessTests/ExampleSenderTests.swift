@@ -1,0 +1,132 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension ProcessSuite {
+    /// The senders of examples/, each in a language of its own, which share nothing with the project but its pages. They
+    /// do what docs/protocol.md says.
+    struct ExampleSenderTests {
+        private static let key = Array(0..<32) as [UInt8]
+        private static let keys = "1 \(key.hex)\n"
+
+        /// Real events without ids: what is sent again can only be told by its sequence.
+        private static let lines = RealEvents.lines.prefix(400).map {
+            $0.replacing(#/"eventId":"[^"]*",/#, with: "")
+        }
+
+        @Test(arguments: Example.allCases)
+        func `through loss and kill -9 of the daemon every event counts once`(example: Example)
+            throws
+        {
+            try example.requireToolchain()
+            // About sixty packets.
+            let lines = Self.lines.prefix(example == .smallPython ? 60 : 400)
+            #expect(!lines.contains { $0.contains("eventId") })
+            let count = example == .python ? 600 : lines.count
+            let hasKey = example.takesKey && example != .node
+            let folder = try TemporaryFolder()
+            let options = hasKey ? ["--keys", try folder.writeKeys(Self.keys)] : []
+            var network = try FaultyNetwork(
+                in: folder, seed: 5, ImpairingProxy.Chances(lossPercent: 30), options)
+            let sender = try example.start(
+                to: network.address, key: hasKey ? Self.key : nil,
+                input: lines.map { $0 + "\n" }.joined(), in: folder)
+            try network.killDaemon(whenVisible: count / 3) { !sender.isRunning }
+            #expect(sender.isRunning, "\(sender.errors)")
+            let ended = sender.end(withinSeconds: 300)
+            #expect(ended.code == 0, "\(ended.errors)")
+            try network.check(example == .python ? nil : EventModel(lines))
+            let reader = network.reader
+            let totals = try reader.totals()
+            if example == .python {
+                #expect(totals["impressions"] == 400 && totals["clicks"] == 150)
+                #expect(totals["redemptions"] == 50)
+            }
+            let rows = try Reader.rows(of: reader.run("ledger", "--format", "ndjson").output)
+            // Damaged packets have a row of their own.
+            let row = try #require(rows.first { $0["eventsDecoded"] as? Int != 0 })
+            #expect(example.senderID == nil || row["sender"] as? String == example.senderID)
+            #expect(row["eventsCounted"] as? Int == count)
+            #expect(row["packetsMissing"] as? Int == 0 && row["packetsOpen"] as? Int == 0)
+        }
+
+        @Test(arguments: Example.ofLines)
+        func `lines of any form are sent, in packets that are acked`(example: Example) throws {
+            try example.requireToolchain()
+            let hasKey = example == .node
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(
+                in: folder, hasKey ? ["--keys", try folder.writeKeys(Self.keys)] : [])
+            let line = HandSender.line(1)
+            let long = line.dropLast() + #","x":"\#(String(repeating: "x", count: 60_000))"}"#
+            let sender = try example.start(
+                to: daemon.address, key: hasKey ? Self.key : nil,
+                input: "\(line)\r\n\n{\"é\":1}\n\(long)\n\(line)\n\(line)", in: folder)
+            let ended = sender.end(withinSeconds: 120)
+            #expect(ended.code == 0, "\(ended.errors)")
+            let reader = Reader(folder: folder)
+            #expect(daemon.stop().code == 0)
+            let events = try reader.status().events.filter { $0.value > 0 }
+            #expect(events == ["counted": 4, "malformed": 1])
+            #expect(try reader.run("verify").code == 0)
+        }
+
+        /// What the sender of a packet may be told, and by whom.
+        private struct Answers {
+            let sender: UInt64
+            let epoch: UInt64
+
+            init(to packet: [UInt8]) {
+                func number(_ offset: Int) -> UInt64 {
+                    packet[offset..<offset + 8].reversed().reduce(0) { $0 << 8 | UInt64($1) }
+                }
+                (sender, epoch) = (number(8), number(16))
+            }
+
+            /// That its first packet is durable, or why not.
+            func ack(_ status: UInt8 = 0) -> FramedPacket {
+                var payload = [UInt8](repeating: 0, count: 40)
+                payload[0] = 1
+                payload[12] = status
+                return FramedPacket(kind: 129, sender: sender, epoch: epoch, payload: payload)
+            }
+
+            /// Those that it must not believe.
+            var others: [[UInt8]] {
+                var changed = [FramedPacket](repeating: ack(), count: 4)
+                changed[0].sender ^= 1
+                changed[1].epoch ^= 1
+                changed[2].kind = 1
+                changed[3].isChecksumDamaged = true
+                return changed.map(\.bytes) + [[], Array(ack().bytes.prefix(48)), [0x7B]]
+            }
+        }
+
+        @Test(arguments: Example.ofLines)
+        func `only acks of its own are believed, and two that refuse end it`(example: Example)
+            throws
+        {
+            try example.requireToolchain()
+            for status in [0, 3, 5, 6] as [UInt8] {
+                let folder = try TemporaryFolder()
+                let socket = LoopbackSocket()
+                let sender = try example.start(
+                    to: "127.0.0.1:\(socket.port)", input: "{}\n", in: folder)
+                let first = try #require(socket.receive(withinMilliseconds: 60_000))
+                #expect(first.bytes.count == 80 && Array(first.bytes[4...5]) == [3, 1])
+                let answers = Answers(to: first.bytes)
+                for other in answers.others { socket.send(other, to: first.from) }
+                // One refusal is none.
+                let refusal = answers.ack(status == 0 ? 3 : status).bytes
+                socket.send(refusal, to: first.from)
+                let second = try #require(socket.receive(withinMilliseconds: 60_000))
+                #expect(second.bytes == first.bytes)
+                #expect(sender.isRunning)
+                socket.send(status == 0 ? answers.ack().bytes : refusal, to: first.from)
+                let ended = sender.end()
+                #expect(ended.code == (status == 0 ? 0 : 1), "\(ended.errors)")
+                #expect(status == 0 || ended.errors.contains("status \(status): "))
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+// Sends JSON events, the lines of its input, to ingestd over UDP until all of them are on its disk: the small sender
+// of docs/protocol.md, which also tags its packets if it is given a key.
+//
+//	go run sender.go HOST:PORT [SENDER_ID [KEY_ID KEY_HEX]] < events.ndjson
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"log"
+	"net"
+	"os"
+	"strings"
+	"time"
+)
+
+const (
+	headerSize, tagSize = 40, 16
+	ackSize             = 80                            // without tag: what is smaller gets none
+	payloadSizeMax      = 1_372 - headerSize - tagSize  // of several lines
+	lineSizeMax         = 65_507 - headerSize - tagSize // of one alone
+	inFlightMax         = 16
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+type packet struct {
+	bytes []byte
+	due   time.Time
+	wait  time.Duration // after that
+}
+
+// Sender keeps what is not acked. One goroutine owns it.
+type Sender struct {
+	network         net.Conn
+	id, epoch, next uint64
+	keyID           uint16
+	key             []byte
+	unacked         map[uint64]*packet
+	refusals        int       // answers with status 3, 5 or 6 since the last with 0
+	heard           time.Time // when an ack came, or was said to be missing
+}
+
+// Run sends the lines that come, and returns when there are no more and all of them are durable.
+func (s *Sender) Run(lines <-chan []byte) error {
+	acks, ticks, batch := make(chan []byte), time.NewTicker(20*time.Millisecond), []byte(nil)
+	defer ticks.Stop()
+	go s.listen(acks)
+	for lines != nil || len(batch) > 0 || len(s.unacked) > 0 {
+		input, line, isDue := lines, []byte(nil), false
+		if len(s.unacked) == inFlightMax {
+			input = nil
+		}
+		select {
+		case next, more := <-input:
+			if line = next; !more {
+				lines = nil
+			}
+		case ack := <-acks:
+			if err := s.take(ack); err != nil {
+				return err
+			}
+		case <-ticks.C:
+			isDue = len(s.unacked) < inFlightMax
+		}
+		if len(batch) > 0 && (isDue || len(batch)+len(line) > payloadSizeMax) {
+			s.unacked[s.next] = &packet{s.packet(s.next, batch), time.Time{}, time.Second}
+			s.next, batch = s.next+1, nil
+		}
+		batch = append(batch, line...)
+		s.transmit(time.Now())
+	}
+	return nil
+}
+
+func (s *Sender) listen(acks chan<- []byte) {
+	for {
+		ack := make([]byte, 65_536)
+		if count, err := s.network.Read(ack); err == nil {
+			acks <- ack[:count]
+		} // else nobody listens there: it may be starting again
+	}
+}
+
+// transmit sends what is due. A call that fails is as if the packet had been lost.
+func (s *Sender) transmit(now time.Time) {
+	for _, packet := range s.unacked {
+		if !packet.due.After(now) {
+			s.network.Write(packet.bytes)
+			packet.due = now.Add(packet.wait)
+			if packet.wait < 8*time.Second {
+				packet.wait *= 2
+			}
+		}
+	}
+	if len(s.unacked) > 0 && now.Sub(s.heard) > time.Minute {
+		log.Printf("no ack for a minute, %d packets are not acked", len(s.unacked))
+		s.heard = now
+	}
+}
+
+// packet makes the bytes of a packet, which are the same whenever it is sent.
+func (s *Sender) packet(sequence uint64, lines []byte) []byte {
+	for len(lines) < ackSize-headerSize {
+		lines = append(lines, ' ')
+	}
+	made := bytes.NewBuffer([]byte("IGD1\x03\x01")) // kind 3, ack wanted
+	if s.key != nil {
+		made.Bytes()[5] |= 2 // tagged
+	}
+	for _, field := range []any{s.keyID, s.id, s.epoch, sequence, uint32(len(lines))} {
+		binary.Write(made, binary.LittleEndian, field)
+	}
+	binary.Write(made, binary.LittleEndian, checksum(made.Bytes(), lines))
+	made.Write(lines)
+	return append(made.Bytes(), s.tag(made.Bytes())...)
+}
+
+func checksum(head, payload []byte) uint32 {
+	return crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, payload)
+}
+
+// tag is empty without a key.
+func (s *Sender) tag(bytes []byte) []byte {
+	if s.key == nil {
+		return nil
+	}
+	mac := hmac.New(sha256.New, s.key)
+	mac.Write(bytes)
+	return mac.Sum(nil)[:tagSize]
+}
+
+// take believes an ack of this sender, and forgets what is durable.
+func (s *Sender) take(ack []byte) error {
+	read, end := binary.LittleEndian, len(ack)-len(s.tag(nil))
+	if end < ackSize || string(ack[:5]) != "IGD1\x81" || read.Uint16(ack[6:]) != s.keyID ||
+		read.Uint64(ack[8:]) != s.id || read.Uint64(ack[16:]) != s.epoch ||
+		read.Uint32(ack[36:]) != checksum(ack[:36], ack[headerSize:end]) || !hmac.Equal(s.tag(ack[:end]), ack[end:]) {
+		return nil
+	}
+	s.heard = time.Now()
+	floor, bitmap, status := read.Uint64(ack[24:]), read.Uint64(ack[40:]), read.Uint32(ack[52:])
+	if status == 0 {
+		s.refusals = 0
+		for sequence := range s.unacked {
+			if sequence < floor || bitmap>>(sequence-floor)&1 == 1 {
+				delete(s.unacked, sequence)
+			}
+		}
+	} else if status == 3 || status == 5 || status == 6 {
+		if s.refusals++; s.refusals == 2 {
+			return fmt.Errorf("status %d: stopped, with %d packets not acked", status, len(s.unacked))
+		}
+	}
+	return nil
+}
+
+func run(to string, rest []string) (err error) {
+	var random struct{ ID, Epoch uint64 }
+	if err := binary.Read(rand.Reader, binary.LittleEndian, &random); err != nil {
+		return err
+	}
+	epoch := uint64(time.Now().UnixMilli())<<20 | random.Epoch>>44
+	s := Sender{id: random.ID | 1, epoch: epoch, unacked: map[uint64]*packet{}, heard: time.Now()}
+	count, _ := fmt.Sscanf(strings.Join(rest, " "), "%d %d %x", &s.id, &s.keyID, &s.key)
+	if count != len(rest) || count == 2 {
+		return errors.New("the sender id and the key id are numbers, the key is in hexadecimal")
+	} else if s.network, err = net.Dial("udp", to); err != nil {
+		return err
+	}
+	lines, failed := make(chan []byte), make(chan error, 1)
+	go func() {
+		scanner := bufio.NewScanner(os.Stdin)
+		scanner.Buffer(nil, lineSizeMax)
+		for scanner.Scan() {
+			lines <- append(append([]byte(nil), scanner.Bytes()...), '\n')
+		}
+		failed <- scanner.Err()
+		close(lines)
+	}()
+	if err = s.Run(lines); err != nil {
+		return err
+	}
+	return <-failed
+}
+
+func main() {
+	if len(os.Args) < 2 {
+		log.Fatalln("usage: sender HOST:PORT [SENDER_ID [KEY_ID KEY_HEX]] < EVENTS")
+	} else if err := run(os.Args[1], os.Args[2:]); err != nil {
+		log.Fatalln(err)
+	}
+}
