@@ -74,12 +74,7 @@ extension ProcessSuite {
             print("ok", len(rows))
             """
 
-        private static let hasPython =
-            FileManager.default.isExecutableFile(
-                atPath: "/usr/bin/python3")
-            || (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":").contains {
-                FileManager.default.isExecutableFile(atPath: "\($0)/python3")
-            }
+        private static let hasPython = Programs.found("python3") != nil
 
         @Test(.enabled(if: hasPython, "no python3 to read the files with"))
         func `Python reads the same from CSV, NDJSON and SQLite`() throws {

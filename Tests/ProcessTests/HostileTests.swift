@@ -37,7 +37,8 @@ extension ProcessSuite {
                     ? ["--keys", try folder.writeKeys("\(Self.key.id) \(Self.key.bytes.hex)\n")]
                     : [])
             let good = HandSender(
-                to: daemon.port, sender: 5, key: hasKeys ? Self.key : nil)
+                to: daemon.port, sender: 5, key: hasKeys ? Self.key : nil,
+                forms: [.protobuf, .json])
             #expect(good.delivers(0..<20))
             var flood = Flood(kind: kind, good: good, to: daemon.port, hasKeys: hasKeys)
             defer { flood.close() }

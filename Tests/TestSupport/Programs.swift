@@ -32,6 +32,14 @@ package enum Programs {
     package static func path(_ name: String) -> String {
         name.hasPrefix("/") ? name : "\(directory)/\(name)"
     }
+
+    /// Where a program of the machine is; `nil` if it is not there.
+    /// - Parameter name: looked up as a shell does, or its path.
+    package static func found(_ name: String) -> String? {
+        let folders = ProcessInfo.processInfo.environment["PATH"]?.split(separator: ":") ?? []
+        let paths = name.hasPrefix("/") ? [name] : folders.map { "\($0)/\(name)" }
+        return paths.first { FileManager.default.isExecutableFile(atPath: $0) }
+    }
 }
 
 /// What a program that has ended left behind.

@@ -31,18 +31,16 @@ enum Example: String, CaseIterable, Sendable {
         return Repository.root.appending(path: "examples/\(path)").path
     }
 
-    /// Where its toolchain is; `nil` if there is none.
+    /// Where the program that runs it is; `nil` if there is none.
     private var program: String? {
-        let candidates: [String]
         switch self {
+        case .smallPython: Programs.found("python3")
         case .python:
-            candidates = [Repository.root.appending(path: ".build/python/bin/python").path]
-        default:
-            let name = self == .smallPython ? "python3" : rawValue
-            let path = ProcessInfo.processInfo.environment["PATH"] ?? ""
-            candidates = path.split(separator: ":").map { "\($0)/\(name)" }
+            Programs.found(Repository.root.appending(path: ".build/python/bin/python").path)
+        // A Java that cannot compile has no javac.
+        case .java: Programs.found("javac").flatMap { _ in Programs.found("java") }
+        case .go, .node: Programs.found(rawValue)
         }
-        return candidates.first { FileManager.default.isExecutableFile(atPath: $0) }
     }
 
     /// Ends the test, and says so, where it cannot be run.
