@@ -70,8 +70,8 @@ extension LedgerEntry {
 /// What became of the events of some blocks, by the ledger and by the rows.
 ///
 /// The law: each event that was decoded is of one verdict, and is a row with that verdict, but that malformed ones and those
-/// of another business have none, and of the other refusals only those whose names were known. So rows and ledger say the
-/// same of counted and repeated events; of events that left no row the ledger is the only witness. Events come with
+/// of another business have none, and of the other refusals and conflicts only those whose names were known. So rows and
+/// ledger say the same of counted events; of events that left no row the ledger is the only witness. Events come with
 /// packets that were consumed.
 package enum EventBalance {
     /// A term of the law that is not the same on both sides.
@@ -95,7 +95,7 @@ package enum EventBalance {
             let isKept =
                 switch verdict {
                 case .malformed, .wrongBusiness: rows[index] == 0
-                case _ where verdict.isRefusal: events >= rows[index]
+                case _ where verdict.isRefusal || verdict == .conflict: events >= rows[index]
                 default: events == rows[index]
                 }
             if isKept { continue }

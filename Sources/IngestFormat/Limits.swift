@@ -55,6 +55,7 @@ package enum Limits {
     package static let zoneFileByteCountMax = 256 << 10
     /// 400,000 lines of 80 bytes.
     package static let zonesFileByteCountMax = 32 << 20
+    package static let ownersFileByteCountMax = 256 << 20
     /// Different sequences of zones that businesses have: a place among them is 16 bits, of which one says that it is
     /// not known.
     package static let businessCalendarCountMax = (1 << 16) - 1

@@ -14,7 +14,8 @@ package final class Pipeline: Sendable {
     package let counters: PipelineCounters
     private let logLines: LogLines
     private let keyRing: KeyRing?
-    private let zones: ZonesInForce
+    private let zones: InForce<BusinessZones>
+    private let owners: InForce<RewardOwners>
     /// Kept for its lock: another daemon must not find the directory free while this one writes to it.
     private let directory: DataDirectory<LinuxFileSystem>
     private let receiveQueue = StageQueue(name: "ingestd.receive")
@@ -53,6 +54,7 @@ package final class Pipeline: Sendable {
             keyRing: keyRing, counters: counters,
             say: { [logLines] in logLines.inform($0) }, warn: { [logLines] in logLines.warn($0) })
         zones = stages.zones
+        owners = stages.owners
         guard let producer = stages.producer.take() else { throw .inconsistent("no ring") }
         let acks = socket.acks
         let receiver = UDPReceiver(
@@ -90,6 +92,9 @@ package final class Pipeline: Sendable {
     /// Writes days by these zones from the next block on.
     package func replaceZones(by zones: BusinessZones) { self.zones.replace(by: zones) }
 
+    /// Takes these for the owners of their rewards from the next block on.
+    package func replaceOwners(by owners: RewardOwners) { self.owners.replace(by: owners) }
+
     /// Stops receiving, then waits until everything received is durable, sealed and published. A disk that does not
     /// take it is not waited for: that ends the stage.
     package func stop() {
@@ -118,7 +123,9 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
     /// What the receive stage must know of the others.
     package let state: StageLinks.SharedState
     /// What days are made by.
-    package let zones: ZonesInForce
+    package let zones: InForce<BusinessZones>
+    /// Of rewards, where they are not those of the log.
+    package let owners: InForce<RewardOwners>
 
     /// Assembles the stages behind what `start` found.
     ///
@@ -151,7 +158,8 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
         let first = try SyncStage<Files, Clock>.beginFirst(
             log.segmentHeader, segmentByteCountMax: configuration.segmentByteCountMax, in: files,
             unless: links.state.shortage)
-        zones = ZonesInForce(configuration.zones)
+        zones = InForce(configuration.zones)
+        owners = InForce(configuration.owners)
         let waker = ends.consumer.waker()
         let input = ends.producer
         producer = consume input
@@ -159,6 +167,7 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
             consumer: ends.consumer, hash: start.hash, dictionary: start.dictionary,
             attributions: start.attributions, repeats: start.repeats, sessions: start.sessions,
             clock: clock, start: start.log, configuration: configuration, zones: zones,
+            owners: owners,
             acks: AckSender(socket: acks, directory: log.directory, keyRing: keyRing), links: links,
             counters: counters, warn: warn)
         sync = SyncStage(

@@ -5,6 +5,7 @@ import IngestStorage
 /// What an operator may choose, already judged. Defaults are those of `ingestd --help`.
 package struct PipelineConfiguration: Sendable {
     package var zones = BusinessZones.utc
+    package var owners = RewardOwners()
     /// Reward keys of one business; what is beyond is counted under its `(other)`.
     package var rewardKeyCountMax = 1_000_000
     /// The greatest revenue and the greatest spend of one event, micros, at most `Limits.moneyMicrosMax`: what has more is

@@ -114,5 +114,7 @@ package struct RingRecordHeader: BitwiseCopyable, Sendable {
         package static let isMalformed: UInt8 = 2
         /// The packet has a tag, and so has its answer.
         package static let hasTag: UInt8 = 4
+        /// The packet's key is bound to a business.
+        package static let isBound: UInt8 = 8
     }
 }

@@ -162,8 +162,8 @@ struct TotalsRecount: Sendable {
 /// What became of the events of a block, by the ledger and by the rows.
 ///
 /// The law: each event that was decoded is of one verdict, and is a row with that verdict, but that malformed ones and
-/// those of another business have none, and of the other refusals only those whose names were known. Events come with
-/// packets that were accepted.
+/// those of another business have none, and of the other refusals and conflicts only those whose names were known. Events
+/// come with packets that were accepted.
 enum EventBalance {
     /// What the ledger of a block says, and what it must say.
     /// - Parameter rows: of the block, by `Verdict`.
@@ -180,10 +180,10 @@ enum EventBalance {
             let (events, rowCount) = (sums[Int(verdict.rawValue)], rows[Int(verdict.rawValue)])
             let isKept =
                 switch verdict {
-                case .counted, .duplicate, .conflict, .sessionRepeat: events == rowCount
+                case .counted, .duplicate, .sessionRepeat: events == rowCount
                 case .malformed, .wrongBusiness: rowCount == 0
                 case .notViewable, .undetermined, .invalidTraffic, .tooOld, .tooEarly, .noConsent,
-                    .outsideWindow:
+                    .outsideWindow, .conflict:
                     events >= rowCount
                 }
             if !isKept { held.append(("events \(verdict.name)", events, rowCount)) }

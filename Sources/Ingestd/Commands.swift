@@ -113,6 +113,7 @@ struct CheckConfigCommand: ParsableCommand {
         let settings = try DaemonSettings([layer])
         _ = try settings.readKeys()
         _ = try ZoneSettings.read(settings)
+        _ = try settings.readOwners()
         print("\(config): ok")
     }
 }

@@ -35,6 +35,26 @@ enum ConfigFile {
         }
     }
 
+    /// All of a file that a setting names.
+    ///
+    /// - Parameter what: what it is called in messages.
+    /// **Errors** `Fault` with `.configuration`.
+    static func bytes(
+        of path: String, byteCountMax: Int, _ what: String
+    ) throws(Fault) -> [UInt8] {
+        guard let data = bytes(of: path, byteCountMax: byteCountMax) else {
+            throw Fault(
+                .configuration,
+                "the \(what) cannot be read, \(path), check that it is there and readable")
+        }
+        guard data.count <= byteCountMax else {
+            throw Fault(
+                .configuration,
+                "the \(what) is over \(byteCountMax) bytes, \(path), name the right file")
+        }
+        return [UInt8](data)
+    }
+
     static func parse(_ bytes: Data, path: String) throws(Fault) -> SettingLayer {
         let object: [String: Value]
         do {

@@ -30,7 +30,7 @@ struct Daemon {
         // the log is recovered senders get "port unreachable".
         do { _ = try bind() }
         let keys = try settings.readKeys()
-        let zones = try ZoneSettings.read(settings)
+        let (zones, owners) = (try ZoneSettings.read(settings), try settings.readOwners())
         let start = try openDirectory(counters)
         let stopRequest = WaitSemaphore()
         let signals = ProcessSignals(onStop: { stopRequest.signal() })
@@ -39,12 +39,13 @@ struct Daemon {
         let address = socket.address
         logger.info(
             "receiving on udp \(address), receive buffer \(socket.receiveBufferByteCount) bytes")
-        let configuration = settings.pipelineConfiguration(zones)
+        let configuration = settings.pipelineConfiguration(zones, owners)
         let pipeline = try startPipeline(start, socket, keys, configuration, counters)
         log(zones, "in force")
         let reload = ProcessSignals(onReload: {
             reloadKeys(of: pipeline)
             reloadZones(of: pipeline)
+            reloadOwners(of: pipeline)
         })
         ReadyLine(udp: "\(address)", http: nil, processID: getpid()).print()
         stopRequest.wait()
@@ -116,6 +117,18 @@ struct Daemon {
             log(zones, "reloaded")
         } catch {
             logger.error("\(error.message); keeping the previous zones")
+        }
+    }
+
+    /// Replaces the owners by those of the file as it is now; an invalid file changes nothing.
+    private func reloadOwners(of pipeline: Pipeline) {
+        do {
+            if settings.ownersPath.isEmpty { return }
+            let owners = try settings.readOwners()
+            pipeline.replaceOwners(by: owners)
+            logger.info("reward owners file reloaded: \(owners.count) rewards")
+        } catch {
+            logger.error("\(error.message); keeping the previous owners")
         }
     }
 

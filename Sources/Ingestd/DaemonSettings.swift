@@ -92,6 +92,8 @@ struct DaemonSettings {
     var zoneName = ZoneName.utc
     /// Empty: no business has a zone of its own.
     var zonesPath = ""
+    /// Empty: each reward is owned by the business that the log says.
+    var ownersPath = ""
     /// Empty: senders are not authenticated.
     var keysPath = ""
     var receiveBufferByteCount = 64 << 20
@@ -152,6 +154,18 @@ struct DaemonSettings {
         }
     }
 
+    /// **Errors** `Fault` with `.configuration`.
+    func readOwners() throws(Fault) -> RewardOwners {
+        if ownersPath.isEmpty { return RewardOwners() }
+        let bytes = try ConfigFile.bytes(
+            of: ownersPath, byteCountMax: Limits.ownersFileByteCountMax, "reward owners file")
+        do throws(RewardOwners.Fault) { return try RewardOwners(bytes) } catch {
+            throw Fault(
+                .configuration,
+                "invalid reward owners file, \(ownersPath) line \(error.line), \(error)")
+        }
+    }
+
     // MARK: In the pipeline's units
 
     var policy: CountingPolicy {
@@ -176,10 +190,13 @@ struct DaemonSettings {
         return bound
     }
 
-    /// - Parameter zones: as read for these settings.
-    func pipelineConfiguration(_ zones: BusinessZones) -> PipelineConfiguration {
+    /// - Parameters:
+    ///   - zones, owners: as read for these settings.
+    func pipelineConfiguration(
+        _ zones: BusinessZones, _ owners: RewardOwners
+    ) -> PipelineConfiguration {
         var configuration = PipelineConfiguration()
-        configuration.zones = zones
+        (configuration.zones, configuration.owners) = (zones, owners)
         configuration.rewardKeyCountMax = rewardKeyCountMax
         configuration.quotas.windowCountMax = windowsPerKeyMax
         configuration.quotas.namesPerMinute = newNamesPerMinute

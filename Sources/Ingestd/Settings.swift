@@ -130,6 +130,11 @@ struct Setting: Sendable {
             "Time zones of businesses, a line each: businessId IANA/Zone [from=YYYY-MM-DD]. SIGHUP reloads it."
         ),
         .path(
+            "reward-owners", \.ownersPath, "the path of a file", "file",
+            "Businesses that own rewards, a line each: rewardId businessId, in the place of those that they were first "
+                + "counted for. A key bound to a business adds only to rewards that it owns. SIGHUP reloads it."
+        ),
+        .path(
             "keys", \.keysPath, "the path of a file", "file",
             "Keys of senders, a line each: KEY_ID HEX_KEY [sender=ID|*] [business=ID|*]. With it, packets "
                 + "without a valid tag are dropped; SIGHUP reloads it."),

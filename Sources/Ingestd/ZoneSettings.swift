@@ -39,18 +39,8 @@ struct ZoneSettings {
 
     private mutating func readFile() throws(Fault) -> BusinessZones {
         let path = settings.zonesPath
-        let byteCountMax = Limits.zonesFileByteCountMax
-        guard let data = ConfigFile.bytes(of: path, byteCountMax: byteCountMax) else {
-            throw Fault(
-                .configuration,
-                "the zones file cannot be read, \(path), check that it is there and readable")
-        }
-        guard data.count <= byteCountMax else {
-            throw Fault(
-                .configuration,
-                "the zones file is over \(byteCountMax) bytes, \(path), name the right file")
-        }
-        let bytes = [UInt8](data)
+        let bytes = try ConfigFile.bytes(
+            of: path, byteCountMax: Limits.zonesFileByteCountMax, "zones file")
         let file: ZonesFile
         do throws(ZonesFileError) { file = try ZonesFile(bytes) } catch {
             throw Fault(

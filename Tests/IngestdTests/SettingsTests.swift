@@ -59,7 +59,7 @@ struct SettingsTests {
         ]
         for (values, windows, names) in [(["data": "/tmp/x"], 4_096, 100_000), (told, 9, 0)] {
             let configuration = try DaemonSettings([SettingLayer(.commandLine, values)])
-                .pipelineConfiguration(.utc)
+                .pipelineConfiguration(.utc, RewardOwners())
             #expect(configuration.quotas.windowCountMax == windows)
             #expect(configuration.quotas.namesPerMinute == names)
         }
@@ -70,7 +70,9 @@ struct SettingsTests {
             var values = ["data": "/tmp/x"]
             values["money-max"] = text
             let settings = try DaemonSettings([SettingLayer(.commandLine, values)])
-            #expect(settings.pipelineConfiguration(.utc).moneyMicrosMax == Int64(micros))
+            #expect(
+                settings.pipelineConfiguration(.utc, RewardOwners()).moneyMicrosMax == Int64(micros)
+            )
         }
     }
 

@@ -67,6 +67,8 @@ struct PlainRules {
     private var sessions: [String: Session] = [:]
     /// By business: rewards that have counters of their own.
     private var known: [String: Set<String>] = [:]
+    /// Businesses with rewards beyond that.
+    private var overflown: Set<String> = []
     /// Combinations of business, reward, campaign and source.
     private var attributed: Set<String> = []
     /// The newest admission time of an id that was forgotten.
@@ -109,15 +111,19 @@ struct PlainRules {
         return (row.verdict, row)
     }
 
-    /// What a row stands under. A refused event makes no name known, and is no row where one is not.
+    /// What a row stands under. A refused event makes no name known, and is no row where one is not; no more does a conflict
+    /// make a reward known.
     private mutating func name(_ row: inout PlainRow) -> Bool {
         let event = row.event
         let rewards = known[event.business] ?? []
         if !rewards.contains(event.reward) {
             if row.verdict.isRefusal { return false }
             if rewards.count < rewardCountMax {
+                if row.verdict == .conflict { return false }
                 known[event.business, default: []].insert(event.reward)
             } else {
+                if row.verdict == .conflict && !overflown.contains(event.business) { return false }
+                overflown.insert(event.business)
                 (row.reward, row.isOverflow) = ("(other)", true)
             }
         }

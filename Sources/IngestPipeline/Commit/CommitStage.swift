@@ -19,9 +19,10 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     private var windows: AdmittedWindows
     private var ledger = BlockLedger()
     private var cursor: LogCursor
-    private let zones: ZonesInForce
-    /// Replacements of the zones that are taken in.
-    private var zoneChangeCount = 0
+    private let zones: InForce<BusinessZones>
+    private let owners: InForce<RewardOwners>
+    /// Replacements of them that are taken in.
+    private var changeCounts = (zones: 0, owners: 0)
     private let encoder = BlockEncoder()
     private let clock: Clock
     /// Dates blocks, and judges events.
@@ -45,7 +46,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
 
     /// - Parameters:
     ///   - hash: the directory's.
-    ///   - zones: in the place of the configuration's, once they are replaced.
+    ///   - zones, owners: in the place of the configuration's, once they are replaced.
     ///   - warn: takes a line for the log, and never blocks.
     package init(
         consumer: consuming RingConsumer, hash: KeyedHash,
@@ -53,8 +54,9 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         attributions: consuming KnownAttributions = KnownAttributions(),
         repeats: consuming RepeatRule, sessions: consuming SessionRule, clock: Clock,
         start: LogStart, configuration: PipelineConfiguration,
-        zones: ZonesInForce = ZonesInForce(.utc), acks: consuming AckSender? = nil,
-        links: StageLinks,
+        zones: InForce<BusinessZones> = InForce(.utc),
+        owners: InForce<RewardOwners> = InForce(RewardOwners()),
+        acks: consuming AckSender? = nil, links: StageLinks,
         counters: PipelineCounters, warn: @escaping @Sendable (String) -> Void = { _ in }
     ) {
         self.consumer = consumer
@@ -62,6 +64,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
             hash: hash, dictionary: dictionary, attributions: attributions, repeats: repeats,
             sessions: sessions, policy: start.policy, configuration)
         self.zones = zones
+        self.owners = owners
         time = AdmissionClock(clock, counters: counters, state: links.state, warn: warn)
         windows = AdmittedWindows(
             start.windows, creditByteCount: configuration.creditByteCount,
@@ -283,7 +286,8 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
             return false
         }
         let now = time.now()
-        if let new = zones.taken(since: &zoneChangeCount) { admission.replaceZones(by: new) }
+        if let new = zones.taken(since: &changeCounts.zones) { admission.replaceZones(by: new) }
+        if let new = owners.taken(since: &changeCounts.owners) { admission.replaceOwners(by: new) }
         let (context, startsSegment) = cursor.next(
             admissionTime: now.wallMicroseconds, zoneVersion: admission.zoneVersion,
             nextName: admission.nextName, nextKey: admission.nextKey)

@@ -178,8 +178,9 @@ extension PacketIntake {
                     payloadByteCount: header.payloadByteCount, onlyOf: businessHash, into: &rows,
                     by: scratch)
             }
-        let record = unsafe RingRecordHeader(
+        var record = unsafe RingRecordHeader(
             header, kind: RingRecordKind.framed, acksAreTagged: keys != nil, from: buffer)
+        if businessHash != nil { record.flags |= RingRecordHeader.Flags.isBound }
         return unsafe append(record, outcome, UnsafeRawBufferPointer(packet), from: buffer)
     }
 

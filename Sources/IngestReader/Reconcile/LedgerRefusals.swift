@@ -19,7 +19,9 @@ struct LedgerRefusals {
     ///   - policies: of its segments.
     ///   - optedOutCount: lines of the file that are in the ledger for that.
     init(_ totals: LogTotals, _ policies: Set<CountingPolicy>, optedOutCount: UInt64) {
-        var counts = Verdict.counts(totals.events).filter { $0.key.isRefusal }
+        var counts = Verdict.counts(totals.events).filter {
+            $0.key.isRefusal || $0.key == .conflict
+        }
         // Nobody but those who opted out is refused for consent where events whose consent is not set count.
         let isOptOut = policies.allSatisfy(\.countsConsentNotSet)
         let never: [Verdict] = [.malformed, .wrongBusiness] + (isOptOut ? [.noConsent] : [])
@@ -55,7 +57,7 @@ struct LedgerRefusals {
         }.filter(\.isRefusal)
         if reasons.isEmpty, try areNamesKnown() { return nil }
         // What comes first may have refused it all the same.
-        reasons += [.tooOld, .tooEarly, .invalidTraffic, .outsideWindow]
+        reasons += [.tooOld, .tooEarly, .invalidTraffic, .outsideWindow, .conflict]
         for reason in reasons {
             let taken = min(lineCount, counts[reason] ?? 0, count)
             if taken == 0 { continue }

@@ -54,6 +54,8 @@ final class HandSender {
     private(set) var acks: [Ack] = []
     /// Sequences that an ack called durable.
     private(set) var done: Set<UInt64> = []
+    /// What the event of each packet is of.
+    var names: (UInt64) -> (reward: String, business: String) = HandSender.names
 
     /// - Parameter key: id and bytes of the key that its packets are tagged with.
     init(
@@ -71,11 +73,21 @@ final class HandSender {
 
     /// One event of the reward and business of this number: a click, as its type is by default.
     static func payload(_ number: UInt64, type: UInt8 = 2, isMarked: Bool = false) -> [UInt8] {
+        payload(names(number), type: type, isMarked: isMarked)
+    }
+
+    private static func names(_ number: UInt64) -> (reward: String, business: String) {
+        ("reward-\(number % 7)", "business-\(number % 3)")
+    }
+
+    private static func payload(
+        _ names: (reward: String, business: String), type: UInt8 = 2, isMarked: Bool = false
+    ) -> [UInt8] {
         func text(_ field: UInt8, _ value: String) -> [UInt8] {
             [field << 3 | 2, UInt8(value.utf8.count)] + Array(value.utf8)
         }
         let event =
-            [0x08, type] + text(2, "reward-\(number % 7)") + text(3, "business-\(number % 3)")
+            [0x08, type] + text(2, names.reward) + text(3, names.business)
             + [0x20, 0x80, 0x80, 0xe0, 0xd5, 0x99, 0xe5, 0x90, 0x03]
             + (isMarked ? [0x70, 0x01] : [])
         return [0x0A, UInt8(event.count)] + event
@@ -97,7 +109,7 @@ final class HandSender {
             epoch: epoch, sequence: sequence,
             payload: form == .json
                 ? Array(Self.line(sequence).utf8)
-                : Self.payload(sequence) + [0x7A, 16] + [UInt8](repeating: 0, count: 16))
+                : Self.payload(names(sequence)) + [0x7A, 16] + [UInt8](repeating: 0, count: 16))
         guard let key else { return packet.bytes }
         packet.keyID = key.id
         return packet.bytes + Self.tag(packet.bytes, key.bytes)

@@ -119,6 +119,14 @@ extension Admission {
         return hasID && repeats.refusesNew(hash, timestamp: timestamp) ? .outsideWindow : nil
     }
 
+    /// Whether an event that `refusal` does not refuse, of a reward without a key, has an id that was counted.
+    mutating func isRepeat(_ index: Int, _ packet: PacketEvents) -> Bool {
+        // SAFETY: there are `count` rows.
+        let event = unsafe packet.rows + index
+        return unsafe event.pointee.flags & EventDescriptor.Flags.hasEventID != 0
+            && repeats.verdict(onRepeat: event.pointee.eventHash, check: 0) != nil
+    }
+
     /// Takes the pseudonyms of a packet's sessions, and has their entries loaded all together, and then what they lead to.
     @inline(never)
     mutating func prepareSessions(_ packet: PacketEvents) {

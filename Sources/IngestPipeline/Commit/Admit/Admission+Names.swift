@@ -5,6 +5,20 @@ import IngestRing
 // Names of events, and their ordinals.
 
 extension Admission {
+    /// Whether a reward is owned by another business.
+    @inline(never)
+    @unsafe mutating func isOwnedByOther(
+        _ reward: UnsafeRawBufferPointer, _ business: UnsafeRawBufferPointer
+    ) -> Bool {
+        if owners.count > 0, let owner = unsafe owners.owner(of: Array(reward)) {
+            return unsafe !owner.elementsEqual(business)
+        }
+        guard let place = unsafe dictionary.slot(hash: hash.name(reward), reward),
+            let owner = dictionary.owner(of: place)
+        else { return false }
+        return unsafe !dictionary.holds(business, hash: hash.name(business), as: owner)
+    }
+
     /// What is known of an event's platform, campaign and source.
     /// - Parameter first: the verdict of the rules that look at the event alone.
     @inline(__always)

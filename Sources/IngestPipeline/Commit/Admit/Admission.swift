@@ -9,7 +9,7 @@ import IngestRules
 /// **Cost** 40–80 ns an event by cache; allocates only while the dictionary grows. The pairs and ids of the next packet
 /// are prefetched while one is admitted, so that their misses overlap.
 @safe struct Admission: ~Copyable {
-    private let hash: KeyedHash
+    let hash: KeyedHash
     var dictionary: NameDictionary
     var attributions = AttributionCache()
     var platforms = AttributionCache()
@@ -24,6 +24,7 @@ import IngestRules
     var repeats: RepeatRule
     var sessions: SessionRule
     private var days: BusinessDays
+    var owners: RewardOwners
     /// Of the open block.
     private var admissionTime: Int64 = 0
 
@@ -46,6 +47,7 @@ import IngestRules
         rewardKeyCountMax = configuration.rewardKeyCountMax
         moneyMicrosMax = configuration.moneyMicrosMax
         days = BusinessDays(configuration.zones)
+        owners = configuration.owners
     }
 
     /// Starts the loads that `admit` of the same events will wait for.
@@ -77,6 +79,9 @@ import IngestRules
 
     /// From the next row on days are those of these zones.
     mutating func replaceZones(by zones: BusinessZones) { days = BusinessDays(zones) }
+
+    /// From the next event on these are the owners that are not those of the log.
+    mutating func replaceOwners(by owners: RewardOwners) { self.owners = owners }
 
     /// Of the zones that days are made by.
     var zoneVersion: UInt32 { days.version }
@@ -294,42 +299,60 @@ import IngestRules
         return false
     }
 
-    /// Admits an event whose key is not known: of one that is not refused, new names and keys go into the block, or it is
-    /// one of its business's other rewards. It is no row if it is refused, and malformed at the limits of the directory.
+    /// Admits an event whose key is not known: of one that counts, new names and a key go into the block, or it is one of its
+    /// business's other rewards. It is no row if it does not count, and malformed at the limits of the directory.
     @inline(never)
     private mutating func admitNew(
         _ index: Int, _ verdict: Verdict, _ packet: PacketEvents, _ slot: BlockSlot,
         _ cursor: inout BlockRows.Mark
     ) -> Verdict {
-        if let refusal = refusal(ofUnnamed: index, verdict, nil, packet) { return refusal }
         let event = unsafe packet.rows + index
         let (reward, business) = unsafe (
             event.pointee.reward(in: packet.bytes), event.pointee.business(in: packet.bytes)
         )
-        // The business first: ordinals are given in this order.
-        guard let place = unsafe nameSlot(hash.name(business), business, slot) else {
-            return refuseFull()
-        }
         let isOther = unsafe OtherRewards.isName(reward)
-        if isOther || dictionary.keyCount(of: place) < rewardKeyCountMax {
-            guard
-                let key = unsafe insertKey(event.pointee.pair, reward, of: place, slot)
-            else { return refuseFull() }
-            if !isOther { dictionary.addKey(of: place) }
-            return append(index, verdict, key, packet, slot, &cursor, judgedAs: key)
-        }
-        let rewardHash = unsafe hash.name(reward)
-        let other = unsafe OtherRewards.name
-        let pair = unsafe hash.pair(reward: other, business: business)
-        var key = dictionary.key(of: pair)
-        // A click may be too soon after one on the same reward.
-        if let key,
-            let refusal = refusal(
-                ofUnnamed: index, verdict, OtherRewards.judgedKey(rewardHash, of: key), packet)
+        let known = unsafe dictionary.slot(hash: hash.name(business), business)
+        let isFull = known.map { dictionary.keyCount(of: $0) >= rewardKeyCountMax } ?? false
+        if !isOther, !isFull, packet.isBound, verdict.rawValue != Verdict.noConsent.rawValue,
+            unsafe isOwnedByOther(reward, business)
         {
-            return refusal
+            return .wrongBusiness
         }
-        if key == nil { key = unsafe insertKey(pair, other, of: place, slot) }
+        if let refusal = refusal(ofUnnamed: index, verdict, nil, packet) { return refusal }
+        if !isOther, isFull, let known {
+            return admitOther(index, verdict, packet, slot, &cursor, of: known)
+        }
+        // A key is given with a first row that counts, so that it tells whose the reward is.
+        if isRepeat(index, packet) { return .conflict }
+        // The business first: ordinals are given in this order.
+        guard let place = unsafe nameSlot(hash.name(business), business, slot),
+            let key = unsafe insertKey(event.pointee.pair, reward, of: place, slot)
+        else { return refuseFull() }
+        if !isOther { dictionary.addKey(of: place) }
+        return append(index, verdict, key, packet, slot, &cursor, judgedAs: key)
+    }
+
+    /// Admits an event of a reward beyond the limit of its business.
+    private mutating func admitOther(
+        _ index: Int, _ verdict: Verdict, _ packet: PacketEvents, _ slot: BlockSlot,
+        _ cursor: inout BlockRows.Mark, of place: NameSlot
+    ) -> Verdict {
+        let event = unsafe packet.rows + index
+        let rewardHash = unsafe hash.name(event.pointee.reward(in: packet.bytes))
+        let other = unsafe OtherRewards.name
+        let pair = unsafe hash.pair(
+            reward: other, business: event.pointee.business(in: packet.bytes))
+        var key = dictionary.key(of: pair)
+        if let key {
+            // A click may be too soon after one on the same reward.
+            let judgedKey = OtherRewards.judgedKey(rewardHash, of: key)
+            if let refusal = refusal(ofUnnamed: index, verdict, judgedKey, packet) {
+                return refusal
+            }
+        } else {
+            if isRepeat(index, packet) { return .conflict }
+            key = unsafe insertKey(pair, other, of: place, slot)
+        }
         guard let key else { return refuseFull() }
         let row = cursor.row
         let judged = append(
@@ -370,6 +393,7 @@ import IngestRules
         let names = RewardKey(
             reward: dictionary.ordinal(of: reward), business: dictionary.ordinal(of: business))
         guard let key = dictionary.insertKey(pair, of: names) else { return nil }
+        dictionary.noteOwner(of: reward, business)
         slot.keys.append(names)
         return key
     }

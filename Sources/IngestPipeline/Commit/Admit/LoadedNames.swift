@@ -136,8 +136,8 @@ struct LoadedNames: ~Copyable {
         if slot == nil { isFull = true }
     }
 
-    /// The hash of a key's names; the key is counted for its business. `nil` where a name was lost: such a key is never
-    /// asked for, who sends that name again gets a new ordinal.
+    /// The hash of a key's names; the key is counted for its business, which owns the reward if it is the first. `nil` where a
+    /// name was lost: such a key is never asked for, who sends that name again gets a new ordinal.
     private mutating func takePair(of key: RewardKey) -> PairHash? {
         guard key.reward != .none,
             let reward = dictionary.slot(of: key.reward, hash: nameHash(key.reward)),
@@ -146,6 +146,7 @@ struct LoadedNames: ~Copyable {
         // SAFETY: the dictionary's records stay where they are.
         let bytes = unsafe dictionary.bytes(of: reward)
         if unsafe !OtherRewards.isName(bytes) { dictionary.addKey(of: business) }
+        dictionary.noteOwner(of: reward, business)
         return unsafe hash.pair(reward: bytes, business: dictionary.bytes(of: business))
     }
 

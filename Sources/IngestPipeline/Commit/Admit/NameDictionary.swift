@@ -9,7 +9,7 @@ import IngestFormat
 /// attributions a `GrowingTable` of 8 bytes a name: the upper half of its keyed hash, and where its record is; and the
 /// `NameRecords`, which hold ordinal and bytes. There names are compared byte by byte.
 ///
-/// **Units** 11–13 bytes of table a name (16–32 while there are less than two million) and 10 and its own bytes of
+/// **Units** 11–13 bytes of table a name (16–32 while there are less than two million) and 14 and its own bytes of
 /// records; the pairs' table beside them. The number of names is bounded by `Limits.nameCountMax`.
 ///
 /// **Cost** 5–40 ns a lookup by where the table is cached; a prefetch ahead hides most of it.
@@ -173,6 +173,21 @@ import IngestFormat
     mutating func addKey(of business: NameSlot) {
         // SAFETY: as above, and nobody else writes to it.
         unsafe business.record.pointee.keyCount &+= 1
+    }
+
+    /// The business of the first key of a reward: its owner, decision 52. `nil` if it has no key.
+    borrowing func owner(of reward: NameSlot) -> NameOrdinal? {
+        // SAFETY: as above.
+        let owner = unsafe reward.record.pointee.owner
+        return owner == 0 ? nil : NameOrdinal(rawValue: owner)
+    }
+
+    /// Notes the business of a key of a reward, in the order of keys.
+    mutating func noteOwner(of reward: NameSlot, _ business: NameSlot) {
+        // SAFETY: as above, and nobody else writes to it.
+        if unsafe reward.record.pointee.owner == 0 {
+            unsafe reward.record.pointee.owner = business.record.pointee.ordinal
+        }
     }
 
     // MARK: Keys

@@ -4,10 +4,10 @@ import CIngestLinux
 /// The names of the dictionary, each once, with what is known of it. Owned by the `NameDictionary`; append-only:
 /// nothing is moved or freed before it.
 ///
-/// **Layout** Chunks of 4 MiB, in huge pages where they can be had. A record is a `NameRecord` of 9 bytes, the name
+/// **Layout** Chunks of 4 MiB, in huge pages where they can be had. A record is a `NameRecord` of 13 bytes, the name
 /// behind it, and up to 3 bytes to a multiple of 4; a record never spans two chunks. Its *place* is
 /// `chunk << 20 | offset / 4`, never 0.
-/// **Units** 28 bytes for a name of 16 to 19 bytes, 52 for one of 40.
+/// **Units** 32 bytes for a name of 16 to 19 bytes, 56 for one of 40.
 @safe struct NameRecords: ~Copyable {
     static let unitByteCount = 4
     private static let chunkShift: UInt32 = 20
@@ -85,7 +85,9 @@ struct NameRecord: BitwiseCopyable {
     let ordinal: UInt32
     /// Keys of it as a business, without the one for all others.
     var keyCount: UInt32 = 0
+    /// As a reward: the ordinal of the business of its first key; 0 = it has none.
+    var owner: UInt32 = 0
     let byteCount: UInt8
 
-    static let nameOffset = 9
+    static let nameOffset = 13
 }

@@ -9,10 +9,13 @@ import IngestRing
     let sides: UnsafePointer<PacketSide>
     /// The packet's bytes, in which their names lie.
     let bytes: UnsafeRawPointer
+    /// Whether the packet's key is bound to a business.
+    let isBound: Bool
 
     /// SAFETY (caller): the record holds the `PacketRows` of its packet.
     @unsafe init(_ record: RingRecord) {
         count = Int(record.header.eventCount)
+        isBound = record.header.flags & RingRecordHeader.Flags.isBound != 0
         let offset = PacketRows.sideOffset(eventCount: count)
         unsafe rows = record.rows.assumingMemoryBound(to: PacketRow.self)
         unsafe sides = (record.rows + offset).assumingMemoryBound(to: PacketSide.self)

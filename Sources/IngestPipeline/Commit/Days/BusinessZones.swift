@@ -59,27 +59,27 @@ package struct BusinessZones: Sendable {
     }
 }
 
-/// The zones that the next block is written by, replaced as a whole while the daemon runs.
-package final class ZonesInForce: Sendable {
-    private let zones: Mutex<BusinessZones>
+/// What the next block is written by, of a file that is replaced as a whole while the daemon runs.
+package final class InForce<Value: Sendable>: Sendable {
+    private let value: Mutex<Value>
     private let changeCount = Atomic<Int>(0)
 
-    package init(_ zones: BusinessZones) { self.zones = Mutex(zones) }
+    package init(_ value: Value) { self.value = Mutex(value) }
 
-    /// From the next block on days are those of these zones.
-    package func replace(by new: BusinessZones) {
-        zones.withLock { $0 = new }
-        // Relaxed, partner: `taken`; the lock orders the zones.
+    /// From the next block on it is this one.
+    package func replace(by new: Value) {
+        value.withLock { $0 = new }
+        // Relaxed, partner: `taken`; the lock orders the value.
         changeCount.add(1, ordering: .relaxed)
     }
 
-    /// The zones, if they were replaced since the count was taken, which becomes that of these.
+    /// The value, if it was replaced since the count was taken, which becomes that of this one.
     /// **Cost** One load while nothing was replaced.
-    func taken(since count: inout Int) -> BusinessZones? {
+    func taken(since count: inout Int) -> Value? {
         let now = changeCount.load(ordering: .relaxed)
         if now == count { return nil }
         count = now
-        return zones.withLock { $0 }
+        return value.withLock { $0 }
     }
 }
 
