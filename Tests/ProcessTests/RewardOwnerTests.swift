@@ -11,15 +11,9 @@ extension ProcessSuite {
         ]
 
         private static func options(_ folder: TemporaryFolder) throws -> [String] {
-            let path = "\(folder.path)/keys"
-            let lines = zip(keys, [" business=b-ours", " business=b-theirs", ""]).map {
-                (key, bound) in
-                let hex = key.bytes.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }
-                return "\(key.id) \(hex.joined())\(bound)"
-            }
-            try lines.joined(separator: "\n").write(
-                toFile: path, atomically: false, encoding: .utf8)
-            try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: path)
+            let bounds = [" business=b-ours", " business=b-theirs", ""]
+            let lines = zip(keys, bounds).map { "\($0.id) \($0.bytes.hex)\($1)\n" }
+            let path = try folder.writeKeys(lines.joined())
             return ["--keys", path, "--segment-bytes-max", "65536"]
         }
 

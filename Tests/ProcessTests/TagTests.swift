@@ -71,6 +71,30 @@ extension ProcessSuite {
             #expect(daemon.stop().code == 0)
         }
 
+        @Test
+        func `a packet that is sent again under another key is a resend, other bytes are none`()
+            throws
+        {
+            let folder = try TemporaryFolder()
+            let keys = try folder.writeKeys("1 \(Self.first.hex)\n2 \(Self.second.hex)\n")
+            let daemon = try DaemonProcess(in: folder, ["--keys", keys])
+            let old = HandSender(to: daemon.port, sender: 5, key: (1, Self.first))
+            #expect(old.delivers(0..<20))
+            let new = HandSender(to: daemon.port, sender: 5, key: (2, Self.second))
+            #expect(new.delivers(0..<21))
+            #expect(new.acks.allSatisfy { $0.status == 0 })
+            new.names = { _ in ("reward-9", "business-9") }
+            let isRefused = eventually {
+                new.send(20)
+                new.listen(withinMilliseconds: 20)
+                return new.acks.last?.status == 3
+            }
+            #expect(isRefused)
+            #expect(daemon.stop().code == 0)
+            let status = try Reader(folder: folder).status()
+            #expect(status.events["counted"] == 21 && status.packets["resend"] ?? 0 >= 20)
+        }
+
         @Test func `a keys file that others may read is 78, and keys open the address`() throws {
             let folder = try TemporaryFolder()
             let keys = try folder.writeKeys("1 \(Self.first.hex)\n", mode: 0o644)

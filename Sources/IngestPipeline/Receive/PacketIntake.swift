@@ -165,6 +165,8 @@ extension PacketIntake {
         _ header: PacketHeader, _ packet: UnsafeMutableRawBufferPointer,
         onlyOf businessHash: UInt64?, from buffer: UnsafeMutablePointer<ingest_datagram>
     ) -> PacketResult? {
+        // Before lines are unescaped.
+        let checksum = unsafe header.checksumWithoutKey(of: UnsafeRawBufferPointer(packet))
         // SAFETY: `frameRefusal` has checked that the payload lies inside the packet; lines are unescaped in it.
         let outcome =
             if header.kind == .jsonBatch {
@@ -180,6 +182,7 @@ extension PacketIntake {
             }
         var record = unsafe RingRecordHeader(
             header, kind: RingRecordKind.framed, acksAreTagged: keys != nil, from: buffer)
+        record.setCheck(checksum)
         if businessHash != nil { record.flags |= RingRecordHeader.Flags.isBound }
         return unsafe append(record, outcome, UnsafeRawBufferPointer(packet), from: buffer)
     }
@@ -373,14 +376,18 @@ extension RingRecordHeader {
         self.init(kind: kind)
         if header.isAckWanted { flags = Flags.wantsAck }
         if header.hasTag && acksAreTagged { flags |= Flags.hasTag }
-        // The CRC covers all bytes; 0 is for "not known".
-        check = max(1, UInt16(truncatingIfNeeded: header.checksum ^ header.checksum >> 16))
         // SAFETY: the call reads the datagram, which lives through it.
         source = unsafe ingest_peer_of(buffer)
         keyID = header.keyID
         sender = header.sender.rawValue
         epoch = header.epoch.rawValue
         sequence = header.sequence.rawValue
+    }
+
+    /// - Parameter checksum: by which the packet is told from another of its sequence.
+    fileprivate mutating func setCheck(_ checksum: UInt32) {
+        // 0 is for "not known".
+        check = max(1, UInt16(truncatingIfNeeded: checksum ^ checksum >> 16))
     }
 
     fileprivate mutating func setCounts(events: Int, malformed: Int) {

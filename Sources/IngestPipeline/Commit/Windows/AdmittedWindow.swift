@@ -225,7 +225,7 @@ struct SequencedPacket {
     /// Of a heartbeat: the next one to be sent.
     let sequence: UInt64
     let asksForAcks: Bool
-    /// 16 bits of all of the packet's bytes; never 0.
+    /// 16 bits of the packet's bytes but for its key, its tag and its flags, save that of acks; never 0.
     let check: UInt16
     /// Its share of the ring, if all that is in it were as large: of a slab, with what is left of that.
     let ringByteCount: Int
