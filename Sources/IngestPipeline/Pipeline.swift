@@ -89,7 +89,7 @@ package final class Pipeline: Sendable {
     /// Takes packets under these keys from now on.
     package func replaceKeys(by keys: KeysFile) { keyRing?.replace(by: keys) }
 
-    /// Writes days by these zones from the next block on.
+    /// Writes days by these zones from the next block on that gets its first row.
     package func replaceZones(by zones: BusinessZones) { self.zones.replace(by: zones) }
 
     /// Takes these for the owners of their rewards from the next block on.

@@ -11,6 +11,7 @@ final class CommitBench {
     let clock = SimulatedClock(wallMicroseconds: 1_763_600_000_000_000)
     let counters = PipelineCounters()
     let links = StageLinks()
+    let zones = InForce(BusinessZones.utc)
     let alarms = KeptLines()
     let answers = SimulatedAckSocket()
     var producer: RingProducer
@@ -43,7 +44,7 @@ final class CommitBench {
                     keyCountMax: policy.keyCountMax, windowMicroseconds: policy.windowMicroseconds),
                 policy, completeSince: idsCompleteSince),
             sessions: SessionRule(policy.sessions, keys), clock: clock, start: start,
-            configuration: configuration,
+            configuration: configuration, zones: zones,
             acks: AckSender(socket: answers, directory: start.directory), links: links,
             counters: counters,
             warn: { [alarms] in alarms.keep($0) })

@@ -55,6 +55,19 @@ struct CommitStageTests {
         #expect(bench.turn()?.rows.rowCount == 1)
     }
 
+    @Test("a block has the zones that are in force at its first row")
+    func zonesOfBlock() throws {
+        let bench = CommitBench()
+        bench.offerBatch(sequence: 0, [bench.click()])
+        #expect(try #require(bench.turn()).context.zoneVersion == 0)
+        bench.offerHeartbeat(next: 1)
+        #expect(bench.turn() == nil)
+        bench.zones.replace(by: BusinessZones(ZoneOffsets(initialOffsetSeconds: 0), version: 9))
+        bench.clock.advance(milliseconds: CommitBench.intervalMilliseconds)
+        bench.offerBatch(sequence: 1, [bench.click()])
+        #expect(try #require(bench.turn()).context.zoneVersion == 9)
+    }
+
     @Test("a heartbeat is no packet of the ledger, and those of a turn are answered in one call")
     func heartbeat() throws {
         let bench = CommitBench()

@@ -241,11 +241,13 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         of record: RingRecord, sequence: PacketSequence?, from key: SenderKey, into slot: BlockSlot,
         _ now: StageTime
     ) {
-        // "Now" of a block's rows is when the first of them comes, however long ledger entries waited before.
+        // "Now", zones and owners of a block's rows are those when the first of them comes, however long it was open.
         let isFirst = slot.rows.rowCount == 0
         if isFirst {
             // The turn may have begun before the block.
             slot.context.admissionTime = max(slot.admissionTime, now.wallMicroseconds)
+            takeReplacements()
+            slot.context.zoneVersion = admission.zoneVersion
             admission.open(admissionTime: slot.admissionTime)
         }
         var tally = VerdictTally()
@@ -257,6 +259,11 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         ledger.addPacket(.accepted, events: tally, sequence: sequence, from: key)
         counters.packetsOfCommit.add(.accepted)
         self.tally.add(tally)
+    }
+
+    private mutating func takeReplacements() {
+        if let new = zones.taken(since: &changeCounts.zones) { admission.replaceZones(by: new) }
+        if let new = owners.taken(since: &changeCounts.owners) { admission.replaceOwners(by: new) }
     }
 
     /// Counts what the turn has brought, and sends its answers, in one call.
@@ -286,8 +293,6 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
             return false
         }
         let now = time.now()
-        if let new = zones.taken(since: &changeCounts.zones) { admission.replaceZones(by: new) }
-        if let new = owners.taken(since: &changeCounts.owners) { admission.replaceOwners(by: new) }
         let (context, startsSegment) = cursor.next(
             admissionTime: now.wallMicroseconds, zoneVersion: admission.zoneVersion,
             nextName: admission.nextName, nextKey: admission.nextKey)
