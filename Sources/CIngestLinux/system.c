@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,6 +46,15 @@ void ingest_thread_name(const char *name) {
     strncpy(kept, name, sizeof kept - 1);
     kept[sizeof kept - 1] = 0;
     (void)pthread_setname_np(pthread_self(), kept);
+}
+
+int ingest_wait_readable(int first, int second, uint64_t nanoseconds_max) {
+    struct pollfd ends[2] = {{.fd = first, .events = POLLIN}, {.fd = second, .events = POLLIN}};
+    struct timespec limit = {
+        .tv_sec = (time_t)(nanoseconds_max / 1000000000),
+        .tv_nsec = (long)(nanoseconds_max % 1000000000)};
+    if (ppoll(ends, 2, &limit, NULL) <= 0) return 0;
+    return (ends[0].revents != 0) | (ends[1].revents != 0) << 1;
 }
 
 bool ingest_semaphore_wait(sem_t *semaphore, uint64_t nanoseconds_max) {

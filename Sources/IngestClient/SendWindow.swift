@@ -3,41 +3,54 @@
 import IngestFormat
 
 /// The packets of one sender epoch that are not final yet, in the order of their sequences: which of them
-/// were sent when, which are durable, and which have to be sent again.
+/// are in flight, which are durable, and which were lost and have to be sent again.
 ///
 /// A pure value: no clock, no socket. Packets `base ..< nextSequence` are held; those below `sentEnd` were
 /// sent at least once.
 ///
-/// **Cost** A packet's bytes and 56 bytes beside them; an ack looks at each packet that is on its way once.
+/// **Cost** A packet's bytes and 72 bytes beside them; an ack looks at what it calls durable, and where something is
+/// missing, at each packet from there on.
 struct SendWindow: ~Copyable {
     struct Entry {
         /// The whole packet, tag and all; empty once it is done.
         var bytes: [UInt8]
         var eventCount: UInt32
         var sendCount: UInt16 = 0
-        var isDone = false
-        /// A later packet has arrived: do not wait for this one's ack any longer.
-        var isOverdue = false
-        /// When it was sent last; once it is done, when that was said, or 0 where another receiver had said it.
-        var sentAt: UInt64 = 0
-        /// As which of all sends.
-        var sendNumber: UInt64 = 0
+        var state = State.waiting
+        /// Of the last time.
+        var departure = CongestionControl.Departure()
+        /// When it was said to be durable; 0 where another receiver had said it.
+        var ackedAt: UInt64 = 0
+
+        var isDone: Bool { state == .done }
+    }
+
+    enum State: UInt8 {
+        /// Never sent.
+        case waiting
+        case inFlight
+        /// To be sent again.
+        case lost
+        case done
     }
 
     /// What an ack has changed.
-    struct Change: Equatable {
+    struct Change {
         var ackedEvents: UInt64 = 0
         var ackedPackets: UInt64 = 0
         /// Of the acked events and packets those of which it is not known here that they were sent: an earlier
         /// process has sent them, or they left with a call that failed.
         var unsentEvents: UInt64 = 0
         var unsentPackets: UInt64 = 0
+        var progress = CongestionControl.Progress()
+        /// Of the packet that left last, of those that left once.
+        var newest: CongestionControl.Departure?
     }
 
     /// So many later sends have to arrive before a packet counts as lost and not as overtaken.
     static let overtakenCount: UInt64 = 3
-    /// Between two bursts of resends.
-    static let paceNanoseconds: UInt64 = 5_000_000
+    /// A packet that was lost so often leaves twice.
+    static let sendCountAlone: UInt16 = 4
 
     /// The lowest sequence that is held.
     private(set) var base: UInt64
@@ -47,18 +60,15 @@ struct SendWindow: ~Copyable {
     private(set) var sentEnd: UInt64
     /// Bytes of packets that are held.
     private(set) var byteCount = 0
-    private(set) var roundTrip = RoundTrip()
-    /// No packet's wait ends before this; `.max` while none is on its way.
-    private(set) var nextWaitEnd = UInt64.max
-    /// Whether a packet may be overdue.
-    private(set) var hasOverdue = false
+    /// Packets that are to be sent again, and where the first of them is at the earliest.
+    private(set) var lostCount = 0
+    private var lostFrom: UInt64 = 0
     /// Behind the greatest sequence that was acked.
     private(set) var ackedEnd: UInt64
     /// Behind what an earlier start has left.
     private(set) var leftEnd: UInt64 = 0
     /// Behind what was given to the network, whether or not it took all of it.
     private var attemptedEnd: UInt64 = 0
-    private var sendNumber: UInt64 = 0
     /// The greatest send of which it is known that it arrived.
     private var arrivedNumber: UInt64 = 0
     /// A ring: sequence s is at s & (count - 1).
@@ -79,7 +89,7 @@ struct SendWindow: ~Copyable {
     /// The packet of a sequence; of one that is not held, one that is done.
     subscript(sequence: UInt64) -> Entry {
         guard sequence >= base, sequence < nextSequence, let entry = ring[place(sequence)] else {
-            return Entry(bytes: [], eventCount: 0, isDone: true)
+            return Entry(bytes: [], eventCount: 0, state: .done)
         }
         return entry
     }
@@ -123,16 +133,14 @@ struct SendWindow: ~Copyable {
     /// Notes that a packet has left.
     ///
     /// - Returns: whether it had left before.
-    mutating func sent(_ sequence: UInt64, now: UInt64) -> Bool {
+    mutating func sent(_ sequence: UInt64, _ departure: CongestionControl.Departure) -> Bool {
         let at = place(sequence)
-        sendNumber += 1
-        ring[at]?.sentAt = now
-        ring[at]?.sendNumber = sendNumber
-        ring[at]?.isOverdue = false
+        if ring[at]?.state == .lost { lostCount -= 1 }
+        ring[at]?.state = .inFlight
+        ring[at]?.departure = departure
         let sendCount = Int(ring[at]?.sendCount ?? 0) + 1
         ring[at]?.sendCount = UInt16(min(sendCount, 1 << 12))
         sentEnd = max(sentEnd, sequence + 1)
-        nextWaitEnd = min(nextWaitEnd, now + roundTrip.wait(sendCount: sendCount))
         return sendCount > 1
     }
 
@@ -142,33 +150,32 @@ struct SendWindow: ~Copyable {
         return sentEnd < nextSequence ? sentEnd : nil
     }
 
-    /// The sequences below `edge` that are to be sent again: overdue ones, and those whose wait has ended.
-    /// Those from `edge` on are looked at again after `recheck`.
-    mutating func due(now: UInt64, edge: UInt64, countMax: Int) -> [UInt64] {
-        guard hasOverdue || now >= nextWaitEnd else { return [] }
+    /// What is to be sent next: what was lost, below `edge`, and then what is new, below `newEdge`.
+    mutating func next(edge: UInt64, newEdge: UInt64, countMax: Int) -> [UInt64] {
         var found: [UInt64] = []
-        nextWaitEnd = .max
-        hasOverdue = false
-        var sequence = base
-        while sequence < min(sentEnd, edge) {
-            if let entry = ring[place(sequence)], !entry.isDone {
-                let end = entry.sentAt + roundTrip.wait(sendCount: Int(entry.sendCount))
-                if !entry.isOverdue && now < end {
-                    nextWaitEnd = min(nextWaitEnd, end)
-                } else if found.count < countMax {
+        var sequence = max(lostFrom, base)
+        var missing = lostCount
+        while missing > 0, found.count < countMax, sequence < min(sentEnd, edge) {
+            if ring[place(sequence)]?.state == .lost {
+                found.append(sequence)
+                // One that nobody has would keep the others from being told of.
+                if ring[place(sequence)]?.sendCount ?? 0 >= Self.sendCountAlone {
                     found.append(sequence)
-                } else {
-                    hasOverdue = true
-                    nextWaitEnd = min(nextWaitEnd, now + Self.paceNanoseconds)
                 }
+                missing -= 1
+            } else if found.isEmpty {
+                lostFrom = sequence
             }
+            sequence += 1
+        }
+        guard let first = firstUnsent() else { return found }
+        sequence = first
+        while found.count < countMax, sequence < min(nextSequence, newEdge) {
+            if ring[place(sequence)]?.isDone == false { found.append(sequence) }
             sequence += 1
         }
         return found
     }
-
-    /// Has the next `due` look at every packet.
-    mutating func recheck() { if !isEmpty { nextWaitEnd = 0 } }
 }
 
 // MARK: Acks
@@ -197,7 +204,7 @@ extension SendWindow {
             for sequence in max(first, base)..<max(first, base, min(first + 64, ackedEnd))
             where bits >> (sequence - first) & 1 == 0 {
                 guard ring[place(sequence)]?.isDone == true,
-                    let ackedAt = ring[place(sequence)]?.sentAt, ackedAt > 0
+                    let ackedAt = ring[place(sequence)]?.ackedAt, ackedAt > 0
                 else { continue }
                 earliest = min(earliest ?? .max, ackedAt)
             }
@@ -214,7 +221,7 @@ extension SendWindow {
     mutating func forgetAcks() {
         ackedEnd = base
         for sequence in base..<nextSequence where ring[place(sequence)]?.isDone == true {
-            ring[place(sequence)]?.sentAt = 0
+            ring[place(sequence)]?.ackedAt = 0
         }
     }
 
@@ -223,7 +230,7 @@ extension SendWindow {
     /// - Parameter ack: of known sequences alone.
     mutating func apply(_ ack: borrowing AckView, now: UInt64) -> Change {
         var change = Change()
-        var newest: (sentAt: UInt64, number: UInt64) = (0, 0)
+        var newest = CongestionControl.Departure()
         var sequence = base
         let end = knownEnd
         while sequence < min(ack.floor, end) {
@@ -243,21 +250,29 @@ extension SendWindow {
                 }
             }
         }
-        if newest.sentAt > 0, now > newest.sentAt { roundTrip.measured(now - newest.sentAt) }
+        change.newest = newest.number > 0 ? newest : nil
+        let known = Self.end(of: ack)
+        // Packets become durable in the order in which they were admitted. One that is not, though others that left after it
+        // are, was lost, or overtaken.
+        let arrivedNumber = arrivedNumber
+        if arrivedNumber > Self.overtakenCount {
+            change.progress.lostCount = lose(upTo: min(known, ackedEnd)) {
+                $0.number + Self.overtakenCount <= arrivedNumber
+            }
+        }
         advance()
-        markOverdue()
         return change
     }
 
     private mutating func finish(
         _ sequence: UInt64, _ now: UInt64, _ change: inout Change,
-        _ newest: inout (sentAt: UInt64, number: UInt64)
+        _ newest: inout CongestionControl.Departure
     ) {
         let at = place(sequence)
         guard let entry = ring[at], !entry.isDone else { return }
-        arrivedNumber = max(arrivedNumber, entry.sendCount == 1 ? entry.sendNumber : 0)
-        if entry.sendCount == 1, entry.sendNumber > newest.number {
-            newest = (entry.sentAt, entry.sendNumber)
+        if entry.sendCount == 1 {
+            arrivedNumber = max(arrivedNumber, entry.departure.number)
+            if entry.departure.number > newest.number { newest = entry.departure }
         }
         change.ackedEvents += UInt64(entry.eventCount)
         change.ackedPackets += 1
@@ -265,10 +280,14 @@ extension SendWindow {
         if entry.sendCount == 0 {
             change.unsentEvents += UInt64(entry.eventCount)
             change.unsentPackets += 1
+        } else {
+            change.progress.durableCount += 1
         }
+        if entry.state == .inFlight { change.progress.landedCount += 1 }
+        if entry.state == .lost { lostCount -= 1 }
         byteCount -= entry.bytes.count
-        ring[at]?.sentAt = now
-        ring[at]?.isDone = true
+        ring[at]?.ackedAt = now
+        ring[at]?.state = .done
         ring[at]?.bytes = []
     }
 
@@ -278,56 +297,40 @@ extension SendWindow {
             base += 1
         }
         sentEnd = max(sentEnd, base)
-        if isEmpty { nextWaitEnd = .max }
     }
 
-    /// Packets are durable in the order in which they were admitted: one that is not, though others that
-    /// were sent after it are, was lost, or overtaken.
-    private mutating func markOverdue() {
-        guard arrivedNumber > Self.overtakenCount else { return }
-        for sequence in base..<sentEnd {
+    /// What left before an answered heartbeat and is not durable, as far as the answer tells, was lost: also what had been
+    /// sent again.
+    ///
+    /// - Returns: how many packets.
+    mutating func lose(sentBefore time: UInt64, known ack: borrowing AckView) -> Int {
+        lose(upTo: Self.end(of: ack)) { $0.at < time }
+    }
+
+    /// Takes everything in flight for lost.
+    mutating func loseAll() -> Int { lose(upTo: .max) { _ in true } }
+
+    /// Behind the last sequence of which an ack tells anything.
+    private static func end(of ack: borrowing AckView) -> UInt64 {
+        let (end, isOutside) = ack.floor.addingReportingOverflow(UInt64(64 * ack.wordCount))
+        return isOutside ? .max : end
+    }
+
+    private mutating func lose(
+        upTo end: UInt64, where isLost: (CongestionControl.Departure) -> Bool
+    ) -> Int {
+        var count = 0
+        var sequence = base
+        while sequence < min(sentEnd, end) {
             let at = place(sequence)
-            guard let entry = ring[at], !entry.isDone, !entry.isOverdue else { continue }
-            if entry.sendNumber + Self.overtakenCount <= arrivedNumber {
-                ring[at]?.isOverdue = true
-                hasOverdue = true
+            if let entry = ring[at], entry.state == .inFlight, isLost(entry.departure) {
+                ring[at]?.state = .lost
+                lostFrom = lostCount + count == 0 ? sequence : min(lostFrom, sequence)
+                count += 1
             }
+            sequence += 1
         }
-    }
-}
-
-/// How long an ack takes, from send to receive, commit of the receiver and all, and so how long to wait
-/// for one before the packet is sent again.
-///
-/// **Units** Nanoseconds.
-/// **Source** RFC 6298: smoothed mean and deviation; what was sent twice is not measured (Karn).
-struct RoundTrip: Sendable {
-    /// Before anything was measured. A receiver that starts may take longer; a packet too many does no harm.
-    static let waitFirst: UInt64 = 500_000_000
-    /// An ack comes with a commit: some milliseconds, and a slow disk's flush on top.
-    static let waitMin: UInt64 = 100_000_000
-    static let waitMax: UInt64 = 5_000_000_000
-
-    private var smoothed: UInt64?
-    private var deviation: UInt64 = 0
-
-    mutating func measured(_ sample: UInt64) {
-        // A machine that slept is not a slow network.
-        let sample = min(sample, Self.waitMax)
-        guard let smoothed else {
-            smoothed = sample
-            deviation = sample / 2
-            return
-        }
-        let distance = sample > smoothed ? sample - smoothed : smoothed - sample
-        deviation = (3 * deviation + distance) / 4
-        self.smoothed = (7 * smoothed + sample) / 8
-    }
-
-    /// The wait after a packet was sent for the `sendCount`-th time: twice as long each time.
-    func wait(sendCount: Int) -> UInt64 {
-        let first = smoothed.map { max(Self.waitMin, $0 + 4 * deviation) } ?? Self.waitFirst
-        let doublings = UInt64(min(max(0, sendCount - 1), 16))
-        return min(Self.waitMax, min(first, Self.waitMax) << doublings)
+        lostCount += count
+        return count
     }
 }

@@ -26,27 +26,40 @@ struct AckState: Sendable {
 }
 
 extension SenderStream {
-    /// Sends what may be sent: first what has to be sent again, then what is new.
+    /// Sends what may be sent: first what was lost, then what is new; as much as the network and the receiver take.
     mutating func pump(now: UInt64) {
-        guard failure == nil, !acks.isShedding, !watch.isUnconfirmed, timers.endsQuiet(now: now)
-        else { return }
-        let again = window.due(now: now, edge: acks.edge, countMax: Self.resendCountMax)
-        guard send(again[...], now: now) else {
-            window.recheck()
-            return
+        departsAt = .max
+        guard timers.endsQuiet(now: now), maySend, !probe.isBlackHole else { return }
+        // The receiver has given its room to others.
+        if now >= departedAt + Self.creditLapse {
+            acks.edge = min(acks.edge, max(acks.floor, window.base) + Self.creditFirst)
         }
-        let edge = newEdge
-        while let first = window.firstUnsent(), first < edge {
-            let end = min(edge, window.nextSequence, first + 64)
-            let sequences = (first..<end).filter { !window[$0].isDone }
+        while true {
+            let count = min(congestion.allowance(now: now), Self.burstCountMax)
+            if count == 0 { break }
+            let sequences = window.next(edge: acks.edge, newEdge: newEdge, countMax: count)
+            if sequences.isEmpty { return congestion.ranOut() }
             guard send(sequences[...], now: now) else { return }
+        }
+        if !window.next(edge: acks.edge, newEdge: newEdge, countMax: 1).isEmpty {
+            departsAt = congestion.nextDeparture
         }
     }
 
+    /// Whether batches may leave, as far as the receiver says.
+    private var maySend: Bool { failure == nil && !acks.isShedding && !watch.isUnconfirmed }
+
     /// Where an earlier start has left packets, no new sequence leaves before the receiver has said which it has: a
-    /// spool that was copied, or had its end cut, must not give one to other bytes.
+    /// spool that was copied, or had its end cut, must not give one to other bytes. Behind one that was lost none of which no ack
+    /// could tell: an ack is no larger than the packets.
     private var newEdge: UInt64 {
-        acks.hasCredit || window.leftEnd == 0 ? acks.edge : min(acks.edge, window.leftEnd)
+        var edge = acks.edge
+        if window[window.base].sendCount > 1 {
+            let words = AckPacket.furtherWordCount(
+                fitting: configuration.packetByteCountMax, hasTag: configuration.key != nil)
+            edge = min(edge, window.base + 64 * UInt64(1 + (words ?? 0)))
+        }
+        return acks.hasCredit || window.leftEnd == 0 ? edge : min(edge, window.leftEnd)
     }
 
     /// In as few calls as the kernel allows: runs of equal size, of which the last may be shorter.
@@ -77,7 +90,11 @@ extension SenderStream {
     }
 
     private mutating func noteSent(_ sequence: UInt64, now: UInt64) {
-        if window.sent(sequence, now: now) {
+        if window[sequence].state == .inFlight { congestion.replaced() }
+        let departure = congestion.departed(now: now)
+        probe.start(now: now)
+        departedAt = now
+        if window.sent(sequence, departure) {
             totals.packetsResent += 1
         } else {
             totals.packetsSent += 1
@@ -173,12 +190,14 @@ extension SenderStream {
         guard let status = ack.status, epoch == own || status == .refused && epoch > own else {
             return
         }
+        let answer: ReceiverWatch.Question?
         switch watch.hear(ack) {
-        case .believed(let answered):
+        case .believed(let question):
+            answer = question
             guard status == .ok, !ack.isPending, let ackedAt = window.ackedTime(ofLackingIn: ack)
             else { break }
             // It has no longer what it had acked, or was overtaken by the ack that said so.
-            if let answered, ackedAt <= answered.sentAt { return lose(ack, .olderCopy, now: now) }
+            if let answer, ackedAt <= answer.sentAt { return lose(ack, .olderCopy, now: now) }
             return timers.requestHeartbeat(now: now)
         case .late: return timers.heard(now: now)
         case .doubtful:
@@ -189,17 +208,38 @@ extension SenderStream {
         case .lost(let cause): return lose(ack, cause, now: now)
         }
         timers.heard(now: now)
+        if answer != nil, probe.heard(now: now) { beginAgain(now: now) }
         // Nothing more is said of packets that are not durable yet: the disk takes its time.
-        if ack.isPending { return timers.progressed(now: now) }
+        if ack.isPending { return awaitDisk(now: now) }
         switch status {
-        case .ok: apply(ack, now: now)
+        case .ok: apply(ack, answer, now: now)
         case .busy, .diskFull:
+            congestion.shed()
             if !acks.isShedding { timers.hurryHeartbeat(now: now) }
             acks.isShedding = true
             timers.progressed(now: now)
         case .beyondWindow: timers.requestHeartbeat(now: now)
         case .refused, .unsupported, .rolledBack: break
         }
+        awaitAcks(now: now)
+    }
+
+    /// Nothing had got through: what was in flight is lost, though no ack tells of all of it.
+    private mutating func beginAgain(now: UInt64) {
+        let lost = CongestionControl.Progress(lostCount: window.loseAll())
+        congestion.acked(lost, newest: nil, now: now)
+        congestion.restart()
+    }
+
+    /// The disk stalls: what is in flight has arrived, and is not asked for before the time is up again.
+    private mutating func awaitDisk(now: UInt64) {
+        timers.progressed(now: now)
+        if congestion.inFlightCount > 0 { probe.pending(now: now) }
+        pump(now: now)
+    }
+
+    private mutating func awaitAcks(now: UInt64) {
+        if congestion.inFlightCount > 0 { probe.start(now: now) } else { probe.stop() }
     }
 
     /// Acked data is gone: nobody holds it any more, and the sender must not go on as if it were counted.
@@ -248,7 +288,6 @@ extension SenderStream {
         // What was not heard while it had ended is no silence.
         timers.heard(now: now)
         timers.progressed(now: now)
-        window.recheck()
         sendHeartbeat(now: now)
     }
 
@@ -262,41 +301,42 @@ extension SenderStream {
                 ? .newerEpoch(known.rawValue) : isAhead ? .clock : .reused)
     }
 
-    private mutating func apply(_ ack: AckView, now: UInt64) {
+    private mutating func apply(
+        _ ack: borrowing AckView, _ answer: ReceiverWatch.Question?, now: UInt64
+    ) {
         if let sequence = window.unknownSequence(in: ack) {
             failure = .unknownPackets(
                 sender: configuration.identity.sender.rawValue, sequence: sequence,
                 next: window.knownEnd)
             return
         }
-        let wasBlocked = acks.isShedding
         acks.isShedding = false
         // Late: it was overtaken by a newer one.
-        guard ack.floor >= acks.floor else {
-            if wasBlocked { resume(now: now) }
-            return
-        }
+        guard ack.floor >= acks.floor else { return pump(now: now) }
         let wasOpen = acks.edge > acks.floor
         let edge = ack.floor.addingReportingOverflow(min(UInt64(ack.credit), Self.creditMax))
-        let hasGrown = edge.partialValue > acks.edge
         acks.floor = ack.floor
         acks.edge = edge.overflow ? .max : edge.partialValue
         acks.hasCredit = true
         if ack.credit == 0, wasOpen { timers.hurryHeartbeat(now: now) }
         if acks.isBlocked { timers.progressed(now: now) }
-        finishAcked(ack, now: now)
-        if wasBlocked || hasGrown { window.recheck() }
+        finishAcked(ack, answer, now: now)
         pump(now: now)
     }
 
-    private mutating func resume(now: UInt64) {
-        window.recheck()
-        pump(now: now)
-    }
-
-    private mutating func finishAcked(_ ack: AckView, now: UInt64) {
+    private mutating func finishAcked(
+        _ ack: borrowing AckView, _ answer: ReceiverWatch.Question?, now: UInt64
+    ) {
         let base = window.base
-        let change = window.apply(ack, now: now)
+        var change = window.apply(ack, now: now)
+        if let answer {
+            change.progress.isAnswer = true
+            change.progress.lostCount += window.lose(sentBefore: answer.sentAt, known: ack)
+        }
+        if let newest = change.newest { probe.measured(now - min(now, newest.at)) }
+        let wasBlackHole = change.ackedPackets > 0 && probe.heard(now: now)
+        congestion.acked(change.progress, newest: change.newest, now: now)
+        if wasBlackHole { beginAgain(now: now) }
         totals.eventsAcked += change.ackedEvents
         totals.eventsSent += change.unsentEvents
         totals.packetsSent += change.unsentPackets
@@ -316,6 +356,7 @@ extension SenderStream {
         if timers.route.isReconnectDue(now: now, silence: timers.silence(now: now)) {
             reconnect()
         }
+        if now >= probe.firesAt { ask(now: now) }
         let isFlushDue = now >= min(timers.batchDueAt, timers.spoolRetryAt)
         if isFlushDue { flush(now: now) } else { pump(now: now) }
         if failure == nil, now >= timers.heartbeatAt { sendHeartbeat(now: now) }
@@ -326,49 +367,22 @@ extension SenderStream {
         }
     }
 
-    /// So long acks may tell of nothing new before it is called an obstacle: a slow disk takes seconds.
-    static let stagnationNanoseconds: UInt64 = 10_000_000_000
-
-    /// What keeps packets from being acked: a full spool, silence for two heartbeats, or acks for ten seconds that
-    /// tell of nothing new. Without acks what the network said last. It may end by itself.
-    package func obstacle(now: UInt64) -> ClientError? {
-        if let stall { return stall }
-        guard isAcked else { return timers.networkError }
-        return obstacle(
-            now: now, silenceMax: SenderTimers.silenceMin,
-            stagnationMax: Self.stagnationNanoseconds)
-    }
-
-    private func obstacle(
-        now: UInt64, silenceMax: UInt64, stagnationMax: UInt64
-    ) -> ClientError? {
-        if let stall, let since = timers.stalledSince, now - min(now, since) >= silenceMax {
-            return stall
-        }
-        let silence = timers.silence(now: now)
-        if silence >= silenceMax {
-            return timers.networkError
-                ?? .noAnswer(address: configuration.address, seconds: silence / 1_000_000_000)
-        }
-        guard timers.stagnation(now: now) >= stagnationMax else { return nil }
-        return .noProgress(
-            address: configuration.address, sequence: window.base,
-            byteCount: window[window.base].bytes.count)
-    }
-
-    private var silenceMax: UInt64? {
-        guard let silenceMax = configuration.silenceNanosecondsMax else { return nil }
-        let isUnreachable = !timers.hasHeard && timers.networkError != nil
-        return isUnreachable ? min(configuration.absenceNanosecondsMax, silenceMax) : silenceMax
+    /// No ack has told of packets for too long. A heartbeat asks; where nothing gets through, a packet tries to.
+    private mutating func ask(now: UInt64) {
+        guard congestion.inFlightCount > 0, maySend else { return probe.stop() }
+        probe.fired(now: now)
+        guard probe.isBlackHole else { return sendHeartbeat(now: now) }
+        let first = window.base
+        if first < min(window.sentEnd, acks.edge) { _ = send([first], now: now) }
     }
 
     /// When `tick` has something to do; `.max` for a sender that has ended.
     package var nextDeadline: UInt64 {
         guard failure == nil else { return .max }
         var deadline = min(timers.batchDueAt, timers.heartbeatAt, timers.spoolRetryAt)
-        if !acks.isShedding, !watch.isUnconfirmed, !window.isEmpty {
-            deadline = min(
-                deadline, timers.quietUntil > 0 ? timers.quietUntil : window.nextWaitEnd)
+        deadline = min(deadline, probe.firesAt)
+        if maySend, !window.isEmpty {
+            deadline = min(deadline, timers.quietUntil > 0 ? timers.quietUntil : departsAt)
         }
         return deadline
     }

@@ -1,5 +1,6 @@
 // packet → socket → [ack] → window
 
+import CIngestLinux
 import Dispatch
 import Glibc
 import IngestFormat
@@ -178,18 +179,10 @@ final class WakeableSocket: Sendable {
     ///
     /// - Parameter nanoseconds: `.max` = for ever.
     func wait(nanoseconds: UInt64) {
-        // A millisecond late, never early: a wait of 0 for something that is due soon would spin.
-        let milliseconds =
-            nanoseconds == .max ? -1 : Int32(min(nanoseconds / 1_000_000 + 1, 60_000))
-        var ends = [
-            pollfd(fd: socket, events: Int16(POLLIN), revents: 0),
-            pollfd(fd: wakeEnds.read, events: Int16(POLLIN), revents: 0),
-        ]
-        // SAFETY: the kernel writes within the two entries.
-        _ = unsafe ends.withUnsafeMutableBufferPointer {
-            unsafe poll($0.baseAddress, 2, nanoseconds == 0 ? 0 : milliseconds)
-        }
-        guard ends[1].revents != 0 else { return }
+        // An hour is as good as for ever; the loop looks again then.
+        let ready = ingest_wait_readable(
+            socket, wakeEnds.read, min(nanoseconds, 3_600_000_000_000))
+        guard ready & 2 != 0 else { return }
         var bytes = [UInt8](repeating: 0, count: 64)
         // SAFETY: at most the array's own bytes are written.
         while unsafe read(wakeEnds.read, &bytes, bytes.count) == bytes.count {}

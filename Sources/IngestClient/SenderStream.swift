@@ -7,9 +7,10 @@ import IngestStorage
 /// One sender: the state behind `EventSender`, without lock, clock, thread or socket of its own. Its owner brings the
 /// time and what arrives, calls `tick` at `nextDeadline`, and asks for `failure`; transport, spool and randomness are seams.
 ///
-/// The rules are those of docs/protocol.md. With acks a packet is in the spool before it is sent; it is sent again until an ack
-/// says that it is durable; no sequence goes beyond the credit; a heartbeat leaves first, every second, and more often while
-/// the credit is 0. Without, packets leave in bursts, once, and heartbeats follow the first of them.
+/// The rules are those of docs/protocol.md. With acks a packet is in the spool before it is sent; it is sent again, whenever it
+/// was lost, until an ack says that it is durable, at a rate that the network takes; no sequence goes beyond the credit; a
+/// heartbeat leaves first, every second, and more often while the credit is 0. Without, packets leave in bursts, once, and
+/// heartbeats follow the first of them.
 package struct SenderStream: ~Copyable {
     /// What a sender promises of its packets.
     package enum Delivery: Sendable {
@@ -56,12 +57,13 @@ package struct SenderStream: ~Copyable {
         package init(identity: SenderIdentity) { self.identity = identity }
     }
 
-    /// Before the first ack.
+    /// Before the first ack, and after so long without a packet.
     static let creditFirst: UInt64 = 64
+    static let creditLapse: UInt64 = 2_000_000_000
     /// No window of a receiver is larger.
     static let creditMax: UInt64 = 65_536
-    /// Packets that are sent again in one go.
-    static let resendCountMax = 256
+    /// Packets that leave in one go.
+    static let burstCountMax = 256
 
     package internal(set) var totals = EventSender.Totals()
     /// The first error that ended the sender. Everything after it throws the same.
@@ -77,6 +79,12 @@ package struct SenderStream: ~Copyable {
     var timers: SenderTimers
     var acks = AckState()
     var watch = ReceiverWatch()
+    var congestion: CongestionControl
+    var probe = ProbeTimer()
+    /// When the next burst may leave, by the pace; `.max` while none may.
+    var departsAt = UInt64.max
+    /// When the last packet left.
+    var departedAt: UInt64 = 0
     private var parser = EventLineParser()
     private var texts: [UInt8] = []
     private(set) var encoder: PacketEncoder
@@ -101,6 +109,7 @@ package struct SenderStream: ~Copyable {
         self.transport = transport
         self.spool = spool
         window = SendWindow(firstSequence: firstSequence)
+        congestion = CongestionControl(packetByteCount: configuration.packetByteCountMax)
         timers = SenderTimers(now: now, isAcked: configuration.delivery == .acked)
         encoder = PacketEncoder(configuration)
         for packet in left {

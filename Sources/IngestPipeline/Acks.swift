@@ -70,8 +70,12 @@ package struct AckList: Sendable {
 
     package var isEmpty: Bool { acks.isEmpty }
 
-    /// - Parameter window: whose floor the ack has; `nil` = nothing is said of sequences.
-    mutating func append(_ ack: OutgoingAck, _ window: SequenceWindow? = nil) {
+    /// - Parameters:
+    ///   - window: whose floor the ack has; `nil` = nothing is said of sequences.
+    ///   - end: it tells of all below it, as far as words fit, also of those behind everything that arrived.
+    mutating func append(
+        _ ack: OutgoingAck, _ window: SequenceWindow? = nil, upTo end: UInt64 = 0
+    ) {
         var ack = ack
         let start = words.count
         if let window {
@@ -79,7 +83,8 @@ package struct AckList: Sendable {
             repeat {
                 words.append(window.word(from: sequence))
                 sequence += 64
-            } while sequence < window.end && words.count - start <= ack.furtherWordCountMax
+            } while sequence < max(window.end, end)
+                && words.count - start <= ack.furtherWordCountMax
                 && words.count < Self.wordCountMax
         } else {
             words.append(0)

@@ -15,23 +15,30 @@ struct SendWindowTests {
         var byteCount: Int { window.byteCount }
         var packetCount: Int { window.packetCount }
         var isEmpty: Bool { window.isEmpty }
-        var nextWaitEnd: UInt64 { window.nextWaitEnd }
-        var hasOverdue: Bool { window.hasOverdue }
+        var lostCount: Int { window.lostCount }
+        private var number: UInt64 = 0
         subscript(sequence: UInt64) -> SendWindow.Entry { window[sequence] }
         func append(_ bytes: [UInt8], eventCount: Int) {
             window.append(bytes, eventCount: eventCount)
         }
-        func sent(_ sequence: UInt64, now: UInt64) -> Bool { window.sent(sequence, now: now) }
+        func sent(_ sequence: UInt64, now: UInt64) -> Bool {
+            number += 1
+            return window.sent(sequence, CongestionControl.Departure(number: number, at: now))
+        }
         func firstUnsent() -> UInt64? { window.firstUnsent() }
-        func recheck() { window.recheck() }
-        func due(now: UInt64, edge: UInt64, countMax: Int) -> [UInt64] {
-            window.due(now: now, edge: edge, countMax: countMax)
+        func next(edge: UInt64 = .max, newEdge: UInt64 = .max, countMax: Int = 9) -> [UInt64] {
+            window.next(edge: edge, newEdge: newEdge, countMax: countMax)
+        }
+        func lose(sentBefore time: UInt64, floor: UInt64, words: [UInt64] = [0]) -> Int {
+            SendWindowTests.view(floor: floor, words: words) {
+                window.lose(sentBefore: time, known: $0)
+            } ?? -1
         }
     }
 
-    private static func apply(
-        _ window: Held, floor: UInt64, words: [UInt64] = [0], now: UInt64
-    ) -> SendWindow.Change {
+    private static func view<Result>(
+        floor: UInt64, words: [UInt64], _ body: (borrowing AckView) -> Result
+    ) -> Result? {
         let header = PacketHeader(
             kind: .batch, sender: SenderID(rawValue: 1), epoch: SenderEpoch(rawValue: 2),
             sequence: PacketSequence(rawValue: 0))
@@ -39,9 +46,16 @@ struct SendWindowTests {
         return packet.withUnsafeBytes { bytes in
             guard case .packet(let header) = PacketHeader.parse(bytes, for: .sender),
                 let view = AckView(header, of: bytes)
-            else { return SendWindow.Change() }
-            return window.window.apply(view, now: now)
+            else { return nil }
+            return body(view)
         }
+    }
+
+    private static func apply(
+        _ window: Held, floor: UInt64, words: [UInt64] = [0], now: UInt64
+    ) -> SendWindow.Change {
+        view(floor: floor, words: words) { window.window.apply($0, now: now) }
+            ?? SendWindow.Change()
     }
 
     private static func window(packets: Int, from first: UInt64 = 0, areLeft: Bool = false) -> Held
@@ -67,11 +81,10 @@ struct SendWindowTests {
         #expect(window.base == 2)
         #expect(window.byteCount == 600)
         change = Self.apply(window, floor: 2, words: [0b1001_0000], now: 6)
-        #expect(change == SendWindow.Change())
+        #expect(change.ackedPackets == 0 && change.progress == CongestionControl.Progress())
         change = Self.apply(window, floor: 10, now: 7)
         #expect(change.ackedPackets == 6)
-        #expect(window.isEmpty)
-        #expect(window.nextWaitEnd == .max)
+        #expect(window.isEmpty && window.next().isEmpty)
     }
 
     @Test func `The window grows with what it holds, and keeps every packet in its place`() {
@@ -98,59 +111,60 @@ struct SendWindowTests {
         #expect(window.firstUnsent() == 14)
     }
 
-    @Test func `A packet is due when its wait ends, twice as long each time`() {
-        let window = Self.window(packets: 1)
-        var now: UInt64 = 0
-        _ = window.sent(0, now: now)
-        for wait in [500, 1_000, 2_000, 4_000, 5_000, 5_000] as [UInt64] {
-            let end = now + wait * Self.millisecond
-            #expect(window.nextWaitEnd == end)
-            #expect(window.due(now: end - 1, edge: .max, countMax: 9) == [])
-            #expect(window.due(now: end, edge: 0, countMax: 9) == [])
-            window.recheck()
-            #expect(window.due(now: end, edge: .max, countMax: 9) == [0])
-            let wasSent = window.sent(0, now: end)
-            #expect(wasSent)
-            now = end
-        }
+    @Test func `What left once and last tells the time, what was sent again does not`() {
+        let window = Self.window(packets: 4)
+        for sequence in 0..<4 as Range<UInt64> { _ = window.sent(sequence, now: sequence + 1) }
+        _ = window.lose(sentBefore: 5, floor: 0)
+        for sequence in [2, 3] as [UInt64] { _ = window.sent(sequence, now: 9) }
+        let change = Self.apply(window, floor: 4, now: 20)
+        #expect(change.newest?.at == 2)
+        #expect(change.progress.durableCount == 4)
+        // Two had been judged lost, and were on their way all the same.
+        #expect(change.progress.landedCount == 2 && window.lostCount == 0)
     }
 
-    @Test func `The wait follows the measured round trips, within its bounds`() {
-        var trip = RoundTrip()
-        #expect(trip.wait(sendCount: 1) == RoundTrip.waitFirst)
-        for _ in 0..<50 { trip.measured(2 * Self.millisecond) }
-        #expect(trip.wait(sendCount: 1) == RoundTrip.waitMin)
-        for _ in 0..<50 { trip.measured(300 * Self.millisecond) }
-        #expect(trip.wait(sendCount: 1) > 300 * Self.millisecond)
-        #expect(trip.wait(sendCount: 1) < 400 * Self.millisecond)
-        trip.measured(.max)
-        #expect(trip.wait(sendCount: 9) == RoundTrip.waitMax)
-        #expect(trip.wait(sendCount: .max) == RoundTrip.waitMax)
-    }
-
-    @Test func `A packet that three later ones have overtaken is sent again at once, and once`() {
-        let window = Self.window(packets: 8)
-        for sequence in 0..<8 as Range<UInt64> { _ = window.sent(sequence, now: 1) }
-        // 1, 2 and 3 have arrived: 0 may have been overtaken, 4 to 7 are on their way.
-        _ = Self.apply(window, floor: 0, words: [0b0110], now: 2)
-        #expect(!window.hasOverdue)
-        _ = Self.apply(window, floor: 0, words: [0b1110], now: 3)
-        #expect(window.due(now: 3, edge: .max, countMax: 9) == [0])
+    @Test func `Rule j: lost is what three later sends have overtaken, if the ack tells of it`() {
+        let window = Self.window(packets: 200)
+        for sequence in 0..<200 as Range<UInt64> { _ = window.sent(sequence, now: 1) }
+        // 1, 2 and 3 have arrived: 0 may have been overtaken, 4 to 199 are on their way.
+        #expect(Self.apply(window, floor: 0, words: [0b0110], now: 2).progress.lostCount == 0)
+        #expect(Self.apply(window, floor: 0, words: [0b1110], now: 3).progress.lostCount == 1)
+        #expect(window.next() == [0])
+        #expect(window.next(edge: 0).isEmpty)
         _ = window.sent(0, now: 3)
-        _ = Self.apply(window, floor: 0, words: [0b1110], now: 4)
-        #expect(window.due(now: 4, edge: .max, countMax: 9) == [])
-        _ = Self.apply(window, floor: 0, words: [0b1000_1110], now: 5)
-        #expect(window.due(now: 5, edge: .max, countMax: 9) == [4])
+        #expect(Self.apply(window, floor: 0, words: [0b1110], now: 4).progress.lostCount == 0)
+        // 150 is durable, and all before it, but those that have come, left three sends earlier.
+        #expect(
+            Self.apply(window, floor: 0, words: [0, 0, 1 << 22], now: 5).progress.lostCount == 144)
+        let short = Self.window(packets: 200)
+        for sequence in 0..<200 as Range<UInt64> { _ = short.sent(sequence, now: 1) }
+        #expect(Self.apply(short, floor: 0, words: [1 << 63], now: 2).progress.lostCount == 61)
+        #expect(Self.apply(short, floor: 0, words: [0], now: 4).progress.lostCount == 0)
     }
 
-    @Test func `Many resends leave in portions`() {
-        let window = Self.window(packets: 500)
-        for sequence in 0..<500 as Range<UInt64> { _ = window.sent(sequence, now: 1) }
-        let now: UInt64 = 10_000_000_000
-        let first = window.due(now: now, edge: .max, countMax: 100)
-        #expect(first == Array(0..<100))
-        for sequence in first { _ = window.sent(sequence, now: now) }
-        #expect(window.nextWaitEnd == now + SendWindow.paceNanoseconds)
-        #expect(window.due(now: window.nextWaitEnd, edge: 150, countMax: 100) == Array(100..<150))
+    @Test func `Rule k: what left before an answered question and is not durable is lost`() {
+        let window = Self.window(packets: 100)
+        for sequence in 0..<100 as Range<UInt64> { _ = window.sent(sequence, now: sequence) }
+        _ = Self.apply(window, floor: 10, now: 100)
+        #expect(window.lose(sentBefore: 50, floor: 10) == 40)
+        #expect(window.next(countMax: 100) == Array(10..<50))
+        // The answer tells of 64 packets.
+        #expect(window.lose(sentBefore: 90, floor: 10) == 24)
+        for sequence in 10..<20 as Range<UInt64> { _ = window.sent(sequence, now: 200) }
+        #expect(window.lose(sentBefore: 200, floor: 10) == 0)
+        #expect(window.lose(sentBefore: 201, floor: 10) == 10, "resends are judged too")
+    }
+
+    @Test func `What was lost leaves first, then what is new, each up to its edge`() {
+        let window = Self.window(packets: 20)
+        for sequence in 0..<10 as Range<UInt64> { _ = window.sent(sequence, now: 1) }
+        _ = Self.apply(window, floor: 0, words: [0b11_1100_0100], now: 2)
+        #expect(window.next(countMax: 100) == [0, 1, 3, 4, 5] + Array(10..<20))
+        #expect(window.next(edge: 4, newEdge: 12, countMax: 100) == [0, 1, 3, 10, 11])
+        #expect(window.next(countMax: 2) == [0, 1])
+        _ = window.sent(0, now: 3)
+        #expect(window.next(countMax: 2) == [1, 3])
+        _ = Self.apply(window, floor: 10, now: 4)
+        #expect(window.next(countMax: 2) == [10, 11])
     }
 }

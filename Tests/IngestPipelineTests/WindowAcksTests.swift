@@ -16,15 +16,17 @@ struct WindowAnswersTests {
                 bench.key = WindowBench.key(sender)
                 #expect(bench.send(round, byteCount: 1_000) == .accepted)
                 granted[sender] = bench.acks().first?.credit
-                // A sender that came when nothing was left had one packet.
-                #expect(granted.values.reduce(0) { $0 + Int($1) } <= 100 + 19)
+                // A sender that came when nothing was left had two packets.
+                #expect(granted.values.reduce(0) { $0 + Int($1) } <= 100 + 2 * 19)
             }
         }
         #expect(granted.values.allSatisfy { $0 == 5 })
         // Only one of them is still there.
         bench.advance(milliseconds: 2_500)
-        #expect(bench.send(3, byteCount: 1_000) == .accepted)
-        #expect(bench.acks().first?.credit == 100)
+        for sequence in 3..<28 as Range<UInt64> {
+            #expect(bench.send(sequence, byteCount: 1_000) == .accepted)
+        }
+        #expect(bench.acks().last?.credit == 100)
     }
 
     @Test("nobody gets nothing, and before the first batch nobody gets more than 64 packets")
@@ -33,17 +35,48 @@ struct WindowAnswersTests {
         for sender in 1...20 as ClosedRange<UInt64> {
             bench.key = WindowBench.key(sender)
             #expect(bench.send(0, byteCount: 60_000) == .accepted)
-            #expect(bench.acks().first?.credit == 1)
+            #expect(bench.acks().first?.credit == 2)
         }
         var large = WindowBench()
         #expect(large.heartbeat(next: 0, base: 0) == nil)
         #expect(large.acks().first?.credit == 64)
-        // A heartbeat says nothing of how large batches are.
+        // A heartbeat says nothing of how large batches are, and is no demand.
         #expect(large.send(0, byteCount: 60_000) == .accepted)
         #expect(large.heartbeat(next: 1, base: 0) == nil)
-        #expect(
-            large.acks().last?.credit
-                == UInt32((64 << 20) / RingLayout.shareByteCount(of: 64 + 60_000)))
+        #expect(large.acks().last?.credit == 8)
+        for sequence in 1...64 as ClosedRange<UInt64> {
+            #expect(large.send(sequence, byteCount: 60_000) == .accepted)
+        }
+        #expect(large.acks().last?.credit == 256)
+    }
+
+    @Test("idle senders take no credit, and what some do not need is for others")
+    func creditByDemand() {
+        var bench = WindowBench(creditByteCount: 10_000 * (64 + 1_000))
+        for sender in 1...500 as ClosedRange<UInt64> {
+            bench.key = WindowBench.key(sender)
+            #expect(bench.send(0, byteCount: 1_000) == .accepted)
+        }
+        #expect(bench.acks().count == 500)
+        var (busy, slow): (UInt32, UInt32) = (0, 0)
+        for second in 0..<3 as Range<UInt64> {
+            for sequence in 0..<3_000 as Range<UInt64> {
+                bench.key = WindowBench.key(1_000)
+                #expect(bench.send(second * 3_000 + sequence, byteCount: 1_000) == .accepted)
+                if sequence % 500 == 0 {
+                    bench.key = WindowBench.key(1_001)
+                    let number = second * 6 + sequence / 500
+                    #expect(bench.send(number, byteCount: 1_000) == .accepted)
+                    bench.advance(milliseconds: 150)
+                    for ack in bench.acks() {
+                        if ack.floor > 100 { busy = ack.credit } else { slow = ack.credit }
+                    }
+                }
+            }
+            bench.advance(milliseconds: 150)
+        }
+        // Four times what comes; the pool bounds the busy one.
+        #expect(slow == 24 && busy > 9_000 && busy + slow <= 10_000, "\(slow), \(busy)")
     }
 
     @Test("a packet that is owed nothing moves no answer, and makes none larger")

@@ -155,7 +155,7 @@ enum UnsafeFiles {
         "IngestClient": [
             "ReceiverProbe": "hands buffers to poll and recv",
             "SenderExchange": "reads an ack where it lies in a datagram",
-            "SenderLoop": "hands buffers to poll, read and recv",
+            "SenderLoop": "hands buffers to read, write and recv",
             "Spool/SpoolFormat": "parses a packet where it lies in its array",
             "Spool/SpoolRecovery": "parses a packet where it lies in its array",
             "PacketEncoder": "hands an event's texts to the encoder of a batch",

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Sends ad events to ingestd over UDP, and again until ingestd says that they are on disk: docs/protocol.md, in one
 thread. Events are messages of proto/ingest/v1/events.proto, made by the official protobuf package."""
-import argparse, contextlib, hashlib, hmac, importlib, pathlib, secrets, select, socket, struct, sys, tempfile, time
+import argparse, contextlib, hashlib, hmac, importlib, itertools, pathlib, secrets, select, socket, struct, sys, tempfile, time
 
 PROTO = pathlib.Path(__file__).resolve().parent.parent.parent / "proto"  # of the repository; a copy needs --proto
 MAGIC, BATCH, HEARTBEAT, ACK, WANTS_ACK, TAGGED, ENDS, PENDING, IS_ANSWER = b"IGD1", 1, 2, 129, 1, 2, 4, 4, 8
 HEADER = struct.Struct("<4sBBHQQQI")  # magic, kind, flags, key id, sender, epoch, sequence, payload size; then the CRC
 OK, BUSY, DISK_FULL, REFUSED, BEYOND_WINDOW, UNSUPPORTED, ROLLED_BACK = range(7)
-CREDIT_FIRST, CREDIT_MAX, UNACKED_MAX = 64, 65_536, 65_536
+CREDIT_FIRST, CREDIT_MAX, UNACKED_MAX, IN_FLIGHT_MAX = 64, 65_536, 65_536, 16
 
 
 def load_schema(proto=PROTO):
@@ -63,7 +63,7 @@ class Sender:
             self.step(0.02)
         if batch.ByteSize() < 40:
             batch.padding = bytes(40)  # smaller packets get no ack
-        self.unacked[self.next] = [self.packet(BATCH, self.next, batch.SerializeToString()), 0, 0.5]
+        self.unacked[self.next] = [self.packet(BATCH, self.next, batch.SerializeToString()), 0, 1.0]
         self.next += 1
         self.step(0)
 
@@ -86,13 +86,13 @@ class Sender:
             self.heartbeat()
             self.heartbeat_wait = min(1, 2 * self.heartbeat_wait) if self.sheds or self.edge <= self.floor else 1
             self.heartbeat_at = now + self.heartbeat_wait
-        for sequence, entry in self.unacked.items():
+        for sequence, entry in itertools.islice(self.unacked.items(), IN_FLIGHT_MAX):
             if self.sheds or sequence >= self.edge:
                 break
             packet, due_at, seconds = entry
             if now >= due_at:
                 self.resent += due_at > 0
-                entry[1:], self.sent = (now + seconds, min(5.0, 2 * seconds)), max(self.sent, sequence + 1)
+                entry[1:], self.sent = (now + seconds, min(8.0, 2 * seconds)), max(self.sent, sequence + 1)
                 self.transmit(packet)
 
     def heartbeat(self, flags=0):

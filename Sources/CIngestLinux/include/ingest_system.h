@@ -25,6 +25,11 @@ int ingest_lease(int descriptor, int64_t first);
 /// 1 where another open file has a lock on the byte, 0 where none has, -1 and errno where that is not known.
 int ingest_is_leased(int descriptor, int64_t byte);
 
+// glibc declares ppoll for _GNU_SOURCE only.
+/// ppoll(2) for something to read from either of two descriptors (-1 = none): waits so long at most; bit i of the result says
+/// that descriptor i is ready.
+int ingest_wait_readable(int first, int second, uint64_t nanoseconds_max);
+
 // glibc declares sem_clockwait for _GNU_SOURCE only.
 /// sem_clockwait(3) by CLOCK_MONOTONIC: waits so long at most, signals or not; whether one unit was taken.
 bool ingest_semaphore_wait(sem_t *semaphore, uint64_t nanoseconds_max);

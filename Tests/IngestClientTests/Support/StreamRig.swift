@@ -12,19 +12,26 @@ final class StreamRig {
     var stream: SenderStream
     private let clock = TestClock()
 
-    /// - Parameter left: packets that an earlier start has left.
+    /// - Parameters:
+    ///   - left: packets that an earlier start has left.
+    ///   - isWide: it knows a path of 500,000 packets a second, so that other rules decide what leaves.
     init(
         spool: (any PacketSpool)? = nil, left: [SpooledPacket] = [], firstSequence: UInt64 = 0,
-        _ change: (inout SenderStream.Configuration) -> Void = { _ in }
+        isWide: Bool = true, _ change: (inout SenderStream.Configuration) -> Void = { _ in }
     ) {
         var configuration = SenderStream.Configuration(identity: SampleEvents.identity())
         configuration.packetByteCountMax = 1_200
         let clock = clock
         configuration.clock = { max($0, clock.now) }
         change(&configuration)
+        let nonces = CountedNonces()
+        configuration.makeNonce = { nonces.next() }
         stream = SenderStream(
             configuration, transport: network, spool: spool, left: left,
             firstSequence: firstSequence, now: clock.now)
+        guard isWide else { return }
+        stream.congestion = .wide(now: clock.now)
+        stream.pump(now: clock.now)
     }
 
     var now: UInt64 {
@@ -69,6 +76,8 @@ final class StreamRig {
             ack.echo = .nonce(asked.nonce)
         }
         change(&ack)
+        // What is in flight has been on its way for a while.
+        if stream.congestion.inFlightCount > 0 { now += 10_000_000 }
         stream.receive(ModelReceiver.bytes(ack, words: words).span, now: now)
     }
 
@@ -99,6 +108,31 @@ final class StreamRig {
     /// The sequences of the batches that were sent since the last call.
     func takeSequences() -> [UInt64] {
         network.takePackets().filter { $0.kind == 1 }.map(\.sequence)
+    }
+}
+
+extension CongestionControl {
+    /// One that has had 5,000 packets acked 10 ms after they left.
+    static func wide(now: UInt64) -> CongestionControl {
+        var control = CongestionControl(packetByteCount: 1_200)
+        var last = Departure()
+        for _ in 0..<5_000 { last = control.departed(now: now - 20_000_000) }
+        control.acked(
+            Progress(durableCount: 5_000, landedCount: 5_000), newest: last,
+            now: now - 10_000_000)
+        return control
+    }
+}
+
+/// Nonces that are the same in each run.
+final class CountedNonces: Sendable {
+    private let count = Mutex<UInt64>(0)
+
+    func next() -> UInt64 {
+        count.withLock {
+            $0 += 1
+            return $0 << 32
+        }
     }
 }
 

@@ -43,9 +43,7 @@ struct AdmittedWindow {
 
     // MARK: Credit
 
-    /// What it was granted last, in bytes of the pool.
-    var grantedByteCount = 0
-    var isSharing = false
+    var demand = SenderDemand()
 
     private static let checkCount = 1 << 10
 

@@ -11,7 +11,7 @@ extension AdmittedWindows {
     /// - Parameter durable: the last commit that is durable now.
     mutating func takeAcks(into list: inout AckList, durable: UInt64, _ now: StageTime) {
         guard acks.isOwed else { return }
-        credit.lapse(&table.entries, now)
+        credit.look(at: &table.entries, now)
         for index in acks.due {
             let ack = ack(ofWindow: index, table.entries[index].status, floor: nil)
             if let ack { list.append(ack, table.entries[index].window.sequences) }
@@ -33,7 +33,7 @@ extension AdmittedWindows {
     ) {
         if end(packet, told, at: place, durable: durable, now, &ledger) { return }
         let index = place.index
-        credit.lapse(&table.entries, now)
+        credit.look(at: &table.entries, now)
         let isRefused = table.entries[index].isRefused(now)
         let isRolledBack = told.seen > table.entries[index].window.sequences.floor
         let floor = table.entries[index].floorWhilePending(durable: durable)
@@ -44,11 +44,9 @@ extension AdmittedWindows {
         let ack = ack(ofWindow: index, status, floor: floor, answering: packet)
         guard let ack else { return }
         list.commitEpoch = durable
-        list.append(ack, floor == nil ? table.entries[index].window.sequences : nil)
+        let window = table.entries[index].window.sequences
+        list.append(ack, floor == nil ? window : nil, upTo: packet.sequence)
     }
-
-    /// Packets that a sender may send whose window is not open yet. They are granted to nobody: a heartbeat takes nothing.
-    private static var unopenedCredit: Int { 64 }
 
     /// The answer to a heartbeat of a sender whose window would begin here.
     func answer(
@@ -57,7 +55,7 @@ extension AdmittedWindows {
     ) {
         let ack = OutgoingAck(
             .ok, sender: packet.key.sender, epoch: packet.key.epoch, floor: floor,
-            credit: Self.unopenedCredit, echo: packet.echo, to: packet.source)
+            credit: CreditPool.idleCount, echo: packet.echo, to: packet.source)
         guard let ack else { return }
         list.commitEpoch = durable
         list.append(ack)

@@ -86,6 +86,7 @@ struct AdmittedWindows: ~Copyable {
             }
         }
         let standing = table.entries[index].note(batch: packet, now)
+        credit.note(batchOf: &table.entries[index], now)
         guard decideAcks(packet, index, &ledger) else {
             return refuse(packet, index, .badKind, now)
         }

@@ -1,0 +1,361 @@
+// packet → [permission] → socket → ack
+
+/// How many packets of a sender may be on their way, and how fast they leave: from when packets left, when acks said that
+/// they are durable, and which were lost.
+///
+/// A pure value: no clock, no socket. It has a pace, which grows while packets neither queue nor are lost more than always,
+/// and is cut, by a tenth at least, when they do. Acks come once a commit, and a disk that stalls is no full network; so it
+/// looks at rounds: the least delay, what was lost, and how many packets became durable for how many that left. Random loss is
+/// in every round, and costs no pace.
+///
+/// **Units** Nanoseconds of the monotonic clock; rates and paces in packets a nanosecond.
+/// **Source** RFC 8085; the rules and their letters are those of docs/protocol.md; why, in decision 51.
+struct CongestionControl: Sendable {
+    /// What is known of a packet when it leaves.
+    struct Departure: Sendable {
+        /// Of all that left; 0 = it has not.
+        var number: UInt64 = 0
+        var at: UInt64 = 0
+        /// Packets that were durable then, and since when so many were.
+        fileprivate var durableCount: UInt64 = 0
+        fileprivate var durableAt: UInt64 = 0
+
+        init(number: UInt64 = 0, at: UInt64 = 0) { (self.number, self.at) = (number, at) }
+    }
+
+    /// What an ack has told of packets.
+    struct Progress: Equatable, Sendable {
+        /// Packets that it calls durable for the first time, and those of them that were in flight.
+        var durableCount = 0
+        var landedCount = 0
+        /// Packets in flight that were judged lost.
+        var lostCount = 0
+        /// Whether it was asked for: how long packets took is not known by it.
+        var isAnswer = false
+    }
+
+    private enum Phase: Equatable {
+        case startup
+        /// Grows each round.
+        case growth
+        /// After a cut, until the queue is gone; so many rounds of it are over.
+        case settling(Int)
+    }
+
+    private struct Round {
+        var beganAt: UInt64 = 0
+        var durableCount = 0
+        var lostCount = 0
+        var minDelay = UInt64.max
+        var gap: UInt64 = 0
+        /// Greatest in startup.
+        var rate = 0.0
+        /// The source had too little to send, or the receiver took nothing.
+        var isLimited = false
+        var isShed = false
+        /// It waited for an answer: its time tells nothing of a rate.
+        var hasAsked = false
+
+        var count: Int { durableCount + lostCount }
+        var lossShare: Double { count == 0 ? 0 : Double(lostCount) / Double(count) }
+    }
+
+    /// Bytes that may leave before anything is known, and the time over which they do.
+    private static let firstByteCount = 16 << 10
+    private static let firstNanoseconds: UInt64 = 10_000_000
+    private static let startupGain = 2.885
+    private static let cutGain = 0.9
+    private static let cutGainMin = 0.5
+    private static let growthGain = 0.02
+    /// And by so many packets in flight each 100 ms, or least delay if that is longer: so senders' parts become equal.
+    private static let growthCount = 1.5
+    private static let growthNanoseconds = 100_000_000.0
+    /// Rounds without a cut after which it grows faster by another `growthGain`, and those after which it settles anyway.
+    private static let fasterRoundCount = 8
+    private static let roundCountMax = 32
+    /// Of the pace while it is to be learnt what is always lost.
+    private static let dipGain = 0.85
+    /// And while it is to be learnt how short the way is without a queue.
+    private static let renewalGain = 0.5
+    /// Of a round: the least time, and packets that became durable or were lost.
+    private static let roundNanosecondsMin: UInt64 = 20_000_000
+    private static let roundPacketCountMin = 16
+    /// Of one that tells that the path is full.
+    private static let flatPacketCountMin = 50
+    private static let gapCount = 10
+    private static let gapMax: UInt64 = 50_000_000
+    private static let queueNanosecondsMin: UInt64 = 3_000_000
+    private static let delayAgeMax: UInt64 = 5_000_000_000
+    private static let idleMax: UInt64 = 10_000_000_000
+    /// In flight beyond what delay and commits need.
+    private static let slackNanoseconds = 10_000_000.0
+    private static let lossFloorMax = 0.5
+    private static let lossMargin = 0.02
+    /// Packets that the loss floor rests on, at least and at most.
+    private static let calmCountMin = 60.0
+    private static let calmCountMax = 400.0
+    /// Of the pace: what leaves in one go.
+    private static let burstNanoseconds = 1_000_000.0
+
+    private(set) var inFlightCount = 0
+    private let leastCount: Int
+    private var phase = Phase.startup
+    /// Of the pace while it settles.
+    private var settlingGain = 1.0
+    /// (g) Packets a nanosecond.
+    private var basePace: Double
+    private var sendNumber: UInt64 = 0
+    private var durableCount: UInt64 = 0
+    private var durableAt: UInt64 = 0
+
+    // MARK: Of rounds
+
+    private var round = Round()
+    /// Ends with the ack of a packet that left from this one on.
+    private var roundEnd: UInt64 = 0
+    private var roundsSinceCut = 0
+    private var gaps: [UInt64] = []
+    private(set) var minDelay: UInt64?
+    private var minDelayAt: UInt64 = 0
+    /// The greatest rate of startup, and rounds in which it has not grown.
+    private var startupRate = 0.0
+    private var flatRoundCount = 0
+    /// The least share that was lost in a round of startup that has grown.
+    private var startupLoss: Double?
+    /// Packets of calm rounds that became durable, and that were lost.
+    private var calm = (durable: 0.0, lost: 0.0)
+
+    // MARK: Tokens
+
+    private var tokens = 0.0
+    private var filledAt: UInt64 = 0
+
+    /// - Parameter packetByteCount: of full packets.
+    init(packetByteCount: Int) {
+        leastCount = min(10, max(2, Self.firstByteCount / max(1, packetByteCount)))
+        basePace = Double(leastCount) / Double(Self.firstNanoseconds)
+    }
+
+    // MARK: What may leave
+
+    /// (c) The longest time between two acks that brought something.
+    private var gap: UInt64 { min(Self.gapMax, max(round.gap, gaps.max() ?? 0)) }
+
+    /// (e) The share that is always lost.
+    var lossFloor: Double {
+        let count = calm.durable + calm.lost
+        return min(
+            Self.lossFloorMax,
+            count >= Double(Self.roundPacketCountMin) ? calm.lost / count : startupLoss ?? 0)
+    }
+
+    /// (b, f) So many may be in flight.
+    var windowCount: Int {
+        guard let minDelay else { return leastCount }
+        var count = 4.0
+        if phase == .startup {
+            let rate = max(round.rate, startupRate)
+            count += Self.startupGain * rate * Double(minDelay + gap)
+        } else {
+            count += basePace * (2 * Double(minDelay) + Double(gap) + Self.slackNanoseconds)
+        }
+        return max(leastCount, Int(min(count, 1e9)))
+    }
+
+    /// (g) Packets a nanosecond.
+    var pace: Double {
+        if case .settling = phase { return settlingGain * basePace }
+        return basePace
+    }
+
+    private var burstCount: Double { max(2, Self.burstNanoseconds * pace) }
+
+    /// How many packets may leave now.
+    mutating func allowance(now: UInt64) -> Int {
+        // What does not fit is lost, but for the time that a thread may wake late.
+        tokens = min(2 * burstCount, tokens + Double(now - min(now, filledAt)) * pace)
+        filledAt = max(now, filledAt)
+        return max(0, min(windowCount - inFlightCount, Int(tokens)))
+    }
+
+    /// When a burst may leave, as far as the pace says; `.max` while as many as may be are in flight.
+    var nextDeparture: UInt64 {
+        guard inFlightCount < windowCount else { return .max }
+        let missing = max(1, burstCount / 2) - tokens
+        return filledAt + UInt64(max(0, min(missing / pace, 1e10))) + 1
+    }
+
+    /// A packet in flight is sent again.
+    mutating func replaced() { inFlightCount -= min(inFlightCount, 1) }
+
+    /// There is nothing more to send though it may.
+    mutating func ranOut() { round.isLimited = true }
+
+    /// (l) The receiver takes nothing: what is lost now is not the network's.
+    mutating func shed() { round.isShed = true }
+
+    /// A packet leaves.
+    mutating func departed(now: UInt64) -> Departure {
+        if inFlightCount == 0 {
+            if now > durableAt + Self.idleMax, durableAt > 0 { forget() }
+            durableAt = now
+        }
+        sendNumber += 1
+        inFlightCount += 1
+        tokens -= 1
+        var departure = Departure(number: sendNumber, at: now)
+        (departure.durableCount, departure.durableAt) = (durableCount, durableAt)
+        return departure
+    }
+
+    // MARK: What acks tell
+
+    /// - Parameter newest: the departure of the one that left last, of those that it calls durable and that left once.
+    mutating func acked(_ progress: Progress, newest: Departure?, now: UInt64) {
+        inFlightCount -= min(inFlightCount, progress.landedCount + progress.lostCount)
+        if progress.durableCount > 0 {
+            if durableCount > 0 { round.gap = max(round.gap, now - min(now, durableAt)) }
+            durableCount += UInt64(progress.durableCount)
+            durableAt = now
+        }
+        round.durableCount += progress.durableCount
+        round.lostCount += progress.lostCount
+        round.hasAsked = round.hasAsked || progress.isAnswer
+        guard let newest else { return }
+        if !progress.isAnswer { measure(newest, now) }
+        let age = now - min(now, round.beganAt)
+        let isLong = age >= Self.roundNanosecondsMin && round.count >= Self.roundPacketCountMin
+        if newest.number >= roundEnd, round.beganAt == 0 || isLong { endRound(now) }
+    }
+
+    /// (c, d)
+    private mutating func measure(_ newest: Departure, _ now: UInt64) {
+        let delay = now - min(now, newest.at)
+        round.minDelay = min(round.minDelay, delay)
+        if minDelay.map({ Double(delay) <= 1.05 * Double($0) + 1_000_000 }) ?? true {
+            (minDelay, minDelayAt) = (min(delay, minDelay ?? delay), now)
+        }
+        guard phase == .startup else { return }
+        let time = max(1, now - min(now, newest.durableAt))
+        round.rate = max(round.rate, Double(durableCount - newest.durableCount) / Double(time))
+        basePace = max(basePace, Self.startupGain * round.rate)
+    }
+
+    private mutating func endRound(_ now: UInt64) {
+        if gaps.count == Self.gapCount { gaps.removeFirst() }
+        gaps.append(round.gap)
+        switch phase {
+        case .startup: endStartupRound()
+        case .growth: endGrowthRound(now)
+        case .settling(let count): endSettlingRound(count, now)
+        }
+        basePace = max(basePace, Double(leastCount) / 1e10)
+        // Nothing is over with the first ack of all.
+        round = Round(beganAt: now, rate: round.beganAt == 0 ? round.rate : 0)
+        roundEnd = sendNumber + 1
+    }
+
+    /// (h)
+    private mutating func endStartupRound() {
+        guard round.beganAt > 0 else { return }
+        let hasGrown = round.rate >= 1.25 * startupRate
+        startupRate = max(startupRate, round.rate)
+        if hasGrown {
+            flatRoundCount = 0
+            if !isQueued { startupLoss = min(startupLoss ?? 1, round.lossShare) }
+        } else if !round.isLimited, round.count >= Self.flatPacketCountMin {
+            flatRoundCount += 1
+        }
+        let chance = 1 / Double(max(1, round.count)).squareRoot()
+        let isLossy =
+            flatRoundCount > 0 && round.count >= Self.flatPacketCountMin
+            && round.lossShare > lossFloor + 0.05 + chance
+        guard isQueued || isLossy && !round.isShed || flatRoundCount >= 3 else { return }
+        basePace = min(basePace, Self.cutGain * startupRate / (1 - lossFloor))
+        settle(at: isQueued ? 1 : Self.dipGain)
+    }
+
+    private mutating func endGrowthRound(_ now: UInt64) {
+        roundsSinceCut += 1
+        let age = Double(now - min(now, round.beganAt))
+        // Packets queue, and fewer than leave come through.
+        let isFull = isQueued && !round.hasAsked && Double(round.count) < basePace * age
+        let isOld = now > minDelayAt + Self.delayAgeMax
+        if isFull || isLossy {
+            let delivered = Double(round.durableCount) / max(1, age) / (1 - lossFloor)
+            let gain = round.hasAsked ? Self.cutGain : delivered / basePace
+            basePace *= max(Self.cutGainMin, min(Self.cutGain, gain))
+        } else if !isOld, roundsSinceCut < Self.roundCountMax {
+            if !round.isLimited { grow(age) }
+            return
+        }
+        settle(at: isOld ? Self.renewalGain : isFull ? 1 : Self.dipGain)
+    }
+
+    private mutating func grow(_ age: Double) {
+        let delay = max(Self.growthNanoseconds, Double(minDelay ?? 0))
+        basePace *= 1 + Self.growthGain * Double(1 + roundsSinceCut / Self.fasterRoundCount)
+        // A round in which the disk stalled is no longer for that.
+        basePace += Self.growthCount * min(age, 2 * delay) / (delay * delay)
+    }
+
+    /// (e, i) From the second round on nothing is lost but what always is, unless packets still queue.
+    private mutating func endSettlingRound(_ count: Int, _ now: UInt64) {
+        phase = .settling(count + 1)
+        guard count > 0 else { return }
+        if settlingGain == Self.renewalGain, round.minDelay != .max {
+            (minDelay, minDelayAt) = (round.minDelay, now)
+        }
+        if isQueued {
+            if count >= 3 { phase = .growth }
+            return
+        }
+        if !round.isShed {
+            calm.durable += Double(round.durableCount)
+            calm.lost += Double(round.lostCount)
+        }
+        let known = calm.durable + calm.lost
+        if known > Self.calmCountMax {
+            calm.durable *= Self.calmCountMax / known
+            calm.lost *= Self.calmCountMax / known
+        }
+        if settlingGain == 1 || known >= Self.calmCountMin { phase = .growth }
+    }
+
+    private mutating func settle(at gain: Double) {
+        (phase, settlingGain, roundsSinceCut) = (.settling(0), gain, 0)
+    }
+
+    /// (i) Even the packet that waited least has waited: for longer than a part of the way, and than the receiver's commits took.
+    private var isQueued: Bool {
+        guard let minDelay, round.minDelay != .max else { return false }
+        let tolerated = max(minDelay / 4, min(round.gap, Self.gapMax)) + Self.queueNanosecondsMin
+        return round.minDelay > minDelay + tolerated
+    }
+
+    /// (i) More was lost than always is, by more than chance.
+    private var isLossy: Bool {
+        guard !round.isShed, round.lostCount >= 3 else { return false }
+        let known = max(Self.calmCountMin, calm.durable + calm.lost)
+        let variance = lossFloor * (1 - lossFloor) * (1 / Double(round.count) + 1 / known)
+        let chance = 2.5 * variance.squareRoot()
+        return round.lossShare > lossFloor + Self.lossMargin + chance
+    }
+
+    // MARK: Beginning again
+
+    /// (k) The network was gone: begins again, at half of what it was.
+    mutating func restart() {
+        basePace = max(basePace / 2, Double(leastCount) / Double(Self.firstNanoseconds))
+        (startupRate, flatRoundCount, startupLoss) = (0, 0, nil)
+        (phase, round, calm) = (.startup, Round(), (0, 0))
+        tokens = min(tokens, Double(leastCount))
+    }
+
+    /// Idle for longer than anything is remembered.
+    private mutating func forget() {
+        let (number, durable) = (sendNumber, durableCount)
+        self = CongestionControl(packetByteCount: Self.firstByteCount / leastCount)
+        (sendNumber, durableCount, roundEnd) = (number, durable, number + 1)
+    }
+}
