@@ -71,62 +71,139 @@ extension ProcessSuite {
             #expect(try reader.run("verify").code == 0)
         }
 
+        @Test(arguments: Example.ofLines)
+        func `a line that no packet takes is passed over, and said so`(example: Example) throws {
+            try example.requireToolchain()
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            let line = HandSender.line(1)
+            let long = String(repeating: "x", count: 70_000)
+            let sender = try example.start(
+                to: daemon.address, input: "\(line)\n\(long)\n\(line)\n\(long)", in: folder)
+            let ended = sender.end(withinSeconds: 120)
+            #expect(ended.code == 1)
+            #expect(ended.errors.contains("2 lines are longer than a packet takes"), "\(ended)")
+            #expect(daemon.stop().code == 0)
+            let reader = Reader(folder: folder)
+            #expect(try reader.status().events.filter { $0.value > 0 } == ["counted": 2])
+        }
+
         /// What the sender of a packet may be told, and by whom.
         private struct Answers {
             let sender: UInt64
             let epoch: UInt64
+            /// That of the acks' tags; `nil` = they have none.
+            let key: [UInt8]?
 
-            init(to packet: [UInt8]) {
+            init(to packet: [UInt8], key: [UInt8]? = nil) {
                 func number(_ offset: Int) -> UInt64 {
                     packet[offset..<offset + 8].reversed().reduce(0) { $0 << 8 | UInt64($1) }
                 }
                 (sender, epoch) = (number(8), number(16))
+                self.key = key
             }
 
             /// That its first packet is durable, or why not.
-            func ack(_ status: UInt8 = 0) -> FramedPacket {
+            private func ack(_ status: UInt8 = 0) -> FramedPacket {
                 var payload = [UInt8](repeating: 0, count: 40)
-                payload[0] = 1
+                payload[0] = status == 0 ? 1 : 0
                 payload[12] = status
-                return FramedPacket(kind: 129, sender: sender, epoch: epoch, payload: payload)
+                return FramedPacket(
+                    kind: 129, flags: key == nil ? 0 : 2, keyID: key == nil ? 0 : 1, sender: sender,
+                    epoch: epoch, payload: payload)
+            }
+
+            private func tagged(_ packet: FramedPacket) -> [UInt8] {
+                packet.bytes + (key.map { HandSender.tag(packet.bytes, $0) } ?? [])
+            }
+
+            func bytes(_ status: UInt8 = 0) -> [UInt8] { tagged(ack(status)) }
+
+            /// What a receiver says that knows a later start of the sender.
+            var overtaken: [UInt8] {
+                var later = ack(3)
+                later.epoch += 1 << 20
+                return tagged(later)
             }
 
             /// Those that it must not believe.
             var others: [[UInt8]] {
-                var changed = [FramedPacket](repeating: ack(), count: 4)
+                var changed = [FramedPacket](repeating: ack(), count: 6)
                 changed[0].sender ^= 1
-                changed[1].epoch ^= 1
+                changed[1].epoch += 1
                 changed[2].kind = 1
                 changed[3].isChecksumDamaged = true
-                return changed.map(\.bytes) + [[], Array(ack().bytes.prefix(48)), [0x7B]]
+                changed[4] = ack(3)
+                changed[4].epoch -= 1
+                changed[5] = ack(6)
+                changed[5].epoch += 1
+                var others = changed.map { tagged($0) } + [[], Array(bytes().prefix(48)), [0x7B]]
+                if key != nil {
+                    var (damaged, other) = (bytes(), ack())
+                    damaged[damaged.count - 1] ^= 1
+                    other.keyID = 2
+                    others += [damaged, ack().bytes, tagged(other)]
+                }
+                return others + others
             }
         }
 
+        /// Its input has one line, and stays open: it sends and ends without another.
         @Test(arguments: Example.ofLines)
         func `only acks of its own are believed, and two that refuse end it`(example: Example)
             throws
         {
             try example.requireToolchain()
-            for status in [0, 3, 5, 6] as [UInt8] {
+            let key = example.takesKey ? Self.key : nil
+            for status in [0, 3, 4, 5, 6] as [UInt8] {
                 let folder = try TemporaryFolder()
                 let socket = LoopbackSocket()
+                let input = Pipe()
                 let sender = try example.start(
-                    to: "127.0.0.1:\(socket.port)", input: "{}\n", in: folder)
+                    to: "127.0.0.1:\(socket.port)", key: key, input: input.fileHandleForReading,
+                    in: folder)
+                try input.fileHandleForWriting.write(contentsOf: Data("{}\n".utf8))
                 let first = try #require(socket.receive(withinMilliseconds: 60_000))
-                #expect(first.bytes.count == 80 && Array(first.bytes[4...5]) == [3, 1])
-                let answers = Answers(to: first.bytes)
+                #expect(first.bytes.count == (key == nil ? 80 : 96))
+                #expect(Array(first.bytes[4...5]) == [3, key == nil ? 1 : 3])
+                let answers = Answers(to: first.bytes, key: key)
                 for other in answers.others { socket.send(other, to: first.from) }
                 // One refusal is none.
-                let refusal = answers.ack(status == 0 ? 3 : status).bytes
-                socket.send(refusal, to: first.from)
+                socket.send(answers.bytes(status == 0 ? 3 : status), to: first.from)
                 let second = try #require(socket.receive(withinMilliseconds: 60_000))
                 #expect(second.bytes == first.bytes)
-                #expect(sender.isRunning)
-                socket.send(status == 0 ? answers.ack().bytes : refusal, to: first.from)
+                if status == 0 { try input.fileHandleForWriting.close() }
+                let last = status == 3 ? answers.overtaken : answers.bytes(status)
+                socket.send(last, to: first.from)
                 let ended = sender.end()
                 #expect(ended.code == (status == 0 ? 0 : 1), "\(ended.errors)")
                 #expect(status == 0 || ended.errors.contains("status \(status): "))
             }
+        }
+
+        @Test(arguments: Example.ofLines)
+        func `no more than sixteen packets are not acked`(example: Example) throws {
+            try example.requireToolchain()
+            let folder = try TemporaryFolder()
+            let socket = LoopbackSocket()
+            let line = #"{"x":"\#(String(repeating: "y", count: 1_400))"}"# + "\n"
+            let sender = try example.start(
+                to: "127.0.0.1:\(socket.port)", input: String(repeating: line, count: 40),
+                in: folder)
+            var counts: [UInt8: Int] = [:]
+            var last: (bytes: [UInt8], from: LoopbackSocket.Source)?
+            // Each is sent again twice by then, and what the receiver says meanwhile makes no room.
+            while counts.values.min() ?? 0 < 3 || counts.count < 16 {
+                let packet = try #require(socket.receive(withinMilliseconds: 60_000))
+                counts[packet.bytes[24], default: 0] += 1
+                last = packet
+                socket.send(Answers(to: packet.bytes).bytes(1), to: packet.from)
+            }
+            #expect(counts.keys.max() == 15)
+            // So that it ends.
+            let (bytes, from) = try #require(last)
+            for _ in 0..<2 { socket.send(Answers(to: bytes).bytes(3), to: from) }
+            #expect(sender.end().code == 1)
         }
     }
 }

@@ -44,19 +44,17 @@ type Sender struct {
 	keyID           uint16
 	key             []byte
 	unacked         map[uint64]*packet
-	refusals        int       // answers with status 3, 5 or 6 since the last with 0
-	heard           time.Time // when an ack came, or was said to be missing
+	refusals        int // answers with status 3 to 6 since the last with 0
 }
 
 // Run sends the lines that come, and returns when there are no more and all of them are durable.
 func (s *Sender) Run(lines <-chan []byte) error {
 	acks, ticks, batch := make(chan []byte), time.NewTicker(20*time.Millisecond), []byte(nil)
-	defer ticks.Stop()
 	go s.listen(acks)
 	for lines != nil || len(batch) > 0 || len(s.unacked) > 0 {
-		input, line, isDue := lines, []byte(nil), false
-		if len(s.unacked) == inFlightMax {
-			input = nil
+		input, line, isDue, hasRoom := lines, []byte(nil), false, len(s.unacked) < inFlightMax
+		if !hasRoom {
+			input = nil // waits
 		}
 		select {
 		case next, more := <-input:
@@ -68,9 +66,9 @@ func (s *Sender) Run(lines <-chan []byte) error {
 				return err
 			}
 		case <-ticks.C:
-			isDue = len(s.unacked) < inFlightMax
+			isDue = true
 		}
-		if len(batch) > 0 && (isDue || len(batch)+len(line) > payloadSizeMax) {
+		if hasRoom && len(batch) > 0 && (isDue || len(batch)+len(line) > payloadSizeMax) {
 			s.unacked[s.next] = &packet{s.packet(s.next, batch), time.Time{}, time.Second}
 			s.next, batch = s.next+1, nil
 		}
@@ -91,18 +89,17 @@ func (s *Sender) listen(acks chan<- []byte) {
 
 // transmit sends what is due. A call that fails is as if the packet had been lost.
 func (s *Sender) transmit(now time.Time) {
-	for _, packet := range s.unacked {
+	for sequence, packet := range s.unacked {
 		if !packet.due.After(now) {
 			s.network.Write(packet.bytes)
 			packet.due = now.Add(packet.wait)
+			if packet.wait == 4*time.Second {
+				log.Printf("packet %d was sent three times, and is not acked", sequence)
+			}
 			if packet.wait < 8*time.Second {
 				packet.wait *= 2
 			}
 		}
-	}
-	if len(s.unacked) > 0 && now.Sub(s.heard) > time.Minute {
-		log.Printf("no ack for a minute, %d packets are not acked", len(s.unacked))
-		s.heard = now
 	}
 }
 
@@ -141,60 +138,63 @@ func (s *Sender) tag(bytes []byte) []byte {
 func (s *Sender) take(ack []byte) error {
 	read, end := binary.LittleEndian, len(ack)-len(s.tag(nil))
 	if end < ackSize || string(ack[:5]) != "IGD1\x81" || read.Uint16(ack[6:]) != s.keyID ||
-		read.Uint64(ack[8:]) != s.id || read.Uint64(ack[16:]) != s.epoch ||
-		read.Uint32(ack[36:]) != checksum(ack[:36], ack[headerSize:end]) || !hmac.Equal(s.tag(ack[:end]), ack[end:]) {
+		read.Uint64(ack[8:]) != s.id || read.Uint32(ack[36:]) != checksum(ack[:36], ack[headerSize:end]) ||
+		!hmac.Equal(s.tag(ack[:end]), ack[end:]) {
 		return nil
 	}
-	s.heard = time.Now()
-	floor, bitmap, status := read.Uint64(ack[24:]), read.Uint64(ack[40:]), read.Uint32(ack[52:])
-	if status == 0 {
+	epoch, floor := read.Uint64(ack[16:]), read.Uint64(ack[24:])
+	bitmap, status := read.Uint64(ack[40:]), read.Uint32(ack[52:])
+	if epoch != s.epoch && (status != 3 || epoch < s.epoch) || status == 1 || status == 2 || status > 6 {
+		return nil // 3 may name a later start
+	} else if status == 0 {
 		s.refusals = 0
 		for sequence := range s.unacked {
 			if sequence < floor || bitmap>>(sequence-floor)&1 == 1 {
 				delete(s.unacked, sequence)
 			}
 		}
-	} else if status == 3 || status == 5 || status == 6 {
-		if s.refusals++; s.refusals == 2 {
-			return fmt.Errorf("status %d: stopped, with %d packets not acked", status, len(s.unacked))
-		}
+	} else if s.refusals++; s.refusals == 2 {
+		return fmt.Errorf("status %d: stopped, with %d packets not acked", status, len(s.unacked))
 	}
 	return nil
 }
 
-func run(to string, rest []string) (err error) {
+func run(arguments []string) (err error) {
 	var random struct{ ID, Epoch uint64 }
 	if err := binary.Read(rand.Reader, binary.LittleEndian, &random); err != nil {
 		return err
 	}
 	epoch := uint64(time.Now().UnixMilli())<<20 | random.Epoch>>44
-	s := Sender{id: random.ID | 1, epoch: epoch, unacked: map[uint64]*packet{}, heard: time.Now()}
-	count, _ := fmt.Sscanf(strings.Join(rest, " "), "%d %d %x", &s.id, &s.keyID, &s.key)
-	if count != len(rest) || count == 2 {
-		return errors.New("the sender id and the key id are numbers, the key is in hexadecimal")
+	to, s := "", Sender{id: random.ID | 1, epoch: epoch, unacked: map[uint64]*packet{}}
+	count, _ := fmt.Sscanf(strings.Join(arguments, " "), "%s %d %d %x", &to, &s.id, &s.keyID, &s.key)
+	if count != len(arguments) || count == 0 || count == 3 {
+		return errors.New("usage: sender HOST:PORT [SENDER_ID [KEY_ID KEY_HEX]] < EVENTS")
 	} else if s.network, err = net.Dial("udp", to); err != nil {
 		return err
 	}
-	lines, failed := make(chan []byte), make(chan error, 1)
+	lines, scanner, long := make(chan []byte), bufio.NewScanner(os.Stdin), 0
+	scanner.Buffer(nil, 1<<20)
 	go func() {
-		scanner := bufio.NewScanner(os.Stdin)
-		scanner.Buffer(nil, lineSizeMax)
 		for scanner.Scan() {
-			lines <- append(append([]byte(nil), scanner.Bytes()...), '\n')
+			if line := scanner.Bytes(); len(line) < lineSizeMax {
+				lines <- append(append([]byte(nil), line...), '\n')
+			} else {
+				long++
+			}
 		}
-		failed <- scanner.Err()
 		close(lines)
 	}()
-	if err = s.Run(lines); err != nil {
-		return err
+	if err = s.Run(lines); err == nil {
+		err = scanner.Err()
 	}
-	return <-failed
+	if err == nil && long > 0 {
+		err = fmt.Errorf("%d lines are longer than a packet takes: they were not sent", long)
+	}
+	return err
 }
 
 func main() {
-	if len(os.Args) < 2 {
-		log.Fatalln("usage: sender HOST:PORT [SENDER_ID [KEY_ID KEY_HEX]] < EVENTS")
-	} else if err := run(os.Args[1], os.Args[2:]); err != nil {
+	if err := run(os.Args[1:]); err != nil {
 		log.Fatalln(err)
 	}
 }

@@ -2,13 +2,12 @@ import java.io.*;
 import java.net.*;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
-import java.security.GeneralSecurityException;
-import java.security.MessageDigest;
-import java.security.SecureRandom;
+import java.security.*;
 import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.concurrent.*;
 import java.util.zip.CRC32C;
 import javax.crypto.Mac;
 import javax.crypto.spec.SecretKeySpec;
@@ -42,8 +41,8 @@ public final class Sender {
     private final short keyID;
     private final Mac key;
     private final Map<Long, Packet> unacked = new TreeMap<>();
-    private long next, heard = System.nanoTime();
-    private int refusals; // answers with status 3, 5 or 6 since the last with 0
+    private long next;
+    private int refusals; // answers with status 3 to 6 since the last with 0
     private String failure;
 
     /** @param key may be null */
@@ -56,29 +55,24 @@ public final class Sender {
         this.key = key == null ? null : Mac.getInstance("HmacSHA256");
         if (key != null) this.key.init(new SecretKeySpec(key, "HmacSHA256"));
         socket.setSoTimeout(20);
-        Thread thread = new Thread(this::exchange, "ingest-sender");
-        thread.setDaemon(true);
-        thread.start();
     }
 
     /** Sends a packet of lines, and waits before that while too many are not acked. */
     public synchronized void send(byte[] lines) throws InterruptedException {
-        while (failure == null && unacked.size() == IN_FLIGHT_MAX) wait();
-        if (failure != null) throw new IllegalStateException(failure);
+        while (unacked.size() == IN_FLIGHT_MAX) wait();
         unacked.put(next, new Packet(packet(next, lines)));
         next++;
         transmit();
     }
 
-    /** Waits until all of them are durable. */
-    public synchronized void close() throws InterruptedException {
-        while (failure == null && !unacked.isEmpty()) wait();
-        if (failure != null) throw new IllegalStateException(failure);
-    }
-
-    private void exchange() {
+    /** Lets lines, in a thread of its own, give what is to be sent, until it has returned and all is durable. */
+    public <T> T run(Callable<T> lines) throws Exception {
+        FutureTask<T> task = new FutureTask<>(lines);
+        Thread thread = new Thread(task);
+        thread.setDaemon(true);
+        thread.start();
         DatagramPacket datagram = new DatagramPacket(new byte[65_536], 65_536);
-        while (true) {
+        for (boolean isDone = false; !isDone; ) {
             byte[] ack = {};
             try {
                 socket.receive(datagram);
@@ -90,27 +84,29 @@ public final class Sender {
                 take(ack);
                 transmit();
                 notifyAll();
+                isDone = failure != null || task.isDone() && unacked.isEmpty();
             }
         }
+        if (failure != null) throw new IOException(failure);
+        return task.get();
     }
 
     /** Sends what is due. A call that fails is as if the packet had been lost. */
     private void transmit() {
         long now = System.nanoTime();
-        for (Packet packet : unacked.values()) {
-            if (packet.due - now > 0) continue;
+        unacked.forEach((sequence, packet) -> {
+            if (packet.due - now > 0) return;
             try {
                 socket.send(new DatagramPacket(packet.bytes, packet.bytes.length, to));
             } catch (IOException lost) {
                 // It is sent again.
             }
             packet.due = now + packet.wait;
+            if (packet.wait == 4_000_000_000L) {
+                System.err.println("packet " + sequence + " was sent three times, and is not acked");
+            }
             packet.wait = Math.min(8_000_000_000L, 2 * packet.wait);
-        }
-        if (!unacked.isEmpty() && now - heard > 60_000_000_000L) {
-            System.err.println("no ack for a minute, " + unacked.size() + " packets are not acked");
-            heard = now;
-        }
+        });
     }
 
     /** The bytes of a packet, which are the same whenever it is sent. */
@@ -146,18 +142,18 @@ public final class Sender {
         int end = bytes.length - (key == null ? 0 : TAG_SIZE);
         ByteBuffer ack = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN);
         if (end < ACK_SIZE || ack.getInt(0) != 0x31444749 || bytes[4] != (byte) 129 || ack.getShort(6) != keyID
-                || ack.getLong(8) != id || ack.getLong(16) != epoch || ack.getInt(36) != checksum(bytes, end)
+                || ack.getLong(8) != id || ack.getInt(36) != checksum(bytes, end)
                 || !MessageDigest.isEqual(tag(bytes, end), Arrays.copyOfRange(bytes, end, bytes.length))) {
             return;
         }
-        heard = System.nanoTime();
         long floor = ack.getLong(24), bitmap = ack.getLong(40);
-        int status = ack.getInt(52);
+        int status = ack.getInt(52), later = Long.compareUnsigned(ack.getLong(16), epoch);
+        if (later != 0 && (status != 3 || later < 0)) return; // 3 may name a later start
         if (status == 0) {
             refusals = 0;
             unacked.keySet().removeIf(sequence -> sequence < floor
                     || sequence - floor < 64 && (bitmap >>> sequence - floor & 1) == 1);
-        } else if ((status == 3 || status == 5 || status == 6) && ++refusals == 2) {
+        } else if (status >= 3 && status <= 6 && ++refusals == 2) {
             failure = "status " + status + ": stopped, with " + unacked.size() + " packets not acked";
         }
     }
@@ -173,24 +169,32 @@ public final class Sender {
                 arguments.length > 1 ? Long.parseUnsignedLong(arguments[1]) : new SecureRandom().nextLong() | 1,
                 arguments.length > 2 ? Integer.parseInt(arguments[2]) : 0,
                 arguments.length > 2 ? HexFormat.of().parseHex(arguments[3]) : null);
-        BufferedInputStream input = new BufferedInputStream(System.in, 1 << 16);
+        int longCount = sender.run(() -> forward(System.in, sender));
+        if (longCount == 0) return;
+        throw new IOException(longCount + " lines are longer than a packet takes: they were not sent");
+    }
+
+    /** Gives the lines to the sender, and returns how many no packet takes. */
+    private static int forward(InputStream from, Sender sender) throws IOException, InterruptedException {
+        BufferedInputStream input = new BufferedInputStream(from, 1 << 16);
         ByteArrayOutputStream batch = new ByteArrayOutputStream(), line = new ByteArrayOutputStream();
+        int longCount = 0;
         for (int read = 0; read >= 0; ) {
             read = input.read();
-            if (read >= 0) line.write(read);
-            if (line.size() > LINE_SIZE_MAX) throw new IOException("a line is longer than a packet");
+            if (read >= 0 && line.size() <= LINE_SIZE_MAX) line.write(read);
             if (read >= 0 && read != '\n') continue;
             if (batch.size() > 0 && batch.size() + line.size() > PAYLOAD_SIZE_MAX) {
                 sender.send(batch.toByteArray());
                 batch.reset();
             }
-            line.writeTo(batch);
+            if (line.size() > LINE_SIZE_MAX) longCount++;
+            else line.writeTo(batch);
             line.reset();
             if (batch.size() > 0 && (read < 0 || input.available() == 0)) {
                 sender.send(batch.toByteArray());
                 batch.reset();
             }
         }
-        sender.close();
+        return longCount;
     }
 }

@@ -33,10 +33,11 @@ class Sender {
   next = 0n;
   /** Lines of the next packet. */
   #batch = Buffer.alloc(0);
-  /** Answers with status 3, 5 or 6 since the last with 0. */
+  /** Answers with status 3 to 6 since the last with 0. */
   #refusals = 0;
-  #failure;
-  #heard = Date.now();
+  #fail;
+  /** Fails when it is refused for good. */
+  failed = new Promise((_, reject) => (this.#fail = reject));
 
   constructor(host, port, { id, keyID = 0, key } = {}) {
     const random = randomBytes(16);
@@ -50,9 +51,8 @@ class Sender {
     this.timer = setInterval(() => this.#transmit(), 50);
   }
 
-  /** Takes a line, and waits while too many packets are not acked. */
+  /** Takes a line of at most LINE_SIZE_MAX bytes, and waits while too many packets are not acked. */
   async add(line) {
-    if (line.length > LINE_SIZE_MAX) throw new Error(`a line of ${line.length} bytes is longer than a packet`);
     if (this.#batch.length + line.length > PAYLOAD_SIZE_MAX) await this.flush();
     this.#batch = Buffer.concat([this.#batch, line]);
   }
@@ -76,21 +76,18 @@ class Sender {
   }
 
   async #until(condition) {
-    for (; !condition(); await sleep(5)) if (this.#failure) throw this.#failure;
+    while (!condition()) await Promise.race([sleep(5), this.failed]);
   }
 
   /** Sends what is due. A call that fails is as if the packet had been lost. */
   #transmit() {
     const now = performance.now();
-    for (const packet of this.unacked.values()) {
+    for (const [sequence, packet] of this.unacked) {
       if (packet.due > now) continue;
       this.socket.send(packet.bytes, this.port, this.host, () => {});
       packet.due = now + packet.wait;
+      if (packet.wait === 4000) console.error(`packet ${sequence} was sent three times, and is not acked`);
       packet.wait = Math.min(8000, 2 * packet.wait);
-    }
-    if (this.unacked.size > 0 && Date.now() - this.#heard > 60000) {
-      console.error(`no ack for a minute, ${this.unacked.size} packets are not acked`);
-      this.#heard = Date.now();
     }
   }
 
@@ -123,21 +120,38 @@ class Sender {
     const end = ack.length - (this.key ? TAG_SIZE : 0);
     if (
       end < ACK_SIZE || ack.toString("latin1", 0, 5) !== "IGD1\x81" || ack.readUInt16LE(6) !== this.keyID ||
-      ack.readBigUInt64LE(8) !== this.id || ack.readBigUInt64LE(16) !== this.epoch ||
+      ack.readBigUInt64LE(8) !== this.id ||
       ack.readUInt32LE(36) !== crc32c(ack.subarray(0, 36), ack.subarray(HEADER_SIZE, end)) ||
       !timingSafeEqual(ack.subarray(end), this.#tag(ack.subarray(0, end)))
     ) return;
-    this.#heard = Date.now();
+    const epoch = ack.readBigUInt64LE(16);
     const [floor, bitmap, status] = [ack.readBigUInt64LE(24), ack.readBigUInt64LE(40), ack.readUInt32LE(52)];
+    if (epoch !== this.epoch && (status !== 3 || epoch < this.epoch)) return; // 3 may name a later start
     if (status === 0) {
       this.#refusals = 0;
       for (const sequence of this.unacked.keys()) {
         if (sequence < floor || (bitmap >> (sequence - floor)) & 1n) this.unacked.delete(sequence);
       }
-    } else if ([3, 5, 6].includes(status) && ++this.#refusals === 2) {
-      this.#failure = new Error(`status ${status}: stopped, with ${this.unacked.size} packets not acked`);
+    } else if (status >= 3 && status <= 6 && ++this.#refusals === 2) {
+      this.#fail(new Error(`status ${status}: stopped, with ${this.unacked.size} packets not acked`));
     }
   }
+}
+
+/** Sends the lines of the input, and waits until they are durable. */
+async function forward(sender) {
+  let rest = Buffer.alloc(0), long = 0; // rest: of a line whose end has not come
+  const add = (line) => (line.length > LINE_SIZE_MAX ? long++ : sender.add(line));
+  for await (const chunk of process.stdin) {
+    rest = Buffer.concat([rest, chunk]);
+    let start = 0;
+    for (let end; (end = rest.indexOf(10, start)) >= 0; start = end + 1) await add(rest.subarray(start, end + 1));
+    rest = rest.subarray(start).subarray(0, LINE_SIZE_MAX + 1);
+    await sender.flush();
+  }
+  await add(rest);
+  await sender.close();
+  if (long > 0) throw new Error(`${long} lines are longer than a packet takes: they were not sent`);
 }
 
 async function main([to, id, keyID, key]) {
@@ -148,18 +162,7 @@ async function main([to, id, keyID, key]) {
     keyID: Number(keyID ?? 0),
     key: key && Buffer.from(key, "hex"),
   });
-  let rest = Buffer.alloc(0); // of a line whose end has not come
-  for await (const chunk of process.stdin) {
-    rest = Buffer.concat([rest, chunk]);
-    let start = 0;
-    for (let end; (end = rest.indexOf(10, start)) >= 0; start = end + 1) {
-      await sender.add(rest.subarray(start, end + 1));
-    }
-    rest = rest.subarray(start);
-    await sender.flush();
-  }
-  await sender.add(rest);
-  await sender.close();
+  await Promise.race([forward(sender), sender.failed]);
 }
 
 main(process.argv.slice(2)).catch((error) => {

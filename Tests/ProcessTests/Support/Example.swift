@@ -55,6 +55,13 @@ enum Example: String, CaseIterable, Sendable {
         to address: String, key: [UInt8]? = nil, input: String, in folder: TemporaryFolder
     ) throws -> Running {
         let path = try folder.write("input.ndjson", input)
+        return try start(
+            to: address, key: key, input: #require(FileHandle(forReadingAtPath: path)), in: folder)
+    }
+
+    func start(
+        to address: String, key: [UInt8]? = nil, input: FileHandle, in folder: TemporaryFolder
+    ) throws -> Running {
         var arguments = self == .go ? ["run", file] : [file]
         let key = key.map(\.hex)
         switch self {
@@ -70,8 +77,7 @@ enum Example: String, CaseIterable, Sendable {
         }
         let goFolder = Repository.root.appending(path: ".build/go").path
         return try Running(
-            #require(program), arguments, in: folder,
-            input: #require(FileHandle(forReadingAtPath: path)),
+            #require(program), arguments, in: folder, input: input,
             environment: [
                 "PYTHONDONTWRITEBYTECODE": "1", "GOCACHE": "\(goFolder)/cache", "GOPATH": goFolder,
             ])
