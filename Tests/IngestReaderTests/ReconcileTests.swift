@@ -304,14 +304,15 @@ import Testing
     @Test("Only refusals that have no row are taken for those of lines, of opted-out ones none")
     func rowlessRefusals() throws {
         func refusals(
-            _ events: [(Verdict, UInt64)], rows: UInt64, _ policy: CountingPolicy
+            _ events: [(Verdict, UInt64)], rows: UInt64, _ policy: CountingPolicy,
+            _ rowCounts: [Verdict: UInt64] = [:]
         ) -> LedgerRefusals {
             var entry = LedgerEntry(key: .plain)
             for (verdict, count) in events { entry.events[Int(verdict.rawValue)] = count }
             var totals = LogTotals()
             totals.add([entry])
             totals.rowCount = rows
-            return LedgerRefusals(totals, [policy], optedOutCount: 0)
+            return LedgerRefusals(totals, rowCounts, [policy], optedOutCount: 0)
         }
         let events: [(Verdict, UInt64)] = [(.counted, 5), (.tooOld, 3), (.noConsent, 10)]
         #expect(refusals(events, rows: 8, CountingPolicy()).isEmpty)
@@ -324,5 +325,10 @@ import Testing
             }
             #expect(found?.count == taken && (found == nil || found?.reason == .tooOld))
         }
+        // Rows that are known of a verdict are none of those without.
+        var others = refusals(
+            events + [(.conflict, 2)], rows: 8, CountingPolicy(), [.counted: 5, .tooOld: 3])
+        let found = try others.take(3, of: EventDescriptor()) { () throws(ReaderError) in false }
+        #expect(found?.count == 2 && found?.reason == .conflict)
     }
 }

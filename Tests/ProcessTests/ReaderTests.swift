@@ -138,9 +138,10 @@ extension ProcessSuite {
                 #expect(none.code == 66 && none.output.isEmpty)
                 #expect(none.errorLines.count == 1, "\(none.errors)")
             }
-            // Once more, and once with another reward: both are seen for what they are.
+            // Once more, and once with another reward that is known: both are seen for what they are.
             let other = event.replacingOccurrences(of: #""r""#, with: #""r 2""#)
-            let again = try folder.write("again.ndjson", "\(event)\n\(other)\n")
+            let known = other.replacingOccurrences(of: "4711", with: "4712")
+            let again = try folder.write("again.ndjson", "\(event)\n\(known)\n\(other)\n")
             #expect(try daemon.send(again).code == 0)
             let all = try Reader.rows(
                 of: reader.run("find", "order 4711", "--business", "shop").output)

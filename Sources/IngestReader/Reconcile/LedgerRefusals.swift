@@ -16,9 +16,13 @@ struct LedgerRefusals {
 
     /// - Parameters:
     ///   - totals: of the log.
+    ///   - rowCounts: rows of the log by verdict, of the days and businesses of the file.
     ///   - policies: of its segments.
     ///   - optedOutCount: lines of the file that are in the ledger for that.
-    init(_ totals: LogTotals, _ policies: Set<CountingPolicy>, optedOutCount: UInt64) {
+    init(
+        _ totals: LogTotals, _ rowCounts: [Verdict: UInt64], _ policies: Set<CountingPolicy>,
+        optedOutCount: UInt64
+    ) {
         var counts = Verdict.counts(totals.events).filter {
             $0.key.isRefusal || $0.key == .conflict
         }
@@ -27,6 +31,9 @@ struct LedgerRefusals {
         let never: [Verdict] = [.malformed, .wrongBusiness] + (isOptOut ? [.noConsent] : [])
         let neverRows = never.reduce(UInt64(0)) {
             $0 + (counts.removeValue(forKey: $1) ?? 0)
+        }
+        for (verdict, count) in counts {
+            counts[verdict] = count - min(count, rowCounts[verdict] ?? 0)
         }
         let optedOut = min(optedOutCount, counts[.noConsent] ?? 0)
         counts[.noConsent]? -= optedOut

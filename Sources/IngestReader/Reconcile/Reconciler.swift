@@ -101,10 +101,11 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
         let sent = Spill(partCount: partCount, byteCountMax: byteCountMax / 8, in: scratch)
         try readLines(into: sent)
         let logged = Spill(partCount: partCount, byteCountMax: byteCountMax / 8, in: scratch)
-        try readRows(into: logged)
+        let rowCounts = try readRows(into: logged)
         let outcome = DayMatch(byteCountMax: byteCountMax / 8, in: scratch)
         var refusals = LedgerRefusals(
-            try source.totals(), try source.policies(), optedOutCount: found.optedOutCount)
+            try source.totals(), rowCounts, try source.policies(),
+            optedOutCount: found.optedOutCount)
         for part in 0..<partCount {
             try compare(sent, with: logged, part, &refusals, into: outcome)
         }
@@ -174,8 +175,9 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
     /// Of names and of keys; 32 bytes each, at most.
     private var cacheCountMax: Int { byteCountMax / 256 }
 
-    private func readRows(into logged: Spill<Scratch>) throws(ReaderError) {
-        guard let times, businesses.first != .max else { return }
+    /// - Returns: how many there are of each verdict.
+    private func readRows(into logged: Spill<Scratch>) throws(ReaderError) -> [Verdict: UInt64] {
+        guard let times, businesses.first != .max else { return [:] }
         let day = { (time: Int64) in Int32(clamping: DayRange.day(of: time)) }
         var selection = EventSelection()
         selection.days = DayRange(
@@ -185,7 +187,9 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
         selection.keys = try WantedKeys(of: businesses, names)
         let hash = source.hash
         var failure: ReaderError?
+        var counts: [Verdict: UInt64] = [:]
         try source.forEachEvent(in: selection) { row in
+            counts[row.verdict, default: 0] += 1
             let identity = EventIdentity(row, hash)
             do throws(ReaderError) {
                 try logged.append(
@@ -198,6 +202,7 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
             return true
         }
         if let failure { throw failure }
+        return counts
     }
 
     // MARK: One part
