@@ -89,10 +89,10 @@ package final class Pipeline: Sendable {
     /// Takes packets under these keys from now on.
     package func replaceKeys(by keys: KeysFile) { keyRing?.replace(by: keys) }
 
-    /// Writes days by these zones from the next block on that gets its first row.
+    /// Writes days by these zones from the next block's first row on.
     package func replaceZones(by zones: BusinessZones) { self.zones.replace(by: zones) }
 
-    /// Takes these for the owners of their rewards from the next block on.
+    /// Takes these for the owners of their rewards from the next block's first row on.
     package func replaceOwners(by owners: RewardOwners) { self.owners.replace(by: owners) }
 
     /// Stops receiving, then waits until everything received is durable, sealed and published. A disk that does not

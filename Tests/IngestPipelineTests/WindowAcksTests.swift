@@ -79,6 +79,48 @@ struct WindowAnswersTests {
         #expect(slow == 24 && busy > 9_000 && busy + slow <= 10_000, "\(slow), \(busy)")
     }
 
+    @Test("five hundred senders of a batch every three seconds leave a busy one its credit")
+    func creditBesideReturning() {
+        let pool = 22_584
+        var bench = WindowBench(creditByteCount: pool * (64 + 1_000))
+        var least = UInt32.max
+        var sequence: UInt64 = 0
+        for step in 0..<60 as Range<UInt64> {
+            // Each of 500 once in thirty steps of 100 ms.
+            for sender in 0..<500 as Range<UInt64> where sender % 30 == step % 30 {
+                bench.key = WindowBench.key(1 + sender)
+                #expect(bench.send(step / 30, byteCount: 1_000) == .accepted)
+            }
+            bench.key = WindowBench.key(1_000)
+            for _ in 0..<600 {
+                #expect(bench.send(sequence, byteCount: 1_000) == .accepted)
+                sequence += 1
+            }
+            for ack in bench.acks() where step >= 20 && ack.floor > 100 {
+                least = min(least, ack.credit)
+            }
+            bench.advance(milliseconds: 100)
+        }
+        // All others together never need more than eight packets each.
+        #expect(Int(least) >= pool - 500 * 8, "\(least)")
+    }
+
+    @Test("senders without acks, and refused packets, take no part of the credit")
+    func creditOfUnacked() {
+        var bench = WindowBench(creditByteCount: 100 * (64 + 1_000))
+        for sender in 1...50 as ClosedRange<UInt64> {
+            bench.key = WindowBench.key(sender)
+            #expect(bench.send(0, acks: false, byteCount: 1_000) == .accepted)
+            #expect(bench.send(1, byteCount: 1_000) == .badKind)
+        }
+        _ = bench.acks()
+        bench.key = WindowBench.key(100)
+        for sequence in 0..<50 as Range<UInt64> {
+            #expect(bench.send(sequence, byteCount: 1_000) == .accepted)
+        }
+        #expect(bench.acks().last?.credit == 100)
+    }
+
     @Test("a packet that is owed nothing moves no answer, and makes none larger")
     func answersOfOthers() {
         var bench = WindowBench()

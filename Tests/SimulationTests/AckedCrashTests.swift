@@ -111,7 +111,7 @@ struct AckedCrashTests {
         var pipeline = try SteppedPipeline.open(
             files, clock: SimulatedClock(wallMicroseconds: SimulatedPacket.start), seed: 9)
         var sequence: UInt64 = 0
-        for _ in 0..<4 {
+        for round in 0..<5 {
             let isTaken = pipeline.offer(SimulatedPacket(sequence: sequence), wantsAck: true)
             #expect(isTaken)
             sequence += 1
@@ -124,8 +124,8 @@ struct AckedCrashTests {
                 let ack = try #require(AckView(header, of: bytes))
                 return ack.floor + UInt64(ack.credit)
             }
-            // No stage has a turn meanwhile.
-            #expect(edge > sequence + 100)
+            // It grows by what comes. No stage has a turn meanwhile.
+            #expect(edge >= sequence + (round < 2 ? 8 : 100))
             var shedCount = 0
             while sequence < edge {
                 if !pipeline.offer(SimulatedPacket(sequence: sequence), wantsAck: true) {

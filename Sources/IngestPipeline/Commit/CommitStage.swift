@@ -247,7 +247,6 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
             // The turn may have begun before the block.
             slot.context.admissionTime = max(slot.admissionTime, now.wallMicroseconds)
             takeReplacements()
-            slot.context.zoneVersion = admission.zoneVersion
             admission.open(admissionTime: slot.admissionTime)
         }
         var tally = VerdictTally()
@@ -294,8 +293,8 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         }
         let now = time.now()
         let (context, startsSegment) = cursor.next(
-            admissionTime: now.wallMicroseconds, zoneVersion: admission.zoneVersion,
-            nextName: admission.nextName, nextKey: admission.nextKey)
+            admissionTime: now.wallMicroseconds, nextName: admission.nextName,
+            nextKey: admission.nextKey)
         free.open(context, startsSegment: startsSegment)
         windows.commitEpoch = context.commitEpoch
         pace.openedAt = now.monotonicNanoseconds
@@ -313,6 +312,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         let now = time.now()
         windows.takeAcks(into: &slot.acks, durable: links.state.durableEpoch, now)
         if slot.rows.rowCount == 0 { slot.context.admissionTime = now.wallMicroseconds }
+        slot.context.zoneVersion = admission.zoneVersion
         if hasNews(slot, now, isLast: isLast) {
             encode(slot)
         } else {

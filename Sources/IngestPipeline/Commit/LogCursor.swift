@@ -50,15 +50,14 @@ struct LogCursor {
 
     /// What the header of the next block says, and whether the block starts a segment.
     func next(
-        admissionTime: Int64, zoneVersion: UInt32, nextName: UInt32, nextKey: UInt32
+        admissionTime: Int64, nextName: UInt32, nextKey: UInt32
     ) -> (context: BlockContext, startsSegment: Bool) {
         let starts = !isSegmentOpen || isFull(at: admissionTime)
         let context = BlockContext(
             directory: directory, shard: shard, segment: starts ? segment.next : segment,
             blockOrdinal: starts ? 0 : blockCount, commitEpoch: commitEpoch,
             previousChecksum: previousChecksum, admissionTime: admissionTime,
-            policyVersion: CountingPolicy.version, zoneVersion: zoneVersion,
-            firstName: NameOrdinal(rawValue: nextName),
+            policyVersion: CountingPolicy.version, firstName: NameOrdinal(rawValue: nextName),
             firstKey: KeyOrdinal(rawValue: nextKey))
         return (context, starts)
     }

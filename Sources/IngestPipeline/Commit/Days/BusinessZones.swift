@@ -66,7 +66,7 @@ package final class InForce<Value: Sendable>: Sendable {
 
     package init(_ value: Value) { self.value = Mutex(value) }
 
-    /// From the next block on it is this one.
+    /// From the next block's first row on it is this one.
     package func replace(by new: Value) {
         value.withLock { $0 = new }
         // Relaxed, partner: `taken`; the lock orders the value.

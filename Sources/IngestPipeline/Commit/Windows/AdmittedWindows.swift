@@ -86,10 +86,10 @@ struct AdmittedWindows: ~Copyable {
             }
         }
         let standing = table.entries[index].note(batch: packet, now)
-        credit.note(batchOf: &table.entries[index], now)
         guard decideAcks(packet, index, &ledger) else {
             return refuse(packet, index, .badKind, now)
         }
+        if packet.asksForAcks { credit.note(batchOf: &table.entries[index], now) }
         let sequence = packet.sequence
         if sequence > Limits.sequenceMax { return refuse(packet, index, .farJump, now) }
         switch standing.state {

@@ -44,7 +44,8 @@ struct CreditPool {
         guard !entry.demand.isSharing else { return }
         entry.demand.isSharing = true
         sharerCount += 1
-        levelByteCount = min(levelByteCount, byteCount / sharerCount)
+        // It takes what it needs, an equal part at most, from those that have more than theirs.
+        levelByteCount = max(byteCount / sharerCount, levelByteCount - need(of: entry))
     }
 
     /// Grants a sender its part, in place of what it had.
@@ -99,7 +100,7 @@ struct CreditPool {
             let need = need(of: entries[index])
             if need < part { spare += part - need } else { needyCount += 1 }
         }
-        levelByteCount = part + spare / max(1, needyCount)
+        levelByteCount = min(byteCount, part + spare / max(1, needyCount))
     }
 }
 
