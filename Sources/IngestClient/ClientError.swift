@@ -38,7 +38,7 @@ public enum ClientError: Error, Equatable, Sendable {
     case otherSender(path: String, asked: UInt64, found: UInt64)
     /// The spool cannot be used, or not now. Packets that it holds are sent by the next start.
     case spool(path: String, SpoolFailure)
-    /// A keys file or its key cannot be used; `path` is the file's, or that of the spool whose packets were tagged otherwise.
+    /// A keys file or its key cannot be used.
     case keys(path: String, KeysFailure)
     /// The task that waited was cancelled. The event was not taken; the sender goes on.
     case cancelled
@@ -67,20 +67,18 @@ public enum ClientError: Error, Equatable, Sendable {
     public enum SpoolFailure: Equatable, Sendable {
         /// Another sender uses it; its process id if it could be read.
         case inUse(pid: Int32?)
-        /// The bytes at `offset` of the file are not what was written there.
+        /// What stands at `offset` of the file is whole, and does not belong there: something else wrote it.
         case damaged(offset: UInt64, detail: String)
         /// No room for more packets. The sender goes on with those it has, and tries again.
         case diskFull
         /// A sync failed: what was written last may be on disk, or not.
         case durabilityLost(call: String, errno: Int32)
-        /// More than a start can read.
-        case tooLarge(byteCountMax: Int)
         /// The directory is not there and cannot be made.
         case missing
         case io(call: String, errno: Int32)
     }
 
-    /// Why a keys file, a key of it, or a spool under another key cannot be used.
+    /// Why a keys file, or a key of it, cannot be used.
     public enum KeysFailure: Equatable, Sendable {
         case unreadable(errno: Int32)
         case notAFile
@@ -92,8 +90,6 @@ public enum ClientError: Error, Equatable, Sendable {
         case noSuchKey(id: UInt16)
         /// The key is for another sender alone.
         case otherSender(id: UInt16, sender: UInt64)
-        /// The spool holds packets that are tagged by another key, or (`nil`) by none, or by other bytes of this one.
-        case spooledUnder(id: UInt16?)
     }
 }
 
@@ -110,8 +106,8 @@ extension ClientError {
             case .diskFull(let path, _, _, _): .spool(path: path, .diskFull)
             case .durabilityLost(let path, let call, let errno):
                 .spool(path: path, .durabilityLost(call: call, errno: errno))
-            case .overLimit(let path, _):
-                .spool(path: path, .tooLarge(byteCountMax: Limits.spoolByteCountMax))
+            case .overLimit(let path, let detail):
+                .spool(path: path, .damaged(offset: 0, detail: detail))
             case .notFound(let path), .missingDirectory(let path), .missingManifest(let path, _),
                 .foreignDirectory(let path, _):
                 .spool(path: path, .missing)
@@ -182,7 +178,7 @@ extension ClientError.SpoolFailure {
         case .damaged: 65
         case .missing: 66
         case .durabilityLost: 71
-        case .diskFull, .tooLarge, .io: 74
+        case .diskFull, .io: 74
         }
     }
 }
@@ -265,14 +261,13 @@ extension ClientError.SpoolFailure {
             "another sender\(pid.map { " (pid \($0))" } ?? "") uses this spool, \(path), wait for its end"
                 + " or use another directory"
         case .damaged(let offset, let detail):
-            "corrupt: \(detail), \(path) at byte \(offset), restore the file from a copy"
+            "corrupt: \(detail), \(path) at byte \(offset), restore this spool as it was, or send what is not"
+                + " counted again from its source with a new one"
         case .diskFull:
             "the spool's disk is full, \(path), free space on this file system; no accepted event is"
                 + " lost"
         case .durabilityLost(let call, let errno):
             "durability lost: \(call): \(systemMessage(errno)), \(path), check the disk, then send again"
-        case .tooLarge(let byteCountMax):
-            "a spool of over \(byteCountMax) bytes, \(path), use another directory"
         case .missing:
             "no such directory, \(path), check that it is a directory and that its parent exists"
         case .io(let call, let errno):
@@ -294,10 +289,6 @@ extension ClientError.KeysFailure {
         case .noSuchKey(let id): "\(KeysError.unknownKey(path: path, id: id))"
         case .otherSender(let id, let sender):
             "\(KeysError.otherSender(path: path, id: id, sender: SenderID(rawValue: sender)))"
-        case .spooledUnder(let id?):
-            "the spool holds packets that are tagged by key \(id), \(path), send them with that key first"
-        case .spooledUnder(nil):
-            "the spool holds packets without a tag, \(path), send them without a key first"
         }
     }
 }

@@ -34,7 +34,7 @@ public final class EventSender: Sendable {
     ///
     /// - Parameter address: HOST:PORT; an IPv6 address stands in brackets.
     ///
-    /// **Errors** `ClientError.badAddress`, `.badOption`, `.unresolved`, `.socket`; `.spool`, `.otherSender`, `.keys`.
+    /// **Errors** `ClientError.badAddress`, `.badOption`, `.unresolved`, `.socket`; `.spool`, `.otherSender`.
     public static func open(
         to address: String, options: Options = Options()
     ) throws(ClientError) -> EventSender {
@@ -47,12 +47,11 @@ public final class EventSender: Sendable {
         identity = opened?.spool.identity ?? identity
         let stream = SenderStream(
             options.configuration(identity, address: address), transport: transport,
-            spool: opened?.spool, left: opened?.packets ?? [],
-            firstSequence: opened?.firstSequence ?? 0,
+            spool: opened?.spool, left: opened?.left ?? SpoolContent(),
             now: SenderClock.monotonicNanoseconds())
         return try EventSender(
-            stream, transport: transport, note: opened?.note ?? SpoolNote(),
-            hasEnded: opened?.hasEnded ?? false)
+            stream, transport: transport, note: opened?.left.note ?? SpoolNote(),
+            hasEnded: opened?.left.hasEnded ?? false)
     }
 
     private static func spool(
@@ -65,11 +64,9 @@ public final class EventSender: Sendable {
             throw ClientError(spool: error)
         }
         let asked = options.senderID ?? options.key?.sender
-        let opened = try Spool.open(
+        return try Spool.open(
             files, sender: asked.map { SenderID(rawValue: $0) }, random: identity.sender,
             epoch: identity.epoch)
-        try SpooledPacket.check(opened.packets, under: options.key?.key, path: directory)
-        return opened
     }
 
     init(
@@ -124,18 +121,24 @@ public final class EventSender: Sendable {
     }
 
     /// As `send(jsonLine:)`, with how far the input was read with this line; waits for room.
+    ///
+    /// - Parameter waits: called each time before it does, with whether the spool is as large as it may be.
     package func send(
-        jsonLine: Span<UInt8>, note: SpoolNote
+        jsonLine: Span<UInt8>, note: SpoolNote, waits: (_ isSpoolFull: Bool) -> Void
     ) throws(ClientError) -> EventRefusal? {
         while true {
-            let outcome = try loop.locked { stream throws(ClientError) in
-                stream.send(
+            let (outcome, isSpoolFull) = try loop.locked {
+                stream throws(ClientError) -> (Outcome, Bool) in
+                let outcome = stream.send(
                     jsonLine: jsonLine, note: note, now: SenderClock.monotonicNanoseconds())
+                return (outcome, stream.isSpoolFull)
             }
             switch outcome {
             case .taken: return nil
             case .refused(let refusal): return refusal
-            case .full: loop.waitForProgress(nanosecondsMax: .max)
+            case .full:
+                waits(isSpoolFull)
+                loop.waitForProgress(nanosecondsMax: .max)
             }
         }
     }
@@ -218,6 +221,9 @@ public final class EventSender: Sendable {
 
     /// How far it is.
     public var totals: Totals { timed(loop.state.withLock { $0.stream.totals }) }
+
+    /// What was found damaged in the spool, when it was opened and since; `totals.packetsDamaged` has the sum.
+    public var spoolDamage: [SpoolDamage] { loop.state.withLock { $0.stream.damage } }
 
     /// Whether it works, waits or has ended, at this moment.
     public var state: State {

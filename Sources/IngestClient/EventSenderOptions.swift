@@ -18,6 +18,8 @@ extension EventSender {
         public internal(set) var eventsRefused: UInt64 = 0
         /// Packets that a receiver had acked and has lost, where the sender went on without them.
         public internal(set) var packetsLost: UInt64 = 0
+        /// Packets of the spool that are damaged and were skipped: see `spoolDamage`.
+        public internal(set) var packetsDamaged: UInt64 = 0
         /// Since the sender was opened.
         public internal(set) var elapsed = Duration.zero
 
@@ -27,7 +29,8 @@ extension EventSender {
     /// What became of one event.
     public enum Outcome: Equatable, Sendable {
         case taken
-        /// As much is unacked as may be, or the spool's disk is full. The event was not taken: give it again after an ack.
+        /// As much is unacked as may be: in memory, or in the spool, whose disk may also be full. The event was not taken:
+        /// give it again after an ack.
         case full
         /// It breaks a bound, and nothing was sent of it; the others are not affected.
         case refused(EventRefusal)
@@ -69,8 +72,10 @@ extension EventSender {
         public var delivery = Delivery.acked
         /// Tags every packet; acks must be tagged too.
         public var key: Key?
-        /// What may be taken and not be acked, 1 MiB … 1 GiB: beyond that `send` says `.full`.
+        /// What may be taken and not be acked without a spool, 1 MiB … 1 GiB: beyond that `send` says `.full`.
         public var unackedByteCountMax = 64 << 20
+        /// The same of the files of a spool, 32 MiB … 1 TiB. In memory a packet in it takes 16 bytes.
+        public var spoolByteCountMax = 10 << 30
         /// Ends the sender after this time without progress in acks, 1 s … a year; if unreachable from the start, ten
         /// seconds are enough. `nil`: it never ends by itself, whatever `state` says.
         public var givesUpAfter: Duration?
@@ -81,6 +86,10 @@ extension EventSender {
         /// JSON lines as they are, without sequence, sender, acks or key: loss is unknown. For receivers that
         /// framed packets cannot reach, and to test a daemon with what its oldest clients send.
         package var isPlain = false
+
+        /// Two files at least: one goes when the next is begun.
+        package static let spoolByteCountLimits =
+            2 * Limits.spoolFileByteCountMax...Limits.spoolByteCountMax
 
         public init() {}
 
@@ -93,6 +102,7 @@ extension EventSender {
             try check("batchDelay", batchDelay, .milliseconds(1)...(.seconds(1)))
             try check(
                 "unackedByteCountMax", unackedByteCountMax, 1 << 20...Limits.unackedByteCountMax)
+            try check("spoolByteCountMax", spoolByteCountMax, Self.spoolByteCountLimits)
             if let givesUpAfter {
                 try check("givesUpAfter", givesUpAfter, .seconds(1)...(.seconds(31_536_000)))
             }
@@ -126,6 +136,7 @@ extension EventSender {
             configuration.packetByteCountMax = packetByteCountMax
             configuration.batchNanosecondsMax = batchDelay.nanoseconds
             configuration.unackedByteCountMax = unackedByteCountMax
+            configuration.spoolByteCountMax = spoolByteCountMax
             configuration.silenceNanosecondsMax = givesUpAfter?.nanoseconds
             configuration.endsAtNetworkErrors = endsAtNetworkErrors
             configuration.acceptsReceiver = acceptsReceiver

@@ -21,10 +21,11 @@ package struct SenderIdentity: Equatable, Sendable {
 }
 
 /// Makes the packets of one sender, one at a time: events go into the open packet until it is sealed. The only place where
-/// a sender's packets get their header, padding and tag.
+/// a sender's packets get their header, padding and, when they leave, their tag.
 ///
-/// **Layout** Full packets have exactly `packetByteCountMax` bytes, padded inside their payload, so that the kernel can cut
-/// and join them by one size; others have 80 at least, so that they may be acked. Plain datagrams are JSON lines joined by
+/// **Layout** Full packets have exactly `packetByteCountMax` bytes, tag and all, padded inside their payload, so that the
+/// kernel can cut and join them by one size; others have 80 at least, so that they may be acked. What goes to a spool has
+/// room for a tag whether or not there is a key: the next start may have one. Plain datagrams are JSON lines joined by
 /// one newline, none at the end; a line that is longer than the limit travels alone.
 ///
 /// **Cost** Two copies of an event's bytes, an array a packet.
@@ -39,24 +40,26 @@ struct PacketEncoder: ~Copyable {
     private let identity: SenderIdentity
     private let delivery: SenderStream.Delivery
     private let key: PacketKey?
+    /// What a tag adds to each packet.
+    let tagByteCount: Int
     /// The open packet; `nil` for plain delivery.
     private var batch: EventBatchEncoder?
     /// The open plain datagram, and its lines.
     private var datagram: [UInt8] = []
     private var lineCount = 0
 
-    init(_ configuration: SenderStream.Configuration) {
+    init(_ configuration: SenderStream.Configuration, isSpooled: Bool = false) {
         packetByteCountMax = configuration.packetByteCountMax
         identity = configuration.identity
         delivery = configuration.delivery
         key = configuration.key
         precondition(
             delivery == .plain || Self.packetByteCountLimits.contains(packetByteCountMax))
+        tagByteCount = key == nil ? 0 : PacketTag.byteCount
         if delivery == .plain { return }
-        batch = EventBatchEncoder(packetByteCountMax: packetByteCountMax - tagByteCount)
+        let room = isSpooled ? PacketTag.byteCount : tagByteCount
+        batch = EventBatchEncoder(packetByteCountMax: packetByteCountMax - room)
     }
-
-    private var tagByteCount: Int { key == nil ? 0 : PacketTag.byteCount }
 
     /// Events in the open packet.
     var eventCount: Int { batch?.eventCount ?? lineCount }
@@ -92,19 +95,36 @@ struct PacketEncoder: ~Copyable {
         return true
     }
 
-    /// Closes the open packet and begins another.
+    /// Closes the open packet, untagged, and begins another.
     ///
     /// - Parameter isFull: it is padded to the size of all full ones; another one to the least that is acked.
     mutating func seal(sequence: UInt64, isFull: Bool) -> [UInt8] {
         let header = header(.batch, sequence)
         let sealed = batch?.seal(
             header, isPadded: isFull, byteCountMin: Self.packetByteCountMin)
-        guard var packet = sealed else {
-            defer { (datagram, lineCount) = ([], 0) }
-            return datagram
+        if let sealed { return sealed }
+        defer { (datagram, lineCount) = ([], 0) }
+        return datagram
+    }
+
+    /// Puts the key, if there is one, into the last packet of a burst, which is as `seal` made it: into its header, and a tag
+    /// behind it.
+    ///
+    /// - Parameter start: where the packet begins in the burst.
+    func tag(_ burst: inout [UInt8], from start: Int) {
+        guard let key else { return }
+        burst += repeatElement(0, count: tagByteCount)
+        // SAFETY: the buffer is valid inside the closure; it holds a sealed packet, and behind it the room of the tag.
+        unsafe burst.withUnsafeMutableBytes { bytes in
+            let packet = unsafe UnsafeMutableRawBufferPointer(rebasing: bytes[start...])
+            var header = unsafe PacketHeader.header(UnsafeRawBufferPointer(packet))
+            header.flags |= PacketHeader.Flags.hasTag
+            header.keyID = key.id
+            unsafe header.seal(
+                UnsafeMutableRawBufferPointer(
+                    rebasing: packet[..<(packet.count - PacketTag.byteCount)]))
+            unsafe key.tag.seal(packet)
         }
-        key?.tag.append(to: &packet)
-        return packet
     }
 
     /// - Parameters:
@@ -115,15 +135,14 @@ struct PacketEncoder: ~Copyable {
         var packet = content.packet(
             header(.heartbeat, next),
             payloadByteCount: min(room, max(Heartbeat.payloadByteCountMin, ackByteCount)))
-        key?.tag.append(to: &packet)
+        tag(&packet, from: 0)
         return packet
     }
 
     private func header(_ kind: PacketKind, _ sequence: UInt64) -> PacketHeader {
         let acks = delivery == .acked ? PacketHeader.Flags.isAckWanted : 0
         return PacketHeader(
-            kind: kind, flags: acks | (key == nil ? 0 : PacketHeader.Flags.hasTag),
-            keyID: key?.id ?? 0, sender: identity.sender, epoch: identity.epoch,
+            kind: kind, flags: acks, sender: identity.sender, epoch: identity.epoch,
             sequence: PacketSequence(rawValue: sequence))
     }
 }

@@ -68,19 +68,25 @@ extension SenderStream {
     private mutating func send(_ sequences: ArraySlice<UInt64>, now: UInt64) -> Bool {
         var rest = sequences
         while let first = rest.first {
+            // Given up meanwhile: it was twice among these, or in the burst before.
+            if window[first].isDone {
+                rest.removeFirst()
+                continue
+            }
             burst.removeAll(keepingCapacity: true)
-            let byteCount = window[first].bytes.count
+            let byteCount = wireByteCount(first)
             let byteCountMax = UDPTransport.burstByteCount(segmentByteCount: byteCount)
             var count = 0
             for sequence in rest {
-                let bytes = window[sequence].bytes
-                guard bytes.count <= byteCount, burst.count + bytes.count <= byteCountMax else {
-                    break
-                }
-                burst += bytes
+                let next = wireByteCount(sequence)
+                guard next <= byteCount, burst.count + next <= byteCountMax,
+                    load(sequence, now: now)
+                else { break }
                 count += 1
-                if bytes.count < byteCount { break }
+                if next < byteCount { break }
             }
+            if failure != nil { return false }
+            if count == 0 { continue }
             window.attempted(upTo: (rest.prefix(count).max() ?? first) + 1)
             guard transmit(burst, segmentByteCount: byteCount, now: now) else { return false }
             for sequence in rest.prefix(count) { noteSent(sequence, now: now) }
@@ -344,7 +350,9 @@ extension SenderStream {
             timers.progressed(now: now)
             acks.unsupportedSince = nil
         }
-        if window.isEmpty { timers.waitsSince = nil }
+        if isAllFinal { timers.waitsSince = nil }
+        // It waits for damaged packets until it knows the base.
+        if acks.floor < min(window.base, window.damagedEnd) { timers.requestHeartbeat(now: now) }
         if window.base > base { retireAcked(now: now) }
     }
 

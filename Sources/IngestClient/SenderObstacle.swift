@@ -29,7 +29,7 @@ extension SenderStream {
         guard timers.stagnation(now: now) >= stagnationMax else { return nil }
         return .noProgress(
             address: configuration.address, sequence: window.base,
-            byteCount: window[window.base].bytes.count)
+            byteCount: wireByteCount(window.base))
     }
 
     var silenceMax: UInt64? {

@@ -28,10 +28,10 @@ package struct SenderStream: ~Copyable {
         /// Whole packets, tag and all.
         package var packetByteCountMax = 1_452
         package var batchNanosecondsMax: UInt64 = 20_000_000
-        /// Of packets that are not acked, sent or not.
+        /// Of packets that are not acked, sent or not, without a spool.
         package var unackedByteCountMax = 64 << 20
-        /// Of the spool's files. Nothing is taken beyond it, so that the next start can read them all.
-        package var spoolByteCountMax = Limits.spoolByteCountMax - Limits.spoolFileByteCountMax
+        /// Of the spool's files.
+        package var spoolByteCountMax = 10 << 30
         /// Without an ack for so long while packets wait for one, or with acks that tell of nothing new, the
         /// sender gives up; `nil` = never.
         package var silenceNanosecondsMax: UInt64?
@@ -71,7 +71,9 @@ package struct SenderStream: ~Copyable {
     /// The spool's disk is full: nothing more is taken until it takes what is sealed.
     package internal(set) var stall: ClientError?
     /// It had no room for the end: events are taken as before, and nothing but another `finish` ends this stall.
-    private(set) var isStalledAtEnd = false
+    var isStalledAtEnd = false
+    /// What was found damaged in the spool, at the start and since.
+    package internal(set) var damage: [SpoolDamage]
     let configuration: Configuration
     let transport: any DatagramTransport
     private(set) var spool: (any PacketSpool)?
@@ -90,9 +92,9 @@ package struct SenderStream: ~Copyable {
     private(set) var encoder: PacketEncoder
     private var note = SpoolNote()
     /// Sealed, and not in the spool yet.
-    private var sealed: [SpooledPacket] = []
-    private var sealedByteCount = 0
-    private var spoolByteCount = 0
+    private(set) var sealed: [SpooledPacket] = []
+    private(set) var sealedByteCount = 0
+    var spoolByteCount = 0
     var burst: [UInt8] = []
 
     /// Of the next packet that is sealed.
@@ -100,26 +102,25 @@ package struct SenderStream: ~Copyable {
     var isAcked: Bool { configuration.delivery == .acked }
 
     /// - Parameters:
-    ///   - left: packets that an earlier start has left in the spool, from `firstSequence` on.
+    ///   - left: what an earlier start has left in the spool.
     init(
         _ configuration: Configuration, transport: any DatagramTransport, spool: (any PacketSpool)?,
-        left: [SpooledPacket] = [], firstSequence: UInt64 = 0, now: UInt64
+        left: SpoolContent = SpoolContent(), now: UInt64
     ) {
         self.configuration = configuration
         self.transport = transport
         self.spool = spool
-        window = SendWindow(firstSequence: firstSequence)
+        window = SendWindow(left: left.packets)
+        damage = left.damage
         congestion = CongestionControl(packetByteCount: configuration.packetByteCountMax)
         timers = SenderTimers(now: now, isAcked: configuration.delivery == .acked)
-        encoder = PacketEncoder(configuration)
-        for packet in left {
-            window.append(packet.bytes, eventCount: packet.eventCount, isLeft: true)
-        }
-        acks.floor = firstSequence
-        acks.edge = firstSequence + Self.creditFirst
-        acks.announcedEnd = firstSequence
+        encoder = PacketEncoder(configuration, isSpooled: spool != nil)
+        acks.floor = left.ackedEnd
+        acks.edge = window.base + Self.creditFirst
+        acks.announcedEnd = window.base
         spoolByteCount = spool?.byteCount ?? 0
-        if !left.isEmpty { timers.waitsSince = now }
+        totals.packetsDamaged = damage.reduce(0) { $0 + UInt64($1.sequences.count) }
+        if !isAllFinal { timers.waitsSince = now }
         texts.reserveCapacity(1024)
         if isAcked {
             sendHeartbeat(now: now)
@@ -181,8 +182,7 @@ package struct SenderStream: ~Copyable {
 
     /// Whether one more packet would go beyond what may be unacked, or the spool's disk has no room.
     package var isFull: Bool {
-        if stall != nil && !isStalledAtEnd { return true }
-        if spoolByteCount > configuration.spoolByteCountMax { return true }
+        if stall != nil && !isStalledAtEnd || isSpoolFull { return true }
         return window.byteCount + sealedByteCount + 2 * configuration.packetByteCountMax
             > configuration.unackedByteCountMax
     }
@@ -226,7 +226,7 @@ package struct SenderStream: ~Copyable {
         if isAcked { pump(now: commit(now: now)) } else { sendOnce(now: now) }
     }
 
-    private mutating func forgetSealed() {
+    mutating func forgetSealed() {
         sealed.removeAll(keepingCapacity: true)
         sealedByteCount = 0
     }
@@ -235,59 +235,18 @@ package struct SenderStream: ~Copyable {
     private mutating func sendOnce(now: UInt64) {
         guard let first = sealed.first, failure == nil else { return }
         burst.removeAll(keepingCapacity: true)
-        for packet in sealed { burst += packet.bytes }
-        if transmit(burst, segmentByteCount: first.bytes.count, now: now) {
+        for packet in sealed {
+            burst += packet.bytes
+            encoder.tag(&burst, from: burst.count - packet.bytes.count)
+        }
+        let byteCount = first.bytes.count + encoder.tagByteCount
+        if transmit(burst, segmentByteCount: byteCount, now: now) {
             totals.packetsSent += UInt64(sealed.count)
             totals.eventsSent += sealed.reduce(0) { $0 + UInt64($1.eventCount) }
         }
         window.pass(sealed.count)
         forgetSealed()
         if configuration.delivery == .unacked { timers.beginHeartbeats(now: now) }
-    }
-
-    /// Sealed packets go to the spool, if there is one, and then may be sent.
-    ///
-    /// - Returns: the time then.
-    private mutating func commit(now: UInt64) -> UInt64 {
-        if sealed.isEmpty, !isStalledAtEnd { endStall() }
-        guard !sealed.isEmpty, failure == nil else { return now }
-        let later: UInt64
-        if let spool {
-            do throws(StorageError) {
-                try spool.append(sealed)
-                spoolByteCount = spool.byteCount
-                endStall()
-                later = configuration.clock(now)
-            } catch {
-                let later = configuration.clock(now)
-                storageFailed(error, now: later)
-                return later
-            }
-        } else {
-            later = now
-        }
-        for packet in sealed { window.append(packet.bytes, eventCount: packet.eventCount) }
-        forgetSealed()
-        if timers.waitsSince == nil { timers.waitsSince = later }
-        return later
-    }
-
-    private mutating func endStall() {
-        stall = nil
-        isStalledAtEnd = false
-        timers.endStall()
-    }
-
-    /// A full disk may have room again: what is sealed stays, and is written again, the same bytes at the same
-    /// place. Everything else ends the sender.
-    private mutating func storageFailed(_ error: StorageError, now: UInt64, atEnd: Bool = false) {
-        guard case .diskFull = error else {
-            failure = ClientError(spool: error)
-            return
-        }
-        stall = ClientError(spool: error)
-        isStalledAtEnd = atEnd
-        timers.stalled(now: now, isRetried: !atEnd)
     }
 
     /// Closes the open packet; everything that was taken is in the spool then, and on its way. See `stall`.
@@ -297,20 +256,12 @@ package struct SenderStream: ~Copyable {
         sendSealed(now: now)
     }
 
-    /// Forgets in the spool what is acked.
-    mutating func retireAcked(now: UInt64) {
-        guard let spool else { return }
-        do throws(StorageError) {
-            try spool.retire(below: window.base)
-            spoolByteCount = spool.byteCount
-        } catch {
-            storageFailed(error, now: now)
-        }
-    }
+    /// Whether everything is durable at the receiver, which waits for no packet that was damaged.
+    var isAllFinal: Bool { window.isEmpty && acks.floor >= window.damagedEnd }
 
     /// Whether `finish` may end it: with acks, once everything that was taken is durable at the receiver.
     package var isDrained: Bool {
-        !isAcked || encoder.eventCount == 0 && sealed.isEmpty && window.isEmpty
+        !isAcked || encoder.eventCount == 0 && sealed.isEmpty && isAllFinal
     }
 
     /// Ends a sender that is drained: tells the receiver how many packets there were, and clears the spool. It has

@@ -61,12 +61,12 @@ package enum Limits {
     package static let businessCalendarCountMax = (1 << 16) - 1
 
     // MARK: Spool of a sender
-    /// What a sender may hold that is not acked, in memory and so in its spool.
+    /// What a sender without a spool may hold that is not acked.
     package static let unackedByteCountMax = 1 << 30
     /// A file is left for the next at 8 MiB; a burst of packets may go beyond.
     package static let spoolFileByteCountMax = 16 << 20
-    /// All that is unacked, files of which some is acked, and what records add.
-    package static let spoolByteCountMax = 2 << 30
+    /// All files of a spool.
+    package static let spoolByteCountMax = 1 << 40
 
     // MARK: Ring
     package static let ringByteCount = 64 << 20

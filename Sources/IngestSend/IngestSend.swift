@@ -43,6 +43,12 @@ struct IngestSend: ParsableCommand {
             valueName: "dir"))
     var spool: String?
 
+    @Option(
+        help: ArgumentHelp(
+            "Bytes that the spool may take on its disk, 33554432 … 1099511627776: beyond that the input "
+                + "waits for acks. (default: 10737418240)", valueName: "bytes"))
+    var spoolBytesMax: Int?
+
     @Flag(help: "Send what the spool holds, and read no input.")
     var spoolOnly = false
 
@@ -102,8 +108,14 @@ struct IngestSend: ParsableCommand {
         if acks == false && spool != nil {
             throw ValidationError("--spool keeps what is not acked, leave --no-acks out")
         }
-        if spoolOnly && spool == nil {
-            throw ValidationError("--spool-only needs --spool")
+        if (spoolOnly || spoolBytesMax != nil) && spool == nil {
+            throw ValidationError("--spool-only and --spool-bytes-max need --spool")
+        }
+        let spoolLimits = EventSender.Options.spoolByteCountLimits
+        if let spoolBytesMax, !spoolLimits.contains(spoolBytesMax) {
+            throw ValidationError(
+                "--spool-bytes-max is from \(spoolLimits.lowerBound) to \(spoolLimits.upperBound), got "
+                    + "\(spoolBytesMax)")
         }
         try validateKey(id: keyID, file: keyFile)
         guard (1...31_536_000).contains(giveUpSeconds) else {
@@ -137,9 +149,12 @@ struct IngestSend: ParsableCommand {
                 sender.totals, nanoseconds: SenderClock.monotonicNanoseconds() - startedAt)
         }
         let watch = SendWatch(sender, address: isAcked ? to : nil, summarize: summarize)
+        let foundDamage = sender.spoolDamage
+        tell(foundDamage[...])
         let failure = job.run(to: sender)
         // Ctrl-C came first, and is about to end the program.
         while !watch.end() { pause() }
+        tell(sender.spoolDamage.dropFirst(foundDamage.count))
         summarize()
         let lostCount = sender.totals.packetsLost
         if lostCount > 0 {
@@ -152,6 +167,12 @@ struct IngestSend: ParsableCommand {
             printToStandardError(
                 "ingest-send: sent, not confirmed: no acks were asked for, "
                     + "ingest-reader shows what arrived")
+        }
+        let damagedCount = sender.totals.packetsDamaged
+        if damagedCount > 0 {
+            throw fail(
+                "\(damagedCount) packets of the spool were damaged, and are not counted unless they had been "
+                    + "acked; all others are durable, send the events of these again", exitCode: 65)
         }
         if sender.totals.eventsRefused > 0 { throw ExitCode(1) }
     }
@@ -167,6 +188,7 @@ struct IngestSend: ParsableCommand {
         options.isPlain = plain
         options.delivery =
             spool.map { .spooled(directory: $0) } ?? (isAcked ? .acked : .unacked)
+        if let spoolBytesMax { options.spoolByteCountMax = spoolBytesMax }
         options.givesUpAfter = .seconds(giveUpSeconds)
         options.endsAtNetworkErrors = true
         options.acceptsReceiver = acceptReceiver
@@ -174,6 +196,10 @@ struct IngestSend: ParsableCommand {
             options.key = try EventSender.Key(id: keyID, file: keyFile)
         }
         return try EventSender.open(to: to, options: options)
+    }
+
+    private func tell(_ damage: ArraySlice<SpoolDamage>) {
+        for part in damage { printToStandardError("ingest-send: \(OneLine.escaped("\(part)"))") }
     }
 
     private static func printSummary(_ totals: EventSender.Totals, nanoseconds: UInt64) {

@@ -47,7 +47,7 @@ struct Progress {
     }
 
     /// Takes the line away, so that another can be printed in its place.
-    mutating func clear() {
+    func clear() {
         if isShown, shownAt != nil { write("\r\u{1B}[K") }
     }
 

@@ -42,6 +42,7 @@ struct SendJob: ~Copyable {
     private var pace: SendPace?
     private var progress = Progress()
     private var refusalCount = 0
+    private var hasToldOfFullSpool = false
     /// Whether the last line was an event and was sent, if there was one.
     private var isLastLineSent = true
 
@@ -150,18 +151,30 @@ struct SendJob: ~Copyable {
         let line = reader.takeLine()
         let refusal: EventRefusal?
         let isEvent: Bool
+        let progress = progress
+        var hasTold = hasToldOfFullSpool
         do {
             let span = reader.bytes.span.extracting(line.range)
             isEvent = !isBlank(span)
-            refusal = isEvent ? try sender.send(jsonLine: span, note: reader.note) : nil
+            refusal =
+                isEvent
+                ? try sender.send(jsonLine: span, note: reader.note) { isSpoolFull in
+                    if hasTold || !isSpoolFull { return }
+                    hasTold = true
+                    progress.clear()
+                    printToStandardError(
+                        "ingest-send: the spool has reached --spool-bytes-max, waiting for acks before more is read"
+                    )
+                } : nil
         } catch {
             throw .send(error)
         }
+        hasToldOfFullSpool = hasTold
         isLastLineSent = isEvent && refusal == nil
         guard isEvent else { return }
         if let refusal { report(refusal, line.number) }
-        progress.input.taken = reader.note.position
-        progress.update(sender)
+        self.progress.input.taken = reader.note.position
+        self.progress.update(sender)
     }
 
     private mutating func waitForToken(_ sender: EventSender) throws(Failure) {

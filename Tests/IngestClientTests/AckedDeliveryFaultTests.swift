@@ -10,8 +10,9 @@ import Testing
 struct AckedDeliveryFaultTests {
     private static let second: UInt64 = 1_000_000_000
 
-    private static func left(_ count: UInt64) -> [SpooledPacket] {
-        (0..<count).map { SpoolTests.packet($0, identity: SampleEvents.identity()) }
+    private static func left(_ count: UInt64) throws -> OpenedSpool {
+        try OpenedSpool(
+            holding: (0..<count).map { SpoolTests.packet($0, identity: SampleEvents.identity()) })
     }
 
     // MARK: The network
@@ -115,8 +116,10 @@ struct AckedDeliveryFaultTests {
         #expect(rig.isDrained && rig.obstacle == nil)
     }
 
-    @Test func `A heartbeat announces what was given to the network, not what a spool holds`() {
-        let rig = StreamRig(left: Self.left(200))
+    @Test func `A heartbeat announces what was given to the network, not what a spool holds`()
+        throws
+    {
+        let rig = try StreamRig(Self.left(200))
         let first = rig.network.takePackets()
         #expect(first.filter { $0.kind == 2 }.map(\.sequence) == [0])
         // And yet the answer has room for all of them.
@@ -244,8 +247,9 @@ struct AckedDeliveryFaultTests {
 
     @Test
     func `Behind packets of an earlier start nothing new leaves before the receiver has answered`()
+        throws
     {
-        let rig = StreamRig(left: Self.left(5))
+        let rig = try StreamRig(Self.left(5))
         rig.sendPackets(3)
         rig.pass(3 * Self.second)
         #expect(Set(rig.takeSequences()) == Set(0..<5))
@@ -259,8 +263,10 @@ struct AckedDeliveryFaultTests {
     }
 
     @Test
-    func `A packet that the receiver has and this start never had is another's, by its bit too`() {
-        let rig = StreamRig(left: Self.left(5))
+    func `A packet that the receiver has and this start never had is another's, by its bit too`()
+        throws
+    {
+        let rig = try StreamRig(Self.left(5))
         rig.sendPackets(9)
         rig.ack(floor: 0, words: [0b11_1111_1110])
         #expect(rig.failure == .unknownPackets(sender: 7, sequence: 9, next: 5))
@@ -282,11 +288,24 @@ struct AckedDeliveryFaultTests {
 private final class SlowSpool: PacketSpool {
     let clock = Mutex<TestClock?>(nil)
     private let nanoseconds: UInt64
+    private let bytes = Mutex<[UInt8]>([])
 
     init(nanoseconds: UInt64) { self.nanoseconds = nanoseconds }
 
-    func append(_ packets: [SpooledPacket]) throws(StorageError) {
+    func append(_ packets: [SpooledPacket]) throws(StorageError) -> SpoolPlace {
         clock.withLock { $0?.now += nanoseconds }
+        return bytes.withLock { bytes in
+            let place = SpoolPlace(file: 1, offset: bytes.count + SpoolRecord.headerByteCount)
+            for packet in packets {
+                bytes += [UInt8](repeating: 0, count: SpoolRecord.headerByteCount) + packet.bytes
+            }
+            return place
+        }
+    }
+    func read(
+        _ place: SpoolPlace, byteCount: Int, into bytes: inout [UInt8]
+    ) throws(StorageError) {
+        bytes += self.bytes.withLock { Array($0[place.offset..<place.offset + byteCount]) }
     }
     func retire(below base: UInt64) throws(StorageError) {}
     func finish(_ note: SpoolNote) throws(StorageError) {}

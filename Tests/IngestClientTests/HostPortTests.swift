@@ -51,10 +51,7 @@ struct HostPortTests {
             (.spool(path: "/s", .damaged(offset: 9, detail: "x")), 65),
             (.spool(path: "/s", .diskFull), 74), (.spool(path: "/s", .missing), 66),
             (.spool(path: "/s", .durabilityLost(call: "fsync", errno: 5)), 71),
-            (.spool(path: "/s", .tooLarge(byteCountMax: 5)), 74),
             (.spool(path: "/s", .io(call: "open", errno: 13)), 74),
-            (.keys(path: "/s", .spooledUnder(id: 1)), 78),
-            (.keys(path: "/s", .spooledUnder(id: nil)), 78),
             (.cancelled, 74), (.closed, 74),
         ]
         for (error, exitCode) in table {

@@ -45,11 +45,13 @@ struct ReceiverWatchTests {
         #expect(heartbeats.allSatisfy { $0.payload[24...].allSatisfy { $0 == 0 } })
     }
 
-    @Test func `A sender that goes on by its spool tells what an earlier start has heard`() {
+    @Test func `A sender that goes on by its spool tells what an earlier start has heard`()
+        throws
+    {
         let left = (5..<9 as Range<UInt64>).map {
             SpoolTests.packet($0, identity: SampleEvents.identity())
         }
-        let rig = StreamRig(left: left, firstSequence: 5)
+        let rig = try StreamRig(OpenedSpool(holding: left, from: 5))
         let heartbeat = rig.network.takePackets().first
         #expect(heartbeat?.payload[0] == 5 && heartbeat?.payload[8] == 5)
         rig.answer(floor: 0, .rolledBack)

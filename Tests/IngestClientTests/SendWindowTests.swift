@@ -60,10 +60,14 @@ struct SendWindowTests {
 
     private static func window(packets: Int, from first: UInt64 = 0, areLeft: Bool = false) -> Held
     {
-        let window = Held(SendWindow(firstSequence: first))
-        for number in 0..<packets {
+        var left = SequenceArray<SendWindow.Entry>(start: first)
+        for _ in 0..<(areLeft ? packets : 0) {
+            left.append(SendWindow.Entry(byteCount: 100, eventCount: 3))
+        }
+        let window = Held(SendWindow(left: left))
+        for number in 0..<(areLeft ? 0 : packets) {
             window.window.append(
-                [UInt8](repeating: UInt8(number % 251), count: 100), eventCount: 3, isLeft: areLeft)
+                [UInt8](repeating: UInt8(number % 251), count: 100), eventCount: 3)
         }
         return window
     }
@@ -98,7 +102,9 @@ struct SendWindowTests {
         }
         #expect(window.packetCount == 2_050)
         #expect(
-            (0..<2_000).allSatisfy { window[1_000_100 + UInt64($0)].bytes == [UInt8($0 % 256)] })
+            (0..<2_000).allSatisfy {
+                window.window.bytes(of: 1_000_100 + UInt64($0)) == [UInt8($0 % 256)]
+            })
     }
 
     @Test func `What an earlier start has sent is finished by an ack without being sent again`() {

@@ -59,8 +59,7 @@ struct SenderSimulationTests {
         func open(crashAt: Int? = nil) throws -> SenderStream {
             startCount += 1
             var identity = SampleEvents.identity(epoch: 1_000 + UInt64(startCount))
-            var left: [SpooledPacket] = []
-            var first: UInt64 = 0
+            var left = SpoolContent()
             var spool: Spool<SimulatedFileSystem>?
             if let files {
                 if let crashAt { files.disk.crash(beforeOperation: crashAt) }
@@ -68,10 +67,9 @@ struct SenderSimulationTests {
                     files, sender: identity.sender, random: identity.sender,
                     epoch: identity.epoch, fileByteCountMax: 5_000)
                 identity = opened.spool.identity
-                left = opened.packets
-                first = opened.firstSequence
+                left = opened.left
                 spool = opened.spool
-                takenCount = Int(opened.note.position)
+                takenCount = Int(opened.left.note.position)
                 if takenCount < safeCount { throw Lost(safe: safeCount, found: takenCount) }
                 safeCount = takenCount
             }
@@ -79,8 +77,7 @@ struct SenderSimulationTests {
             configuration.packetByteCountMax = 1_200
             configuration.unackedByteCountMax = 1 << 20
             return SenderStream(
-                configuration, transport: network, spool: spool, left: left, firstSequence: first,
-                now: now)
+                configuration, transport: network, spool: spool, left: left, now: now)
         }
 
         struct Lost: Error {

@@ -1,4 +1,3 @@
-import IngestKeys
 import TestSupport
 import Testing
 
@@ -33,56 +32,118 @@ struct SpoolDamageTests {
         }
     }
 
-    @Test func `Damage before the last write is an error that names the file, in the last a cut`()
+    @Test
+    func
+        `A damaged byte costs the packet that it is in, or no packet, and in the last write a cut`()
         throws
     {
         let (whole, packets) = try Self.filled()
         let byteCount = try #require(whole.disk.contents("0000000001.spool")).count
-        let lastWrite = byteCount - 40 - packets[4].bytes.count
+        let record = 40 + packets[0].bytes.count
         for place in 0..<byteCount {
             let files = try Self.filled().files
             files.disk.damage("0000000001.spool") { $0[place] ^= 0x10 }
-            let opened: SpoolTests.TestSpool.Opened
-            do {
-                opened = try SpoolTests.open(files, epoch: 9)
-            } catch let error as ClientError {
-                #expect(error.exitCode == 65, "byte \(place)")
-                #expect("\(error)".contains("0000000001.spool"))
-                #expect(place < lastWrite, "byte \(place)")
+            let opened = try SpoolTests.open(files, epoch: 9)
+            #expect(opened.spool.identity == SpoolTests.identity)
+            let lost = (place - 64) / record
+            if place >= 64 + 4 * record {
+                #expect(opened.packets == Array(packets[..<4]) && opened.left.damage.isEmpty)
                 continue
             }
-            #expect(place >= lastWrite, "byte \(place) is damaged, and nobody says so")
-            #expect(opened.packets == Array(packets[..<4]))
+            let part = try #require(opened.left.damage.first, "byte \(place): nobody says so")
+            #expect(opened.left.damage.count == 1 && part.path.contains("0000000001.spool"))
+            if place < 64 {
+                #expect(opened.packets == packets && part.offset == 0 && part.sequences.isEmpty)
+            } else {
+                #expect(opened.packets == packets.filter { $0 != packets[lost] }, "byte \(place)")
+                #expect(part.offset == UInt64(64 + lost * record))
+                #expect(opened.damaged == [UInt64(lost)])
+                #expect(opened.left.packets[UInt64(lost)].isDone)
+            }
+            #expect(opened.left.packets.end == 5)
         }
     }
 
-    @Test func `A file that is gone from the middle, or is another's, is an error`() throws {
-        func manyFiles() throws -> SimulatedFileSystem {
-            let files = SimulatedFileSystem(seed: 1)
-            let opened = try SpoolTests.open(files, sender: 77, fileByteCountMax: 200)
-            for sequence in 0..<9 as Range<UInt64> {
-                try opened.spool.append([
-                    SpoolTests.packet(sequence, identity: opened.spool.identity)
-                ])
-            }
-            return files.disk.kill()
+    /// Nine packets, two a file but for the last one.
+    private static func manyFiles() throws -> SimulatedFileSystem {
+        let files = SimulatedFileSystem(seed: 1)
+        let opened = try SpoolTests.open(files, sender: 77, fileByteCountMax: 200)
+        for sequence in 0..<9 as Range<UInt64> {
+            try opened.spool.append([
+                SpoolTests.packet(sequence, identity: opened.spool.identity)
+            ])
         }
-        let names = try SpoolTests.names(try manyFiles())
-        #expect(names.count == 5)
-        let first = try manyFiles()
+        let killed = files.disk.kill()
+        #expect(try SpoolTests.names(killed).count == 5)
+        return killed
+    }
+
+    @Test
+    func
+        `Whatever is damaged in a file, all packets of the others are sent, and no sequence twice`()
+        throws
+    {
+        let record = 120
+        let table: [(what: String, lost: [UInt64], change: (SimulatedDisk, String) -> Void)] = [
+            ("first record", [2], { $0.damage($1) { $0[70] ^= 1 } }),
+            ("last record", [3], { $0.damage($1) { $0[64 + record + 90] ^= 1 } }),
+            ("both", [2, 3], { $0.damage($1) { for i in 60..<250 { $0[i] = 0 } } }),
+            ("head", [], { $0.damage($1) { $0[9] ^= 1 } }),
+            ("head and record", [2], { $0.damage($1) { for i in 0..<100 { $0[i] = 255 } } }),
+            ("all", [2, 3], { $0.damage($1) { for i in $0.indices { $0[i] = 7 } } }),
+            ("shorter", [3], { $0.damage($1) { $0.removeLast() } }),
+            ("sector", [2, 3], { $0.makeUnreadable($1, 0..<512) }),
+        ]
+        for (what, lost, change) in table {
+            let files = try Self.manyFiles()
+            let names = try SpoolTests.names(files)
+            change(files.disk, names[1])
+            let opened = try SpoolTests.open(files, epoch: 9)
+            let all = (0..<9 as Range<UInt64>).filter { !lost.contains($0) }
+            let identity = opened.spool.identity
+            #expect(
+                opened.packets == all.map { SpoolTests.packet($0, identity: identity) }, "\(what)")
+            #expect(opened.damaged == lost && opened.left.damage.count == 1, "\(what)")
+            try opened.spool.append([SpoolTests.packet(9, identity: identity)])
+            let after = files.disk.kill()
+            let next = try SpoolTests.open(after)
+            #expect(next.packets.count == all.count + 1 && next.left.packets.end == 10)
+            try next.spool.retire(below: 4)
+            #expect(try SpoolTests.names(after).first == names[2], "\(what)")
+        }
+    }
+
+    @Test func `Damage at the beginning of all files costs what it takes, and claims no acks`()
+        throws
+    {
+        for (byteCount, lost, acked) in [(64, 0, 0), (100, 1, 0), (304, 2, 0)]
+            as [(Int, Int, UInt64)]
+        {
+            let files = try Self.manyFiles()
+            files.disk.damage(try SpoolTests.names(files)[0]) { bytes in
+                for i in 0..<byteCount { bytes[i] = 0 }
+            }
+            let opened = try SpoolTests.open(files, epoch: 9)
+            #expect(opened.packets.count == 9 - lost && opened.left.packets.end == 9)
+            #expect(opened.left.ackedEnd == acked && opened.damaged.contains(0) == (lost > 0))
+        }
+    }
+
+    @Test func `A file that is gone from the middle is damage, another's an error`() throws {
+        let names = try SpoolTests.names(try Self.manyFiles())
+        let first = try Self.manyFiles()
         try first.unlink(names[0])
-        #expect(try SpoolTests.open(first).packets.count < 9)
-        let middle = try manyFiles()
+        #expect(try SpoolTests.open(first).packets.count == 7)
+        let middle = try Self.manyFiles()
         try middle.unlink(names[1])
-        #expect(throws: ClientError.self) { try SpoolTests.open(middle) }
-        let swapped = try manyFiles()
+        let opened = try SpoolTests.open(middle)
+        #expect(opened.packets.count == 7 && opened.damaged == [2, 3])
+        #expect("\(opened.left.damage[0])".contains(names[1]))
+        let swapped = try Self.manyFiles()
         try swapped.rename(names[1], to: "x")
         try swapped.rename(names[0], to: names[1])
         try swapped.rename("x", to: names[0])
         #expect(throws: ClientError.self) { try SpoolTests.open(swapped) }
-        let short = try manyFiles()
-        short.disk.damage(names[1]) { $0.removeLast() }
-        #expect(throws: ClientError.self) { try SpoolTests.open(short) }
     }
 
     @Test func `Files that are none of a spool's are left alone`() throws {

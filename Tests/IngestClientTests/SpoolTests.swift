@@ -1,5 +1,4 @@
 import Foundation
-import IngestKeys
 import TestSupport
 import Testing
 
@@ -33,10 +32,12 @@ struct SpoolTests {
     static func open(
         _ files: SimulatedFileSystem, sender: UInt64? = nil, epoch: UInt64 = 5,
         fileByteCountMax: Int = 8 << 20
-    ) throws -> TestSpool.Opened {
-        try TestSpool.open(
-            files, sender: sender.map { SenderID(rawValue: $0) }, random: SenderID(rawValue: 9),
-            epoch: SenderEpoch(rawValue: epoch), fileByteCountMax: fileByteCountMax)
+    ) throws -> OpenedSpool {
+        try OpenedSpool(
+            TestSpool.open(
+                files, sender: sender.map { SenderID(rawValue: $0) },
+                random: SenderID(rawValue: 9), epoch: SenderEpoch(rawValue: epoch),
+                fileByteCountMax: fileByteCountMax), in: files)
     }
 
     static func names(_ files: SimulatedFileSystem) throws -> [String] {
@@ -173,34 +174,6 @@ struct SpoolTests {
         #expect(next.note == SpoolNote(position: 7, checksum: 8))
         #expect(next.hasEnded)
         #expect(next.spool.identity.sender.rawValue == 6)
-    }
-
-    @Test func `Packets under another key, or under none, are not sent with this one`() throws {
-        let keys = [1, 2].map { PacketKey(id: $0, key: [UInt8](repeating: 7, count: 16)) }
-        let other = PacketKey(id: 1, key: [UInt8](repeating: 8, count: 16))
-        func tagged(_ key: PacketKey) -> SpooledPacket {
-            var header = PacketHeader(
-                kind: .batch, flags: 3, keyID: key.id, sender: Self.identity.sender,
-                epoch: Self.identity.epoch, sequence: PacketSequence(rawValue: 0))
-            var packet = Self.packet(0)
-            header.seal(&packet.bytes)
-            key.tag.append(to: &packet.bytes)
-            return packet
-        }
-        let plain = Self.packet(0)
-        try SpooledPacket.check([], under: keys[0], path: "/s")
-        try SpooledPacket.check([plain, plain], under: nil, path: "/s")
-        try SpooledPacket.check([tagged(keys[0]), tagged(keys[0])], under: keys[0], path: "/s")
-        let table: [([SpooledPacket], PacketKey?, UInt16?)] = [
-            ([tagged(keys[0])], nil, 1), ([tagged(keys[0])], keys[1], 1),
-            ([tagged(keys[0])], other, 1), ([plain], keys[0], nil),
-            ([tagged(keys[0]), plain], keys[0], nil),
-        ]
-        for (packets, key, held) in table {
-            #expect(throws: ClientError.keys(path: "/s", .spooledUnder(id: held))) {
-                try SpooledPacket.check(packets, under: key, path: "/s")
-            }
-        }
     }
 
     @Test func `Packets of another sender are not sent as this one's`() throws {

@@ -6,10 +6,19 @@ import Synchronization
 
 /// Where packets are on disk before they are first sent, and until they are acked.
 protocol PacketSpool: AnyObject, Sendable {
-    /// Makes the packets durable; they follow those before without a gap.
+    /// Makes the packets, at least one, durable; they follow those before without a gap.
+    ///
+    /// - Returns: where the first of them is; the others are behind it.
     ///
     /// **Errors** None of these may be sent. At `diskFull` the same ones, and more behind them, can be appended again.
-    func append(_ packets: [SpooledPacket]) throws(StorageError)
+    @discardableResult
+    func append(_ packets: [SpooledPacket]) throws(StorageError) -> SpoolPlace
+    /// Adds a packet to `bytes`.
+    ///
+    /// **Errors** `corrupt` where the disk cannot read it, or reads other bytes than were written.
+    func read(
+        _ place: SpoolPlace, byteCount: Int, into bytes: inout [UInt8]
+    ) throws(StorageError)
     /// Forgets what lies below this sequence, file by file.
     func retire(below base: UInt64) throws(StorageError)
     /// All is acked, and the input has ended: no packet is left for a next start.
@@ -22,13 +31,30 @@ protocol PacketSpool: AnyObject, Sendable {
     var byteCount: Int { get }
 }
 
-/// A directory of packets that are not acked yet (docs/format/spool.md). Locked while it is open.
+/// A directory of packets that are not acked yet (docs/format/spool.md). Locked while open.
 ///
 /// **Durability** A packet is on disk when `append` has returned: one write and one fdatasync for all that it
 /// is given. Files go in their order, each removal durable before the next, so that no gap can appear.
 ///
-/// **Cost** One descriptor; no memory but that of a write.
+/// **Cost** Two descriptors; no memory but that of a write and of what is read ahead.
 final class Spool<Files: FileSystem>: PacketSpool {
+    /// What was read last, and from what file.
+    private struct Ahead: Sendable {
+        let file: Files.File
+        let number: UInt64
+        var offset = 0
+        var bytes: [UInt8] = []
+
+        /// Where a packet begins in the bytes, if all of it is there.
+        func start(_ place: SpoolPlace, _ byteCount: Int) -> Int? {
+            let start = place.offset - offset
+            guard place.file == number, start >= 0, byteCount <= bytes.count - start else {
+                return nil
+            }
+            return start
+        }
+    }
+
     private struct State: Sendable {
         /// In their order.
         var names: [SpoolFileName]
@@ -42,6 +68,7 @@ final class Spool<Files: FileSystem>: PacketSpool {
         var note: SpoolNote
         /// The note is that of a whole input, all of which was acked, and no packet came after.
         var hasEnded: Bool
+        var ahead: Ahead?
 
         /// Whether a file without packets may take the place of all that is there, and would be smaller.
         var isReplaceable: Bool {
@@ -57,17 +84,13 @@ final class Spool<Files: FileSystem>: PacketSpool {
     private let state: Mutex<State>
     /// A file is left for the next one when it holds this much.
     private let fileByteCountMax: Int
+    /// Read at once: most packets leave in the order in which they lie here.
+    private static var readByteCount: Int { 96 << 10 }
 
     /// What a start finds.
     struct Opened {
         var spool: Spool
-        /// Packets that are to be sent again, from `firstSequence` on.
-        var packets: [SpooledPacket]
-        var firstSequence: UInt64
-        /// How far the input was read that these, or the last ones, came from.
-        var note: SpoolNote
-        /// All of that input was acked.
-        var hasEnded: Bool
+        var left: SpoolContent
     }
 
     /// Opens a spool. The first packets begin a file behind those that are there: a start needs no room on the disk, for it
@@ -84,27 +107,31 @@ final class Spool<Files: FileSystem>: PacketSpool {
         fileByteCountMax: Int = 8 << 20
     ) throws(ClientError) -> Opened {
         let lock: Files.File
-        let found: SpoolRecovery<Files>.Found
+        var found: SpoolScan<Files>.Found
         do throws(StorageError) {
             lock = try files.lock("LOCK")
             // What a killed sender changed last may be in memory alone.
             try files.syncDirectory()
-            found = try SpoolRecovery(files: files).run()
+            found = try SpoolScan(files: files).run()
         } catch {
             throw ClientError(spool: error)
         }
-        if let sender, let last = found.last, !found.packets.isEmpty, sender != last.sender {
+        let isEmpty = found.content.packets.isEmpty
+        if let sender, let last = found.last, !isEmpty, sender != last.sender {
             throw .otherSender(
                 path: files.path, asked: sender.rawValue, found: last.sender.rawValue)
         }
         let identity = Self.identity(found, sender: sender, random: random, epoch: epoch)
+        if isEmpty {
+            // Files without packets are of another epoch, and hold nothing of this one's sequences.
+            found.content.packets = SequenceArray(start: 0)
+            found.content.ackedEnd = 0
+            for i in found.names.indices { found.names[i].endSequence = 0 }
+        }
         do throws(StorageError) {
             let spool = try Spool(
                 files, lock, found, identity, fileByteCountMax: fileByteCountMax)
-            return Opened(
-                spool: spool, packets: found.packets,
-                firstSequence: found.packets.isEmpty ? 0 : found.firstSequence, note: found.note,
-                hasEnded: found.hasEnded)
+            return Opened(spool: spool, left: found.content)
         } catch {
             throw ClientError(spool: error)
         }
@@ -112,38 +139,32 @@ final class Spool<Files: FileSystem>: PacketSpool {
 
     /// With packets left it is theirs: under another epoch they would be counted twice.
     private static func identity(
-        _ found: SpoolRecovery<Files>.Found, sender: SenderID?, random: SenderID, epoch: SenderEpoch
+        _ found: SpoolScan<Files>.Found, sender: SenderID?, random: SenderID, epoch: SenderEpoch
     ) -> SenderIdentity {
         guard let last = found.last else {
             return SenderIdentity(sender: sender ?? random, epoch: epoch)
         }
-        if !found.packets.isEmpty { return last }
+        if !found.content.packets.isEmpty { return last }
         let next = max(epoch.rawValue, last.epoch.rawValue &+ 1)
         return SenderIdentity(
             sender: sender ?? last.sender, epoch: SenderEpoch(rawValue: next))
     }
 
     private init(
-        _ files: Files, _ lock: Files.File, _ found: SpoolRecovery<Files>.Found,
+        _ files: Files, _ lock: Files.File, _ found: SpoolScan<Files>.Found,
         _ identity: SenderIdentity, fileByteCountMax: Int
     ) throws(StorageError) {
-        let isEmpty = found.packets.isEmpty
+        let content = found.content
         self.identity = identity
         self.files = files
         self.lock = lock
         self.fileByteCountMax = fileByteCountMax
         reserve = SpoolReserve(files: files)
-        // Files without packets are of another epoch, and hold nothing of this one's sequences.
-        let names = found.names.map {
-            SpoolFileName(
-                $0.number, endSequence: isEmpty ? 0 : $0.endSequence, byteCount: $0.byteCount)
-        }
         state = Mutex(
             State(
-                names: names, nextSequence: isEmpty ? 0 : found.endSequence,
-                ackedEnd: isEmpty ? 0 : found.firstSequence, note: found.note,
-                hasEnded: found.hasEnded))
-        if isEmpty { try beginEpoch() }
+                names: found.names, nextSequence: content.packets.end,
+                ackedEnd: content.packets.start, note: content.note, hasEnded: content.hasEnded))
+        if content.packets.isEmpty { try beginEpoch() }
         reserve.hold()
     }
 
@@ -178,26 +199,32 @@ final class Spool<Files: FileSystem>: PacketSpool {
         return file
     }
 
-    func append(_ packets: [SpooledPacket]) throws(StorageError) {
+    @discardableResult
+    func append(_ packets: [SpooledPacket]) throws(StorageError) -> SpoolPlace {
         try state.withLock { state throws(StorageError) in
             do throws(StorageError) {
-                try add(packets, &state)
+                return try add(packets, &state)
             } catch {
                 guard case .diskFull = error, state.isReplaceable else { throw error }
                 // All that fills this disk is acked.
                 try replaceAll(&state, state.note, hasEnded: state.hasEnded)
-                try add(packets, &state)
+                return try add(packets, &state)
             }
         }
     }
 
     private func add(
         _ packets: [SpooledPacket], _ state: inout State
-    ) throws(StorageError) {
-        if state.file == nil || state.end > fileByteCountMax {
-            try begin(&state, state.note, hasEnded: state.hasEnded)
+    ) throws(StorageError) -> SpoolPlace {
+        let file: Files.File
+        if let open = state.file, state.end <= fileByteCountMax {
+            file = open
+        } else {
+            file = try begin(&state, state.note, hasEnded: state.hasEnded)
         }
-        guard let file = state.file else { return }
+        let last = state.names.count - 1
+        let place = SpoolPlace(
+            file: state.names[last].number, offset: state.end + SpoolRecord.headerByteCount)
         var writer = ByteWriter()
         var sequence = state.nextSequence
         for packet in packets {
@@ -208,10 +235,56 @@ final class Spool<Files: FileSystem>: PacketSpool {
         try write(writer.bytes, to: file, at: state.end)
         state.end += writer.byteCount
         state.nextSequence = sequence
-        state.names[state.names.count - 1].endSequence = sequence
-        state.names[state.names.count - 1].byteCount = state.end
+        state.names[last].endSequence = sequence
+        state.names[last].byteCount = state.end
         if let last = packets.last { state.note = last.note }
         state.hasEnded = false
+        return place
+    }
+
+    func read(
+        _ place: SpoolPlace, byteCount: Int, into bytes: inout [UInt8]
+    ) throws(StorageError) {
+        try state.withLock { state throws(StorageError) in
+            if state.ahead?.start(place, byteCount) == nil {
+                state.ahead = try readAhead(place, byteCount, state)
+            }
+            guard let ahead = state.ahead, let start = ahead.start(place, byteCount),
+                SenderIdentity.ofPacket(ahead.bytes[start..<start + byteCount])?.0 == identity
+            else {
+                let name = SpoolFileName(place.file, endSequence: 0).text
+                throw .corrupt(
+                    path: "\(files.path)/\(name)", offset: UInt64(place.offset),
+                    detail: "a packet of the spool")
+            }
+            bytes += ahead.bytes[start..<start + byteCount]
+        }
+    }
+
+    private func readAhead(
+        _ place: SpoolPlace, _ byteCount: Int, _ state: State
+    ) throws(StorageError) -> Ahead {
+        var ahead: Ahead
+        if let last = state.ahead, last.number == place.file {
+            ahead = last
+        } else {
+            let name = SpoolFileName(place.file, endSequence: 0).text
+            do throws(StorageError) {
+                ahead = Ahead(file: try files.open(name, .read), number: place.file)
+            } catch .notFound(let path) {
+                throw .corrupt(path: path, offset: 0, detail: "a file of the spool is gone")
+            }
+        }
+        ahead.offset = place.offset
+        let offset = UInt64(place.offset)
+        do {
+            ahead.bytes = try ahead.file.readArray(
+                at: offset, byteCount: max(byteCount, Self.readByteCount))
+        } catch {
+            // It may be what lies behind the packet that cannot be read.
+            ahead.bytes = try ahead.file.readArray(at: offset, byteCount: byteCount)
+        }
+        return ahead
     }
 
     /// **Errors** At `diskFull` the file ends durably where it did: shorter records, and another file, may follow.
@@ -230,13 +303,14 @@ final class Spool<Files: FileSystem>: PacketSpool {
     }
 
     /// Begins a file behind those that are there, and removes what is acked.
-    private func begin(
+    @discardableResult private func begin(
         _ state: inout State, _ note: SpoolNote, hasEnded: Bool
-    ) throws(StorageError) {
+    ) throws(StorageError) -> Files.File {
         let header = SpoolHeader(
             identity: identity, fileNumber: (state.names.last?.number ?? 0) + 1,
             firstSequence: state.nextSequence, note: note, hasEnded: hasEnded)
-        state.file = try Self.create(header, in: files)
+        let file = try Self.create(header, in: files)
+        state.file = file
         state.names.append(
             SpoolFileName(
                 header.fileNumber, endSequence: state.nextSequence,
@@ -245,6 +319,7 @@ final class Spool<Files: FileSystem>: PacketSpool {
         state.hasEnded = hasEnded
         state.end = SpoolHeader.byteCount
         try retire(&state, below: state.ackedEnd)
+        return file
     }
 
     /// All packets are acked: a file without any takes the place of the others, out of the reserve if there is no room.
@@ -274,8 +349,13 @@ final class Spool<Files: FileSystem>: PacketSpool {
 
     private func retire(_ state: inout State, below base: UInt64) throws(StorageError) {
         while state.names.count > 1, let first = state.names.first, first.endSequence <= base {
-            try files.unlink(first.text)
+            do throws(StorageError) {
+                try files.unlink(first.text)
+            } catch .notFound {
+                // Something else has removed it, and the packets in it were given up.
+            }
             try files.syncDirectory()
+            if state.ahead?.number == first.number { state.ahead = nil }
             state.names.removeFirst()
         }
     }
@@ -287,69 +367,4 @@ final class Spool<Files: FileSystem>: PacketSpool {
     }
 
     var byteCount: Int { state.withLock { $0.names.reduce(0) { $0 + $1.byteCount } } }
-}
-
-/// A spool file, and the sequence behind its last packet.
-struct SpoolFileName: Sendable {
-    private static let suffix = ".spool"
-    private static let digitCount = 10
-
-    let number: UInt64
-    var endSequence: UInt64
-    var byteCount: Int
-
-    init(_ number: UInt64, endSequence: UInt64, byteCount: Int = 0) {
-        self.number = number
-        self.endSequence = endSequence
-        self.byteCount = byteCount
-    }
-
-    /// `nil` for a name that is none of a spool's.
-    init?(_ text: String) {
-        guard text.hasSuffix(Self.suffix), let number = UInt64(text.dropLast(Self.suffix.count)),
-            (1...UInt64.max / 2).contains(number)
-        else { return nil }
-        self.init(number, endSequence: 0)
-        guard self.text == text else { return nil }
-    }
-
-    /// Ten digits, so that names sort as numbers do.
-    var text: String {
-        let digits = String(number)
-        return String(repeating: "0", count: max(0, Self.digitCount - digits.count)) + digits
-            + Self.suffix
-    }
-}
-
-/// A little room on the spool's disk, held back by a file of zeros: packets may fill the disk, and the file that takes
-/// their place when all of them are acked still fits (docs/format/spool.md).
-///
-/// Never synced and never read. Where a file system cannot preallocate, or has no room, it holds nothing back.
-struct SpoolReserve<Files: FileSystem> {
-    static var name: String { "reserve" }
-    /// A head and its directory entry, whatever the size of the file system's blocks.
-    static var byteCount: UInt64 { 65_536 }
-
-    let files: Files
-
-    /// Makes it whole, as far as there is room: to be called where there may be some again.
-    ///
-    /// **Errors** None: what is wrong with the disk, the next write of a packet says.
-    func hold() {
-        guard let file = try? files.open(Self.name, .readWrite) else {
-            try? files.create(Self.name).allocate(to: Self.byteCount)
-            return
-        }
-        try? file.allocate(to: Self.byteCount)
-    }
-
-    /// Frees it.
-    ///
-    /// - Returns: whether that gave any room.
-    func spend() -> Bool {
-        guard let file = try? files.open(Self.name, .readWrite), let count = try? file.byteCount(),
-            count > 0
-        else { return false }
-        return (try? file.truncate(to: 0)) != nil
-    }
 }

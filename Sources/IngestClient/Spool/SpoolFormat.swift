@@ -1,7 +1,6 @@
 // packet → [spool] → socket
 
 import IngestFormat
-import IngestKeys
 import IngestStorage
 
 /// How far an input was read, kept with every packet: what `ingest-send` needs to go on behind the last
@@ -18,31 +17,103 @@ package struct SpoolNote: Equatable, Sendable, BitwiseCopyable {
     }
 }
 
-/// A whole packet as it is kept.
+/// A whole packet as it is kept: without a key, and so without a tag.
 struct SpooledPacket: Equatable, Sendable {
     var bytes: [UInt8]
     var eventCount: Int
     var note: SpoolNote
 }
 
-extension SpooledPacket {
-    /// Whether all packets that an earlier start has left are tagged by this key, or not at all without one: they are sent
-    /// as they are, and under another key the receiver would drop them without a word.
-    static func check(
-        _ packets: [SpooledPacket], under key: PacketKey?, path: String
-    ) throws(ClientError) {
-        for (place, packet) in packets.enumerated() {
-            // The first one stands for all: no start goes on under other bytes than it was left with.
-            let isChecked = place == 0
-            // SAFETY: the buffer is valid inside the closure.
-            let (id, isSame) = unsafe packet.bytes.withUnsafeBytes { bytes -> (UInt16?, Bool) in
-                guard case .packet(let header) = unsafe PacketHeader.parse(bytes), header.hasTag
-                else { return (nil, true) }
-                guard isChecked, let key else { return (header.keyID, true) }
-                return (header.keyID, unsafe key.tag.isTag(of: bytes))
-            }
-            guard id == key?.id, isSame else { throw .keys(path: path, .spooledUnder(id: id)) }
+extension SenderIdentity {
+    /// Whose packet that is, and its sequence; `nil` if the bytes are no whole, untagged batch.
+    static func ofPacket(_ bytes: ArraySlice<UInt8>) -> (SenderIdentity, sequence: UInt64)? {
+        // SAFETY: the buffer is valid inside the closure.
+        let parsed = unsafe bytes.withUnsafeBytes { unsafe PacketHeader.parse($0) }
+        guard case .packet(let header) = parsed, header.kind == .batch, !header.hasTag else {
+            return nil
         }
+        return (
+            SenderIdentity(sender: header.sender, epoch: header.epoch), header.sequence.rawValue
+        )
+    }
+}
+
+/// Where a packet lies in a spool.
+///
+/// **Layout** 8 bytes: the number of the file above the offset of the packet's first byte, which has 24 bits.
+struct SpoolPlace: Equatable, Sendable, BitwiseCopyable {
+    static let fileLimits: ClosedRange<UInt64> = 1...1 << 40 - 1
+    private var rawValue: UInt64 = 0
+
+    init() {}
+
+    init(file: UInt64, offset: Int) {
+        precondition(Self.fileLimits.contains(file) && (0..<1 << 24).contains(offset))
+        rawValue = file << 24 | UInt64(offset)
+    }
+
+    var file: UInt64 { rawValue >> 24 }
+    var offset: Int { Int(rawValue & (1 << 24 - 1)) }
+
+    /// Of the packet in the record behind this one's.
+    func next(behind byteCount: Int) -> SpoolPlace {
+        SpoolPlace(file: file, offset: offset + byteCount + SpoolRecord.headerByteCount)
+    }
+}
+
+/// A part of a spool that is not as it was written, and the packets that are lost by it.
+public struct SpoolDamage: Equatable, Sendable, CustomStringConvertible {
+    /// Of the file.
+    public let path: String
+    /// Where the damage begins.
+    public let offset: UInt64
+    /// Empty where the head of a file is damaged and no packet. Where damage has taken what tells of its end, the most that
+    /// may be lost.
+    public let sequences: Range<UInt64>
+
+    public var description: String {
+        let what =
+            switch sequences.count {
+            case 0: "the head of this spool file is damaged, no packet is lost by that"
+            case 1: "packet \(sequences.lowerBound) of the spool is damaged and skipped"
+            default:
+                "packets \(sequences.lowerBound) to \(sequences.upperBound - 1) of the spool are damaged"
+                    + " and skipped"
+            }
+        return "\(what), \(path) at byte \(offset), check the disk"
+            + (sequences.isEmpty ? "" : ", send their events again")
+    }
+}
+
+/// A spool file, and the sequence behind its last packet.
+struct SpoolFileName: Sendable {
+    private static let suffix = ".spool"
+    private static let digitCount = 10
+
+    let number: UInt64
+    var endSequence: UInt64
+    var byteCount: Int
+
+    init(_ number: UInt64, endSequence: UInt64, byteCount: Int = 0) {
+        self.number = number
+        self.endSequence = endSequence
+        self.byteCount = byteCount
+    }
+
+    /// `nil` for a name that is none of a spool's.
+    init?(_ text: String) {
+        guard text.hasSuffix(Self.suffix), let number = UInt64(text.dropLast(Self.suffix.count)),
+            SpoolPlace.fileLimits.contains(number)
+        else { return nil }
+        self.init(number, endSequence: 0)
+        guard self.text == text else { return nil }
+    }
+
+    /// Ten digits, so that names sort as numbers do.
+    var text: String {
+        let digits = String(number)
+        return String(repeating: "0", count: max(0, Self.digitCount - digits.count)) + digits
+            + Self.suffix
     }
 }
 
@@ -141,6 +212,13 @@ struct SpoolRecord: Equatable, Sendable {
     var durableEnd: Int
 
     var byteCount: Int { Self.headerByteCount + packet.bytes.count }
+
+    /// Whose packet it holds; `nil` if it is no untagged batch with this sequence.
+    var identity: SenderIdentity? {
+        guard let (identity, held) = SenderIdentity.ofPacket(packet.bytes[...]), held == sequence
+        else { return nil }
+        return identity
+    }
 
     func encode(into writer: inout ByteWriter) {
         var head = ByteWriter(capacity: Self.headerByteCount)

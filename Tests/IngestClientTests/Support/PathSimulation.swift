@@ -45,14 +45,15 @@ final class PathSimulation {
             var configuration = SenderStream.Configuration(identity: SampleEvents.identity())
             let nonces = CountedNonces()
             configuration.makeNonce = { nonces.next() }
-            let left = (0..<packetCount).map { sequence in
+            stream = SenderStream(configuration, transport: network, spool: nil, now: now)
+            for sequence in 0..<packetCount {
                 var bytes = [UInt8](repeating: 0, count: 80)
                 bytes[4] = 1
                 for i in 0..<8 { bytes[24 + i] = UInt8(truncatingIfNeeded: sequence >> (8 * i)) }
-                return SpooledPacket(bytes: bytes, eventCount: 1, note: SpoolNote())
+                stream.window.append(bytes, eventCount: 1)
             }
-            stream = SenderStream(
-                configuration, transport: network, spool: nil, left: left, now: now)
+            stream.timers.waitsSince = now
+            stream.pump(now: now)
         }
     }
 

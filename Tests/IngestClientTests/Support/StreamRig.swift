@@ -13,10 +13,10 @@ final class StreamRig {
     private let clock = TestClock()
 
     /// - Parameters:
-    ///   - left: packets that an earlier start has left.
+    ///   - left: what an earlier start has left.
     ///   - isWide: it knows a path of 500,000 packets a second, so that other rules decide what leaves.
     init(
-        spool: (any PacketSpool)? = nil, left: [SpooledPacket] = [], firstSequence: UInt64 = 0,
+        spool: (any PacketSpool)? = nil, left: SpoolContent = SpoolContent(),
         isWide: Bool = true, _ change: (inout SenderStream.Configuration) -> Void = { _ in }
     ) {
         var configuration = SenderStream.Configuration(identity: SampleEvents.identity())
@@ -27,11 +27,16 @@ final class StreamRig {
         let nonces = CountedNonces()
         configuration.makeNonce = { nonces.next() }
         stream = SenderStream(
-            configuration, transport: network, spool: spool, left: left,
-            firstSequence: firstSequence, now: clock.now)
+            configuration, transport: network, spool: spool, left: left, now: clock.now)
         guard isWide else { return }
         stream.congestion = .wide(now: clock.now)
         stream.pump(now: clock.now)
+    }
+
+    convenience init(
+        _ opened: OpenedSpool, _ change: (inout SenderStream.Configuration) -> Void = { _ in }
+    ) {
+        self.init(spool: opened.spool, left: opened.left, change)
     }
 
     var now: UInt64 {
