@@ -16,11 +16,12 @@ struct IngestSend: ParsableCommand {
             --spool through its own: run it again with the same spool and input. Prints a summary as JSON \
             on stdout; refused lines and errors go to stderr.
 
-            'ingest-send check --to HOST:PORT' asks ingestd whether it would take packets from here; see \
-            'ingest-send check --help'. A file of that name is given as ./check.
+            'ingest-send check --to HOST:PORT' asks ingestd whether it would take packets from here, 'ingest-send \
+            spool list|export DIR' looks into a spool; each has its own --help. A file of such a name is given as \
+            ./check or ./spool.
 
             Exit codes: 0 every event is durable (with --plain or --no-acks: has left) · 1 lines were \
-            refused, the others are durable · 64 wrong usage · 65 the spool is damaged · 66 FILE cannot be \
+            refused, the others are durable · 64 wrong usage · 65 the spool is or was damaged · 66 FILE cannot be \
             read, or is not the one of the spool · 69 receiver unreachable or silent, or what answers \
             acks nothing or refuses this sender · 71 acked events were lost, or the spool's disk fails · 74 other I/O error · \
             78 keys file or sender id wrong · 130 interrupted (Ctrl-C), after the summary.

@@ -79,11 +79,20 @@ struct Progress {
 
 func printToStandardError(_ line: String) { writeToStandardError(line + "\n") }
 
-func writeToStandardError(_ text: String) {
-    var text = text
-    text.withUTF8 { bytes in
-        // SAFETY: the buffer is the string's own. A short or failed write to stderr loses the message,
-        // nothing else.
-        _ = unsafe Glibc.write(STDERR_FILENO, bytes.baseAddress, bytes.count)
+/// A short or failed write to stderr loses the message, nothing else.
+func writeToStandardError(_ text: String) { _ = write(Array(text.utf8), to: STDERR_FILENO) }
+
+/// Whether all of it could be written.
+func write(_ bytes: [UInt8], to descriptor: Int32) -> Bool {
+    var start = 0
+    while start < bytes.count {
+        // SAFETY: the buffer is the array's own; `start` is inside it.
+        let count = unsafe bytes.withUnsafeBytes {
+            unsafe Glibc.write(descriptor, $0.baseAddress! + start, $0.count - start)
+        }
+        if count < 0, errno == EINTR { continue }
+        if count <= 0 { return false }
+        start += count
     }
+    return true
 }

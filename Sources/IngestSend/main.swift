@@ -9,9 +9,12 @@ import IngestFormat
 var arguments = Array(CommandLine.arguments.dropFirst())
 var root: any ParsableCommand.Type = IngestSend.self
 var name = "ingest-send"
-if arguments.first == "check" {
+let commands: [String: any ParsableCommand.Type] = [
+    "check": Check.self, "spool": SpoolCommand.self,
+]
+if let first = arguments.first, let command = commands[first] {
     arguments.removeFirst()
-    (root, name) = (Check.self, "ingest-send check")
+    (root, name) = (command, "ingest-send \(first)")
 }
 do {
     var command = try root.parseAsRoot(arguments)

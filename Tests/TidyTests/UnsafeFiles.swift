@@ -157,6 +157,7 @@ enum UnsafeFiles {
             "SenderExchange": "reads an ack where it lies in a datagram",
             "SenderLoop": "hands buffers to read, write and recv",
             "Spool/SpoolFormat": "parses a packet where it lies in its array",
+            "Spool/SpoolListing": "decodes a packet where it lies in its array",
             "PacketEncoder": "hands an event's texts to a batch, tags a packet in its burst",
             "SenderTimers": "clock_gettime",
             "UDPTransport": "hands buffers to sendmmsg",
