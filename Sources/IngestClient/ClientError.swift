@@ -49,7 +49,7 @@ public enum ClientError: Error, Equatable, Sendable {
     public enum RefusalCause: Equatable, Sendable {
         /// It knows this later epoch of the sender: another process has the same id, or has started since.
         case newerEpoch(UInt64)
-        /// The epoch is more than a day ahead of this machine's clock: that was wrong when the spool was begun, or is now.
+        /// The epoch is more than ten minutes ahead of this machine's clock: that was wrong when the spool was begun, or is now.
         case clock
         /// The sender was away for longer than the receiver remembers, or a sequence came with other bytes: two processes
         /// have one id, or a spool was copied.
@@ -236,7 +236,7 @@ extension ClientError.RefusalCause {
         case .newerEpoch(let known):
             "it knows epoch \(known), give every sender an id and a spool of its own"
         case .clock:
-            "the epoch is over a day ahead of this clock, set the clock; if it was wrong when the spool was"
+            "the epoch is over ten minutes ahead of this clock, set the clock; if it was wrong when the spool was"
                 + " begun, remove the spool"
         case .reused:
             "it was away for longer than is remembered, or its id is used twice or its spool copied, remove"

@@ -300,7 +300,9 @@ extension SenderStream {
     private func refusal(known: SenderEpoch) -> ClientError {
         let epoch = configuration.identity.epoch
         let isAhead =
-            configuration.unixMilliseconds.map { epoch.rawValue >> 20 > $0 + 86_400_000 } ?? false
+            configuration.unixMilliseconds.map {
+                epoch.rawValue >> 20 > $0 + Limits.epochLeadMillisecondsMax
+            } ?? false
         return .refused(
             sender: configuration.identity.sender.rawValue, epoch: epoch.rawValue,
             cause: known.rawValue > epoch.rawValue

@@ -17,6 +17,7 @@ package struct ByteWriter {
     package mutating func removeAll() { bytes.removeAll(keepingCapacity: true) }
 
     package mutating func append(u8 value: UInt8) { bytes.append(value) }
+    package mutating func append(u16 value: UInt16) { append(raw: value.littleEndian) }
     package mutating func append(u32 value: UInt32) { append(raw: value.littleEndian) }
     package mutating func append(u64 value: UInt64) { append(raw: value.littleEndian) }
 
@@ -87,6 +88,7 @@ package struct ByteWriter {
     package var isAtEnd: Bool { offset == byteCount }
 
     package mutating func readU8() -> UInt8? { load(UInt8.self) }
+    package mutating func readU16() -> UInt16? { load(UInt16.self)?.littleEndian }
     package mutating func readU64() -> UInt64? { load(UInt64.self)?.littleEndian }
 
     /// Base-128 as `ByteWriter` writes it; `nil` too for more than 64 bits and for a longer form than
@@ -189,6 +191,13 @@ struct SectionReader {
 
     mutating func u8(_ part: String) throws(FormatError) -> UInt8 {
         guard let value = reader.readU8() else { throw fault(part, got: 0, expected: 1) }
+        return value
+    }
+
+    mutating func u16(_ part: String) throws(FormatError) -> UInt16 {
+        guard let value = reader.readU16() else {
+            throw fault(part, got: UInt64(reader.remainingByteCount), expected: 2)
+        }
         return value
     }
 

@@ -93,6 +93,11 @@ package enum Limits {
     package static let windowSequenceCountMax = 1 << 16
     /// Missing ranges of a window that are known one by one.
     package static let windowMissingRangeCountMax = 1 << 10
+    /// Newest packets of a window of which 16 bits are kept, and places for them of all windows.
+    package static let windowCheckCountMax = 1 << 12
+    package static let checkPlaceCountMax = 1 << 22
+    /// How far ahead of the receiver's clock an epoch may begin.
+    package static let epochLeadMillisecondsMax: UInt64 = 600_000
     /// The highest sequence of a packet.
     package static let sequenceMax: UInt64 = 1 << 62
     /// Open windows, and their memory, together.
@@ -106,6 +111,8 @@ package enum Limits {
     /// Ledger entries of a block, and sequence ranges of all of them together.
     package static let blockSenderCountMax = 1 << 14
     package static let blockSequenceRangeCountMax = 1 << 16
+    /// Packets of a block with a sequence: each has a check.
+    package static let blockCheckCountMax = 1 << 16
     /// All revenue and spend in the rows of a block, micros.
     package static let blockMoneyMicrosMax: UInt64 = 1 << 63
     /// Blocks between commit and compaction: those that a count taken behind them does not hold yet.

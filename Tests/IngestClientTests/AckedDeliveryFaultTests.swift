@@ -233,8 +233,8 @@ struct AckedDeliveryFaultTests {
         let epoch = 1_800_000_000_000 << 20 as UInt64
         let table: [(UInt64?, UInt64, ClientError.RefusalCause)] = [
             (1_800_000_000_000, 5, .newerEpoch(epoch + 5)), (nil, 0, .reused),
-            (1_800_000_000_000, 0, .reused), (1_800_000_000_000 - 86_400_000, 0, .reused),
-            (1_800_000_000_000 - 86_400_001, 0, .clock),
+            (1_800_000_000_000, 0, .reused), (1_800_000_000_000 - 600_000, 0, .reused),
+            (1_800_000_000_000 - 600_001, 0, .clock),
         ]
         for (milliseconds, known, expected) in table {
             #expect(

@@ -311,6 +311,8 @@ extension LedgerEntry {
         moved.window.missingCount = .max
         moved.window.asksForAcks = false
         moved.window.isExpired = true
+        var checked = framed(1, 8, [2...4, 9...9])
+        checked.checks = [1, .max, 0x8000, 300]
         var plain = LedgerEntry(key: .plain)
         plain.seen = Int64.min...(.max)
         plain.events = plain.events.indices.map { 1 << UInt64(5 * $0) }
@@ -318,7 +320,7 @@ extension LedgerEntry {
         unidentified.packets = unidentified.packets.indices.map { UInt64.max >> UInt64($0) }
         return [
             framed(1, 5, [0...0]), framed(1, 6, [3...9, 11...11, 1_000_000...(1 << 40)]),
-            moved, framed(.max, .max, [(.max - 2)...(.max)]), plain, unidentified,
+            moved, checked, framed(.max, .max, [(.max - 2)...(.max)]), plain, unidentified,
         ]
     }
 
@@ -338,6 +340,7 @@ extension LedgerEntry {
             entry.window.missingCount = .max
             let perEntry = Limits.blockSequenceRangeCountMax / Limits.blockSenderCountMax
             entry.sequences = (0..<UInt64(perEntry)).map { ($0 << 61)...($0 << 61) }
+            entry.checks = Array(repeating: .max, count: perEntry)
             return entry
         }
     }

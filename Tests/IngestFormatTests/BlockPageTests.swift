@@ -52,6 +52,7 @@ import Testing
             "blockKeyCountMax": Limits.blockKeyCountMax,
             "blockSenderCountMax": Limits.blockSenderCountMax,
             "blockSequenceRangeCountMax": Limits.blockSequenceRangeCountMax,
+            "blockCheckCountMax": Limits.blockCheckCountMax,
             "blockSectionCountMax": Limits.blockSectionCountMax,
             "blockCommitCountMax": Limits.blockCommitCountMax,
             "blockByteCountMax": Limits.blockByteCountMax,

@@ -131,6 +131,7 @@ import Testing
             + Limits.blockKeyCountMax * 8
             + Limits.blockSenderCountMax * LedgerCodec.entryByteCountMax
             + Limits.blockSequenceRangeCountMax * LedgerCodec.rangeByteCountMax
+            + Limits.blockCheckCountMax * LedgerCodec.checkByteCount
             + 8 * Limits.blockSectionCountMax
         #expect(most <= Limits.blockByteCountMax)
         #expect(Limits.packetByteCountMax / 3 <= Limits.blockNameCountMax)

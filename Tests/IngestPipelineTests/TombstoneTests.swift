@@ -31,6 +31,10 @@ struct TombstoneTests {
         #expect(send(1 << 20, 1) == .shed)
         #expect(bench.windows.sheds.forWindows.count == 1)
         #expect(bench.windows.sheds.forWindows.lastKey == 1)
+        // Nor is it told by its heartbeats that it may send.
+        #expect(bench.refusals().map(\.status) == [.busy])
+        #expect(bench.heartbeat(next: 1, base: 0) == nil)
+        #expect(bench.refusals().map(\.status) == [.busy] && bench.windows.unopened.count == 0)
         #expect(send(2 << 20, 2) == .accepted)
         #expect(send(3 << 20, 0) == .accepted)
         // Of a sender of the same id, but of another tenant, no older epoch has ended.
@@ -41,6 +45,34 @@ struct TombstoneTests {
         }
         bench.advance(milliseconds: ExpiredEpochs.millisecondsMin)
         #expect(send(1 << 20, 1) == .accepted)
+    }
+
+    @Test("who has another key is not told the epochs of a key's senders")
+    func othersEpochs() {
+        var bench = WindowBench()
+        bench.keyID = 1
+        let open = bench.key
+        #expect(bench.send(0) == .accepted)
+        bench.dropAcks()
+        for keyID in [1, 2] as [UInt16] {
+            bench.keyID = keyID
+            bench.key = WindowBench.key(7, milliseconds: WindowBench.milliseconds + 600_001)
+            #expect(bench.send(0) == .oldEpoch)
+            let own = bench.key.epoch
+            // It says an epoch of its own, or one of the key's that is later than its own.
+            #expect(bench.refusals().map(\.epoch) == [own])
+            bench.key = WindowBench.key(
+                7, milliseconds: WindowBench.milliseconds - 5 + UInt64(keyID))
+            #expect(bench.send(0) == .accepted)
+            bench.dropAcks()
+            bench.keyID = 0
+            #expect(bench.heartbeat(next: 1, base: 1, ends: true) == nil)
+            bench.dropAcks()
+            bench.keyID = keyID
+            #expect(bench.send(1) == .oldEpoch)
+            let known = bench.refusals().map(\.epoch)
+            #expect(known == [keyID == 1 ? open.epoch : bench.key.epoch])
+        }
     }
 
     @Test("an idle window is not closed where a tombstone would be folded that is too young")

@@ -75,8 +75,9 @@ struct WindowBench: ~Copyable {
         case .refused(let result, _): return result
         case .new(let place):
             ledger.addPacket(
-                .accepted, events: VerdictTally(), sequence: PacketSequence(rawValue: sequence),
-                from: key)
+                .accepted, events: VerdictTally(),
+                sequence: ArrivedSequence(
+                    sequence: PacketSequence(rawValue: sequence), check: check), from: key)
             windows.accept(packet, at: place)
             return .accepted
         }
@@ -150,6 +151,13 @@ struct WindowBench: ~Copyable {
         close()
         sync()
         owed.removeAll()
+    }
+
+    /// The refusals of packets without a window that are owed, none of which is sent.
+    mutating func refusals() -> [AckPacket] {
+        let others = windows.acks.others.map(\.packet)
+        windows.acks.removeAll()
+        return others
     }
 
     /// What has left, and what was owed when blocks were closed.

@@ -67,7 +67,7 @@ struct RandomSenders {
             entry.packets[Int(PacketResult.resend.rawValue)] += 1
             return
         }
-        window.sequences.insert(sequence)
+        window.accept(sequence, check: 1, room: 0)
         let result = random.below(9) == 0 ? PacketResult.malformed : .accepted
         entry.packets[Int(result.rawValue)] += 1
         var ranges: [ClosedRange<UInt64>] = []
@@ -86,7 +86,7 @@ struct RandomSenders {
     private func raise(
         _ window: inout SenderWindow, to floor: UInt64, _ entry: inout LedgerEntry
     ) {
-        let missing = window.sequences.raise(to: floor)
+        let missing = window.raise(to: floor)
         if missing == 0 { return }
         entry.window.floor = floor
         entry.window.missingCount += missing

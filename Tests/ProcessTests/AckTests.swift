@@ -41,6 +41,42 @@ extension ProcessSuite {
             #expect(row["epoch"] as? String == "\(sender.epoch)")
         }
 
+        /// What a copied spool does, or a cloned machine: the sequences are those of a sender, and the bytes are others.
+        @Test(arguments: [true, false])
+        func `a sequence with other bytes is a conflict also after a restart`(isKilled: Bool) throws
+        {
+            let folder = try TemporaryFolder()
+            var daemon = try DaemonProcess(in: folder)
+            #expect(HandSender(to: daemon.port, sender: 7).delivers(0..<100))
+            if isKilled { daemon.kill() } else { #expect(daemon.stop().code == 0) }
+            daemon = try DaemonProcess(in: folder)
+            let sender = HandSender(to: daemon.port, sender: 7)
+            // The names are those of another number.
+            let own = sender.names
+            sender.names = { own($0 + 1) }
+            for (place, sequence) in [3, 99].enumerated() {
+                sender.send(UInt64(sequence))
+                let isRefused = eventually {
+                    sender.listen(withinMilliseconds: 10)
+                    return sender.acks.count { $0.status == 3 } > place
+                }
+                #expect(isRefused)
+            }
+            sender.names = own
+            sender.send(99)
+            let isResend = eventually {
+                sender.listen(withinMilliseconds: 10)
+                return sender.acks.last?.status == 0
+            }
+            #expect(isResend && sender.acks.last?.floor == 100)
+            #expect(daemon.stop().code == 0)
+            let row = try ledger(Reader(folder: folder), 7)
+            #expect((row["packetsRefused"] as? [String: Int])?["sequence_conflict"] == 2)
+            #expect(try #require(row["packetsResent"] as? Int) >= 1)
+            #expect(try counted(Reader(folder: folder)) == clicks(100))
+            #expect(try Reader(folder: folder).run("verify", "--deep").code == 0)
+        }
+
         @Test(
             arguments: zip(
                 [1, 2, 3] as [UInt64],

@@ -118,6 +118,7 @@ struct BlockSectionTable {
                 3 * header.ledgerEntryCount,
                 LedgerCodec.entryByteCountMax * header.ledgerEntryCount
                     + LedgerCodec.rangeByteCountMax * Limits.blockSequenceRangeCountMax
+                    + LedgerCodec.checkByteCount * Limits.blockCheckCountMax
             )
         case .keyRewards, .keyBusinesses: column(header.keyCount, valueByteCount: 4)
         case .commitRows: column(header.rewrittenCount, valueByteCount: 4)

@@ -4,18 +4,20 @@
 ///
 /// **Layout** Entries in ascending order of their key, each: kind u8; for framed senders sender u64 and
 /// epoch u64; packet counts; event counts; flags as a varint and what they say is there; for framed senders the
-/// sequence ranges. *Counts*: a varint whose bit `i` says that count `i` is not zero, then those counts as
+/// sequence ranges, and the checks of their packets.
+/// *Counts*: a varint whose bit `i` says that count `i` is not zero, then those counts as
 /// varints. *Flags* (`Flags`): first and last time seen (u64, then a varint of their distance); for framed
-/// senders start, floor, announced, missing count and key id of the `WindowDelta` as varints, and three without a value.
+/// senders start, floor, announced, missing count and key id of the `WindowDelta` as varints, and four without a value.
 /// *Ranges*: a varint of how many, then for each two varints: its start less the smallest that it could be
-/// (0 for the first, the end of the one before + 2 for the others), and its length less 1. Varints have their
-/// shortest form.
+/// (0 for the first, the end of the one before + 2 for the others), and its length less 1. *Checks*, where a flag says
+/// so: a u16 for each sequence. Varints have their shortest form.
 package enum LedgerCodec {
     /// The most bytes of an entry without its ranges, and of one range.
     package static let entryByteCountMax =
         1 + 16 + 3 + 10 * PacketResult.allCases.count + 2 + 10 * Verdict.allCases.count
         + 2 + 18 + 4 * 10 + 3 + 3
     package static let rangeByteCountMax = 20
+    package static let checkByteCount = MemoryLayout<UInt16>.size
 
     enum Flags {
         static let seen: UInt64 = 1
@@ -27,6 +29,7 @@ package enum LedgerCodec {
         static let asksForNone: UInt64 = 64
         static let expired: UInt64 = 128
         static let key: UInt64 = 256
+        static let checks: UInt64 = 512
     }
 
     /// Appends `entries`, sorted if they are not. Their keys are distinct; ranges are as `LedgerEntry`
@@ -41,8 +44,9 @@ package enum LedgerCodec {
             }
             encode(counts: entry.packets, into: &writer)
             encode(counts: entry.events, into: &writer)
-            encode(entry.seen, entry.window, into: &writer)
+            encode(entry.seen, entry.window, hasChecks: !entry.checks.isEmpty, into: &writer)
             if entry.key.kind == .framed { encode(ranges: entry.sequences, into: &writer) }
+            for check in entry.checks { writer.append(u16: check) }
         }
     }
 
@@ -63,11 +67,12 @@ package enum LedgerCodec {
             }
             try source.counts("packet counts", into: &entry.packets)
             try source.counts("event counts", into: &entry.events)
-            try source.window(into: &entry)
+            let hasChecks = try source.window(into: &entry)
             if entry.key.kind == .framed {
                 entry.sequences = try source.ranges(countMax: rangesLeft)
                 rangesLeft -= entry.sequences.count
             }
+            if hasChecks { entry.checks = try source.checks(of: entry.sequences) }
             reader = source.reader
             entries.append(entry)
         }
@@ -99,7 +104,8 @@ package enum LedgerCodec {
     }
 
     private static func encode(
-        _ seen: ClosedRange<Int64>?, _ window: WindowDelta, into writer: inout ByteWriter
+        _ seen: ClosedRange<Int64>?, _ window: WindowDelta, hasChecks: Bool,
+        into writer: inout ByteWriter
     ) {
         var flags: UInt64 = seen == nil ? 0 : Flags.seen
         if window.start != nil { flags |= Flags.start }
@@ -109,6 +115,7 @@ package enum LedgerCodec {
         if let asks = window.asksForAcks { flags |= asks ? Flags.asksForAcks : Flags.asksForNone }
         if window.isExpired { flags |= Flags.expired }
         if window.keyID != 0 { flags |= Flags.key }
+        if hasChecks { flags |= Flags.checks }
         writer.append(varint: flags)
         if let seen {
             writer.append(u64: UInt64(bitPattern: seen.lowerBound))
@@ -162,9 +169,10 @@ extension SectionReader {
         }
     }
 
-    fileprivate mutating func window(into entry: inout LedgerEntry) throws(FormatError) {
+    /// - Returns: whether checks follow the ranges.
+    fileprivate mutating func window(into entry: inout LedgerEntry) throws(FormatError) -> Bool {
         typealias Flags = LedgerCodec.Flags
-        let flags = try varint("flags", max: 2 * Flags.key - 1)
+        let flags = try varint("flags", max: 2 * Flags.checks - 1)
         let both = Flags.asksForAcks | Flags.asksForNone
         guard entry.key.kind == .framed || flags & ~Flags.seen == 0, flags & both != both else {
             throw fault("flags", got: UInt64(flags))
@@ -193,6 +201,7 @@ extension SectionReader {
         }
         if flags & both != 0 { entry.window.asksForAcks = flags & Flags.asksForAcks != 0 }
         entry.window.isExpired = flags & Flags.expired != 0
+        return flags & Flags.checks != 0
     }
 
     private mutating func seen() throws(FormatError) -> ClosedRange<Int64> {
@@ -202,6 +211,23 @@ extension SectionReader {
         let last = least &+ Int64(bitPattern: distance)
         guard last >= least else { throw fault("time seen", got: distance) }
         return least...last
+    }
+
+    fileprivate mutating func checks(
+        of ranges: [ClosedRange<UInt64>]
+    ) throws(FormatError) -> [UInt16] {
+        var count: UInt64 = 0
+        for range in ranges {
+            count = count.saturatingSum((range.upperBound - range.lowerBound).saturatingSum(1))
+        }
+        let left = UInt64(reader.remainingByteCount / LedgerCodec.checkByteCount)
+        guard count > 0, count <= min(left, UInt64(Limits.blockCheckCountMax)) else {
+            throw fault("check count", got: count)
+        }
+        var checks: [UInt16] = []
+        checks.reserveCapacity(Int(count))
+        for _ in 0..<count { checks.append(try u16("check")) }
+        return checks
     }
 
     fileprivate mutating func ranges(countMax: Int) throws(FormatError) -> [ClosedRange<UInt64>] {

@@ -47,6 +47,8 @@ package struct LedgerEntry: Hashable, Sendable {
     package var events: [UInt64]
     /// Sequences newly admitted: ascending, disjoint, not adjacent, each not empty. Framed senders only.
     package var sequences: [ClosedRange<UInt64>]
+    /// 16 bits of the bytes of each packet in `sequences`, in their order; none in sums, and in rewritten blocks.
+    package var checks: [UInt16] = []
     /// What else happened to the sender's window. Framed senders only.
     package var window = WindowDelta()
     /// Admission times of the first and the last block with an entry of this sender, µs since 1970. Only in

@@ -6,7 +6,8 @@ package struct SenderWindow: Hashable, Sendable {
     package let start: UInt64
     /// Of the tag under which it was opened: whose quota it is of. 0 = none.
     package let keyID: UInt16
-    package var sequences: SequenceWindow
+    package private(set) var sequences: SequenceWindow
+    private var checks: SequenceChecks
     /// Whether the sender's packets ask for acks; `nil` until its first batch came.
     package var asksForAcks: Bool?
     /// Admission time of the last block with an entry of this sender, µs since 1970.
@@ -17,6 +18,7 @@ package struct SenderWindow: Hashable, Sendable {
         self.start = start
         self.keyID = keyID
         sequences = SequenceWindow(floor: start)
+        checks = SequenceChecks(start: start)
         self.lastSeen = lastSeen
     }
 
@@ -40,7 +42,30 @@ package struct SenderWindow: Hashable, Sendable {
     /// Sequences that were announced since it was opened.
     package var announcedCount: UInt64 { announced - start }
 
-    /// Whether both say the same, whoever told them of the last sequences.
+    /// Places for checks, of 2 bytes.
+    package var checkPlaceCount: Int { checks.count }
+
+    /// Notes that an open sequence was consumed.
+    ///
+    /// - Parameters:
+    ///   - check: 16 bits of its packet's bytes, not 0.
+    ///   - room: places for checks that it may take.
+    @inline(__always)
+    package mutating func accept(_ sequence: UInt64, check: UInt16, room: Int) {
+        sequences.insert(sequence)
+        checks.set(check, of: sequence, in: sequences, room: room)
+    }
+
+    /// Whether a sequence that arrived came with other bytes then; where that is not known any more, not.
+    package func isConflict(_ sequence: UInt64, check: UInt16) -> Bool {
+        checks.check(of: sequence, in: sequences).map { $0 != check } ?? false
+    }
+
+    /// Takes the floor up: what has not arrived below it is missing.
+    /// - Returns: how many sequences that are.
+    package mutating func raise(to floor: UInt64) -> UInt64 { sequences.raise(to: floor) }
+
+    /// Whether both say the same, whoever told them of the last sequences, and however many checks they have.
     package static func == (a: Self, b: Self) -> Bool {
         a.start == b.start && a.keyID == b.keyID && a.announced == b.announced
             && a.asksForAcks == b.asksForAcks
@@ -54,8 +79,18 @@ package struct SenderWindow: Hashable, Sendable {
     }
 
     /// Adds what a block, or a segment, says of this sender epoch.
-    fileprivate mutating func apply(_ entry: LedgerEntry, at time: Int64) {
+    fileprivate mutating func apply(_ entry: LedgerEntry, at time: Int64, room: Int = 0) {
+        let placeCount = checkPlaceCount + room
         sequences.replay(entry.sequences, floor: entry.window.floor ?? 0)
+        var next = entry.checks.startIndex
+        for range in entry.sequences where next < entry.checks.endIndex {
+            for sequence in range {
+                checks.set(
+                    entry.checks[next], of: sequence, in: sequences,
+                    room: placeCount - checkPlaceCount)
+                next += 1
+            }
+        }
         announce(entry.window.announced ?? 0)
         asksForAcks = asksForAcks ?? entry.window.asksForAcks
         lastSeen = max(lastSeen, time)
@@ -78,8 +113,17 @@ package struct SenderWindows: Hashable, Sendable {
     /// Open windows, by framed sender key.
     package private(set) var open: [SenderKey: SenderWindow] = [:]
     package private(set) var expired = ExpiredEpochs()
+    /// Of all open windows together.
+    package private(set) var checkPlaceCount = 0
 
     package init() {}
+
+    /// Whether both say the same, however many checks they have.
+    package static func == (a: Self, b: Self) -> Bool {
+        a.open == b.open && a.expired == b.expired
+    }
+
+    package func hash(into hasher: inout Hasher) { hasher.combine(open) }
 
     /// Takes the windows on by the entries of one block, or by the sums of one segment.
     ///
@@ -93,10 +137,14 @@ package struct SenderWindows: Hashable, Sendable {
     private mutating func apply(_ entry: LedgerEntry, at time: Int64) {
         if entry.window.isExpired {
             let window = open.removeValue(forKey: entry.key)
+            checkPlaceCount -= window?.checkPlaceCount ?? 0
             return expired.add(entry.key, of: window?.keyID ?? entry.window.keyID)
         }
         if open[entry.key] == nil { open[entry.key] = SenderWindow(openedBy: entry, at: time) }
-        open[entry.key]?.apply(entry, at: time)
+        let room = Limits.checkPlaceCountMax - checkPlaceCount
+        let before = open[entry.key]?.checkPlaceCount ?? 0
+        open[entry.key]?.apply(entry, at: time, room: room)
+        checkPlaceCount += (open[entry.key]?.checkPlaceCount ?? 0) - before
     }
 
     /// The window of the entry's sender as `apply` leaves it, also where that closes it; `nil` where nothing says
@@ -143,7 +191,12 @@ extension SenderWindows {
                     kind: .framed, sender: SenderID(rawValue: try source.u64("sender")),
                     epoch: SenderEpoch(rawValue: try source.u64("epoch")))
                 if let last, last >= key { throw source.fault("order", got: key.sender.rawValue) }
-                windows.open[key] = try SenderWindow(&source)
+                let window = try SenderWindow(&source)
+                windows.open[key] = window
+                windows.checkPlaceCount += window.checkPlaceCount
+                guard windows.checkPlaceCount <= Limits.checkPlaceCountMax else {
+                    throw source.fault("checks", got: UInt64(windows.checkPlaceCount))
+                }
                 last = key
             }
             if !source.reader.isAtEnd { try windows.expired.decodeKeys(&source) }
@@ -160,17 +213,18 @@ extension SenderWindow {
     private static let asks: UInt8 = 1
     private static let decided: UInt8 = 2
     private static let hasKey: UInt8 = 4
+    private static let hasChecks: UInt8 = 8
 
-    /// **Layout** Flags u8 (bit 0 asks for acks, bit 1 decided, bit 2 key id); last seen u64; key id, if there is one, start,
-    /// floor − start, announced − floor,
-    /// missing count, as varints; a varint of how many missing ranges are known, each two varints, what lies
-    /// between it and the floor or the range behind it, less 1 between ranges, and its length less 1, from the
-    /// highest range down; a varint of how many words, then these, u64: bit i of word w says that sequence
-    /// floor + 64 w + i arrived. The last word is not 0.
+    /// **Layout** Flags u8 (bit 0 asks for acks, bit 1 decided, bit 2 key id, bit 3 checks); last seen u64; key id, if
+    /// there is one, start, floor − start, announced − floor, missing count, as varints; a varint of how many missing
+    /// ranges are known, each two varints, what lies between it and the floor or the range behind it, less 1 between
+    /// ranges, and its length less 1, from the highest range down; a varint of how many words, then these, u64: bit i of
+    /// word w says that sequence floor + 64 w + i arrived. The last word is not 0. With bit 3, `SequenceChecks.encode`.
     fileprivate func encode(into writer: inout ByteWriter) {
+        let hasChecks = checks.count > 0
         writer.append(
             u8: (asksForAcks == true ? Self.asks : 0) | (asksForAcks == nil ? 0 : Self.decided)
-                | (keyID == 0 ? 0 : Self.hasKey))
+                | (keyID == 0 ? 0 : Self.hasKey) | (hasChecks ? Self.hasChecks : 0))
         writer.append(u64: UInt64(bitPattern: lastSeen))
         let floor = sequences.floor
         if keyID != 0 { writer.append(varint: UInt64(keyID)) }
@@ -194,11 +248,12 @@ extension SenderWindow {
         while words.last == 0 { words.removeLast() }
         writer.append(varint: UInt64(words.count))
         for word in words { writer.append(u64: word) }
+        if hasChecks { checks.encode(into: &writer) }
     }
 
     fileprivate init(_ source: inout SectionReader) throws(FormatError) {
         let flags = try source.u8("flags")
-        guard flags & ~(Self.asks | Self.decided | Self.hasKey) == 0,
+        guard flags & ~(Self.asks | Self.decided | Self.hasKey | Self.hasChecks) == 0,
             flags & (Self.asks | Self.decided) != Self.asks
         else {
             throw source.fault("flags", got: UInt64(flags))
@@ -229,6 +284,9 @@ extension SenderWindow {
         sequences = SequenceWindow(
             floor: floor, arrivedBelowCount: floor - start - missingCount, missing: missing,
             missingCount: missingCount, words: words)
+        checks =
+            flags & Self.hasChecks == 0
+            ? SequenceChecks(start: start) : try SequenceChecks(&source, start: start)
     }
 
     /// From the highest down in the bytes, ascending in memory.

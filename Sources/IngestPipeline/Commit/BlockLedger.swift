@@ -12,6 +12,7 @@ struct BlockLedger: ~Copyable {
     private var lastIndex = 0
     /// Of all entries together, before ranges that meet are merged.
     private var rangeCount = 0
+    private var checkCount = 0
 
     /// Whether it has sequences or floors: an ack of these must wait for it to be durable.
     private(set) var movesWindows = false
@@ -23,6 +24,7 @@ struct BlockLedger: ~Copyable {
     var hasRoom: Bool {
         entries.count + 3 <= Limits.blockSenderCountMax
             && rangeCount < Limits.blockSequenceRangeCountMax
+            && checkCount < Limits.blockCheckCountMax
     }
 
     /// Whether a window may be closed for its silence: that must not take the room of the record behind it.
@@ -47,9 +49,9 @@ struct BlockLedger: ~Copyable {
 
     /// Adds a packet with all that came of it.
     ///
-    /// - Parameter sequence: of a batch packet. Order does not matter; the ranges are put in order at `take`.
+    /// - Parameter sequence: of a batch packet, each once. Order does not matter; they are put in order at `take`.
     mutating func addPacket(
-        _ result: PacketResult, events tally: borrowing VerdictTally, sequence: PacketSequence?,
+        _ result: PacketResult, events tally: borrowing VerdictTally, sequence: ArrivedSequence?,
         from key: SenderKey
     ) {
         let index = index(of: key)
@@ -57,7 +59,7 @@ struct BlockLedger: ~Copyable {
         for code in 0..<VerdictTally.count where tally.counts[code] != 0 {
             entries[index].events[code] &+= UInt64(tally.counts[code])
         }
-        if let sequence { add(sequence.rawValue, at: index) }
+        if let sequence { add(sequence, at: index) }
     }
 
     /// Notes what happened to a window beside a sequence that arrived.
@@ -66,8 +68,11 @@ struct BlockLedger: ~Copyable {
         movesWindows = movesWindows || delta.movesFloor
     }
 
-    private mutating func add(_ value: UInt64, at index: Int) {
+    private mutating func add(_ arrived: ArrivedSequence, at index: Int) {
         movesWindows = true
+        let value = arrived.sequence.rawValue
+        entries[index].checks.append(arrived.check)
+        checkCount += 1
         let count = entries[index].sequences.count
         SequenceSet.append(value...value, to: &entries[index].sequences)
         rangeCount += entries[index].sequences.count - count
@@ -79,14 +84,39 @@ struct BlockLedger: ~Copyable {
         entries.removeAll(keepingCapacity: true)
         indexes.removeAll(keepingCapacity: true)
         lastIndex = 0
-        rangeCount = 0
+        (rangeCount, checkCount) = (0, 0)
         movesWindows = false
         taken.sort { $0.key < $1.key }
         for index in taken.indices {
-            taken[index].sequences = SequenceSet.merged(taken[index].sequences)
+            taken[index].putInOrder()
         }
         return taken
     }
+}
+
+extension LedgerEntry {
+    /// Puts ranges, and the checks of their packets, that are as they came into the order of sequences.
+    fileprivate mutating func putInOrder() {
+        if zip(sequences, sequences.dropFirst()).allSatisfy({ $0.upperBound < $1.lowerBound }) {
+            sequences = SequenceSet.merged(sequences)
+            return
+        }
+        var slices: [(lower: UInt64, checks: ArraySlice<UInt16>)] = []
+        var rest = checks[...]
+        for range in sequences {
+            let count = Int(range.upperBound - range.lowerBound) + 1
+            slices.append((range.lowerBound, rest.prefix(count)))
+            rest = rest.dropFirst(count)
+        }
+        checks = slices.sorted { $0.lower < $1.lower }.flatMap(\.checks)
+        sequences = SequenceSet.merged(sequences)
+    }
+}
+
+/// The sequence of a batch that is consumed, and 16 bits of its packet's bytes.
+struct ArrivedSequence {
+    let sequence: PacketSequence
+    let check: UInt16
 }
 
 /// Events of one packet, or of one turn, by verdict.

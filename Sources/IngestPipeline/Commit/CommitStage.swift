@@ -195,7 +195,8 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         case .refused(let result, let place):
             return addRefused(result, from: place == nil ? .unidentified : packet.key)
         }
-        let sequence = PacketSequence(rawValue: packet.sequence)
+        let sequence = ArrivedSequence(
+            sequence: PacketSequence(rawValue: packet.sequence), check: packet.check)
         if record.header.flags & RingRecordHeader.Flags.isMalformed != 0 {
             ledger.addPacket(
                 .malformed, events: VerdictTally(), sequence: sequence, from: packet.key)
@@ -238,8 +239,8 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     }
 
     private mutating func takeEvents(
-        of record: RingRecord, sequence: PacketSequence?, from key: SenderKey, into slot: BlockSlot,
-        _ now: StageTime
+        of record: RingRecord, sequence: ArrivedSequence?, from key: SenderKey,
+        into slot: BlockSlot, _ now: StageTime
     ) {
         // "Now", zones and owners of a block's rows are those when the first of them comes, however long it was open.
         let isFirst = slot.rows.rowCount == 0

@@ -76,6 +76,8 @@ struct SnapshotPageTests {
         "rollMoneyMicros": Int(Limits.rollMoneyMicros),
         "windowCountMax": Limits.windowCountMax,
         "windowSequenceCountMax": Limits.windowSequenceCountMax,
+        "windowCheckCountMax": Limits.windowCheckCountMax,
+        "checkPlaceCountMax": Limits.checkPlaceCountMax,
         "windowMissingRangeCountMax": Limits.windowMissingRangeCountMax,
         "expiredEpochCountMax": Limits.expiredEpochCountMax,
         "expiredEpochOfKeyCountMax": Limits.expiredEpochOfKeyCountMax,

@@ -6,15 +6,13 @@ import IngestRing
 /// The window of one sender epoch as the commit stage has it: what the log will say, and what only memory
 /// knows.
 ///
-/// **Units** About 450 bytes; 2 KiB more once a packet came; up to 8 KiB more while a hole keeps the floor down, and up to
-/// 16 KiB of ranges that are missing.
+/// **Units** About 500 bytes, and the checks of its packets (`SequenceChecks`); up to 8 KiB more while a hole keeps the
+/// floor down, and up to 16 KiB of ranges that are missing.
 struct AdmittedWindow {
     let key: SenderKey
     var window: SenderWindow
     /// Monotonic time of the last packet; before the start of the process where the log has it.
     var seenNanoseconds: Int64
-    /// A ring of `checkCount` by sequence, of the packets that arrived last; 0 = not known.
-    private var checks: [UInt16] = []
     var run = SequenceJumpDetector()
 
     // MARK: The ack that is due with the open block
@@ -44,8 +42,6 @@ struct AdmittedWindow {
     // MARK: Credit
 
     var demand = SenderDemand()
-
-    private static let checkCount = 1 << 10
 
     init(key: SenderKey, window: SenderWindow, seenNanoseconds: Int64) {
         self.key = key
@@ -137,12 +133,11 @@ struct AdmittedWindow {
     var ackSource: PacketSource? { source?.acked(byteCount: largestByteCount) }
 
     /// Of one that holds a packet.
-    static let byteCountAtFirst = MemoryLayout<Self>.stride + 4 << 10
+    static let byteCountAtFirst = MemoryLayout<Self>.stride + 2 << 10
 
-    /// Bytes of memory, about.
+    /// Bytes of memory, about, without checks.
     var byteCount: Int {
         MemoryLayout<Self>.stride + window.sequences.byteCount
-            + checks.count * MemoryLayout<UInt16>.stride
     }
 
     /// Changes it, and says by how many bytes it grew. (In place: one that is only asked is copied, with a count of
@@ -154,35 +149,6 @@ struct AdmittedWindow {
         let before = byteCount
         let result = change(&self)
         return (result, byteCount - before)
-    }
-
-    /// Notes that an open sequence was consumed.
-    mutating func accept(_ sequence: UInt64, check: UInt16) {
-        window.sequences.insert(sequence)
-        if checks.isEmpty { checks = [UInt16](repeating: 0, count: Self.checkCount) }
-        if ownsCheck(sequence) { checks[Self.place(sequence)] = check }
-    }
-
-    /// Whether a sequence that arrived came with other bytes then; where that is no longer known, not.
-    func isConflict(_ sequence: UInt64, check: UInt16) -> Bool {
-        guard !checks.isEmpty, ownsCheck(sequence) else { return false }
-        let known = checks[Self.place(sequence)]
-        return known != 0 && known != check
-    }
-
-    private static func place(_ sequence: UInt64) -> Int {
-        Int(truncatingIfNeeded: sequence) & (checkCount - 1)
-    }
-
-    /// Whether no higher sequence that shares its place has arrived.
-    private func ownsCheck(_ sequence: UInt64) -> Bool {
-        var later = sequence + UInt64(Self.checkCount)
-        while later < window.sequences.end {
-            if later < window.sequences.floor { return false }
-            if case .arrived = window.sequences.state(of: later) { return false }
-            later += UInt64(Self.checkCount)
-        }
-        return true
     }
 }
 

@@ -5,8 +5,7 @@ import IngestFormat
 /// sender. Owned by the commit queue; the rules are those of docs/protocol.md.
 ///
 /// What it decides goes into the ledger of the open block, so that the log makes the same windows again
-/// (`SenderWindows`). What only memory knows is lost with the process and costs nothing but time: the checks
-/// that tell a resend from another packet under the same sequence, and the credit granted.
+/// (`SenderWindows`). What only memory knows is lost with the process and costs nothing but time: the credit granted.
 ///
 /// **Cost** 10–20 ns a packet while packets of one sender follow each other, a dictionary look-up where they
 /// change. Memory is bounded by `Limits.windowByteCountMax`.
@@ -32,14 +31,13 @@ struct AdmittedWindows: ~Copyable {
     var acks = DueAcks()
     var credit: CreditPool
     var quotas: KeyQuotas
-    private(set) var sheds = ShedCounts()
+    var sheds = ShedCounts()
     /// Heartbeats whose senders had heard of more than there is, since it was counted.
     var rolledBackCount: UInt64 = 0
     /// Of the block that is open, or is opened next.
     var commitEpoch: UInt64 = 0
 
     static var farJumpMin: UInt64 { 1 << 20 }
-    private static var epochLeadMillisecondsMax: UInt64 { 86_400_000 }
     static var reach: UInt64 { UInt64(Limits.windowSequenceCountMax) }
 
     /// - Parameters:
@@ -95,7 +93,7 @@ struct AdmittedWindows: ~Copyable {
         switch standing.state {
         case .arrived:
             table.entries[index].run.end()
-            if table.entries[index].isConflict(sequence, check: packet.check) {
+            if table.entries[index].window.isConflict(sequence, check: packet.check) {
                 return refuse(packet, index, .sequenceConflict, now)
             }
             return refuse(packet, index, .resend, .ok)
@@ -178,7 +176,7 @@ struct AdmittedWindows: ~Copyable {
 
     /// Takes a new batch as consumed: its rows and its sequence are in the open block.
     mutating func accept(_ packet: SequencedPacket, at place: Place) {
-        table.changeSize(of: place.index) { $0.accept(packet.sequence, check: packet.check) }
+        table.accept(packet, at: place.index)
         table.entries[place.index].note(commit: commitEpoch)
         if packet.asksForAcks { owe(packet, place.index, .ok, isNewBatch: true) }
     }
@@ -240,6 +238,12 @@ struct AdmittedWindows: ~Copyable {
             refuseUnknown(packet, .refused)
             return .refused(.oldEpoch)
         }
+        let keyID = packet.source.provenKeyID
+        guard expired.hasRoom(for: packet.key, of: keyID, at: now.wallMilliseconds) else {
+            // Nor is there room for the window that its first batch would open.
+            refuseUnknown(packet, .busy)
+            return .taken
+        }
         if told.seen > unopened[packet.key]?.start ?? 0 {
             // What it has heard of was acked by another directory, or is gone with a part of this one.
             refuseUnknown(packet, .rolledBack)
@@ -250,7 +254,7 @@ struct AdmittedWindows: ~Copyable {
         return packet.asksForAcks ? .asksUnopened(floor: floor) : .taken
     }
 
-    private mutating func announce(_ index: Int, _ next: UInt64, _ ledger: inout BlockLedger) {
+    mutating func announce(_ index: Int, _ next: UInt64, _ ledger: inout BlockLedger) {
         guard next > table.entries[index].window.announced else { return }
         table.entries[index].window.announce(next)
         var delta = WindowDelta()
@@ -318,83 +322,13 @@ struct AdmittedWindows: ~Copyable {
         acks.due.append(index)
     }
 
-    private mutating func raise(_ index: Int, to floor: UInt64, _ ledger: inout BlockLedger) {
-        let missing = table.changeSize(of: index) { $0.window.sequences.raise(to: floor) }
+    mutating func raise(_ index: Int, to floor: UInt64, _ ledger: inout BlockLedger) {
+        let missing = table.changeSize(of: index) { $0.window.raise(to: floor) }
         guard missing > 0 else { return }
         table.entries[index].note(commit: commitEpoch)
         var delta = WindowDelta()
         delta.floor = floor
         delta.missingCount = missing
         ledger.add(delta, to: table.entries[index].key)
-    }
-
-    // MARK: Opening
-
-    private enum Found {
-        case window(Int)
-        case refused(PacketResult)
-    }
-
-    /// Opens the window of a batch's sender epoch.
-    private mutating func open(
-        _ packet: SequencedPacket, _ now: StageTime, _ ledger: inout BlockLedger
-    ) -> Found {
-        let (key, keyID) = (packet.key, packet.source.provenKeyID)
-        if isOver(packet, now) {
-            refuseUnknown(packet, .refused)
-            return .refused(.oldEpoch)
-        }
-        let told = unopened[key]
-        guard let start = told?.start ?? start(ofBatch: packet), start <= Limits.sequenceMax else {
-            refuseUnknown(packet, .beyondWindow)
-            return .refused(.farJump)
-        }
-        guard expired.hasRoom(for: key, of: keyID, at: now.wallMilliseconds),
-            makeRoom(for: keyID, now, &ledger)
-        else {
-            if table.isFull || keyID == 0 {
-                sheds.forRoom += 1
-            } else {
-                sheds.forWindows = (sheds.forWindows.count + 1, keyID)
-            }
-            refuseUnknown(packet, .busy)
-            return .refused(.shed)
-        }
-        unopened.remove(key)
-        quotas.open(keyID)
-        let window = SenderWindow(start: start, keyID: keyID, lastSeen: now.wallMicroseconds)
-        var delta = WindowDelta()
-        (delta.start, delta.keyID) = (start, keyID)
-        ledger.add(delta, to: key)
-        let index = table.add(
-            AdmittedWindow(key: key, window: window, seenNanoseconds: now.signedNanoseconds))
-        table.entries[index].note(commit: commitEpoch)
-        if let told { announce(index, told.announced, &ledger) }
-        return .window(index)
-    }
-
-    /// Where a window begins whose first packet is this batch; `nil` if that cannot be known.
-    private func start(ofBatch packet: SequencedPacket) -> UInt64? {
-        let sequence = packet.sequence
-        if !packet.asksForAcks { return sequence - min(sequence, Self.reach - 1) }
-        // A sender that asks for acks may still hold all that came before.
-        return sequence < Self.reach ? 0 : nil
-    }
-
-    /// Whether no packet of the epoch may open a window: it has ended or expired, or begins in the future.
-    private func isOver(_ packet: SequencedPacket, _ now: StageTime) -> Bool {
-        expired.contains(packet.key, of: packet.source.provenKeyID)
-            || packet.key.epoch.rawValue >> 20
-                > now.wallMilliseconds &+ Self.epochLeadMillisecondsMax
-    }
-
-    /// Answers a packet of a sender that has no window.
-    private mutating func refuseUnknown(_ packet: SequencedPacket, _ status: AckStatus) {
-        guard packet.asksForAcks else { return }
-        let sender = packet.key.sender
-        let current = max(
-            table.newestEpoch(of: sender) ?? 0,
-            expired.newest(of: sender, of: packet.source.provenKeyID) ?? 0)
-        acks.refuse(packet, status, currentEpoch: current)
     }
 }

@@ -120,9 +120,7 @@ extension AdmittedWindows {
         )
         quotas.close(keyID)
         var delta = WindowDelta()
-        delta.missingCount = table.changeSize(of: index) {
-            $0.window.sequences.raise(to: announced)
-        }
+        delta.missingCount = table.changeSize(of: index) { $0.window.raise(to: announced) }
         if delta.missingCount > 0 { delta.floor = announced }
         delta.isExpired = true
         ledger.add(delta, to: key)

@@ -10,11 +10,19 @@ struct WindowTable {
     var entries: [AdmittedWindow] = []
     /// Bytes of memory, about.
     private(set) var byteCount = 0
+    /// Places for checks of packets, which have a bound of their own.
+    private var checkPlaceCount = 0
     private var indexes: [SenderKey: Int] = [:]
     /// Of the window that was found last.
     private var lastIndex = 0
-    /// The newest open epoch of each sender.
-    private var newestEpochs: [UInt64: UInt64] = [:]
+    /// A sender, and the key under whose tag its window was opened.
+    private struct SenderOfKey: Hashable {
+        let sender: SenderID
+        let keyID: UInt16
+    }
+
+    /// The newest open epoch of each.
+    private var newestEpochs: [SenderOfKey: UInt64] = [:]
 
     var isFull: Bool {
         entries.count >= Limits.windowCountMax
@@ -31,15 +39,18 @@ struct WindowTable {
         return index
     }
 
-    func newestEpoch(of sender: SenderID) -> UInt64? { newestEpochs[sender.rawValue] }
+    func newestEpoch(of sender: SenderID, _ keyID: UInt16) -> UInt64? {
+        newestEpochs[SenderOfKey(sender: sender, keyID: keyID)]
+    }
 
     /// - Returns: its index.
     mutating func add(_ entry: AdmittedWindow) -> Int {
-        let (sender, epoch) = (entry.key.sender.rawValue, entry.key.epoch.rawValue)
-        newestEpochs[sender] = max(newestEpochs[sender] ?? 0, epoch)
+        let sender = SenderOfKey(sender: entry.key.sender, keyID: entry.window.keyID)
+        newestEpochs[sender] = max(newestEpochs[sender] ?? 0, entry.key.epoch.rawValue)
         lastIndex = entries.count
         indexes[entry.key] = lastIndex
         byteCount += entry.byteCount
+        checkPlaceCount += entry.window.checkPlaceCount
         entries.append(entry)
         return lastIndex
     }
@@ -48,14 +59,25 @@ struct WindowTable {
     mutating func remove(at index: Int) {
         let key = entries[index].key
         byteCount -= entries[index].byteCount
+        checkPlaceCount -= entries[index].window.checkPlaceCount
         indexes[key] = nil
-        if newestEpochs[key.sender.rawValue] == key.epoch.rawValue {
-            newestEpochs[key.sender.rawValue] = nil
-        }
+        let sender = SenderOfKey(sender: key.sender, keyID: entries[index].window.keyID)
+        if newestEpochs[sender] == key.epoch.rawValue { newestEpochs[sender] = nil }
         let last = entries.removeLast()
         guard index < entries.count else { return }
         entries[index] = last
         indexes[last.key] = index
+    }
+
+    /// Notes that a window's open sequence was consumed.
+    @inline(__always)
+    mutating func accept(_ packet: SequencedPacket, at index: Int) {
+        let before = entries[index].window.checkPlaceCount
+        let room = Limits.checkPlaceCountMax - checkPlaceCount
+        changeSize(of: index) {
+            $0.window.accept(packet.sequence, check: packet.check, room: room)
+        }
+        checkPlaceCount += entries[index].window.checkPlaceCount - before
     }
 
     /// Changes a window, and with it what all of them take.
