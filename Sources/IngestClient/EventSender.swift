@@ -17,7 +17,8 @@ import Synchronization
 ///
 /// With `Options.Delivery.unacked` packets are sent once: what `close` reports has *left*.
 ///
-/// **Cost** A thread and a socket; packets until they are acked. Per event two copies of its bytes, no allocation.
+/// **Cost** A thread and a socket; until they are acked packets, or of those in a spool 16 bytes each. Per event two copies of
+/// its bytes, no allocation.
 public final class EventSender: Sendable {
     /// This sender's id on the wire, as the ledger will show it.
     public let senderID: UInt64
@@ -122,22 +123,23 @@ public final class EventSender: Sendable {
 
     /// As `send(jsonLine:)`, with how far the input was read with this line; waits for room.
     ///
-    /// - Parameter waits: called each time before it does, with whether the spool is as large as it may be.
+    /// - Parameter waits: called each time before it does, with what the spool has no room for.
     package func send(
-        jsonLine: Span<UInt8>, note: SpoolNote, waits: (_ isSpoolFull: Bool) -> Void
+        jsonLine: Span<UInt8>, note: SpoolNote,
+        waits: (_ isSpoolFull: Bool, _ stall: ClientError?) -> Void
     ) throws(ClientError) -> EventRefusal? {
         while true {
-            let (outcome, isSpoolFull) = try loop.locked {
-                stream throws(ClientError) -> (Outcome, Bool) in
+            let (outcome, isSpoolFull, stall) = try loop.locked {
+                stream throws(ClientError) -> (Outcome, Bool, ClientError?) in
                 let outcome = stream.send(
                     jsonLine: jsonLine, note: note, now: SenderClock.monotonicNanoseconds())
-                return (outcome, stream.isSpoolFull)
+                return (outcome, stream.isSpoolFull, stream.stall)
             }
             switch outcome {
             case .taken: return nil
             case .refused(let refusal): return refusal
             case .full:
-                waits(isSpoolFull)
+                waits(isSpoolFull, stall)
                 loop.waitForProgress(nanosecondsMax: .max)
             }
         }

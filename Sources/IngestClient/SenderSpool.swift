@@ -81,8 +81,14 @@ extension SenderStream {
     private mutating func giveUp(
         _ sequence: UInt64, _ path: String, _ offset: UInt64, now: UInt64
     ) {
-        damage.append(
-            SpoolDamage(path: path, offset: offset, sequences: sequence..<sequence + 1))
+        var part = SpoolDamage(path: path, offset: offset, sequences: sequence..<sequence + 1)
+        if let last = damage.last, last.path == path, last.sequences.upperBound == sequence {
+            damage.removeLast()
+            part = SpoolDamage(
+                path: path, offset: last.offset, sequences: last.sequences.lowerBound..<sequence + 1
+            )
+        }
+        damage.append(part)
         totals.packetsDamaged += 1
         if window[sequence].state == .inFlight { congestion.replaced() }
         window.giveUp(sequence)

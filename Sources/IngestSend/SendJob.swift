@@ -1,6 +1,7 @@
 // file → [lines] → send → packet → socket
 
 import IngestClient
+import IngestFormat
 
 /// One run: lines out of the reader, at the rate asked for, into the sender; refused lines named on
 /// stderr, progress on a terminal.
@@ -42,7 +43,8 @@ struct SendJob: ~Copyable {
     private var pace: SendPace?
     private var progress = Progress()
     private var refusalCount = 0
-    private var hasToldOfFullSpool = false
+    /// What was said last of a spool without room.
+    private var toldOfWait: String?
     /// Whether the last line was an event and was sent, if there was one.
     private var isLastLineSent = true
 
@@ -152,24 +154,26 @@ struct SendJob: ~Copyable {
         let refusal: EventRefusal?
         let isEvent: Bool
         let progress = progress
-        var hasTold = hasToldOfFullSpool
+        var told = toldOfWait
         do {
             let span = reader.bytes.span.extracting(line.range)
             isEvent = !isBlank(span)
             refusal =
                 isEvent
-                ? try sender.send(jsonLine: span, note: reader.note) { isSpoolFull in
-                    if hasTold || !isSpoolFull { return }
-                    hasTold = true
+                ? try sender.send(jsonLine: span, note: reader.note) { isSpoolFull, stall in
+                    let cause =
+                        isSpoolFull
+                        ? "the spool has reached --spool-bytes-max" : stall.map { "\($0)" }
+                    guard let cause, cause != told else { return }
+                    told = cause
                     progress.clear()
                     printToStandardError(
-                        "ingest-send: the spool has reached --spool-bytes-max, waiting for acks before more is read"
-                    )
+                        "ingest-send: \(OneLine.escaped(cause)), waiting before more is read")
                 } : nil
         } catch {
             throw .send(error)
         }
-        hasToldOfFullSpool = hasTold
+        toldOfWait = told
         isLastLineSent = isEvent && refusal == nil
         guard isEvent else { return }
         if let refusal { report(refusal, line.number) }

@@ -113,6 +113,21 @@ struct SpoolDamageTests {
         }
     }
 
+    @Test func `Sequences that no sender reaches are damage, and no sum of them traps`() throws {
+        for sequence in [1 << 62, .max - 1, .max] as [UInt64] {
+            let files = try Self.manyFiles()
+            let head = SpoolHeader(
+                identity: SampleEvents.identity(), fileNumber: 1, firstSequence: sequence,
+                note: SpoolNote())
+            var record = ByteWriter()
+            SpoolRecord(packet: SpoolTests.packet(sequence), sequence: sequence, durableEnd: 0)
+                .encode(into: &record)
+            files.disk.damage(try SpoolTests.names(files)[0]) { $0 = head.encode() + record.bytes }
+            let opened = try SpoolTests.open(files)
+            #expect(opened.packets.count == 7 && opened.left.packets.end == 9)
+        }
+    }
+
     @Test func `Damage at the beginning of all files costs what it takes, and claims no acks`()
         throws
     {

@@ -22,11 +22,14 @@ struct SpoolTests {
             sequence: PacketSequence(rawValue: sequence))
         var bytes =
             [UInt8](repeating: 0, count: 40)
-            + (0..<size).map { UInt8(truncatingIfNeeded: Int(sequence) * 7 + $0) }
+            + (0..<size).map {
+                UInt8(truncatingIfNeeded: Int(truncatingIfNeeded: sequence) &* 7 &+ $0)
+            }
         header.seal(&bytes)
         return SpooledPacket(
             bytes: bytes, eventCount: 3,
-            note: SpoolNote(position: 100 * (sequence + 1), checksum: UInt32(sequence)))
+            note: SpoolNote(
+                position: 100 &* (sequence &+ 1), checksum: UInt32(truncatingIfNeeded: sequence)))
     }
 
     static func open(

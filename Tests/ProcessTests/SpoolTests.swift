@@ -86,7 +86,7 @@ extension ProcessSuite {
                 in: folder)
             #expect(
                 eventually(withinSeconds: 120) {
-                    sender.errors.contains("the spool has reached --spool-bytes-max")
+                    sender.errors.contains("the spool has reached --spool-bytes-max, waiting")
                 })
             #expect(Self.byteCount(spool) <= 33_554_432 + 65_536 + 64)
             away.close()

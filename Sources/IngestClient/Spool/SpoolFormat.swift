@@ -43,6 +43,8 @@ extension SenderIdentity {
 /// **Layout** 8 bytes: the number of the file above the offset of the packet's first byte, which has 24 bits.
 struct SpoolPlace: Equatable, Sendable, BitwiseCopyable {
     static let fileLimits: ClosedRange<UInt64> = 1...1 << 40 - 1
+    /// No sender comes so far; sums of a sequence below it and any count of packets fit.
+    static let sequenceEnd: UInt64 = 1 << 62
     private var rawValue: UInt64 = 0
 
     init() {}
@@ -174,7 +176,9 @@ struct SpoolHeader: Equatable, Sendable {
             position: number(file, Offset.position, 8),
             checksum: UInt32(number(file, Offset.inputChecksum, 4)))
         hasEnded = number(file, Offset.hasEnded, 4) == 1
-        guard sender != 0, encode() == Array(file[..<Self.byteCount]) else { return nil }
+        guard sender != 0, firstSequence < SpoolPlace.sequenceEnd,
+            encode() == Array(file[..<Self.byteCount])
+        else { return nil }
     }
 
     init(
@@ -251,6 +255,7 @@ struct SpoolRecord: Equatable, Sendable {
                 == number(file, offset + Offset.checksum, 4)
         else { return nil }
         sequence = number(file, offset + Offset.sequence, 8)
+        guard sequence < SpoolPlace.sequenceEnd else { return nil }
         durableEnd = Int(number(file, offset + Offset.durableEnd, 4))
         packet = SpooledPacket(
             bytes: Array(bytes), eventCount: Int(number(file, offset + Offset.eventCount, 4)),
