@@ -6,7 +6,7 @@
 /// A pure value: no clock, no socket. It has a pace, which grows while packets neither queue nor are lost more than always,
 /// and is cut, by a tenth at least, when they do. Acks come once a commit, and a disk that stalls is no full network; so it
 /// looks at rounds: the least delay, what was lost, and how many packets became durable for how many that left. Random loss is
-/// in every round, and costs no pace.
+/// in every round, and costs no pace: the least that was lost of some hundred packets while nothing queued is always lost.
 ///
 /// **Units** Nanoseconds of the monotonic clock; rates and paces in packets a nanosecond.
 /// **Source** RFC 8085; the rules and their letters are those of docs/protocol.md; why, in decision 51.
@@ -30,8 +30,13 @@ struct CongestionControl: Sendable {
         var landedCount = 0
         /// Packets in flight that were judged lost.
         var lostCount = 0
-        /// Whether it was asked for: how long packets took is not known by it.
-        var isAnswer = false
+        /// When the question left that it answers; 0 = it was not asked for.
+        var askedAt: UInt64 = 0
+        /// The timer has fired since anything became durable.
+        var hasTimedOut = false
+
+        /// How long packets took is not known by an answer.
+        var isAnswer: Bool { askedAt > 0 }
     }
 
     private enum Phase: Equatable {
@@ -44,8 +49,8 @@ struct CongestionControl: Sendable {
 
     private struct Round {
         var beganAt: UInt64 = 0
-        var durableCount = 0
-        var lostCount = 0
+        /// Packets of which it told.
+        var told = LossFloor.Sample()
         var minDelay = UInt64.max
         var gap: UInt64 = 0
         /// Greatest in startup.
@@ -55,9 +60,6 @@ struct CongestionControl: Sendable {
         var isShed = false
         /// It waited for an answer: its time tells nothing of a rate.
         var hasAsked = false
-
-        var count: Int { durableCount + lostCount }
-        var lossShare: Double { count == 0 ? 0 : Double(lostCount) / Double(count) }
     }
 
     /// Bytes that may leave before anything is known, and the time over which they do.
@@ -75,13 +77,14 @@ struct CongestionControl: Sendable {
     private static let roundCountMax = 32
     /// Of the pace while it is to be learnt what is always lost.
     private static let dipGain = 0.85
-    /// And while it is to be learnt how short the way is without a queue.
-    private static let renewalGain = 0.5
+    /// And where that is more than so much, or how short the way is without a queue: congestion ceases with it.
+    private static let deepLoss = 0.1
+    private static let deepGain = 0.5
+    private static let settlingRoundCountMax = 20
     /// Of a round: the least time, and packets that became durable or were lost.
     private static let roundNanosecondsMin: UInt64 = 20_000_000
     private static let roundPacketCountMin = 16
-    /// Of one that tells that the path is full.
-    private static let flatPacketCountMin = 50
+    private static let startupPacketCountMin = 50
     private static let gapCount = 10
     private static let gapMax: UInt64 = 50_000_000
     private static let queueNanosecondsMin: UInt64 = 3_000_000
@@ -89,15 +92,16 @@ struct CongestionControl: Sendable {
     private static let idleMax: UInt64 = 10_000_000_000
     /// In flight beyond what delay and commits need.
     private static let slackNanoseconds = 10_000_000.0
-    private static let lossFloorMax = 0.5
-    private static let lossMargin = 0.02
-    /// Packets that the loss floor rests on, at least and at most.
-    private static let calmCountMin = 60.0
-    private static let calmCountMax = 400.0
+    /// Packets over which loss is judged, and standard deviations that are chance; fewer packets need more of them.
+    private static let recentCountMin = 200
+    private static let deviations = 3.0
+    private static let earlyDeviations = 4.0
     /// Of the pace: what leaves in one go.
     private static let burstNanoseconds = 1_000_000.0
 
     private(set) var inFlightCount = 0
+    /// Since it began, or began again.
+    private var landedCount = 0
     private let leastCount: Int
     private var phase = Phase.startup
     /// Of the pace while it settles.
@@ -120,10 +124,11 @@ struct CongestionControl: Sendable {
     /// The greatest rate of startup, and rounds in which it has not grown.
     private var startupRate = 0.0
     private var flatRoundCount = 0
-    /// The least share that was lost in a round of startup that has grown.
-    private var startupLoss: Double?
-    /// Packets of calm rounds that became durable, and that were lost.
-    private var calm = (durable: 0.0, lost: 0.0)
+    private var floor = LossFloor()
+    /// Of rounds in which it grew.
+    private var recent = LossFloor.Sample()
+    /// It settles to learn the least delay again.
+    private var isRenewing = false
 
     // MARK: Tokens
 
@@ -142,19 +147,15 @@ struct CongestionControl: Sendable {
     private var gap: UInt64 { min(Self.gapMax, max(round.gap, gaps.max() ?? 0)) }
 
     /// (e) The share that is always lost.
-    var lossFloor: Double {
-        let count = calm.durable + calm.lost
-        return min(
-            Self.lossFloorMax,
-            count >= Double(Self.roundPacketCountMin) ? calm.lost / count : startupLoss ?? 0)
-    }
+    var lossFloor: Double { floor.share }
 
     /// (b, f) So many may be in flight.
     var windowCount: Int {
+        let rate = max(round.rate, startupRate)
+        if phase == .startup, rate == 0 { return leastCount + landedCount }
         guard let minDelay else { return leastCount }
         var count = 4.0
         if phase == .startup {
-            let rate = max(round.rate, startupRate)
             count += Self.startupGain * rate * Double(minDelay + gap)
         } else {
             count += basePace * (2 * Double(minDelay) + Double(gap) + Self.slackNanoseconds)
@@ -172,6 +173,7 @@ struct CongestionControl: Sendable {
 
     /// How many packets may leave now.
     mutating func allowance(now: UInt64) -> Int {
+        if inFlightCount == 0, durableAt > 0, now > durableAt + Self.idleMax { forget() }
         // What does not fit is lost, but for the time that a thread may wake late.
         tokens = min(2 * burstCount, tokens + Double(now - min(now, filledAt)) * pace)
         filledAt = max(now, filledAt)
@@ -196,10 +198,7 @@ struct CongestionControl: Sendable {
 
     /// A packet leaves.
     mutating func departed(now: UInt64) -> Departure {
-        if inFlightCount == 0 {
-            if now > durableAt + Self.idleMax, durableAt > 0 { forget() }
-            durableAt = now
-        }
+        if inFlightCount == 0 { durableAt = now }
         sendNumber += 1
         inFlightCount += 1
         tokens -= 1
@@ -218,14 +217,22 @@ struct CongestionControl: Sendable {
             durableCount += UInt64(progress.durableCount)
             durableAt = now
         }
-        round.durableCount += progress.durableCount
-        round.lostCount += progress.lostCount
+        landedCount += progress.landedCount
+        round.told += .init(durableCount: progress.durableCount, lostCount: progress.lostCount)
         round.hasAsked = round.hasAsked || progress.isAnswer
-        guard let newest else { return }
-        if !progress.isAnswer { measure(newest, now) }
+        if let newest, !progress.isAnswer { measure(newest, now) }
+        if progress.hasTimedOut, progress.durableCount == 0, progress.lostCount > 0, !round.isShed {
+            // (k) What leaves gets nowhere, though questions do.
+            if windowCount > leastCount { basePace /= 2 }
+            return beginRound(now)
+        }
         let age = now - min(now, round.beganAt)
-        let isLong = age >= Self.roundNanosecondsMin && round.count >= Self.roundPacketCountMin
-        if newest.number >= roundEnd, round.beganAt == 0 || isLong { endRound(now) }
+        let countMin = phase == .startup ? Self.startupPacketCountMin : Self.roundPacketCountMin
+        let isLong = age >= Self.roundNanosecondsMin && round.told.count >= countMin
+        let hasReturned = newest.map { $0.number >= roundEnd } ?? false
+        if hasReturned || progress.askedAt > round.beganAt, round.beganAt == 0 || isLong {
+            endRound(now)
+        }
     }
 
     /// (c, d)
@@ -250,6 +257,10 @@ struct CongestionControl: Sendable {
         case .settling(let count): endSettlingRound(count, now)
         }
         basePace = max(basePace, Double(leastCount) / 1e10)
+        beginRound(now)
+    }
+
+    private mutating func beginRound(_ now: UInt64) {
         // Nothing is over with the first ack of all.
         round = Round(beganAt: now, rate: round.beganAt == 0 ? round.rate : 0)
         roundEnd = sendNumber + 1
@@ -262,34 +273,38 @@ struct CongestionControl: Sendable {
         startupRate = max(startupRate, round.rate)
         if hasGrown {
             flatRoundCount = 0
-            if !isQueued { startupLoss = min(startupLoss ?? 1, round.lossShare) }
-        } else if !round.isLimited, round.count >= Self.flatPacketCountMin {
+            if !hasDelay { floor.add(startup: round.told) }
+        } else if !round.isLimited {
             flatRoundCount += 1
         }
-        let chance = 1 / Double(max(1, round.count)).squareRoot()
-        let isLossy =
-            flatRoundCount > 0 && round.count >= Self.flatPacketCountMin
-            && round.lossShare > lossFloor + 0.05 + chance
+        let chance = 1 / Double(max(1, round.told.count)).squareRoot()
+        let isLossy = flatRoundCount > 0 && round.told.lossShare > lossFloor + 0.05 + chance
         guard isQueued || isLossy && !round.isShed || flatRoundCount >= 3 else { return }
         basePace = min(basePace, Self.cutGain * startupRate / (1 - lossFloor))
-        settle(at: isQueued ? 1 : Self.dipGain)
+        floor.endStartup()
+        settle(at: isQueued ? 1 : dip)
     }
 
     private mutating func endGrowthRound(_ now: UInt64) {
         roundsSinceCut += 1
+        recent += round.told
         let age = Double(now - min(now, round.beganAt))
         // Packets queue, and fewer than leave come through.
-        let isFull = isQueued && !round.hasAsked && Double(round.count) < basePace * age
+        let isFull =
+            isQueued && !round.hasAsked && !round.isLimited
+            && Double(round.told.count) < basePace * age
         let isOld = now > minDelayAt + Self.delayAgeMax
-        if isFull || isLossy {
-            let delivered = Double(round.durableCount) / max(1, age) / (1 - lossFloor)
-            let gain = round.hasAsked ? Self.cutGain : delivered / basePace
+        if isFull || isLossy(recent) {
+            let delivered = Double(round.told.durableCount) / max(1, age) / basePace
+            let gain = (isFull ? delivered : 1 - recent.lossShare) / (1 - lossFloor)
             basePace *= max(Self.cutGainMin, min(Self.cutGain, gain))
         } else if !isOld, roundsSinceCut < Self.roundCountMax {
+            if recent.count >= Self.recentCountMin { recent = .init() }
             if !round.isLimited { grow(age) }
             return
         }
-        settle(at: isOld ? Self.renewalGain : isFull ? 1 : Self.dipGain)
+        settle(at: isOld ? Self.deepGain : isFull ? 1 : dip)
+        isRenewing = isOld
     }
 
     private mutating func grow(_ age: Double) {
@@ -303,43 +318,52 @@ struct CongestionControl: Sendable {
     private mutating func endSettlingRound(_ count: Int, _ now: UInt64) {
         phase = .settling(count + 1)
         guard count > 0 else { return }
-        if settlingGain == Self.renewalGain, round.minDelay != .max {
-            (minDelay, minDelayAt) = (round.minDelay, now)
+        if isRenewing, round.minDelay != .max {
+            // Where packets are lost the queue may be that of others.
+            minDelay = isLossy(round.told) ? minDelay : round.minDelay
+            minDelayAt = now
         }
-        if isQueued {
+        if hasDelay {
             if count >= 3 { phase = .growth }
             return
         }
-        if !round.isShed {
-            calm.durable += Double(round.durableCount)
-            calm.lost += Double(round.lostCount)
-        }
-        let known = calm.durable + calm.lost
-        if known > Self.calmCountMax {
-            calm.durable *= Self.calmCountMax / known
-            calm.lost *= Self.calmCountMax / known
-        }
-        if settlingGain == 1 || known >= Self.calmCountMin { phase = .growth }
+        // Of packets that were sent again it is known late that they were lost.
+        let isKnown = !round.isShed && (round.minDelay != .max || round.hasAsked)
+        let isWhole = isKnown && floor.add(calm: round.told)
+        let isOver = settlingGain == 1 || isRenewing || isWhole
+        if isOver || count >= Self.settlingRoundCountMax { phase = .growth }
     }
 
     private mutating func settle(at gain: Double) {
         (phase, settlingGain, roundsSinceCut) = (.settling(0), gain, 0)
+        (recent, isRenewing) = (.init(), false)
+        if gain < 1 { floor.begin() }
     }
 
-    /// (i) Even the packet that waited least has waited: for longer than a part of the way, and than the receiver's commits took.
-    private var isQueued: Bool {
+    /// Of the pace.
+    private var dip: Double {
+        let isDeep =
+            lossFloor > Self.deepLoss
+            || round.told.isAbove(Self.deepLoss, deviations: Self.deviations)
+        return isDeep ? Self.deepGain : Self.dipGain
+    }
+
+    /// Even the packet that waited least has waited: for longer than a part of the way.
+    private var hasDelay: Bool { isDelayed(beyond: 0) }
+
+    /// (i) And than the receiver's commits took.
+    private var isQueued: Bool { isDelayed(beyond: min(round.gap, Self.gapMax)) }
+
+    private func isDelayed(beyond gap: UInt64) -> Bool {
         guard let minDelay, round.minDelay != .max else { return false }
-        let tolerated = max(minDelay / 4, min(round.gap, Self.gapMax)) + Self.queueNanosecondsMin
-        return round.minDelay > minDelay + tolerated
+        return round.minDelay > minDelay + max(minDelay / 4, gap) + Self.queueNanosecondsMin
     }
 
     /// (i) More was lost than always is, by more than chance.
-    private var isLossy: Bool {
-        guard !round.isShed, round.lostCount >= 3 else { return false }
-        let known = max(Self.calmCountMin, calm.durable + calm.lost)
-        let variance = lossFloor * (1 - lossFloor) * (1 / Double(round.count) + 1 / known)
-        let chance = 2.5 * variance.squareRoot()
-        return round.lossShare > lossFloor + Self.lossMargin + chance
+    private func isLossy(_ sample: LossFloor.Sample) -> Bool {
+        let deviations =
+            sample.count >= Self.recentCountMin ? Self.deviations : Self.earlyDeviations
+        return !round.isShed && sample.isAbove(lossFloor, deviations: deviations)
     }
 
     // MARK: Beginning again
@@ -347,8 +371,8 @@ struct CongestionControl: Sendable {
     /// (k) The network was gone: begins again, at half of what it was.
     mutating func restart() {
         basePace = max(basePace / 2, Double(leastCount) / Double(Self.firstNanoseconds))
-        (startupRate, flatRoundCount, startupLoss) = (0, 0, nil)
-        (phase, round, calm) = (.startup, Round(), (0, 0))
+        (startupRate, flatRoundCount, landedCount) = (0, 0, 0)
+        (phase, round, recent) = (.startup, Round(), .init())
         tokens = min(tokens, Double(leastCount))
     }
 

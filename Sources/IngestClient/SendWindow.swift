@@ -55,10 +55,9 @@ struct SendWindow: ~Copyable {
         var newest: CongestionControl.Departure?
     }
 
-    /// So many later sends have to arrive before a packet counts as lost and not as overtaken.
-    static let overtakenCount: UInt64 = 3
-    /// A packet that was lost so often leaves twice.
+    /// A packet that was lost so often leaves twice, if it is the first or so many that have left stand behind it.
     static let sendCountAlone: UInt16 = 4
+    private static let behindCountMin: UInt64 = 4_096
 
     private var entries: SequenceArray<Entry>
     /// As far as any was sent or acked.
@@ -80,8 +79,8 @@ struct SendWindow: ~Copyable {
     private(set) var damagedEnd: UInt64 = 0
     /// Behind what was given to the network, whether or not it took all of it.
     private var attemptedEnd: UInt64 = 0
-    /// The greatest send of which it is known that it arrived.
-    private var arrivedNumber: UInt64 = 0
+    /// The greatest sends of which it is known that they arrived, the greatest first.
+    private var arrived: (UInt64, UInt64, UInt64) = (0, 0, 0)
 
     /// - Parameter left: packets in the spool that an earlier start may have sent; those that are done are damaged.
     init(left: SequenceArray<Entry>) {
@@ -188,7 +187,10 @@ struct SendWindow: ~Copyable {
             if entries[sequence].state == .lost {
                 found.append(sequence)
                 // One that nobody has would keep the others from being told of.
-                if entries[sequence].sendCount >= Self.sendCountAlone { found.append(sequence) }
+                let isAlone = sequence == base || sentEnd - sequence >= Self.behindCountMin
+                if isAlone, entries[sequence].sendCount >= Self.sendCountAlone {
+                    found.append(sequence)
+                }
                 missing -= 1
             } else if found.isEmpty {
                 lostFrom = sequence
@@ -276,14 +278,10 @@ extension SendWindow {
         }
         change.newest = newest.number > 0 ? newest : nil
         let known = Self.end(of: ack)
-        // Packets become durable in the order in which they were admitted. One that is not, though others that left after it
-        // are, was lost, or overtaken.
-        let arrivedNumber = arrivedNumber
-        if arrivedNumber > Self.overtakenCount {
-            change.progress.lostCount = lose(upTo: min(known, ackedEnd)) {
-                $0.number + Self.overtakenCount <= arrivedNumber
-            }
-        }
+        // Packets become durable in the order in which they were admitted. One that is not, though three that left after it
+        // are, was lost; fewer may have overtaken it.
+        let number = arrived.2
+        change.progress.lostCount = lose(upTo: min(known, ackedEnd)) { $0.number < number }
         advance()
         return change
     }
@@ -296,7 +294,7 @@ extension SendWindow {
         if entry.isDone { return }
         if entry.sendCount == 1 {
             let departure = flight(sequence).departure
-            arrivedNumber = max(arrivedNumber, departure.number)
+            arrive(departure.number)
             if departure.number > newest.number { newest = departure }
         }
         change.ackedEvents += UInt64(entry.eventCount)
@@ -318,6 +316,16 @@ extension SendWindow {
         }
     }
 
+    private mutating func arrive(_ number: UInt64) {
+        if number > arrived.0 {
+            arrived = (number, arrived.0, arrived.1)
+        } else if number > arrived.1 {
+            (arrived.1, arrived.2) = (number, arrived.1)
+        } else {
+            arrived.2 = max(arrived.2, number)
+        }
+    }
+
     private mutating func advance() {
         var base = base
         while base < nextSequence, entries[base].isDone { base += 1 }
@@ -330,9 +338,12 @@ extension SendWindow {
     /// What left before an answered heartbeat and is not durable, as far as the answer tells, was lost: also what had been
     /// sent again.
     ///
+    /// - Parameter takesAll: also what the answer does not tell of, since nothing gets through.
     /// - Returns: how many packets.
-    mutating func lose(sentBefore time: UInt64, known ack: borrowing AckView) -> Int {
-        lose(upTo: Self.end(of: ack)) { $0.at < time }
+    mutating func lose(
+        sentBefore time: UInt64, known ack: borrowing AckView, takesAll: Bool = false
+    ) -> Int {
+        lose(upTo: takesAll ? .max : Self.end(of: ack)) { $0.at < time }
     }
 
     /// Takes everything in flight for lost.

@@ -214,7 +214,6 @@ extension SenderStream {
         case .lost(let cause): return lose(ack, cause, now: now)
         }
         timers.heard(now: now)
-        if answer != nil, probe.heard(now: now) { beginAgain(now: now) }
         // Nothing more is said of packets that are not durable yet: the disk takes its time.
         if ack.isPending { return awaitDisk(now: now) }
         switch status {
@@ -227,7 +226,7 @@ extension SenderStream {
         case .beyondWindow: timers.requestHeartbeat(now: now)
         case .refused, .unsupported, .rolledBack: break
         }
-        awaitAcks(now: now)
+        probe.watch(congestion.inFlightCount, now: now)
     }
 
     /// Nothing had got through: what was in flight is lost, though no ack tells of all of it.
@@ -240,12 +239,9 @@ extension SenderStream {
     /// The disk stalls: what is in flight has arrived, and is not asked for before the time is up again.
     private mutating func awaitDisk(now: UInt64) {
         timers.progressed(now: now)
+        if probe.heard(now: now) { beginAgain(now: now) }
         if congestion.inFlightCount > 0 { probe.pending(now: now) }
         pump(now: now)
-    }
-
-    private mutating func awaitAcks(now: UInt64) {
-        if congestion.inFlightCount > 0 { probe.start(now: now) } else { probe.stop() }
     }
 
     /// Acked data is gone: nobody holds it any more, and the sender must not go on as if it were counted.
@@ -338,8 +334,10 @@ extension SenderStream {
         let base = window.base
         var change = window.apply(ack, now: now)
         if let answer {
-            change.progress.isAnswer = true
-            change.progress.lostCount += window.lose(sentBefore: answer.sentAt, known: ack)
+            change.progress.askedAt = answer.sentAt
+            change.progress.hasTimedOut = probe.answered(now: now, acked: change.ackedPackets)
+            change.progress.lostCount += window.lose(
+                sentBefore: answer.sentAt, known: ack, takesAll: change.progress.hasTimedOut)
         }
         if let newest = change.newest { probe.measured(now - min(now, newest.at)) }
         let wasBlackHole = change.ackedPackets > 0 && probe.heard(now: now)
@@ -379,7 +377,7 @@ extension SenderStream {
 
     /// No ack has told of packets for too long. A heartbeat asks; where nothing gets through, a packet tries to.
     private mutating func ask(now: UInt64) {
-        guard congestion.inFlightCount > 0, maySend else { return probe.stop() }
+        guard probe.isNeeded(congestion.inFlightCount), maySend else { return probe.stop() }
         probe.fired(now: now)
         guard probe.isBlackHole else { return sendHeartbeat(now: now) }
         let first = window.base

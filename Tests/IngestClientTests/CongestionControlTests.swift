@@ -160,6 +160,41 @@ struct CongestionControlTests {
         #expect(bench.control.pace > 0.8 * pace)
     }
 
+    @Test func `Rule k: where answers tell of losses alone the pace is halved`() {
+        let bench = Bench()
+        bench.pass(milliseconds: 3_000)
+        let pace = bench.control.pace
+        let count = bench.control.inFlightCount
+        let lost = CongestionControl.Progress(
+            lostCount: count, askedAt: bench.now - 1, hasTimedOut: true)
+        bench.control.acked(lost, newest: nil, now: bench.now)
+        #expect(bench.control.pace <= 0.51 * pace && bench.control.inFlightCount == 0)
+        for _ in 0..<20 {
+            _ = bench.control.departed(now: bench.now)
+            let one = CongestionControl.Progress(
+                lostCount: 1, askedAt: bench.now - 1, hasTimedOut: true)
+            bench.control.acked(one, newest: nil, now: bench.now)
+        }
+        #expect(bench.control.windowCount == 10)
+    }
+
+    @Test func `Rule e: the loss floor is the least of four samples`() {
+        var floor = LossFloor()
+        #expect(floor.share == 0)
+        floor.add(startup: .init(durableCount: 60, lostCount: 40))
+        floor.add(startup: .init(durableCount: 80, lostCount: 20))
+        #expect(floor.share == 0.2)
+        floor.endStartup()
+        // The one of startup is the first.
+        let samples = [(30, 0.2), (10, 0.1), (40, 0.1), (50, 0.1), (60, 0.1), (70, 0.4), (90, 0.5)]
+        for (lost, least) in samples {
+            floor.begin()
+            let isEarly = floor.add(calm: .init(durableCount: 0, lostCount: lost))
+            let isWhole = floor.add(calm: .init(durableCount: 100 - lost, lostCount: 0))
+            #expect(!isEarly && isWhole && floor.share == least)
+        }
+    }
+
     @Test func `Rule l: what is lost while the receiver sheds is not the network's`() {
         let bench = Bench()
         bench.pass(milliseconds: 3_000)
@@ -180,6 +215,8 @@ struct CongestionControlTests {
             now: bench.now)
         bench.flying = []
         bench.now += 20_000 * Self.millisecond
+        // The first burst too.
+        #expect(bench.control.allowance(now: bench.now) <= 4)
         _ = bench.control.departed(now: bench.now)
         #expect(bench.control.windowCount == 10 && bench.control.inFlightCount == 1)
     }
@@ -204,6 +241,11 @@ struct CongestionControlTests {
             hole.append(timer.isBlackHole)
         }
         #expect(hole == [false, false, false, false, false, true, true])
+        // Heartbeats that are answered are no sign that packets get through.
+        let (isFruitless, isFruitful) = (
+            timer.answered(now: 8, acked: 0), timer.answered(now: 8, acked: 1)
+        )
+        #expect(isFruitless && !isFruitful && timer.isBlackHole && timer.firesAt == 8)
         let wasHole = timer.heard(now: 9)
         #expect(wasHole && !timer.isBlackHole && timer.wait == first && timer.firesAt == .max)
         timer.measured(.max)

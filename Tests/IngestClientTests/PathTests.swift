@@ -16,8 +16,8 @@ struct PathTests {
         let (rate, roundTrip) = path
         let path = Path(
             megabitsPerSecond: rate, roundTripMilliseconds: roundTrip, lossPercent: lossPercent)
-        // Startup takes about a second where round trips are 200 ms.
-        let seconds: Double = rate < 100 || roundTrip > 50 ? 20 : roundTrip > 2 ? 10 : 5
+        // Startup takes about three seconds where round trips are 200 ms.
+        let seconds: Double = roundTrip > 50 ? 30 : rate < 100 ? 20 : roundTrip > 2 ? 10 : 5
         let all = UInt64(path.packetsPerSecond * seconds * 1.1)
         let run = PathSimulation(path, packetCount: all)
         run.run(seconds: seconds)
@@ -43,16 +43,93 @@ struct PathTests {
         #expect(counts.reduce(0, +) >= 0.8 * path.packetsPerSecond * 30, "\(counts)")
     }
 
-    @Test(arguments: [(10.0, 50.0), (100, 50), (10, 200)])
+    /// What was sent for each packet that became durable, and what part of the bottleneck that was, from now on.
+    private static func costAndUse(
+        _ run: PathSimulation, seconds: Double
+    ) -> (cost: Double, use: Double) {
+        func counts() -> (sent: Int, durable: Int) {
+            run.flows.reduce((0, 0)) { ($0.0 + $1.sentCount, $0.1 + $1.durableCount) }
+        }
+        let before = counts()
+        run.run(seconds: seconds)
+        let (sent, durable) = (counts().sent - before.sent, counts().durable - before.durable)
+        return (
+            Double(sent) / Double(max(1, durable)),
+            Double(durable) / (run.path.packetsPerSecond * seconds)
+        )
+    }
+
+    @Test(arguments: [4, 6], [2.0, 50] as [Double])
+    func `Several senders do not take the losses that they cause for those of the path`(
+        senderCount: Int, roundTrip: Double
+    ) {
+        for queueCount in [20, nil] {
+            let path = Path(
+                megabitsPerSecond: 10, roundTripMilliseconds: roundTrip, queueCount: queueCount)
+            let run = PathSimulation(path, senderCount: senderCount, packetCount: 40_000)
+            run.run(seconds: 30)
+            let (cost, use) = Self.costAndUse(run, seconds: 20)
+            #expect(cost <= 1.2, "\(queueCount ?? 0) packets wait: \(cost) sent for one")
+            #expect(use >= 0.9, "\(use)")
+        }
+    }
+
+    @Test(arguments: [(200.0, 20.0), (300, 2), (100, 50)])
+    func `What a policer drops is not taken for random loss`(rate: Double, roundTrip: Double) {
+        let path = Path(
+            megabitsPerSecond: rate * 1_452 * 8 / 1e6, roundTripMilliseconds: roundTrip,
+            policedCount: 10)
+        let run = PathSimulation(path, packetCount: 20_000)
+        run.run(seconds: 10)
+        let (cost, use) = Self.costAndUse(run, seconds: 20)
+        #expect(cost <= 1.2, "\(cost) sent for one")
+        #expect(use >= 0.8, "\(use)")
+    }
+
+    @Test(arguments: [20.0, 50])
+    func `A path that becomes slower is sent less, though for long only resends become durable`(
+        roundTrip: Double
+    ) {
+        let path = Path(
+            megabitsPerSecond: 100, roundTripMilliseconds: roundTrip, queueCount: 100,
+            change: (at: 6 * Self.second, megabitsPerSecond: 2))
+        let run = PathSimulation(path, packetCount: 80_000)
+        run.run(seconds: 5)
+        let first = Self.costAndUse(run, seconds: 15)
+        let (cost, use) = Self.costAndUse(run, seconds: 10)
+        #expect(first.cost <= 6, "\(first.cost) sent for one")
+        #expect(cost <= 1.3, "\(cost) sent for one")
+        #expect(use >= 0.8, "\(use)")
+    }
+
+    @Test(arguments: [(100.0, 50.0, 0), (10, 2, 0), (10, 50, 10)] as [(Double, Double, UInt64)])
+    func `Packets that all vanish are tried one by one, though heartbeats are answered`(
+        rate: Double, roundTrip: Double, lossPercent: UInt64
+    ) {
+        let path = Path(
+            megabitsPerSecond: rate, roundTripMilliseconds: roundTrip, lossPercent: lossPercent,
+            dataHole: 6 * Self.second..<40 * Self.second)
+        let run = PathSimulation(path, packetCount: UInt64(path.packetsPerSecond * 16))
+        run.run(seconds: 15)
+        let flow = run.flows[0]
+        let before = flow.sentCount
+        run.run(seconds: 24)
+        #expect(flow.sentCount - before <= 100, "\(flow.sentCount - before)")
+        run.run(seconds: 5)
+        let use = Self.costAndUse(run, seconds: 5).use
+        #expect(use >= 0.8 * (1 - Double(lossPercent) / 100), "\(use)")
+    }
+
+    @Test(arguments: [(10.0, 50.0), (100, 50), (10, 200), (100, 200), (300, 100)])
     func `A black hole of a minute sees at most a hundred packets after the first timer`(
         rate: Double, roundTrip: Double
     ) {
-        let start = 5 * Self.second
+        let start = 4 * Self.second
         let path = Path(
             megabitsPerSecond: rate, roundTripMilliseconds: roundTrip,
             blackHole: start..<start + 60 * Self.second)
-        let run = PathSimulation(path, packetCount: UInt64(path.packetsPerSecond * 25))
-        run.run(seconds: 64)
+        let run = PathSimulation(path, packetCount: UInt64(path.packetsPerSecond * 16))
+        run.run(seconds: 63)
         let flow = run.flows[0]
         let before = flow.durableCount
         // The first timer fires within half a second of the last ack.
@@ -60,8 +137,8 @@ struct PathTests {
             $0 > start + Self.second / 2 && $0 < start + 60 * Self.second
         }
         #expect(inside <= 100, "\(inside)")
-        run.run(seconds: 20)
-        let goodput = Double(flow.durableCount - before) / (path.packetsPerSecond * 20)
+        run.run(seconds: 12)
+        let goodput = Double(flow.durableCount - before) / (path.packetsPerSecond * 12)
         #expect(goodput >= 0.6, "\(goodput)")
     }
 

@@ -7,8 +7,10 @@ import TestSupport
 /// seed.
 ///
 /// **Path** A rate, a delay, a queue of so many packets, and random loss either way; every datagram takes as much of it
-/// as a packet of 1,452 bytes. It may swallow everything for a while.
-/// **Daemon** Commits every 5 ms, an ack a commit and sender; its disk may stall. A heartbeat is answered at once.
+/// as a packet of 1,452 bytes. It may swallow everything for a while, or all but heartbeats, become slower, or drop at once
+/// what exceeds its rate.
+/// **Daemon** Commits every 5 ms, an ack a commit and sender; its disk may stall. A heartbeat is answered at once. Its credit
+/// is that of the pool of a daemon with room for all: four times what came in a second, eight packets at least.
 final class PathSimulation {
     struct Path {
         var megabitsPerSecond: Double
@@ -17,6 +19,12 @@ final class PathSimulation {
         /// Packets that wait at the bottleneck at most; as many as are on the way, 20 at least, unless it is set.
         var queueCount: Int?
         var blackHole: Range<UInt64> = 0..<0
+        /// Takes data packets, and lets heartbeats through.
+        var dataHole: Range<UInt64> = 0..<0
+        /// From when on it has another rate.
+        var change: (at: UInt64, megabitsPerSecond: Double)?
+        /// Drops what exceeds the rate by more than so many packets, in place of a queue.
+        var policedCount: Double?
         /// Of commits, one in so many takes 300 ms.
         var stallInterval: UInt64 = .max
 
@@ -36,6 +44,7 @@ final class PathSimulation {
         fileprivate var above: Set<UInt64> = []
         fileprivate var admitted: Set<UInt64> = []
         fileprivate var isOwed = false
+        fileprivate var demand = (now: 0, before: 0, second: UInt64(0), batchAt: UInt64(0))
         fileprivate(set) var durableCount = 0
         fileprivate(set) var sentCount = 0
         /// When data packets and heartbeats left.
@@ -63,12 +72,13 @@ final class PathSimulation {
         let bytes: [UInt8]
     }
 
-    let path: Path
+    private(set) var path: Path
     let flows: [Flow]
     private(set) var now: UInt64 = 1_000_000_000
     private(set) var dropCount = 0
     private var random: SeededRandom
     private var freeAt = 1e9
+    private var policed = (count: 0.0, at: UInt64(1_000_000_000))
     private var there: [Datagram] = []
     private var thereFirst = 0
     private var back: [Datagram] = []
@@ -116,15 +126,36 @@ final class PathSimulation {
     private func carry(_ index: Int) {
         for bytes in flows[index].network.take() {
             flows[index].departures.append(now)
-            if bytes[4] == 1 { flows[index].sentCount += 1 }
-            if freeAt - Double(now) > path.queueNanoseconds {
+            if bytes[4] == 1 {
+                flows[index].sentCount += 1
+                if path.dataHole.contains(now) { continue }
+            }
+            guard passes() else {
                 dropCount += 1
                 continue
             }
-            freeAt = max(freeAt, Double(now)) + path.packetNanoseconds
             if isLost() { continue }
             there.append(Datagram(at: UInt64(freeAt) + delay, flow: index, bytes: bytes))
         }
+    }
+
+    /// Takes a place at the bottleneck.
+    private func passes() -> Bool {
+        if let change = path.change, now >= change.at {
+            path.megabitsPerSecond = change.megabitsPerSecond
+            path.change = nil
+        }
+        guard let countMax = path.policedCount else {
+            guard freeAt - Double(now) <= path.queueNanoseconds else { return false }
+            freeAt = max(freeAt, Double(now)) + path.packetNanoseconds
+            return true
+        }
+        freeAt = Double(now)
+        policed.count += Double(now - policed.at) / path.packetNanoseconds
+        policed = (min(countMax, policed.count), now)
+        guard policed.count >= 1 else { return false }
+        policed.count -= 1
+        return true
     }
 
     // MARK: The daemon
@@ -140,6 +171,12 @@ final class PathSimulation {
             return answer(datagram.flow, datagram.bytes.count, told, upTo: sequence)
         }
         flow.isOwed = true
+        let second = now / 1_000_000_000
+        if second != flow.demand.second {
+            let isNext = second == flow.demand.second + 1
+            flow.demand = (0, isNext ? flow.demand.now : 0, second, now)
+        }
+        (flow.demand.now, flow.demand.batchAt) = (flow.demand.now + 1, now)
         if sequence >= flow.floor, !flow.above.contains(sequence) { flow.admitted.insert(sequence) }
     }
 
@@ -162,9 +199,11 @@ final class PathSimulation {
         _ index: Int, _ byteCount: Int, _ told: Heartbeat?, upTo end: UInt64 = 0
     ) {
         let flow = flows[index]
+        let need = 4 * max(flow.demand.now, flow.demand.before, 2)
+        let grant = now < flow.demand.batchAt + 2_000_000_000 ? min(need, 65_536) : 64
         var ack = AckPacket(
             sender: SampleEvents.identity().sender, epoch: SampleEvents.identity().epoch,
-            floor: PacketSequence(rawValue: flow.floor), credit: 65_536)
+            floor: PacketSequence(rawValue: flow.floor), credit: UInt32(grant + flow.above.count))
         ack.commitEpoch = commitEpoch
         ack.echo = told.map { .nonce($0.nonce) } ?? .sequence(0)
         ack.isPending = told != nil && !flow.admitted.isEmpty

@@ -1,0 +1,65 @@
+// packet → socket → ack → [loss]
+
+/// The share of packets that is always lost, not by congestion: the least of some samples of packets that left while nothing
+/// queued. Random loss is in every sample.
+///
+/// **Source** docs/protocol.md, "How fast", e.
+struct LossFloor: Sendable {
+    /// Packets of which it is known what became of them.
+    struct Sample: Sendable {
+        var durableCount = 0
+        var lostCount = 0
+
+        var count: Int { durableCount + lostCount }
+        var lossShare: Double { count == 0 ? 0 : Double(lostCount) / Double(count) }
+
+        static func += (sum: inout Sample, other: Sample) {
+            sum.durableCount += other.durableCount
+            sum.lostCount += other.lostCount
+        }
+
+        /// Whether more was lost than a share that was learnt, by more than chance: standard deviations of both.
+        func isAbove(_ share: Double, deviations: Double) -> Bool {
+            guard lostCount >= 3 else { return false }
+            let variance = share * (1 - share) * (1 / Double(count) + 1 / Double(countMin))
+            return lossShare > share + margin + deviations * variance.squareRoot()
+        }
+    }
+
+    private static let shareMax = 0.5
+    private static let margin = 0.02
+    /// Packets of a sample.
+    private static let countMin = 100
+    private static let sampleCount = 4
+
+    /// The least of startup, which counts as long as there is no sample.
+    private var startupShare: Double?
+    /// As long as it has too few packets.
+    private var sample = Sample()
+    /// Of the last samples.
+    private var shares: [Double] = []
+
+    var share: Double { min(Self.shareMax, shares.min() ?? startupShare ?? 0) }
+
+    mutating func add(startup round: Sample) {
+        startupShare = min(startupShare ?? 1, round.lossShare)
+    }
+
+    mutating func endStartup() {
+        if shares.isEmpty, let startupShare { shares = [startupShare] }
+        startupShare = nil
+    }
+
+    /// Packets leave slower from now on.
+    mutating func begin() { sample = Sample() }
+
+    /// - Returns: whether the sample has enough packets.
+    mutating func add(calm round: Sample) -> Bool {
+        sample += round
+        guard sample.count >= Self.countMin else { return false }
+        if shares.count == Self.sampleCount { shares.removeFirst() }
+        shares.append(sample.lossShare)
+        sample = Sample()
+        return true
+    }
+}
