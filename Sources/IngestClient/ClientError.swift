@@ -240,7 +240,8 @@ extension ClientError.RefusalCause {
                 + " begun, remove the spool"
         case .reused:
             "it was away for longer than is remembered, or its id is used twice or its spool copied, remove"
-                + " the spool or take another id"
+                + " the spool or take another id; or this clock is over ten minutes ahead of the receiver's,"
+                + " which 'ingest-send check' shows"
         }
     }
 }

@@ -35,7 +35,7 @@ package struct SequenceChecks: Sendable, Equatable {
     /// That of a sequence that arrived; `nil` where it is not known, or not any more.
     func check(of sequence: UInt64, in window: borrowing SequenceWindow) -> UInt16? {
         guard sequence >= start, sequence <= Limits.sequenceMax, hasPlace(for: sequence),
-            isNewest(sequence, in: window)
+            isNewest(sequence, in: window), !window.mayHaveForgotten(sequence)
         else { return nil }
         let check = ring[place(of: sequence)]
         return check == 0 ? nil : check

@@ -256,6 +256,13 @@ package struct SequenceWindow: Sendable, Hashable {
         missing.append(range)
     }
 
+    /// Whether a sequence that has `state` arrived may be a missing one that is forgotten.
+    package func mayHaveForgotten(_ sequence: UInt64) -> Bool {
+        guard missing.count >= Limits.windowMissingRangeCountMax / 2, let first = missing.first
+        else { return false }
+        return sequence < first.lowerBound
+    }
+
     private func isMissing(_ sequence: UInt64) -> Bool {
         var (low, high) = (0, missing.count)
         while low < high {

@@ -82,6 +82,10 @@ package struct SenderWindow: Hashable, Sendable {
     fileprivate mutating func apply(_ entry: LedgerEntry, at time: Int64, room: Int = 0) {
         let placeCount = checkPlaceCount + room
         sequences.replay(entry.sequences, floor: entry.window.floor ?? 0)
+        // What came without checks has the places of what came before it.
+        if entry.checks.isEmpty && !entry.sequences.isEmpty {
+            checks = SequenceChecks(start: start)
+        }
         var next = entry.checks.startIndex
         for range in entry.sequences where next < entry.checks.endIndex {
             for sequence in range {

@@ -74,6 +74,32 @@ struct SequenceChecksTests {
         }
     }
 
+    @Test("what is not known of a sequence is not taken from another one of its place")
+    func unknown() {
+        let key = SenderKey(
+            kind: .framed, sender: SenderID(rawValue: 5), epoch: SenderEpoch(rawValue: 6))
+        // The checks of the second block are lost, as where it was rewritten.
+        var (first, second) = (LedgerEntry(key: key), LedgerEntry(key: key))
+        (first.window.start, first.sequences) = (0, [0...4_095])
+        first.checks = (0...4_095).map(Self.check)
+        second.sequences = [4_096...5_000]
+        var windows = SenderWindows()
+        windows.apply([first], at: 1)
+        #expect(windows.checkPlaceCount == 4_096)
+        windows.apply([second], at: 2)
+        #expect(windows.open[key].map { Self.isKnown(4_500, to: $0) } == false)
+        #expect(windows.checkPlaceCount == 0)
+        // A missing sequence that is forgotten is taken for one that arrived.
+        var window = Self.window(0)
+        for sequence in 0..<8_192 as Range<UInt64> where sequence < 4_096 || sequence % 2 == 0 {
+            window.accept(sequence, check: Self.check(of: sequence), room: .max)
+        }
+        #expect(window.raise(to: 8_192) == 2_048)
+        #expect(window.sequences.state(of: 5_001) == .arrived)
+        #expect(!Self.isKnown(5_001, to: window) && !Self.isKnown(5_000, to: window))
+        #expect(Self.isKnown(8_190, to: window) && window.sequences.state(of: 8_191) == .missing)
+    }
+
     @Test("windows that come when there are no places left have no checks, until others are closed")
     func bound() throws {
         let fullCount = UInt64(Limits.checkPlaceCountMax / Limits.windowCheckCountMax)
@@ -114,10 +140,13 @@ struct SequenceChecksTests {
         // The checks are last: a count and 64 of them.
         let place = writer.bytes.count - 128 - 1
         #expect(writer.bytes[place] == 64)
-        for count in [0, 1, 63, 65, 127] as [UInt8] {
-            var bytes = writer.bytes
-            bytes[place] = count
-            #expect(throws: FormatError.self) { try SenderWindows.decode(bytes) }
+        for count in [0, 1, 63, 64, 96, 127, 128, 4_095, 4_096, 8_192] as [UInt64] {
+            var bytes = ByteWriter()
+            for byte in writer.bytes.prefix(place) { bytes.append(u8: byte) }
+            bytes.append(varint: count)
+            for _ in 0..<count { bytes.append(u16: 7) }
+            let isRight = [64, 128, 4_096].contains(count)
+            #expect(((try? SenderWindows.decode(bytes.bytes)) != nil) == isRight, "\(count)")
         }
         // Of a range as long as all sequences.
         var entry = ByteWriter()
