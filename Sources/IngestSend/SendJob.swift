@@ -8,6 +8,8 @@ import IngestFormat
 struct SendJob: ~Copyable {
     /// Refused lines named one by one; the rest is only counted.
     private static let namedRefusalCountMax = 20
+    /// Events of the input that are looked at for what may be meant otherwise.
+    private static let advisedEventCountMax = 100
 
     enum Failure: Error, CustomStringConvertible {
         case input(LineReader.Failure)
@@ -45,6 +47,9 @@ struct SendJob: ~Copyable {
     private var refusalCount = 0
     /// What was said last of a spool without room.
     private var toldOfWait: String?
+    private var eventCount = 0
+    /// Each is said once.
+    private var advice: Set<String> = []
     /// Whether the last line was an event and was sent, if there was one.
     private var isLastLineSent = true
 
@@ -177,6 +182,12 @@ struct SendJob: ~Copyable {
         isLastLineSent = isEvent && refusal == nil
         guard isEvent else { return }
         if let refusal { report(refusal, line.number) }
+        eventCount += 1
+        if eventCount <= Self.advisedEventCountMax
+            || refusal != nil && refusalCount <= Self.namedRefusalCountMax
+        {
+            advise(line)
+        }
         self.progress.input.taken = reader.note.position
         self.progress.update(sender)
     }
@@ -198,6 +209,15 @@ struct SendJob: ~Copyable {
         if refusalCount <= Self.namedRefusalCountMax {
             progress.clear()
             printToStandardError("ingest-send: line \(lineNumber): \(refusal), refused")
+        }
+    }
+
+    /// Says what may be meant by a line that is read otherwise.
+    private mutating func advise(_ line: (range: Range<Int>, number: Int)) {
+        for found in JSONEventAdvice.advice(on: reader.bytes.span.extracting(line.range))
+        where advice.insert(found).inserted {
+            progress.clear()
+            printToStandardError("ingest-send: line \(line.number): \(found)")
         }
     }
 

@@ -37,6 +37,33 @@ extension ProcessSuite {
             """
         }
 
+        @Test func `ingest-send names refused lines, and once what may be meant by keys and times`()
+            throws
+        {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            let good = Self.line("r")
+            let file = try folder.write(
+                "events.ndjson",
+                lines: [
+                    good.replacing("eventType", with: "event_type"),
+                    good.replacing("eventType", with: "event_type"),
+                    good.replacing(#""2019-11-20T10:00:00Z""#, with: "1574244000"), good,
+                ])
+            let sent = try daemon.send(file)
+            #expect(sent.code == 1)
+            let refusal = "not a valid event: eventType is missing, refused"
+            #expect(
+                sent.errorLines == [
+                    "ingest-send: line 1: \(refusal)",
+                    "ingest-send: line 1: unknown key event_type, is eventType meant?",
+                    "ingest-send: line 2: \(refusal)",
+                    "ingest-send: line 3: timestamp is taken for milliseconds of 1970, are they seconds?",
+                ])
+            #expect(try Reader(folder: folder).status().events["counted"] == 2)
+            daemon.stop()
+        }
+
         /// What is sent, and how it is to be counted: (datagram, packet result).
         private static let refused: [([UInt8], String)] = {
             let good = Wire.event(type: 2, reward: "lost")

@@ -37,6 +37,7 @@ enum UnsafeFiles {
             "JSONEventDecoder": "decodes and unescapes in place",
             "JSONEventFields": "places of values in a datagram's bytes",
             "JSONLineDecoder": "hands a copy of a line to the decoder",
+            "JSONEventAdvice": "looks at the keys of a copy of a line",
             "JSONEventReason": "tries the decoder's rules again on a copy of a line",
             "Probe": "writes an answer where it lies in a datagram",
             "PacketHeader": "loads the fields of a header whose length was checked once",
