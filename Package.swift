@@ -125,7 +125,7 @@ let package = Package(
             name: "IngestBench",
             dependencies: [
                 "IngestClient", "IngestReader", "IngestVerify", "IngestPipeline", "IngestRing",
-                "IngestStorage", "IngestFormat", "IngestCounting", "CIngestLinux",
+                "IngestKeys", "IngestStorage", "IngestFormat", "IngestCounting", "CIngestLinux",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             path: "Benchmarks/IngestBench",

@@ -2,6 +2,7 @@ import ArgumentParser
 import Foundation
 import IngestClient
 import IngestFormat
+import IngestKeys
 
 /// What the load is made of; the same for every command that sends one.
 struct MixOptions: ParsableArguments {
@@ -23,10 +24,10 @@ struct MixOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "Packets of 11 events that are encoded beforehand and sent round and round, ids and "
-                + "times new each time. Default: 32,768, or more so that each reward has an event.",
+            "Packets of 11 events that are encoded beforehand and sent round and round, ids, times and, but "
+                + "with zipf, names new each time.",
             valueName: "n"))
-    var poolPackets: Int?
+    var poolPackets = 8_192
 
     @Option(
         help: ArgumentHelp(
@@ -40,9 +41,19 @@ struct MixOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "Share of the events behind the first round of the pool that repeat one of it, with its id.",
+            "Share of the events behind the first million that repeat one of these, with its id.",
             valueName: "share"))
     var repeats = 0.0
+
+    @Option(help: ArgumentHelp("Senders, which take turns packet by packet.", valueName: "n"))
+    var senders = 1
+
+    @Flag(
+        help: "Send packets one by one, by sendmmsg, not as segments of one message (UDP_SEGMENT).")
+    var singly = false
+
+    @Flag(help: "Tag every packet, and give the daemon a keys file.")
+    var tags = false
 
     @Option(
         help: ArgumentHelp(
@@ -54,8 +65,14 @@ struct MixOptions: ParsableArguments {
     var seed: UInt64 = 1
 
     func validate() throws {
-        guard rewards > 0, businesses > 0, poolPackets ?? 1 > 0 else {
+        guard rewards > 0, businesses > 0, poolPackets > 0 else {
             throw ValidationError("--rewards, --businesses and --pool-packets are 1 or more")
+        }
+        guard names == .uuid || rewards <= EventMix.NameStyle.numberCountMax else {
+            throw ValidationError("--rewards is at most 100,000,000 with --names number")
+        }
+        guard (1...4_096).contains(senders) else {
+            throw ValidationError("--senders is 1 to 4,096")
         }
         guard (0...0.5).contains(repeats) else { throw ValidationError("--repeats is 0 to 0.5") }
         guard sessions == 0 || sessions > 0 && names == .number else {
@@ -70,16 +87,19 @@ struct MixOptions: ParsableArguments {
             names: names, seed: seed, dayCount: days, sessionCount: sessions)
     }
 
+    /// Of the load and its daemon.
+    static let keyBytes: [UInt8] = (0..<32).map { $0 }
+
     func makePool() -> PacketPool {
         PacketPool(
-            packetCount: poolPackets ?? max(32_768, rewards / PacketPool.packetEventCount + 1),
-            mix: options,
-            identity: SenderIdentity(
-                sender: SenderID(rawValue: UInt64.random(in: 1...UInt64.max)),
+            packetCount: poolPackets, mix: options,
+            senders: LoadSenders(
+                count: senders, first: UInt64.random(in: 1...UInt64.max / 2),
                 epoch: SenderIdentity.epoch(
                     unixMilliseconds: SenderClock.unixNanoseconds() / 1_000_000,
                     random: UInt64.random(in: 0...UInt64.max))),
-            asksForAcks: acks, repeatShare: repeats)
+            key: tags ? PacketKey(id: 1, key: Self.keyBytes) : nil, asksForAcks: acks,
+            repeatShare: repeats)
     }
 }
 
@@ -111,10 +131,22 @@ struct DaemonOptions: ParsableArguments {
 
     var daemonPath: String { daemon ?? Self.besideThis("ingestd") }
 
-    func start(in directory: ScratchDirectory) throws -> DaemonProcess {
-        try DaemonProcess(
+    /// - Parameter hasKeys: it takes packets under the load's key alone.
+    func start(in directory: ScratchDirectory, hasKeys: Bool = false) throws -> DaemonProcess {
+        var arguments = daemonOption
+        if hasKeys {
+            let path = directory.path + ".keys"
+            let key = MixOptions.keyBytes.map { String(0x100 | Int($0), radix: 16).dropFirst() }
+            guard
+                FileManager.default.createFile(
+                    atPath: path, contents: Data("1 \(key.joined())\n".utf8),
+                    attributes: [.posixPermissions: 0o600])
+            else { throw BenchFailure("\(path) cannot be made") }
+            arguments.append("--keys=\(path)")
+        }
+        return try DaemonProcess(
             DaemonProcess.Options(
-                executable: daemonPath, directory: directory.path, arguments: daemonOption))
+                executable: daemonPath, directory: directory.path, arguments: arguments))
     }
 
     func makeScratch() throws -> ScratchDirectory {
@@ -152,6 +184,7 @@ final class ScratchDirectory {
         } else {
             try? FileManager.default.removeItem(atPath: path)
             try? FileManager.default.removeItem(atPath: path + ".log")
+            try? FileManager.default.removeItem(atPath: path + ".keys")
         }
     }
 

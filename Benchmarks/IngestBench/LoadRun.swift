@@ -56,6 +56,7 @@ struct LoadRun {
     }
 
     let daemon: DaemonOptions
+    var isSingly = false
 
     func run(
         _ pool: inout PacketPool, eventCount: UInt64, eventsPerSecond: Double,
@@ -63,8 +64,8 @@ struct LoadRun {
         sampleMilliseconds: Int = 200
     ) throws -> Result {
         let directory = try daemon.makeScratch()
-        let process = try daemon.start(in: directory)
-        let sender = try LoadSender(to: process.address)
+        let process = try daemon.start(in: directory, hasKeys: pool.isTagged)
+        let sender = try LoadSender(to: process.address, isSingly: isSingly)
         var warmUp = SendFigures()
         if warmUpEventCount > 0 {
             warmUp = try sender.send(

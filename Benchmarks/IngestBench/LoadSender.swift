@@ -1,3 +1,4 @@
+import CIngestLinux
 import Dispatch
 import Glibc
 import IngestClient
@@ -29,12 +30,14 @@ struct SendFigures {
 /// lag is kept.
 struct LoadSender {
     /// Packets in one run: one message of the kernel's cutting.
-    static let runPacketCount =
-        UDPTransport.burstByteCount(segmentByteCount: PacketPool.packetByteCount)
-        / PacketPool.packetByteCount
+    static let runPacketCount = 44
     private let transport: UDPTransport
+    private let address: String
+    /// Packets leave one by one, so many a call.
+    private let isSingly: Bool
 
-    init(to address: String) throws(ClientError) {
+    init(to address: String, isSingly: Bool = false) throws(ClientError) {
+        (self.address, self.isSingly) = (address, isSingly)
         transport = try UDPTransport(address: address)
     }
 
@@ -45,8 +48,8 @@ struct LoadSender {
         firstEvent: UInt64 = 0
     ) throws(ClientError) -> SendFigures {
         var figures = SendFigures()
-        let listener = pool.asksForAcks ? AckListener(transport) : nil
-        if listener != nil { try send(pool.heartbeat()) }
+        let listener = pool.asksForAcks ? AckListener(transport, pool.senders) : nil
+        if listener != nil { try send(pool.heartbeats()) }
         let cpuBefore = processCPUNanoseconds()
         let startedAt = SenderClock.monotonicNanoseconds()
         var first = 0
@@ -61,10 +64,10 @@ struct LoadSender {
                     progress: Double(figures.eventCount) / Double(eventCount)),
                 firstEvent: firstEvent + figures.eventCount)
             try pool.withPackets(first: first, count: count) { bytes throws(ClientError) in
-                try transport.send(bytes, segmentByteCount: PacketPool.packetByteCount)
+                try send(bytes, pool.packetByteCount)
             }
             listener?.note(
-                departureOf: pool.nextSequence, at: SenderClock.monotonicNanoseconds())
+                departureOf: pool.packetNumber, at: SenderClock.monotonicNanoseconds())
             figures.packetCount += UInt64(count)
             figures.eventCount += UInt64(count * PacketPool.packetEventCount)
             first = (first + count) % pool.packetCount
@@ -72,7 +75,7 @@ struct LoadSender {
         figures.nanoseconds = SenderClock.monotonicNanoseconds() - startedAt
         figures.cpuNanoseconds = processCPUNanoseconds() - cpuBefore
         guard let listener else {
-            try send(pool.heartbeat())
+            try send(pool.heartbeats())
             return figures
         }
         try finish(listener, pool)
@@ -80,8 +83,30 @@ struct LoadSender {
         return figures
     }
 
-    private func send(_ heartbeat: [UInt8]) throws(ClientError) {
-        try transport.send(heartbeat.span, segmentByteCount: heartbeat.count)
+    private func send(_ heartbeats: [[UInt8]]) throws(ClientError) {
+        for packet in heartbeats {
+            try transport.send(packet.span, segmentByteCount: packet.count)
+        }
+    }
+
+    private func send(_ run: Span<UInt8>, _ packetByteCount: Int) throws(ClientError) {
+        guard isSingly else { return try transport.send(run, segmentByteCount: packetByteCount) }
+        // SAFETY: each message is a packet of the run, which outlives the calls.
+        let error = unsafe run.withUnsafeBufferPointer { bytes in
+            var messages = unsafe (0..<bytes.count / packetByteCount).map { packet in
+                unsafe ingest_outgoing(
+                    bytes: bytes.baseAddress! + packet * packetByteCount,
+                    byte_count: UInt32(packetByteCount), segment_byte_count: 0)
+            }
+            while unsafe !messages.isEmpty {
+                let sent = unsafe ingest_send(
+                    transport.socket, messages, UInt32(messages.count), nil)
+                if sent < 0 { return -sent }
+                unsafe messages.removeFirst(Int(sent))
+            }
+            return Int32(0)
+        }
+        if error != 0 { throw .socket(call: "sendmmsg", address: address, errno: error) }
     }
 
     /// Waits until a run fits the window and the credit. Where nothing moves for a while a heartbeat asks, and after a
@@ -93,17 +118,17 @@ struct LoadSender {
         let startedAt = SenderClock.monotonicNanoseconds()
         var askedAt = startedAt
         var hasGivenUp = false
-        while pool.nextSequence + UInt64(count) > listener.edge {
+        while pool.packetNumber + UInt64(count) > listener.edge {
             let now = SenderClock.monotonicNanoseconds()
             if now - askedAt > 100_000_000 {
                 askedAt = now
                 let isGivenUp = now - startedAt > 1_000_000_000
                 if isGivenUp, !hasGivenUp {
                     hasGivenUp = true
-                    figures.givenUpCount += pool.nextSequence - listener.floor
+                    figures.givenUpCount += pool.packetNumber - listener.floor
                 }
                 try send(
-                    pool.heartbeat(base: isGivenUp ? pool.nextSequence : listener.floor))
+                    pool.heartbeats(base: isGivenUp ? pool.packetNumber : listener.floor))
             }
             SenderClock.sleep(untilMonotonicNanoseconds: now + 50_000)
         }
@@ -114,8 +139,8 @@ struct LoadSender {
     private func finish(
         _ listener: AckListener, _ pool: borrowing PacketPool
     ) throws(ClientError) {
-        for _ in 0..<50 where listener.floor < pool.nextSequence {
-            try send(pool.heartbeat(base: listener.floor))
+        for _ in 0..<50 where listener.floor < pool.packetNumber {
+            try send(pool.heartbeats(base: listener.floor))
             SenderClock.sleep(
                 untilMonotonicNanoseconds: SenderClock.monotonicNanoseconds() + 100_000_000)
         }
@@ -163,27 +188,35 @@ final class AckListener: Sendable {
     }
 
     private struct State {
-        var floor: UInt64 = 0
-        var edge: UInt64 = 64
-        /// Of runs that are not acked: one more than the last sequence, and when they left.
+        /// Of each sender, as packets of the load: below the first all is final, and none from the second on may leave.
+        var floors: [UInt64]
+        var edges: [UInt64]
+        /// Of runs that are not acked: one more than the last packet, and when they left.
         var departures: [(end: UInt64, nanoseconds: UInt64)] = []
         var first = 0
         var figures = Figures()
     }
 
     private let socket: Int32
-    private let state = Mutex(State())
+    private let senders: LoadSenders
+    private let state: Mutex<State>
     private let isEnding = Atomic(false)
     private let queue = DispatchQueue(label: "ingest-bench.acks")
 
-    init(_ transport: UDPTransport) {
+    init(_ transport: UDPTransport, _ senders: LoadSenders) {
         socket = transport.socket
+        self.senders = senders
+        let ends = { (sequence: UInt64) in
+            (0..<senders.count).map { senders.packet(sequence, ofIndex: $0) }
+        }
+        state = Mutex(State(floors: ends(0), edges: ends(64)))
         queue.async { [self] in listen() }
     }
 
-    var floor: UInt64 { state.withLock { $0.floor } }
-    /// No sequence from here on may leave.
-    var edge: UInt64 { state.withLock { $0.edge } }
+    /// All packets of the load below it are final.
+    var floor: UInt64 { state.withLock { $0.floors.min() ?? 0 } }
+    /// No packet of the load from here on may leave.
+    var edge: UInt64 { state.withLock { $0.edges.min() ?? 0 } }
 
     func note(departureOf end: UInt64, at nanoseconds: UInt64) {
         state.withLock { $0.departures.append((end, nanoseconds)) }
@@ -225,12 +258,14 @@ final class AckListener: Sendable {
                 state.figures.shedCount += 1
                 return
             }
-            guard !ack.isPending, ack.floor >= state.floor else { return }
-            state.floor = ack.floor
-            state.edge = ack.floor + UInt64(ack.credit)
-            while state.first < state.departures.count,
-                state.departures[state.first].end <= ack.floor
-            {
+            guard !ack.isPending, let index = senders.index(of: ack.header.sender) else { return }
+            let packet = senders.packet(ack.floor, ofIndex: index)
+            guard packet >= state.floors[Int(index)] else { return }
+            state.floors[Int(index)] = packet
+            state.edges[Int(index)] = senders.packet(
+                ack.floor + UInt64(ack.credit), ofIndex: index)
+            let floor = state.floors.min() ?? 0
+            while state.first < state.departures.count, state.departures[state.first].end <= floor {
                 let left = state.departures[state.first].nanoseconds
                 state.figures.milliseconds.append(Double(now - left) / 1e6)
                 state.first += 1

@@ -1,19 +1,26 @@
 import Glibc
 import IngestClient
 import IngestFormat
+import IngestKeys
 
 /// Packets of equal size and 11 events each, encoded before the clock starts, back to back in memory, so
 /// that a run of them leaves in one call. Before each departure a packet gets its sequence, and each of its
-/// events an id that no other has, the time of now less the event's own age, and its session, if it has one; then its CRC.
+/// events an id that no other has, the time of now less the event's own age, the names of a reward that is drawn for it
+/// alone, and its session, if it has one; then its CRC, and its tag. Senders take turns packet by packet.
 ///
-/// **Cost** A packet's stride each; patching and CRC take about 0.1 µs a packet.
+/// **Cost** A packet's stride each; patching and CRC take about 0.4 µs a packet, a tag 0.8.
 @safe struct PacketPool: ~Copyable {
     static let packetEventCount = 11
 
-    /// Of every packet: what fits an Ethernet frame; its last bytes are padding.
-    static let packetByteCount = 1_472
+    /// Of every packet: what fits an Ethernet frame; its last bytes are padding. A tag comes behind it.
+    private static let untaggedByteCount = 1_472
+
+    /// Events before one may repeat, about: so many that they are not found in a cache.
+    private static let roundEventCountMin = 1 << 20
 
     let packetCount: Int
+    /// Of each, tag and all.
+    let packetByteCount: Int
     /// What an event takes in a packet on average, without header and padding.
     let eventByteCountMean: Double
 
@@ -22,34 +29,41 @@ import IngestFormat
 
     private let memory: UnsafeMutableRawPointer
     private let patches: [Patch]
-    private var identity: SenderIdentity
-    private(set) var nextSequence: UInt64 = 0
+    let senders: LoadSenders
+    private let key: PacketKey?
+    /// How many have been prepared.
+    private(set) var packetNumber: UInt64 = 0
     /// Bit 0 of every packet's flags: the load's sender listens to acks.
     let asksForAcks: Bool
     /// Which events come again, with the id, reward and amounts that their place in the pool had in the first round.
     private let repeats: RepeatDraw
     private let sessions: SessionDraw
+    private let options: EventMix.Options
+    private let popularity: Popularity
 
     init(
-        packetCount: Int, mix options: EventMix.Options, identity: SenderIdentity,
-        asksForAcks: Bool = false, repeatShare: Double = 0
+        packetCount: Int, mix options: EventMix.Options, senders: LoadSenders,
+        key: PacketKey? = nil, asksForAcks: Bool = false, repeatShare: Double = 0
     ) {
         self.packetCount = packetCount
         self.asksForAcks = asksForAcks
-        repeats = RepeatDraw(
-            share: repeatShare, round: UInt64(packetCount * Self.packetEventCount))
-        self.identity = identity
+        (self.senders, self.key, self.options) = (senders, key, options)
+        packetByteCount = Self.untaggedByteCount + (key == nil ? 0 : PacketTag.byteCount)
+        popularity = Popularity(options.popularity, count: options.rewardCount)
+        let eventCount = packetCount * Self.packetEventCount
+        let roundCount = (Self.roundEventCountMin + eventCount - 1) / eventCount
+        repeats = RepeatDraw(share: repeatShare, round: UInt64(roundCount * eventCount))
         sessions = SessionDraw(count: UInt64(options.sessionCount))
         lookbackMicroseconds = UInt64(options.dayCount) * 86_400_000_000
-        unsafe memory = .allocate(byteCount: packetCount * Self.packetByteCount, alignment: 4096)
+        unsafe memory = .allocate(byteCount: packetCount * packetByteCount, alignment: 4096)
         var mix = EventMix(options)
-        var layout = Layout()
+        var layout = Layout(packetByteCount: Self.untaggedByteCount)
         let header = PacketHeader(
-            kind: .batch, sender: identity.sender, epoch: identity.epoch,
-            sequence: PacketSequence(rawValue: 0))
+            kind: .batch, sender: senders.identity(ofPacket: 0).sender,
+            epoch: senders.identity(ofPacket: 0).epoch, sequence: PacketSequence(rawValue: 0))
         for packet in 0..<packetCount {
             // SAFETY: the packet's place lies in the pool.
-            unsafe layout.append(&mix, header, to: memory + packet * Self.packetByteCount)
+            unsafe layout.append(&mix, header, to: memory + packet * packetByteCount)
         }
         patches = layout.patches
         eventByteCountMean =
@@ -57,6 +71,8 @@ import IngestFormat
     }
 
     deinit { unsafe memory.deallocate() }
+
+    var isTagged: Bool { key != nil }
 
     /// Makes the run of `count` packets from `first` ready to leave now.
     ///
@@ -67,29 +83,41 @@ import IngestFormat
         precondition(first >= 0 && count >= 0 && first + count <= packetCount)
         var event = firstEvent
         for packet in first..<first + count {
-            let start = packet * Self.packetByteCount
             for i in packet * Self.packetEventCount..<(packet + 1) * Self.packetEventCount {
-                let patch = patches[i]
-                // SAFETY: `Layout` has seen 8 bytes of time, 16 of id and 24 of session at these offsets.
-                let place = unsafe memory + start + Int(patch.timeOffset)
-                let time = Self.varint8(unixMicroseconds - UInt64(patch.ageMicroseconds))
-                unsafe place.storeBytes(of: time.littleEndian, as: UInt64.self)
-                let id = unsafe place + Patch.timeToID
-                let number = idNumber(of: event)
-                unsafe id.storeBytes(of: SeededRandom.mix(number), as: UInt64.self)
-                unsafe id.storeBytes(
-                    of: SeededRandom.mix(~number), toByteOffset: 8, as: UInt64.self)
-                if sessions.count > 0 {
-                    let (first, second) = sessions.id(ofEvent: event)
-                    unsafe id.storeBytes(
-                        of: first, toByteOffset: Patch.idToSession, as: UInt64.self)
-                    unsafe id.storeBytes(
-                        of: second, toByteOffset: Patch.idToSession + 8, as: UInt64.self)
-                }
+                // SAFETY: the packet lies in the pool.
+                unsafe prepare(
+                    memory + packet * packetByteCount, patches[i], unixMicroseconds, event)
                 event += 1
             }
             seal(packet)
         }
+    }
+
+    private func prepare(
+        _ packet: UnsafeMutableRawPointer, _ patch: Patch, _ unixMicroseconds: UInt64,
+        _ event: UInt64
+    ) {
+        // SAFETY: `Layout` has seen 8 bytes of time, 16 of id, 24 of session and the names at these offsets.
+        let place = unsafe packet + Int(patch.timeOffset)
+        let time = Self.varint8(unixMicroseconds - UInt64(patch.ageMicroseconds))
+        unsafe place.storeBytes(of: time.littleEndian, as: UInt64.self)
+        let id = unsafe place + Patch.timeToID
+        let original = repeats.original(of: event)
+        // Other ids for every epoch of the load.
+        let number = original ^ senders.identity(ofPacket: 0).epoch.rawValue << 20
+        unsafe id.storeBytes(of: SeededRandom.mix(number), as: UInt64.self)
+        unsafe id.storeBytes(of: SeededRandom.mix(~number), toByteOffset: 8, as: UInt64.self)
+        if let reward = popularity.drawn(event: original, seed: options.seed) {
+            unsafe options.names.write(
+                reward, EventMix.rewardKind, to: packet + Int(patch.rewardOffset))
+            unsafe options.names.write(
+                reward % options.businessCount, EventMix.businessKind,
+                to: packet + Int(patch.businessOffset))
+        }
+        guard sessions.count > 0 else { return }
+        let (first, second) = sessions.id(ofEvent: event)
+        unsafe id.storeBytes(of: first, toByteOffset: Patch.idToSession, as: UInt64.self)
+        unsafe id.storeBytes(of: second, toByteOffset: Patch.idToSession + 8, as: UInt64.self)
     }
 
     /// The bytes of a run, ready to send.
@@ -99,36 +127,52 @@ import IngestFormat
         precondition(first >= 0 && count >= 0 && first + count <= packetCount)
         // SAFETY: the run lies in the pool, checked above, and is initialised.
         let bytes = unsafe UnsafeRawBufferPointer(
-            start: memory + first * Self.packetByteCount,
-            count: count * Self.packetByteCount)
+            start: memory + first * packetByteCount, count: count * packetByteCount)
         try unsafe body(bytes.bindMemory(to: UInt8.self).span)
     }
 
-    /// What an event's id is made of: other numbers for every sender epoch.
-    private func idNumber(of event: UInt64) -> UInt64 {
-        repeats.original(of: event) ^ identity.epoch.rawValue << 20
-    }
-
-    /// A heartbeat that tells how many packets have been prepared.
-    /// - Parameter base: the lowest sequence that may still be sent; 0 without acks.
-    func heartbeat(base: UInt64 = 0) -> [UInt8] {
-        Heartbeat(base: base).packet(header(.heartbeat))
+    /// A heartbeat of each sender that tells how many packets have been prepared.
+    /// - Parameter base: the lowest packet that may still be sent; 0 without acks.
+    func heartbeats(base: UInt64 = 0) -> [[UInt8]] {
+        (0..<senders.count).map { sender in
+            var packet = Heartbeat(base: senders.sequences(before: base, of: sender)).packet(
+                header(
+                    .heartbeat, ofPacket: sender,
+                    senders.sequences(before: packetNumber, of: sender))
+            )
+            guard let key else { return packet }
+            packet += [UInt8](repeating: 0, count: PacketTag.byteCount)
+            // SAFETY: the array is a sealed packet, and behind it the room of its tag.
+            unsafe packet.withUnsafeMutableBytes { unsafe key.tag.seal($0) }
+            return packet
+        }
     }
 
     private mutating func seal(_ packet: Int) {
-        var header = header(.batch)
-        // SAFETY: the packet lies in the pool.
+        var header = header(
+            .batch, ofPacket: packetNumber, senders.sequence(ofPacket: packetNumber))
+        // SAFETY: the packet lies in the pool, and behind it the room of its tag, if it has one.
+        let bytes = unsafe UnsafeMutableRawBufferPointer(
+            start: memory + packet * packetByteCount, count: packetByteCount)
         unsafe header.seal(
-            UnsafeMutableRawBufferPointer(
-                start: memory + packet * Self.packetByteCount, count: Self.packetByteCount))
-        nextSequence += 1
+            UnsafeMutableRawBufferPointer(rebasing: bytes[..<Self.untaggedByteCount]))
+        if let key { unsafe key.tag.seal(bytes) }
+        packetNumber += 1
     }
 
-    private func header(_ kind: PacketKind) -> PacketHeader {
-        PacketHeader(
+    private func header(
+        _ kind: PacketKind, ofPacket number: UInt64, _ sequence: UInt64
+    ) -> PacketHeader {
+        let identity = senders.identity(ofPacket: number)
+        var header = PacketHeader(
             kind: kind, flags: asksForAcks ? PacketHeader.Flags.isAckWanted : 0,
             sender: identity.sender, epoch: identity.epoch,
-            sequence: PacketSequence(rawValue: nextSequence))
+            sequence: PacketSequence(rawValue: sequence))
+        if let key {
+            header.flags |= PacketHeader.Flags.hasTag
+            header.keyID = key.id
+        }
+        return header
     }
 
     /// A number of 50 to 56 bits as a varint of 8 bytes.
@@ -147,16 +191,58 @@ private struct Patch {
     static let idToSession = 16 + 2 + SessionDraw.idByteCount - 16
     /// From the start of the packet.
     let timeOffset: UInt16
+    /// Behind the prefixes of the names.
+    let rewardOffset: UInt16
+    let businessOffset: UInt16
     let ageMicroseconds: UInt32
+}
+
+/// The senders of a load, which take turns packet by packet: their ids follow each other.
+struct LoadSenders: Sendable {
+    let count: UInt64
+    private let first: UInt64
+    private let epoch: SenderEpoch
+
+    init(count: Int, first: UInt64, epoch: SenderEpoch) {
+        (self.count, self.first, self.epoch) = (UInt64(count), first, epoch)
+    }
+
+    func identity(ofPacket number: UInt64) -> SenderIdentity {
+        SenderIdentity(sender: SenderID(rawValue: first + number % count), epoch: epoch)
+    }
+
+    func sequence(ofPacket number: UInt64) -> UInt64 { number / count }
+
+    /// How many of the packets before this one are of the sender with this index.
+    func sequences(before number: UInt64, of sender: UInt64) -> UInt64 {
+        (number + count - 1 - sender) / count
+    }
+
+    /// The packet of the load that has this sequence, of the sender with this index.
+    func packet(_ sequence: UInt64, ofIndex index: UInt64) -> UInt64 {
+        sequence &* count &+ index
+    }
+
+    /// `nil` for a sender that is none of them.
+    func index(of sender: SenderID) -> UInt64? {
+        let index = sender.rawValue &- first
+        return index < count ? index : nil
+    }
 }
 
 /// Lays packets and finds in them what will be patched.
 private struct Layout: ~Copyable {
     private(set) var patches: [Patch] = []
     private(set) var eventByteCount = 0
-    private var encoder = EventBatchEncoder(packetByteCountMax: PacketPool.packetByteCount)
+    private let packetByteCount: Int
+    private var encoder: EventBatchEncoder
     private let decoder = EventDecoder(hash: KeyedHash(key: InlineArray(repeating: 0)))
     private let scratch = EventScratch()
+
+    init(packetByteCount: Int) {
+        self.packetByteCount = packetByteCount
+        encoder = EventBatchEncoder(packetByteCountMax: packetByteCount)
+    }
 
     /// Builds one packet of the mix's next events at `place`.
     mutating func append(
@@ -170,7 +256,7 @@ private struct Layout: ~Copyable {
         }
         eventByteCount += encoder.packetByteCount - Limits.packetHeaderByteCount
         let packet = encoder.seal(header, isPadded: true)
-        precondition(packet.count == PacketPool.packetByteCount)
+        precondition(packet.count == packetByteCount)
         unsafe packet.withUnsafeBytes { bytes in
             // SAFETY: the pool has room for a packet here; both have the same byte count.
             unsafe place.copyMemory(from: bytes.baseAddress!, byteCount: bytes.count)
@@ -208,7 +294,14 @@ private struct Layout: ~Copyable {
             precondition(
                 scratch[i].sessionByteCount == 0
                     || session + 8 == timeOffset + Patch.timeToID + Patch.idToSession)
-            patches.append(Patch(timeOffset: UInt16(timeOffset), ageMicroseconds: age))
+            patches.append(
+                Patch(
+                    timeOffset: UInt16(timeOffset),
+                    rewardOffset: UInt16(scratch[i].rewardOffset)
+                        + UInt16(EventMix.rewardPrefix.utf8.count),
+                    businessOffset: UInt16(scratch[i].businessOffset)
+                        + UInt16(EventMix.businessPrefix.utf8.count),
+                    ageMicroseconds: age))
         }
     }
 }

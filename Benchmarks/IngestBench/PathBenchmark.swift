@@ -119,10 +119,10 @@ private struct PoolSocket: DatagramSocket, ~Copyable {
     init(_ mix: EventMix.Options, _ time: FillTime) {
         self.time = time
         let now = UInt64(LinuxClock().wallMicroseconds())
-        let identity = SenderIdentity(
-            sender: SenderID(rawValue: 1), epoch: SenderEpoch(rawValue: now / 1_000 << 20))
+        let senders = LoadSenders(
+            count: 1, first: 1, epoch: SenderEpoch(rawValue: now / 1_000 << 20))
         pool = PacketPool(
-            packetCount: 2_000 * Self.runCount, mix: mix, identity: identity, asksForAcks: true,
+            packetCount: 200 * Self.runCount, mix: mix, senders: senders, asksForAcks: true,
             repeatShare: PathMeasurement.repeatShare)
     }
 
@@ -146,8 +146,8 @@ private struct PoolSocket: DatagramSocket, ~Copyable {
                     .copyMemory(from: $0.baseAddress!, byteCount: $0.count)
             }
         }
-        unsafe datagram.pointee.byte_count = UInt32(Self.runCount * PacketPool.packetByteCount)
-        unsafe datagram.pointee.segment_byte_count = UInt32(PacketPool.packetByteCount)
+        unsafe datagram.pointee.byte_count = UInt32(Self.runCount * pool.packetByteCount)
+        unsafe datagram.pointee.segment_byte_count = UInt32(pool.packetByteCount)
         next += Self.runCount
         firstEvent += UInt64(Self.runCount * PacketPool.packetEventCount)
     }

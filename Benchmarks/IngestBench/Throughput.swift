@@ -32,7 +32,7 @@ struct ThroughputCommand: ParsableCommand {
         var pool = mix.makePool()
         report(pool)
         for number in 1...max(1, runs) {
-            let result = try LoadRun(daemon: daemon).run(
+            let result = try LoadRun(daemon: daemon, isSingly: mix.singly).run(
                 &pool, eventCount: events, eventsPerSecond: rate, warmUpEventCount: warmUp)
             Report.heading("run \(number)")
             report(result)
@@ -46,8 +46,8 @@ struct ThroughputCommand: ParsableCommand {
             "events", "\(grouped(events)), \(fixed(pool.eventByteCountMean, 1)) bytes each")
         Report.line(
             "packets",
-            "\(PacketPool.packetByteCount) bytes, \(PacketPool.packetEventCount) events, "
-                + "one flow, GSO")
+            "\(pool.packetByteCount) bytes, \(PacketPool.packetEventCount) events, "
+                + "\(grouped(mix.senders)) senders, one flow, \(mix.singly ? "sendmmsg" : "GSO")")
         Report.line(
             "names",
             "\(grouped(mix.rewards)) rewards (\(mix.popularity)), "
@@ -219,7 +219,7 @@ struct LadderCommand: ParsableCommand {
     /// Whether every run at this rate lost nothing and was offered as scheduled.
     private func holds(_ rate: Double, _ pool: inout PacketPool) throws -> Bool {
         for _ in 0..<runs {
-            let result = try LoadRun(daemon: daemon).run(
+            let result = try LoadRun(daemon: daemon, isSingly: mix.singly).run(
                 &pool, eventCount: UInt64(rate * seconds), eventsPerSecond: rate)
             let cpu = result.cpu.userNanoseconds + result.cpu.systemNanoseconds
             let columns = [

@@ -43,9 +43,9 @@ enum ImportRules {
             "IngestClient", "IngestFormat", "ArgumentParser", "Dispatch",
         ]),
         "IngestBench": system.union([
-            "IngestClient", "IngestReader", "IngestVerify", "IngestPipeline", "IngestStorage",
-            "IngestFormat", "IngestCounting", "IngestRing", "CIngestLinux", "ArgumentParser",
-            "Dispatch", "Foundation",
+            "IngestClient", "IngestReader", "IngestVerify", "IngestKeys", "IngestPipeline",
+            "IngestStorage", "IngestFormat", "IngestCounting", "IngestRing", "CIngestLinux",
+            "ArgumentParser", "Dispatch", "Foundation",
         ]),
     ]
 }
