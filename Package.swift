@@ -168,7 +168,8 @@ let package = Package(
         .testTarget(
             name: "IngestPipelineTests",
             dependencies: [
-                "IngestPipeline", "IngestStorage", "IngestFormat", "IngestRing", "CIngestLinux",
+                "IngestPipeline", "IngestStorage", "IngestFormat", "IngestKeys", "IngestRing",
+                "CIngestLinux",
                 "TestSupport", "PipelineTestSupport",
                 .product(name: "Logging", package: "swift-log"),
             ]),

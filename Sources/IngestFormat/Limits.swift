@@ -56,6 +56,8 @@ package enum Limits {
     /// 400,000 lines of 80 bytes.
     package static let zonesFileByteCountMax = 32 << 20
     package static let ownersFileByteCountMax = 256 << 20
+    /// Two ids, each byte of them as `%XX`, and room for blanks and a comment.
+    package static let ownersLineByteCountMax = 1 << 10
     /// Different sequences of zones that businesses have: a place among them is 16 bits, of which one says that it is
     /// not known.
     package static let businessCalendarCountMax = (1 << 16) - 1
@@ -108,6 +110,12 @@ package enum Limits {
     /// Senders without a key, and those of one key, of which the newest expired epoch is known one by one.
     package static let expiredEpochCountMax = 1 << 16
     package static let expiredEpochOfKeyCountMax = 1 << 12
+    /// Of more keys than have room for as many in the second, each has its part of that, and the first at least. Keys that had
+    /// more before others came keep it, so that all together have some four times as many, of 130 bytes.
+    package static let expiredEpochOfKeyCountMin = 1 << 4
+    package static let expiredEpochOfKeysCountMax = 1 << 19
+    /// The windows of one key have at most so large a part of what windows have together: memory, and places for checks.
+    package static let windowPartOfKey = 8
     /// Ledger entries of a block, and sequence ranges of all of them together.
     package static let blockSenderCountMax = 1 << 14
     package static let blockSequenceRangeCountMax = 1 << 16

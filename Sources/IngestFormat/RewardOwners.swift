@@ -2,8 +2,9 @@
 
 /// The owners file: which business owns a reward, in the place of the one that the log says (decision 52).
 ///
-/// **Layout** A line a reward, fields apart by blanks: `rewardId businessId`; empty lines, and what follows a `#` at the start
-/// of a field, mean nothing.
+/// **Layout** A line a reward, of at most `Limits.ownersLineByteCountMax` bytes, fields apart by blanks:
+/// `rewardId businessId`, of which `%XX` is the byte with these hexadecimal digits: a blank, a `%`, a `#` at the start. Empty
+/// lines, and what follows a `#` at the start of a field, mean nothing.
 /// **Units** About 200 bytes of memory a line.
 package struct RewardOwners: Sendable {
     private var owners: [[UInt8]: [UInt8]] = [:]
@@ -18,20 +19,37 @@ package struct RewardOwners: Sendable {
         var number = 0
         for line in bytes.split(separator: 0x0A, omittingEmptySubsequences: false) {
             number += 1
+            guard line.count <= Limits.ownersLineByteCountMax else {
+                throw Fault(line: number, cause: .length)
+            }
             let fields = line.fields
             if fields.isEmpty { continue }
             guard fields.count == 2 else { throw Fault(line: number, cause: .fields) }
-            for field in fields where !Self.isName(field) {
+            guard let reward = Self.name(fields[0]), let business = Self.name(fields[1]) else {
                 throw Fault(line: number, cause: .name)
             }
-            guard owners.updateValue(Array(fields[1]), forKey: Array(fields[0])) == nil else {
+            guard owners.updateValue(business, forKey: reward) == nil else {
                 throw Fault(line: number, cause: .repeated)
             }
         }
     }
 
-    private static func isName(_ bytes: ArraySlice<UInt8>) -> Bool {
-        bytes.count <= Limits.nameByteCountMax && String(validating: bytes, as: UTF8.self) != nil
+    private static func name(_ field: ArraySlice<UInt8>) -> [UInt8]? {
+        var name: [UInt8] = []
+        var rest = field
+        while let byte = rest.popFirst() {
+            guard byte == UInt8(ascii: "%") else {
+                name.append(byte)
+                continue
+            }
+            let digits = rest.prefix(2).compactMap { Character(UnicodeScalar($0)).hexDigitValue }
+            guard digits.count == 2 else { return nil }
+            name.append(UInt8(digits[0] << 4 | digits[1]))
+            rest = rest.dropFirst(2)
+        }
+        let isName =
+            name.count <= Limits.nameByteCountMax && String(validating: name, as: UTF8.self) != nil
+        return isName ? name : nil
     }
 
     /// The bytes of the business that owns a reward; `nil` where the log says it.
@@ -40,6 +58,7 @@ package struct RewardOwners: Sendable {
     /// Which line is wrong, and why.
     package struct Fault: Error, Equatable, Sendable, CustomStringConvertible {
         package enum Cause: Equatable, Sendable {
+            case length
             case fields
             case name
             case repeated
@@ -51,8 +70,10 @@ package struct RewardOwners: Sendable {
         /// What, and what to do.
         package var description: String {
             switch cause {
+            case .length: "longer than \(Limits.ownersLineByteCountMax) bytes, shorten the comment"
             case .fields: "not two fields, write rewardId businessId"
-            case .name: "no id, write 1 to \(Limits.nameByteCountMax) bytes of UTF-8"
+            case .name:
+                "no id, write 1 to \(Limits.nameByteCountMax) bytes of UTF-8, a blank as %20 and a % as %25"
             case .repeated: "the same reward a second time, remove one"
             }
         }

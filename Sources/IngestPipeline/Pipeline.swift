@@ -168,8 +168,8 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
             attributions: start.attributions, repeats: start.repeats, sessions: start.sessions,
             clock: clock, start: start.log, configuration: configuration, zones: zones,
             owners: owners,
-            acks: AckSender(socket: acks, directory: log.directory, keyRing: keyRing), links: links,
-            counters: counters, warn: warn)
+            acks: AckSender(socket: acks, directory: log.directory, keyRing: keyRing),
+            keyRing: keyRing, links: links, counters: counters, warn: warn)
         sync = SyncStage(
             files: files, mark: start.mark, first: first, of: log.segmentHeader.segment,
             segmentByteCountMax: configuration.segmentByteCountMax, reserve: reserve, clock: clock,

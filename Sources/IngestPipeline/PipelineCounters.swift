@@ -57,11 +57,13 @@ package enum CommitCounter: Int, CounterName {
     case answers
     /// Heartbeats whose senders have heard of more than this directory has: it was restored from a copy, or is another one.
     case rolledBackHeartbeats
-    /// Packets that were shed because there is no room for windows, or because the senders of one key have all the windows, or
-    /// gave all the names, that they may.
+    /// Packets that were shed because there is no room for windows, or because the senders of one key have all the windows that
+    /// they may, gave all the names, began all the epochs, or have as many ended ones as are known one by one.
     case shedForRoom
     case shedForWindows
     case shedForNames
+    case shedForEpochs
+    case shedForEndedEpochs
 }
 
 /// Counters of the sync queue.

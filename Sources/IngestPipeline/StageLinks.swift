@@ -27,8 +27,8 @@ package struct StageLinks: Sendable {
         private let missing = Atomic<UInt8>(0)
         private let missingToCompact = Atomic<UInt8>(0)
         private let clockStep = Atomic<Int64>(0)
-        private let keyOverWindows = Atomic<UInt16>(0)
-        private let keyOverNames = Atomic<UInt16>(0)
+        /// 16 bits for each `KeyQuota`.
+        private let keysOverQuotas = Atomic<UInt64>(0)
 
         package init() {}
 
@@ -65,14 +65,17 @@ package struct StageLinks: Sendable {
             set { clockStep.store(newValue, ordering: .relaxed) }
         }
 
-        /// The keys whose senders were over their quota of windows, and of names, last. Stored by the commit stage.
-        package var lastKeyOverWindows: UInt16 {
-            get { keyOverWindows.load(ordering: .relaxed) }
-            set { keyOverWindows.store(newValue, ordering: .relaxed) }
+        /// The key whose senders were over a quota last. Stored by the commit stage.
+        package func lastKey(over quota: KeyQuota) -> UInt16 {
+            UInt16(
+                truncatingIfNeeded: keysOverQuotas.load(ordering: .relaxed) >> (16 * quota.rawValue)
+            )
         }
-        package var lastKeyOverNames: UInt16 {
-            get { keyOverNames.load(ordering: .relaxed) }
-            set { keyOverNames.store(newValue, ordering: .relaxed) }
+        package func set(lastKey: UInt16, over quota: KeyQuota) {
+            let others =
+                keysOverQuotas.load(ordering: .relaxed) & ~(0xFFFF << (16 * quota.rawValue))
+            keysOverQuotas.store(
+                others | UInt64(lastKey) << (16 * quota.rawValue), ordering: .relaxed)
         }
 
         /// Whether what is being merged is no longer waited for.

@@ -40,7 +40,11 @@ struct LedgerRecount: Sendable {
         private(set) var lead = WindowSum()
         private(set) var rest = WindowSum()
 
+        /// Of its newest packets, as far as blocks have the checks of their bytes.
+        private(set) var checks: [(sequence: UInt64, check: UInt16)] = []
+
         fileprivate init(_ entry: LedgerEntry, seen: ClosedRange<Int64>?) {
+            checks = Array(zip(entry.sequences.joined(), entry.checks))
             (packets, events) = (entry.packets, entry.events)
             sequences = RangeSet(entry.sequences)
             let first = entry.sequences.first?.lowerBound
@@ -69,6 +73,10 @@ struct LedgerRecount: Sendable {
             LedgerRecount.add(later.packets, to: &packets)
             LedgerRecount.add(later.events, to: &events)
             for range in later.sequences.ranges { sequences.insert(range) }
+            checks += later.checks
+            if checks.count > 2 * Limits.windowCheckCountMax {
+                checks.removeFirst(checks.count - Limits.windowCheckCountMax)
+            }
             if begin == nil {
                 lead.add(later.lead)
                 begin = later.begin

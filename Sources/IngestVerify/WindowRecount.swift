@@ -154,7 +154,9 @@ struct WindowRecount {
         if hasLosses { return forget() }
         add(ledger, in: file, checksLaw: true, &report)
         // Of senders without an entry of their own, and of closed windows without a line, the order is gone.
-        let isFolded = closed.contains { $0.value.watermark != 0 || $0.value.isFull(of: $0.key) }
+        let isFolded = closed.contains {
+            $0.value.watermark != 0 || $0.value.isFull(of: $0.key, among: closed.count)
+        }
         if ledger.sums[.others] != nil || isFolded { forget() }
     }
 
@@ -174,6 +176,7 @@ struct WindowRecount {
             isBelieved = false
         } else {
             compare(stored, in: segment.file, &report)
+            compareChecks(of: stored, with: segment, &report)
         }
         // Those behind may have been written while the lost blocks were there.
         if segment.lostRowCount != nil { open = nil }
@@ -277,6 +280,21 @@ struct WindowRecount {
         compare(stored.windows.expired, at: stored.offset, in: file, &report)
     }
 
+    /// A footer may lack checks of packets, but has none that is another than the block's.
+    private func compareChecks(
+        of stored: Stored, with segment: SegmentRecount, _ report: inout VerifyReport
+    ) {
+        for (key, sum) in segment.ledger.sums {
+            guard let window = stored.windows.open[key] else { continue }
+            let wrong = sum.checks.first { window.isConflict($0.sequence, check: $0.check) }
+            guard let wrong else { continue }
+            report.add(
+                .difference, "check of sequence \(wrong.sequence) of \(key.text) in the footer",
+                in: segment.file, at: stored.offset, got: "another",
+                expected: "\(wrong.check)")
+        }
+    }
+
     /// Where a key has too many senders, those of the oldest epochs are folded into one epoch for all.
     private mutating func compare(
         _ stored: ExpiredEpochs, at offset: UInt64, in file: String, _ report: inout VerifyReport
@@ -286,7 +304,7 @@ struct WindowRecount {
             let (got, expected) = (
                 found[keyID] ?? ClosedEpochs(), closed[keyID] ?? ClosedEpochs()
             )
-            if expected.isStored(as: got, of: keyID) {
+            if expected.isStored(as: got, of: keyID, among: closed.count) {
                 closed[keyID] = got
                 continue
             }
@@ -309,14 +327,13 @@ private struct ClosedEpochs: Sendable {
         (epochs, watermark) = (stored.epochs, stored.watermark)
     }
 
-    func isFull(of keyID: UInt16) -> Bool {
-        let countMax =
-            keyID == 0 ? Limits.expiredEpochCountMax : Limits.expiredEpochOfKeyCountMax
-        return epochs.count > countMax
+    /// - Parameter keyCount: keys that have any; when they were folded there may have been fewer.
+    func isFull(of keyID: UInt16, among keyCount: Int) -> Bool {
+        epochs.count > ExpiredEpochs.countMax(of: keyID, keyCount: keyCount)
     }
 
-    func isStored(as stored: ClosedEpochs, of keyID: UInt16) -> Bool {
-        let isFolded = stored.watermark > watermark && isFull(of: keyID)
+    func isStored(as stored: ClosedEpochs, of keyID: UInt16, among keyCount: Int) -> Bool {
+        let isFolded = stored.watermark > watermark && isFull(of: keyID, among: keyCount)
         return stored.epochs.allSatisfy { epochs[$0.key] == $0.value }
             && epochs.allSatisfy { stored.epochs[$0.key] != nil || $0.value <= stored.watermark }
             && (stored.watermark == watermark || isFolded)

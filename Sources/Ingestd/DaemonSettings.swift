@@ -83,9 +83,7 @@ struct DaemonSettings {
     var sessionClicksPerMinuteMax = 30
     var sessionKeyCountMax = 1 << 24
     var rewardKeyCountMax = 1_000_000
-    var windowsPerKeyMax = 4_096
-    /// 0 = no limit.
-    var newNamesPerMinute = 100_000
+    var quotas = PipelineConfiguration().quotas
     /// Units of a currency.
     var moneyMax = 1_000_000
     var campaignKeyCountMax = Limits.attributionCountMax
@@ -198,8 +196,7 @@ struct DaemonSettings {
         var configuration = PipelineConfiguration()
         (configuration.zones, configuration.owners) = (zones, owners)
         configuration.rewardKeyCountMax = rewardKeyCountMax
-        configuration.quotas.windowCountMax = windowsPerKeyMax
-        configuration.quotas.namesPerMinute = newNamesPerMinute
+        configuration.quotas = quotas
         configuration.moneyMicrosMax = Int64(moneyMax) * 1_000_000
         configuration.segmentByteCountMax = segmentByteCountMax
         configuration.commitIntervalNanoseconds = UInt64(commitIntervalMilliseconds) * 1_000_000

@@ -113,13 +113,17 @@ struct Setting: Sendable {
             "Maximum number of combinations of reward, campaign and source with counters of their own; further ones are "
                 + "counted as (other)."),
         .number(
-            "windows-per-key-max", \.windowsPerKeyMax, 1...Limits.windowCountMax,
+            "windows-per-key-max", \.quotas.windowCountMax, 1...Limits.windowCountMax,
             "Senders, each with its epoch, that are known at a time under one key; packets of further ones are shed."
         ),
         .number(
-            "new-names-per-minute", \.newNamesPerMinute, 0...5_000_000,
+            "new-names-per-minute", \.quotas.namesPerMinute, 0...5_000_000,
             "Names not known before that the senders of one key may give in a minute, ten minutes' worth at once; while "
                 + "it has none left its packets with new rewards are shed. 0 disables the limit."),
+        .number(
+            "new-epochs-per-minute", \.quotas.epochsPerMinute, 0...5_000_000,
+            "Epochs, one for each start of a sender, that the senders of one key may begin in a minute, ten minutes' worth "
+                + "at once; while it has none left new ones are shed. 0 disables the limit."),
         .number(
             "money-max", \.moneyMax, 0...Int(Limits.moneyMicrosMax / 1_000_000),
             "Revenue, and spend, of one event at most, each in units of its currency; an event with more is malformed."

@@ -8,7 +8,7 @@ import Testing
 /// What the windows say to packets, rule by rule of docs/protocol.md.
 @Suite("The windows of the commit stage")
 struct AdmittedWindowsTests {
-    @Test("a batch is new once; again it is a resend, with other bytes a conflict")
+    @Test("W6: a batch is new once; again it is a resend, with other bytes a conflict")
     func repeats() {
         var bench = WindowBench()
         #expect(bench.send(0) == .accepted)
@@ -44,7 +44,7 @@ struct AdmittedWindowsTests {
         #expect(bench.send(50, acks: false) == .resend)
     }
 
-    @Test("a sender with acks is held to its window, and gives up by the base of a heartbeat")
+    @Test("W5: a sender with acks is held to its window, and gives up by the base of a heartbeat")
     func heldByFloor() {
         var bench = WindowBench()
         #expect(bench.send(1) == .accepted)
@@ -58,7 +58,7 @@ struct AdmittedWindowsTests {
         #expect(bench.send(0) == .belowFloor)
     }
 
-    @Test("the first batch of an epoch decides whether it is acked")
+    @Test("W4: the first batch of an epoch decides whether it is acked")
     func kinds() {
         var bench = WindowBench()
         #expect(bench.send(0, acks: false) == .accepted)
@@ -68,7 +68,7 @@ struct AdmittedWindowsTests {
         #expect(bench.acks().isEmpty)
     }
 
-    @Test("a jump of 2^20 is refused until 16 packets in a row agree on it within a second")
+    @Test("W4: a jump of 2^20 is refused until 16 packets in a row agree on it within a second")
     func farJumps() {
         var bench = WindowBench()
         #expect(bench.send(0, acks: false) == .accepted)
@@ -122,7 +122,7 @@ struct AdmittedWindowsTests {
         #expect(window.announced == 8 << 30 + 1 << 20 && PacketBalance(window).isKept)
     }
 
-    @Test("the first packet says where a window begins")
+    @Test("W5: the first packet says where a window begins")
     func starts() {
         var bench = WindowBench()
         #expect(bench.send(65_535) == .accepted)
@@ -177,7 +177,7 @@ struct AdmittedWindowsTests {
         #expect(bench.send(0) == .accepted)
     }
 
-    @Test("senders over the limit are shed, until one was idle for ten minutes")
+    @Test("W1: senders over the limit are shed, until one was idle for ten minutes")
     func limit() {
         var bench = WindowBench()
         for sender in 1...UInt64(Limits.windowCountMax) {
@@ -255,7 +255,7 @@ struct AdmittedWindowsTests {
         #expect(window.map { PacketBalance($0).isKept } == true)
     }
 
-    @Test("the memory that is counted is that of the windows, whatever happened to them")
+    @Test("W1: the memory that is counted is that of the windows, whatever happened to them")
     func memory() {
         var bench = WindowBench()
         let empty = bench.windows.table.byteCount
@@ -319,7 +319,8 @@ struct AdmittedWindowsTests {
         #expect(bench.windows.table.byteCount <= Limits.windowByteCountMax)
     }
 
-    @Test("windows made again from the ledger are those of the commit stage", arguments: 1...12)
+    @Test(
+        "W10: windows made again from the ledger are those of the commit stage", arguments: 1...12)
     func replay(seed: Int) {
         var bench = WindowBench()
         var random = SeededRandom(seed: UInt64(seed))

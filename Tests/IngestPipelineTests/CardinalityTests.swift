@@ -12,7 +12,8 @@ struct CardinalityTests {
     }
 
     @Test(
-        "a refused event gives no name and no key, and is a row only where all its names are known")
+        "W9: a refused event gives no name and no key, and is a row only where all its names are known"
+    )
     func refusedNames() throws {
         let bench = CommitBench()
         var refused = (0..<4).map { _ in bench.click() }

@@ -97,7 +97,7 @@ struct CommitStageTests {
         #expect(bench.counters.commit[.rolledBackHeartbeats] == 2)
     }
 
-    @Test("an undecodable packet uses its sequence up and is counted, without a row")
+    @Test("W3: an undecodable packet uses its sequence up and is counted, without a row")
     func malformed() throws {
         let bench = CommitBench()
         bench.offer(

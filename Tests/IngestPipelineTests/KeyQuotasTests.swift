@@ -8,8 +8,10 @@ import Testing
 struct KeyQuotasTests {
     private static let minute: UInt64 = 60_000_000_000
 
-    private static func bounds(windows: Int = 4_096, names: Int = 100_000) -> KeyQuotas.Bounds {
-        KeyQuotas.Bounds(windowCountMax: windows, namesPerMinute: names)
+    private static func bounds(
+        windows: Int = 4_096, names: Int = 100_000, epochs: Int = 1_000
+    ) -> KeyQuotas.Bounds {
+        KeyQuotas.Bounds(windowCountMax: windows, namesPerMinute: names, epochsPerMinute: epochs)
     }
 
     @Test(
@@ -49,7 +51,8 @@ struct KeyQuotasTests {
     }
 
     @Test(
-        "Senders over their key's windows are shed, until one of that key was idle for ten minutes")
+        "W8: Senders over their key's windows are shed, until one of that key was idle for ten minutes"
+    )
     func windows() {
         var bench = WindowBench(quotas: Self.bounds(windows: 2))
         func send(_ sender: UInt64, _ keyID: UInt16, _ sequence: UInt64 = 0) -> PacketResult {
@@ -80,8 +83,8 @@ struct KeyQuotasTests {
         #expect(send(11, 1, 2) == .accepted)
         #expect(send(12, 1, 1) == .oldEpoch)
         #expect(send(18, 1) == .shed)
-        #expect(bench.windows.sheds.forWindows.count == 3)
-        #expect(bench.windows.sheds.forWindows.lastKey == 1 && bench.windows.sheds.forRoom == 0)
+        #expect(bench.windows.sheds[.windows].count == 3)
+        #expect(bench.windows.sheds[.windows].lastKey == 1 && bench.windows.sheds.forRoom == 0)
     }
 
     @Test("Of idle windows those that lack no packet make room first")
@@ -132,7 +135,9 @@ struct KeyQuotasTests {
         #expect(bench.send(0) == .shed)
     }
 
-    @Test("Packets with new rewards are shed while their key has no names left, and others are not")
+    @Test(
+        "W8: Packets with new rewards are shed while their key has no names left, and others are not"
+    )
     func shedForNames() throws {
         let bench = CommitBench { $0.quotas.namesPerMinute = 1 }
         var shedCount: UInt64 = 0
@@ -169,7 +174,7 @@ struct KeyQuotasTests {
         #expect(shed == (0, .busy, 0))
         #expect(bench.counters.packetsOfCommit[.shed] == 1)
         #expect(bench.counters.commit[.shedForNames] == 1)
-        #expect(bench.links.state.lastKeyOverNames == 3)
+        #expect(bench.links.state.lastKey(over: .names) == 3)
         // What was counted is known as a resend, and what is known goes on, as do other keys and who proves none.
         #expect(send(0, rewards: 1...10).rows == 0)
         #expect(bench.counters.packetsOfCommit[.resend] == 1)

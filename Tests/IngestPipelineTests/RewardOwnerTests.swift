@@ -45,7 +45,9 @@ struct RewardOwnerTests {
         return (verdicts, rows, keys, names)
     }
 
-    @Test("a key bound to a business adds to its rewards and to pairs that have counted, no others")
+    @Test(
+        "W9: a key bound to a business adds to its rewards and to pairs that have counted, no others"
+    )
     func bound() {
         let bench = CommitBench()
         var sent = Self.send(bench, 0, isBound: true, [Self.event(bench)])
@@ -88,7 +90,7 @@ struct RewardOwnerTests {
         #expect(sent.verdicts == [.counted: 1, .conflict: 1] && sent.rowCount == 2)
     }
 
-    @Test("the owners file says whose a reward is, whatever the log says")
+    @Test("W9: the owners file says whose a reward is, whatever the log says")
     func file() throws {
         let owners = try RewardOwners(Array("reward-1 business-\nreward- business-1 # ours\n".utf8))
         let bench = CommitBench { $0.owners = owners }
@@ -120,12 +122,25 @@ struct RewardOwnerTests {
         #expect(sent.verdicts == [.counted: 1] && sent.keyCount == 0)
     }
 
+    @Test("an id of the owners file may have blanks, as %20, and be as long as any")
+    func blanks() throws {
+        let longest = [UInt8](repeating: 0x20, count: Limits.nameByteCountMax)
+        let text = String(repeating: "%20", count: longest.count)
+        let lines = "a%20b%25%23 %c3%9C\n\(text) \(text) #\(String(repeating: "x", count: 250))"
+        let owners = try RewardOwners(Array(lines.utf8))
+        #expect(owners.owner(of: Array("a b%#".utf8)) == Array("Ü".utf8))
+        #expect(owners.owner(of: longest) == longest && owners.count == 2)
+    }
+
     @Test(
         "a line that is none of a reward and a business is named",
         arguments: [
             ("a b\nc\n", 2, "two fields"), ("a b c", 1, "two fields"),
             ("\n# x\n\u{1}a \u{fffd}\na b\n\u{1}a c", 5, "a second time"),
             ("a " + String(repeating: "x", count: 129), 1, "no id"),
+            ("a b\n%2 b", 2, "no id"), ("%zz b", 1, "no id"), ("a %", 1, "no id"),
+            ("%ff b", 1, "no id"),
+            ("a b #" + String(repeating: " x", count: 600), 1, "longer than 1024 bytes"),
         ])
     func faults(text: String, line: Int, part: String) {
         let error = #expect(throws: RewardOwners.Fault.self) {

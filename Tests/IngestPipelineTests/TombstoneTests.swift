@@ -17,7 +17,7 @@ struct TombstoneTests {
         return windows
     }
 
-    @Test("a key whose tombstones are full of young ones gets no new senders, other keys do")
+    @Test("W7: a key whose tombstones are full of young ones gets no new senders, other keys do")
     func full() {
         let log = Self.ended(Limits.expiredEpochOfKeyCountMax, of: 1)
         var bench = WindowBench(log)
@@ -29,8 +29,8 @@ struct TombstoneTests {
         }
         bench.advance(milliseconds: 1)
         #expect(send(1 << 20, 1) == .shed)
-        #expect(bench.windows.sheds.forWindows.count == 1)
-        #expect(bench.windows.sheds.forWindows.lastKey == 1)
+        #expect(bench.windows.sheds[.endedEpochs].count == 1)
+        #expect(bench.windows.sheds[.endedEpochs].lastKey == 1)
         // Nor is it told by its heartbeats that it may send.
         #expect(bench.refusals().map(\.status) == [.busy])
         #expect(bench.heartbeat(next: 1, base: 0) == nil)
@@ -99,7 +99,7 @@ struct TombstoneTests {
 
     // MARK: Heartbeats alone
 
-    @Test("heartbeats alone open no window, and are answered with 64 packets of no pool")
+    @Test("W8: heartbeats alone open no window, and are answered with 64 packets of no pool")
     func heartbeats() {
         var bench = WindowBench(creditByteCount: 10)
         #expect(bench.heartbeat(next: 8, base: 5, nonce: 4) == nil)

@@ -7,7 +7,7 @@ import Testing
 /// What senders are told, and how much they may send: docs/protocol.md.
 @Suite("The answers of the windows")
 struct WindowAnswersTests {
-    @Test("credit is shared out in equal parts, and the sum of it fits the pool")
+    @Test("A3: credit is shared out in equal parts, and the sum of it fits the pool")
     func credit() {
         var bench = WindowBench(creditByteCount: 100 * (64 + 1_000))
         var granted: [UInt64: UInt32] = [:]
@@ -50,7 +50,7 @@ struct WindowAnswersTests {
         #expect(large.acks().last?.credit == 256)
     }
 
-    @Test("idle senders take no credit, and what some do not need is for others")
+    @Test("A3: idle senders take no credit, and what some do not need is for others")
     func creditByDemand() {
         var bench = WindowBench(creditByteCount: 10_000 * (64 + 1_000))
         for sender in 1...500 as ClosedRange<UInt64> {
@@ -136,7 +136,7 @@ struct WindowAnswersTests {
         #expect(bench.acks().first?.words.count == 1)
     }
 
-    @Test("packets that are sent again from elsewhere turn no ack of a new batch away")
+    @Test("A1: packets that are sent again from elsewhere turn no ack of a new batch away")
     func addresses() {
         var bench = WindowBench()
         #expect(bench.send(0, port: 1) == .accepted)
@@ -189,7 +189,7 @@ struct WindowAnswersTests {
         #expect(acks.reduce(0) { $0 + $1.words.count } <= 1 << 17 + 400)
     }
 
-    @Test("an ack is no larger than the packet, and says what has arrived as far as it fits")
+    @Test("A2: an ack is no larger than the packet, and says what has arrived as far as it fits")
     func acks() {
         var bench = WindowBench()
         #expect(bench.send(0, byteCount: 79) == .accepted)
@@ -225,7 +225,9 @@ struct WindowAnswersTests {
         #expect(both.first?.floor == 4)
     }
 
-    @Test("while packets are not durable a heartbeat is answered with the floor of before, no bits")
+    @Test(
+        "A2: while packets are not durable a heartbeat is answered with the floor of before, no bits"
+    )
     func pending() {
         var bench = WindowBench()
         for sequence in 0..<3 as Range<UInt64> { #expect(bench.send(sequence) == .accepted) }
@@ -268,7 +270,7 @@ struct WindowAnswersTests {
         }
     }
 
-    @Test("a sender that has heard of more than there is gets status 6, and moves nothing")
+    @Test("W5: a sender that has heard of more than there is gets status 6, and moves nothing")
     func rolledBack() {
         var bench = WindowBench()
         #expect(bench.send(0) == .accepted)
@@ -304,7 +306,7 @@ struct WindowAnswersTests {
 
     // MARK: The end of an epoch
 
-    @Test("the end of an epoch closes its window for good, also for who reads the log")
+    @Test("W7: the end of an epoch closes its window for good, also for who reads the log")
     func end() {
         var bench = WindowBench()
         for sequence in 0..<3 as Range<UInt64> { #expect(bench.send(sequence) == .accepted) }

@@ -1,4 +1,5 @@
 import IngestFormat
+import IngestKeys
 import IngestRing
 import PipelineTestSupport
 import Testing
@@ -23,15 +24,31 @@ struct WindowBench: ~Copyable {
 
     init(
         _ windows: SenderWindows = SenderWindows(), creditByteCount: Int = 64 << 20,
-        quotas: KeyQuotas.Bounds = KeyQuotas.Bounds(), daysLater: Int64 = 0
+        quotas: KeyQuotas.Bounds = KeyQuotas.Bounds(), keys: KeyRing? = keys(1...20),
+        daysLater: Int64 = 0
     ) {
         now = StageTime(
             wallMicroseconds: now.wallMicroseconds + daysLater * 86_400_000_000,
             monotonicNanoseconds: now.monotonicNanoseconds)
         self.windows = AdmittedWindows(
-            windows, creditByteCount: creditByteCount, quotas: quotas, now: now)
+            windows, creditByteCount: creditByteCount, quotas: quotas, keyRing: keys, now: now)
         self.windows.commitEpoch = 1
         answers = AckSender(socket: socket, directory: DirectoryID(rawValue: 77))
+    }
+
+    /// Keys, each for any sender, or for this one.
+    static func keys(_ ids: ClosedRange<Int>, of sender: UInt64? = nil) -> KeyRing {
+        KeyRing(keysFile(ids, of: sender), hash: KeyedHash(key: .init(repeating: 7)))
+    }
+
+    static func keysFile(_ ids: ClosedRange<Int>, of sender: UInt64? = nil) -> KeysFile {
+        let lines = ids.map { id in
+            let digits = String(repeating: "ab", count: 16)
+            return "\(id) \(digits) sender=\(sender.map(String.init) ?? "*")\n"
+        }
+        do { return try KeysFile(Array(lines.joined().utf8), path: "keys") } catch {
+            fatalError("\(error)")
+        }
     }
 
     static func key(_ sender: UInt64, milliseconds: UInt64 = milliseconds) -> SenderKey {
@@ -46,7 +63,7 @@ struct WindowBench: ~Copyable {
             monotonicNanoseconds: now.monotonicNanoseconds + milliseconds * 1_000_000)
     }
 
-    private func packet(
+    func packet(
         _ sequence: UInt64, check: UInt16, acks: Bool, byteCount: Int, port: UInt16 = 1,
         _ heartbeat: Heartbeat? = nil
     ) -> SequencedPacket {

@@ -55,6 +55,30 @@ import Testing
         }
     }
 
+    @Test("Checks of packets altered in a footer are found, and whose they are")
+    func footerChecks() throws {
+        for altered in [nil, 2, 5] as [UInt64?] {
+            let fixture = try LogFixture(seed: 12)
+            fixture.alterLedger = { $0.checks = $0.sequences.joined().map { UInt16($0) + 1 } }
+            for _ in 0..<2 {
+                try fixture.beginSegment()
+                for _ in 0..<3 { try fixture.append([FixtureEvent()]) }
+                try fixture.seal()
+            }
+            try fixture.publish()
+            if let altered {
+                try fixture.alterFooter(
+                    Int(altered) / 4,
+                    Self.delta { ($0.sequences, $0.checks) = ([altered...altered], [99]) })
+            }
+            let found = try fixture.verify().findings.map(\.what)
+            let expected = altered.map {
+                "check of sequence \($0) of sender 9 epoch 4 in the footer"
+            }
+            #expect(found == [expected].compactMap { $0 })
+        }
+    }
+
     @Test("Windows altered in a footer, all checksums right, are found, and whose they are")
     func footerWindows() throws {
         let changes = [

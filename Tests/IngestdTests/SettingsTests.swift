@@ -56,12 +56,16 @@ struct SettingsTests {
     @Test func `quotas of a key are as told`() throws {
         let told = [
             "data": "/tmp/x", "windows-per-key-max": "9", "new-names-per-minute": "0",
+            "new-epochs-per-minute": "3",
         ]
-        for (values, windows, names) in [(["data": "/tmp/x"], 4_096, 100_000), (told, 9, 0)] {
+        for (values, windows, names, epochs) in [
+            (["data": "/tmp/x"], 4_096, 100_000, 1_000), (told, 9, 0, 3),
+        ] {
             let configuration = try DaemonSettings([SettingLayer(.commandLine, values)])
                 .pipelineConfiguration(.utc, RewardOwners())
             #expect(configuration.quotas.windowCountMax == windows)
             #expect(configuration.quotas.namesPerMinute == names)
+            #expect(configuration.quotas.epochsPerMinute == epochs)
         }
     }
 

@@ -30,6 +30,8 @@ struct SimulatedPacket {
     var isAttributed = false
     /// So many redemptions of the largest amount of one reward, in place of the others.
     var largestCount = 0
+    /// One click of these alone, in place of the others.
+    var only: (reward: String, business: String)?
     /// Bytes behind its events: an ack is no larger than its packet, and senders pad so that it tells of all on its way.
     var paddingByteCount = 0
 
@@ -40,6 +42,13 @@ struct SimulatedPacket {
                 timestamp: Self.start + Int64(day) * 86_400_000_000,
                 revenueMicros: Limits.moneyMicrosMax)
             return Array(repeating: largest, count: largestCount)
+        }
+        if let only {
+            return [
+                Event(
+                    reward: only.reward, business: only.business, type: .click,
+                    timestamp: Self.start, revenueMicros: 0)
+            ]
         }
         var generator = SeededRandom(seed: sequence &+ 99)
         var events = (0..<Self.eventCount).map { index in

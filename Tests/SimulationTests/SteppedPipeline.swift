@@ -71,13 +71,28 @@ struct SteppedPipeline: ~Copyable {
     }
 
     /// Puts a packet into the ring, as the receive stage does.
-    /// - Parameter sequence: under which it comes; its own, if not told.
+    /// - Parameters:
+    ///   - sequence: under which it comes; its own, if not told.
+    ///   - isBound: to the business of its events, by its key.
     mutating func offer(
-        _ packet: SimulatedPacket, as sequence: UInt64? = nil, wantsAck: Bool = false
+        _ packet: SimulatedPacket, as sequence: UInt64? = nil, epoch: UInt64 = 1,
+        isBound: Bool = false, wantsAck: Bool = false
     ) -> Bool {
         let (bytes, events) = packet.encoded(hash: hash)
         return stages.offer(
-            bytes, events, sender: 7, sequence: sequence ?? packet.sequence, wantsAck: wantsAck)
+            bytes, events, sender: 7, epoch: epoch, sequence: sequence ?? packet.sequence,
+            flags: isBound ? RingRecordHeader.Flags.isBound : 0, wantsAck: wantsAck)
+    }
+
+    /// Puts a heartbeat into the ring.
+    mutating func offer(_ heartbeat: Heartbeat, next: UInt64, epoch: UInt64) -> Bool {
+        let header = PacketHeader(
+            kind: .heartbeat, flags: PacketHeader.Flags.isAckWanted,
+            sender: SenderID(rawValue: 7), epoch: SenderEpoch(rawValue: epoch),
+            sequence: PacketSequence(rawValue: next))
+        return stages.offer(
+            heartbeat.packet(header), [], kind: RingRecordKind.heartbeat, sender: 7, epoch: epoch,
+            sequence: next, wantsAck: true)
     }
 
     /// Puts a plain packet into the ring.
@@ -218,13 +233,14 @@ final class ToldLines: Sendable {
 extension PipelineStages where Files == SimulatedFileSystem, Clock == SimulatedClock {
     fileprivate mutating func offer(
         _ bytes: [UInt8], _ events: [EventDescriptor], kind: UInt8 = RingRecordKind.framed,
-        sender: UInt64, sequence: UInt64, wantsAck: Bool = false
+        sender: UInt64, epoch: UInt64 = 1, sequence: UInt64, flags: UInt8 = 0,
+        wantsAck: Bool = false
     ) -> Bool {
         var header = RingRecordHeader(kind: kind)
         header.sender = sender
-        header.epoch = 1
+        header.epoch = epoch
         header.sequence = sequence
-        header.flags = wantsAck ? RingRecordHeader.Flags.wantsAck : 0
+        header.flags = flags | (wantsAck ? RingRecordHeader.Flags.wantsAck : 0)
         header.source.family = wantsAck ? 2 : 0
         header.packetByteCount = UInt16(bytes.count)
         header.eventCount = UInt16(events.count)

@@ -65,6 +65,24 @@ struct LimitsTests {
         #expect(Limits.segmentLostRangeCountMax <= Limits.segmentBlockCountMax)
     }
 
+    @Test
+    func `what windows, and ended epochs, of all keys take is bounded, and each key has a part`() {
+        // One that is as large as it gets fits the part of a key, and a key cannot take that of others.
+        #expect(Limits.windowPartOfKey > 1)
+        #expect(
+            Limits.windowByteCountMax / Limits.windowPartOfKey
+                >= Limits.windowSequenceCountMax / 8 + Limits.windowMissingRangeCountMax * 16)
+        #expect(Limits.checkPlaceCountMax / Limits.windowPartOfKey >= Limits.windowCheckCountMax)
+        // Keys come one by one, each filled with the part that it has then.
+        let sum = (1...65_535).reduce(0) {
+            $0 + ExpiredEpochs.countMax(of: 1, keyCount: $1)
+        }
+        #expect(sum + Limits.expiredEpochCountMax < 1 << 22)
+        #expect((sum + Limits.expiredEpochCountMax) * 16 < Limits.footerByteCountMax / 8)
+        // Two ids of three bytes a byte, and a blank.
+        #expect(6 * Limits.nameByteCountMax + 1 < Limits.ownersLineByteCountMax)
+    }
+
     @Test func `event times fit the calendar and stay clear of overflow`() {
         #expect(Limits.timestampMicrosecondsMax < Int64.max - 400 * 86_400_000_000)
         #expect(Limits.timestampMicrosecondsMax / 86_400_000_000 <= Int64(Int32.max))

@@ -21,15 +21,17 @@ package struct SequenceChecks: Sendable, Equatable {
     var count: Int { ring.count }
 
     /// Notes the check of a sequence that arrived.
-    /// - Parameter room: places by which it may grow; where it needs more, nothing is known of the sequence.
-    @inline(__always)
+    /// - Parameter room: places by which it may grow.
+    /// - Returns: `false` where it needs more, and nothing is known of the sequence.
+    @discardableResult @inline(__always)
     mutating func set(
         _ check: UInt16, of sequence: UInt64, in window: borrowing SequenceWindow, room: Int
-    ) {
-        guard sequence >= start, sequence <= Limits.sequenceMax else { return }
+    ) -> Bool {
+        guard sequence >= start, sequence <= Limits.sequenceMax else { return true }
         if sequence - start >= UInt64(ring.count) { grow(toHold: sequence - start, room: room) }
-        guard hasPlace(for: sequence), isNewest(sequence, in: window) else { return }
-        ring[place(of: sequence)] = check
+        guard hasPlace(for: sequence) else { return false }
+        if isNewest(sequence, in: window) { ring[place(of: sequence)] = check }
+        return true
     }
 
     /// That of a sequence that arrived; `nil` where it is not known, or not any more.

@@ -6,8 +6,8 @@
 /// one by one, each by its newest epoch; the oldest are folded into a watermark, for all senders of the key that are not known.
 /// So the senders of a key shut out none of another.
 ///
-/// What it holds does not depend on the order in which windows were closed. **Cost** A look-up and a search; at most
-/// 80 bytes an epoch.
+/// What it holds of a key does not depend on the order in which its windows were closed, but for that of more keys than
+/// have room for all (`countMax`). **Cost** A look-up and a search; at most 130 bytes an epoch.
 package struct ExpiredEpochs: Hashable, Sendable {
     /// Of one key.
     package struct OfKey: Hashable, Sendable {
@@ -20,23 +20,39 @@ package struct ExpiredEpochs: Hashable, Sendable {
     }
 
     package private(set) var ofKeys: [UInt16: OfKey] = [:]
-    /// All that are known one by one: an epoch that was closed under a key is so under each.
-    private var known: Set<SenderKey> = []
+    /// Those that are known one by one, by sender: under which key, and the epoch.
+    private var known: [UInt64: [(keyID: UInt16, epoch: UInt64)]] = [:]
 
     /// For so long after its beginning an epoch is known by itself: none is folded that is younger.
     package static let millisecondsMin: UInt64 = 7 * 86_400_000
 
     package init() {}
 
-    package static func countMax(of keyID: UInt16) -> Int {
-        keyID == 0 ? Limits.expiredEpochCountMax : Limits.expiredEpochOfKeyCountMax
+    /// How many a key may have that are known one by one.
+    /// - Parameter keyCount: keys that have any.
+    package static func countMax(of keyID: UInt16, keyCount: Int) -> Int {
+        if keyID == 0 { return Limits.expiredEpochCountMax }
+        let part = Limits.expiredEpochOfKeysCountMax / max(1, keyCount)
+        return max(
+            Limits.expiredEpochOfKeyCountMin, min(Limits.expiredEpochOfKeyCountMax, part))
     }
 
     /// Whether no packet of this sender epoch, tagged by this key, may open a window.
-    package func contains(_ key: SenderKey, of keyID: UInt16) -> Bool {
-        if known.contains(key) { return true }
-        guard let own = ofKeys[keyID] else { return false }
-        return key.epoch.rawValue <= own.epochs[key.sender.rawValue] ?? own.watermark
+    ///
+    /// - Parameter isSame: whether what was closed under another key is closed for the sender under this one too. Without,
+    ///   that very epoch is, but no older one: another tenant's sender may have the same id.
+    package func contains(
+        _ key: SenderKey, of keyID: UInt16, orUnder isSame: (UInt16) -> Bool = { _ in false }
+    ) -> Bool {
+        let epoch = key.epoch.rawValue
+        let closed = known[key.sender.rawValue] ?? []
+        if closed.contains(where: {
+            epoch == $0.epoch || epoch < $0.epoch && ($0.keyID == keyID || isSame($0.keyID))
+        }) {
+            return true
+        }
+        guard let own = ofKeys[keyID], own.epochs[key.sender.rawValue] == nil else { return false }
+        return epoch <= own.watermark
     }
 
     /// The newest epoch that is known of a sender.
@@ -48,7 +64,8 @@ package struct ExpiredEpochs: Hashable, Sendable {
     ///
     /// - Parameter milliseconds: the wall clock, since 1970.
     package func isFull(_ keyID: UInt16, at milliseconds: UInt64) -> Bool {
-        guard let own = ofKeys[keyID], own.epochs.count >= Self.countMax(of: keyID),
+        guard let own = ofKeys[keyID],
+            own.epochs.count >= Self.countMax(of: keyID, keyCount: ofKeys.count),
             let oldest = own.ordered.first
         else { return false }
         return oldest.epoch.rawValue >> 20 + Self.millisecondsMin > milliseconds
@@ -60,10 +77,26 @@ package struct ExpiredEpochs: Hashable, Sendable {
     }
 
     package mutating func add(_ key: SenderKey, of keyID: UInt16) {
-        known.insert(key)
-        let gone = ofKeys[keyID, default: OfKey()].add(key, countMax: Self.countMax(of: keyID))
-        for key in gone { known.remove(key) }
+        let countMax = Self.countMax(of: keyID, keyCount: ofKeys.count)
+        know(key, of: keyID)
+        let gone = ofKeys[keyID, default: OfKey()].add(key, countMax: countMax)
+        for key in gone {
+            known[key.sender.rawValue]?.removeAll {
+                $0.keyID == keyID && $0.epoch == key.epoch.rawValue
+            }
+            if known[key.sender.rawValue]?.isEmpty == true { known[key.sender.rawValue] = nil }
+        }
     }
+
+    private mutating func know(_ key: SenderKey, of keyID: UInt16) {
+        let new = (keyID, key.epoch.rawValue)
+        if known[key.sender.rawValue]?.contains(where: { $0 == new }) != true {
+            known[key.sender.rawValue, default: []].append(new)
+        }
+    }
+
+    package static func == (a: Self, b: Self) -> Bool { a.ofKeys == b.ofKeys }
+    package func hash(into hasher: inout Hasher) { hasher.combine(ofKeys) }
 
     fileprivate static func isOlder(_ a: SenderKey, _ b: SenderKey) -> Bool {
         (a.epoch.rawValue, a.sender.rawValue) < (b.epoch.rawValue, b.sender.rawValue)
@@ -126,7 +159,7 @@ extension ExpiredEpochs {
     }
 
     init(withoutKey source: inout SectionReader) throws(FormatError) {
-        let own = try OfKey(&source, countMax: Self.countMax(of: 0))
+        let own = try OfKey(&source, countMax: Limits.expiredEpochCountMax)
         if own != OfKey() { set(own, of: 0) }
     }
 
@@ -138,14 +171,14 @@ extension ExpiredEpochs {
         for _ in 0..<count {
             let keyID = UInt16(try source.varint("key id", max: UInt64(UInt16.max)))
             guard keyID > last else { throw source.fault("order of keys", got: UInt64(keyID)) }
-            set(try OfKey(&source, countMax: Self.countMax(of: keyID)), of: keyID)
+            set(try OfKey(&source, countMax: Limits.expiredEpochOfKeyCountMax), of: keyID)
             last = keyID
         }
     }
 
     private mutating func set(_ own: OfKey, of keyID: UInt16) {
         ofKeys[keyID] = own
-        known.formUnion(own.ordered)
+        for key in own.ordered { know(key, of: keyID) }
     }
 }
 

@@ -50,9 +50,16 @@ package struct SenderWindow: Hashable, Sendable {
     /// - Parameters:
     ///   - check: 16 bits of its packet's bytes, not 0.
     ///   - room: places for checks that it may take.
-    @inline(__always)
-    package mutating func accept(_ sequence: UInt64, check: UInt16, room: Int) {
+    /// - Returns: whether there was a place for the check; if not, `keep` may have one made.
+    @discardableResult @inline(__always)
+    package mutating func accept(_ sequence: UInt64, check: UInt16, room: Int) -> Bool {
         sequences.insert(sequence)
+        return checks.set(check, of: sequence, in: sequences, room: room)
+    }
+
+    /// Notes the check of a sequence that was consumed.
+    /// - Parameter room: places for checks that it may take.
+    package mutating func keep(check: UInt16, of sequence: UInt64, room: Int) {
         checks.set(check, of: sequence, in: sequences, room: room)
     }
 
@@ -111,16 +118,43 @@ extension LedgerEntry {
     }
 }
 
+/// What the windows of all keys have of something that has a bound, and those of each key, which has a part of its own.
+package struct KeyShares: Sendable {
+    private let countMax: Int
+    package private(set) var count = 0
+    private var ofKeys: [UInt16: Int] = [:]
+
+    package init(countMax: Int) { self.countMax = countMax }
+
+    /// How many more the windows of a key may have; those without a key all that is left. Below 0 where a log that was made
+    /// under other bounds has more.
+    package func room(of keyID: UInt16) -> Int {
+        let left = countMax - count
+        if keyID == 0 { return left }
+        return min(left, countMax / Limits.windowPartOfKey - ofKeys[keyID, default: 0])
+    }
+
+    package mutating func add(_ added: Int, of keyID: UInt16) {
+        if added == 0 { return }
+        count += added
+        if keyID == 0 { return }
+        let sum = ofKeys[keyID, default: 0] + added
+        ofKeys[keyID] = sum == 0 ? nil : sum
+    }
+}
+
 /// The windows of all sender epochs, as the log up to some block has them: a footer holds them, the
 /// ledger entries of the blocks behind it take them on.
 package struct SenderWindows: Hashable, Sendable {
     /// Open windows, by framed sender key.
     package private(set) var open: [SenderKey: SenderWindow] = [:]
     package private(set) var expired = ExpiredEpochs()
-    /// Of all open windows together.
-    package private(set) var checkPlaceCount = 0
+    private var checkPlaces = KeyShares(countMax: Limits.checkPlaceCountMax)
 
     package init() {}
+
+    /// Of all open windows together.
+    package var checkPlaceCount: Int { checkPlaces.count }
 
     /// Whether both say the same, however many checks they have.
     package static func == (a: Self, b: Self) -> Bool {
@@ -141,14 +175,15 @@ package struct SenderWindows: Hashable, Sendable {
     private mutating func apply(_ entry: LedgerEntry, at time: Int64) {
         if entry.window.isExpired {
             let window = open.removeValue(forKey: entry.key)
-            checkPlaceCount -= window?.checkPlaceCount ?? 0
+            if let window { checkPlaces.add(-window.checkPlaceCount, of: window.keyID) }
             return expired.add(entry.key, of: window?.keyID ?? entry.window.keyID)
         }
         if open[entry.key] == nil { open[entry.key] = SenderWindow(openedBy: entry, at: time) }
-        let room = Limits.checkPlaceCountMax - checkPlaceCount
-        let before = open[entry.key]?.checkPlaceCount ?? 0
-        open[entry.key]?.apply(entry, at: time, room: room)
-        checkPlaceCount += (open[entry.key]?.checkPlaceCount ?? 0) - before
+        guard let (keyID, before) = open[entry.key].map({ ($0.keyID, $0.checkPlaceCount) }) else {
+            return
+        }
+        open[entry.key]?.apply(entry, at: time, room: checkPlaces.room(of: keyID))
+        checkPlaces.add((open[entry.key]?.checkPlaceCount ?? 0) - before, of: keyID)
     }
 
     /// The window of the entry's sender as `apply` leaves it, also where that closes it; `nil` where nothing says
@@ -197,7 +232,7 @@ extension SenderWindows {
                 if let last, last >= key { throw source.fault("order", got: key.sender.rawValue) }
                 let window = try SenderWindow(&source)
                 windows.open[key] = window
-                windows.checkPlaceCount += window.checkPlaceCount
+                windows.checkPlaces.add(window.checkPlaceCount, of: window.keyID)
                 guard windows.checkPlaceCount <= Limits.checkPlaceCountMax else {
                     throw source.fault("checks", got: UInt64(windows.checkPlaceCount))
                 }

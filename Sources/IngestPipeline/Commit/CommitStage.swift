@@ -47,6 +47,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     /// - Parameters:
     ///   - hash: the directory's.
     ///   - zones, owners: in the place of the configuration's, once they are replaced.
+    ///   - keyRing: which keys there are, for the ends of epochs; `nil`: senders are not authenticated.
     ///   - warn: takes a line for the log, and never blocks.
     package init(
         consumer: consuming RingConsumer, hash: KeyedHash,
@@ -56,7 +57,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         start: LogStart, configuration: PipelineConfiguration,
         zones: InForce<BusinessZones> = InForce(.utc),
         owners: InForce<RewardOwners> = InForce(RewardOwners()),
-        acks: consuming AckSender? = nil, links: StageLinks,
+        acks: consuming AckSender? = nil, keyRing: KeyRing? = nil, links: StageLinks,
         counters: PipelineCounters, warn: @escaping @Sendable (String) -> Void = { _ in }
     ) {
         self.consumer = consumer
@@ -68,7 +69,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         time = AdmissionClock(clock, counters: counters, state: links.state, warn: warn)
         windows = AdmittedWindows(
             start.windows, creditByteCount: configuration.creditByteCount,
-            quotas: configuration.quotas, now: time.now())
+            quotas: configuration.quotas, keyRing: keyRing, now: time.now())
         cursor = LogCursor(
             start: start, bounds: .init(byteCountMax: configuration.segmentByteCountMax))
         windows.commitEpoch = start.commitEpoch
@@ -186,7 +187,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         // SAFETY: as in `takeEvents`.
         let lacksNames =
             unsafe windows.lacksNames(packet, now) && admission.hasNewPairs(PacketEvents(record))
-        if lacksNames && windows.shedUnknown(packet) {
+        if lacksNames && windows.shedUnknown(packet, now) {
             return addRefused(.shed, from: .unidentified)
         }
         let place: AdmittedWindows.Place

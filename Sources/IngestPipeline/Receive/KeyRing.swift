@@ -76,6 +76,14 @@ package final class KeyRing: Sendable {
 
     var current: Keys { keys.withLock { $0 } }
 
+    /// Whether the epochs of a sender that have ended under a key have done so under every key: where the key is bound to the
+    /// sender, and once it is no longer in the file. A live one that is for any sender says nothing of whose a sender is: another
+    /// tenant could end epochs of this one.
+    /// **Cost** A lock. For packets of senders that have no window, and had one.
+    func holdsEnds(of keyID: UInt16, for sender: SenderID) -> Bool {
+        keys.withLock { $0[keyID].map { $0.sender == sender } ?? true }
+    }
+
     /// Brings a copy up to date.
     /// **Cost** One load while nothing was replaced.
     func refresh(_ copy: inout Keys) {

@@ -191,10 +191,7 @@ extension PacketIntake {
         _ header: PacketHeader, _ packet: UnsafeRawBufferPointer,
         from buffer: UnsafeMutablePointer<ingest_datagram>
     ) -> PacketResult? {
-        // SAFETY: `parse` has checked that the payload follows the header.
-        let payload = unsafe UnsafeRawBufferPointer(
-            start: packet.baseAddress! + PacketHeader.byteCount, count: header.payloadByteCount)
-        guard unsafe Heartbeat(payload) != nil else { return .malformed }
+        guard unsafe Heartbeat(Self.payload(header, of: packet)) != nil else { return .malformed }
         // One that is shed is answered and is no loss: it brings nothing that is counted.
         _ = unsafe append(
             RingRecordHeader(
@@ -208,10 +205,7 @@ extension PacketIntake {
         _ header: PacketHeader, _ packet: UnsafeRawBufferPointer,
         from buffer: UnsafeMutablePointer<ingest_datagram>
     ) -> PacketResult? {
-        // SAFETY: as in `takeHeartbeat`.
-        let payload = unsafe UnsafeRawBufferPointer(
-            start: packet.baseAddress! + PacketHeader.byteCount, count: header.payloadByteCount)
-        guard let probe = unsafe Probe(payload) else { return .malformed }
+        guard let probe = unsafe Probe(Self.payload(header, of: packet)) else { return .malformed }
         guard takesAnswer(header) else { return nil }
         var record = unsafe RingRecordHeader(
             header, kind: RingRecordKind.framed, acksAreTagged: keys != nil, from: buffer)
@@ -221,6 +215,14 @@ extension PacketIntake {
                 answering: probe, sender: header.sender, epoch: header.epoch,
                 to: PacketSource(record)))
         return nil
+    }
+
+    @unsafe private static func payload(
+        _ header: PacketHeader, of packet: UnsafeRawBufferPointer
+    ) -> UnsafeRawBufferPointer {
+        // SAFETY: `frameRefusal` has checked that the payload follows the header.
+        unsafe UnsafeRawBufferPointer(
+            start: packet.baseAddress! + PacketHeader.byteCount, count: header.payloadByteCount)
     }
 
     @unsafe private mutating func takePlain(

@@ -57,9 +57,9 @@ struct RefusalSamples {
 struct RefusalLog {
     private let write: @Sendable (String) -> Void
     /// When the next line of a kind may come, monotonic nanoseconds, by place.
-    private var dueNanoseconds = InlineArray<28, UInt64>(repeating: 0)
+    private var dueNanoseconds = InlineArray<30, UInt64>(repeating: 0)
     /// How far lines have told of a counter that only grows, by place.
-    private var told = InlineArray<28, UInt64>(repeating: 0)
+    private var told = InlineArray<30, UInt64>(repeating: 0)
 
     private static let intervalNanoseconds: UInt64 = 1_000_000_000
 
@@ -76,8 +76,8 @@ struct RefusalLog {
         static let attributionsDropped = 23
         static let rolledBackHeartbeats = 24
         static let moneyRefusals = 25
-        static let shedForWindows = 26
-        static let shedForNames = 27
+        /// And those behind, one for each `KeyQuota`.
+        static let quotas = 26
     }
 
     init(write: @escaping @Sendable (String) -> Void) { self.write = write }
@@ -167,18 +167,29 @@ struct RefusalLog {
     private mutating func tellQuotas(
         _ counters: PipelineCounters, _ state: StageLinks.SharedState?, _ now: UInt64
     ) {
-        if let count = growth(Place.shedForWindows, of: counters.commit[.shedForWindows], now) {
-            write(
-                "shed \(Self.counted(count, "datagram")) because the senders of one key, the last one \(state?.lastKeyOverWindows ?? 0), "
-                    + "have --windows-per-key-max windows, or 4,096 that ended within a week: let each sender keep its id, "
-                    + "or raise the first"
-            )
+        for quota in KeyQuota.allCases {
+            let place = Place.quotas + quota.rawValue
+            if let count = growth(place, of: counters.commit[quota.counter], now) {
+                write(
+                    "shed \(Self.counted(count, "datagram")) because the senders of one key, the last one "
+                        + "\(state?.lastKey(over: quota) ?? 0), \(Self.cause(quota))")
+            }
         }
-        if let count = growth(Place.shedForNames, of: counters.commit[.shedForNames], now) {
-            write(
-                "shed \(Self.counted(count, "datagram")) because the senders of one key, the last one \(state?.lastKeyOverNames ?? 0), "
-                    + "gave more names than --new-names-per-minute: look at what they send as rewards, or raise it"
-            )
+    }
+
+    /// What they did, and what to do.
+    private static func cause(_ quota: KeyQuota) -> String {
+        switch quota {
+        case .windows:
+            "have --windows-per-key-max windows, or an eighth of the memory for all: let each sender keep its id and "
+                + "epoch, or raise the first"
+        case .names:
+            "gave more names than --new-names-per-minute: look at what they send as rewards, or raise it"
+        case .epochs:
+            "began more epochs than --new-epochs-per-minute: let programs run on, or raise it"
+        case .endedEpochs:
+            "have as many ids whose epochs ended within a week as are known one by one "
+                + "(\(Limits.expiredEpochOfKeyCountMax) where there are few keys): let each sender keep its id"
         }
     }
 

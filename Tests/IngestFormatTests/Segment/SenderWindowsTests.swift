@@ -66,6 +66,28 @@ struct SenderWindowsTests {
         #expect(try Self.encoded(SenderWindows.decode(bytes)) == bytes)
     }
 
+    @Test("the golden section has a window with checks, and a tombstone of its key")
+    func golden() throws {
+        let bytes = try Repository.fixture("v1/windows.bin")
+        func check(_ sequence: UInt64) -> UInt16 { UInt16(sequence * 257 + 1) }
+        let ranges: [ClosedRange<UInt64>] = [5...14, 16...74]
+        var opened = Self.entry(Self.key(77, epoch: 1 << 60), ranges) {
+            ($0.start, $0.keyID, $0.asksForAcks) = (5, 3, true)
+        }
+        opened.checks = ranges.joined().map(check)
+        var closed = Self.entry(Self.key(78, epoch: 9)) { $0.isExpired = true }
+        closed.window.keyID = 3
+        var windows = SenderWindows()
+        windows.apply([opened, closed], at: 1_763_600_000_000_000)
+        #expect(Self.encoded(windows) == bytes)
+        let window = try #require(try SenderWindows.decode(bytes).open[opened.key])
+        for sequence in ranges.joined() {
+            #expect(!window.isConflict(sequence, check: check(sequence)))
+            #expect(window.isConflict(sequence, check: check(sequence) ^ 1))
+        }
+        #expect(!window.isConflict(15, check: 1))
+    }
+
     @Test("bytes that no encoder makes are refused or read, and never trap")
     func hostile() {
         let bytes = Self.encoded(Self.example(seed: 3))

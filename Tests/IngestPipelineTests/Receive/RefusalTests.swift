@@ -302,13 +302,19 @@ import Testing
         rig.counters.commit.add(.nameRefusals, 9)
         rig.counters.commit.add(.shedForWindows, 5)
         rig.counters.commit.add(.shedForNames, 4)
-        (rig.state.lastKeyOverWindows, rig.state.lastKeyOverNames) = (17, 18)
+        rig.counters.commit.add(.shedForEpochs)
+        rig.counters.commit.add(.shedForEndedEpochs, 3)
+        for (key, quota) in [(17, .windows), (18, .names), (65_535, .epochs), (20, .endedEpochs)]
+            as [(UInt16, KeyQuota)]
+        {
+            rig.state.set(lastKey: key, over: quota)
+        }
         rig.counters.commit.add(.moneyRefusals)
         rig.counters.commit.add(.rolledBackHeartbeats, 2)
         rig.counters.events.add(.counted, 100)
         try rig.tick()
         let lines = rig.log.lines
-        #expect(lines.count == 8, "\(lines)")
+        #expect(lines.count == 10, "\(lines)")
         #expect(lines[0].hasPrefix("refused 3 events as too_old: "))
         #expect(lines[1].hasPrefix("refused 1 event as too_early: "))
         #expect(lines[2].hasPrefix("refused 2 datagrams as shed because "))
@@ -321,12 +327,17 @@ import Testing
         #expect(
             lines[7].hasPrefix(
                 "shed 4 datagrams because the senders of one key, the last one 18, gave "))
+        #expect(
+            lines[8].hasPrefix(
+                "shed 1 datagram because the senders of one key, the last one 65535, b"))
+        let ended = "the last one 20, have as many ids whose epochs ended within a week "
+        #expect(lines[9].contains(ended) && !lines[9].contains("--windows-per-key-max"))
         rig.counters.events.add(.tooOld, 4)
         try rig.tick()
-        #expect(rig.log.lines.count == 8, "a line a second")
+        #expect(rig.log.lines.count == 10, "a line a second")
         try rig.finish()
         #expect(rig.log.lines.last?.hasPrefix("refused 4 events as too_old: ") == true)
-        #expect(rig.log.lines.count == 9)
+        #expect(rig.log.lines.count == 11)
     }
 
     @Test(arguments: [7_200, -7_200] as [Int64])

@@ -22,6 +22,8 @@ struct AdmittedWindow {
     /// Of the heartbeat that it answers, or else of the last packet.
     private(set) var echo = AckEcho.sequence(0)
     private var refusedUntilNanoseconds: UInt64 = 0
+    /// Whether its last new batch was shed, since its key had no names left.
+    var isShedForNames = false
 
     // MARK: What is durable
 

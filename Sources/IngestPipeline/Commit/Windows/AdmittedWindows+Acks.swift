@@ -34,13 +34,13 @@ extension AdmittedWindows {
         if end(packet, told, at: place, durable: durable, now, &ledger) { return }
         let index = place.index
         credit.look(at: &table.entries, now)
-        let isRefused = table.entries[index].isRefused(now)
+        let own = self.status(ofHeartbeat: packet, index, now)
         let isRolledBack = told.seen > table.entries[index].window.sequences.floor
         let floor = table.entries[index].floorWhilePending(durable: durable)
         // The ack of the commit answers it again, when there is more to say.
         if floor != nil { table.entries[index].note(answering: told) }
         if isRolledBack { rolledBackCount += 1 }
-        let status: AckStatus = isRefused ? .refused : isRolledBack ? .rolledBack : .ok
+        let status: AckStatus = own != .refused && isRolledBack ? .rolledBack : own
         let ack = ack(ofWindow: index, status, floor: floor, answering: packet)
         guard let ack else { return }
         list.commitEpoch = durable

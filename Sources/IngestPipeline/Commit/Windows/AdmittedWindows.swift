@@ -31,6 +31,8 @@ struct AdmittedWindows: ~Copyable {
     var acks = DueAcks()
     var credit: CreditPool
     var quotas: KeyQuotas
+    /// `nil`: senders are not authenticated.
+    let keyRing: KeyRing?
     var sheds = ShedCounts()
     /// Heartbeats whose senders had heard of more than there is, since it was counted.
     var rolledBackCount: UInt64 = 0
@@ -44,8 +46,10 @@ struct AdmittedWindows: ~Copyable {
     ///   - windows: as the log has them.
     ///   - creditByteCount: what all senders together may have in flight.
     init(
-        _ windows: SenderWindows, creditByteCount: Int, quotas: KeyQuotas.Bounds, now: StageTime
+        _ windows: SenderWindows, creditByteCount: Int, quotas: KeyQuotas.Bounds,
+        keyRing: KeyRing?, now: StageTime
     ) {
+        self.keyRing = keyRing
         self.quotas = KeyQuotas(quotas)
         expired = windows.expired
         idle = IdleWindows(start: now)
@@ -131,9 +135,9 @@ struct AdmittedWindows: ~Copyable {
             raise(index, to: sequence - (Self.reach - 1), &ledger)
             standing = table.entries[index].standing(of: sequence)
         }
-        guard table.hasMemory(toInsert: sequence, standing) else {
+        guard table.hasMemory(toInsert: sequence, standing, at: index) else {
             if packet.asksForAcks {
-                sheds.forRoom += 1
+                noteShedForRoom(table.entries[index].window.keyID)
                 return refuse(packet, index, .shed, .busy)
             }
             // Who never resends is not held up by a hole.
@@ -161,16 +165,19 @@ struct AdmittedWindows: ~Copyable {
     }
 
     /// Sheds a batch that would open a window, while its key has no names left: nothing is claimed for it.
-    mutating func shedUnknown(_ packet: SequencedPacket) -> Bool {
-        guard table.index(of: packet.key) == nil else { return false }
-        sheds.forNames = (sheds.forNames.count + 1, packet.source.provenKeyID)
+    mutating func shedUnknown(_ packet: SequencedPacket, _ now: StageTime) -> Bool {
+        // Of an epoch that is over: to wait would help nothing.
+        guard table.index(of: packet.key) == nil, !isOver(packet, now) else { return false }
+        sheds.note(.names, of: packet.source.provenKeyID)
+        unopened.noteShedForNames(packet)
         refuseUnknown(packet, .busy)
         return true
     }
 
     /// Sheds a new batch whose key has no names left: it is sent again.
     mutating func shed(_ packet: SequencedPacket, at place: Place) {
-        sheds.forNames = (sheds.forNames.count + 1, packet.source.provenKeyID)
+        sheds.note(.names, of: packet.source.provenKeyID)
+        table.entries[place.index].isShedForNames = true
         _ = refuse(packet, place.index, .shed, .busy)
     }
 
@@ -178,6 +185,7 @@ struct AdmittedWindows: ~Copyable {
     mutating func accept(_ packet: SequencedPacket, at place: Place) {
         table.accept(packet, at: place.index)
         table.entries[place.index].note(commit: commitEpoch)
+        table.entries[place.index].isShedForNames = false
         if packet.asksForAcks { owe(packet, place.index, .ok, isNewBatch: true) }
     }
 
@@ -226,8 +234,16 @@ struct AdmittedWindows: ~Copyable {
         if floor == table.entries[index].window.sequences.floor {
             return .asks(Place(index: index))
         }
-        owe(packet, index, table.entries[index].isRefused(now) ? .refused : .ok)
+        owe(packet, index, status(ofHeartbeat: packet, index, now))
         return .taken
+    }
+
+    /// What an answer to a heartbeat says but for its window: whether the sender has to stop, or has to wait for names.
+    func status(
+        ofHeartbeat packet: SequencedPacket, _ index: Int, _ now: StageTime
+    ) -> AckStatus {
+        if table.entries[index].isRefused(now) { return .refused }
+        return table.entries[index].isShedForNames && lacksNames(packet, now) ? .busy : .ok
     }
 
     /// A heartbeat of a sender that has no window.
@@ -238,19 +254,22 @@ struct AdmittedWindows: ~Copyable {
             refuseUnknown(packet, .refused)
             return .refused(.oldEpoch)
         }
-        let keyID = packet.source.provenKeyID
-        guard expired.hasRoom(for: packet.key, of: keyID, at: now.wallMilliseconds) else {
-            // Nor is there room for the window that its first batch would open.
+        if quotaOfBeginning(packet, now) != nil {
+            // Nor would its first batch open a window.
             refuseUnknown(packet, .busy)
             return .taken
         }
-        if told.seen > unopened[packet.key]?.start ?? 0 {
+        if told.seen > unopened[packet]?.start ?? 0 {
             // What it has heard of was acked by another directory, or is gone with a part of this one.
             refuseUnknown(packet, .rolledBack)
             rolledBackCount += 1
             return .taken
         }
         let floor = unopened.note(packet, told)
+        if unopened[packet]?.isShedForNames == true, lacksNames(packet, now) {
+            refuseUnknown(packet, .busy)
+            return .taken
+        }
         return packet.asksForAcks ? .asksUnopened(floor: floor) : .taken
     }
 

@@ -3,10 +3,12 @@ import IngestFormat
 
 /// Senders of which only heartbeats came: where their windows will begin. Owned by the commit queue.
 ///
-/// Known to memory alone, since nothing of them was taken. A heartbeat that there is no room for takes the place of the
-/// sender that was silent longest, which tells of itself again within a second.
+/// Known to memory alone, since nothing of them was taken. A heartbeat that there is no room for takes the place of that
+/// sender of its key that was silent longest, which tells of itself again within a second; or, where its key has less than its
+/// part of the places, of one of the key that has the most. So the heartbeats of a key turn out nobody else's senders: one that
+/// is forgotten between its heartbeat and its first batch would begin at 0, and what it never sent would be missing.
 ///
-/// **Layout** A list by the time of the last heartbeat, linked by places in an array of
+/// **Layout** A list for each key, by the time of the last heartbeat, linked by places in an array of
 /// `Limits.unopenedSenderCountMax` entries at most, and a dictionary of these places.
 /// **Units** About 100 bytes a sender. **Cost** A dictionary look-up.
 struct UnopenedSenders {
@@ -16,26 +18,46 @@ struct UnopenedSenders {
         var start: UInt64
         /// One more than the highest sequence that it has announced.
         var announced: UInt64
+        /// Whether a batch was shed that would have opened its window, since its key had no names left.
+        var isShedForNames = false
+    }
+
+    /// A sender epoch, and the key of its tag: what one tenant says of an epoch says nothing of another's.
+    private struct Sender: Hashable {
+        let key: SenderKey
+        let keyID: UInt16
+
+        init(_ packet: SequencedPacket) {
+            (key, keyID) = (packet.key, packet.source.provenKeyID)
+        }
     }
 
     private struct Entry {
-        var key: SenderKey
+        var sender: Sender
         var told: Told
         /// Places, −1 at the ends.
         var newer: Int
         var older: Int
     }
 
+    /// The ends of a list.
+    private struct OfKey {
+        var newest = -1
+        var oldest = -1
+        var count = 0
+    }
+
     private var entries: [Entry] = []
-    private var places: [SenderKey: Int] = [:]
-    private var newest = -1
-    private var oldest = -1
+    private var places: [Sender: Int] = [:]
+    private var ofKeys: [UInt16: OfKey] = [:]
     /// Places that are free.
     private var free: [Int] = []
 
     var count: Int { places.count }
 
-    subscript(key: SenderKey) -> Told? { places[key].map { entries[$0].told } }
+    subscript(packet: SequencedPacket) -> Told? {
+        places[Sender(packet)].map { entries[$0].told }
+    }
 
     /// Notes what a sender's heartbeat has said, whose base is at most its sequence.
     ///
@@ -43,7 +65,8 @@ struct UnopenedSenders {
     mutating func note(_ packet: SequencedPacket, _ heartbeat: Heartbeat) -> UInt64 {
         let next = packet.sequence
         var told = Told(start: heartbeat.base, announced: next)
-        var known = self[packet.key]
+        var known = self[packet]
+        told.isShedForNames = known?.isShedForNames ?? false
         if packet.asksForAcks {
             told.start = max(told.start, known?.start ?? 0)
             // It may hold any number of packets; a window need not know of all of them.
@@ -56,39 +79,61 @@ struct UnopenedSenders {
             told.start = known?.start ?? base
         }
         told.announced = max(told.announced, known?.announced ?? 0)
-        set(packet.key, told)
+        set(Sender(packet), told)
         return told.start
     }
 
-    private mutating func set(_ key: SenderKey, _ told: Told) {
+    /// Notes that a batch was shed that would have opened its window, since its key had no names left.
+    mutating func noteShedForNames(_ packet: SequencedPacket) {
+        if let place = places[Sender(packet)] { entries[place].told.isShedForNames = true }
+    }
+
+    private mutating func set(_ sender: Sender, _ told: Told) {
         let place: Int
-        if let known = places[key] {
+        if let known = places[sender] {
             place = known
             unlink(place)
         } else {
-            if places.count >= Limits.unopenedSenderCountMax { remove(entries[oldest].key) }
+            if places.count >= Limits.unopenedSenderCountMax { makeRoom(for: sender.keyID) }
             place = free.popLast() ?? entries.count
-            let entry = Entry(key: key, told: told, newer: -1, older: -1)
+            let entry = Entry(sender: sender, told: told, newer: -1, older: -1)
             if place == entries.count { entries.append(entry) } else { entries[place] = entry }
-            places[key] = place
+            places[sender] = place
         }
+        var own = ofKeys[sender.keyID] ?? OfKey()
         entries[place].told = told
         entries[place].newer = -1
-        entries[place].older = newest
-        if newest >= 0 { entries[newest].newer = place } else { oldest = place }
-        newest = place
+        entries[place].older = own.newest
+        if own.newest >= 0 { entries[own.newest].newer = place } else { own.oldest = place }
+        own.newest = place
+        own.count += 1
+        ofKeys[sender.keyID] = own
+    }
+
+    private mutating func makeRoom(for keyID: UInt16) {
+        let part = Limits.unopenedSenderCountMax / max(1, ofKeys.count)
+        let own = ofKeys[keyID].flatMap { $0.count >= part ? $0 : nil }
+        guard let list = own ?? ofKeys.values.max(by: { $0.count < $1.count }) else { return }
+        remove(entries[list.oldest].sender)
     }
 
     /// Forgets a sender, whose window was opened.
-    mutating func remove(_ key: SenderKey) {
-        guard let place = places.removeValue(forKey: key) else { return }
+    mutating func remove(_ packet: SequencedPacket) { remove(Sender(packet)) }
+
+    private mutating func remove(_ sender: Sender) {
+        guard let place = places.removeValue(forKey: sender) else { return }
         unlink(place)
         free.append(place)
     }
 
     private mutating func unlink(_ place: Int) {
-        let (newer, older) = (entries[place].newer, entries[place].older)
-        if newer >= 0 { entries[newer].older = older } else { newest = older }
-        if older >= 0 { entries[older].newer = newer } else { oldest = newer }
+        let (newer, older, keyID) = (
+            entries[place].newer, entries[place].older, entries[place].sender.keyID
+        )
+        guard var own = ofKeys[keyID] else { return }
+        if newer >= 0 { entries[newer].older = older } else { own.newest = older }
+        if older >= 0 { entries[older].newer = newer } else { own.oldest = newer }
+        own.count -= 1
+        ofKeys[keyID] = own.count > 0 ? own : nil
     }
 }

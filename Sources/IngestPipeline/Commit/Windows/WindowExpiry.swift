@@ -94,15 +94,20 @@ extension AdmittedWindows {
     mutating func makeRoom(
         for keyID: UInt16, _ now: StageTime, _ ledger: inout BlockLedger
     ) -> Bool {
-        while table.isFull || !quotas.mayOpen(keyID), ledger.hasRoom,
-            let key = idle.next(of: quotas.mayOpen(keyID) ? nil : keyID, among: table.entries, now)
+        while table.isFull || hasAllWindows(keyID), ledger.hasRoom,
+            let key = idle.next(of: hasAllWindows(keyID) ? keyID : nil, among: table.entries, now)
         {
             guard let index = table.index(of: key), idle.isIdle(table.entries[index], now) else {
                 continue
             }
             if mayClose(key, now) { close(key, &ledger) }
         }
-        return !table.isFull && quotas.mayOpen(keyID)
+        return !table.isFull && !hasAllWindows(keyID)
+    }
+
+    /// Whether a key has all the windows, or their memory, that it may.
+    func hasAllWindows(_ keyID: UInt16) -> Bool {
+        !quotas.mayOpen(keyID) || table.isFull(of: keyID)
     }
 
     /// Whether a window may be closed for good: then its epoch has to be known as closed for a week.

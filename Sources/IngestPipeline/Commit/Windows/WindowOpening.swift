@@ -18,24 +18,23 @@ extension AdmittedWindows {
             refuseUnknown(packet, .refused)
             return .refused(.oldEpoch)
         }
-        let told = unopened[key]
+        let told = unopened[packet]
         guard let start = told?.start ?? start(ofBatch: packet), start <= Limits.sequenceMax else {
             refuseUnknown(packet, .beyondWindow)
             return .refused(.farJump)
         }
-        guard expired.hasRoom(for: key, of: keyID, at: now.wallMilliseconds),
-            makeRoom(for: keyID, now, &ledger)
-        else {
-            if table.isFull || keyID == 0 {
-                sheds.forRoom += 1
-            } else {
-                sheds.forWindows = (sheds.forWindows.count + 1, keyID)
-            }
+        if let quota = quotaOfBeginning(packet, now) {
+            sheds.note(quota, of: keyID)
             refuseUnknown(packet, .busy)
             return .refused(.shed)
         }
-        unopened.remove(key)
-        quotas.open(keyID)
+        guard makeRoom(for: keyID, now, &ledger) else {
+            noteShedForRoom(keyID)
+            refuseUnknown(packet, .busy)
+            return .refused(.shed)
+        }
+        unopened.remove(packet)
+        quotas.open(keyID, at: now.monotonicNanoseconds)
         let window = SenderWindow(start: start, keyID: keyID, lastSeen: now.wallMicroseconds)
         var delta = WindowDelta()
         (delta.start, delta.keyID) = (start, keyID)
@@ -47,6 +46,24 @@ extension AdmittedWindows {
         return .window(index)
     }
 
+    /// Why the packet's key may begin no epoch now, whatever windows it has; `nil` if it may.
+    func quotaOfBeginning(_ packet: SequencedPacket, _ now: StageTime) -> KeyQuota? {
+        let keyID = packet.source.provenKeyID
+        if !expired.hasRoom(for: packet.key, of: keyID, at: now.wallMilliseconds) {
+            return .endedEpochs
+        }
+        return quotas.mayBegin(keyID, at: now.monotonicNanoseconds) ? nil : .epochs
+    }
+
+    /// Counts a packet for which there are no windows, or no memory of them: of its key, or of all.
+    mutating func noteShedForRoom(_ keyID: UInt16) {
+        if table.isFull || keyID == 0 {
+            sheds.forRoom += 1
+        } else {
+            sheds.note(.windows, of: keyID)
+        }
+    }
+
     /// Where a window begins whose first packet is this batch; `nil` if that cannot be known.
     private func start(ofBatch packet: SequencedPacket) -> UInt64? {
         let sequence = packet.sequence
@@ -56,8 +73,12 @@ extension AdmittedWindows {
     }
 
     /// Whether no packet of the epoch may open a window: it has ended or expired, or begins in the future.
+    ///
+    /// What has ended under a key of before holds after its rotation: see `KeyRing.holdsEnds`.
     func isOver(_ packet: SequencedPacket, _ now: StageTime) -> Bool {
-        expired.contains(packet.key, of: packet.source.provenKeyID)
+        expired.contains(packet.key, of: packet.source.provenKeyID) { other in
+            keyRing?.holdsEnds(of: other, for: packet.key.sender) ?? true
+        }
             || packet.key.epoch.rawValue >> 20
                 > now.wallMilliseconds &+ Limits.epochLeadMillisecondsMax
     }

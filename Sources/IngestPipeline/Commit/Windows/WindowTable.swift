@@ -8,10 +8,9 @@ import IngestFormat
 /// **Cost** A compare for a packet of the sender of the one before, else a dictionary look-up.
 struct WindowTable {
     var entries: [AdmittedWindow] = []
-    /// Bytes of memory, about.
-    private(set) var byteCount = 0
-    /// Places for checks of packets, which have a bound of their own.
-    private var checkPlaceCount = 0
+    /// Bytes of memory, about; and places for checks of packets, which have a bound of their own.
+    private var memory = KeyShares(countMax: Limits.windowByteCountMax)
+    private var checkPlaces = KeyShares(countMax: Limits.checkPlaceCountMax)
     private var indexes: [SenderKey: Int] = [:]
     /// Of the window that was found last.
     private var lastIndex = 0
@@ -24,9 +23,17 @@ struct WindowTable {
     /// The newest open epoch of each.
     private var newestEpochs: [SenderOfKey: UInt64] = [:]
 
+    var byteCount: Int { memory.count }
+
+    /// Whether there is no room for one more window, whoever's.
     var isFull: Bool {
         entries.count >= Limits.windowCountMax
-            || byteCount + AdmittedWindow.byteCountAtFirst > Limits.windowByteCountMax
+            || memory.room(of: 0) < AdmittedWindow.byteCountAtFirst
+    }
+
+    /// Whether the windows of a key have all the memory that they may.
+    func isFull(of keyID: UInt16) -> Bool {
+        keyID != 0 && memory.room(of: keyID) < AdmittedWindow.byteCountAtFirst
     }
 
     func index(of key: SenderKey) -> Int? { indexes[key] }
@@ -49,8 +56,8 @@ struct WindowTable {
         newestEpochs[sender] = max(newestEpochs[sender] ?? 0, entry.key.epoch.rawValue)
         lastIndex = entries.count
         indexes[entry.key] = lastIndex
-        byteCount += entry.byteCount
-        checkPlaceCount += entry.window.checkPlaceCount
+        memory.add(entry.byteCount, of: entry.window.keyID)
+        checkPlaces.add(entry.window.checkPlaceCount, of: entry.window.keyID)
         entries.append(entry)
         return lastIndex
     }
@@ -58,10 +65,11 @@ struct WindowTable {
     /// Removes a window; the last one takes its place.
     mutating func remove(at index: Int) {
         let key = entries[index].key
-        byteCount -= entries[index].byteCount
-        checkPlaceCount -= entries[index].window.checkPlaceCount
+        let keyID = entries[index].window.keyID
+        memory.add(-entries[index].byteCount, of: keyID)
+        checkPlaces.add(-entries[index].window.checkPlaceCount, of: keyID)
         indexes[key] = nil
-        let sender = SenderOfKey(sender: key.sender, keyID: entries[index].window.keyID)
+        let sender = SenderOfKey(sender: key.sender, keyID: keyID)
         if newestEpochs[sender] == key.epoch.rawValue { newestEpochs[sender] = nil }
         let last = entries.removeLast()
         guard index < entries.count else { return }
@@ -72,12 +80,14 @@ struct WindowTable {
     /// Notes that a window's open sequence was consumed.
     @inline(__always)
     mutating func accept(_ packet: SequencedPacket, at index: Int) {
-        let before = entries[index].window.checkPlaceCount
-        let room = Limits.checkPlaceCountMax - checkPlaceCount
-        changeSize(of: index) {
-            $0.window.accept(packet.sequence, check: packet.check, room: room)
-        }
-        checkPlaceCount += entries[index].window.checkPlaceCount - before
+        let (sequence, check) = (packet.sequence, packet.check)
+        if changeSize(of: index, { $0.window.accept(sequence, check: check, room: 0) }) { return }
+        let (keyID, before) = (
+            entries[index].window.keyID, entries[index].window.checkPlaceCount
+        )
+        entries[index].window.keep(
+            check: check, of: sequence, room: checkPlaces.room(of: keyID))
+        checkPlaces.add(entries[index].window.checkPlaceCount - before, of: keyID)
     }
 
     /// Changes a window, and with it what all of them take.
@@ -86,15 +96,15 @@ struct WindowTable {
         of index: Int, _ change: (inout AdmittedWindow) -> Result
     ) -> Result {
         let (result, growth) = entries[index].measuring(change)
-        byteCount += growth
+        if growth != 0 { memory.add(growth, of: entries[index].window.keyID) }
         return result
     }
 
     /// Whether there is memory for what a window takes with this sequence.
     func hasMemory(
-        toInsert sequence: UInt64, _ standing: AdmittedWindow.Standing
+        toInsert sequence: UInt64, _ standing: AdmittedWindow.Standing, at index: Int
     ) -> Bool {
         if sequence - standing.floor < standing.bitCount { return true }
-        return byteCount + Limits.windowSequenceCountMax / 8 <= Limits.windowByteCountMax
+        return memory.room(of: entries[index].window.keyID) >= Limits.windowSequenceCountMax / 8
     }
 }
