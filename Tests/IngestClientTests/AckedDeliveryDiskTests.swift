@@ -98,7 +98,9 @@ struct AckedDeliveryDiskTests {
         #expect(next.hasEnded && next.note == SpoolNote(position: 7, checksum: 8))
     }
 
-    @Test func `The epoch ends by a heartbeat, once all is acked and gone from the spool`() throws {
+    @Test func `S7: The epoch ends by a heartbeat, once all is acked and gone from the spool`()
+        throws
+    {
         let files = SimulatedFileSystem(seed: 3)
         let opened = try Self.spool(files, fileByteCountMax: 2_000)
         let rig = StreamRig(spool: opened.spool)

@@ -79,7 +79,7 @@ struct AckedDeliveryFaultTests {
         }
     }
 
-    @Test func `After ten seconds of silence it connects again, whatever the network says`() {
+    @Test func `S8: After ten seconds of silence it connects again, whatever the network says`() {
         let rig = StreamRig()
         rig.ack(floor: 0)
         rig.sendPackets(1)

@@ -14,7 +14,8 @@ struct AckedDeliveryTests {
 
     // MARK: Heartbeats
 
-    @Test func `A heartbeat leaves first, then one a second, with base and the next sequence`() {
+    @Test func `S4: A heartbeat leaves first, then one a second, with base and the next sequence`()
+    {
         let rig = Rig()
         let first = rig.network.takePackets()
         #expect(first.map(\.kind) == [2])
@@ -32,7 +33,8 @@ struct AckedDeliveryTests {
         #expect(heartbeats.allSatisfy { $0.flags == 1 && $0.computedChecksum == $0.checksum })
     }
 
-    @Test func `Without credit it asks every 100 ms, then less and less often, up to a second`() {
+    @Test func `S4: Without credit it asks every 100 ms, then less and less often, up to a second`()
+    {
         let rig = Rig()
         rig.ack(floor: 0)
         rig.sendPackets(1)
@@ -69,7 +71,7 @@ struct AckedDeliveryTests {
 
     // MARK: Credit
 
-    @Test func `Before the first ack 64 packets leave, and then as many as there is credit`() {
+    @Test func `S5: Before the first ack 64 packets leave, and then as many as there is credit`() {
         let rig = Rig()
         rig.sendPackets(200)
         #expect(rig.network.takePackets().filter { $0.kind == 1 }.map(\.sequence) == Array(0..<64))
@@ -210,7 +212,7 @@ struct AckedDeliveryTests {
         #expect(rig.send(SampleEvents.event(0)) == .taken)
     }
 
-    @Test func `Events keep the id that they came with, or none`() throws {
+    @Test func `S2: Events keep the id that they came with, or none`() throws {
         let rig = Rig()
         let line = Array(SampleEvents.line(1).utf8)
         for number in 0..<20 {
@@ -255,7 +257,7 @@ struct AckedDeliveryTests {
         #expect(rig.totals.eventsAcked > 0)
     }
 
-    @Test func `Packets of a burst are of equal size, and a packet sent again is the same`() {
+    @Test func `S8: Packets of a burst are of equal size, and a packet sent again is the same`() {
         let rig = Rig()
         rig.ack(floor: 0)
         for number in 0..<500 { _ = rig.send(SampleEvents.event(number)) }

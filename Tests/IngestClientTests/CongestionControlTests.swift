@@ -54,6 +54,22 @@ struct CongestionControlTests {
         }
     }
 
+    @Test
+    func `Rule a: in flight is what is neither durable nor lost, and never more than the window`() {
+        let bench = Bench()
+        bench.delay = 1 << 60
+        bench.pass(milliseconds: 50)
+        let count = bench.control.windowCount
+        #expect(bench.control.inFlightCount == count)
+        #expect(bench.control.allowance(now: bench.now) == 0)
+        bench.control.acked(
+            .init(durableCount: 4, landedCount: 4, lostCount: 2),
+            newest: bench.flying[3].departure, now: bench.now)
+        #expect(bench.control.inFlightCount == count - 6)
+        bench.now += 20_000_000
+        #expect(bench.control.allowance(now: bench.now) > 0)
+    }
+
     @Test func `Rule b: ten packets leave over ten milliseconds, fewer of large ones`() {
         for (byteCount, most) in [(1_452, 10), (8_952, 2), (65_507, 2), (1_200, 10), (4_096, 4)] {
             let bench = Bench(packetByteCount: byteCount)

@@ -60,7 +60,8 @@ struct EventSenderAckTests {
         try Self.check(peer.kill(), count: 2_000)
     }
 
-    @Test func `A spool outlives its sender, and the next one goes on under the same epoch`() throws
+    @Test func `S2: A spool outlives its sender, and the next one goes on under the same epoch`()
+        throws
     {
         let folder = try TemporaryFolder()
         let options = Self.options { $0.delivery = .spooled(directory: folder.path) }

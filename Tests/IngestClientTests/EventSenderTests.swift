@@ -5,7 +5,7 @@ import Testing
 
 /// The public sender: identity, and what its lock and timer add to the stream.
 struct EventSenderTests {
-    @Test func `An epoch is milliseconds and 20 random bits, greater at each start`() {
+    @Test func `S1: An epoch is milliseconds and 20 random bits, greater at each start`() {
         let early = SenderIdentity.epoch(unixMilliseconds: 1_000, random: .max)
         let late = SenderIdentity.epoch(unixMilliseconds: 1_001, random: 0)
         #expect(early.rawValue == 1_000 << 20 | 0xF_FFFF)

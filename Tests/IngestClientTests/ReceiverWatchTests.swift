@@ -161,7 +161,7 @@ struct ReceiverWatchTests {
         #expect(rig.obstacle != nil)
     }
 
-    @Test func `Old acks end nothing, whatever they say, and are asked about`() {
+    @Test func `S6: Old acks end nothing, whatever they say, and are asked about`() {
         for status in [AckStatus.refused, .unsupported, .rolledBack, .ok] {
             let rig = Self.rig()
             let old = rig.stream.watch.questions.last?.nonce ?? 0

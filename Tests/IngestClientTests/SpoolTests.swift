@@ -130,7 +130,7 @@ struct SpoolTests {
         #expect(Set(identities.map(\.sender)) == [SenderID(rawValue: 9)])
     }
 
-    @Test func `Without packets a start takes a new epoch, always a greater one`() throws {
+    @Test func `S1: Without packets a start takes a new epoch, always a greater one`() throws {
         let files = SimulatedFileSystem(seed: 1)
         #expect(try Self.open(files, epoch: 100).spool.identity.epoch.rawValue == 100)
         #expect(try Self.open(files, epoch: 100).spool.identity.epoch.rawValue == 101)

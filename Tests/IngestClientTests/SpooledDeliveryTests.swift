@@ -87,7 +87,7 @@ struct SpooledDeliveryTests {
         #expect(try SpoolTests.names(files).count == 1)
     }
 
-    @Test func `Packets leave with the key of the start that sends them`() throws {
+    @Test func `S2: Packets leave with the key of the start that sends them`() throws {
         let keys = [1, 2].map { PacketKey(id: $0, key: [UInt8](repeating: UInt8($0), count: 16)) }
         let files = SimulatedFileSystem(seed: 3)
         var disk = files

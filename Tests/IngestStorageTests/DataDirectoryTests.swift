@@ -10,7 +10,7 @@ import Testing
         try DataDirectory.open(files) { TestLog.manifest() }
     }
 
-    @Test func `a new directory gets generation 0 and no segment`() throws {
+    @Test func `L1: a new directory gets generation 0 and no segment`() throws {
         let files = SimulatedFileSystem(seed: 1)
         let directory = try open(files)
         #expect(directory.isNew)

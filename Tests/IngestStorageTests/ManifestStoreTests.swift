@@ -45,7 +45,7 @@ import Testing
         }
     }
 
-    @Test func `a generation is published whole, and names what can be read`() throws {
+    @Test func `L4: a generation is published whole, and names what can be read`() throws {
         let prepared = try prepare()
         let next = try publish(prepared.second, after: prepared.first, in: prepared.files)
         let found = try ManifestStore(files: prepared.files).readNewest()
@@ -124,7 +124,7 @@ import Testing
         #expect(refusals > 20)
     }
 
-    @Test func `a temporary file that cannot be synced is given up for another`() throws {
+    @Test func `L4: a temporary file that cannot be synced is given up for another`() throws {
         let prepared = try prepare()
         let counting = prepared.files.disk.kill()
         let expected = try publish(prepared.second, after: prepared.first, in: counting)

@@ -19,7 +19,7 @@ import Testing
         return files.disk.kill()
     }
 
-    @Test func `an unsealed log is sealed with its bytes at the same places`() throws {
+    @Test func `R2: an unsealed log is sealed with its bytes at the same places`() throws {
         let script = LogScript(blockCounts: [3, 4])
         let files = try written(script)
         let report = try recover(files)
@@ -112,7 +112,7 @@ import Testing
     }
 
     @Test(arguments: [UInt8?.none, 0, 0xA5])
-    func `a tail torn at any byte gives the longest whole prefix`(_ fill: UInt8?) throws {
+    func `R3: a tail torn at any byte gives the longest whole prefix`(_ fill: UInt8?) throws {
         let script = LogScript(blockCounts: [2], rowCount: 2)
         let whole = try #require(try written(script).disk.contents(script.name(0)))
         let content = script.offset(segment: 0, block: 2)
@@ -174,7 +174,8 @@ import Testing
         }
     }
 
-    @Test func `a bad byte anywhere in a block costs that block, is put aside and reported`() throws
+    @Test func `R3: a bad byte anywhere in a block costs that block, is put aside and reported`()
+        throws
     {
         let script = LogScript(blockCounts: [3, 1], rowCount: 2)
         let start = script.offset(segment: 0, block: 1)
@@ -206,7 +207,7 @@ import Testing
         }
     }
 
-    @Test func `recovery that crashes at any operation and is repeated gives the same bytes`()
+    @Test func `R2: recovery that crashes at any operation and is repeated gives the same bytes`()
         throws
     {
         let script = LogScript(blockCounts: [3, 2])

@@ -26,7 +26,9 @@ import Testing
             .readFooter(of: entry)
     }
 
-    @Test func `a sealed segment is its blocks and the footer, durable, and nothing more`() throws {
+    @Test func `L3: a sealed segment is its blocks and the footer, durable, and nothing more`()
+        throws
+    {
         let script = LogScript(blockCounts: [3])
         let files = try unsealed(script)
         let entry = try seal(script, in: files)
@@ -79,7 +81,9 @@ import Testing
         #expect(try readFooter(of: entry, in: files).blocks.count == 30)
     }
 
-    @Test func `a footer that only the page cache has is written again by the next start`() throws {
+    @Test func `L3: a footer that only the page cache has is written again by the next start`()
+        throws
+    {
         let script = LogScript(blockCounts: [3])
         for seed in 0..<20 as Range<UInt64> {
             let files = try unsealed(script)

@@ -36,7 +36,8 @@ private func makeBlocks(_ count: Int, seed: UInt64 = 1) -> (SegmentHeader, [Test
         #expect(try tailBlocks(in: files, after: TestLog.manifest()) == blocks.map(\.header))
     }
 
-    @Test func `a crash before any operation leaves a prefix of the blocks with all synced ones`()
+    @Test
+    func `L2: a crash before any operation leaves a prefix of the blocks with all synced ones`()
         throws
     {
         let (header, blocks) = makeBlocks(4)
@@ -260,7 +261,7 @@ private func makeBlocks(_ count: Int, seed: UInt64 = 1) -> (SegmentHeader, [Test
     }
 
     @Test(arguments: [SimulatedDisk.Kind.sync, .syncDirectory])
-    func `a segment whose creation could not be made durable is not handed out`(
+    func `L1: a segment whose creation could not be made durable is not handed out`(
         _ kind: SimulatedDisk.Kind
     ) throws {
         let files = SimulatedFileSystem(seed: 1)

@@ -23,7 +23,8 @@ extension ProcessSuite {
             return try Reader.rows(of: text).first ?? [:]
         }
 
-        @Test func `an ack comes after the commit, and everything below its floor is there`() throws
+        @Test func `A1: an ack comes after the commit, and everything below its floor is there`()
+            throws
         {
             let folder = try TemporaryFolder()
             let daemon = try DaemonProcess(in: folder)
@@ -43,7 +44,8 @@ extension ProcessSuite {
 
         /// What a copied spool does, or a cloned machine: the sequences are those of a sender, and the bytes are others.
         @Test(arguments: [true, false])
-        func `a sequence with other bytes is a conflict also after a restart`(isKilled: Bool) throws
+        func `W6: a sequence with other bytes is a conflict also after a restart`(isKilled: Bool)
+            throws
         {
             let folder = try TemporaryFolder()
             var daemon = try DaemonProcess(in: folder)
@@ -120,7 +122,7 @@ extension ProcessSuite {
             #expect(try reader.run("verify").code == 0)
         }
 
-        @Test func `an epoch that has ended takes nothing more, also after a restart`() throws {
+        @Test func `R4: an epoch that has ended takes nothing more, also after a restart`() throws {
             let folder = try TemporaryFolder()
             let daemon = try DaemonProcess(in: folder)
             let sender = HandSender(to: daemon.port, sender: 12)
@@ -171,7 +173,8 @@ extension ProcessSuite {
         }
 
         @Test
-        func `what failed identity is never answered, and no answer is larger than its packet`()
+        func
+            `W2, A1: what failed identity is never answered, and no answer is larger than its packet`()
             throws
         {
             let folder = try TemporaryFolder()

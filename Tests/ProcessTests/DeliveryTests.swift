@@ -33,7 +33,9 @@ extension ProcessSuite {
             try network.check(EventModel(SampleEvents.lines))
         }
 
-        @Test func `without acks every packet is sent once, and the ledger has them all`() throws {
+        @Test func `S3: without acks every packet is sent once, and the ledger has them all`()
+            throws
+        {
             let folder = try TemporaryFolder()
             let daemon = try DaemonProcess(in: folder)
             let ended = try daemon.send(SampleEvents.file(in: folder), acks: false, rate: 20_000)

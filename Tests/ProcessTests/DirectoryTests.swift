@@ -27,7 +27,7 @@ extension ProcessSuite {
             for word in words { #expect(said.first?.contains(word) == true, "\(ended.errors)") }
         }
 
-        @Test func `a second daemon on one directory ends with 69, the first goes on`() throws {
+        @Test func `R1: a second daemon on one directory ends with 69, the first goes on`() throws {
             let folder = try TemporaryFolder()
             let daemon = try DaemonProcess(in: folder)
             expectOneLine(try start(in: folder), code: 69, containing: folder.data, "\(daemon.pid)")
@@ -64,7 +64,7 @@ extension ProcessSuite {
         }
 
         @Test(arguments: [false, true])
-        func `what is derived from the log is made again, by a start or offline`(
+        func `R1: what is derived from the log is made again, by a start or offline`(
             isOffline: Bool
         ) throws {
             let folder = try filled()

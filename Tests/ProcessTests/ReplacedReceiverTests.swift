@@ -11,7 +11,7 @@ extension ProcessSuite {
         }
 
         @Test(arguments: [true, false], [true, false])
-        func `a restored copy or another directory ends it with 71, or is gone on with`(
+        func `S6: a restored copy or another directory ends it with 71, or is gone on with`(
             isCopy: Bool, isAccepted: Bool
         ) throws {
             let folder = try TemporaryFolder()

@@ -98,7 +98,7 @@ struct AckedCrashTests {
         #expect(operation > 100)
     }
 
-    @Test("what was acked is there after a kill, and what is sent again counts once")
+    @Test("R4: what was acked is there after a kill, and what is sent again counts once")
     func kills() throws {
         var operation = 3
         while try run(crashing: operation, seed: 42, isPowerCut: false) { operation += 17 }

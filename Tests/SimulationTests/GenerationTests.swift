@@ -74,7 +74,7 @@ struct GenerationTests {
 
     // MARK: Files
 
-    @Test("files that a generation drops stay for a minute")
+    @Test("L4: files that a generation drops stay for a minute")
     func unlink() throws {
         let files = SimulatedFileSystem(seed: 3)
         var pipeline = try open(files, segmentByteCountMax: SteppedPipeline.segmentByteCountMax)

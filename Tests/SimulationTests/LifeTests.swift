@@ -23,7 +23,7 @@ struct LifeTests {
     }
 
     @Test(
-        "one that is killed before its first block is found by the next; one that is stopped is not"
+        "R1: one that is killed before its first block is found by the next; one that is stopped is not"
     )
     func withoutBlock() throws {
         var files = SimulatedFileSystem(seed: 1)
@@ -100,7 +100,7 @@ struct LifeTests {
         #expect(try stops(files).count == 2)
     }
 
-    @Test("packets that such a life took are unknown since")
+    @Test("R5: packets that such a life took are unknown since")
     func unknown() throws {
         let files = SimulatedFileSystem(seed: 1)
         var first = try open(files)

@@ -160,7 +160,7 @@ struct RetentionTests {
         )
     }
 
-    @Test("a clock that goes wrong for an hour removes nothing, one that stays does")
+    @Test("R6: a clock that goes wrong for an hour removes nothing, one that stays does")
     func wrongClock() throws {
         let clock = clock()
         let files = SimulatedFileSystem(seed: 2)

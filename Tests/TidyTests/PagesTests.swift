@@ -88,6 +88,34 @@ struct PagesTests {
         }
     }
 
+    @Test func `every rule of the protocol has a test named after it, and no test another`() {
+        var ids: Set<String> = []
+        for page in ["docs/protocol.md", "docs/durability.md"].compactMap(SourceTree.file) {
+            for row in page.text.matches(of: #/(?m)^\| ([SWALR]\d+) \| /#) {
+                #expect(ids.insert(String(row.1)).inserted, "\(page) has \(row.1) twice")
+            }
+            for rule in page.text.matches(of: #/(?m)^- \*\*([a-z])\./#) {
+                #expect(ids.insert("Rule \(rule.1)").inserted, "\(page) has \(rule.1) twice")
+            }
+        }
+        #expect(ids.count > 40)
+        var named: Set<String> = []
+        for file in SourceTree.swiftFiles where file.path.hasPrefix("Tests/") {
+            let names = file.text.matches(
+                of:
+                    #/(?:@Test\(\s*"|func\s+`)(Rules? )?([SWALR]\d+|[a-z])((?:, (?:[SWALR]\d+|[a-z]))*): /#
+            )
+            for name in names {
+                for id in "\(name.2)\(name.3)".split(separator: ", ") {
+                    let rule = name.1 == nil ? String(id) : "Rule \(id)"
+                    named.insert(rule)
+                    #expect(ids.contains(rule), "\(file): no page has \(rule)")
+                }
+            }
+        }
+        #expect(ids.subtracting(named) == [], "rules without a test")
+    }
+
     @Test func `a decision has a number of its own, at most 40 lines, and says what and why`() {
         let decisions = SourceTree.pages.filter { $0.path.hasPrefix("docs/decisions/") }
         #expect(decisions.count >= 10)
