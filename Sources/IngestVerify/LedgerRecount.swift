@@ -44,7 +44,12 @@ struct LedgerRecount: Sendable {
         private(set) var checks: [(sequence: UInt64, check: UInt16)] = []
 
         fileprivate init(_ entry: LedgerEntry, seen: ClosedRange<Int64>?) {
-            checks = Array(zip(entry.sequences.joined(), entry.checks))
+            // No further than there are checks: a range may have any number of sequences.
+            for range in entry.sequences where checks.count < entry.checks.count {
+                for sequence in range.prefix(entry.checks.count - checks.count) {
+                    checks.append((sequence, entry.checks[checks.count]))
+                }
+            }
             (packets, events) = (entry.packets, entry.events)
             sequences = RangeSet(entry.sequences)
             let first = entry.sequences.first?.lowerBound
