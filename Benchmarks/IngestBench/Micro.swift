@@ -10,7 +10,9 @@ struct MicroCommand: ParsableCommand {
         abstract: "Time the parts of the path by themselves, in this process.")
 
     /// A part of the path that has a benchmark of its own.
-    enum Part: String, CaseIterable, ExpressibleByArgument { case path, block, counter, dedup }
+    enum Part: String, CaseIterable, ExpressibleByArgument {
+        case path, lines, block, counter, dedup
+    }
 
     @Argument(help: "The parts to time; all by default.")
     var parts: [Part] = Part.allCases
@@ -21,6 +23,7 @@ struct MicroCommand: ParsableCommand {
             Report.heading(part.rawValue)
             switch part {
             case .path: PathMeasurement.reportAll()
+            case .lines: LineMeasurement.reportAll()
             case .block: BlockMeasurement.reportAll()
             case .counter: CounterMeasurement.reportAll()
             case .dedup: DedupMeasurement.reportAll()
