@@ -55,9 +55,11 @@ bench: programs ## measure daemon and reader on this machine, some minutes
 	.build/release/ingest-bench micro path lines
 	scripts/hot-calls
 
-bench-full: programs ## the same at the size that the goals are stated for, half an hour
+bench-full: programs ## the same at the size that the goals are stated for, three quarters of an hour
 	.build/release/ingest-bench ladder
 	.build/release/ingest-bench figures --full
+	.build/release/ingest-bench paths
+	.build/release/ingest-bench tenants
 
 .PHONY: programs
 programs: bootstrap

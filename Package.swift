@@ -201,7 +201,7 @@ let package = Package(
         .testTarget(
             name: "ProcessTests",
             dependencies: [
-                "Ingestd", "IngestReaderProgram", "IngestReaderSQLite", "IngestSend",
+                "Ingestd", "IngestReaderProgram", "IngestReaderSQLite", "IngestSend", "IngestBench",
                 "IngestReader", "IngestVerify", "IngestKeys", "IngestFormat", "IngestPipeline",
                 "IngestRing", "IngestStorage", "TestSupport", "PipelineTestSupport",
             ]),

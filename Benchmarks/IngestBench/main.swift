@@ -17,7 +17,7 @@ struct IngestBench: ParsableCommand {
         subcommands: [
             ThroughputCommand.self, LadderCommand.self, LatencyCommand.self, MemoryCommand.self,
             RecoveryCommand.self, StartCommand.self, QueryCommand.self, FiguresCommand.self,
-            ControlCommand.self,
+            ControlCommand.self, PathsCommand.self, CongestionCommand.self, TenantsCommand.self,
             MicroCommand.self,
         ])
 }

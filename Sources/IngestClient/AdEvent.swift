@@ -97,7 +97,7 @@ public enum EventRefusal: Error, Equatable, Sendable, CustomStringConvertible {
 
 extension AdEvent {
     /// Lays the event's texts one behind the other in `bytes` (what was there goes) and describes them.
-    func describe(into bytes: inout [UInt8]) throws(EventRefusal) -> EventDescriptor {
+    package func describe(into bytes: inout [UInt8]) throws(EventRefusal) -> EventDescriptor {
         bytes.removeAll(keepingCapacity: true)
         var event = EventDescriptor()
         event.type = kind.rawValue

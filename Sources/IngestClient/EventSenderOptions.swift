@@ -83,6 +83,8 @@ extension EventSender {
         public var acceptsReceiver = false
         /// Whether a network error ends a sender without acks.
         package var endsAtNetworkErrors = false
+        /// `false`: all that the credit allows leaves at once. To measure what `CongestionControl` costs, and for nothing else.
+        package var hasCongestionControl = true
         /// JSON lines as they are, without sequence, sender, acks or key: loss is unknown. For receivers that
         /// framed packets cannot reach, and to test a daemon with what its oldest clients send.
         package var isPlain = false
@@ -140,6 +142,7 @@ extension EventSender {
             configuration.silenceNanosecondsMax = givesUpAfter?.nanoseconds
             configuration.endsAtNetworkErrors = endsAtNetworkErrors
             configuration.acceptsReceiver = acceptsReceiver
+            configuration.hasCongestionControl = hasCongestionControl
             configuration.key = key?.key
             if case .spooled(_, durableAtSend: true) = delivery {
                 configuration.isDurableAtSend = true

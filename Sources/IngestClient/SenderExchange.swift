@@ -35,7 +35,10 @@ extension SenderStream {
             acks.edge = min(acks.edge, max(acks.floor, window.base) + Self.creditFirst)
         }
         while true {
-            let count = min(congestion.allowance(now: now), Self.burstCountMax)
+            let allowance = congestion.allowance(now: now)
+            let count =
+                configuration.hasCongestionControl
+                ? min(allowance, Self.burstCountMax) : Self.burstCountMax
             if count == 0 { break }
             let sequences = window.next(edge: acks.edge, newEdge: newEdge, countMax: count)
             if sequences.isEmpty { return congestion.ranOut() }

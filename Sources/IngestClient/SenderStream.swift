@@ -49,6 +49,8 @@ package struct SenderStream: ~Copyable {
         package var unixMilliseconds: UInt64?
         /// Whether it goes on by itself where acked data was lost: see `acceptReceiver`.
         package var acceptsReceiver = false
+        /// Whether more than the credit decides what may leave.
+        package var hasCongestionControl = true
         /// For heartbeats: random, so that nobody can have an answer before they are sent.
         package var makeNonce: @Sendable () -> UInt64 = { .random(in: 0...UInt64.max) }
         /// The time at the end of a call that began at the given one: a disk can take seconds.

@@ -1,0 +1,192 @@
+import ArgumentParser
+import Foundation
+import IngestClient
+import IngestFormat
+import IngestKeys
+import IngestReader
+
+/// `ingest-bench tenants`: what one tenant's floods do to another.
+struct TenantsCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "tenants",
+        abstract:
+            "A tenant at a steady rate, alone and then beside another who floods: what it costs him.",
+        discussion: """
+            For each kind a daemon with two keys, each bound to a business. The flood has no more than half of the \
+            rate that comes through where one thread sends it as fast as it can. Exit status 1 if a counter of the \
+            other tenant is not what was sent, or verify finds a fault.
+            """)
+
+    @OptionGroup var daemon: DaemonOptions
+
+    @Option(help: ArgumentHelp("Kinds of floods.", valueName: "kind,…"))
+    var kinds = TenantFlood.Kind.allCases.map { $0.rawValue }.joined(separator: ",")
+
+    @Option(help: ArgumentHelp("Packets of a flood.", valueName: "n"))
+    var packets = 1_000_000
+
+    @Option(
+        help: ArgumentHelp(
+            "Packets per second of a flood; 0 = half of what comes through.", valueName: "n"))
+    var rate = 0.0
+
+    @Option(help: ArgumentHelp("Events per second of the other tenant.", valueName: "n"))
+    var goodRate = 50_000.0
+
+    @Option(help: ArgumentHelp("Seconds that it sends alone.", valueName: "n"))
+    var seconds = 5.0
+
+    func run() throws {
+        let kinds = try kinds.split(separator: ",").map { text in
+            guard let kind = TenantFlood.Kind(rawValue: String(text)) else {
+                throw ValidationError("no kind of flood: '\(text)'")
+            }
+            return kind
+        }
+        Report.machine(directory: daemon.scratch)
+        var isExact = true
+        for kind in kinds {
+            Report.heading(kind.rawValue)
+            let run = try TenantRun(kind, command: self)
+            isExact = try run.run() && isExact
+        }
+        guard isExact else {
+            throw BenchFailure("a counter of the other tenant is not what was sent")
+        }
+    }
+}
+
+/// One flood: a daemon of its own, the tenant alone, the same beside the flood.
+private struct TenantRun {
+    private static let businesses = (own: "flooder", other: "shop")
+    private static let keys = (good: [UInt8](1...32), flood: [UInt8](101...132))
+    private let kind: TenantFlood.Kind
+    private let command: TenantsCommand
+    private let directory: ScratchDirectory
+    private let keysPath: String
+
+    init(_ kind: TenantFlood.Kind, command: TenantsCommand) throws {
+        (self.kind, self.command) = (kind, command)
+        directory = try command.daemon.makeScratch()
+        keysPath = directory.path + ".log.keys"
+    }
+
+    func run() throws -> Bool {
+        try writeKeys()
+        defer { try? FileManager.default.removeItem(atPath: keysPath) }
+        let rate = command.rate > 0 ? command.rate : try takenPerSecond() / 2
+        let process = try start(in: directory)
+        let alone = try good(process, seconds: command.seconds).run()
+        let before = try ProcessFigures(processID: process.processID)
+        var flood = TenantFlood(
+            kind, key: PacketKey(id: 2, key: Self.keys.flood), businesses: Self.businesses)
+        var flooded = TenantFlood.Figures()
+        let beside = try PathLoad.run(
+            [good(process, seconds: Double(command.packets) / rate)],
+            beside: {
+                flooded = try flood.send(
+                    command.packets, to: process.address, packetsPerSecond: rate)
+            })[0]
+        let drops = kernelDropCount(port: HostPort(process.address)?.port ?? 0)
+        let after = try ProcessFigures(processID: process.processID)
+        _ = try process.stop()
+        report(flooded, drops: drops, memory: (before, after))
+        return try report(alone, beside)
+    }
+
+    private func start(in directory: ScratchDirectory) throws -> DaemonProcess {
+        var daemon = command.daemon
+        daemon.daemonOption.append("--keys=\(keysPath)")
+        return try daemon.start(in: directory)
+    }
+
+    private func good(_ process: DaemonProcess, seconds: Double) throws -> PathLoad {
+        var load = PathLoad(address: process.address, seconds: seconds)
+        load.eventsPerSecond = command.goodRate
+        load.unackedByteCountMax = 64 << 20
+        load.business = Self.businesses.other
+        load.key = try EventSender.Key(id: 1, bytes: Self.keys.good)
+        return load
+    }
+
+    private func writeKeys() throws {
+        func line(_ id: Int, _ key: [UInt8], _ business: String) -> String {
+            "\(id) \(key.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()) "
+                + "business=\(business)\n"
+        }
+        let text =
+            line(1, Self.keys.good, Self.businesses.other)
+            + line(2, Self.keys.flood, Self.businesses.own)
+        let isMade = FileManager.default.createFile(
+            atPath: keysPath, contents: Data(text.utf8), attributes: [.posixPermissions: 0o600])
+        guard isMade else { throw BenchFailure("\(keysPath) cannot be made") }
+    }
+
+    /// What came to a daemon of its own where one thread sent as fast as it could.
+    private func takenPerSecond() throws -> Double {
+        let directory = try command.daemon.makeScratch()
+        let process = try start(in: directory)
+        var flood = TenantFlood(
+            kind, key: PacketKey(id: 2, key: Self.keys.flood), businesses: Self.businesses)
+        let sent = try flood.send(to: process.address, packetsPerSecond: 0, seconds: 2)
+        let dropped = kernelDropCount(port: HostPort(process.address)?.port ?? 0)
+        _ = try process.stop()
+        // It goes with the last use.
+        withExtendedLifetime(directory) {}
+        return Double(sent.packetCount - min(sent.packetCount, Int(dropped))) / sent.seconds
+    }
+
+    // MARK: Report
+
+    private func report(
+        _ flood: TenantFlood.Figures, drops: UInt64,
+        memory: (before: ProcessFigures, after: ProcessFigures)
+    ) {
+        Report.line(
+            "flood",
+            "\(grouped(flood.packetCount)) packets at \(grouped(Int(flood.packetsPerSecond)))/s; "
+                + "the kernel dropped \(grouped(drops))")
+        Report.line(
+            "daemon memory",
+            "\(mebibytes(memory.before.residentByteCount)) before, "
+                + "\(mebibytes(memory.after.residentByteCountMax)) at most, "
+                + "\(mebibytes(memory.after.residentByteCount)) after")
+    }
+
+    private func report(_ alone: PathLoad.Figures, _ beside: PathLoad.Figures) throws -> Bool {
+        let log = try LogFigures(directory)
+        Report.line("packets by result", list(log.packets))
+        Report.line("events by verdict", list(log.events))
+        func rate(_ figures: PathLoad.Figures) -> Double {
+            Double(figures.eventCount) / max(1e-9, figures.seconds)
+        }
+        Report.line(
+            "the other tenant",
+            "\(grouped(Int(rate(alone))))/s alone, \(grouped(Int(rate(beside))))/s beside: "
+                + fixed(rate(beside) / max(1, rate(alone)), 3)
+                + "; sent again \(grouped(alone.totals.packetsResent)) and "
+                + grouped(beside.totals.packetsResent),
+            goal: "≥ 0.8")
+        let sent = alone.totals.eventsSent + beside.totals.eventsSent
+        let rows = try IngestReader.open(directory: directory.path)
+            .days(DaysQuery(business: Self.businesses.other))
+        let counted = rows.reduce(0) { $0 + $1.counters.impressions }
+        let all = rows.reduce(0) { sum, row in
+            sum + Counters.Kind.allCases.reduce(0) { $0 + row.counters.gross($1) }
+        }
+        let verify = try ProgramRun(
+            DaemonOptions.besideThis("ingest-reader"), ["verify", "--data", directory.path])
+        let isExact = counted == sent && all == sent && verify.exitCode == 0
+        Report.line(
+            "its counters",
+            "\(grouped(counted)) of \(grouped(sent)) counted, \(grouped(all - counted)) others: "
+                + (isExact ? "exact" : "NOT EXACT") + "; verify \(verify.exitCode)")
+        return isExact
+    }
+
+    private func list<Key: NamedCode>(_ counts: [Key: UInt64]) -> String {
+        Key.allCases.compactMap { key in
+            counts[key].map { "\(key.name) \(grouped($0))" }
+        }.joined(separator: ", ")
+    }
+}

@@ -1,0 +1,52 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension ProcessSuite {
+    /// `ingest-bench` at small size: its path and its floods do to a daemon what they say. No figure of time is looked at.
+    struct BenchTests {
+        @Test(arguments: [0, 30])
+        func `over its path all is counted once, and the path loses what it is to lose`(
+            lossPercent: Int
+        ) throws {
+            let folder = try TemporaryFolder()
+            let ended = try run(
+                "ingest-bench",
+                [
+                    "paths", "--rates", "20", "--round-trips", "2", "--losses", "\(lossPercent)",
+                    "--seconds", "1", "--senders", "2", "--idle-senders", "20", "--scratch",
+                    folder.path,
+                ], in: folder)
+            #expect(ended.code == 0, "\(ended.output)\(ended.errors)")
+            let lines = ended.output.split(separator: "\n").map { $0.split(separator: " ") }
+            let rows = lines.filter { $0.count > 9 && $0.starts(with: ["20", "2"]) }
+            // Without the idle senders and with them.
+            #expect(rows.count == 2, "\(ended.output)")
+            for row in rows {
+                #expect(row[9] == "yes")
+                let lost = try #require(Double(row[3]))
+                #expect(abs(lost - Double(lossPercent)) <= (lossPercent == 0 ? 0 : 15), "\(row)")
+                // Each packet has left once at least that was not lost.
+                let sentForOne = try #require(Double(row[5]))
+                #expect(sentForOne >= 1, "\(row)")
+            }
+        }
+
+        @Test func `floods of a tenant are what they say, and change no counter of another`() throws
+        {
+            let folder = try TemporaryFolder()
+            let ended = try run(
+                "ingest-bench",
+                [
+                    "tenants", "--packets", "3000", "--rate", "10000", "--good-rate", "2000",
+                    "--seconds", "0.3", "--scratch", folder.path,
+                ], in: folder)
+            #expect(ended.code == 0, "\(ended.output)\(ended.errors)")
+            for what in ["malformed 1,500", "too_old 1,500", "wrong_business 1,500"] {
+                #expect(ended.output.contains(what), "\(what) in \(ended.output)")
+            }
+            let exact = ended.output.components(separatedBy: ": exact; verify 0").count - 1
+            #expect(exact == 5, "\(ended.output)")
+        }
+    }
+}
