@@ -52,7 +52,7 @@ docs: bootstrap ## build the reference of the library IngestReader, into .build/
 bench: programs ## measure daemon and reader on this machine, some minutes
 	.build/release/ingest-bench throughput
 	.build/release/ingest-bench figures
-	.build/release/ingest-bench micro path lines
+	.build/release/ingest-bench micro path json
 	scripts/hot-calls
 
 bench-full: programs ## the same at the size that the goals are stated for, three quarters of an hour

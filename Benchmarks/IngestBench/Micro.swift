@@ -11,7 +11,7 @@ struct MicroCommand: ParsableCommand {
 
     /// A part of the path that has a benchmark of its own.
     enum Part: String, CaseIterable, ExpressibleByArgument {
-        case path, lines, block, counter, dedup
+        case path, json, block, counter, dedup
     }
 
     @Argument(help: "The parts to time; all by default.")
@@ -23,7 +23,7 @@ struct MicroCommand: ParsableCommand {
             Report.heading(part.rawValue)
             switch part {
             case .path: PathMeasurement.reportAll()
-            case .lines: LineMeasurement.reportAll()
+            case .json: JSONMeasurement.reportAll()
             case .block: BlockMeasurement.reportAll()
             case .counter: CounterMeasurement.reportAll()
             case .dedup: DedupMeasurement.reportAll()

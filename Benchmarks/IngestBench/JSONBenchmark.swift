@@ -2,7 +2,7 @@ import IngestFormat
 
 /// JSON lines decoded into rows, hashes taken, from memory and on one core: what an event costs the receive queue by
 /// itself, for lines of the usual form and for others.
-enum LineMeasurement {
+enum JSONMeasurement {
     private static let lineCount = 20_000
     private static let roundCount = 30
     /// What a datagram on a path of 1,500 bytes has room for.
