@@ -7,7 +7,7 @@ DESTDIR ?=
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap build demo test hostile crash race lint format docs bench fuzz install clean bench-full
+.PHONY: help bootstrap build demo test hostile crash mutants race lint format docs bench fuzz install clean bench-full
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +32,9 @@ hostile: bootstrap ## send a real daemon a million packets of each kind that is 
 
 crash: bootstrap ## run 1,000 scripts of kills, power cuts and failing disks on the simulated disk
 	scripts/faults 1000
+
+mutants: bootstrap ## make small mistakes in a copy of the sources, one by one, and expect a test to notice, an hour
+	scripts/mutants
 
 race: bootstrap ## run the tests of the ring under ThreadSanitizer
 	@scripts/race
