@@ -159,12 +159,17 @@ public final class EventSender: Sendable {
 
     /// Ends where all is acked; `nil` where not.
     ///
-    /// - Parameter note: of the whole input, for the spool.
-    func end(_ note: SpoolNote) throws(ClientError) -> Totals? {
+    /// - Parameters:
+    ///   - note: of the whole input, for the spool.
+    ///   - asks: whether it waits, some seconds at most, for what became of the events.
+    func end(_ note: SpoolNote, asks: Bool = true) throws(ClientError) -> Totals? {
         let (stall, totals) = try loop.locked {
             stream throws(ClientError) -> (ClientError?, Totals?) in
-            guard stream.isDrained else { return (nil, nil) }
-            stream.finish(note, now: SenderClock.monotonicNanoseconds())
+            let now = SenderClock.monotonicNanoseconds()
+            guard stream.isDrained, !asks || stream.knowsOutcome(now: now) else {
+                return (nil, nil)
+            }
+            stream.finish(note, now: now)
             return (stream.stall, stream.totals)
         }
         if let stall { throw stall }
@@ -182,6 +187,9 @@ public final class EventSender: Sendable {
         do throws(ClientError) {
             return try close(within: limit, note: SpoolNote())
         } catch {
+            if case .deadline = error, let totals = try end(SpoolNote(), asks: false) {
+                return totals
+            }
             throw explained(error)
         }
     }
@@ -194,7 +202,10 @@ public final class EventSender: Sendable {
         try flush()
         while true {
             if let totals = try end(SpoolNote()) { return totals }
-            if SenderClock.monotonicNanoseconds() >= deadline { throw explained(overdue) }
+            if SenderClock.monotonicNanoseconds() >= deadline {
+                if let totals = try end(SpoolNote(), asks: false) { return totals }
+                throw explained(overdue)
+            }
             try await pause(until: deadline)
         }
     }

@@ -20,10 +20,29 @@ extension EventSender {
         public internal(set) var packetsLost: UInt64 = 0
         /// Packets of the spool that are damaged and were skipped: see `spoolDamage`.
         public internal(set) var packetsDamaged: UInt64 = 0
+        /// What the receiver has told of the epoch's events; `nil` before its first answer, and without acks. `close` waits
+        /// for the last of it, some seconds at most.
+        public internal(set) var receiver: ReceiverCounts?
         /// Since the sender was opened.
         public internal(set) var elapsed = Duration.zero
 
         package init() {}
+    }
+
+    /// What became of the events of the epoch that are durable at the receiver. With a spool also those of earlier starts.
+    public struct ReceiverCounts: Equatable, Sendable {
+        public let counted: UInt64
+        /// The receiver had counted the same before: by id, or in one session.
+        public let repeated: UInt64
+        /// The receiver's rules say that they do not count.
+        public let notCounted: UInt64
+        /// Why most of these do not, as the ledger names it; `nil` where all count, or for a reason of a later version.
+        public let reason: String?
+
+        init(_ sums: EventSums) {
+            (counted, repeated, notCounted) = (sums.counted, sums.repeated, sums.refused)
+            reason = sums.reason?.name
+        }
     }
 
     /// What became of one event.

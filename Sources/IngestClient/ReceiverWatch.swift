@@ -97,3 +97,32 @@ struct ReceiverWatch: Sendable {
         return .believed(answer: question)
     }
 }
+
+/// Whether the receiver has told what became of all events, which it does in answers to heartbeats.
+struct OutcomeWatch: Sendable {
+    /// So long the last answer is waited for: what it tells is no part of what a sender promises.
+    static let waitNanosecondsMax: UInt64 = 5_000_000_000
+
+    private var answeredAt: UInt64?
+    /// Since when all packets below the sequence are acked and it is asked.
+    private var asked: (at: UInt64, end: UInt64)?
+
+    var isAsked: Bool { asked != nil }
+
+    /// An answer came to a heartbeat that had left at `askedAt`.
+    mutating func heard(askedAt: UInt64) { answeredAt = askedAt }
+
+    /// - Returns: whether it has to be asked, since not all up to `end` was acked before.
+    mutating func begin(upTo end: UInt64, now: UInt64) -> Bool {
+        if let asked, asked.end == end { return false }
+        asked = (now, end)
+        return true
+    }
+
+    /// Whether an answer came to a heartbeat that left since, or none will be waited for.
+    func isKnown(now: UInt64) -> Bool {
+        guard let asked else { return false }
+        return answeredAt.map { $0 >= asked.at } ?? false
+            || now - min(now, asked.at) >= Self.waitNanosecondsMax
+    }
+}

@@ -59,7 +59,8 @@ extension SenderStream {
         var edge = acks.edge
         if window[window.base].sendCount > 1 {
             let words = AckPacket.furtherWordCount(
-                fitting: configuration.packetByteCountMax, hasTag: configuration.key != nil)
+                fitting: configuration.packetByteCountMax, hasTag: configuration.key != nil,
+                isAnswer: true)
             edge = min(edge, window.base + 64 * UInt64(1 + (words ?? 0)))
         }
         return acks.hasCredit || window.leftEnd == 0 ? edge : min(edge, window.leftEnd)
@@ -166,9 +167,9 @@ extension SenderStream {
         watch.ask(nonce: content.nonce, seen: content.seen, now: now)
         let packet = encoder.heartbeat(
             next: acks.announcedEnd, content,
-            ackByteCount: AckPacket.Offset.furtherWords + 8 * words)
+            ackByteCount: AckPacket.Offset.furtherWords(isAnswer: true) + 8 * words)
         _ = transmit(packet, segmentByteCount: packet.count, now: now)
-        timers.heartbeatSent(now: now, isHurried: acks.isBlocked)
+        timers.heartbeatSent(now: now, isHurried: acks.isBlocked || outcome.isAsked)
     }
 }
 
@@ -196,9 +197,8 @@ extension SenderStream {
 
     private mutating func take(_ ack: AckView, now: UInt64) {
         let (own, epoch) = (configuration.identity.epoch.rawValue, ack.header.epoch.rawValue)
-        guard let status = ack.status, epoch == own || status == .refused && epoch > own else {
-            return
-        }
+        guard let status = ack.status, epoch == own || status == .refused && epoch > own
+        else { return }
         let answer: ReceiverWatch.Question?
         switch watch.hear(ack) {
         case .believed(let question):
@@ -286,7 +286,7 @@ extension SenderStream {
 
     /// As with a receiver that was never heard of.
     private mutating func startOver(now: UInt64) {
-        watch = ReceiverWatch()
+        (watch, outcome, totals.receiver) = (ReceiverWatch(), OutcomeWatch(), nil)
         window.forgetAcks()
         acks = AckState(start: window.base, announcedEnd: acks.announcedEnd)
         acks.edge = window.base + Self.creditFirst
@@ -337,6 +337,8 @@ extension SenderStream {
         let base = window.base
         var change = window.apply(ack, now: now)
         if let answer {
+            outcome.heard(askedAt: answer.sentAt)
+            totals.receiver = ack.sums.map { EventSender.ReceiverCounts($0) }
             change.progress.askedAt = answer.sentAt
             change.progress.hasTimedOut = probe.answered(now: now, acked: change.ackedPackets)
             change.progress.lostCount += window.lose(

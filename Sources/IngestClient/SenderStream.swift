@@ -83,6 +83,7 @@ package struct SenderStream: ~Copyable {
     var timers: SenderTimers
     var acks = AckState()
     var watch = ReceiverWatch()
+    var outcome = OutcomeWatch()
     var congestion: CongestionControl
     var probe = ProbeTimer()
     /// When the next burst may leave, by the pace; `.max` while none may.
@@ -264,6 +265,18 @@ package struct SenderStream: ~Copyable {
     /// Whether `finish` may end it: with acks, once everything that was taken is durable at the receiver.
     package var isDrained: Bool {
         !isAcked || encoder.eventCount == 0 && sealed.isEmpty && isAllFinal
+    }
+
+    /// Whether a sender that is drained knows what became of its events, or has waited for that long enough: asks the receiver,
+    /// which tells it in answers to heartbeats alone.
+    mutating func knowsOutcome(now: UInt64) -> Bool {
+        // Of no packet nothing has become.
+        guard isAcked, window.nextSequence > 0, failure == nil else { return true }
+        if outcome.begin(upTo: window.nextSequence, now: now) {
+            sendHeartbeat(now: now)
+            return false
+        }
+        return outcome.isKnown(now: now)
     }
 
     /// Ends a sender that is drained: tells the receiver how many packets there were, and clears the spool. It has

@@ -19,17 +19,19 @@ struct OutgoingAck: Sendable {
     /// `nil` if that packet was smaller than any ack.
     init?(
         _ status: AckStatus, sender: SenderID, epoch: SenderEpoch, floor: UInt64 = 0,
-        credit: Int = 0, echo: AckEcho, isPending: Bool = false, to source: PacketSource
+        credit: Int = 0, echo: AckEcho, sums: EventSums = EventSums(), isPending: Bool = false,
+        to source: PacketSource
     ) {
-        let count = AckPacket.furtherWordCount(
-            fitting: source.byteCount, hasTag: source.isTagged)
-        guard let count else { return nil }
         packet = AckPacket(
             sender: sender, epoch: epoch, floor: PacketSequence(rawValue: floor),
             keyID: source.keyID, hasTag: source.isTagged,
             credit: UInt32(min(credit, Limits.windowSequenceCountMax)), status: status)
         packet.echo = echo
+        packet.sums = sums
         packet.isPending = isPending
+        let count = AckPacket.furtherWordCount(
+            fitting: source.byteCount, hasTag: source.isTagged, isAnswer: packet.isAnswer)
+        guard let count else { return nil }
         peer = source.peer
         furtherWordCountMax = count
     }
@@ -52,7 +54,7 @@ struct OutgoingAck: Sendable {
 
     var sender: SenderID { packet.sender }
     /// Whether it echoes a heartbeat's nonce.
-    var isAnswer: Bool { if case .nonce = packet.echo { true } else { false } }
+    var isAnswer: Bool { packet.isAnswer }
     var hasTag: Bool { packet.hasTag }
     var keyID: UInt16 { packet.keyID }
 }
@@ -136,7 +138,7 @@ package struct AckList: Sendable {
 
     private static let batchCount = Int(INGEST_SEND_COUNT_MAX)
     private static let byteCountMax = AckPacket.byteCount(
-        furtherWordCount: AckPacket.furtherWordCountMax, hasTag: true)
+        furtherWordCount: AckPacket.furtherWordCountMax, hasTag: true, isAnswer: true)
 
     package init(socket: any AckSocket, directory: DirectoryID, keyRing: KeyRing? = nil) {
         self.socket = socket

@@ -21,7 +21,7 @@ struct IngestSend: ParsableCommand {
             ./check or ./spool.
 
             Exit codes: 0 every event is durable (with --plain or --no-acks: has left) · 1 lines were \
-            refused, the others are durable · 64 wrong usage · 65 the spool is or was damaged · 66 FILE cannot be \
+            refused, the others are durable; with --fail-on-refused ingestd did not count all of them · 64 wrong usage · 65 the spool is or was damaged · 66 FILE cannot be \
             read, or is not the one of the spool · 69 receiver unreachable or silent, or what answers \
             acks nothing or refuses this sender · 71 acked events were lost, or the spool's disk fails · 74 other I/O error · \
             78 keys file or sender id wrong · 130 interrupted (Ctrl-C), after the summary.
@@ -79,6 +79,12 @@ struct IngestSend: ParsableCommand {
         help: "Go on with an ingestd that has lost packets that it had acked: these stay lost.")
     var acceptReceiver = false
 
+    @Flag(
+        help:
+            "End with 1 if ingestd has refused events, or with 69 if it did not tell in time. Repeated events do not count as refused."
+    )
+    var failOnRefused = false
+
     @Flag(help: "Send plain JSON datagrams: without sequence, so that loss stays unknown.")
     var plain = false
 
@@ -105,6 +111,10 @@ struct IngestSend: ParsableCommand {
         if acceptReceiver && !isAcked {
             throw ValidationError(
                 "--accept-receiver is about acks, leave --plain and --no-acks out")
+        }
+        if failOnRefused && !isAcked {
+            throw ValidationError(
+                "--fail-on-refused is told by acks, leave --plain and --no-acks out")
         }
         if acks == false && spool != nil {
             throw ValidationError("--spool keeps what is not acked, leave --no-acks out")
@@ -175,6 +185,7 @@ struct IngestSend: ParsableCommand {
                 "\(damagedCount) packets of the spool were damaged, and are not counted unless they had been "
                     + "acked; all others are durable, send the events of these again", exitCode: 65)
         }
+        try Outcome.tell(sender.totals, isAcked: isAcked, failsOnRefused: failOnRefused)
         if sender.totals.eventsRefused > 0 { throw ExitCode(1) }
     }
 
@@ -208,7 +219,7 @@ struct IngestSend: ParsableCommand {
         print(
             "{\"sent\":\(totals.eventsSent),\"acked\":\(totals.eventsAcked)"
                 + ",\"resent\":\(totals.packetsResent),\"refused\":\(totals.eventsRefused)"
-                + ",\"seconds\":\(nanoseconds / 1_000_000_000).\(fraction)}")
+                + Outcome.fields(totals.receiver) + ",\"seconds\":\(nanoseconds / 1_000_000_000).\(fraction)}")
     }
 }
 

@@ -8,9 +8,10 @@ import IngestFormat
 ///
 /// **Cost** A dictionary look-up an entry; memory for the sums of each sender and 16 bytes a sequence range.
 struct LedgerRecount: Sendable {
-    /// What some entries of a sender say of its window beside the sequences that arrived, and their times.
+    /// What some entries of a sender say of its window beside the sequences that arrived, their events and times.
     struct WindowSum {
         var delta = WindowDelta()
+        var events = [UInt64](repeating: 0, count: Verdict.allCases.count)
         var seen: ClosedRange<Int64>?
 
         mutating func add(_ later: WindowSum) {
@@ -23,6 +24,7 @@ struct LedgerRecount: Sendable {
             delta.missingCount = a.missingCount.saturatingSum(b.missingCount)
             delta.asksForAcks = a.asksForAcks ?? b.asksForAcks
             delta.isExpired = a.isExpired || b.isExpired
+            LedgerRecount.add(later.events, to: &events)
             guard let new = later.seen else { return }
             let known = seen ?? new
             seen = min(known.lowerBound, new.lowerBound)...max(known.upperBound, new.upperBound)
@@ -32,7 +34,6 @@ struct LedgerRecount: Sendable {
     /// All entries of a sender.
     struct Sum {
         fileprivate(set) var packets: [UInt64]
-        fileprivate var events: [UInt64]
         fileprivate(set) var sequences: RangeSet
         /// Where the window begins if it was not open: what the first entry says that says it.
         private(set) var begin: UInt64?
@@ -50,14 +51,14 @@ struct LedgerRecount: Sendable {
                     checks.append((sequence, entry.checks[checks.count]))
                 }
             }
-            (packets, events) = (entry.packets, entry.events)
+            packets = entry.packets
             sequences = RangeSet(entry.sequences)
             let first = entry.sequences.first?.lowerBound
             // A sequence of a window whose opening was lost: it begins a window below.
             begin =
                 entry.window.start
                 ?? first.map { $0 - min($0, UInt64(Limits.windowSequenceCountMax) - 1) }
-            let window = WindowSum(delta: entry.window, seen: seen)
+            let window = WindowSum(delta: entry.window, events: entry.events, seen: seen)
             if begin == nil { lead = window } else { rest = window }
         }
 
@@ -76,7 +77,6 @@ struct LedgerRecount: Sendable {
 
         fileprivate mutating func add(_ later: Sum) {
             LedgerRecount.add(later.packets, to: &packets)
-            LedgerRecount.add(later.events, to: &events)
             for range in later.sequences.ranges { sequences.insert(range) }
             checks += later.checks
             if checks.count > 2 * Limits.windowCheckCountMax {
@@ -120,7 +120,7 @@ struct LedgerRecount: Sendable {
             }
             let window = sum.window
             var expected = LedgerEntry(key: entry.key)
-            (expected.packets, expected.events) = (sum.packets, sum.events)
+            (expected.packets, expected.events) = (sum.packets, window.events)
             (expected.sequences, expected.window) = (sum.sequences.ranges, window.delta)
             expected.seen = window.seen
             if entry == expected { continue }
@@ -150,7 +150,8 @@ struct TotalsRecount: Sendable {
         self.rowCount = rowCount
         for sum in ledger.sums.values {
             LedgerRecount.add(sum.packets, to: &packets)
-            LedgerRecount.add(sum.events, to: &events)
+            LedgerRecount.add(sum.lead.events, to: &events)
+            LedgerRecount.add(sum.rest.events, to: &events)
         }
     }
 

@@ -17,6 +17,8 @@ struct WindowState: Sendable {
     private var told: UInt64 = 0
     private var asksForAcks: Bool?
     private var lastSeen: Int64
+    /// Of its packets, by `Verdict`.
+    private var events = [UInt64](repeating: 0, count: Verdict.allCases.count)
 
     private static var missingRangeCountMax: Int { Limits.windowMissingRangeCountMax }
     private static var reach: UInt64 { UInt64(Limits.windowSequenceCountMax) }
@@ -32,7 +34,7 @@ struct WindowState: Sendable {
         (start, floor, told) = (stored.start, sequences.floor, stored.announced)
         (arrivedCount, missingCount) = (sequences.arrivedCount, sequences.missingCount)
         missing = RangeSet(sequences.missing)
-        (asksForAcks, lastSeen) = (stored.asksForAcks, stored.lastSeen)
+        (asksForAcks, lastSeen, events) = (stored.asksForAcks, stored.lastSeen, stored.events)
         for next in stride(from: sequences.floor, to: sequences.end, by: 64) {
             let word = sequences.word(from: next)
             for bit in 0..<UInt64(64) where word >> bit & 1 != 0 {
@@ -57,6 +59,7 @@ struct WindowState: Sendable {
         told = max(told, min(sum.delta.announced ?? 0, Limits.sequenceMax + 1))
         asksForAcks = asksForAcks ?? sum.delta.asksForAcks
         lastSeen = max(lastSeen, sum.seen?.upperBound ?? 0)
+        for code in events.indices { events[code] = events[code].saturatingSum(sum.events[code]) }
     }
 
     /// Notes that sequences arrived. What a window cannot reach above its floor takes the floor up.
@@ -104,7 +107,7 @@ struct WindowState: Sendable {
             && announced == stored.announced
             && arrived == stored.arrived && arrivedCount == stored.arrivedCount
             && missingCount == stored.missingCount && asksForAcks == stored.asksForAcks
-            && lastSeen == stored.lastSeen && known.suffix(found.count).elementsEqual(found)
+            && lastSeen == stored.lastSeen && events == stored.events && known.suffix(found.count).elementsEqual(found)
             && found.count >= min(known.count, Self.missingRangeCountMax / 2)
     }
 
@@ -113,7 +116,7 @@ struct WindowState: Sendable {
         let kind = asksForAcks.map { $0 ? "asks for acks" : "asks for no acks" } ?? "undecided"
         return
             "start \(start) of key \(keyID), floor \(floor), announced \(announced), \(arrivedCount) received, "
-            + "\(missingCount) missing\(ranges), last seen \(lastSeen), \(kind)"
+            + "\(missingCount) missing\(ranges), last seen \(lastSeen), \(kind), events \(events)"
     }
 }
 

@@ -82,18 +82,21 @@ extension FuzzTarget {
 
     /// As a sender takes it; sealed again too, since few mutations have a right checksum.
     static let ack = FuzzTarget(
-        name: "ack", seeds: { [ackSeed(words: 1), ackSeed(words: 5)] },
+        name: "ack", seeds: { [ackSeed(words: 1), ackSeed(words: 5), ackSeed(words: 5, nonce: 7)] },
         run: { bytes in
             checkAck(Array(bytes))
             checkAck(resealed(Array(bytes)))
         })
 
-    private static func ackSeed(words: Int) -> [UInt8] {
-        let ack = AckPacket(
+    private static func ackSeed(words: Int, nonce: UInt64? = nil) -> [UInt8] {
+        var ack = AckPacket(
             sender: SenderID(rawValue: 7), epoch: SenderEpoch(rawValue: 8),
             floor: PacketSequence(rawValue: 9), credit: 10)
+        if let nonce { ack.echo = .nonce(nonce) }
         var packet = [UInt8](
-            repeating: 0, count: AckPacket.byteCount(furtherWordCount: words - 1, hasTag: false))
+            repeating: 0,
+            count: AckPacket.byteCount(
+                furtherWordCount: words - 1, hasTag: false, isAnswer: nonce != nil))
         _ = packet.withUnsafeMutableBytes {
             ack.encode(into: $0, furtherWordCount: words - 1) { 0x55 << UInt64($0) }
         }
@@ -108,7 +111,9 @@ extension FuzzTarget {
             let tagByteCount = header.hasTag ? Limits.packetTagByteCount : 0
             fuzzExpect(
                 bytes.count - tagByteCount
-                    == AckPacket.byteCount(furtherWordCount: view.wordCount - 1, hasTag: false),
+                    == AckPacket.byteCount(
+                        furtherWordCount: view.wordCount - 1, hasTag: false,
+                        isAnswer: view.sums != nil),
                 "the size formula")
             for word in 0..<view.wordCount {
                 let (first, overflow) = view.floor.addingReportingOverflow(UInt64(64 * word))
@@ -131,6 +136,7 @@ extension FuzzTarget {
         ack.commitEpoch = view.commitEpoch
         ack.echo = view.echo
         ack.isPending = view.isPending
+        ack.sums = view.sums ?? ack.sums
         var again = [UInt8](repeating: 0, count: bytes.count)
         let byteCount = again.withUnsafeMutableBytes {
             ack.encode(into: $0, furtherWordCount: view.wordCount - 1, word: view.word)

@@ -19,6 +19,8 @@ struct WindowBench: ~Copyable {
     /// The last commit that is durable.
     var durable: UInt64 = 0
     private var owed = AckList()
+    /// What the open block has of events; the ledger goes on over several.
+    private var open: [LedgerEntry] = []
     private let socket = SimulatedAckSocket()
     private var answers: AckSender
 
@@ -84,15 +86,22 @@ struct WindowBench: ~Copyable {
 
     mutating func send(
         _ sequence: UInt64, check: UInt16 = 1, acks: Bool = true, byteCount: Int = 1_400,
-        port: UInt16 = 1
+        port: UInt16 = 1, _ verdicts: [Verdict] = []
     ) -> PacketResult {
         let packet = packet(
             sequence, check: check, acks: acks, byteCount: byteCount, port: port)
         switch windows.consider(batch: packet, now, &ledger) {
         case .refused(let result, _): return result
         case .new(let place):
+            var tally = VerdictTally()
+            var entry = LedgerEntry(key: key)
+            for verdict in verdicts {
+                tally.add(verdict)
+                entry.events[Int(verdict.rawValue)] += 1
+            }
+            open.append(entry)
             ledger.addPacket(
-                .accepted, events: VerdictTally(),
+                .accepted, events: tally,
                 sequence: ArrivedSequence(
                     sequence: PacketSequence(rawValue: sequence), check: check), from: key)
             windows.accept(packet, at: place)
@@ -103,10 +112,11 @@ struct WindowBench: ~Copyable {
     /// - Returns: why it was refused, if it was.
     mutating func heartbeat(
         next: UInt64, base: UInt64, seen: UInt64 = 0, nonce: UInt64 = 1, acks: Bool = true,
-        ends: Bool = false
+        ends: Bool = false, port: UInt16 = 1
     ) -> PacketResult? {
         let told = Heartbeat(base: base, seen: seen, nonce: nonce, endsEpoch: ends)
-        let packet = packet(next, check: 1, acks: acks, byteCount: 104, told)
+        let packet = packet(
+            next, check: 1, acks: acks, byteCount: keyID == 0 ? 104 : 120, port: port, told)
         switch windows.consider(heartbeat: packet, told, now, &ledger) {
         case .taken: return nil
         case .refused(let result): return result
@@ -125,6 +135,8 @@ struct WindowBench: ~Copyable {
 
     /// The open block is closed, and another one begun.
     mutating func close() {
+        windows.add(eventsOf: open)
+        open.removeAll()
         windows.takeAcks(into: &owed, durable: durable, now)
         windows.commitEpoch += 1
     }
@@ -147,6 +159,7 @@ struct WindowBench: ~Copyable {
         let echo: AckEcho
         let isPending: Bool
         let commitEpoch: UInt64
+        let sums: EventSums?
         /// The sequences above the floor that it says are durable.
         var durable: [UInt64] {
             words.indices.flatMap { word in
@@ -194,7 +207,7 @@ struct WindowBench: ~Copyable {
                 return Ack(
                     floor: ack.floor, epoch: header.epoch, credit: ack.credit, status: ack.status,
                     words: (0..<ack.wordCount).map(ack.word), echo: ack.echo,
-                    isPending: ack.isPending, commitEpoch: ack.commitEpoch)
+                    isPending: ack.isPending, commitEpoch: ack.commitEpoch, sums: ack.sums)
             }
         }
     }

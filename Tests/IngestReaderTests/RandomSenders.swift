@@ -70,6 +70,11 @@ struct RandomSenders {
         window.accept(sequence, check: 1, room: 0)
         let result = random.below(9) == 0 ? PacketResult.malformed : .accepted
         entry.packets[Int(result.rawValue)] += 1
+        // Of verdicts that need no row.
+        if result == .accepted {
+            let verdicts: [Verdict] = [.tooOld, .noConsent, .malformed]
+            entry.events[Int(verdicts[random.below(3)].rawValue)] += 1 + random.below(200)
+        }
         var ranges: [ClosedRange<UInt64>] = []
         for range in (entry.sequences + [sequence...sequence])
             .sorted(by: { $0.lowerBound < $1.lowerBound })

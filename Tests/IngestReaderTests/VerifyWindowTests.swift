@@ -86,6 +86,7 @@ import Testing
             Self.delta { $0.window.floor = 30 },
             Self.delta { $0.window.announced = 90 },
             Self.delta { $0.window.asksForAcks = false },
+            Self.delta { $0.events[Int(Verdict.counted.rawValue)] = 1 },
             Self.delta { $0.window.isExpired = true },
         ]
         for (index, change) in changes.enumerated() {

@@ -6,8 +6,9 @@ extension ProcessSuite {
     /// `ingest-send` and the daemon over a bad network, both of them killed again and again: every event counts
     /// once.
     struct DeliveryTests {
+        /// The numbers of a summary.
         private func summary(_ ended: Ended) throws -> [String: Double] {
-            try JSONDecoder().decode([String: Double].self, from: Data(ended.output.utf8))
+            try #require(Reader.rows(of: ended.output).first).compactMapValues { $0 as? Double }
         }
 
         @Test(arguments: [1, 2] as [UInt64])
@@ -30,6 +31,8 @@ extension ProcessSuite {
             #expect(counts["acked"] == Double(SampleEvents.lines.count))
             #expect(counts["refused"] == 0)
             #expect(counts["resent", default: 0] > 0)
+            #expect(counts["counted"] == Double(SampleEvents.lines.count))
+            #expect(counts["repeated"] == 0 && counts["not_counted"] == 0)
             try network.check(EventModel(SampleEvents.lines))
         }
 
@@ -44,6 +47,7 @@ extension ProcessSuite {
             let counts = try summary(ended)
             #expect(counts["sent"] == Double(SampleEvents.lines.count))
             #expect(counts["acked"] == 0 && counts["resent"] == 0 && counts["refused"] == 0)
+            #expect(counts["counted"] == nil && counts["not_counted"] == nil)
             let reader = Reader(folder: folder)
             let isVisible = try eventually {
                 try reader.sees(

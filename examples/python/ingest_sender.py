@@ -160,7 +160,8 @@ class Sender:
                              and hmac.compare_digest(packet[end:], self.tag(packet[:end]))):
             return None
         first, credit, status, directory, commit, echo = struct.unpack_from("<QIIQQQ", packet, 40)
-        words = [first, *struct.unpack_from(f"<{size // 8 - 5}Q", packet, 80)]
+        further = struct.unpack_from(f"<{size // 8 - 5}Q", packet, 80)
+        words = [first, *further[3 if flags & IS_ANSWER else 0:]]  # behind what became of the events
         rest = flags & PENDING, directory, commit, echo if flags & IS_ANSWER else None
         return epoch, floor, credit, status, words, rest
 

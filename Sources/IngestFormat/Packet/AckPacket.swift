@@ -22,8 +22,8 @@ package enum AckStatus: UInt32, Sendable, BitwiseCopyable, CaseIterable {
 ///
 /// **Layout** A packet header with the sender's id and epoch and, as sequence, the lowest sequence that is
 /// not final; then bitmap u64 (bit i: sequence + i is durable), credit u32, status u32, directory id u64, commit epoch
-/// u64, echo u64, and 0 … 1,023 further words u64 that continue the bitmap. The constants of `Offset` are those of
-/// `docs/format/packet.md`.
+/// u64, echo u64; in an answer to a heartbeat `EventSums`; and 0 … 1,023 further words u64 that continue the bitmap. The
+/// constants of `Offset` are those of `docs/format/packet.md`.
 package struct AckPacket: Equatable, Sendable, BitwiseCopyable {
     /// Within the payload.
     package enum Offset {
@@ -33,7 +33,12 @@ package struct AckPacket: Equatable, Sendable, BitwiseCopyable {
         package static let directory = 16
         package static let commitEpoch = 24
         package static let echo = 32
-        package static let furtherWords = 40
+        /// Only in an answer to a heartbeat.
+        package static let sums = 40
+        /// The further words, which stand behind the sums where there are any.
+        package static func furtherWords(isAnswer: Bool) -> Int {
+            isAnswer ? sums + EventSums.byteCount : sums
+        }
     }
 
     package var sender: SenderID
@@ -54,6 +59,8 @@ package struct AckPacket: Equatable, Sendable, BitwiseCopyable {
     /// The last commit that is durable.
     package var commitEpoch: UInt64 = 0
     package var echo = AckEcho.sequence(0)
+    /// Of the events of the epoch that are durable; only an answer to a heartbeat tells them.
+    package var sums = EventSums()
 
     package init(
         sender: SenderID, epoch: SenderEpoch, floor: PacketSequence, keyID: UInt16 = 0,
@@ -73,18 +80,23 @@ package struct AckPacket: Equatable, Sendable, BitwiseCopyable {
 
 extension AckPacket {
     package static let furtherWordCountMax = Limits.ackFurtherWordCountMax
-    package static let payloadByteCountMin = Offset.furtherWords
+    package static let payloadByteCountMin = Offset.furtherWords(isAnswer: false)
 
-    /// Of the whole packet, tag and all: 80 bytes, 96 with tag, and 8 a further word.
-    package static func byteCount(furtherWordCount: Int, hasTag: Bool) -> Int {
-        PacketHeader.byteCount + Offset.furtherWords + 8 * furtherWordCount
+    /// Of the whole packet, tag and all: 80 bytes, 96 with tag, 24 more in an answer to a heartbeat, and 8 a further word.
+    package static func byteCount(
+        furtherWordCount: Int, hasTag: Bool, isAnswer: Bool = false
+    ) -> Int {
+        PacketHeader.byteCount + Offset.furtherWords(isAnswer: isAnswer) + 8 * furtherWordCount
             + (hasTag ? Limits.packetTagByteCount : 0)
     }
 
     /// How many further words an ack may have that is no larger than `byteCount`, tag and all; `nil` if
     /// not even an ack without them is: then there is no answer.
-    package static func furtherWordCount(fitting byteCount: Int, hasTag: Bool) -> Int? {
-        let room = byteCount - Self.byteCount(furtherWordCount: 0, hasTag: hasTag)
+    package static func furtherWordCount(
+        fitting byteCount: Int, hasTag: Bool, isAnswer: Bool = false
+    ) -> Int? {
+        let room =
+            byteCount - Self.byteCount(furtherWordCount: 0, hasTag: hasTag, isAnswer: isAnswer)
         return room < 0 ? nil : min(room / 8, furtherWordCountMax)
     }
 }
@@ -106,7 +118,8 @@ extension AckPacket {
         into packet: UnsafeMutableRawBufferPointer, furtherWordCount: Int, word: (Int) -> UInt64
     ) -> Int {
         precondition((0...Self.furtherWordCountMax).contains(furtherWordCount))
-        let byteCount = Self.byteCount(furtherWordCount: furtherWordCount, hasTag: false)
+        let byteCount = Self.byteCount(
+            furtherWordCount: furtherWordCount, hasTag: false, isAnswer: isAnswer)
         precondition(packet.count >= byteCount)
         func put<Value: FixedWidthInteger & BitwiseCopyable>(_ value: Value, _ offset: Int) {
             // SAFETY: offset + size ≤ byteCount ≤ the buffer's count, checked above.
@@ -120,7 +133,13 @@ extension AckPacket {
         put(directory.rawValue, Offset.directory)
         put(commitEpoch, Offset.commitEpoch)
         put(echo.value, Offset.echo)
-        for i in 0..<furtherWordCount { put(word(i + 1), Offset.furtherWords + 8 * i) }
+        if isAnswer {
+            put(sums.counted, Offset.sums)
+            put(sums.repeated, Offset.sums + 8)
+            put(sums.refusedAndReason, Offset.sums + 16)
+        }
+        let further = Offset.furtherWords(isAnswer: isAnswer)
+        for i in 0..<furtherWordCount { put(word(i + 1), further + 8 * i) }
         var header = PacketHeader(
             kind: .ack, flags: flags, keyID: keyID, sender: sender, epoch: epoch, sequence: floor)
         // SAFETY: the first `byteCount` bytes of the buffer, which has as many.
@@ -128,10 +147,13 @@ extension AckPacket {
         return byteCount
     }
 
+    /// Whether it answers a heartbeat.
+    package var isAnswer: Bool { if case .nonce = echo { true } else { false } }
+
     private var flags: UInt8 {
         var flags: UInt8 = hasTag ? PacketHeader.Flags.hasTag : 0
         if isPending { flags |= PacketHeader.Flags.isPending }
-        if case .nonce = echo { flags |= PacketHeader.Flags.echoesNonce }
+        if isAnswer { flags |= PacketHeader.Flags.echoesNonce }
         return flags
     }
 }
@@ -164,17 +186,22 @@ package enum AckEcho: Equatable, Sendable, BitwiseCopyable {
     package let directory: DirectoryID
     package let commitEpoch: UInt64
     package let echo: AckEcho
+    /// Of the events of the epoch; `nil` where it answers no heartbeat.
+    package let sums: EventSums?
     /// Bitmap words, at least 1.
     package let wordCount: Int
     private let payload: UnsafeRawBufferPointer
+    private let furtherWordsOffset: Int
 
     /// - Parameters:
     ///   - header: what `PacketHeader.parse` gave for `packet`.
     ///   - packet: the whole datagram.
     ///
-    /// **Errors** `nil` if it is no ack, or its payload is not 40 bytes and 0 … 1,023 words to the byte.
+    /// **Errors** `nil` if it is no ack, or its payload is not 40 bytes, 64 of an answer to a heartbeat, and 0 … 1,023
+    /// words to the byte.
     @unsafe package init?(_ header: PacketHeader, of packet: UnsafeRawBufferPointer) {
-        let room = header.payloadByteCount - AckPacket.Offset.furtherWords
+        furtherWordsOffset = AckPacket.Offset.furtherWords(isAnswer: header.echoesNonce)
+        let room = header.payloadByteCount - furtherWordsOffset
         guard header.kind == .ack, packet.count == header.packetByteCount, room >= 0, room % 8 == 0,
             room / 8 <= AckPacket.furtherWordCountMax
         else { return nil }
@@ -195,6 +222,15 @@ package enum AckEcho: Equatable, Sendable, BitwiseCopyable {
         unsafe commitEpoch = Self.load64(payload, AckPacket.Offset.commitEpoch)
         let echoed = unsafe Self.load64(payload, AckPacket.Offset.echo)
         echo = header.echoesNonce ? .nonce(echoed) : .sequence(echoed)
+        sums = unsafe header.echoesNonce ? Self.loadSums(payload) : nil
+    }
+
+    @unsafe private static func loadSums(_ payload: UnsafeRawBufferPointer) -> EventSums {
+        // SAFETY: the caller has checked that the payload holds them.
+        unsafe EventSums(
+            counted: load64(payload, AckPacket.Offset.sums),
+            repeated: load64(payload, AckPacket.Offset.sums + 8),
+            refusedAndReason: load64(payload, AckPacket.Offset.sums + 16))
     }
 
     @unsafe private static func load64(
@@ -218,8 +254,8 @@ package enum AckEcho: Equatable, Sendable, BitwiseCopyable {
         precondition(index >= 0 && index < wordCount)
         let offset =
             index == 0
-            ? AckPacket.Offset.bitmap : AckPacket.Offset.furtherWords + 8 * (index - 1)
-        // SAFETY: offset + 8 ≤ 40 + 8 · (wordCount - 1), the payload's size, by the check of the index.
+            ? AckPacket.Offset.bitmap : furtherWordsOffset + 8 * (index - 1)
+        // SAFETY: offset + 8 ≤ furtherWordsOffset + 8 · (wordCount - 1), the payload's size, by the check of the index.
         return unsafe Self.load64(payload, offset)
     }
 

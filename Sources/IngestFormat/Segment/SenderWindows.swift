@@ -12,6 +12,8 @@ package struct SenderWindow: Hashable, Sendable {
     package var asksForAcks: Bool?
     /// Admission time of the last block with an entry of this sender, µs since 1970.
     package var lastSeen: Int64
+    /// Of its packets, by `Verdict`, indexed by its raw value.
+    package private(set) var events = [UInt64](repeating: 0, count: Verdict.allCases.count)
     private var told: UInt64 = 0
 
     package init(start: UInt64, keyID: UInt16 = 0, lastSeen: Int64) {
@@ -68,6 +70,13 @@ package struct SenderWindow: Hashable, Sendable {
         checks.check(of: sequence, in: sequences).map { $0 != check } ?? false
     }
 
+    /// Adds events of its packets, by `Verdict`.
+    package mutating func add(events more: [UInt64]) {
+        for code in events.indices where more[code] > 0 {
+            events[code] = events[code].saturatingSum(more[code])
+        }
+    }
+
     /// Takes the floor up: what has not arrived below it is missing.
     /// - Returns: how many sequences that are.
     package mutating func raise(to floor: UInt64) -> UInt64 { sequences.raise(to: floor) }
@@ -76,7 +85,7 @@ package struct SenderWindow: Hashable, Sendable {
     package static func == (a: Self, b: Self) -> Bool {
         a.start == b.start && a.keyID == b.keyID && a.announced == b.announced
             && a.asksForAcks == b.asksForAcks
-            && a.lastSeen == b.lastSeen && a.sequences == b.sequences
+            && a.lastSeen == b.lastSeen && a.events == b.events && a.sequences == b.sequences
     }
 
     package func hash(into hasher: inout Hasher) {
@@ -102,6 +111,7 @@ package struct SenderWindow: Hashable, Sendable {
                 next += 1
             }
         }
+        add(events: entry.events)
         announce(entry.window.announced ?? 0)
         asksForAcks = asksForAcks ?? entry.window.asksForAcks
         lastSeen = max(lastSeen, time)
@@ -253,17 +263,21 @@ extension SenderWindow {
     private static let decided: UInt8 = 2
     private static let hasKey: UInt8 = 4
     private static let hasChecks: UInt8 = 8
+    private static let hasEvents: UInt8 = 16
 
-    /// **Layout** Flags u8 (bit 0 asks for acks, bit 1 decided, bit 2 key id, bit 3 checks); last seen u64; key id, if
-    /// there is one, start, floor − start, announced − floor, missing count, as varints; a varint of how many missing
+    /// **Layout** Flags u8 (bit 0 asks for acks, bit 1 decided, bit 2 key id, bit 3 checks, bit 4 events); last seen u64; key
+    /// id, if there is one, start, floor − start, announced − floor, missing count, as varints; a varint of how many missing
     /// ranges are known, each two varints, what lies between it and the floor or the range behind it, less 1 between
     /// ranges, and its length less 1, from the highest range down; a varint of how many words, then these, u64: bit i of
-    /// word w says that sequence floor + 64 w + i arrived. The last word is not 0. With bit 3, `SequenceChecks.encode`.
+    /// word w says that sequence floor + 64 w + i arrived. The last word is not 0. With bit 3, `SequenceChecks.encode`. With bit
+    /// 4 a varint of how many verdicts, then events of each, by raw value, as varints; the last is not 0.
     fileprivate func encode(into writer: inout ByteWriter) {
         let hasChecks = checks.count > 0
+        let verdictCount = (events.lastIndex { $0 > 0 } ?? -1) + 1
         writer.append(
             u8: (asksForAcks == true ? Self.asks : 0) | (asksForAcks == nil ? 0 : Self.decided)
-                | (keyID == 0 ? 0 : Self.hasKey) | (hasChecks ? Self.hasChecks : 0))
+                | (keyID == 0 ? 0 : Self.hasKey) | (hasChecks ? Self.hasChecks : 0)
+                | (verdictCount > 0 ? Self.hasEvents : 0))
         writer.append(u64: UInt64(bitPattern: lastSeen))
         let floor = sequences.floor
         if keyID != 0 { writer.append(varint: UInt64(keyID)) }
@@ -288,11 +302,15 @@ extension SenderWindow {
         writer.append(varint: UInt64(words.count))
         for word in words { writer.append(u64: word) }
         if hasChecks { checks.encode(into: &writer) }
+        guard verdictCount > 0 else { return }
+        writer.append(varint: UInt64(verdictCount))
+        for count in events[..<verdictCount] { writer.append(varint: count) }
     }
 
     fileprivate init(_ source: inout SectionReader) throws(FormatError) {
         let flags = try source.u8("flags")
-        guard flags & ~(Self.asks | Self.decided | Self.hasKey | Self.hasChecks) == 0,
+        let known = Self.asks | Self.decided | Self.hasKey | Self.hasChecks | Self.hasEvents
+        guard flags & ~known == 0,
             flags & (Self.asks | Self.decided) != Self.asks
         else {
             throw source.fault("flags", got: UInt64(flags))
@@ -310,8 +328,8 @@ extension SenderWindow {
         told = floor + (try source.varint("announced", max: Limits.sequenceMax + 1 - floor))
         let missingCount = try source.varint("missing count", max: floor - start)
         let missing = try Self.missing(&source, start: start, floor: floor)
-        let known = missing.reduce(UInt64(0)) { $0 + ($1.upperBound - $1.lowerBound + 1) }
-        guard known <= missingCount else { throw source.fault("missing ranges", got: known) }
+        let listed = missing.reduce(UInt64(0)) { $0 + ($1.upperBound - $1.lowerBound + 1) }
+        guard listed <= missingCount else { throw source.fault("missing ranges", got: listed) }
         let wordCount = try source.count(
             "word count", max: Limits.windowSequenceCountMax / 64, leastByteCount: 8)
         var words: [UInt64] = []
@@ -326,6 +344,15 @@ extension SenderWindow {
         checks =
             flags & Self.hasChecks == 0
             ? SequenceChecks(start: start) : try SequenceChecks(&source, start: start)
+        if flags & Self.hasEvents != 0 { try readEvents(&source) }
+    }
+
+    private mutating func readEvents(_ source: inout SectionReader) throws(FormatError) {
+        let count = try source.count("verdict count", max: events.count, leastByteCount: 1)
+        for code in 0..<count { events[code] = try source.varint("events", max: .max) }
+        guard count > 0, events[count - 1] > 0 else {
+            throw source.fault("verdict count", got: UInt64(count))
+        }
     }
 
     /// From the highest down in the bytes, ascending in memory.

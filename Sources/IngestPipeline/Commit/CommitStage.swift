@@ -312,6 +312,8 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     private mutating func closeBlock(isLast: Bool = false) {
         guard let slot else { return }
         let now = time.now()
+        // Events come with sequences, and a ledger with these goes into this block.
+        if ledger.movesWindows { windows.add(eventsOf: ledger.entries) }
         windows.takeAcks(into: &slot.acks, durable: links.state.durableEpoch, now)
         if slot.rows.rowCount == 0 { slot.context.admissionTime = now.wallMicroseconds }
         slot.context.zoneVersion = admission.zoneVersion

@@ -103,7 +103,7 @@ struct ModelReceiver {
     ) -> [UInt8]? {
         guard
             let further = AckPacket.furtherWordCount(
-                fitting: byteCountMax, hasTag: header.hasTag)
+                fitting: byteCountMax, hasTag: header.hasTag, isAnswer: told != nil)
         else { return nil }
         var words = [UInt64](repeating: 0, count: 1 + min(further, 4))
         for place in 0..<64 * words.count
@@ -153,7 +153,8 @@ struct ModelReceiver {
     static func bytes(_ ack: AckPacket, words: [UInt64] = [0]) -> [UInt8] {
         var bytes = [UInt8](
             repeating: 0,
-            count: AckPacket.byteCount(furtherWordCount: words.count - 1, hasTag: false))
+            count: AckPacket.byteCount(
+                furtherWordCount: words.count - 1, hasTag: false, isAnswer: ack.isAnswer))
         _ = bytes.withUnsafeMutableBytes {
             ack.encode(into: $0, furtherWordCount: words.count - 1) { words[$0] }
         }

@@ -207,7 +207,9 @@ final class PathSimulation {
         ack.commitEpoch = commitEpoch
         ack.echo = told.map { .nonce($0.nonce) } ?? .sequence(0)
         ack.isPending = told != nil && !flow.admitted.isEmpty
-        let further = AckPacket.furtherWordCount(fitting: byteCount, hasTag: false) ?? 0
+        let further =
+            AckPacket.furtherWordCount(
+                fitting: byteCount, hasTag: false, isAnswer: ack.isAnswer) ?? 0
         let end = max(flow.above.max() ?? 0, end, flow.floor)
         var words = [UInt64](repeating: 0, count: 1 + min(further, Int(end - flow.floor) / 64))
         for sequence in flow.above where !ack.isPending {

@@ -11,6 +11,7 @@ struct AckPacketTests {
         ack.directory = DirectoryID(rawValue: 0x0123_4567_89AB_CDEF)
         ack.commitEpoch = 1_000
         ack.echo = .nonce(0xFEED_5EED_0000_0001)
+        ack.sums = EventSums(counted: 1_000, repeated: 3, refusedAndReason: 7 << 56 | 200)
         return ack
     }()
 
@@ -51,6 +52,7 @@ struct AckPacketTests {
             #expect(view.wordCount == 2)
             #expect(view.directory == Self.example.directory && view.commitEpoch == 1_000)
             #expect(view.echo == Self.example.echo && !view.isPending)
+            #expect(view.sums == Self.example.sums && view.sums?.reason == .tooOld)
             #expect(view.header.epoch == Self.example.epoch)
             return (9..<200).filter { view.isDone($0) }
         }
@@ -64,9 +66,12 @@ struct AckPacketTests {
                 "bitmap \(AckPacket.Offset.bitmap)", "credit \(AckPacket.Offset.credit)",
                 "status \(AckPacket.Offset.status)", "directory \(AckPacket.Offset.directory)",
                 "commit epoch \(AckPacket.Offset.commitEpoch)",
-                "echo \(AckPacket.Offset.echo)",
+                "echo \(AckPacket.Offset.echo)", "counted \(AckPacket.Offset.sums)",
+                "repeated \(AckPacket.Offset.sums + 8)",
+                "refused \(AckPacket.Offset.sums + 16)",
             ])
-        #expect(AckPacket.Offset.furtherWords == 40)
+        #expect(AckPacket.Offset.furtherWords(isAnswer: false) == 40)
+        #expect(AckPacket.Offset.furtherWords(isAnswer: true) == 64)
         let states = page.table(under: "Ack", number: 1)
         #expect(states.map { $0["status"] } == AckStatus.allCases.map { "\($0.rawValue)" })
     }
@@ -81,23 +86,31 @@ struct AckPacketTests {
         ack.directory = DirectoryID(rawValue: 0x7877_7675_7473_7271)
         ack.commitEpoch = 0x8887_8685_8483_8281
         ack.echo = .nonce(0x9897_9695_9493_9291)
+        ack.sums = EventSums(
+            counted: 0xA8A7_A6A5_A4A3_A2A1, repeated: 0xB8B7_B6B5_B4B3_B2B1,
+            refusedAndReason: 0x08C7_C6C5_C4C3_C2C1)
         let packet = Self.encode(ack, words: [0x5857_5655_5453_5251, 0x6867_6665_6463_6261])
         #expect(Array(packet[..<8]) == Array("IGD1".utf8) + [129, 2 + 4 + 8, 0x31, 0x32])
         #expect(Array(packet[8..<16]) == [UInt8](1...8))
         #expect(Array(packet[16..<24]) == [UInt8](0x11...0x18))
         #expect(Array(packet[24..<32]) == [UInt8](0x21...0x28))
-        #expect(Array(packet[32..<36]) == [48, 0, 0, 0])
+        #expect(Array(packet[32..<36]) == [72, 0, 0, 0])
         #expect(Array(packet[40..<48]) == [UInt8](0x51...0x58))
         #expect(Array(packet[48..<52]) == [UInt8](0x41...0x44))
         #expect(Array(packet[52..<56]) == [4, 0, 0, 0])
         #expect(Array(packet[56..<64]) == [UInt8](0x71...0x78))
         #expect(Array(packet[64..<72]) == [UInt8](0x81...0x88))
         #expect(Array(packet[72..<80]) == [UInt8](0x91...0x98))
-        #expect(Array(packet[80...]) == [UInt8](0x61...0x68))
+        #expect(Array(packet[80..<88]) == [UInt8](0xA1...0xA8))
+        #expect(Array(packet[88..<96]) == [UInt8](0xB1...0xB8))
+        #expect(Array(packet[96..<104]) == [UInt8](0xC1...0xC7) + [8])
+        #expect(Array(packet[104...]) == [UInt8](0x61...0x68))
         // The tag is behind that: without it the packet is too short, with it whole.
         #expect(Self.view(packet) { _ in } == nil)
         let tagged = packet + [UInt8](repeating: 7, count: 16)
-        #expect(tagged.count == AckPacket.byteCount(furtherWordCount: 1, hasTag: true))
+        #expect(
+            tagged.count
+                == AckPacket.byteCount(furtherWordCount: 1, hasTag: true, isAnswer: true))
         #expect(Self.view(tagged) { $0.header.keyID } == 0x3231)
         let flags = Self.view(tagged) { view in [view.isPending, view.header.echoesNonce] }
         #expect(flags == [true, true])
@@ -105,6 +118,8 @@ struct AckPacketTests {
         let other = Self.encode(ack, words: [0]) + [UInt8](repeating: 7, count: 16)
         #expect(other[5] == 2)
         #expect(Self.view(other) { $0.echo } == .sequence(5))
+        #expect(Self.view(other) { $0.sums } == .some(nil))
+        #expect(other.count == 96)
     }
 
     // MARK: Sizes
@@ -129,16 +144,56 @@ struct AckPacketTests {
         }
     }
 
-    @Test func `Only 40 bytes and whole words, up to 1023, are an ack`() {
-        var header = PacketHeader(
-            kind: .ack, sender: SenderID(rawValue: 1), epoch: SenderEpoch(rawValue: 2),
-            sequence: PacketSequence(rawValue: 3))
-        let taken = (0...8_300).filter { payloadByteCount in
-            var packet = [UInt8](repeating: 0, count: 40 + payloadByteCount)
-            header.seal(&packet)
-            return Self.view(packet) { $0.wordCount } != nil
+    @Test
+    func `An answer to a heartbeat is 24 bytes longer, and no longer than the least heartbeat`() {
+        for (byteCount, plain, tagged) in [(103, nil, nil), (104, 0, nil), (120, 2, 0)]
+            as [(_, Int?, Int?)]
+        {
+            for (hasTag, expected) in [(false, plain), (true, tagged)] {
+                let count = AckPacket.furtherWordCount(
+                    fitting: byteCount, hasTag: hasTag, isAnswer: true)
+                #expect(count == expected, "\(byteCount)")
+            }
         }
-        #expect(taken == (0...1_023).map { 40 + 8 * $0 })
+        let header = PacketHeader(
+            kind: .heartbeat, sender: SenderID(rawValue: 1), epoch: SenderEpoch(rawValue: 2),
+            sequence: PacketSequence(rawValue: 3))
+        #expect(Heartbeat(base: 0).packet(header).count == 104)
+    }
+
+    @Test func `Only 40 bytes, of an answer 64, and whole words, up to 1023, are an ack`() {
+        for (flags, least) in [(UInt8(0), 40), (PacketHeader.Flags.echoesNonce, 64)] {
+            var header = PacketHeader(
+                kind: .ack, flags: flags, sender: SenderID(rawValue: 1),
+                epoch: SenderEpoch(rawValue: 2), sequence: PacketSequence(rawValue: 3))
+            let taken = (0...8_300).filter { payloadByteCount in
+                var packet = [UInt8](repeating: 0, count: 40 + payloadByteCount)
+                header.seal(&packet)
+                return Self.view(packet) { $0.wordCount } != nil
+            }
+            #expect(taken == (0...1_023).map { least + 8 * $0 })
+        }
+    }
+
+    // MARK: What became of the events
+
+    @Test func `Events are summed up by what became of them, with the reason that most have`() {
+        var events = [UInt64](repeating: 0, count: Verdict.allCases.count)
+        #expect(EventSums(events) == EventSums())
+        #expect(EventSums(events).reason == nil)
+        for (index, verdict) in Verdict.allCases.enumerated() {
+            events[Int(verdict.rawValue)] = UInt64(index + 1)
+        }
+        let sums = EventSums(events)
+        #expect(sums.counted == 1 && sums.repeated == 4 + 5 + 6)
+        #expect(sums.refused == 2 + 3 + 7 + 8 + 9 + 10 + 11 + 12 + 13)
+        #expect(sums.total == 91 && sums.reason == .malformed)
+        events[Int(Verdict.tooOld.rawValue)] = 1 << 60
+        #expect(EventSums(events).refused == 1 << 56 - 1 && EventSums(events).reason == .tooOld)
+        for code in [0, 3, 200] as [UInt64] {
+            let sums = EventSums(counted: 0, repeated: 0, refusedAndReason: code << 56 | 5)
+            #expect(sums.reason == nil && sums.refused == 5)
+        }
     }
 
     // MARK: Bits

@@ -40,15 +40,16 @@ struct SenderWindowsTests {
                 ranges.append(next...end)
                 next = end + 2 + UInt64(random.below(30))
             }
-            windows.apply(
-                [
-                    entry(key(sender, epoch: sender % 5 + 1), ranges) {
-                        ($0.start, $0.keyID) = (start, UInt16(sender % 3))
-                        $0.asksForAcks = [nil, true, false][random.below(3)]
-                        if sender % 4 == 0 { $0.announced = next + 9 }
-                        if sender % 2 == 0 { $0.floor = start + UInt64(random.below(900)) }
-                    }
-                ], at: Int64(sender) - 9)
+            var entry = entry(key(sender, epoch: sender % 5 + 1), ranges) {
+                ($0.start, $0.keyID) = (start, UInt16(sender % 3))
+                $0.asksForAcks = [nil, true, false][random.below(3)]
+                if sender % 4 == 0 { $0.announced = next + 9 }
+                if sender % 2 == 0 { $0.floor = start + UInt64(random.below(900)) }
+            }
+            for _ in 0..<random.below(4) {
+                entry.events[random.below(entry.events.count)] = random.next() >> 1
+            }
+            windows.apply([entry], at: Int64(sender) - 9)
         }
         for sender in 1...9 as ClosedRange<UInt64> {
             windows.apply(

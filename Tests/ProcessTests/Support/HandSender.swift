@@ -12,6 +12,8 @@ final class HandSender {
         let credit: UInt32
         let status: UInt32
         let words: [UInt64]
+        /// Events counted, repeated and refused, and the code of a reason; of an answer to a heartbeat.
+        let sums: [UInt64]?
 
         /// `nil` for anything that is no ack of this sender epoch, or says nothing of its packets yet.
         init?(_ bytes: [UInt8], sender: UInt64, epoch: UInt64) {
@@ -22,9 +24,14 @@ final class HandSender {
             floor = Self.value(bytes, 24, 8)
             credit = UInt32(Self.value(bytes, 48, 4))
             status = UInt32(Self.value(bytes, 52, 4))
+            let isAnswer = bytes[5] & 8 != 0
+            sums =
+                isAnswer
+                ? [80, 88].map { Self.value(bytes, $0, 8) }
+                    + [Self.value(bytes, 96, 7), Self.value(bytes, 103, 1)] : nil
             words =
                 [Self.value(bytes, 40, 8)]
-                + stride(from: 80, to: bytes.count - (bytes[5] & 2 == 0 ? 0 : 16) - 7, by: 8)
+                + stride(from: isAnswer ? 104 : 80, to: bytes.count - (bytes[5] & 2 == 0 ? 0 : 16) - 7, by: 8)
                 .map { Self.value(bytes, $0, 8) }
         }
 

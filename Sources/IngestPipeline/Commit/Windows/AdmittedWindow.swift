@@ -19,8 +19,9 @@ struct AdmittedWindow {
 
     var isAckDue = false
     var status = AckStatus.ok
-    /// Of the heartbeat that it answers, or else of the last packet.
-    private(set) var echo = AckEcho.sequence(0)
+    /// Of the heartbeat that it answers.
+    private var nonce: UInt64?
+    private var lastSequence: UInt64 = 0
     private var refusedUntilNanoseconds: UInt64 = 0
     /// Whether its last new batch was shed, since its key had no names left.
     var isShedForNames = false
@@ -29,9 +30,19 @@ struct AdmittedWindow {
 
     /// The commit that holds its newest packet or move of the floor.
     private(set) var admittedEpoch: UInt64 = 0
-    /// A floor that is durable once the commit is, and one that is.
-    private var sample: (floor: UInt64, epoch: UInt64)
-    private var durableFloor: UInt64
+    /// What is durable: a floor, and what became of the events.
+    struct Durable {
+        let floor: UInt64
+        let sums: EventSums
+
+        init(_ window: SenderWindow) {
+            (floor, sums) = (window.sequences.floor, EventSums(window.events))
+        }
+    }
+
+    /// What is durable once the commit is, and what is.
+    private var sample: (state: Durable, epoch: UInt64)
+    private var durable: Durable
     /// Where the ack that is due goes: to where the last new batch came from, and without one to that of the last other
     /// packet: one that was sent again by anybody turns no ack away.
     private var source: PacketSource?
@@ -49,35 +60,36 @@ struct AdmittedWindow {
         self.key = key
         self.window = window
         self.seenNanoseconds = seenNanoseconds
-        durableFloor = window.sequences.floor
-        sample = (durableFloor, 0)
+        durable = Durable(window)
+        sample = (durable, 0)
     }
 
     /// Notes that it has changed by a packet of the commit that is open.
     mutating func note(commit epoch: UInt64) { admittedEpoch = epoch }
 
     /// Notes how far it is when that commit is closed.
-    mutating func note(closing epoch: UInt64, durable: UInt64) {
+    /// - Parameter durableEpoch: the last commit that is durable now.
+    mutating func note(closing epoch: UInt64, durable durableEpoch: UInt64) {
         isAckDue = false
         status = .ok
-        echo = .sequence(0)
+        (nonce, lastSequence) = (nil, 0)
         isSourceOfBatch = false
         largestByteCount = 0
-        guard sample.epoch <= durable else { return }
-        durableFloor = sample.floor
-        sample = (window.sequences.floor, epoch)
+        guard sample.epoch <= durableEpoch else { return }
+        durable = sample.state
+        sample = (Durable(window), epoch)
     }
 
-    /// The floor of before, while not all that has arrived is durable; else `nil`.
-    mutating func floorWhilePending(durable: UInt64) -> UInt64? {
-        if sample.epoch <= durable { durableFloor = sample.floor }
-        return admittedEpoch > durable ? durableFloor : nil
+    /// What was durable before, while not all that has arrived is; else `nil`.
+    mutating func stateWhilePending(durable durableEpoch: UInt64) -> Durable? {
+        if sample.epoch <= durableEpoch { durable = sample.state }
+        return admittedEpoch > durableEpoch ? durable : nil
     }
 
     /// Whether all that was announced is final and durable, and the sequences below this one are all of it.
     mutating func isFinal(upTo sequence: UInt64, durable: UInt64) -> Bool {
         window.sequences.floor == sequence && window.announced == sequence
-            && floorWhilePending(durable: durable) == nil
+            && stateWhilePending(durable: durable) == nil
     }
 
     /// What a window says to a sequence.
@@ -116,23 +128,42 @@ struct AdmittedWindow {
     }
 
     /// The ack that is due, if one is, answers a heartbeat.
-    mutating func note(answering heartbeat: Heartbeat) {
-        if isAckDue { echo = .nonce(heartbeat.nonce) }
+    mutating func note(answering packet: SequencedPacket) {
+        guard isAckDue, let source else { return }
+        nonce = packet.heartbeat?.nonce
+        if source.isSamePeer(as: packet.source) {
+            largestByteCount = max(largestByteCount, packet.source.byteCount)
+        }
     }
 
     /// An ack is due for a packet too.
     mutating func note(owed packet: SequencedPacket, isNewBatch: Bool) {
-        if packet.heartbeat != nil { echo = packet.echo }
-        if case .sequence = echo { echo = packet.echo }
-        guard isNewBatch || !isSourceOfBatch else { return }
+        if let heartbeat = packet.heartbeat {
+            nonce = heartbeat.nonce
+        } else {
+            lastSequence = packet.sequence
+        }
         let isSame = source.map { $0.isSamePeer(as: packet.source) } ?? false
-        source = packet.source
-        isSourceOfBatch = isNewBatch
-        largestByteCount = max(isSame ? largestByteCount : 0, packet.source.byteCount)
+        if isNewBatch || !isSourceOfBatch {
+            if !isSame { largestByteCount = 0 }
+            source = packet.source
+            isSourceOfBatch = isNewBatch
+        } else if !isSame {
+            return
+        }
+        largestByteCount = max(largestByteCount, packet.source.byteCount)
     }
 
     /// Where the ack that is due goes, and how large it may be.
     var ackSource: PacketSource? { source?.acked(byteCount: largestByteCount) }
+
+    /// Of the ack that is due: the nonce only where what came from there is as large as an answer.
+    var echo: AckEcho {
+        guard let nonce, let source = ackSource else { return .sequence(lastSequence) }
+        let needed = AckPacket.byteCount(
+            furtherWordCount: 0, hasTag: source.isTagged, isAnswer: true)
+        return source.byteCount < needed ? .sequence(lastSequence) : .nonce(nonce)
+    }
 
     /// Of one that holds a packet.
     static let byteCountAtFirst = MemoryLayout<Self>.stride + 2 << 10

@@ -13,7 +13,7 @@ extension AdmittedWindows {
         guard acks.isOwed else { return }
         credit.look(at: &table.entries, now)
         for index in acks.due {
-            let ack = ack(ofWindow: index, table.entries[index].status, floor: nil)
+            let ack = ack(ofWindow: index, table.entries[index].status, before: nil)
             if let ack { list.append(ack, table.entries[index].window.sequences) }
             table.entries[index].note(closing: commitEpoch, durable: durable)
         }
@@ -36,16 +36,16 @@ extension AdmittedWindows {
         credit.look(at: &table.entries, now)
         let own = self.status(ofHeartbeat: packet, index, now)
         let isRolledBack = told.seen > table.entries[index].window.sequences.floor
-        let floor = table.entries[index].floorWhilePending(durable: durable)
+        let before = table.entries[index].stateWhilePending(durable: durable)
         // The ack of the commit answers it again, when there is more to say.
-        if floor != nil { table.entries[index].note(answering: told) }
+        if before != nil { table.entries[index].note(answering: packet) }
         if isRolledBack { rolledBackCount += 1 }
         let status: AckStatus = own != .refused && isRolledBack ? .rolledBack : own
-        let ack = ack(ofWindow: index, status, floor: floor, answering: packet)
+        let ack = ack(ofWindow: index, status, before: before, answering: packet)
         guard let ack else { return }
         list.commitEpoch = durable
         let window = table.entries[index].window.sequences
-        list.append(ack, floor == nil ? window : nil, upTo: packet.sequence)
+        list.append(ack, before == nil ? window : nil, upTo: packet.sequence)
     }
 
     /// The answer to a heartbeat of a sender whose window would begin here.
@@ -62,21 +62,23 @@ extension AdmittedWindows {
     }
 
     /// - Parameters:
-    ///   - floor: that of before, where not all that has arrived is durable.
+    ///   - before: what was durable before, where not all that has arrived is.
     ///   - packet: the only one that it answers; `nil`: those of the commit.
     private mutating func ack(
-        ofWindow index: Int, _ status: AckStatus, floor: UInt64?,
+        ofWindow index: Int, _ status: AckStatus, before: AdmittedWindow.Durable?,
         answering packet: SequencedPacket? = nil
     ) -> OutgoingAck? {
         let granted = credit.grant(&table.entries[index])
+        let state = before ?? AdmittedWindow.Durable(table.entries[index].window)
         let window = table.entries[index].window.sequences
         guard let source = packet?.source ?? table.entries[index].ackSource else { return nil }
         // What came already is not in flight.
-        let arrived = window.floor - (floor ?? window.floor) + window.arrivedAboveFloorCount
+        let arrived = window.floor - state.floor + window.arrivedAboveFloorCount
         return OutgoingAck(
             status, sender: table.entries[index].key.sender, epoch: table.entries[index].key.epoch,
-            floor: floor ?? window.floor,
+            floor: state.floor,
             credit: status == .busy ? 0 : granted + Int(clamping: arrived),
-            echo: packet?.echo ?? table.entries[index].echo, isPending: floor != nil, to: source)
+            echo: packet?.echo ?? table.entries[index].echo, sums: state.sums,
+            isPending: before != nil, to: source)
     }
 }

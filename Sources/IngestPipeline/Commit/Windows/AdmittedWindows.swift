@@ -189,6 +189,14 @@ struct AdmittedWindows: ~Copyable {
         if packet.asksForAcks { owe(packet, place.index, .ok, isNewBatch: true) }
     }
 
+    /// Adds what became of the events of the block that is being closed to the windows of their packets.
+    mutating func add(eventsOf entries: [LedgerEntry]) {
+        for entry in entries where entry.key.kind == .framed {
+            guard let index = table.index(of: entry.key) else { continue }
+            table.entries[index].window.add(events: entry.events)
+        }
+    }
+
     /// What becomes of a heartbeat.
     enum HeartbeatVerdict: Equatable {
         /// It is answered with the block: it has moved a window, or asks for no acks.
@@ -295,8 +303,9 @@ struct AdmittedWindows: ~Copyable {
             table.entries[index].isFinal(upTo: packet.sequence, durable: durable),
             !table.entries[index].isRefused(now), mayClose(packet.key, now)
         else { return false }
+        let events = table.entries[index].window.events
         close(packet.key, &ledger)
-        acks.confirmEnd(packet)
+        acks.confirmEnd(packet, events: events)
         return true
     }
 

@@ -28,11 +28,12 @@ struct DueAcks {
     }
 
     /// Tells a sender that its epoch has ended: nothing more comes of it, and it needs no credit.
-    mutating func confirmEnd(_ packet: SequencedPacket) {
+    /// - Parameter events: of the epoch, by verdict.
+    mutating func confirmEnd(_ packet: SequencedPacket, events: [UInt64]) {
         guard others.count < Self.otherCountMax else { return }
         let ack = OutgoingAck(
             .ok, sender: packet.key.sender, epoch: packet.key.epoch, floor: packet.sequence,
-            echo: packet.echo, to: packet.source)
+            echo: packet.echo, sums: EventSums(events), to: packet.source)
         if let ack { others.append(ack) }
     }
 
