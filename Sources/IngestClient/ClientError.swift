@@ -30,6 +30,8 @@ public enum ClientError: Error, Equatable, Sendable {
     case unsupported(address: String)
     /// Nothing was heard while packets waited for an ack.
     case noAnswer(address: String, seconds: UInt64)
+    /// The receiver answers, and takes nothing.
+    case notTaken(address: String, cause: BlockCause, seconds: UInt64)
     /// Acks come, but this packet, sent again and again, is not acked, nor is any other.
     case noProgress(address: String, sequence: UInt64, byteCount: Int)
     /// `close` had to end before everything was acked.
@@ -62,6 +64,15 @@ public enum ClientError: Error, Equatable, Sendable {
         case olderCopy
         /// It has another directory, or none of this sender.
         case otherDirectory
+    }
+
+    /// Why a receiver takes nothing. It may end by itself.
+    public enum BlockCause: Equatable, Sendable {
+        /// Its ring is full, or the key has no room for another sender or name.
+        case busy
+        case diskFull
+        /// It has given its room to other senders.
+        case noCredit
     }
 
     public enum SpoolFailure: Equatable, Sendable {
@@ -159,7 +170,7 @@ extension ClientError {
     package var exitCode: Int32 {
         switch self {
         case .badAddress, .badOption: 64
-        case .unresolved, .notListening, .noAnswer, .noProgress, .deadline, .refused,
+        case .unresolved, .notListening, .noAnswer, .notTaken, .noProgress, .deadline, .refused,
             .unknownPackets, .unsupported:
             69
         case .ackedDataLost: 71
@@ -199,7 +210,7 @@ extension ClientError: CustomStringConvertible {
             "\(name) is \(got), give \(allowed)"
         case .refused(let sender, let epoch, let cause):
             "the receiver refuses sender \(sender) with epoch \(epoch): \(cause.description);"
-                + " what is not acked is not counted"
+                + " some of what is not acked may have been counted, which ingest-reader ledger shows"
         case .unknownPackets(let sender, let sequence, let next):
             "the receiver has packet \(sequence) of sender \(sender), of which only those below \(next)"
                 + " were sent from here, a spool must not be copied: remove it and send again what is missing"
@@ -213,11 +224,14 @@ extension ClientError: CustomStringConvertible {
         case .noAnswer(let address, let seconds):
             "no answer from \(address) for \(seconds) s, check that ingestd runs there, its keys and the"
                 + " network"
+        case .notTaken(let address, let cause, let seconds):
+            "\(address) has taken nothing for \(seconds) s: \(cause.description)"
         case .noProgress(let address, let sequence, let byteCount):
             "\(address) answers, but does not ack packet \(sequence) of \(byteCount) bytes, check the keys,"
                 + " and whether packets of that size pass the network"
         case .deadline(let unackedPackets):
-            "\(unackedPackets) packets were not acked before the deadline, send them again"
+            "\(unackedPackets) packets were not acked before the deadline, some of them may have been counted:"
+                + " close again, or with a spool open it again"
         case .otherSender(let path, let asked, let found):
             "the spool holds packets of sender \(found), not \(asked), \(path), send as that one first"
         case .spool(let path, let failure): failure.description(path)
@@ -255,6 +269,16 @@ extension ClientError.LossCause {
     }
 }
 
+extension ClientError.BlockCause {
+    fileprivate var description: String {
+        switch self {
+        case .busy: "it is busy, see its log for the cause, and give it more room or less to do"
+        case .diskFull: "its disk is full, free space there"
+        case .noCredit: "it has no room for more packets, see whether other senders fill it"
+        }
+    }
+}
+
 extension ClientError.SpoolFailure {
     fileprivate func description(_ path: String) -> String {
         switch self {
@@ -262,8 +286,8 @@ extension ClientError.SpoolFailure {
             "another sender\(pid.map { " (pid \($0))" } ?? "") uses this spool, \(path), wait for its end"
                 + " or use another directory"
         case .damaged(let offset, let detail):
-            "corrupt: \(detail), \(path) at byte \(offset), restore this spool as it was, or send what is not"
-                + " counted again from its source with a new one"
+            "corrupt: \(detail), \(path) at byte \(offset), restore this spool as it was, or find by"
+                + " ingest-reader reconcile what is not counted, and send that from its source"
         case .diskFull:
             "the spool's disk is full, \(path), free space on this file system; no accepted event is"
                 + " lost"

@@ -59,8 +59,7 @@ extension SenderStream {
         var edge = acks.edge
         if window[window.base].sendCount > 1 {
             let words = AckPacket.furtherWordCount(
-                fitting: configuration.packetByteCountMax, hasTag: configuration.key != nil,
-                isAnswer: true)
+                fitting: configuration.packetByteCountMax, hasTag: configuration.key != nil)
             edge = min(edge, window.base + 64 * UInt64(1 + (words ?? 0)))
         }
         return acks.hasCredit || window.leftEnd == 0 ? edge : min(edge, window.leftEnd)
@@ -225,6 +224,7 @@ extension SenderStream {
             congestion.shed()
             if !acks.isShedding { timers.hurryHeartbeat(now: now) }
             acks.isShedding = true
+            timers.blocked(by: status == .busy ? .busy : .diskFull, now: now)
             timers.progressed(now: now)
         case .beyondWindow: timers.requestHeartbeat(now: now)
         case .refused, .unsupported, .rolledBack: break
@@ -296,18 +296,6 @@ extension SenderStream {
         sendHeartbeat(now: now)
     }
 
-    private func refusal(known: SenderEpoch) -> ClientError {
-        let epoch = configuration.identity.epoch
-        let isAhead =
-            configuration.unixMilliseconds.map {
-                epoch.rawValue >> 20 > $0 + Limits.epochLeadMillisecondsMax
-            } ?? false
-        return .refused(
-            sender: configuration.identity.sender.rawValue, epoch: epoch.rawValue,
-            cause: known.rawValue > epoch.rawValue
-                ? .newerEpoch(known.rawValue) : isAhead ? .clock : .reused)
-    }
-
     private mutating func apply(
         _ ack: borrowing AckView, _ answer: ReceiverWatch.Question?, now: UInt64
     ) {
@@ -328,6 +316,7 @@ extension SenderStream {
         if ack.credit == 0, wasOpen { timers.hurryHeartbeat(now: now) }
         if acks.isBlocked { timers.progressed(now: now) }
         finishAcked(ack, answer, now: now)
+        if acks.isBlocked { timers.blocked(by: .noCredit, now: now) } else { timers.unblocked() }
         pump(now: now)
     }
 
@@ -353,6 +342,7 @@ extension SenderStream {
         totals.packetsSent += change.unsentPackets
         if change.ackedPackets > 0 {
             timers.progressed(now: now)
+            timers.unblocked()
             acks.unsupportedSince = nil
         }
         if isAllFinal { timers.waitsSince = nil }
@@ -376,7 +366,8 @@ extension SenderStream {
         if failure == nil, let silenceMax {
             failure = obstacle(
                 now: now, silenceMax: silenceMax,
-                stagnationMax: max(silenceMax, Self.stagnationNanoseconds))
+                stagnationMax: max(silenceMax, Self.stagnationNanoseconds),
+                blockMax: spool == nil ? silenceMax : .max)
         }
     }
 

@@ -29,6 +29,8 @@ struct SenderTimers: Sendable {
     private var progressAt: UInt64 = 0
     /// Since when packets are on their way without a break; `nil` while none is.
     var waitsSince: UInt64?
+    /// Since when the receiver has taken nothing, and nothing was acked, and why.
+    private var block: (since: UInt64, cause: ClientError.BlockCause)?
     var route = RouteWatch()
     private(set) var hasHeard = false
     /// The last network error since the last ack.
@@ -90,6 +92,19 @@ struct SenderTimers: Sendable {
 
     /// A packet was acked, or none can be: no credit, nothing taken.
     mutating func progressed(now: UInt64) { progressAt = now }
+
+    /// The receiver takes nothing now.
+    mutating func blocked(by cause: ClientError.BlockCause, now: UInt64) {
+        block = (block?.since ?? now, cause)
+    }
+
+    mutating func unblocked() { block = nil }
+
+    /// For how long packets have waited while the receiver took nothing, and why it does not.
+    func block(now: UInt64) -> (nanoseconds: UInt64, cause: ClientError.BlockCause)? {
+        guard let block, let waitsSince else { return nil }
+        return (now - min(now, max(block.since, waitsSince)), block.cause)
+    }
 
     mutating func quieten(now: UInt64) {
         guard now >= quietUntil else { return }

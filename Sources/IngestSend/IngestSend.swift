@@ -62,7 +62,8 @@ struct IngestSend: ParsableCommand {
     @Option(
         help: ArgumentHelp(
             "Give up after this time without an answer or without a new ack, 1 … 31536000; after ten "
-                + "if the receiver is unreachable from the start.",
+                + "if the receiver is unreachable from the start. An ingestd that is busy or whose disk is full gives "
+                + "no answer in this sense, but with --spool, which waits for it as long as it takes.",
             valueName: "seconds"))
     var giveUpSeconds = 60
 
@@ -185,7 +186,10 @@ struct IngestSend: ParsableCommand {
                 "\(damagedCount) packets of the spool were damaged, and are not counted unless they had been "
                     + "acked; all others are durable, send the events of these again", exitCode: 65)
         }
-        try Outcome.tell(sender.totals, isAcked: isAcked, failsOnRefused: failOnRefused)
+        try Outcome.tell(
+            sender.totals, isAcked: isAcked,
+            continuesEpoch: sender.spoolNote.position > 0 && !sender.hasSpoolEnded,
+            failsOnRefused: failOnRefused)
         if sender.totals.eventsRefused > 0 { throw ExitCode(1) }
     }
 
@@ -219,7 +223,8 @@ struct IngestSend: ParsableCommand {
         print(
             "{\"sent\":\(totals.eventsSent),\"acked\":\(totals.eventsAcked)"
                 + ",\"resent\":\(totals.packetsResent),\"refused\":\(totals.eventsRefused)"
-                + Outcome.fields(totals.receiver) + ",\"seconds\":\(nanoseconds / 1_000_000_000).\(fraction)}")
+                + Outcome.fields(totals.receiver)
+                + ",\"seconds\":\(nanoseconds / 1_000_000_000).\(fraction)}")
     }
 }
 

@@ -14,8 +14,10 @@ enum Outcome {
     }
 
     /// Says on stderr which events do not count, and what to do; throws the exit code where that shall end the run.
+    ///
+    /// - Parameter continuesEpoch: whether an earlier run has begun it: the receiver tells of all of it.
     static func tell(
-        _ totals: EventSender.Totals, isAcked: Bool, failsOnRefused: Bool
+        _ totals: EventSender.Totals, isAcked: Bool, continuesEpoch: Bool, failsOnRefused: Bool
     ) throws(ExitCode) {
         guard let counts = totals.receiver else {
             guard isAcked, totals.eventsAcked > 0 else { return }
@@ -27,8 +29,7 @@ enum Outcome {
         }
         guard counts.notCounted > 0 else { return }
         let all = counts.counted + counts.repeated + counts.notCounted
-        // The receiver tells of the whole epoch.
-        let isLonger = all > totals.eventsAcked
+        let isLonger = continuesEpoch || all > totals.eventsAcked
         printToStandardError(
             "ingest-send: \(grouped(counts.notCounted)) of \(grouped(all)) events "
                 + (isLonger ? "of this epoch, which an earlier run has begun, " : "")

@@ -3,6 +3,7 @@
 import Dispatch
 import Glibc
 import IngestClient
+import IngestFormat
 import Synchronization
 
 /// What happens beside a run: Ctrl-C ends it with a summary, and a receiver that has acked nothing for a second is named.
@@ -19,6 +20,8 @@ final class SendWatch: @unchecked Sendable {
         var hasEnded = false
         /// A second ago events had been sent.
         var hadSent = false
+        var toldOfWait = false
+        var toldOfBlock = false
     }
 
     private let state = Mutex(State())
@@ -36,15 +39,8 @@ final class SendWatch: @unchecked Sendable {
         timer = DispatchSource.makeTimerSource(queue: queue)
         timer.schedule(deadline: .now() + Self.silence, repeating: Self.silence)
         timer.setEventHandler { [self] in
-            let totals = sender.totals
-            if totals.eventsAcked > 0 { return timer.cancel() }
-            let hadSent = state.withLock { state in
-                defer { state.hadSent = totals.eventsSent > 0 }
-                return state.hadSent
-            }
-            guard let address, hadSent else { return }
-            printToStandardError("ingest-send: waiting for \(address)")
-            timer.cancel()
+            guard let address else { return timer.cancel() }
+            look(sender, address)
         }
         interrupt.setEventHandler { [self] in
             guard end() else { return }
@@ -61,6 +57,25 @@ final class SendWatch: @unchecked Sendable {
         }
         interrupt.activate()
         timer.activate()
+    }
+
+    /// Says each once: that nothing was acked a second after the first events were sent, and that the receiver takes nothing.
+    private func look(_ sender: EventSender, _ address: String) {
+        let (totals, now) = (sender.totals, sender.state)
+        let lines = state.withLock { state in
+            var lines: [String] = []
+            if state.hadSent, totals.eventsAcked == 0, !state.toldOfWait {
+                state.toldOfWait = true
+                lines.append("waiting for \(address)")
+            }
+            if case .waiting(let cause) = now, case .notTaken = cause, !state.toldOfBlock {
+                state.toldOfBlock = true
+                lines.append("\(cause); waiting")
+            }
+            state.hadSent = totals.eventsSent > 0
+            return lines
+        }
+        for line in lines { printToStandardError("ingest-send: \(OneLine.escaped(line))") }
     }
 
     /// Ends it.

@@ -107,7 +107,8 @@ struct WindowState: Sendable {
             && announced == stored.announced
             && arrived == stored.arrived && arrivedCount == stored.arrivedCount
             && missingCount == stored.missingCount && asksForAcks == stored.asksForAcks
-            && lastSeen == stored.lastSeen && events == stored.events && known.suffix(found.count).elementsEqual(found)
+            && lastSeen == stored.lastSeen && events == stored.events
+            && known.suffix(found.count).elementsEqual(found)
             && found.count >= min(known.count, Self.missingRangeCountMax / 2)
     }
 

@@ -82,7 +82,8 @@ extension FuzzTarget {
 
     /// As a sender takes it; sealed again too, since few mutations have a right checksum.
     static let ack = FuzzTarget(
-        name: "ack", seeds: { [ackSeed(words: 1), ackSeed(words: 5), ackSeed(words: 5, nonce: 7)] },
+        name: "ack",
+        seeds: { [ackSeed(words: 1), ackSeed(words: 5), ackSeed(words: 5, nonce: 7)] },
         run: { bytes in
             checkAck(Array(bytes))
             checkAck(resealed(Array(bytes)))

@@ -236,13 +236,15 @@ struct AckedDeliveryDiskTests {
         while sender.totals.eventsAcked == 0 { sender.loop.waitForProgress(nanosecondsMax: .max) }
         files.disk.limit(byteCount: 0)
         for _ in 0..<2 {
-            let error = #expect(throws: ClientError.self) { try sender.end(SpoolNote()) }
+            let error = #expect(throws: ClientError.self) {
+                try sender.end(SpoolNote(), asks: false)
+            }
             #expect(error.map { sender.state == .waiting($0) } == true)
             // The first step of each close: it has nothing to write.
             try sender.flush()
         }
         files.disk.limit(byteCount: 1 << 30)
-        #expect(try sender.end(SpoolNote())?.eventsAcked == 1)
+        #expect(try sender.end(SpoolNote(), asks: false)?.eventsAcked == 1)
         #expect(sender.state == .ended(.closed))
     }
 

@@ -122,6 +122,37 @@ struct AckedDeliveryTests {
         #expect(rig.network.takePackets().filter { $0.kind == 1 }.map(\.sequence) == [2, 3, 4, 5])
     }
 
+    @Test(arguments: [AckStatus.busy, .diskFull, .ok])
+    func `A receiver that takes nothing for too long ends a sender without a spool`(
+        status: AckStatus
+    ) {
+        let rig = Rig { $0.silenceNanosecondsMax = 60 * Self.second }
+        rig.ack(floor: 0)
+        rig.sendPackets(5)
+        rig.ack(floor: 2)
+        let cause: ClientError.BlockCause =
+            switch status {
+            case .busy: .busy
+            case .diskFull: .diskFull
+            default: .noCredit
+            }
+        func answerSeconds(_ count: Int, floor: UInt64) {
+            for _ in 0..<count {
+                rig.ack(floor: status == .ok ? floor : 0, credit: 0, status)
+                rig.pass(Self.second)
+            }
+        }
+        answerSeconds(30, floor: 2)
+        #expect(rig.obstacle == .notTaken(address: "", cause: cause, seconds: 30))
+        // What is acked meanwhile is an answer.
+        rig.answer(floor: 3)
+        #expect(rig.obstacle == nil)
+        answerSeconds(59, floor: 3)
+        #expect(rig.failure == nil)
+        answerSeconds(2, floor: 3)
+        #expect(rig.failure == .notTaken(address: "", cause: cause, seconds: 60))
+    }
+
     @Test func `A refused epoch ends the sender, with both epochs`() {
         let rig = Rig()
         rig.sendPackets(1)

@@ -31,6 +31,24 @@ struct SpooledDeliveryTests {
         rig.network.takePackets().filter { $0.kind == 2 }.map { UInt64($0.payload[0]) }
     }
 
+    @Test func `With a spool a receiver that takes nothing is waited for, and named`() throws {
+        let files = SimulatedFileSystem(seed: 3)
+        let rig = StreamRig(try Self.open(files)) { $0.silenceNanosecondsMax = 60 * Self.second }
+        rig.ack(floor: 0)
+        rig.sendPackets(3)
+        for _ in 0..<600 {
+            rig.ack(floor: 0, credit: 0, .diskFull)
+            rig.pass(Self.second)
+        }
+        #expect(rig.failure == nil)
+        guard case .notTaken("", .diskFull, 600...)? = rig.obstacle else {
+            Issue.record("\(String(describing: rig.obstacle))")
+            return
+        }
+        rig.answer(floor: 3)
+        #expect(rig.isDrained && rig.obstacle == nil)
+    }
+
     @Test func `A packet in a spool takes sixteen bytes of memory`() throws {
         #expect(MemoryLayout<SendWindow.Entry>.stride <= 16)
         let files = SimulatedFileSystem(seed: 3)

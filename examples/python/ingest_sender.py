@@ -160,8 +160,7 @@ class Sender:
                              and hmac.compare_digest(packet[end:], self.tag(packet[:end]))):
             return None
         first, credit, status, directory, commit, echo = struct.unpack_from("<QIIQQQ", packet, 40)
-        further = struct.unpack_from(f"<{size // 8 - 5}Q", packet, 80)
-        words = [first, *further[3 if flags & IS_ANSWER else 0:]]  # behind what became of the events
+        words = [first, *struct.unpack_from(f"<{size // 8 - 5}Q", packet, 80)[3 if flags & IS_ANSWER else 0:]]
         rest = flags & PENDING, directory, commit, echo if flags & IS_ANSWER else None
         return epoch, floor, credit, status, words, rest
 

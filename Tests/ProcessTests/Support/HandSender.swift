@@ -31,8 +31,10 @@ final class HandSender {
                     + [Self.value(bytes, 96, 7), Self.value(bytes, 103, 1)] : nil
             words =
                 [Self.value(bytes, 40, 8)]
-                + stride(from: isAnswer ? 104 : 80, to: bytes.count - (bytes[5] & 2 == 0 ? 0 : 16) - 7, by: 8)
-                .map { Self.value(bytes, $0, 8) }
+                + stride(
+                    from: isAnswer ? 104 : 80,
+                    to: bytes.count - (bytes[5] & 2 == 0 ? 0 : 16) - 7, by: 8
+                ).map { Self.value(bytes, $0, 8) }
         }
 
         func isDone(_ sequence: UInt64) -> Bool {
