@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import IngestClient
+import IngestFormat
 
 /// `ingest-bench congestion`: what congestion control costs where there is no congestion.
 struct CongestionCommand: ParsableCommand {
