@@ -39,12 +39,12 @@ import Testing
         return generator.next()
     }
 
-    /// 36 bits of a hash are known beside those of the smallest table, also once there are more lines.
+    /// 36 bits of a hash are known beside those of the smallest group, also once there are more lines.
     @Test func tellsHashesApartThatDifferInTheirLastKnownBit() {
         var index = DedupIndex(
             keyCountMax: 1 << 16, windowMicroseconds: 1_000 * Self.second, leastBitCount: 4)
         index.open(admissionTime: 0)
-        let lastKnownBit: UInt64 = 1 << 39
+        let lastKnownBit: UInt64 = 1 << (4 - 3 + 35)
         let hashes = (0..<5_000).map { spread(UInt64($0)) }
         for hash in hashes { #expect(index.claim(hash, check: 1) == .first) }
         for hash in hashes { #expect(index.claim(hash ^ lastKnownBit, check: 1) == .first) }
@@ -100,6 +100,17 @@ import Testing
         for second in 1...254 { index.open(admissionTime: Int64(second) * Self.second) }
         index.open(admissionTime: 255 * Self.second)
         for hash in old { #expect(index.claim(hash, check: 2) == .first) }
+    }
+
+    /// 11 bytes for each of the keys that there may be by default; never more than an eighth above three quarters full.
+    @Test(arguments: [1 << 26, 100_000_000, 1_000_000, 12_345, 768, 48])
+    func hasAsManyLinesAsItsKeysNeed(keyCountMax: Int) {
+        let least = (keyCountMax + 5) / 6
+        let shape = DedupShape(lineCount: least, leastBitCount: 1)
+        #expect(shape.lineCountMax >= max(16, least))
+        #expect(shape.lineCountMax <= max(16, least + least / 8 + 1))
+        #expect((8...15).contains(shape.groupCount))
+        if keyCountMax == 1 << 26 { #expect(shape.lineCountMax * 64 <= 11 * keyCountMax) }
     }
 
     @Test func keepsAtMostTheKeysThatItMay() {
@@ -186,9 +197,9 @@ import Testing
 
     @Test func hasAtOnceTheLinesThatItWouldHaveGrownTo() {
         for count in [100, 1_000, 4_100, 6_000, 9_000, 16_000] {
-            var grown = DedupIndex(keyCountMax: 1 << 14, windowMicroseconds: 1, leastBitCount: 4)
+            var grown = DedupIndex(keyCountMax: 1 << 14, windowMicroseconds: 1, leastBitCount: 6)
             var reserved = DedupIndex(
-                keyCountMax: 1 << 14, windowMicroseconds: 1, leastBitCount: 4)
+                keyCountMax: 1 << 14, windowMicroseconds: 1, leastBitCount: 6)
             reserved.reserve(keyCount: count)
             let byteCount = reserved.byteCount
             grown.open(admissionTime: 0)
@@ -198,6 +209,8 @@ import Testing
                 #expect(reserved.claim(spread(UInt64(i)), check: 1) == .first)
             }
             #expect(grown.byteCount == reserved.byteCount)
+            // Of the shape, not of a power of two.
+            #expect(grown.byteCount < 13 * (1 << 14))
             // Nothing was added while they came, but what the last one asked for.
             #expect(reserved.byteCount - byteCount <= 8 * 64)
             for i in 0..<count {

@@ -8,7 +8,8 @@
 /// old is a free slot without being touched. From half full on a line is added for every second claim, eight at a time,
 /// until there are twice as many, up to what `keyCountMax` needs; once there are more keys, the oldest generation goes.
 ///
-/// **Units** 16–21 bytes a key while it grows, 11–21 once it has its full size; 1.07 GB for 100 million.
+/// **Units** 16–21 bytes a key while it grows; with `keyCountMax` keys, 11 or 12 (0.74 GB for 2^26, 1.07 for 100
+/// million).
 ///
 /// **Exactness** Two different ids are taken for one where the known bits of their hashes are equal: 56, with
 /// the smallest table of 2^20 lines. Among 100 million keys that is one in 700 million look-ups of new ids, nearly always
@@ -50,12 +51,9 @@
         precondition((4...28).contains(leastBitCount))
         generations = DedupGenerations(
             keyCountMax: keyCountMax, windowMicroseconds: windowMicroseconds)
-        // Three quarters of the slots are enough for all keys.
-        let lineCountMin = (keyCountMax - 1) / (DedupTable.slotCount * 3 / 4) + 1
-        let bitCount = Int.bitWidth - (lineCountMin - 1).leadingZeroBitCount
-        let greatestBitCount = min(
-            max(leastBitCount, bitCount), leastBitCount + DedupSlot.remainderBitCount - 1)
-        table = DedupTable(leastBitCount: leastBitCount, greatestBitCount: greatestBitCount)
+        // Three quarters of the slots are enough for all keys; there are eight groups at least.
+        let lineCount = (keyCountMax - 1) / (DedupTable.slotCount * 3 / 4) + 1
+        table = DedupTable(DedupShape(lineCount: lineCount, leastBitCount: leastBitCount - 3))
         growsAt = Self.keyCount(growing: table)
     }
 
@@ -70,12 +68,10 @@
     /// Has room for so many keys at once, as many lines as it would have grown to; before the first claim.
     package mutating func reserve(keyCount: Int) {
         precondition(generations.keyCount == 0)
-        let power = min(table.lineCountMax, keyCount / Self.keysPerLine)
-        guard power > 0 else { return }
-        let bitCount = Int.bitWidth - 1 - power.leadingZeroBitCount
-        let more = (keyCount - (Self.keysPerLine << bitCount)) / Self.claimsPerLine
+        let power = table.powerLineCount(upTo: keyCount / Self.keysPerLine)
+        let more = max(0, keyCount - Self.keysPerLine * power) / Self.claimsPerLine
         let added = more / Self.linesPerGrowth * Self.linesPerGrowth
-        table.reserve(lineCount: (1 << bitCount) + min(1 << bitCount, added))
+        table.reserve(lineCount: power + min(power, added))
         growsAt = Self.keyCount(growing: table)
     }
 
@@ -149,8 +145,9 @@
 
     @inline(never)
     private mutating func addLines() {
-        // Counts of lines are multiples of these.
-        for _ in 0..<Self.linesPerGrowth { table.addLine(&generations) }
+        for _ in 0..<Self.linesPerGrowth where table.lineCount < table.lineCountMax {
+            table.addLine(&generations)
+        }
         growsAt = Self.keyCount(growing: table)
     }
 
@@ -194,5 +191,37 @@
             }
             return first..<next
         }
+    }
+}
+
+/// How many lines there are at first and at last: a number of groups, of 2^b lines each. Linear hashing is even where all
+/// groups have a power of two; by groups there is one for any number of keys that is at most an eighth too large.
+struct DedupShape {
+    /// 8 … 15.
+    private(set) var groupCount: Int
+    let leastBitCount: Int
+    private(set) var greatestBitCount: Int
+
+    /// - Parameters:
+    ///   - lineCount: wanted at last.
+    ///   - leastBitCount: of the lines of a group at first, 1 … 25.
+    init(lineCount: Int, leastBitCount: Int) {
+        self.leastBitCount = leastBitCount
+        let bitCount = Int.bitWidth - 1 - max(1, lineCount).leadingZeroBitCount
+        greatestBitCount = min(
+            max(leastBitCount, bitCount - 3),
+            leastBitCount + DedupSlot.remainderBitCount - 1)
+        groupCount = max(8, (lineCount - 1) >> greatestBitCount + 1)
+        if groupCount > 15 { (groupCount, greatestBitCount) = (8, greatestBitCount + 1) }
+    }
+
+    var lineCountMin: Int { groupCount << leastBitCount }
+    var lineCountMax: Int { groupCount << greatestBitCount }
+
+    /// The greatest b for which there are not more lines than these; at least that of the beginning.
+    func bitCount(lineCount: Int) -> Int {
+        max(
+            leastBitCount,
+            Int.bitWidth - 1 - max(1, lineCount / groupCount).leadingZeroBitCount)
     }
 }

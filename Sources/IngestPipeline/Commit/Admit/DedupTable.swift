@@ -39,15 +39,16 @@ enum DedupSlot {
     }
 }
 
-/// The lines of the dedup index: cache lines of 8 slots, of which there are more as there are more keys, up to
-/// 2^`greatestBitCount` (linear hashing).
+/// The lines of the dedup index: cache lines of 8 slots, of which there are more as there are more keys (linear hashing),
+/// until there are `DedupShape.lineCountMax`.
 ///
-/// **Layout** Of 2^b to 2^(b+1) lines, a key belongs to the line that the last b + 1 bits of its hash say, or b bits where
-/// there is no such line yet. A line that is added takes its keys from the one line whose number differs in the
+/// **Layout** Keys are in groups by the first byte of their hash. Of 2^b to 2^(b+1) lines a group, a key belongs to the
+/// one that the last b + 1 bits of its hash say, or b bits where there is no such line yet; lines of all groups that have the
+/// same bits lie side by side. A line that is added takes its keys from the one line of its group whose number differs in the
 /// first of these bits; no other key moves. A key lies in the line that it belongs to, or where that was full in the line 1,
 /// 3, 6, 10, 15, 21 or 28 further on (displacements 1 to 7); behind the last line there are 28 for these. If all are
 /// full, a key of one of them moves on to another line of its own. The 36 bits of the hash before the last
-/// `leastBitCount` are the key's remainder: with its line all bits that are known.
+/// `leastBitCount` are the key's remainder: with its line and its group all bits that are known.
 ///
 /// **Cost** Address space for all lines at once; memory as lines are added.
 @safe struct DedupTable: ~Copyable {
@@ -58,39 +59,47 @@ enum DedupSlot {
 
     private let memory: Memory
     private let base: UnsafeMutablePointer<UInt64>
-    private let leastBitCount: Int
-    private let greatestBitCount: Int
+    private let shape: DedupShape
+    private let groupCount: UInt64
     /// Lines that keys belong to.
     private(set) var lineCount: Int
     /// The last b + 1 bits.
     private var wideMask: UInt64
 
-    init(leastBitCount: Int, greatestBitCount: Int) {
-        memory = Memory(lineCount: (1 << greatestBitCount) + Self.spareLineCount)
+    init(_ shape: DedupShape) {
+        memory = Memory(lineCount: shape.lineCountMax + Self.spareLineCount)
         unsafe base = memory.table.base
-        self.leastBitCount = leastBitCount
-        self.greatestBitCount = greatestBitCount
-        lineCount = 1 << leastBitCount
-        wideMask = 2 << UInt64(leastBitCount) - 1
+        self.shape = shape
+        groupCount = UInt64(shape.groupCount)
+        lineCount = shape.lineCountMin
+        wideMask = 2 << UInt64(shape.leastBitCount) - 1
     }
 
     /// Lines in which keys lie.
     var usedLineCount: Int { lineCount + Self.spareLineCount }
     /// Bytes in which keys lie.
     var byteCount: Int { usedLineCount * Self.slotCount * MemoryLayout<UInt64>.stride }
-    var lineCountMax: Int { 1 << greatestBitCount }
-    /// 2^b.
-    var powerLineCount: Int { Int(truncatingIfNeeded: wideMask >> 1) + 1 }
+    var lineCountMax: Int { shape.lineCountMax }
+    /// Of 2^b lines a group.
+    var powerLineCount: Int { shape.groupCount * (Int(truncatingIfNeeded: wideMask >> 1) + 1) }
+
+    /// The greatest such number that is not greater than this one, if any is not.
+    func powerLineCount(upTo lineCount: Int) -> Int {
+        shape.groupCount << shape.bitCount(lineCount: min(lineCount, lineCountMax))
+    }
 
     @inline(__always)
     private func home(_ hash: UInt64) -> Int {
-        let wide = Int(truncatingIfNeeded: hash & wideMask)
-        return wide < lineCount ? wide : wide & Int(truncatingIfNeeded: wideMask >> 1)
+        let group = ((hash >> 56) &* groupCount) >> 8
+        let bits = hash & wideMask
+        let wide = Int(truncatingIfNeeded: bits &* groupCount &+ group)
+        if wide < lineCount { return wide }
+        return Int(truncatingIfNeeded: (bits & wideMask >> 1) &* groupCount &+ group)
     }
 
     @inline(__always)
     private func remainder(_ hash: UInt64) -> UInt64 {
-        (hash >> UInt64(leastBitCount)) & (1 << UInt64(DedupSlot.remainderBitCount) - 1)
+        (hash >> UInt64(shape.leastBitCount)) & (1 << UInt64(DedupSlot.remainderBitCount) - 1)
     }
 
     @inline(__always)
@@ -256,12 +265,11 @@ enum DedupSlot {
 
     // MARK: Growing
 
-    /// Takes as many lines as so many keys need; before the first key is put.
+    /// Takes so many lines; before the first key is put.
     mutating func reserve(lineCount wanted: Int) {
         guard wanted > lineCount else { return }
         lineCount = min(wanted, lineCountMax)
-        let bitCount = Int.bitWidth - 1 - lineCount.leadingZeroBitCount
-        wideMask = 2 << UInt64(bitCount) - 1
+        wideMask = 2 << UInt64(shape.bitCount(lineCount: lineCount)) - 1
         memory.populate(0..<usedLineCount)
     }
 
@@ -270,9 +278,9 @@ enum DedupSlot {
         let new = lineCount
         let old = new - powerLineCount
         // Of the remainder: the bit that a home of the next size has besides.
-        let bit = UInt64(powerLineCount) >> UInt64(leastBitCount)
+        let bit = (wideMask >> 1 + 1) >> UInt64(shape.leastBitCount)
         lineCount += 1
-        if UInt64(lineCount) > wideMask { wideMask = wideMask << 1 | 1 }
+        if lineCount == 2 * powerLineCount { wideMask = wideMask << 1 | 1 }
         if lineCount % Memory.stepLineCount == 0 {
             memory.populate(lineCount + Memory.stepLineCount..<lineCount + 2 * Memory.stepLineCount)
         }
