@@ -165,8 +165,26 @@ package enum DecoderHarness {
         }
     }
 
-    /// Decodes JSON lines that stand behind `headerByteCount` bytes, as in a plain datagram by default.
+    /// Decodes JSON lines that stand behind `headerByteCount` bytes, as in a plain datagram by default. Ends the process if
+    /// those of the usual form are not what the decoder of all forms makes of them.
     package static func json(_ lines: [UInt8], headerByteCount: Int = 0) -> Result? {
+        let result = anyJSON(lines, headerByteCount: headerByteCount)
+        // White space before an event changes nothing, and is not of the usual form.
+        var spaced: [UInt8] = []
+        for line in lines.split(separator: 0x0A) {
+            spaced.append(0x20)
+            spaced += line
+            spaced.append(0x0A)
+        }
+        if headerByteCount + spaced.count <= Limits.packetByteCountMax, result != nil {
+            expect(
+                anyJSON(spaced, headerByteCount: headerByteCount) == result,
+                "\(String(decoding: lines, as: UTF8.self))")
+        }
+        return result
+    }
+
+    private static func anyJSON(_ lines: [UInt8], headerByteCount: Int) -> Result? {
         let packet = [UInt8](repeating: 0xEE, count: headerByteCount) + lines
         return decode(packet, payloadOffset: headerByteCount) { base, room in
             JSONEventDecoder(hash: hash).decode(

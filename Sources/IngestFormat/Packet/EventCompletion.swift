@@ -19,7 +19,12 @@ import CIngestLinux
     private let owned: UnsafeMutablePointer<ingest_hash_key>
     var key: Key { @inline(__always) get { unsafe Key(owned) } }
 
-    init(hash: KeyedHash) {
+    private let takesHashes: Bool
+
+    /// - Parameter hash: `nil` = hashes are not asked for, and mean nothing.
+    init(hash: KeyedHash?) {
+        takesHashes = hash != nil
+        let hash = hash ?? KeyedHash(key: InlineArray(repeating: 0))
         unsafe owned = .allocate(capacity: 1)
         unsafe hash.withSubkeys { unsafe owned.initialize(from: $0, count: 1) }
     }
@@ -36,7 +41,7 @@ import CIngestLinux
         for i in 0..<count {
             // SAFETY: live ≤ i < count.
             guard unsafe Self.hasValidTexts(events + i, packet) else { continue }
-            unsafe hashNames(events + i, packet)
+            if takesHashes { unsafe hashNames(events + i, packet) }
             dropped += unsafe completeAttribution(events + i, packet, key)
             if live != i { unsafe events[live] = events[i] }
             live += 1

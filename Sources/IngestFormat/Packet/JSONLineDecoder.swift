@@ -17,8 +17,8 @@ package struct JSONLineDecoder: ~Copyable {
     private let scratch = EventScratch()
     private let decoder: JSONEventDecoder
 
-    /// - Parameter hash: what the event's hashes are taken with.
-    package init(hash: KeyedHash) {
+    /// - Parameter hash: what the event's hashes are taken with; `nil` = they are not asked for.
+    package init(hash: KeyedHash?) {
         decoder = JSONEventDecoder(hash: hash)
         bytes.reserveCapacity(4096)
     }

@@ -10,6 +10,34 @@ struct EventDescriptorTests {
         #expect(MemoryLayout<EventDescriptor>.alignment == 8)
     }
 
+    @Test func `An event lies in C as in Swift`() {
+        typealias Made = MemoryLayout<ingest_event>
+        typealias Read = MemoryLayout<EventDescriptor>
+        #expect(Made.stride == Read.stride && Made.alignment == Read.alignment)
+        let fields: [(PartialKeyPath<ingest_event>, PartialKeyPath<EventDescriptor>)] = [
+            (\.timestampMicroseconds, \.timestampMicroseconds), (\.pairHash, \.pairHash),
+            (\.businessHash, \.businessHash), (\.platformHash, \.platformHash),
+            (\.campaignHash, \.campaignHash), (\.sourceHash, \.sourceHash),
+            (\.eventHash, \.eventHash), (\.revenueMicros, \.revenueMicros),
+            (\.spendMicros, \.spendMicros),
+            (\.visiblePartsPerMillion, \.visiblePartsPerMillion),
+            (\.durationMilliseconds, \.durationMilliseconds),
+            (\.rewardOffset, \.rewardOffset), (\.businessOffset, \.businessOffset),
+            (\.platformOffset, \.platformOffset), (\.campaignOffset, \.campaignOffset),
+            (\.sourceOffset, \.sourceOffset), (\.sessionOffset, \.sessionOffset),
+            (\.eventIDOffset, \.eventIDOffset), (\.rewardByteCount, \.rewardByteCount),
+            (\.businessByteCount, \.businessByteCount),
+            (\.platformByteCount, \.platformByteCount),
+            (\.campaignByteCount, \.campaignByteCount), (\.sourceByteCount, \.sourceByteCount),
+            (\.sessionByteCount, \.sessionByteCount), (\.eventIDByteCount, \.eventIDByteCount),
+            (\.type, \.type), (\.consent, \.consent), (\.format, \.format), (\.flags, \.flags),
+            (\.pairTag, \.pairTag),
+        ]
+        for (made, read) in fields {
+            #expect(Made.offset(of: made) == Read.offset(of: read), "\(read)")
+        }
+    }
+
     @Test func `A row lies in C as in Swift`() {
         typealias Made = MemoryLayout<ingest_row>
         typealias Read = MemoryLayout<PacketRow>
