@@ -168,8 +168,8 @@ private func checked(
 
 /// Reads one JSON event from one line, as the daemon would.
 struct EventLineParser: ~Copyable {
-    /// The hashes mean nothing to a sender: the receiver takes them again, under its own key.
-    private var decoder = JSONLineDecoder(hash: KeyedHash(key: InlineArray(repeating: 0)))
+    /// Hashes are the receiver's to take, under its own key.
+    private var decoder = JSONLineDecoder(hash: nil)
 
     /// A copy of the last line, in which the decoder has unescaped its texts in place.
     var bytes: [UInt8] { decoder.bytes }

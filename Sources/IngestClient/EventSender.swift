@@ -121,28 +121,33 @@ public final class EventSender: Sendable {
         }
     }
 
-    /// As `send(jsonLine:)`, with how far the input was read with this line; waits for room.
+    /// As `send(jsonLine:)`, of lines of an input in their order, up to one that is refused; waits for room. Many lines take
+    /// their turn under one lock.
     ///
-    /// - Parameter waits: called each time before it does, with what the spool has no room for.
+    /// - Parameters:
+    ///   - bytes: in which the lines lie.
+    ///   - waits: called each time before it does, with what the spool has no room for.
+    /// - Returns: how many lines were looked at, and why the last of them was refused, if it was.
     package func send(
-        jsonLine: Span<UInt8>, note: SpoolNote,
+        jsonLines lines: ArraySlice<InputLine>, of bytes: Span<UInt8>,
         waits: (_ isSpoolFull: Bool, _ stall: ClientError?) -> Void
-    ) throws(ClientError) -> EventRefusal? {
-        while true {
+    ) throws(ClientError) -> (count: Int, refusal: EventRefusal?) {
+        var next = lines.startIndex
+        while next < lines.endIndex {
             let (outcome, isSpoolFull, stall) = try loop.locked {
                 stream throws(ClientError) -> (Outcome, Bool, ClientError?) in
-                let outcome = stream.send(
-                    jsonLine: jsonLine, note: note, now: SenderClock.monotonicNanoseconds())
+                let outcome = stream.send(lines: lines, from: &next, of: bytes)
                 return (outcome, stream.isSpoolFull, stream.stall)
             }
             switch outcome {
-            case .taken: return nil
-            case .refused(let refusal): return refusal
+            case .taken: break
+            case .refused(let refusal): return (next - lines.startIndex, refusal)
             case .full:
                 waits(isSpoolFull, stall)
                 loop.waitForProgress(nanosecondsMax: .max)
             }
         }
+        return (lines.count, nil)
     }
 
     /// Sends what is waiting for its packet to fill. With a spool it is on disk then.

@@ -156,6 +156,23 @@ package struct SenderStream: ~Copyable {
         return .full
     }
 
+    /// Sends lines from `next` on, which it moves behind what it has looked at: all, or up to one that is refused, or for which
+    /// there is no room.
+    mutating func send(
+        lines: ArraySlice<InputLine>, from next: inout Int, of bytes: Span<UInt8>
+    ) -> EventSender.Outcome {
+        while next < lines.endIndex, failure == nil {
+            let line = lines[next]
+            let outcome = send(
+                jsonLine: bytes.extracting(line.range), note: line.note,
+                now: SenderClock.monotonicNanoseconds())
+            if case .full = outcome { return outcome }
+            next += 1
+            if case .refused = outcome { return outcome }
+        }
+        return .taken
+    }
+
     /// - Parameter now: as above. Not for plain delivery, which has JSON lines alone.
     package mutating func send(
         _ event: AdEvent, now: @autoclosure () -> UInt64

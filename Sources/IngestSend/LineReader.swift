@@ -38,7 +38,8 @@ struct LineReader: ~Copyable {
     private var searchedEnd = 0
     /// Where the next line ends: at its newline, at the end of the input, or where it was cut.
     private var lineEnd: Int?
-    private var lineNumber = 0
+    /// Of the last line that was taken.
+    private(set) var lineNumber = 0
     private var isAtEnd = false
     /// The rest of a line that was too long is being skipped.
     private var isSkipping = false
@@ -62,8 +63,8 @@ struct LineReader: ~Copyable {
     /// Whether `takeLine` has one.
     var hasLine: Bool { lineEnd != nil }
 
-    /// The next line without its line end, as a place in `bytes`, and its number from 1.
-    mutating func takeLine() -> (range: Range<Int>, number: Int) {
+    /// The next line, as a place in `bytes`, which stays until `fill`.
+    mutating func takeLine() -> InputLine {
         let range = start..<lineEnd!
         lineNumber += 1
         lineNote = note
@@ -72,7 +73,7 @@ struct LineReader: ~Copyable {
         searchedEnd = start
         lineEnd = nil
         if !isSkipping { findLineEnd() }
-        return (range, lineNumber)
+        return InputLine(range: range, number: lineNumber, note: note)
     }
 
     /// Whether the input is a file, which can be read again.

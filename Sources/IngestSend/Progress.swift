@@ -6,14 +6,10 @@ import IngestClient
 /// A line on stderr that is written over again and again, only where stderr is a terminal.
 struct Progress {
     private static let intervalNanoseconds: UInt64 = 200_000_000
-    /// Lines between two looks at the clock.
-    private static let lineStride = 64
-
     private let isShown: Bool
     private let write: (String) -> Void
     private let startedAt: UInt64
     private var shownAt: UInt64?
-    private var lineCount = 0
     /// Bytes of the input that have been taken, and of all of it; `nil` where that is not known.
     var input: (taken: UInt64, all: UInt64?) = (0, nil)
 
@@ -27,13 +23,7 @@ struct Progress {
         self.write = write
     }
 
-    /// After each line that was taken: looks at the clock now and then.
-    mutating func update(_ sender: EventSender) {
-        lineCount += 1
-        if lineCount % Self.lineStride == 0 { look(sender) }
-    }
-
-    /// Before whatever may take long: the pace, the input. Shows the state unless it was shown just now.
+    /// After lines that were taken, and before whatever may take long: the pace, the input. Shows the state unless it was shown just now.
     mutating func look(_ sender: EventSender) {
         if isShown { show(sender.totals, now: SenderClock.monotonicNanoseconds()) }
     }

@@ -10,6 +10,8 @@ struct SendJob: ~Copyable {
     private static let namedRefusalCountMax = 20
     /// Events of the input that are looked at for what may be meant otherwise.
     private static let advisedEventCountMax = 100
+    /// Lines that are sent under one lock: acks wait for it, for a tenth of a millisecond.
+    private static let batchLineCountMax = 256
 
     enum Failure: Error, CustomStringConvertible {
         case input(LineReader.Failure)
@@ -48,6 +50,8 @@ struct SendJob: ~Copyable {
     /// What was said last of a spool without room.
     private var toldOfWait: String?
     private var eventCount = 0
+    /// Those being sent.
+    private var lines: [InputLine] = []
     /// Each is said once.
     private var advice: Set<String> = []
     /// Whether the last line was an event and was sent, if there was one.
@@ -87,7 +91,7 @@ struct SendJob: ~Copyable {
         try seekToResumePoint()
         progress.input = (reader.note.position, reader.byteCount)
         while true {
-            while reader.hasLine { try sendLine(to: sender) }
+            while reader.hasLine { try sendLines(to: sender) }
             // What is waiting leaves before the input may make us wait.
             try flush(sender)
             progress.look(sender)
@@ -153,43 +157,68 @@ struct SendJob: ~Copyable {
         }
     }
 
-    private mutating func sendLine(to sender: EventSender) throws(Failure) {
+    /// Sends the next lines of the reader's buffer; with a pace one by one.
+    private mutating func sendLines(to sender: EventSender) throws(Failure) {
         try waitForToken(sender)
-        let line = reader.takeLine()
-        let refusal: EventRefusal?
-        let isEvent: Bool
+        takeLines(countMax: pace == nil ? Self.batchLineCountMax : 1)
+        var next = 0
+        while next < lines.count {
+            let sent = try send(lines[next...], to: sender)
+            next += sent.count
+            note(lines[(next - sent.count)..<next], sent.refusal)
+        }
+        progress.input.taken = reader.note.position
+        progress.look(sender)
+    }
+
+    /// Blank lines are passed.
+    private mutating func takeLines(countMax: Int) {
+        lines.removeAll(keepingCapacity: true)
+        repeat {
+            let line = reader.takeLine()
+            isLastLineSent = !isBlank(reader.bytes.span.extracting(line.range))
+            if isLastLineSent { lines.append(line) }
+        } while reader.hasLine && lines.count < countMax
+    }
+
+    private mutating func send(
+        _ lines: ArraySlice<InputLine>, to sender: EventSender
+    ) throws(Failure) -> (count: Int, refusal: EventRefusal?) {
         let progress = progress
         var told = toldOfWait
-        do {
-            let span = reader.bytes.span.extracting(line.range)
-            isEvent = !isBlank(span)
-            refusal =
-                isEvent
-                ? try sender.send(jsonLine: span, note: reader.note) { isSpoolFull, stall in
-                    let cause =
-                        isSpoolFull
-                        ? "the spool has reached --spool-bytes-max" : stall.map { "\($0)" }
-                    guard let cause, cause != told else { return }
-                    told = cause
-                    progress.clear()
-                    printToStandardError(
-                        "ingest-send: \(OneLine.escaped(cause)), waiting before more is read")
-                } : nil
+        defer { toldOfWait = told }
+        do throws(ClientError) {
+            return try sender.send(jsonLines: lines, of: reader.bytes.span) { isSpoolFull, stall in
+                let cause =
+                    isSpoolFull ? "the spool has reached --spool-bytes-max" : stall.map { "\($0)" }
+                guard let cause, cause != told else { return }
+                told = cause
+                progress.clear()
+                printToStandardError(
+                    "ingest-send: \(OneLine.escaped(cause)), waiting before more is read")
+            }
         } catch {
             throw .send(error)
         }
-        toldOfWait = told
-        isLastLineSent = isEvent && refusal == nil
-        guard isEvent else { return }
-        if let refusal { report(refusal, line.number) }
-        eventCount += 1
+    }
+
+    /// What is said of lines that were sent, of which the last may have been refused.
+    private mutating func note(_ lines: ArraySlice<InputLine>, _ refusal: EventRefusal?) {
+        let first = eventCount
+        eventCount += lines.count
+        for line in lines.dropLast().prefix(max(0, Self.advisedEventCountMax - first)) {
+            advise(line)
+        }
+        guard let last = lines.last else { return }
+        if let refusal {
+            isLastLineSent = isLastLineSent && last.number != reader.lineNumber
+            report(refusal, last.number)
+        }
         if eventCount <= Self.advisedEventCountMax
             || refusal != nil && refusalCount <= Self.namedRefusalCountMax
         {
-            advise(line)
+            advise(last)
         }
-        self.progress.input.taken = reader.note.position
-        self.progress.update(sender)
     }
 
     private mutating func waitForToken(_ sender: EventSender) throws(Failure) {
@@ -213,7 +242,7 @@ struct SendJob: ~Copyable {
     }
 
     /// Says what may be meant by a line that is read otherwise.
-    private mutating func advise(_ line: (range: Range<Int>, number: Int)) {
+    private mutating func advise(_ line: InputLine) {
         for found in JSONEventAdvice.advice(on: reader.bytes.span.extracting(line.range))
         where advice.insert(found).inserted {
             progress.clear()

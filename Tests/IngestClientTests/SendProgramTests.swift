@@ -62,6 +62,30 @@ struct SendProgramTests {
             ])
     }
 
+    @Test func `Refused lines are named with their numbers wherever in many lines they stand`()
+        throws
+    {
+        let folder = try TemporaryFolder()
+        let peer = UDPPeer()
+        var lines = (0..<2_000).map { SampleEvents.line($0) }
+        // At the first and last of those that are sent under one lock, too, and behind blank ones.
+        let refused = [1, 2, 255, 256, 257, 258, 512, 513, 1_000, 2_010]
+        for number in refused.dropLast() { lines.insert("{}", at: number - 1) }
+        for number in [300, 301, 514] { lines[number - 1] += "\n \t" }
+        lines.append("{}")
+        let named = refused.map { $0 + [300, 301, 514].count { n in n < $0 } }
+        let sent = try Self.run(
+            ["--to", peer.address, try folder.write("events", lines: lines)], in: folder)
+        #expect(sent.code == 1)
+        #expect(sent.summary["acked"] == 2_000)
+        #expect(sent.summary["refused"] == Double(refused.count))
+        let numbers = sent.errors.split(separator: "\n").compactMap { error in
+            error.hasSuffix("refused") ? error.split(separator: " ").dropFirst(2).first : nil
+        }
+        #expect(numbers.map { Int($0.dropLast()) } == named)
+        try Self.check(peer.kill(), lines: 0..<2_000)
+    }
+
     @Test func `Ctrl-C prints the summary of what was sent, and ends with 130`() throws {
         let folder = try TemporaryFolder()
         // It takes everything and acks nothing.

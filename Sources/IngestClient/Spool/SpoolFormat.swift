@@ -17,6 +17,21 @@ package struct SpoolNote: Equatable, Sendable, BitwiseCopyable {
     }
 }
 
+/// A line of an input, as a place in its reader's bytes without the line end.
+package struct InputLine: Sendable {
+    package var range: Range<Int>
+    /// From 1 on.
+    package var number: Int
+    /// How far the input was read with it.
+    package var note: SpoolNote
+
+    package init(range: Range<Int>, number: Int, note: SpoolNote) {
+        self.range = range
+        self.number = number
+        self.note = note
+    }
+}
+
 /// A whole packet as it is kept: without a key, and so without a tag.
 struct SpooledPacket: Equatable, Sendable {
     var bytes: [UInt8]
