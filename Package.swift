@@ -117,7 +117,7 @@ let package = Package(
         .executableTarget(
             name: "IngestSend",
             dependencies: [
-                "IngestClient", "IngestFormat",
+                "IngestClient", "IngestFormat", "CIngestLinux",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: house),

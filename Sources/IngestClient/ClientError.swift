@@ -144,6 +144,14 @@ extension ClientError {
             }
     }
 
+    /// Whether it is what a receiver says of this sender, or has lost: time does not mend it.
+    var isOfReceiver: Bool {
+        switch self {
+        case .refused, .unknownPackets, .ackedDataLost, .unsupported: true
+        default: false
+        }
+    }
+
     /// Whether the same bytes may be taken later: the receiver starts again, a cable is plugged in again, a firewall or a
     /// route is being changed. A network error of one packet ends no sender.
     var isTemporary: Bool {

@@ -144,11 +144,25 @@ public final class EventSender: Sendable {
             case .refused(let refusal): return (next - lines.startIndex, refusal)
             case .full:
                 waits(isSpoolFull, stall)
-                loop.waitForProgress(nanosecondsMax: .max)
+                waitForProgress()
             }
         }
         return (lines.count, nil)
     }
+
+    /// One line of an input, without waiting for room: what `waits` would be told beside the outcome.
+    package func offer(
+        jsonLine: Span<UInt8>, note: SpoolNote
+    ) throws(ClientError) -> (Outcome, isSpoolFull: Bool, stall: ClientError?) {
+        try loop.locked { stream throws(ClientError) -> (Outcome, Bool, ClientError?) in
+            let outcome = stream.send(
+                jsonLine: jsonLine, note: note, now: SenderClock.monotonicNanoseconds())
+            return (outcome, stream.isSpoolFull, stream.stall)
+        }
+    }
+
+    /// Blocks until there may be room, a moment at most.
+    package func waitForProgress() { loop.waitForProgress(nanosecondsMax: .max) }
 
     /// Sends what is waiting for its packet to fill. With a spool it is on disk then.
     ///

@@ -100,6 +100,8 @@ extension EventSender {
         public var givesUpAfter: Duration?
         /// Whether it goes on by itself with a receiver that has lost acked data: see `acceptReceiver`.
         public var acceptsReceiver = false
+        /// Whether it goes on spooling where it would end for what a receiver says; `state` is `.waiting` then.
+        package var spoolsOn = false
         /// Whether a network error ends a sender without acks.
         package var endsAtNetworkErrors = false
         /// `false`: all that the credit allows leaves at once. To measure what `CongestionControl` costs, and for nothing else.
@@ -162,6 +164,7 @@ extension EventSender {
             configuration.endsAtNetworkErrors = endsAtNetworkErrors
             configuration.acceptsReceiver = acceptsReceiver
             configuration.hasCongestionControl = hasCongestionControl
+            configuration.spoolsOn = spoolsOn
             configuration.key = key?.key
             if case .spooled(_, durableAtSend: true) = delivery {
                 configuration.isDurableAtSend = true

@@ -50,7 +50,9 @@ extension SenderStream {
     }
 
     /// Whether batches may leave, as far as the receiver says.
-    private var maySend: Bool { failure == nil && !acks.isShedding && !watch.isUnconfirmed }
+    private var maySend: Bool {
+        failure == nil && suspension == nil && !acks.isShedding && !watch.isUnconfirmed
+    }
 
     /// Where an earlier start has left packets, no new sequence leaves before the receiver has said which it has: a
     /// spool that was copied, or had its end cut, must not give one to other bytes. Behind one that was lost none of which no ack
@@ -177,7 +179,7 @@ extension SenderStream {
 extension SenderStream {
     /// Takes a datagram that came to the sender's socket. What is no ack of this sender is ignored.
     package mutating func receive(_ datagram: Span<UInt8>, now: UInt64) {
-        guard failure == nil else { return }
+        guard failure == nil, suspension == nil else { return }
         // SAFETY: the view lives inside the closure, in which the span's memory is pinned.
         unsafe datagram.withUnsafeBufferPointer { buffer in
             let bytes = UnsafeRawBufferPointer(buffer)
@@ -276,10 +278,9 @@ extension SenderStream {
     ///
     /// Does nothing unless that has ended the sender.
     package mutating func acceptReceiver(now: UInt64) {
-        guard case .ackedDataLost(_, _, let first, let end, let unacked, _) = failure else {
-            return
-        }
-        failure = nil
+        guard case .ackedDataLost(_, _, let first, let end, let unacked, _) = failure ?? suspension
+        else { return }
+        (failure, suspension) = (nil, nil)
         totals.packetsLost += end - first - unacked
         startOver(now: now)
     }

@@ -11,6 +11,7 @@ extension SenderStream {
     /// long, or acks for ten seconds that tell of nothing new. Without acks what the network said last. It may end by itself.
     package func obstacle(now: UInt64) -> ClientError? {
         if let stall { return stall }
+        if let suspension { return suspension }
         guard isAcked else { return timers.networkError }
         return obstacle(
             now: now, silenceMax: SenderTimers.silenceMin,

@@ -43,6 +43,8 @@ package struct SenderStream: ~Copyable {
         package var isDurableAtSend = false
         /// Whether a network error ends a sender without acks: for a program in the foreground.
         package var endsAtNetworkErrors = false
+        /// Whether what a receiver refuses ends nothing: see `suspension`.
+        package var spoolsOn = false
         /// For messages.
         package var address = ""
         /// The wall clock when the sender was opened, for messages.
@@ -69,7 +71,9 @@ package struct SenderStream: ~Copyable {
 
     package internal(set) var totals = EventSender.Totals()
     /// The first error that ended the sender. Everything after it throws the same.
-    package internal(set) var failure: ClientError?
+    package internal(set) var failure: ClientError? { didSet { suspend() } }
+    /// What would have ended a sender that spools on: it takes events as before, and sends none.
+    package internal(set) var suspension: ClientError?
     /// The spool's disk is full: nothing more is taken until it takes what is sealed.
     package internal(set) var stall: ClientError?
     /// It had no room for the end: events are taken as before, and nothing but another `finish` ends this stall.
@@ -281,7 +285,8 @@ package struct SenderStream: ~Copyable {
 
     /// Whether `finish` may end it: with acks, once everything that was taken is durable at the receiver.
     package var isDrained: Bool {
-        !isAcked || encoder.eventCount == 0 && sealed.isEmpty && isAllFinal
+        !isAcked
+            || encoder.eventCount == 0 && sealed.isEmpty && isAllFinal && suspension == nil
     }
 
     /// Whether a sender that is drained knows what became of its events, or has waited for that long enough: asks the receiver,
@@ -325,6 +330,13 @@ package struct SenderStream: ~Copyable {
             failure = failure ?? error
         }
         failure = failure ?? lastError ?? timers.networkError ?? .closed
+    }
+
+    /// An agent keeps what it is given, whatever becomes of its receiver.
+    private mutating func suspend() {
+        guard configuration.spoolsOn, let error = failure, error.isOfReceiver else { return }
+        failure = nil
+        suspension = error
     }
 
     /// Ends a sender as it is; its spool is another's to open.

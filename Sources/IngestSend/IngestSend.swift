@@ -20,6 +20,9 @@ struct IngestSend: ParsableCommand {
             spool list|export DIR' looks into a spool; each has its own --help. A file of such a name is given as \
             ./check or ./spool.
 
+            With --follow or --listen it is an agent: it spools whatever the receiver does, until SIGTERM or \
+            SIGINT ends it with 0; the next start sends what is left.
+
             Exit codes: 0 every event is durable (with --plain or --no-acks: has left) · 1 lines were \
             refused, the others are durable; with --fail-on-refused ingestd did not count all of them · 64 wrong usage · 65 the spool is or was damaged · 66 FILE cannot be \
             read, or is not the one of the spool · 69 receiver unreachable or silent, or what answers \
@@ -96,6 +99,19 @@ struct IngestSend: ParsableCommand {
             valueName: "events/s"))
     var rate: Double?
 
+    @Flag(
+        help: ArgumentHelp(
+            "An agent: read FILE as it grows, through rotation, until SIGTERM. Needs --spool, which keeps the place."
+        ))
+    var follow = false
+
+    @Option(
+        help: ArgumentHelp(
+            "An agent: take events as datagrams, one JSON object a line, also behind a syslog prefix, until SIGTERM. "
+                + "Needs --spool. May be given several times; port 0 picks one.",
+            valueName: "udp:host:port|unix:path"))
+    var listen: [ListenAddress] = []
+
     @Argument(help: ArgumentHelp("Events, one JSON object a line; - is stdin.", valueName: "file"))
     var file = "-"
 
@@ -129,6 +145,7 @@ struct IngestSend: ParsableCommand {
                 "--spool-bytes-max is from \(spoolLimits.lowerBound) to \(spoolLimits.upperBound), got "
                     + "\(spoolBytesMax)")
         }
+        if let fault = validateAgent() { throw ValidationError(fault) }
         try validateKey(id: keyID, file: keyFile)
         guard (1...31_536_000).contains(giveUpSeconds) else {
             throw ValidationError("--give-up-seconds is from 1 to 31536000, got \(giveUpSeconds)")
@@ -142,6 +159,7 @@ struct IngestSend: ParsableCommand {
     }
 
     func run() throws {
+        if isAgent { return try runAgent() }
         let startedAt = SenderClock.monotonicNanoseconds()
         let sender: EventSender
         var job: SendJob
@@ -197,7 +215,7 @@ struct IngestSend: ParsableCommand {
         !plain && (acks ?? true)
     }
 
-    private func openSender() throws(ClientError) -> EventSender {
+    func openSender() throws(ClientError) -> EventSender {
         var options = EventSender.Options()
         options.senderID = senderID
         options.packetByteCountMax = packetBytes
@@ -207,6 +225,12 @@ struct IngestSend: ParsableCommand {
         if let spoolBytesMax { options.spoolByteCountMax = spoolBytesMax }
         options.givesUpAfter = .seconds(giveUpSeconds)
         options.endsAtNetworkErrors = true
+        if isAgent {
+            // On disk within 20 ms, the disk's own time and all.
+            options.batchDelay = .milliseconds(10)
+            options.givesUpAfter = nil
+            options.spoolsOn = true
+        }
         options.acceptsReceiver = acceptReceiver
         if let keyID, let keyFile {
             options.key = try EventSender.Key(id: keyID, file: keyFile)
@@ -214,16 +238,20 @@ struct IngestSend: ParsableCommand {
         return try EventSender.open(to: to, options: options)
     }
 
-    private func tell(_ damage: ArraySlice<SpoolDamage>) {
+    func tell(_ damage: ArraySlice<SpoolDamage>) {
         for part in damage { printToStandardError("ingest-send: \(OneLine.escaped("\(part)"))") }
     }
 
-    private static func printSummary(_ totals: EventSender.Totals, nanoseconds: UInt64) {
+    /// - Parameter dropped: what came to sockets and is lost; `nil` without any.
+    static func printSummary(
+        _ totals: EventSender.Totals, nanoseconds: UInt64, dropped: UInt64? = nil
+    ) {
         let fraction = String(nanoseconds / 1_000_000 % 1000 + 1000).dropFirst()
         print(
             "{\"sent\":\(totals.eventsSent),\"acked\":\(totals.eventsAcked)"
                 + ",\"resent\":\(totals.packetsResent),\"refused\":\(totals.eventsRefused)"
                 + Outcome.fields(totals.receiver)
+                + (dropped.map { ",\"dropped\":\($0)" } ?? "")
                 + ",\"seconds\":\(nanoseconds / 1_000_000_000).\(fraction)}")
     }
 }

@@ -21,12 +21,12 @@ struct SpoolDamageTests {
     @Test func `A torn end is cut at every length, and nothing before it is lost`() throws {
         let (whole, packets) = try Self.filled()
         let byteCount = try #require(whole.disk.contents("0000000001.spool")).count
-        let record = 40 + packets[0].bytes.count
+        let record = SpoolRecord.headerByteCount + packets[0].bytes.count
         for length in 0..<byteCount {
             let files = try Self.filled().files
             files.disk.damage("0000000001.spool") { $0.removeLast($0.count - length) }
             let opened = try SpoolTests.open(files, epoch: 9)
-            let kept = max(0, length - 64) / record
+            let kept = max(0, length - SpoolHeader.byteCount) / record
             #expect(opened.packets == Array(packets[..<kept]), "\(length) bytes")
             #expect(opened.spool.identity == SpoolTests.identity || kept == 0)
         }
@@ -39,24 +39,24 @@ struct SpoolDamageTests {
     {
         let (whole, packets) = try Self.filled()
         let byteCount = try #require(whole.disk.contents("0000000001.spool")).count
-        let record = 40 + packets[0].bytes.count
+        let record = SpoolRecord.headerByteCount + packets[0].bytes.count
         for place in 0..<byteCount {
             let files = try Self.filled().files
             files.disk.damage("0000000001.spool") { $0[place] ^= 0x10 }
             let opened = try SpoolTests.open(files, epoch: 9)
             #expect(opened.spool.identity == SpoolTests.identity)
-            let lost = (place - 64) / record
-            if place >= 64 + 4 * record {
+            let lost = (place - SpoolHeader.byteCount) / record
+            if place >= SpoolHeader.byteCount + 4 * record {
                 #expect(opened.packets == Array(packets[..<4]) && opened.left.damage.isEmpty)
                 continue
             }
             let part = try #require(opened.left.damage.first, "byte \(place): nobody says so")
             #expect(opened.left.damage.count == 1 && part.path.contains("0000000001.spool"))
-            if place < 64 {
+            if place < SpoolHeader.byteCount {
                 #expect(opened.packets == packets && part.offset == 0 && part.sequences.isEmpty)
             } else {
                 #expect(opened.packets == packets.filter { $0 != packets[lost] }, "byte \(place)")
-                #expect(part.offset == UInt64(64 + lost * record))
+                #expect(part.offset == UInt64(SpoolHeader.byteCount + lost * record))
                 #expect(opened.damaged == [UInt64(lost)])
                 #expect(opened.left.packets[UInt64(lost)].isDone)
             }
@@ -67,7 +67,7 @@ struct SpoolDamageTests {
     /// Nine packets, two a file but for the last one.
     private static func manyFiles() throws -> SimulatedFileSystem {
         let files = SimulatedFileSystem(seed: 1)
-        let opened = try SpoolTests.open(files, sender: 77, fileByteCountMax: 200)
+        let opened = try SpoolTests.open(files, sender: 77, fileByteCountMax: 220)
         for sequence in 0..<9 as Range<UInt64> {
             try opened.spool.append([
                 SpoolTests.packet(sequence, identity: opened.spool.identity)
@@ -83,10 +83,13 @@ struct SpoolDamageTests {
         `Whatever is damaged in a file, all packets of the others are sent, and no sequence twice`()
         throws
     {
-        let record = 120
+        let record = SpoolRecord.headerByteCount + 80
         let table: [(what: String, lost: [UInt64], change: (SimulatedDisk, String) -> Void)] = [
-            ("first record", [2], { $0.damage($1) { $0[70] ^= 1 } }),
-            ("last record", [3], { $0.damage($1) { $0[64 + record + 90] ^= 1 } }),
+            ("first record", [2], { $0.damage($1) { $0[86] ^= 1 } }),
+            (
+                "last record", [3],
+                { $0.damage($1) { $0[SpoolHeader.byteCount + record + 90] ^= 1 } }
+            ),
             ("both", [2, 3], { $0.damage($1) { for i in 60..<250 { $0[i] = 0 } } }),
             ("head", [], { $0.damage($1) { $0[9] ^= 1 } }),
             ("head and record", [2], { $0.damage($1) { for i in 0..<100 { $0[i] = 255 } } }),
@@ -131,7 +134,7 @@ struct SpoolDamageTests {
     @Test func `Damage at the beginning of all files costs what it takes, and claims no acks`()
         throws
     {
-        for (byteCount, lost, acked) in [(64, 0, 0), (100, 1, 0), (304, 2, 0)]
+        for (byteCount, lost, acked) in [(80, 0, 0), (116, 1, 0), (352, 2, 0)]
             as [(Int, Int, UInt64)]
         {
             let files = try Self.manyFiles()

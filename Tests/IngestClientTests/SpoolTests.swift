@@ -29,7 +29,8 @@ struct SpoolTests {
         return SpooledPacket(
             bytes: bytes, eventCount: 3,
             note: SpoolNote(
-                position: 100 &* (sequence &+ 1), checksum: UInt32(truncatingIfNeeded: sequence)))
+                position: 100 &* (sequence &+ 1), checksum: UInt32(truncatingIfNeeded: sequence),
+                device: 2_049, inode: 131_072 &+ sequence))
     }
 
     static func open(
@@ -78,6 +79,7 @@ struct SpoolTests {
                 "position \(SpoolHeader.Offset.position)",
                 "input checksum \(SpoolHeader.Offset.inputChecksum)",
                 "ended \(SpoolHeader.Offset.hasEnded)",
+                "device \(SpoolHeader.Offset.device)", "inode \(SpoolHeader.Offset.inode)",
                 "checksum \(SpoolHeader.Offset.checksum)",
             ])
         let record = page.fields(under: "Record")
@@ -89,6 +91,7 @@ struct SpoolTests {
                 "event count \(SpoolRecord.Offset.eventCount)",
                 "input checksum \(SpoolRecord.Offset.inputChecksum)",
                 "position \(SpoolRecord.Offset.position)",
+                "device \(SpoolRecord.Offset.device)", "inode \(SpoolRecord.Offset.inode)",
                 "durable end \(SpoolRecord.Offset.durableEnd)",
                 "checksum \(SpoolRecord.Offset.checksum)",
             ])

@@ -40,7 +40,7 @@ enum ImportRules {
         "IngestReaderProgram": system.union(["IngestReaderTool"]),
         "IngestReaderSQLite": system.union(["IngestReaderTool", "IngestReader", "GRDB"]),
         "IngestSend": system.union([
-            "IngestClient", "IngestFormat", "ArgumentParser", "Dispatch",
+            "IngestClient", "IngestFormat", "CIngestLinux", "ArgumentParser", "Dispatch",
         ]),
         "IngestBench": system.union([
             "IngestClient", "IngestReader", "IngestVerify", "IngestKeys", "IngestPipeline",

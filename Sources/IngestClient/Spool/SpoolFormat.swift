@@ -8,13 +8,23 @@ import IngestStorage
 package struct SpoolNote: Equatable, Sendable, BitwiseCopyable {
     /// Bytes of the input up to and with the last event of the packet; 0 = no input is on its way.
     package var position: UInt64 = 0
-    /// CRC-32C of these bytes.
+    /// CRC-32C of these bytes; of a followed file of the last 256 of them.
     package var checksum: UInt32 = 0
+    /// Of a file that is followed; both are 0 for any other input, which is known by its bytes alone.
+    package var device: UInt64 = 0
+    package var inode: UInt64 = 0
 
-    package init(position: UInt64 = 0, checksum: UInt32 = 0) {
+    package init(
+        position: UInt64 = 0, checksum: UInt32 = 0, device: UInt64 = 0, inode: UInt64 = 0
+    ) {
         self.position = position
         self.checksum = checksum
+        self.device = device
+        self.inode = inode
     }
+
+    /// Whether the input is a followed file.
+    package var isFollowed: Bool { inode != 0 }
 }
 
 /// A line of an input, as a place in its reader's bytes without the line end.
@@ -136,7 +146,7 @@ struct SpoolFileName: Sendable {
 
 /// The head of a spool file (docs/format/spool.md).
 struct SpoolHeader: Equatable, Sendable {
-    static let byteCount = 64
+    static let byteCount = 80
     /// `IGS1` read as a little-endian u32. The version is in the magic.
     static let magic: UInt32 = 0x3153_4749
 
@@ -149,7 +159,9 @@ struct SpoolHeader: Equatable, Sendable {
         static let position = 40
         static let inputChecksum = 48
         static let hasEnded = 52
-        static let checksum = 60
+        static let device = 56
+        static let inode = 64
+        static let checksum = 76
     }
 
     var identity: SenderIdentity
@@ -173,6 +185,8 @@ struct SpoolHeader: Equatable, Sendable {
         writer.append(u64: note.position)
         writer.append(u32: note.checksum)
         writer.append(u32: hasEnded ? 1 : 0)
+        writer.append(u64: note.device)
+        writer.append(u64: note.inode)
         writer.append(zeroCount: 4)
         writer.append(u32: Checksum.crc32c(writer.bytes))
         return writer.bytes
@@ -189,7 +203,8 @@ struct SpoolHeader: Equatable, Sendable {
         firstSequence = number(file, Offset.sequence, 8)
         note = SpoolNote(
             position: number(file, Offset.position, 8),
-            checksum: UInt32(number(file, Offset.inputChecksum, 4)))
+            checksum: UInt32(number(file, Offset.inputChecksum, 4)),
+            device: number(file, Offset.device, 8), inode: number(file, Offset.inode, 8))
         hasEnded = number(file, Offset.hasEnded, 4) == 1
         guard sender != 0, firstSequence < SpoolPlace.sequenceEnd,
             encode() == Array(file[..<Self.byteCount])
@@ -210,7 +225,7 @@ struct SpoolHeader: Equatable, Sendable {
 
 /// The head of a packet in a spool file.
 struct SpoolRecord: Equatable, Sendable {
-    static let headerByteCount = 40
+    static let headerByteCount = 56
     /// `IGSR` read as a little-endian u32.
     static let magic: UInt32 = 0x5253_4749
 
@@ -221,8 +236,10 @@ struct SpoolRecord: Equatable, Sendable {
         static let eventCount = 16
         static let inputChecksum = 20
         static let position = 24
-        static let durableEnd = 32
-        static let checksum = 36
+        static let device = 32
+        static let inode = 40
+        static let durableEnd = 48
+        static let checksum = 52
     }
 
     var packet: SpooledPacket
@@ -247,6 +264,8 @@ struct SpoolRecord: Equatable, Sendable {
         head.append(u32: UInt32(packet.eventCount))
         head.append(u32: packet.note.checksum)
         head.append(u64: packet.note.position)
+        head.append(u64: packet.note.device)
+        head.append(u64: packet.note.inode)
         head.append(u32: UInt32(durableEnd))
         let checksum = Checksum.crc32c(packet.bytes, seed: Checksum.crc32c(head.bytes))
         head.append(u32: checksum)
@@ -276,7 +295,9 @@ struct SpoolRecord: Equatable, Sendable {
             bytes: Array(bytes), eventCount: Int(number(file, offset + Offset.eventCount, 4)),
             note: SpoolNote(
                 position: number(file, offset + Offset.position, 8),
-                checksum: UInt32(number(file, offset + Offset.inputChecksum, 4))))
+                checksum: UInt32(number(file, offset + Offset.inputChecksum, 4)),
+                device: number(file, offset + Offset.device, 8),
+                inode: number(file, offset + Offset.inode, 8)))
     }
 
     init(packet: SpooledPacket, sequence: UInt64, durableEnd: Int) {

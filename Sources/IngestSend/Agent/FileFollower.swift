@@ -1,0 +1,169 @@
+// file → [lines] → send → spool → packet
+
+import Glibc
+import IngestClient
+
+/// Stays with the file of a name through rotation: the file that was renamed is read to its end before the new one of the
+/// name, also after a restart, which finds it in the directory by its inode.
+///
+/// A file is left when another one has its name, and nothing was written to it for `settlingNanoseconds`: its writer goes on
+/// with it until it opens the name again. What is written to it later is not read, and said so.
+struct FileFollower {
+    /// nginx and logrotate take milliseconds to reopen; two seconds cost only delay.
+    static let settlingNanoseconds: UInt64 = 2_000_000_000
+
+    private let path: String
+    private let tell: (String) -> Void
+    private var current: FollowedFile?
+    /// Those that had the name after it, the last of which has it now.
+    private var next: [FollowedFile] = []
+    /// The one that was read to its end before.
+    private var left: FollowedFile?
+    /// When there was something to read, or another file appeared.
+    private var changedAt: UInt64
+    private var toldOf: String?
+
+    /// - Parameters:
+    ///   - note: of the spool, and whether all of its input was acked.
+    ///   - tell: prints a line.
+    ///
+    /// **Errors** The name is of something that cannot be followed, or the spool holds a part of another input.
+    init(
+        path: String, from note: SpoolNote, hasEnded: Bool, now: UInt64,
+        tell: @escaping (String) -> Void
+    ) throws(AgentFailure) {
+        (self.path, self.tell, changedAt) = (path, tell, now)
+        if note.isFollowed {
+            find(note)
+        } else if note.position > 0, !hasEnded {
+            let failure = SendJob.Failure.otherInput
+            throw AgentFailure(failure.description, exitCode: failure.exitCode)
+        }
+        // What cannot be read at the start will not be later, unless it is not there yet.
+        if try !notice(now: now) {
+            say("\(path.debugDescription) is not there yet, waiting for it")
+        }
+    }
+
+    /// Reads on. Take all lines of the file that it returns, with `isFinal`, before the next call.
+    ///
+    /// - Returns: `nil` where there is nothing to read now.
+    mutating func advance(
+        now: UInt64
+    ) throws(AgentFailure) -> (file: FollowedFile, isFinal: Bool)? {
+        do throws(AgentFailure) {
+            _ = try notice(now: now)
+        } catch {
+            say(error.message)
+        }
+        watchLeft()
+        if current == nil, !next.isEmpty { current = next.removeFirst() }
+        guard let file = current else { return nil }
+        if try file.isTruncated() {
+            tell(
+                "\(path.debugDescription) was truncated: lines that were not read before are lost, rotate by"
+                    + " renaming instead (logrotate without copytruncate)")
+            file.rewind()
+        }
+        if try file.fill() {
+            changedAt = now
+            return (file, false)
+        }
+        guard !next.isEmpty, now - min(now, changedAt) >= Self.settlingNanoseconds else {
+            return nil
+        }
+        (left, current, changedAt) = (file, next.removeFirst(), now)
+        return (file, true)
+    }
+
+    /// Looks who has the name; a file that was not known is read after those that are.
+    ///
+    /// - Returns: `false` if there is none.
+    private mutating func notice(now: UInt64) throws(AgentFailure) -> Bool {
+        var status = stat()
+        // SAFETY: the path is copied; the kernel writes one stat.
+        guard unsafe stat(path, &status) == 0 else {
+            if errno == ENOENT { return false }
+            throw .file(path, errno)
+        }
+        let known = next.last ?? current
+        if let known, known.inode == UInt64(status.st_ino), known.device == UInt64(status.st_dev) {
+            return true
+        }
+        next.append(try FollowedFile(path: path))
+        toldOf = nil
+        changedAt = now
+        return true
+    }
+
+    private mutating func watchLeft() {
+        guard let file = left, file.unreadByteCount > 0 else { return }
+        tell(
+            "\(file.unreadByteCount) bytes were written to a file that had been renamed and read to its end, they"
+                + " are not sent: make its writer open \(path.debugDescription) again at once")
+        left = nil
+    }
+
+    private mutating func say(_ message: String) {
+        if message == toldOf { return }
+        toldOf = message
+        tell(message)
+    }
+
+    // MARK: After a restart
+
+    /// Where the place is: in the file of the name, or in one that had it. The device is not compared: its number may be
+    /// another one after a restart of the machine.
+    private mutating func find(_ note: SpoolNote) {
+        let others = otherFiles()
+        for name in [path] + others.filter({ $0.inode == note.inode }).map(\.name) {
+            guard let file = try? FollowedFile(path: name), file.resume(at: note) else { continue }
+            current = file
+            if name != path { next = between(file, others.map(\.name)) }
+            tell("resuming \(name.debugDescription) after \(note.position) bytes sent before")
+            return
+        }
+        tell(
+            "what was followed before is gone or was truncated: lines behind its byte \(note.position) that were"
+                + " not sent are lost; \(path.debugDescription) is sent from its beginning")
+    }
+
+    /// Those that had the name after the file, and were renamed while nobody looked. By their names, for copies may lie beside
+    /// them: `.1`, `-20261125` and the like.
+    private func between(_ file: FollowedFile, _ names: [String]) -> [FollowedFile] {
+        let named = names.filter {
+            guard $0.hasPrefix(path), let mark = $0.utf8.dropFirst(path.utf8.count).first,
+                ".-".utf8.contains(mark)
+            else { return false }
+            return $0.utf8.dropFirst(path.utf8.count + 1)
+                .allSatisfy { "0123456789.-_T".utf8.contains($0) }
+        }
+        let modified = file.status.modified
+        return named.compactMap { try? FollowedFile(path: $0) }
+            .filter { $0.inode != file.inode && $0.status.modified > modified && !isCurrent($0) }
+            .sorted { $0.status.modified < $1.status.modified }
+    }
+
+    /// Whether it has the name.
+    private func isCurrent(_ file: FollowedFile) -> Bool {
+        (try? FollowedFile(path: path))?.inode == file.inode
+    }
+
+    /// What lies beside it, by its paths.
+    private func otherFiles() -> [(name: String, inode: UInt64)] {
+        let slash = path.lastIndex(of: "/")
+        let directory = slash.map { String(path[...$0]) } ?? "./"
+        // SAFETY: the path is copied; each entry is read before the next call, and the stream closed at the end.
+        guard let stream = unsafe opendir(directory) else { return [] }
+        defer { unsafe closedir(stream) }
+        var files: [(name: String, inode: UInt64)] = []
+        while let entry = unsafe readdir(stream) {
+            let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) {
+                unsafe String(cString: UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self))
+            }
+            let inode = unsafe UInt64(entry.pointee.d_ino)
+            files.append((slash == nil ? name : directory + name, inode))
+        }
+        return files.filter { $0.name != path }
+    }
+}
