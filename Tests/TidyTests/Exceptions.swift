@@ -23,5 +23,6 @@ enum Exceptions {
     static let sleeps: [String: String] = [
         "Tests/TestSupport/Programs.swift": "the pause between two looks at a condition",
         "Tests/ProcessTests/Support/SmallDisk.swift": "who takes all that is free lets others run",
+        "Tests/ProcessTests/AgentTests.swift": "the random moment at which an agent is killed",
     ]
 }

@@ -167,6 +167,7 @@ enum UnsafeFiles {
             "ProcessSignals": "hands C strings and sets of signals to system calls"
         ],
         "IngestSend": [
+            "Agent/DatagramInbox": "waits for several sockets",
             "Agent/DatagramSocket": "hands addresses and reused memory to the kernel",
             "Agent/FileFollower": "asks who has a name, lists a directory",
             "Agent/FollowedFile": "reads into reused memory",
