@@ -73,7 +73,7 @@ struct SendProgramTests {
         for number in refused.dropLast() { lines.insert("{}", at: number - 1) }
         for number in [300, 301, 514] { lines[number - 1] += "\n \t" }
         lines.append("{}")
-        let named = refused.map { $0 + [300, 301, 514].count { n in n < $0 } }
+        let named = refused.map { number in number + [300, 301, 514].count { $0 < number } }
         let sent = try Self.run(
             ["--to", peer.address, try folder.write("events", lines: lines)], in: folder)
         #expect(sent.code == 1)
