@@ -23,7 +23,8 @@ struct Progress {
         self.write = write
     }
 
-    /// After lines that were taken, and before whatever may take long: the pace, the input. Shows the state unless it was shown just now.
+    /// After lines that were taken, and before whatever may take long: the pace, the input. Shows the state unless it was
+    /// shown just now.
     mutating func look(_ sender: EventSender) {
         if isShown { show(sender.totals, now: SenderClock.monotonicNanoseconds()) }
     }
