@@ -26,6 +26,8 @@ struct Agent: ~Copyable {
     private let stop: StopRequest
     /// Where the spool's input stands: what lines without a place of their own are sent with.
     private var note: SpoolNote
+    /// What is not in the spool is in the file still.
+    private var isFollowing = false
     private var refusalCount = 0
     /// Lines that were received and found no room in the spool before the end.
     private(set) var lostCount: UInt64 = 0
@@ -48,6 +50,7 @@ struct Agent: ~Copyable {
 
     /// Reads the file until a signal comes.
     mutating func follow(_ path: String) throws(AgentFailure) {
+        isFollowing = true
         var follower = try FileFollower(
             path: path, from: note, hasEnded: sender.hasSpoolEnded,
             now: SenderClock.monotonicNanoseconds(), tell: Self.tell)
@@ -183,6 +186,8 @@ struct Agent: ~Copyable {
             // 0: all is acked, and the receiver has not told what became of it.
             guard count > 0 else { return }
             Self.tell("\(count) packets stay in the spool, the next start sends them")
+        } catch .spool(_, .diskFull) where isFollowing {
+            Self.tell("the last lines had no room in the spool, the next start reads them again")
         } catch {
             throw AgentFailure(error)
         }

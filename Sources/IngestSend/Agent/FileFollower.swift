@@ -19,6 +19,9 @@ struct FileFollower {
     private var next: [FollowedFile] = []
     /// The one that was read to its end before.
     private var left: FollowedFile?
+    /// Those that were read to their end, the newest last: a number of an inode alone is given to new files.
+    private var done: [(inode: UInt64, modified: UInt64)] = []
+    private static let doneCountMax = 64
     /// When there was something to read, or another file appeared.
     private var changedAt: UInt64
     private var toldOf: String?
@@ -73,6 +76,8 @@ struct FileFollower {
             return nil
         }
         (left, current, changedAt) = (file, next.removeFirst(), now)
+        done.append((file.inode, file.status.modified))
+        if done.count > Self.doneCountMax { done.removeFirst() }
         return (file, true)
     }
 
@@ -90,7 +95,16 @@ struct FileFollower {
         if let known, known.inode == UInt64(status.st_ino), known.device == UInt64(status.st_dev) {
             return true
         }
-        next.append(try FollowedFile(path: path))
+        // More than one may have had the name since it was looked at.
+        let names = namesOfParts()
+        let file = try FollowedFile(path: path)
+        var found = [file]
+        if let known { found = between(known, names.map(\.name), before: file) + found }
+        // While names change one may be seen twice and another not at all: they are looked at again.
+        guard namesOfParts().elementsEqual(names, by: ==),
+            (try FollowedFile(path: path)).inode == file.inode
+        else { return true }
+        next += found
         toldOf = nil
         changedAt = now
         return true
@@ -110,7 +124,7 @@ struct FileFollower {
         tell(message)
     }
 
-    // MARK: After a restart
+    // MARK: What was renamed unseen
 
     /// Where the place is: in the file of the name, or in one that had it. The device is not compared: its number may be
     /// another one after a restart of the machine.
@@ -119,7 +133,10 @@ struct FileFollower {
         for name in [path] + others.filter({ $0.inode == note.inode }).map(\.name) {
             guard let file = try? FollowedFile(path: name), file.resume(at: note) else { continue }
             current = file
-            if name != path { next = between(file, others.map(\.name)) }
+            if name != path {
+                next = between(
+                    file, others.map(\.name), before: try? FollowedFile(path: path))
+            }
             tell("resuming \(name.debugDescription) after \(note.position) bytes sent before")
             return
         }
@@ -130,7 +147,11 @@ struct FileFollower {
 
     /// Those that had the name after the file, and were renamed while nobody looked. By their names, for copies may lie beside
     /// them: `.1`, `-20261125` and the like.
-    private func between(_ file: FollowedFile, _ names: [String]) -> [FollowedFile] {
+    ///
+    /// Two may have been written in one tick of the clock of their times: those that are known are told by their inodes.
+    private func between(
+        _ file: FollowedFile, _ names: [String], before last: FollowedFile?
+    ) -> [FollowedFile] {
         let named = names.filter {
             guard $0.hasPrefix(path), let mark = $0.utf8.dropFirst(path.utf8.count).first,
                 ".-".utf8.contains(mark)
@@ -139,14 +160,18 @@ struct FileFollower {
                 .allSatisfy { "0123456789.-_T".utf8.contains($0) }
         }
         let modified = file.status.modified
+        let known = ([file, last, current].compactMap { $0 } + next).map(\.inode)
         return named.compactMap { try? FollowedFile(path: $0) }
-            .filter { $0.inode != file.inode && $0.status.modified > modified && !isCurrent($0) }
-            .sorted { $0.status.modified < $1.status.modified }
+            .map { (file: $0, modified: $0.status.modified) }
+            .filter { part in
+                part.modified >= modified && !known.contains(part.file.inode)
+                    && !done.contains { $0 == (part.file.inode, part.modified) }
+            }
+            .sorted { $0.modified < $1.modified }.map(\.file)
     }
 
-    /// Whether it has the name.
-    private func isCurrent(_ file: FollowedFile) -> Bool {
-        (try? FollowedFile(path: path))?.inode == file.inode
+    private func namesOfParts() -> [(name: String, inode: UInt64)] {
+        otherFiles().filter { $0.name.hasPrefix(path) }.sorted { $0.name < $1.name }
     }
 
     /// What lies beside it, by its paths.
