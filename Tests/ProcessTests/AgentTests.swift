@@ -104,6 +104,29 @@ extension ProcessSuite {
             try network.check()
         }
 
+        @Test func `files that are renamed faster than anybody looks are all read`() throws {
+            let folder = try TemporaryFolder()
+            let network = try FaultyNetwork(
+                in: folder, seed: 3, ImpairingProxy.Chances(lossPercent: 0))
+            var log = Log(folder.path + "/access.log")
+            defer { log.close() }
+            log.write(10)
+            let agent = try Self.start(to: network.address, ["--follow", log.path], in: folder)
+            let reader = network.reader
+            #expect(try eventually { try reader.totals()["clicks", default: 0] == 10 })
+            for _ in 0..<4 {
+                log.rotate()
+                log.write(10)
+            }
+            let isComplete = try eventually {
+                try reader.totals()["clicks", default: 0] >= log.count || !agent.isRunning
+            }
+            #expect(isComplete && agent.isRunning, "\(agent.errors)")
+            _ = try Self.stop(agent)
+            #expect(try reader.sees(impressions: 0, clicks: log.count), "\(log.count) lines")
+            try network.check()
+        }
+
         @Test func `a file that is truncated while it is followed is warned about, and goes on`()
             throws
         {
