@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/sock_diag.h>
 #include <linux/udp.h>
 #include <netdb.h>
@@ -223,8 +224,10 @@ int ingest_udp_bind(const struct ingest_address *address, uint32_t wait_millisec
 }
 
 int ingest_udp_connect(const struct ingest_address *address) {
-    int descriptor = socket(generic(address)->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool is_none = address->byte_count == 0;
+    int descriptor = socket(is_none ? AF_INET : generic(address)->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (descriptor < 0) return -errno;
+    if (is_none) return descriptor;
     if (connect(descriptor, generic(address), address->byte_count) < 0)
         return closed_with_error(descriptor);
     return descriptor;
@@ -232,6 +235,17 @@ int ingest_udp_connect(const struct ingest_address *address) {
 
 int ingest_udp_reconnect(int descriptor, const struct ingest_address *address) {
     const struct sockaddr none = {.sa_family = AF_UNSPEC};
+    int family = 0;
+    socklen_t size = sizeof family;
+    if (getsockopt(descriptor, SOL_SOCKET, SO_DOMAIN, &family, &size) < 0) return -errno;
+    if (family != generic(address)->sa_family) {
+        // A socket of the other family takes the descriptor's place.
+        int other = ingest_udp_connect(address);
+        if (other < 0) return other;
+        int code = dup3(other, descriptor, O_CLOEXEC) < 0 ? -errno : 0;
+        close(other);
+        return code;
+    }
     if (connect(descriptor, &none, sizeof none) < 0) return -errno;
     return connect(descriptor, generic(address), address->byte_count) < 0 ? -errno : 0;
 }

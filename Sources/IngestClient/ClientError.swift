@@ -34,8 +34,11 @@ public enum ClientError: Error, Equatable, Sendable {
     case notTaken(address: String, cause: BlockCause, seconds: UInt64)
     /// Acks come, but this packet, sent again and again, is not acked, nor is any other.
     case noProgress(address: String, sequence: UInt64, byteCount: Int)
-    /// `close` had to end before everything was acked.
-    case deadline(unackedPackets: UInt64)
+    /// `close` had to end before everything was acked, or before the receiver had said what became of it.
+    case deadline
+    /// `close` failed: of the events that were taken so many, in so many packets, are not known to be durable. Some of them may
+    /// be, and be counted; with a spool the next sender sends those that are in it.
+    indirect case notAcked(events: UInt64, packets: UInt64, cause: ClientError)
     /// The spool holds packets of another sender than the one that is asked for.
     case otherSender(path: String, asked: UInt64, found: UInt64)
     /// The spool cannot be used, or not now. Packets that it holds are sent by the next start.
@@ -158,14 +161,18 @@ extension ClientError {
         switch self {
         case .notListening: true
         case .socket(_, _, let errno): ![EBADF, ENOTSOCK, EFAULT].contains(errno)
+        case .unresolved: true
         default: false
         }
     }
 
     /// Whether the kernel knows no way to the address, or has lost its own.
     var isUnreachable: Bool {
-        guard case .socket(_, _, let errno) = self else { return false }
-        return IngestClient.isUnreachable(errno)
+        switch self {
+        case .socket(_, _, let errno): IngestClient.isUnreachable(errno)
+        case .unresolved: true
+        default: false
+        }
     }
 
     /// The same, where a new attempt to connect has found none: of why there is none, what was said before says more.
@@ -182,6 +189,7 @@ extension ClientError {
             .unknownPackets, .unsupported:
             69
         case .ackedDataLost: 71
+        case .notAcked(_, _, let cause): cause.exitCode
         case .otherSender, .keys: 78
         case .spool(_, let failure): failure.exitCode
         case .socket(_, _, let errno): IngestClient.isUnreachable(errno) ? 69 : 74
@@ -236,10 +244,11 @@ extension ClientError: CustomStringConvertible {
             "\(address) has taken nothing for \(seconds) s: \(cause.description)"
         case .noProgress(let address, let sequence, let byteCount):
             "\(address) answers, but does not ack packet \(sequence) of \(byteCount) bytes, check the keys,"
-                + " and whether packets of that size pass the network"
-        case .deadline(let unackedPackets):
-            "\(unackedPackets) packets were not acked before the deadline, some of them may have been counted:"
-                + " close again, or with a spool open it again"
+                + " and whether packets of that size pass the network (new ones have 1,200 bytes at most)"
+        case .deadline:
+            "the time to close was up, close again, or with a spool open it again"
+        case .notAcked(let events, let packets, let cause):
+            "\(cause); \(events) events in \(packets) packets are not acked, some of them may have been counted"
         case .otherSender(let path, let asked, let found):
             "the spool holds packets of sender \(found), not \(asked), \(path), send as that one first"
         case .spool(let path, let failure): failure.description(path)

@@ -40,7 +40,7 @@ public final class EventSender: Sendable {
         to address: String, options: Options = Options()
     ) throws(ClientError) -> EventSender {
         try options.check()
-        let transport = try UDPTransport(address: address)
+        let transport = try UDPTransport(address: address, waitsForName: options.spoolsOn)
         var identity = newIdentity(options)
         let opened = try options.spoolDirectory.map { directory throws(ClientError) in
             try spool(directory, identity, options)
@@ -89,16 +89,33 @@ public final class EventSender: Sendable {
     /// **Errors** What has ended the sender. It is not known then whether the event was taken: with a spool it may be on
     /// disk, and be sent by the next start.
     public func send(_ event: AdEvent) throws(ClientError) -> Outcome {
-        try loop.locked { stream throws(ClientError) in
-            stream.send(event, now: SenderClock.monotonicNanoseconds())
-        }
+        try taken { $0.send(event, now: SenderClock.monotonicNanoseconds()) }
     }
 
     /// Takes one JSON event, without its line end. See `send` of an event.
     public func send(jsonLine: Span<UInt8>) throws(ClientError) -> Outcome {
-        try loop.locked { stream throws(ClientError) in
-            stream.send(jsonLine: jsonLine, now: SenderClock.monotonicNanoseconds())
+        try taken { $0.send(jsonLine: jsonLine, now: SenderClock.monotonicNanoseconds()) }
+    }
+
+    /// What became of one event: where it shall be in the spool at once, when that is known.
+    private func taken(_ body: (inout SenderStream) -> Outcome) throws(ClientError) -> Outcome {
+        let (outcome, ticket) = try loop.locked {
+            stream throws(ClientError) -> (Outcome, SpoolTicket?) in
+            let outcome = body(&stream)
+            let waits = outcome == .taken && stream.configuration.isDurableAtSend
+            return (outcome, waits ? stream.ticket : nil)
         }
+        guard let ticket else { return outcome }
+        return try isHeld(ticket) ? outcome : .full
+    }
+
+    /// Waits until it is known.
+    private func isHeld(_ ticket: SpoolTicket) throws(ClientError) -> Bool {
+        try loop.wait { stream throws(ClientError) in
+            let held = stream.isHeld(ticket)
+            if held != true, let failure = stream.failure { throw failure }
+            return held
+        } ?? false
     }
 
     /// Takes one JSON event, without its line end. See `send` of an event.
@@ -169,11 +186,12 @@ public final class EventSender: Sendable {
     /// **Errors** What has ended the sender; `.spool(_, .diskFull)`: what was taken stays in memory, and is written when
     /// there is room.
     public func flush() throws(ClientError) {
-        let stall = try loop.locked { stream throws(ClientError) -> ClientError? in
+        let ticket = try loop.locked { stream throws(ClientError) -> SpoolTicket in
             stream.flush(now: SenderClock.monotonicNanoseconds())
-            return stream.isStalledAtEnd ? nil : stream.stall
+            return stream.ticket
         }
-        if let stall { throw stall }
+        if try isHeld(ticket) { return }
+        if let stall = loop.state.withLock({ $0.stream.stall }) { throw stall }
     }
 
     /// Ends where all is acked; `nil` where not.
@@ -182,16 +200,19 @@ public final class EventSender: Sendable {
     ///   - note: of the whole input, for the spool.
     ///   - asks: whether it waits, some seconds at most, for what became of the events.
     func end(_ note: SpoolNote, asks: Bool = true) throws(ClientError) -> Totals? {
-        let (stall, totals) = try loop.locked {
-            stream throws(ClientError) -> (ClientError?, Totals?) in
+        let isEnding = try loop.locked { stream throws(ClientError) -> Bool in
             let now = SenderClock.monotonicNanoseconds()
-            guard stream.isDrained, !asks || stream.knowsOutcome(now: now) else {
-                return (nil, nil)
-            }
+            guard stream.isDrained, !asks || stream.knowsOutcome(now: now) else { return false }
             stream.finish(note, now: now)
-            return (stream.stall, stream.totals)
+            return true
         }
-        if let stall { throw stall }
+        guard isEnding else { return nil }
+        let totals = try loop.wait { stream throws(ClientError) -> Totals? in
+            if stream.failure == .closed { return stream.totals }
+            if let failure = stream.failure { throw failure }
+            if !stream.isEnding, let stall = stream.stall { throw stall }
+            return nil
+        }
         return totals.map { timed($0) }
     }
 
@@ -200,16 +221,19 @@ public final class EventSender: Sendable {
     /// - Parameter limit: How long to wait at most; `nil` = until it is done, or `Options.givesUpAfter`.
     ///
     /// **Errors** What has ended the sender. When the time is up, what the packets wait for, as `state` has it, or
-    /// `.deadline`; and `.spool(_, .diskFull)`: the sender goes on then, and can be closed again. Without
-    /// acks, the network error of the last packets or of the end, if there was one.
+    /// `.deadline`; and `.spool(_, .diskFull)`: the sender goes on then, and can be closed again. Where events are not acked
+    /// then, `.notAcked` has these errors as its cause, and says how many. Without acks, the network error of the last
+    /// packets or of the end, if there was one.
     public func close(within limit: Duration? = nil) throws(ClientError) -> Totals {
         do throws(ClientError) {
-            return try close(within: limit, note: SpoolNote())
-        } catch {
-            if case .deadline = error, let totals = try end(SpoolNote(), asks: false) {
-                return totals
+            do throws(ClientError) {
+                return try close(within: limit, note: SpoolNote())
+            } catch .deadline {
+                if let totals = try end(SpoolNote(), asks: false) { return totals }
+                throw .deadline
             }
-            throw explained(error)
+        } catch {
+            throw withUnacked(error)
         }
     }
 
@@ -218,14 +242,18 @@ public final class EventSender: Sendable {
     /// **Errors** Also `.cancelled`: the sender goes on, and can be closed again.
     public func close(within limit: Duration? = nil) async throws(ClientError) -> Totals {
         let deadline = Self.deadline(limit)
-        try flush()
-        while true {
-            if let totals = try end(SpoolNote()) { return totals }
-            if SenderClock.monotonicNanoseconds() >= deadline {
-                if let totals = try end(SpoolNote(), asks: false) { return totals }
-                throw explained(overdue)
+        do throws(ClientError) {
+            try flush()
+            while true {
+                if let totals = try end(SpoolNote()) { return totals }
+                if SenderClock.monotonicNanoseconds() >= deadline {
+                    if let totals = try end(SpoolNote(), asks: false) { return totals }
+                    throw .deadline
+                }
+                try await pause(until: deadline)
             }
-            try await pause(until: deadline)
+        } catch {
+            throw withUnacked(error)
         }
     }
 
@@ -240,7 +268,7 @@ public final class EventSender: Sendable {
         while true {
             if let totals = try end(note) { return totals }
             let now = SenderClock.monotonicNanoseconds()
-            if now >= deadline { throw overdue }
+            if now >= deadline { throw .deadline }
             loop.waitForProgress(nanosecondsMax: deadline - now)
         }
     }
@@ -271,9 +299,9 @@ public final class EventSender: Sendable {
         if case .ended = state { true } else { false }
     }
 
-    private var overdue: ClientError {
-        let count = loop.state.withLock { $0.stream.window.packetCount }
-        return .deadline(unackedPackets: UInt64(count))
+    /// What was taken, and is not known to be durable at the receiver.
+    package var unacked: (events: UInt64, packets: UInt64) {
+        loop.state.withLock { $0.stream.unacked }
     }
 
     private static func deadline(_ limit: Duration?) -> UInt64 {
@@ -293,9 +321,14 @@ public final class EventSender: Sendable {
         }
     }
 
-    private func explained(_ error: ClientError) -> ClientError {
-        guard case .deadline = error, case .waiting(let cause) = state else { return error }
-        return cause
+    /// The error of a close: with what the packets wait for where its time was up, and how many.
+    package func withUnacked(_ error: ClientError) -> ClientError {
+        if error == .closed || error == .cancelled { return error }
+        var cause = error
+        if error == .deadline, case .waiting(let obstacle) = state { cause = obstacle }
+        let (events, packets) = unacked
+        return packets == 0
+            ? cause : .notAcked(events: events, packets: packets, cause: cause)
     }
 
     private func timed(_ totals: Totals) -> Totals {

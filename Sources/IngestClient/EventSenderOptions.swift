@@ -12,6 +12,8 @@ extension EventSender {
         public internal(set) var packetsSent: UInt64 = 0
         /// Events that the receiver has on disk. With a spool also those of an earlier start.
         public internal(set) var eventsAcked: UInt64 = 0
+        /// Without acks: events in bursts that the network refused, of which some may have left. They are not sent again.
+        public internal(set) var eventsDropped: UInt64 = 0
         /// Packets that were sent again, each time.
         public internal(set) var packetsResent: UInt64 = 0
         /// Events that were refused before they were sent.
@@ -83,9 +85,9 @@ extension EventSender {
         /// The sender's own id, above 0; `nil` is that of the key, or of the spool, or one at random. Two processes
         /// must never share one.
         public var senderID: UInt64?
-        /// The size of full packets: 1,200 … 65,507 bytes. The default fits an Ethernet frame over IPv4
-        /// and IPv6; 8,952 is for jumbo frames.
-        public var packetByteCountMax = 1_452
+        /// The size of full packets: 1,200 … 65,507 bytes. The default fits an Ethernet frame over IPv4 and IPv6, also within
+        /// WireGuard; 8,952 is for jumbo frames. Where nothing is acked though the receiver answers, new ones have 1,200.
+        public var packetByteCountMax = 1_372
         /// How long an event may wait for its packet to fill: 1 ms … 1 s.
         public var batchDelay = Duration.milliseconds(20)
         public var delivery = Delivery.acked
@@ -171,7 +173,6 @@ extension EventSender {
             }
             configuration.address = address
             configuration.unixMilliseconds = SenderClock.unixNanoseconds() / 1_000_000
-            configuration.clock = { max($0, SenderClock.monotonicNanoseconds()) }
             return configuration
         }
     }

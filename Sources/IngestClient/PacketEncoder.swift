@@ -36,7 +36,8 @@ struct PacketEncoder: ~Copyable {
     static let packetByteCountLimits = 1_200...Limits.packetByteCountMax
 
     /// Of a full packet, tag and all.
-    let packetByteCountMax: Int
+    private(set) var packetByteCountMax: Int
+    private let isSpooled: Bool
     private let identity: SenderIdentity
     private let delivery: SenderStream.Delivery
     private let key: PacketKey?
@@ -50,15 +51,26 @@ struct PacketEncoder: ~Copyable {
 
     init(_ configuration: SenderStream.Configuration, isSpooled: Bool = false) {
         packetByteCountMax = configuration.packetByteCountMax
+        self.isSpooled = isSpooled
         identity = configuration.identity
         delivery = configuration.delivery
         key = configuration.key
         precondition(
             delivery == .plain || Self.packetByteCountLimits.contains(packetByteCountMax))
         tagByteCount = key == nil ? 0 : PacketTag.byteCount
-        if delivery == .plain { return }
+        if delivery != .plain { beginBatch() }
+    }
+
+    private mutating func beginBatch() {
         let room = isSpooled ? PacketTag.byteCount : tagByteCount
         batch = EventBatchEncoder(packetByteCountMax: packetByteCountMax - room)
+    }
+
+    /// Makes packets as small as may be from now on. Not while one is open, nor for plain delivery.
+    mutating func shrink() {
+        precondition(eventCount == 0 && delivery != .plain)
+        packetByteCountMax = Self.packetByteCountLimits.lowerBound
+        beginBatch()
     }
 
     /// Events in the open packet.

@@ -179,12 +179,21 @@ struct SendWindow: ~Copyable {
     }
 
     /// What is to be sent next: what was lost, below `edge`, and then what is new, below `newEdge`.
-    mutating func next(edge: UInt64, newEdge: UInt64, countMax: Int) -> [UInt64] {
+    ///
+    /// - Parameter byteCountMax: of new packets: of lost ones that are larger one is enough, since they may never pass.
+    mutating func next(
+        edge: UInt64, newEdge: UInt64, countMax: Int, byteCountMax: Int = .max
+    ) -> [UInt64] {
         var found: [UInt64] = []
+        var hasLarge = false
         var sequence = max(lostFrom, base)
         var missing = lostCount
         while missing > 0, found.count < countMax, sequence < min(sentEnd, edge) {
-            if entries[sequence].state == .lost {
+            let isLarge = entries[sequence].byteCount > byteCountMax
+            if entries[sequence].state == .lost, isLarge, hasLarge {
+                missing -= 1
+            } else if entries[sequence].state == .lost {
+                hasLarge = hasLarge || isLarge
                 found.append(sequence)
                 // One that nobody has would keep the others from being told of.
                 let isAlone = sequence == base || sentEnd - sequence >= Self.behindCountMin
@@ -243,6 +252,16 @@ extension SendWindow {
     /// Packets of the range that are held and not acked.
     func unackedCount(in range: Range<UInt64>) -> UInt64 {
         UInt64(range.clamped(to: base..<nextSequence).count { !self[$0].isDone })
+    }
+
+    /// What is held and not acked: the events of it, and the packets.
+    var unacked: (events: UInt64, packets: UInt64) {
+        var (events, packets): (UInt64, UInt64) = (0, 0)
+        for sequence in base..<nextSequence where !entries[sequence].isDone {
+            events += UInt64(entries[sequence].eventCount)
+            packets += 1
+        }
+        return (events, packets)
     }
 
     /// Another receiver has acked nothing yet.

@@ -1,5 +1,5 @@
 // packet → [socket] → ack → window
-// What a stream sends, what acks change, and what is due when.
+// What a stream sends, and what acks change.
 
 import IngestFormat
 import IngestKeys
@@ -40,7 +40,9 @@ extension SenderStream {
                 configuration.hasCongestionControl
                 ? min(allowance, Self.burstCountMax) : Self.burstCountMax
             if count == 0 { break }
-            let sequences = window.next(edge: acks.edge, newEdge: newEdge, countMax: count)
+            let sequences = window.next(
+                edge: acks.edge, newEdge: newEdge, countMax: count,
+                byteCountMax: encoder.packetByteCountMax)
             if sequences.isEmpty { return congestion.ranOut() }
             guard send(sequences[...], now: now) else { return }
         }
@@ -50,18 +52,18 @@ extension SenderStream {
     }
 
     /// Whether batches may leave, as far as the receiver says.
-    private var maySend: Bool {
+    var maySend: Bool {
         failure == nil && suspension == nil && !acks.isShedding && !watch.isUnconfirmed
     }
 
     /// Where an earlier start has left packets, no new sequence leaves before the receiver has said which it has: a
     /// spool that was copied, or had its end cut, must not give one to other bytes. Behind one that was lost none of which no ack
     /// could tell: an ack is no larger than the packets.
-    private var newEdge: UInt64 {
+    var newEdge: UInt64 {
         var edge = acks.edge
         if window[window.base].sendCount > 1 {
             let words = AckPacket.furtherWordCount(
-                fitting: configuration.packetByteCountMax, hasTag: configuration.key != nil)
+                fitting: encoder.packetByteCountMax, hasTag: configuration.key != nil)
             edge = min(edge, window.base + 64 * UInt64(1 + (words ?? 0)))
         }
         return acks.hasCredit || window.leftEnd == 0 ? edge : min(edge, window.leftEnd)
@@ -70,7 +72,7 @@ extension SenderStream {
     /// In as few calls as the kernel allows: runs of equal size, of which the last may be shorter.
     ///
     /// - Returns: `false` if the network took only a part.
-    private mutating func send(_ sequences: ArraySlice<UInt64>, now: UInt64) -> Bool {
+    mutating func send(_ sequences: ArraySlice<UInt64>, now: UInt64) -> Bool {
         var rest = sequences
         while let first = rest.first {
             // Given up meanwhile: it was twice among these, or in the burst before.
@@ -142,7 +144,7 @@ extension SenderStream {
         if timers.route.isReconnectDue(now: now, lacksRoute: error.isUnreachable) { reconnect() }
     }
 
-    private mutating func reconnect() {
+    mutating func reconnect() {
         transport.reconnect()
         watch.reconnected()
     }
@@ -179,7 +181,7 @@ extension SenderStream {
 extension SenderStream {
     /// Takes a datagram that came to the sender's socket. What is no ack of this sender is ignored.
     package mutating func receive(_ datagram: Span<UInt8>, now: UInt64) {
-        guard failure == nil, suspension == nil else { return }
+        guard failure == nil else { return }
         // SAFETY: the view lives inside the closure, in which the span's memory is pinned.
         unsafe datagram.withUnsafeBufferPointer { buffer in
             let bytes = UnsafeRawBufferPointer(buffer)
@@ -201,7 +203,14 @@ extension SenderStream {
         guard let status = ack.status, epoch == own || status == .refused && epoch > own
         else { return }
         let answer: ReceiverWatch.Question?
-        switch watch.hear(ack) {
+        let finding = watch.hear(ack)
+        if suspension != nil {
+            timers.heard(now: now)
+            guard endsSuspension(ack, finding) else { return }
+            suspension = nil
+            timers.progressed(now: now)
+        }
+        switch finding {
         case .believed(let question):
             answer = question
             guard status == .ok, !ack.isPending, let ackedAt = window.ackedTime(ofLackingIn: ack)
@@ -232,6 +241,20 @@ extension SenderStream {
         case .refused, .unsupported, .rolledBack: break
         }
         probe.watch(congestion.inFlightCount, now: now)
+    }
+
+    /// Whether a receiver that had refused this sender, or had lost data, is right again: it has all that it had acked, and says
+    /// so in an answer.
+    private func endsSuspension(
+        _ ack: borrowing AckView, _ finding: ReceiverWatch.Finding
+    ) -> Bool {
+        guard case .believed(.some) = finding, ack.status == .ok, !ack.isPending,
+            ack.floor >= acks.floor
+        else { return false }
+        let (lacking, unknown) = (
+            window.ackedTime(ofLackingIn: ack), window.unknownSequence(in: ack)
+        )
+        return lacking == nil && unknown == nil
     }
 
     /// Nothing had got through: what was in flight is lost, though no ack tells of all of it.
@@ -324,7 +347,6 @@ extension SenderStream {
     private mutating func finishAcked(
         _ ack: borrowing AckView, _ answer: ReceiverWatch.Question?, now: UInt64
     ) {
-        let base = window.base
         var change = window.apply(ack, now: now)
         if let answer {
             outcome.heard(askedAt: answer.sentAt)
@@ -349,46 +371,5 @@ extension SenderStream {
         if isAllFinal { timers.waitsSince = nil }
         // It waits for damaged packets until it knows the base.
         if acks.floor < min(window.base, window.damagedEnd) { timers.requestHeartbeat(now: now) }
-        if window.base > base { retireAcked(now: now) }
-    }
-
-    // MARK: Time
-
-    /// Does what is due: at `nextDeadline`, or earlier.
-    package mutating func tick(now: UInt64) {
-        guard failure == nil else { return }
-        if timers.route.isReconnectDue(now: now, silence: timers.silence(now: now)) {
-            reconnect()
-        }
-        if now >= probe.firesAt { ask(now: now) }
-        let isFlushDue = now >= min(timers.batchDueAt, timers.spoolRetryAt)
-        if isFlushDue { flush(now: now) } else { pump(now: now) }
-        if failure == nil, now >= timers.heartbeatAt { sendHeartbeat(now: now) }
-        if failure == nil, let silenceMax {
-            failure = obstacle(
-                now: now, silenceMax: silenceMax,
-                stagnationMax: max(silenceMax, Self.stagnationNanoseconds),
-                blockMax: spool == nil ? silenceMax : .max)
-        }
-    }
-
-    /// No ack has told of packets for too long. A heartbeat asks; where nothing gets through, a packet tries to.
-    private mutating func ask(now: UInt64) {
-        guard probe.isNeeded(congestion.inFlightCount), maySend else { return probe.stop() }
-        probe.fired(now: now)
-        guard probe.isBlackHole else { return sendHeartbeat(now: now) }
-        let first = window.base
-        if first < min(window.sentEnd, acks.edge) { _ = send([first], now: now) }
-    }
-
-    /// When `tick` has something to do; `.max` for a sender that has ended.
-    package var nextDeadline: UInt64 {
-        guard failure == nil else { return .max }
-        var deadline = min(timers.batchDueAt, timers.heartbeatAt, timers.spoolRetryAt)
-        deadline = min(deadline, probe.firesAt)
-        if maySend, !window.isEmpty {
-            deadline = min(deadline, timers.quietUntil > 0 ? timers.quietUntil : departsAt)
-        }
-        return deadline
     }
 }

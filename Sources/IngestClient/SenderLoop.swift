@@ -8,7 +8,7 @@ import IngestStorage
 import Synchronization
 
 /// A `SenderStream` with a lock and a thread of its own, which receives acks and does what is due; callers pack and send on
-/// their own threads.
+/// their own threads. A queue of its own does what waits for the spool's disk, without the lock.
 ///
 /// The thread keeps the loop alive until `stop`, never the `EventSender`.
 ///
@@ -17,17 +17,20 @@ import Synchronization
 final class SenderLoop: Sendable {
     struct State: ~Copyable {
         var stream: SenderStream
-        /// Threads that wait for an ack.
+        /// Threads that wait for a change.
         var waiterCount = 0
         /// When the loop looks again by itself.
         var wakesAt: UInt64 = 0
         var isStopped = false
+        /// Work of the spool is on its queue.
+        var isSpoolBusy = false
     }
 
     let state: Mutex<State>
     private let socket: WakeableSocket?
     private let transport: any DatagramTransport
     private let progress = WaitSemaphore()
+    private let spoolQueue = DispatchQueue(label: "ingest.sender.spool")
 
     /// **Errors** `ClientError.socket`: no descriptors are left.
     init(
@@ -53,42 +56,95 @@ final class SenderLoop: Sendable {
             state.stream.abandon()
         }
         socket?.wake()
+        // What is being written holds the spool.
+        spoolQueue.sync {}
     }
 
-    /// Runs `body` on the stream, unless it has failed; throws if it fails in it; and wakes the loop if
-    /// that has less time now than it thought.
-    func locked<Value>(
+    /// Runs `body` under the lock, and sees to what has become due by it: on the disk, or earlier than the loop thought.
+    private func update<Value: Sendable, Failure: Error>(
+        _ body: (inout State) throws(Failure) -> Value
+    ) throws(Failure) -> Value {
+        var (isEarlier, hasSpoolWork) = (false, false)
+        defer {
+            if isEarlier { socket?.wake() }
+            if hasSpoolWork { spoolQueue.async { self.workOnSpool() } }
+        }
+        return try state.withLock { state throws(Failure) in
+            defer {
+                if state.stream.nextDeadline < state.wakesAt {
+                    state.wakesAt = state.stream.nextDeadline
+                    isEarlier = true
+                }
+                hasSpoolWork = !state.isSpoolBusy && state.stream.hasSpoolWork
+                if hasSpoolWork { state.isSpoolBusy = true }
+            }
+            return try body(&state)
+        }
+    }
+
+    /// Runs `body` on the stream, unless it has failed; throws if it fails in it.
+    func locked<Value: Sendable>(
         _ body: (inout SenderStream) throws(ClientError) -> Value
     ) throws(ClientError) -> Value {
-        var isEarlier = false
-        defer { if isEarlier { socket?.wake() } }
-        return try state.withLock { state throws(ClientError) in
+        try update { state throws(ClientError) in
             if let failure = state.stream.failure { throw failure }
             let value = try body(&state.stream)
             if let failure = state.stream.failure, failure != .closed { throw failure }
-            if state.stream.nextDeadline < state.wakesAt {
-                state.wakesAt = state.stream.nextDeadline
-                isEarlier = true
-            }
             return value
         }
     }
 
     /// Lets a stream go on that lost data has ended.
     func acceptReceiver() {
-        state.withLock { state in
-            state.stream.acceptReceiver(now: SenderClock.monotonicNanoseconds())
-            state.wakesAt = 0
-        }
-        socket?.wake()
+        update { $0.stream.acceptReceiver(now: SenderClock.monotonicNanoseconds()) }
     }
 
-    /// Blocks the thread until an ack has changed something, not long and at most for so long.
+    /// Blocks the thread until `body` has a value, for which it is asked now and after each change, or the time is up.
+    func wait<Value: Sendable>(
+        until deadline: UInt64 = .max,
+        for body: (inout SenderStream) throws(ClientError) -> Value?
+    ) throws(ClientError) -> Value? {
+        while true {
+            let value = try update { state throws(ClientError) in
+                let value = try body(&state.stream)
+                if value == nil { state.waiterCount += 1 }
+                return value
+            }
+            let now = SenderClock.monotonicNanoseconds()
+            if value != nil || now >= deadline { return value }
+            _ = progress.wait(nanosecondsMax: min(deadline - now, 100_000_000))
+        }
+    }
+
+    /// Blocks the thread until something has changed, not long and at most for so long.
     func waitForProgress(nanosecondsMax: UInt64) {
         // A short wait: the ack may have come just before.
         let nanoseconds = min(nanosecondsMax, 100_000_000)
         state.withLock { $0.waiterCount += 1 }
         _ = progress.wait(nanosecondsMax: nanoseconds)
+    }
+
+    private func tellWaiters(_ state: inout State) {
+        for _ in 0..<state.waiterCount { progress.signal() }
+        state.waiterCount = 0
+    }
+
+    // MARK: The disk
+
+    /// On the spool's queue: writes what there is to write, without the lock.
+    private func workOnSpool() {
+        var work: SpoolWork?
+        repeat {
+            work?.run()
+            update { state in
+                if let done = work.take() {
+                    state.stream.endSpoolWork(done, now: SenderClock.monotonicNanoseconds())
+                    tellWaiters(&state)
+                }
+                work = state.stream.beginSpoolWork()
+                if work == nil { state.isSpoolBusy = false }
+            }
+        } while work != nil
     }
 
     // MARK: The thread
@@ -100,16 +156,14 @@ final class SenderLoop: Sendable {
 
     /// Takes what has come and does what is due; how long there is nothing to do then, or `nil` at the end.
     ///
-    /// Both under one lock, in this order: who held it may have waited for a disk, and what came meanwhile is no
-    /// silence.
+    /// Both under one lock, in this order: what came while the lock was held is no silence.
     private func step(_ socket: WakeableSocket, _ buffer: inout [UInt8]) -> UInt64? {
-        state.withLock { state in
+        update { state in
             if state.isStopped { return nil }
             receive(from: socket, into: &state.stream, &buffer)
             let now = SenderClock.monotonicNanoseconds()
             state.stream.tick(now: now)
-            for _ in 0..<state.waiterCount { progress.signal() }
-            state.waiterCount = 0
+            tellWaiters(&state)
             state.wakesAt = state.stream.nextDeadline
             if state.wakesAt == .max { return .max }
             return state.wakesAt > now ? state.wakesAt - now : 0

@@ -9,49 +9,86 @@ extension SenderStream {
     package var isSpoolFull: Bool {
         guard spool != nil else { return false }
         let records =
-            sealedByteCount + 2 * configuration.packetByteCountMax
-            + (sealed.count + 2) * SpoolRecord.headerByteCount
+            queue.byteCount + 2 * configuration.packetByteCountMax
+            + (queue.packets.count + 2) * SpoolRecord.headerByteCount
         return spoolByteCount + SpoolHeader.byteCount + records > configuration.spoolByteCountMax
     }
 
-    /// Sealed packets go to the spool, if there is one, and then may be sent.
-    ///
-    /// - Returns: the time then.
-    mutating func commit(now: UInt64) -> UInt64 {
-        if sealed.isEmpty, !isStalledAtEnd { endStall() }
-        guard !sealed.isEmpty, failure == nil else { return now }
-        let later: UInt64
-        if let spool {
-            do throws(StorageError) {
-                let place = try spool.append(sealed)
-                spoolByteCount = spool.byteCount
-                endStall()
-                later = configuration.clock(now)
-                hold(from: place)
-            } catch {
-                let later = configuration.clock(now)
-                storageFailed(error, now: later)
-                return later
-            }
-        } else {
-            later = now
-            for packet in sealed { window.append(packet.bytes, eventCount: packet.eventCount) }
+    /// Sealed packets are to go to the spool, if there is one, or may be sent.
+    mutating func commit(now: UInt64) {
+        if queue.packets.isEmpty, !isStalledAtEnd { endStall() }
+        guard !queue.packets.isEmpty, failure == nil else { return }
+        if spool != nil {
+            queue.isDue = true
+            return timers.retried()
         }
-        forgetSealed()
-        if timers.waitsSince == nil { timers.waitsSince = later }
-        return later
+        for packet in queue.packets { window.append(packet.bytes, eventCount: packet.eventCount) }
+        queue.forget()
+        if timers.waitsSince == nil { timers.waitsSince = now }
+    }
+
+    /// What is to be done on the disk, if nothing is being done there; see `SpoolWork`.
+    package mutating func beginSpoolWork() -> SpoolWork? {
+        guard let spool, hasSpoolWork else { return nil }
+        return SpoolWork(spool, base: window.base, packets: queue.begin(), end: queue.end)
+    }
+
+    /// Whether there is such work.
+    var hasSpoolWork: Bool {
+        !queue.isRunning && failure == nil && spool != nil
+            && (queue.isDue || queue.end != nil || window.base >= queue.retirableEnd)
+    }
+
+    /// Goes on with what was done on the disk.
+    package mutating func endSpoolWork(_ work: consuming SpoolWork, now: UInt64) {
+        if let place = work.place { hold(from: place, now: now) }
+        queue.finish(isWritten: work.place != nil)
+        // Abandoned meanwhile.
+        guard let spool else { return }
+        spoolByteCount = spool.byteCount
+        queue.retirableEnd = spool.retirableEnd
+        if let error = work.error {
+            storageFailed(error, now: now, atEnd: work.end != nil)
+        } else if work.place != nil || work.end != nil {
+            endStall()
+        }
+        if work.end != nil { ended(hasFailed: work.error != nil, now: now) }
+        pump(now: now)
     }
 
     /// What is sealed is in the spool now, from there on.
-    private mutating func hold(from place: SpoolPlace) {
+    private mutating func hold(from place: SpoolPlace, now: UInt64) {
         var place = place
-        for packet in sealed {
+        for packet in queue.packets[..<queue.runningCount] {
             window.append(
                 SendWindow.Entry(
                     place: place, byteCount: UInt16(packet.bytes.count),
                     eventCount: UInt16(clamping: packet.eventCount)))
             place = place.next(behind: packet.bytes.count)
+            durableNote = packet.note
         }
+        if timers.waitsSince == nil { timers.waitsSince = now }
+    }
+
+    private mutating func ended(hasFailed: Bool, now: UInt64) {
+        queue.end = nil
+        if hasFailed || failure != nil { return }
+        sendHeartbeat(now: now, endsEpoch: true)
+        abandon()
+    }
+
+    /// For everything that was taken.
+    var ticket: SpoolTicket { SpoolTicket(end: nextSequence, takenBackEnd: queue.takenBack.end) }
+
+    /// Whether all that was taken before the ticket is in the spool, or held here without one; `nil` = not yet. `false`:
+    /// it was taken back, or waits for room on the disk.
+    func isHeld(_ ticket: SpoolTicket) -> Bool? {
+        if ticket.takenBackEnd < queue.takenBack.start { return false }
+        if ticket.takenBackEnd < queue.takenBack.end {
+            return ticket.end <= queue.takenBack[ticket.takenBackEnd]
+        }
+        if window.nextSequence >= ticket.end { return true }
+        return queue.isRunning || queue.isDue ? nil : false
     }
 
     /// Appends a packet to the burst, as it leaves.
@@ -93,7 +130,6 @@ extension SenderStream {
         if window[sequence].state == .inFlight { congestion.replaced() }
         window.giveUp(sequence)
         timers.requestHeartbeat(now: now)
-        retireAcked(now: now)
     }
 
     mutating func endStall() {
@@ -103,11 +139,15 @@ extension SenderStream {
     }
 
     /// A full disk may have room again: what is sealed stays, and is written again, the same bytes at the same
-    /// place. Everything else ends the sender.
+    /// place; or is taken back, where its callers wait for it. Everything else ends the sender.
     mutating func storageFailed(_ error: StorageError, now: UInt64, atEnd: Bool = false) {
         guard case .diskFull = error else {
-            failure = ClientError(spool: error)
+            failure = failure ?? ClientError(spool: error)
             return
+        }
+        if configuration.isDurableAtSend, !queue.packets.isEmpty {
+            queue.takeBack(from: window.nextSequence)
+            note = durableNote
         }
         stall = ClientError(spool: error)
         isStalledAtEnd = atEnd
@@ -117,16 +157,5 @@ extension SenderStream {
     /// Of a packet as it leaves.
     func wireByteCount(_ sequence: UInt64) -> Int {
         Int(window[sequence].byteCount) + encoder.tagByteCount
-    }
-
-    /// Forgets in the spool what is acked.
-    mutating func retireAcked(now: UInt64) {
-        guard let spool else { return }
-        do throws(StorageError) {
-            try spool.retire(below: window.base)
-            spoolByteCount = spool.byteCount
-        } catch {
-            storageFailed(error, now: now)
-        }
     }
 }

@@ -26,7 +26,7 @@ package struct SenderStream: ~Copyable {
         package var identity: SenderIdentity
         package var delivery = Delivery.acked
         /// Whole packets, tag and all.
-        package var packetByteCountMax = 1_452
+        package var packetByteCountMax = 1_372
         package var batchNanosecondsMax: UInt64 = 20_000_000
         /// Of packets that are not acked, sent or not, without a spool.
         package var unackedByteCountMax = 64 << 20
@@ -55,8 +55,6 @@ package struct SenderStream: ~Copyable {
         package var hasCongestionControl = true
         /// For heartbeats: random, so that nobody can have an answer before they are sent.
         package var makeNonce: @Sendable () -> UInt64 = { .random(in: 0...UInt64.max) }
-        /// The time at the end of a call that began at the given one: a disk can take seconds.
-        package var clock: @Sendable (_ since: UInt64) -> UInt64 = { $0 }
 
         package init(identity: SenderIdentity) { self.identity = identity }
     }
@@ -72,7 +70,8 @@ package struct SenderStream: ~Copyable {
     package internal(set) var totals = EventSender.Totals()
     /// The first error that ended the sender. Everything after it throws the same.
     package internal(set) var failure: ClientError? { didSet { suspend() } }
-    /// What would have ended a sender that spools on: it takes events as before, and sends none.
+    /// What would have ended a sender that spools on: it takes events as before, and sends none until the receiver is right
+    /// again.
     package internal(set) var suspension: ClientError?
     /// The spool's disk is full: nothing more is taken until it takes what is sealed.
     package internal(set) var stall: ClientError?
@@ -97,15 +96,16 @@ package struct SenderStream: ~Copyable {
     private var parser = EventLineParser()
     private var texts: [UInt8] = []
     private(set) var encoder: PacketEncoder
-    private var note = SpoolNote()
+    /// Of what was taken last, and of what is in the spool.
+    var note = SpoolNote()
+    var durableNote = SpoolNote()
     /// Sealed, and not in the spool yet.
-    private(set) var sealed: [SpooledPacket] = []
-    private(set) var sealedByteCount = 0
+    var queue = SpoolQueue()
     var spoolByteCount = 0
     var burst: [UInt8] = []
 
     /// Of the next packet that is sealed.
-    private var nextSequence: UInt64 { window.nextSequence + UInt64(sealed.count) }
+    var nextSequence: UInt64 { window.nextSequence + UInt64(queue.packets.count) }
     var isAcked: Bool { configuration.delivery == .acked }
 
     /// - Parameters:
@@ -126,6 +126,7 @@ package struct SenderStream: ~Copyable {
         acks.edge = window.base + Self.creditFirst
         acks.announcedEnd = window.base
         spoolByteCount = spool?.byteCount ?? 0
+        queue.retirableEnd = spool?.retirableEnd ?? .max
         totals.packetsDamaged = damage.reduce(0) { $0 + UInt64($1.sequences.count) }
         if !isAllFinal { timers.waitsSince = now }
         texts.reserveCapacity(1024)
@@ -153,11 +154,9 @@ package struct SenderStream: ~Copyable {
             return .taken
         }
         append(parser.event, parser.bytes, now: now)
-        let before = self.note
         if let note { self.note = note }
-        if isTaken(now: now) { return .taken }
-        self.note = before
-        return .full
+        if configuration.isDurableAtSend { flush(now: now()) }
+        return .taken
     }
 
     /// Sends lines from `next` on, which it moves behind what it has looked at: all, or up to one that is refused, or for which
@@ -191,23 +190,14 @@ package struct SenderStream: ~Copyable {
             return .refused(error)
         }
         append(descriptor, texts, now: now)
-        return isTaken(now: now) ? .taken : .full
-    }
-
-    /// Puts the event that was appended last into the spool, where each shall be there at once. If the disk has no room it
-    /// is taken back: nothing of it was sent, and the next one gets its sequence.
-    private mutating func isTaken(now: () -> UInt64) -> Bool {
-        guard configuration.isDurableAtSend else { return true }
-        flush(now: now())
-        guard failure == nil, !sealed.isEmpty else { return true }
-        forgetSealed()
-        return false
+        if configuration.isDurableAtSend { flush(now: now()) }
+        return .taken
     }
 
     /// Whether one more packet would go beyond what may be unacked, or the spool's disk has no room.
     package var isFull: Bool {
-        if stall != nil && !isStalledAtEnd || isSpoolFull { return true }
-        return window.byteCount + sealedByteCount + 2 * configuration.packetByteCountMax
+        if stall != nil && !isStalledAtEnd || queue.end != nil || isSpoolFull { return true }
+        return window.byteCount + queue.byteCount + 2 * configuration.packetByteCountMax
             > configuration.unackedByteCountMax
     }
 
@@ -216,7 +206,7 @@ package struct SenderStream: ~Copyable {
     ) {
         if !encoder.append(event, from: bytes) {
             sealPacket(isFull: true)
-            if sealedByteCount + configuration.packetByteCountMax > burstByteCountMax {
+            if queue.byteCount + configuration.packetByteCountMax > burstByteCountMax {
                 sendSealed(now: now())
             }
             _ = encoder.append(event, from: bytes)
@@ -242,21 +232,24 @@ package struct SenderStream: ~Copyable {
     private mutating func sealPacket(isFull: Bool) {
         let eventCount = encoder.eventCount
         let bytes = encoder.seal(sequence: nextSequence, isFull: isFull)
-        sealedByteCount += bytes.count
-        sealed.append(SpooledPacket(bytes: bytes, eventCount: eventCount, note: note))
+        queue.append(SpooledPacket(bytes: bytes, eventCount: eventCount, note: note))
+    }
+
+    /// What is made from now on may pass where full packets do not; those that there are stay as they are.
+    mutating func shrinkPackets() {
+        if encoder.eventCount > 0 { sealPacket(isFull: false) }
+        encoder.shrink()
     }
 
     private mutating func sendSealed(now: UInt64) {
-        if isAcked { pump(now: commit(now: now)) } else { sendOnce(now: now) }
-    }
-
-    mutating func forgetSealed() {
-        sealed.removeAll(keepingCapacity: true)
-        sealedByteCount = 0
+        guard isAcked else { return sendOnce(now: now) }
+        commit(now: now)
+        pump(now: now)
     }
 
     /// Without acks: what is sealed leaves in one burst and is forgotten, whether or not the network takes it.
     private mutating func sendOnce(now: UInt64) {
+        let sealed = queue.packets
         guard let first = sealed.first, failure == nil else { return }
         burst.removeAll(keepingCapacity: true)
         for packet in sealed {
@@ -264,16 +257,19 @@ package struct SenderStream: ~Copyable {
             encoder.tag(&burst, from: burst.count - packet.bytes.count)
         }
         let byteCount = first.bytes.count + encoder.tagByteCount
+        let eventCount = sealed.reduce(0) { $0 + UInt64($1.eventCount) }
         if transmit(burst, segmentByteCount: byteCount, now: now) {
             totals.packetsSent += UInt64(sealed.count)
-            totals.eventsSent += sealed.reduce(0) { $0 + UInt64($1.eventCount) }
+            totals.eventsSent += eventCount
+        } else {
+            totals.eventsDropped += eventCount
         }
         window.pass(sealed.count)
-        forgetSealed()
+        queue.forget()
         if configuration.delivery == .unacked { timers.beginHeartbeats(now: now) }
     }
 
-    /// Closes the open packet; everything that was taken is in the spool then, and on its way. See `stall`.
+    /// Closes the open packet; everything that was taken is to go to the spool now, and on its way. See `isHeld` and `stall`.
     package mutating func flush(now: UInt64) {
         if encoder.eventCount > 0 { sealPacket(isFull: false) }
         timers.batchDueAt = .max
@@ -283,10 +279,19 @@ package struct SenderStream: ~Copyable {
     /// Whether everything is durable at the receiver, which waits for no packet that was damaged.
     var isAllFinal: Bool { window.isEmpty && acks.floor >= window.damagedEnd }
 
+    /// What was taken, and is not known to be durable at the receiver.
+    var unacked: (events: UInt64, packets: UInt64) {
+        guard isAcked else { return (0, 0) }
+        var (events, packets) = window.unacked
+        packets += UInt64(queue.packets.count) + (encoder.eventCount > 0 ? 1 : 0)
+        events += queue.packets.reduce(0) { $0 + UInt64($1.eventCount) }
+        return (events + UInt64(encoder.eventCount), packets)
+    }
+
     /// Whether `finish` may end it: with acks, once everything that was taken is durable at the receiver.
     package var isDrained: Bool {
         !isAcked
-            || encoder.eventCount == 0 && sealed.isEmpty && isAllFinal && suspension == nil
+            || encoder.eventCount == 0 && queue.packets.isEmpty && isAllFinal && suspension == nil
     }
 
     /// Whether a sender that is drained knows what became of its events, or has waited for that long enough: asks the receiver,
@@ -301,22 +306,20 @@ package struct SenderStream: ~Copyable {
         return outcome.isKnown(now: now)
     }
 
-    /// Ends a sender that is drained: tells the receiver how many packets there were, and clears the spool. It has
-    /// not ended if there is a `stall` then.
+    /// Ends a sender that is drained: clears the spool, and tells the receiver how many packets there were. With a spool it
+    /// has ended when that has been done, unless there is a `stall` then.
     ///
     /// - Parameter note: of the whole input, which the spool keeps.
     package mutating func finish(_ note: SpoolNote = SpoolNote(), now: UInt64) {
         guard failure == nil else { return }
         guard isAcked else { return finishUnacked(now: now) }
-        do throws(StorageError) {
-            try spool?.finish(note)
-            endStall()
-            sendHeartbeat(now: now, endsEpoch: true)
-            abandon()
-        } catch {
-            storageFailed(error, now: now, atEnd: true)
-        }
+        if spool != nil { return queue.end = note }
+        sendHeartbeat(now: now, endsEpoch: true)
+        abandon()
     }
+
+    /// Whether the spool is being cleared.
+    var isEnding: Bool { queue.end != nil }
 
     /// What the network said to the last packets is an end too: nothing comes behind them that would show it, and the
     /// heartbeat, which may pass, must not hide it.

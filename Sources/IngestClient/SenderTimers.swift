@@ -85,6 +85,9 @@ struct SenderTimers: Sendable {
         spoolRetryAt = isRetried ? now + Self.spoolRetryInterval : .max
     }
 
+    /// It is being tried: what becomes of that sets the time of the next try.
+    mutating func retried() { spoolRetryAt = .max }
+
     mutating func endStall() {
         stalledSince = nil
         spoolRetryAt = .max

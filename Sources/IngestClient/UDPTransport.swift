@@ -1,6 +1,7 @@
 // packet → [transport] → socket
 
 import CIngestLinux
+import Dispatch
 import Glibc
 import IngestFormat
 import Synchronization
@@ -18,7 +19,12 @@ package protocol DatagramTransport: AnyObject, Sendable {
 
     /// Chooses route and own address anew: those of the socket may be gone. Where there is none, each `send` throws an error
     /// that `isUnreachable` until this has been called again and has found one.
+    ///
+    /// It also begins to look the name up again, without waiting: `hasNewAddress` then.
     func reconnect()
+
+    /// Whether the name has another address than the one that is connected to, which `reconnect` takes.
+    var hasNewAddress: Bool { get }
 
     /// The socket on which acks come; -1 = none do.
     var socket: Int32 { get }
@@ -43,15 +49,48 @@ package final class UDPTransport: DatagramTransport {
     /// path does not learn it, and a call that fails before each burst would cost more than it could save.
     let usesSegments = Atomic(true)
     private let address: String
-    private let resolved: ingest_address
+    private let parts: HostPort
+    private let resolve: Resolver
+    private let route: Mutex<Route>
+
+    /// A name's address. May take as long as the resolver's time limits.
+    package typealias Resolver = @Sendable (HostPort) -> Result<ingest_address, ClientError>
+
+    private struct Route {
+        /// The last that was found; `nil` as long as none was.
+        var resolved: ingest_address?
+        /// Found since, and not connected to yet.
+        var next: ingest_address?
+        var isResolving = false
+        /// Why the last look found none.
+        var failure: ClientError?
+    }
 
     /// Resolves and connects; nothing is sent.
     ///
+    /// - Parameter waitsForName: where the name has no address yet, each `send` throws that until `reconnect` has found one.
+    ///
     /// **Errors** `badAddress`, `unresolved`, `socket`.
-    package init(address: String) throws(ClientError) {
+    package init(
+        address: String, waitsForName: Bool = false, resolve: Resolver? = nil
+    ) throws(ClientError) {
         guard let parts = HostPort(address), parts.port > 0 else { throw .badAddress(address) }
-        self.address = address
-        (socket, resolved) = try Self.connected(parts, address)
+        (self.address, self.parts) = (address, parts)
+        let resolve = resolve ?? { Self.resolve($0, address) }
+        self.resolve = resolve
+        var first = Route()
+        switch resolve(parts) {
+        case .success(let resolved): first.resolved = resolved
+        case .failure(let error):
+            guard waitsForName else { throw error }
+            first.failure = error
+        }
+        // Without an address it is a socket that has no peer yet.
+        var target = first.resolved ?? ingest_address()
+        let socket = unsafe ingest_udp_connect(&target)
+        if socket < 0 { throw .socket(call: "connect", address: address, errno: -socket) }
+        self.socket = socket
+        route = Mutex(first)
     }
 
     deinit { _ = close(socket) }
@@ -75,9 +114,38 @@ package final class UDPTransport: DatagramTransport {
     }
 
     package func reconnect() {
-        var resolved = resolved
-        // SAFETY: the address is read only. Where there still is no way, the next send says so, by EDESTADDRREQ.
-        _ = unsafe ingest_udp_reconnect(socket, &resolved)
+        let resolved = route.withLock { route in
+            if let next = route.next.take() { route.resolved = next }
+            return route.resolved
+        }
+        if var resolved {
+            // SAFETY: the address is read only. Where there still is no way, the next send says so, by EDESTADDRREQ.
+            _ = unsafe ingest_udp_reconnect(socket, &resolved)
+        }
+        lookUp()
+    }
+
+    package var hasNewAddress: Bool { route.withLock { $0.next != nil } }
+
+    /// On a thread of its own, one at a time.
+    private func lookUp() {
+        let begins = route.withLock { route in
+            defer { route.isResolving = true }
+            return !route.isResolving
+        }
+        guard begins else { return }
+        DispatchQueue.global().async { [self] in
+            let found = resolve(parts)
+            route.withLock { route in
+                route.isResolving = false
+                switch found {
+                case .failure(let error): route.failure = error
+                case .success(let address):
+                    let isSame = route.resolved.map { $0.isSame(as: address) } ?? false
+                    (route.next, route.failure) = (isSame ? nil : address, nil)
+                }
+            }
+        }
     }
 
     /// EMSGSIZE: a router on the way takes less than this device, so segments of this size would be refused from now on.
@@ -136,26 +204,29 @@ package final class UDPTransport: DatagramTransport {
     }
 
     private func failure(_ call: String, _ errno: Int32) -> ClientError {
-        errno == ECONNREFUSED
+        if errno == EDESTADDRREQ, let failure = route.withLock({ $0.failure }) { return failure }
+        return errno == ECONNREFUSED
             ? .notListening(address: address)
             : .socket(call: call, address: address, errno: errno)
     }
-}
 
-extension UDPTransport {
-    private static func connected(
+    static func resolve(
         _ parts: HostPort, _ address: String
-    ) throws(ClientError) -> (Int32, ingest_address) {
+    ) -> Result<ingest_address, ClientError> {
         var resolved = ingest_address()
         let status = unsafe ingest_address_resolve(parts.host, parts.port, &resolved)
-        guard status == 0 else {
-            // SAFETY: the C function returns a constant string for every status.
-            let reason = unsafe String(cString: ingest_address_error(status))
-            throw .unresolved(address: address, reason: reason)
-        }
-        let socket = unsafe ingest_udp_connect(&resolved)
-        if socket < 0 { throw .socket(call: "connect", address: address, errno: -socket) }
-        return (socket, resolved)
+        if status == 0 { return .success(resolved) }
+        // SAFETY: the C function returns a constant string for every status.
+        let reason = unsafe String(cString: ingest_address_error(status))
+        return .failure(.unresolved(address: address, reason: reason))
+    }
+}
+
+extension ingest_address {
+    fileprivate func isSame(as other: ingest_address) -> Bool {
+        var (one, two) = (self, other)
+        // SAFETY: both are as large as their type says, and read only.
+        return unsafe memcmp(&one, &two, MemoryLayout<ingest_address>.size) == 0
     }
 }
 

@@ -71,7 +71,7 @@ struct IngestSend: ParsableCommand {
     var giveUpSeconds = 60
 
     @Option(help: ArgumentHelp("Bytes in a packet, 1200 … 65507.", valueName: "bytes"))
-    var packetBytes = 1_452
+    var packetBytes = 1_372
 
     @Flag(
         inversion: .prefixedNo,

@@ -83,6 +83,7 @@ struct SendJob: ~Copyable {
             return nil
         } catch {
             progress.end(sender.totals)
+            if case .send(let cause) = error { return .send(sender.withUnacked(cause)) }
             return error
         }
     }

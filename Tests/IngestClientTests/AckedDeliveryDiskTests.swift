@@ -31,7 +31,7 @@ struct AckedDeliveryDiskTests {
             var taken: UInt64 = 2
             while rig.send(SampleEvents.event(Int(taken))) == .taken {
                 taken += 1
-                rig.stream.flush(now: rig.now)
+                rig.flush()
             }
             #expect(rig.failure == nil, "room \(room)")
             #expect(rig.stall.map { "\($0)".contains("disk is full") } == true)
@@ -84,15 +84,15 @@ struct AckedDeliveryDiskTests {
         rig.ack(floor: 1)
         files.disk.limit(byteCount: 0)
         for _ in 0..<5 {
-            rig.stream.finish(SpoolNote(position: 7, checksum: 8), now: rig.now)
+            rig.finish(SpoolNote(position: 7, checksum: 8))
             #expect(rig.failure == nil && rig.stall != nil)
             rig.pass(10 * Self.second)
-            rig.stream.flush(now: rig.now)
+            rig.flush()
             #expect(rig.obstacle == rig.stall && rig.stall != nil)
         }
         files.disk.limit(byteCount: 1 << 30)
-        rig.stream.flush(now: rig.now)
-        rig.stream.finish(SpoolNote(position: 7, checksum: 8), now: rig.now)
+        rig.flush()
+        rig.finish(SpoolNote(position: 7, checksum: 8))
         #expect(rig.failure == .closed)
         let next = try Self.spool(files.disk.kill(), fileByteCountMax: 2_000)
         #expect(next.hasEnded && next.note == SpoolNote(position: 7, checksum: 8))
@@ -113,11 +113,11 @@ struct AckedDeliveryDiskTests {
         #expect(!rig.isDrained)
         rig.ack(floor: 3)
         files.disk.limit(byteCount: 0)
-        rig.stream.finish(now: rig.now)
+        rig.finish()
         rig.pass(Self.second)
         #expect(rig.stall != nil && takeEnds().isEmpty)
         files.disk.limit(byteCount: 1 << 30)
-        rig.stream.finish(now: rig.now)
+        rig.finish()
         #expect(takeEnds() == [3])
         let next = try Self.spool(files.disk.powerCut(seed: 5), fileByteCountMax: 2_000)
         #expect(next.packets.isEmpty && next.spool.identity.epoch.rawValue > 9)
@@ -133,8 +133,8 @@ struct AckedDeliveryDiskTests {
         files.disk.limit(byteCount: 0)
         var tries = 0
         while rig.failure == nil, tries < 1_000 {
-            rig.stream.flush(now: rig.now)
-            rig.stream.finish(now: rig.now)
+            rig.flush()
+            rig.finish()
             rig.pass(Self.second / 5)
             tries += 1
         }
@@ -151,13 +151,13 @@ struct AckedDeliveryDiskTests {
         let opened = try Self.spool(files, fileByteCountMax: 2_000)
         let rig = StreamRig(spool: opened.spool)
         files.disk.limit(byteCount: 0)
-        rig.stream.finish(now: rig.now)
+        rig.finish()
         #expect(rig.stall != nil)
         files.disk.limit(byteCount: 1 << 30)
         rig.sendPackets(1)
         #expect(rig.stall == nil)
         rig.ack(floor: 1)
-        rig.stream.finish(now: rig.now)
+        rig.finish()
         #expect(rig.failure == .closed)
     }
 
@@ -171,7 +171,7 @@ struct AckedDeliveryDiskTests {
                 let rig = StreamRig(spool: opened.spool)
                 while rig.stall == nil {
                     #expect(rig.send(SampleEvents.event(Int(taken))) == .taken)
-                    rig.stream.flush(now: rig.now)
+                    rig.flush()
                     if rig.stall == nil { taken += 1 }
                 }
             }
@@ -186,7 +186,7 @@ struct AckedDeliveryDiskTests {
             rig.sendPackets(2)
             #expect(rig.stall == nil, "\(byteCount)")
             rig.ack(floor: taken + 2)
-            rig.stream.finish(SpoolNote(position: 7, checksum: 8), now: rig.now)
+            rig.finish(SpoolNote(position: 7, checksum: 8))
             #expect(rig.failure == .closed, "\(byteCount)")
             let next = try Self.spool(files.disk.powerCut(seed: 9), fileByteCountMax: 4_000)
             #expect(next.hasEnded && next.packets.isEmpty && next.note.position == 7)
@@ -260,7 +260,7 @@ struct AckedDeliveryDiskTests {
         var count: UInt64 = 0
         // Packet 0 is lost again and again; all others are acked, and stay behind it.
         while rig.send(SampleEvents.event(Int(count))) == .taken, count < 1_000 {
-            rig.stream.flush(now: rig.now)
+            rig.flush()
             count += 1
             #expect(opened.spool.byteCount <= 20_000)
             let bits = [UInt64](repeating: .max, count: Int(count) / 64) + [1 << (count % 64) - 1]

@@ -22,7 +22,7 @@ struct AckedDeliveryFaultTests {
         rig.network.fail(with: .notListening(address: "x:1"))
         for _ in 0..<10 {
             #expect(rig.send(SampleEvents.event(0)) == .taken)
-            rig.stream.flush(now: rig.now)
+            rig.flush()
         }
         rig.network.fail(with: .notListening(address: "x:1"), afterDatagrams: 4)
         rig.pass(Self.second)
@@ -316,4 +316,5 @@ private final class SlowSpool: PacketSpool {
     func retire(below base: UInt64) throws(StorageError) {}
     func finish(_ note: SpoolNote) throws(StorageError) {}
     var byteCount: Int { 0 }
+    var retirableEnd: UInt64 { .max }
 }

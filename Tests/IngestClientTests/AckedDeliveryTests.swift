@@ -252,7 +252,7 @@ struct AckedDeliveryTests {
             _ = rig.send(event)
             _ = rig.stream.send(jsonLine: line.span, now: rig.now)
         }
-        rig.stream.flush(now: rig.now)
+        rig.flush()
         let events = try decodedEvents(rig.network.takePackets().filter { $0.kind == 1 })
         #expect(events.count == 40)
         #expect(events.filter { Array($0.eventID) == [7] }.count == 10)
@@ -263,7 +263,7 @@ struct AckedDeliveryTests {
         let key = PacketKey(id: 3, key: [UInt8](0..<32))
         let rig = Rig { $0.key = key }
         for number in 0..<300 { _ = rig.send(SampleEvents.event(number)) }
-        rig.stream.flush(now: rig.now)
+        rig.flush()
         let packets = rig.network.takePackets()
         #expect(packets.count > 10)
         for packet in packets {
@@ -292,7 +292,7 @@ struct AckedDeliveryTests {
         let rig = Rig()
         rig.ack(floor: 0)
         for number in 0..<500 { _ = rig.send(SampleEvents.event(number)) }
-        rig.stream.flush(now: rig.now)
+        rig.flush()
         let first = rig.network.takePackets().filter { $0.kind == 1 }
         #expect(first.dropLast().allSatisfy { $0.bytes.count == 1_200 })
         rig.pass(600 * Self.millisecond)

@@ -50,6 +50,11 @@ struct SenderSimulationTests {
         var takenCount = 0
         var safeCount = 0
         var startCount = 0
+        /// What the sender's disk is at, and until when.
+        private var work: SpoolWork?
+        private var workEndsAt = UInt64.max
+        /// Flushes that wait for it, and what was taken before each.
+        private var flushes: [(ticket: SpoolTicket, takenCount: Int)] = []
 
         init(seed: UInt64, _ faults: Faults) {
             random = SeededRandom(seed: seed)
@@ -58,6 +63,8 @@ struct SenderSimulationTests {
 
         func open(crashAt: Int? = nil) throws -> SenderStream {
             startCount += 1
+            work = nil
+            (workEndsAt, flushes) = (.max, [])
             var identity = SampleEvents.identity(epoch: 1_000 + UInt64(startCount))
             var left = SpoolContent()
             var spool: Spool<SimulatedFileSystem>?
@@ -90,12 +97,13 @@ struct SenderSimulationTests {
             let limit = now + 3_600_000_000_000
             while stream.failure == nil, now < limit {
                 carry()
-                if takenCount == Self.lineCount, stream.isDrained {
+                if takenCount == Self.lineCount, stream.isDrained, !stream.isEnding {
+                    if stream.stall != nil { now += 100_000_000 }
                     stream.finish(SpoolNote(position: UInt64(Self.lineCount)), now: now)
-                    if stream.stall == nil { continue }
-                    now += 100_000_000
+                    if stream.failure != nil { continue }
                 }
                 step(&stream)
+                startWork(&stream)
             }
             if now >= limit { Issue.record("nothing moves any more") }
         }
@@ -108,9 +116,11 @@ struct SenderSimulationTests {
             }
             let arrival = toReceiver.map(\.at).min() ?? .max
             let answer = toSender.map(\.at).min() ?? .max
-            let next = min(arrival, answer, stream.nextDeadline, commitAt)
+            let next = min(arrival, answer, stream.nextDeadline, commitAt, workEndsAt)
             now = max(now, min(next, now + 1_000_000_000))
-            if next == commitAt {
+            if next == workEndsAt {
+                endWork(&stream)
+            } else if next == commitAt {
                 commit()
             } else if next == arrival {
                 arrive()
@@ -136,8 +146,27 @@ struct SenderSimulationTests {
             }
             if random.below(2) == 0 {
                 stream.flush(now: now)
-                if stream.failure == nil, stream.stall == nil { safeCount = takenCount }
+                flushes.append((stream.ticket, takenCount))
             }
+        }
+
+        // MARK: The sender's disk
+
+        private func startWork(_ stream: inout SenderStream) {
+            guard work == nil, stream.hasSpoolWork else { return }
+            work = stream.beginSpoolWork()
+            workEndsAt = now + (random.below(2) == 0 ? 0 : random.below(60_000_000))
+        }
+
+        private func endWork(_ stream: inout SenderStream) {
+            workEndsAt = .max
+            guard var done = work.take() else { return }
+            done.run()
+            stream.endSpoolWork(done, now: now)
+            for flush in flushes where stream.isHeld(flush.ticket) == true {
+                safeCount = max(safeCount, flush.takenCount)
+            }
+            flushes.removeAll { stream.isHeld($0.ticket) != nil }
         }
 
         // MARK: Network

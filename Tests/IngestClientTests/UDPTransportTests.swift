@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import IngestClient
+@testable import IngestFormat
 
 extension UDPTransport {
     fileprivate var isSegmenting: Bool { usesSegments.load(ordering: .relaxed) }
@@ -88,12 +89,103 @@ struct UDPTransportTests {
         #expect(receiver.datagrams(1) == [datagram])
     }
 
+    /// Addresses of names, which change; each look takes the next, and the last one is kept.
+    private static func names(
+        _ addresses: [String?]
+    ) -> (resolve: UDPTransport.Resolver, count: () -> Int) {
+        let looks = LookCount()
+        let resolve: UDPTransport.Resolver = { _ in
+            let number = looks.next()
+            guard let address = addresses[min(number, addresses.count - 1)] else {
+                return .failure(.unresolved(address: "shop:1", reason: "no such name"))
+            }
+            return UDPTransport.resolve(HostPort(address)!, address)
+        }
+        return (resolve, { looks.count })
+    }
+
+    @Test func `S8: A name is looked up again without waiting, and its new address is taken`()
+        throws
+    {
+        let (old, new) = (LoopbackSocket(), LoopbackSocket())
+        let (resolve, _) = Self.names(["127.0.0.1:\(old.port)", "127.0.0.1:\(new.port)"])
+        let transport = try UDPTransport(address: "shop:1", resolve: resolve)
+        let datagram = [UInt8](repeating: 7, count: 60)
+        try transport.send(datagram.span, segmentByteCount: 60)
+        #expect(old.datagrams(1) == [datagram] && !transport.hasNewAddress)
+        transport.reconnect()
+        #expect(eventually { transport.hasNewAddress })
+        // As long as it has not connected again it sends to the old one.
+        try transport.send(datagram.span, segmentByteCount: 60)
+        #expect(old.datagrams(1) == [datagram])
+        transport.reconnect()
+        try transport.send(datagram.span, segmentByteCount: 60)
+        #expect(new.datagrams(1) == [datagram] && !transport.hasNewAddress)
+    }
+
+    @Test func `The same address again is no new one, nor is a look that fails`() throws {
+        let receiver = LoopbackSocket()
+        let address = "127.0.0.1:\(receiver.port)"
+        let (resolve, count) = Self.names([address, address, nil])
+        let transport = try UDPTransport(address: "shop:1", resolve: resolve)
+        let datagram = [UInt8](repeating: 7, count: 60)
+        for look in 2..<5 {
+            // One look at a time: the one before may be about to end.
+            #expect(
+                eventually {
+                    transport.reconnect()
+                    return count() >= look
+                })
+            #expect(!transport.hasNewAddress)
+            try transport.send(datagram.span, segmentByteCount: 60)
+            #expect(receiver.datagrams(1) == [datagram])
+        }
+    }
+
+    @Test func `An agent starts before its receiver's name has an address, of either family`()
+        throws
+    {
+        let receiver = LoopbackSocket()
+        for found in ["127.0.0.1:\(receiver.port)", "[::1]:9"] {
+            let (resolve, _) = Self.names([nil, found])
+            let unresolved = ClientError.unresolved(address: "shop:1", reason: "no such name")
+            #expect(throws: unresolved) {
+                try UDPTransport(address: "shop:1", resolve: { _ in .failure(unresolved) })
+            }
+            let transport = try UDPTransport(
+                address: "shop:1", waitsForName: true, resolve: resolve)
+            let datagram = [UInt8](repeating: 7, count: 60)
+            let error = #expect(throws: ClientError.self) {
+                try transport.send(datagram.span, segmentByteCount: 60)
+            }
+            #expect(error == unresolved && unresolved.isTemporary && unresolved.isUnreachable)
+            transport.reconnect()
+            #expect(eventually { transport.hasNewAddress })
+            transport.reconnect()
+            try transport.send(datagram.span, segmentByteCount: 60)
+            if found.hasPrefix("1") { #expect(receiver.datagrams(1) == [datagram]) }
+        }
+    }
+
     private func setNoChecksums(_ value: Int32, of transport: UDPTransport) throws {
         var value = value
         let result = setsockopt(
             transport.socket, SOL_SOCKET, SO_NO_CHECK, &value,
             socklen_t(MemoryLayout<Int32>.size))
         try #require(result == 0)
+    }
+}
+
+private final class LookCount: Sendable {
+    private let looks = Mutex(0)
+
+    var count: Int { looks.withLock { $0 } }
+
+    func next() -> Int {
+        looks.withLock { looks in
+            defer { looks += 1 }
+            return looks
+        }
     }
 }
 

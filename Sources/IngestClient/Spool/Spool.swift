@@ -5,6 +5,8 @@ import IngestStorage
 import Synchronization
 
 /// Where packets are on disk before they are first sent, and until they are acked.
+///
+/// One thread changes it; another may read meanwhile, and does not wait for the disk's sync.
 protocol PacketSpool: AnyObject, Sendable {
     /// Makes the packets, at least one, durable; they follow those before without a gap.
     ///
@@ -29,6 +31,8 @@ protocol PacketSpool: AnyObject, Sendable {
     func finish(_ note: SpoolNote) throws(StorageError)
     /// Of all files.
     var byteCount: Int { get }
+    /// With an acked base from here on `retire` makes room; `.max` = with none.
+    var retirableEnd: UInt64 { get }
 }
 
 /// A directory of packets that are not acked yet (docs/format/spool.md). Locked while open.
@@ -55,6 +59,13 @@ final class Spool<Files: FileSystem>: PacketSpool {
         }
     }
 
+    private struct Reading: Sendable {
+        var ahead: Ahead?
+        /// The file that is written, and behind what is durable in it: nothing is read beyond.
+        var file: UInt64 = 0
+        var end = 0
+    }
+
     private struct State: Sendable {
         /// In their order.
         var names: [SpoolFileName]
@@ -68,7 +79,6 @@ final class Spool<Files: FileSystem>: PacketSpool {
         var note: SpoolNote
         /// The note is that of a whole input, all of which was acked, and no packet came after.
         var hasEnded: Bool
-        var ahead: Ahead?
 
         /// Whether a file without packets may take the place of all that is there, and would be smaller.
         var isReplaceable: Bool {
@@ -82,6 +92,8 @@ final class Spool<Files: FileSystem>: PacketSpool {
     private let lock: Files.File
     private let reserve: SpoolReserve<Files>
     private let state: Mutex<State>
+    /// Under a lock of its own: packets are read while others are written.
+    private let reading = Mutex(Reading())
     /// A file is left for the next one when it holds this much.
     private let fileByteCountMax: Int
     /// Read at once: most packets leave in the order in which they lie here.
@@ -237,6 +249,8 @@ final class Spool<Files: FileSystem>: PacketSpool {
         state.nextSequence = sequence
         state.names[last].endSequence = sequence
         state.names[last].byteCount = state.end
+        let end = state.end
+        reading.withLock { ($0.file, $0.end) = (place.file, end) }
         if let last = packets.last { state.note = last.note }
         state.hasEnded = false
         return place
@@ -245,11 +259,11 @@ final class Spool<Files: FileSystem>: PacketSpool {
     func read(
         _ place: SpoolPlace, byteCount: Int, into bytes: inout [UInt8]
     ) throws(StorageError) {
-        try state.withLock { state throws(StorageError) in
-            if state.ahead?.start(place, byteCount) == nil {
-                state.ahead = try readAhead(place, byteCount, state)
+        try reading.withLock { reading throws(StorageError) in
+            if reading.ahead?.start(place, byteCount) == nil {
+                reading.ahead = try readAhead(place, byteCount, reading)
             }
-            guard let ahead = state.ahead, let start = ahead.start(place, byteCount),
+            guard let ahead = reading.ahead, let start = ahead.start(place, byteCount),
                 SenderIdentity.ofPacket(ahead.bytes[start..<start + byteCount])?.0 == identity
             else {
                 let name = SpoolFileName(place.file, endSequence: 0).text
@@ -262,10 +276,10 @@ final class Spool<Files: FileSystem>: PacketSpool {
     }
 
     private func readAhead(
-        _ place: SpoolPlace, _ byteCount: Int, _ state: State
+        _ place: SpoolPlace, _ byteCount: Int, _ reading: Reading
     ) throws(StorageError) -> Ahead {
         var ahead: Ahead
-        if let last = state.ahead, last.number == place.file {
+        if let last = reading.ahead, last.number == place.file {
             ahead = last
         } else {
             let name = SpoolFileName(place.file, endSequence: 0).text
@@ -277,9 +291,11 @@ final class Spool<Files: FileSystem>: PacketSpool {
         }
         ahead.offset = place.offset
         let offset = UInt64(place.offset)
+        let end = place.file == reading.file ? reading.end : .max
         do {
             ahead.bytes = try ahead.file.readArray(
-                at: offset, byteCount: max(byteCount, Self.readByteCount))
+                at: offset,
+                byteCount: max(byteCount, min(Self.readByteCount, end - place.offset)))
         } catch {
             // It may be what lies behind the packet that cannot be read.
             ahead.bytes = try ahead.file.readArray(at: offset, byteCount: byteCount)
@@ -355,7 +371,7 @@ final class Spool<Files: FileSystem>: PacketSpool {
                 // Something else has removed it, and the packets in it were given up.
             }
             try files.syncDirectory()
-            if state.ahead?.number == first.number { state.ahead = nil }
+            reading.withLock { if $0.ahead?.number == first.number { $0.ahead = nil } }
             state.names.removeFirst()
         }
     }
@@ -367,4 +383,8 @@ final class Spool<Files: FileSystem>: PacketSpool {
     }
 
     var byteCount: Int { state.withLock { $0.names.reduce(0) { $0 + $1.byteCount } } }
+
+    var retirableEnd: UInt64 {
+        state.withLock { $0.names.count > 1 ? $0.names[0].endSequence : .max }
+    }
 }

@@ -182,10 +182,12 @@ struct Agent: ~Copyable {
     func close() throws(AgentFailure) {
         do throws(ClientError) {
             _ = try sender.close(within: Self.closeLimit, note: note)
-        } catch .deadline(let count) {
+        } catch .deadline {
+            let (events, packets) = sender.unacked
             // 0: all is acked, and the receiver has not told what became of it.
-            guard count > 0 else { return }
-            Self.tell("\(count) packets stay in the spool, the next start sends them")
+            guard packets > 0 else { return }
+            Self.tell(
+                "\(events) events in \(packets) packets stay in the spool, the next start sends them")
         } catch .spool(_, .diskFull) where isFollowing {
             Self.tell("the last lines had no room in the spool, the next start reads them again")
         } catch {

@@ -42,6 +42,8 @@ final class RecordingTransport: DatagramTransport {
         .socket(call: "receive", address: "", errno: errno)
     }
 
+    var hasNewAddress: Bool { false }
+
     func reconnect() { state.withLock { $0.reconnectCount += 1 } }
 
     var reconnectCount: Int { state.withLock { $0.reconnectCount } }

@@ -11,6 +11,7 @@ final class SimulatedNetwork: DatagramTransport {
         /// Datagrams of each call that leave although it fails.
         var partCount = 0
         var reconnectCount = 0
+        var hasNewAddress = false
         var hasRoute = true
         /// Whether the socket's own address has gone: what it sends arrives, and nobody hears the answers.
         var hasLostAddress = false
@@ -47,9 +48,15 @@ final class SimulatedNetwork: DatagramTransport {
         .socket(call: "receive", address: "", errno: errno)
     }
 
+    var hasNewAddress: Bool { state.withLock { $0.hasNewAddress } }
+
+    /// As a name that is given another address.
+    func changeAddress() { state.withLock { $0.hasNewAddress = true } }
+
     func reconnect() {
         state.withLock {
             $0.reconnectCount += 1
+            $0.hasNewAddress = false
             $0.hasPeer = $0.hasRoute
             $0.hasLostAddress = false
         }

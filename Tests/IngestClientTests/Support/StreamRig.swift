@@ -21,8 +21,6 @@ final class StreamRig {
     ) {
         var configuration = SenderStream.Configuration(identity: SampleEvents.identity())
         configuration.packetByteCountMax = 1_200
-        let clock = clock
-        configuration.clock = { max($0, clock.now) }
         change(&configuration)
         let nonces = CountedNonces()
         configuration.makeNonce = { nonces.next() }
@@ -56,12 +54,37 @@ final class StreamRig {
     var obstacle: ClientError? { stream.obstacle(now: now) }
     var stall: ClientError? { stream.stall }
 
-    func send(_ event: AdEvent) -> EventSender.Outcome { stream.send(event, now: now) }
+    /// As `EventSender` has it: an event that shall be durable at once is taken when it is.
+    func send(_ event: AdEvent) -> EventSender.Outcome {
+        let outcome = stream.send(event, now: now)
+        guard outcome == .taken, stream.configuration.isDurableAtSend else { return outcome }
+        let ticket = stream.ticket
+        workOnSpool()
+        return stream.isHeld(ticket) == true ? .taken : .full
+    }
+
+    func flush() {
+        stream.flush(now: now)
+        workOnSpool()
+    }
+
+    func finish(_ note: SpoolNote = SpoolNote()) {
+        stream.finish(note, now: now)
+        workOnSpool()
+    }
+
+    /// What the owner of a stream does beside it.
+    func workOnSpool() {
+        while var work = stream.beginSpoolWork() {
+            work.run()
+            stream.endSpoolWork(work, now: now)
+        }
+    }
 
     func sendPackets(_ count: Int) {
         for number in 0..<count {
             #expect(send(SampleEvents.event(number)) == .taken)
-            stream.flush(now: now)
+            flush()
         }
     }
 
@@ -84,15 +107,17 @@ final class StreamRig {
         // What is in flight has been on its way for a while.
         if stream.congestion.inFlightCount > 0 { now += 10_000_000 }
         stream.receive(ModelReceiver.bytes(ack, words: words).span, now: now)
+        workOnSpool()
     }
 
     /// As `ack`, in answer to the newest heartbeat.
     func answer(
         floor: UInt64, credit: UInt32 = 1_000, _ status: AckStatus = .ok, directory: UInt64 = 1,
-        commitEpoch: UInt64 = 5, epoch: UInt64 = 9, isPending: Bool = false
+        commitEpoch: UInt64 = 5, epoch: UInt64 = 9, isPending: Bool = false,
+        words: [UInt64] = [0]
     ) {
         let nonce = stream.watch.questions.last?.nonce ?? 0
-        ack(floor: floor, credit: credit, status, epoch: epoch) {
+        ack(floor: floor, credit: credit, status, words: words, epoch: epoch) {
             $0.directory = DirectoryID(rawValue: directory)
             $0.commitEpoch = commitEpoch
             $0.echo = .nonce(nonce)
@@ -106,6 +131,7 @@ final class StreamRig {
         while stream.nextDeadline <= end {
             now = max(now, stream.nextDeadline)
             stream.tick(now: now)
+            workOnSpool()
         }
         now = max(now, end)
     }
