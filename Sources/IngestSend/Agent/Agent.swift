@@ -60,7 +60,7 @@ struct Agent: ~Copyable {
                 stop.wait(nanoseconds: Self.pollNanoseconds)
                 continue
             }
-            let bytes = found.file.bytes
+            let bytes = found.file.buffer.bytes
             while !stop.isRequested, let line = found.file.takeLine(isFinal: found.isFinal) {
                 let note = found.file.note
                 let name = "line \(found.file.lineNumber)"
