@@ -31,6 +31,8 @@ struct Agent: ~Copyable {
     private var refusalCount = 0
     /// Lines that were received and found no room in the spool before the end.
     private(set) var lostCount: UInt64 = 0
+    /// Lines of sockets that were taken and may be in memory alone.
+    private var memoryCount: UInt64 = 0
     private var toldOfFull = false
     private var lookedAt: UInt64 = 0
     /// When it was said last that something keeps events from being acked.
@@ -94,7 +96,7 @@ struct Agent: ~Copyable {
                 start = end + 1
             }
         }
-        try look(dropCount: inbox.dropCount)
+        tell(dropCount: inbox.dropCount, now: SenderClock.monotonicNanoseconds())
     }
 
     /// Where the event of a line begins: behind a syslog prefix, `<190>Nov 25 10:00:00 host nginx: `, if it has one.
@@ -121,7 +123,9 @@ struct Agent: ~Copyable {
                 throw AgentFailure(error)
             }
             switch answer.0 {
-            case .taken: return true
+            case .taken:
+                if !isFollowing { memoryCount += 1 }
+                return true
             case .refused(let refusal):
                 report(refusal, name())
                 return true
@@ -154,13 +158,27 @@ struct Agent: ~Copyable {
         let now = SenderClock.monotonicNanoseconds()
         guard now >= lookedAt + Self.lookNanoseconds else { return }
         lookedAt = now
-        if dropCount > drops.told, drops.told == 0 || now >= drops.at + Self.tellNanoseconds {
-            drops = (dropCount, now)
-            Self.tell(
-                "\(dropCount) datagrams were dropped by the kernel so far, since a socket had no room: raise"
-                    + " net.core.rmem_max, or send less")
+        if drops.told == 0 || now >= drops.at + Self.tellNanoseconds {
+            tell(dropCount: dropCount, now: now)
+        }
+        if memoryCount > 0 {
+            do throws(ClientError) {
+                try sender.flush()
+                memoryCount = 0
+            } catch .spool(_, .diskFull) {
+            } catch {
+                throw AgentFailure(error)
+            }
         }
         try lookAtReceiver(now: now)
+    }
+
+    private mutating func tell(dropCount: UInt64, now: UInt64) {
+        guard dropCount > drops.told else { return }
+        drops = (dropCount, now)
+        Self.tell(
+            "\(dropCount) datagrams were dropped by the kernel so far, since a socket had no room: raise"
+                + " net.core.rmem_max, or send less")
     }
 
     private mutating func lookAtReceiver(now: UInt64) throws(AgentFailure) {
@@ -179,18 +197,33 @@ struct Agent: ~Copyable {
     // MARK: The end
 
     /// Everything that was taken goes to the spool. Acks are waited for a moment only: the next start sends the rest.
-    func close() throws(AgentFailure) {
+    ///
+    /// - Returns: the exit code.
+    mutating func close() throws(AgentFailure) -> Int32 {
+        var cause = "it has reached --spool-bytes-max, give it more"
+        var exitCode: Int32 = 0
         do throws(ClientError) {
             _ = try sender.close(within: Self.closeLimit, note: note)
         } catch .deadline(let count) {
             // 0: all is acked, and the receiver has not told what became of it.
-            guard count > 0 else { return }
-            Self.tell("\(count) packets stay in the spool, the next start sends them")
+            if count > 0 {
+                Self.tell("\(count) packets stay in the spool, the next start sends them")
+            }
         } catch .spool(_, .diskFull) where isFollowing {
             Self.tell("the last lines had no room in the spool, the next start reads them again")
+        } catch .spool(let path, .diskFull) {
+            lostCount += memoryCount
+            cause = "its disk is full, \(path), free space on this file system"
+            exitCode = 74
         } catch {
             throw AgentFailure(error)
         }
+        if lostCount > 0 {
+            Self.tell(
+                "up to \(lostCount) events that were received had no room in the spool and are lost: \(cause)"
+            )
+        }
+        return exitCode
     }
 }
 
