@@ -171,4 +171,20 @@ struct FileFollowerTests {
         following.now += 2_000_000_000
         #expect(try following.lines() == ["3", "4"])
     }
+
+    /// A directory in the place of a file, since a test may run as root, who may read all.
+    @Test func `a renamed file that cannot be read is said`() throws {
+        let folder = try TemporaryFolder()
+        let path = try folder.write("log", "1\n")
+        var following = try Following(folder)
+        #expect(try following.lines() == ["1"])
+        rename(path, path + ".2")
+        #expect(mkdir(path + ".1", 0o700) == 0)
+        try folder.write("log", "3\n")
+        #expect(try following.lines() == [])
+        #expect(following.messages.count == 1)
+        #expect(following.messages.first?.contains("log.1\" is no regular file") == true)
+        following.now += 2_000_000_000
+        #expect(try following.lines() == ["3"])
+    }
 }

@@ -142,8 +142,9 @@ struct Agent: ~Copyable {
         if toldOfFull { return }
         toldOfFull = true
         Self.tell(
-            "the spool has reached --spool-bytes-max, waiting before more is read (datagrams that come meanwhile are"
-                + " dropped by the kernel, and counted)")
+            "the spool has reached --spool-bytes-max, waiting before more is read"
+                + (isFollowing
+                    ? "" : " (datagrams that come meanwhile are dropped by the kernel, and counted)"))
     }
 
     private mutating func report(_ refusal: EventRefusal, _ name: String) {

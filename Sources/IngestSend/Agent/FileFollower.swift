@@ -35,7 +35,7 @@ struct FileFollower {
     ) throws(AgentFailure) {
         (self.path, self.tell) = (path, tell)
         if note.isFollowed {
-            find(note)
+            try find(note)
         } else if note.position > 0, !hasEnded {
             let failure = SendJob.Failure.otherInput
             throw AgentFailure(failure.description, exitCode: failure.exitCode)
@@ -129,9 +129,13 @@ struct FileFollower {
 
     /// Where the place is: in the file of the name, or in one that had it. The device is not compared: its number may be
     /// another one after a restart of the machine.
-    private mutating func find(_ note: SpoolNote) {
+    ///
+    /// **Errors** It may not be read: what is behind the place is not given up for that.
+    private mutating func find(_ note: SpoolNote) throws(AgentFailure) {
         let others = otherFiles()
         for name in [path] + others.filter({ $0.inode == note.inode }).map(\.name) {
+            // SAFETY: the path is copied by the kernel.
+            if unsafe access(name, R_OK) != 0, errno == EACCES { throw .file(name, EACCES) }
             guard let file = try? FollowedFile(path: name), file.resume(at: note) else { continue }
             current = file
             if name != path {
@@ -163,7 +167,7 @@ struct FileFollower {
         }
         let times = file.times
         let known = ([file, last, current].compactMap { $0 } + next).map(\.inode)
-        return named.compactMap { try? FollowedFile(path: $0) }
+        return named.compactMap { open($0, modifiedSince: times.modified) }
             .map { (file: $0, times: $0.times) }
             .filter { part in
                 part.times.made >= times.made && part.times.modified >= times.modified
@@ -171,6 +175,22 @@ struct FileFollower {
                     && !done.contains { $0 == (part.file.inode, part.times.made) }
             }
             .sorted { $0.times < $1.times }.map(\.file)
+    }
+
+    /// A file, if it can be read; says so where not, and it may be one that is looked for.
+    private func open(_ name: String, modifiedSince time: UInt64) -> FollowedFile? {
+        do throws(AgentFailure) {
+            return try FollowedFile(path: name)
+        } catch {
+            var status = stat()
+            // SAFETY: the path is copied; the kernel writes one stat.
+            if unsafe stat(name, &status) == 0, FollowedFile.modified(status) >= time {
+                tell(
+                    "\(error.message); its lines are not sent, make it readable and send it without --follow"
+                )
+            }
+            return nil
+        }
     }
 
     private func namesOfParts() -> [(name: String, inode: UInt64)] {

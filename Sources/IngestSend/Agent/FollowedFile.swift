@@ -60,8 +60,11 @@ final class FollowedFile {
         var status = stat()
         // SAFETY: the kernel writes one stat.
         guard unsafe fstat(descriptor, &status) == 0 else { return (readEnd, 0) }
-        let time = status.st_mtim
-        return (UInt64(status.st_size), UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec))
+        return (UInt64(status.st_size), Self.modified(status))
+    }
+
+    static func modified(_ status: stat) -> UInt64 {
+        UInt64(status.st_mtim.tv_sec) * 1_000_000_000 + UInt64(status.st_mtim.tv_nsec)
     }
 
     /// When it was made and when it was written last; the latter for both where the file system does not keep the former.
