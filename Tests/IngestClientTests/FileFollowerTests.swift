@@ -101,7 +101,8 @@ struct FileFollowerTests {
         Self.append(new, to: path)
         #expect(try following.lines() == [])
         #expect(following.messages.count == 1)
-        #expect(following.messages[0].contains("behind its byte 0, at least 18 bytes"))
+        let first = following.messages.first ?? ""
+        #expect(first.contains("behind its byte 0, at least 18 bytes"), "\(first)")
         following.now += 2_000_000_000
         let expected = new.split(separator: "\n").map(String.init)
         #expect(try following.lines() == expected)
@@ -112,7 +113,7 @@ struct FileFollowerTests {
         #expect(try following.lines() + following.lines() == ["end"])
         #expect(following.messages.count == 2)
         let place = "behind its byte \(new.utf8.count), at least 11 bytes"
-        #expect(following.messages[1].contains(place), "\(following.messages)")
+        #expect(following.messages.last?.contains(place) == true, "\(following.messages)")
     }
 
     /// That of a file which is found renamed beside others.
@@ -158,7 +159,8 @@ struct FileFollowerTests {
         #expect(try following.lines() == ["2"])
         Self.append("late\n", to: path + ".1")
         #expect(try following.lines() == [])
-        #expect(following.messages.count == 1 && following.messages[0].contains("5 bytes were"))
+        #expect(following.messages.count == 1)
+        #expect(following.messages.first?.contains("5 bytes were") == true)
         // Two at once, so that the directory is searched.
         rename(path + ".1", path + ".3")
         rename(path, path + ".2")
