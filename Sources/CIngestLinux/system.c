@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 _Static_assert(sizeof(off_t) == sizeof(int64_t), "offsets are 64 bits");
@@ -21,6 +22,13 @@ int ingest_rename_exchange(int directory, const char *name, const char *other) {
 
 int ingest_allocate(int descriptor, int64_t offset, int64_t byte_count) {
     return fallocate(descriptor, 0, offset, byte_count);
+}
+
+uint64_t ingest_birth_nanoseconds(int descriptor) {
+    struct statx found;
+    if (statx(descriptor, "", AT_EMPTY_PATH, STATX_BTIME, &found) != 0) return 0;
+    if (!(found.stx_mask & STATX_BTIME) || found.stx_btime.tv_sec < 0) return 0;
+    return (uint64_t)found.stx_btime.tv_sec * 1000000000 + found.stx_btime.tv_nsec;
 }
 
 static struct flock lock_of(short type, int64_t first, int64_t byte_count) {

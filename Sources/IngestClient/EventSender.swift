@@ -321,6 +321,11 @@ public final class EventSender: Sendable {
         }
     }
 
+    /// Events that were taken and are not in the spool.
+    package var unspooledEventCount: UInt64 {
+        loop.state.withLock { $0.stream.unspooledEventCount }
+    }
+
     /// The error of a close: with what the packets wait for where its time was up, and how many.
     package func withUnacked(_ error: ClientError) -> ClientError {
         if error == .closed || error == .cancelled { return error }

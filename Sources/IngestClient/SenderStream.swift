@@ -282,10 +282,14 @@ package struct SenderStream: ~Copyable {
     /// What was taken, and is not known to be durable at the receiver.
     var unacked: (events: UInt64, packets: UInt64) {
         guard isAcked else { return (0, 0) }
-        var (events, packets) = window.unacked
-        packets += UInt64(queue.packets.count) + (encoder.eventCount > 0 ? 1 : 0)
-        events += queue.packets.reduce(0) { $0 + UInt64($1.eventCount) }
-        return (events + UInt64(encoder.eventCount), packets)
+        let (events, held) = window.unacked
+        let packets = held + UInt64(queue.packets.count) + (encoder.eventCount > 0 ? 1 : 0)
+        return (events + unspooledEventCount, packets)
+    }
+
+    /// Of these, what is in the open packet, or waits for the spool.
+    var unspooledEventCount: UInt64 {
+        queue.packets.reduce(UInt64(encoder.eventCount)) { $0 + UInt64($1.eventCount) }
     }
 
     /// Whether `finish` may end it: with acks, once everything that was taken is durable at the receiver.

@@ -4,14 +4,10 @@ import Glibc
 import IngestClient
 import IngestFormat
 
-/// Cuts a file or pipe into lines, in a buffer of fixed size, whatever the input holds.
+/// The lines of a file or a pipe, and how far they have been taken.
 ///
-/// A line that does not fit the buffer is delivered cut, still longer than any event may be, so that the
-/// parser refuses it, and the rest of it is skipped.
-///
-/// **Cost** 1 MiB, taken once; one read(2) a MiB; no copy but the move of a cut line to the front.
+/// **Cost** That of its buffer; one read(2) a MiB.
 struct LineReader: ~Copyable {
-    private static let bufferByteCount = 1 << 20
     /// Between two questions whether a pipe's next line is still wanted.
     private static let waitMilliseconds: Int32 = 1_000
 
@@ -31,20 +27,16 @@ struct LineReader: ~Copyable {
 
     private let path: String
     private let descriptor: Int32
-    private(set) var bytes = [UInt8](repeating: 0, count: Self.bufferByteCount)
-    /// bytes[start ..< end] is read and not taken; no newline in bytes[start ..< searchedEnd].
-    private var start = 0
-    private var end = 0
-    private var searchedEnd = 0
-    /// Where the next line ends: at its newline, at the end of the input, or where it was cut.
-    private var lineEnd: Int?
+    private(set) var buffer = LineBuffer()
+    /// The next one, as a place in the buffer.
+    private var line: Range<Int>?
     /// Of the last line that was taken.
     private(set) var lineNumber = 0
     private var isAtEnd = false
-    /// The rest of a line that was too long is being skipped.
-    private var isSkipping = false
     /// How far the input has been taken, with the checksum of all of it.
     private(set) var note = SpoolNote()
+    /// The same as a place in the buffer.
+    private var noteEnd = 0
     /// The same before the last line that was taken.
     private(set) var lineNote = SpoolNote()
     /// What has been taken does not end with a newline: the last line may go on when the input is read again.
@@ -61,18 +53,16 @@ struct LineReader: ~Copyable {
     deinit { if descriptor != STDIN_FILENO { close(descriptor) } }
 
     /// Whether `takeLine` has one.
-    var hasLine: Bool { lineEnd != nil }
+    var hasLine: Bool { line != nil }
 
-    /// The next line, as a place in `bytes`, which stays until `fill`.
+    /// The next line, as a place in the buffer, which stays until `fill`.
     mutating func takeLine() -> InputLine {
-        let range = start..<lineEnd!
+        let range = line!
         lineNumber += 1
+        note(upTo: range.lowerBound)
         lineNote = note
-        let next = min(end, range.upperBound + 1)
-        take(upTo: next)
-        searchedEnd = start
-        lineEnd = nil
-        if !isSkipping { findLineEnd() }
+        note(upTo: min(buffer.end, range.upperBound + 1))
+        line = buffer.takeLine(isFinal: isAtEnd)
         return InputLine(range: range, number: lineNumber, note: note)
     }
 
@@ -90,9 +80,8 @@ struct LineReader: ~Copyable {
     /// Goes back to the beginning.
     mutating func rewind() throws(Failure) {
         if lseek(descriptor, 0, SEEK_SET) < 0 { throw Failure(path: path, errno: errno) }
-        (start, end, searchedEnd, lineNumber) = (0, 0, 0, 0)
-        (isAtEnd, isSkipping, lineEnd, endsInLine) = (false, false, nil, false)
-        (note, lineNote) = (SpoolNote(), SpoolNote())
+        (buffer, line, lineNumber, isAtEnd) = (LineBuffer(), nil, 0, false)
+        (note, lineNote, noteEnd, endsInLine) = (SpoolNote(), SpoolNote(), 0, false)
     }
 
     /// How an input begins.
@@ -107,28 +96,18 @@ struct LineReader: ~Copyable {
     /// Passes what an earlier run has taken; to be called before anything else.
     mutating func skip(to wanted: SpoolNote) throws(Failure) -> Beginning {
         while note.position < wanted.position {
-            if start == end {
-                moveRestToFront()
+            if buffer.start == buffer.end {
                 try readMore()
                 if isAtEnd { return .other }
             }
-            let byteCount = min(UInt64(end - start), wanted.position - note.position)
-            pass(byteCount: Int(byteCount))
+            let byteCount = min(
+                UInt64(buffer.end - buffer.start), wanted.position - note.position)
+            lineNumber += buffer.take(byteCount: Int(byteCount))
+            note(upTo: buffer.start)
         }
-        searchedEnd = start
-        findLineEnd()
+        line = buffer.takeLine(isFinal: false)
         guard note == wanted else { return .other }
         return endsInLine ? try endLine() : .same
-    }
-
-    private mutating func pass(byteCount: Int) {
-        let next = start + byteCount
-        var found = newline(from: start)
-        while let newline = found, newline < next {
-            lineNumber += 1
-            found = self.newline(from: newline + 1)
-        }
-        take(upTo: next)
     }
 
     /// Passes the newline of a last line that had none, if it has come. White space before it changes no event.
@@ -137,16 +116,17 @@ struct LineReader: ~Copyable {
             guard try fill() else { return .same }
         }
         let rest = takeLine()
-        return isSkipping || !isBlank(bytes.span.extracting(rest.range))
+        return buffer.isSkipping || !isBlank(buffer.bytes.span.extracting(rest.range))
             ? .longerLine(number: rest.number) : .same
     }
 
-    private mutating func take(upTo newStart: Int) {
-        if newStart > start { endsInLine = bytes[newStart - 1] != 0x0A }
+    private mutating func note(upTo end: Int) {
+        guard end > noteEnd else { return }
+        endsInLine = buffer.bytes[end - 1] != 0x0A
         note = SpoolNote(
-            position: note.position + UInt64(newStart - start),
-            checksum: Checksum.crc32c(bytes[start..<newStart], seed: note.checksum))
-        start = newStart
+            position: note.position + UInt64(end - noteEnd),
+            checksum: Checksum.crc32c(buffer.bytes[noteEnd..<end], seed: note.checksum))
+        noteEnd = end
     }
 
     /// Reads on until there is a line. Call it when there is none left.
@@ -154,60 +134,12 @@ struct LineReader: ~Copyable {
     /// - Parameter isWanted: asked each second while a pipe has nothing to give.
     /// - Returns: `false` at the end of the input: every line has been taken; and where no line is wanted any more.
     mutating func fill(while isWanted: () -> Bool = { true }) throws(Failure) -> Bool {
-        while lineEnd == nil {
+        while line == nil {
             if isAtEnd || !waitForInput(while: isWanted) { return false }
-            moveRestToFront()
             try readMore()
-            if isSkipping { skipRestOfLine() }
-            findLineEnd()
-            if lineEnd == nil, !isSkipping { endLineWithoutNewline() }
+            line = buffer.takeLine(isFinal: isAtEnd)
         }
         return true
-    }
-
-    private mutating func moveRestToFront() {
-        guard start > 0 else { return }
-        // SAFETY: start ≤ end ≤ the buffer's size; memmove allows the overlap.
-        _ = unsafe bytes.withUnsafeMutableBytes { buffer in
-            unsafe memmove(buffer.baseAddress!, buffer.baseAddress! + start, end - start)
-        }
-        end -= start
-        searchedEnd -= start
-        start = 0
-    }
-
-    private func newline(from offset: Int) -> Int? {
-        // SAFETY: offset ≤ end ≤ the buffer's size.
-        unsafe bytes.withUnsafeBytes { buffer in
-            let base = buffer.baseAddress!
-            guard let found = unsafe memchr(base + offset, 0x0A, end - offset) else { return nil }
-            return unsafe base.distance(to: UnsafeRawPointer(found))
-        }
-    }
-
-    private mutating func findLineEnd() {
-        lineEnd = newline(from: searchedEnd)
-        searchedEnd = end
-    }
-
-    /// The last line of an input may have no newline; a line that fills the buffer is cut there.
-    private mutating func endLineWithoutNewline() {
-        if isAtEnd {
-            if end > start { lineEnd = end }
-        } else if start == 0 && end == bytes.count {
-            lineEnd = end
-            isSkipping = true
-        }
-    }
-
-    private mutating func skipRestOfLine() {
-        if let newline = newline(from: start) {
-            take(upTo: newline + 1)
-            isSkipping = false
-        } else {
-            take(upTo: end)
-        }
-        searchedEnd = start
     }
 
     private func waitForInput(while isWanted: () -> Bool) -> Bool {
@@ -222,16 +154,13 @@ struct LineReader: ~Copyable {
     }
 
     private mutating func readMore() throws(Failure) {
-        // SAFETY: at most the free bytes behind `end` are written.
-        let count = unsafe bytes.withUnsafeMutableBytes { buffer in
-            var count: Int
-            repeat {
-                count = unsafe read(descriptor, buffer.baseAddress! + end, buffer.count - end)
-            } while count < 0 && errno == EINTR
-            return count
-        }
+        // The rest of a line that was too long is no line, and yet of the input.
+        note(upTo: buffer.start)
+        let descriptor = descriptor
+        // SAFETY: the kernel writes within the place.
+        let count = unsafe buffer.fill { unsafe read(descriptor, $0.baseAddress, $0.count) }
         if count < 0 { throw Failure(path: path, errno: errno) }
         isAtEnd = count == 0
-        end += count
+        noteEnd = buffer.start
     }
 }

@@ -177,7 +177,7 @@ struct SendJob: ~Copyable {
         lines.removeAll(keepingCapacity: true)
         repeat {
             let line = reader.takeLine()
-            isLastLineSent = !isBlank(reader.bytes.span.extracting(line.range))
+            isLastLineSent = !isBlank(reader.buffer.bytes.span.extracting(line.range))
             if isLastLineSent { lines.append(line) }
         } while reader.hasLine && lines.count < countMax
     }
@@ -189,7 +189,8 @@ struct SendJob: ~Copyable {
         var told = toldOfWait
         defer { toldOfWait = told }
         do throws(ClientError) {
-            return try sender.send(jsonLines: lines, of: reader.bytes.span) { isSpoolFull, stall in
+            return try sender.send(jsonLines: lines, of: reader.buffer.bytes.span) {
+                isSpoolFull, stall in
                 let cause =
                     isSpoolFull ? "the spool has reached --spool-bytes-max" : stall.map { "\($0)" }
                 guard let cause, cause != told else { return }
@@ -244,7 +245,7 @@ struct SendJob: ~Copyable {
 
     /// Says what may be meant by a line that is read otherwise.
     private mutating func advise(_ line: InputLine) {
-        for found in JSONEventAdvice.advice(on: reader.bytes.span.extracting(line.range))
+        for found in JSONEventAdvice.advice(on: reader.buffer.bytes.span.extracting(line.range))
         where advice.insert(found).inserted {
             progress.clear()
             printToStandardError("ingest-send: line \(line.number): \(found)")

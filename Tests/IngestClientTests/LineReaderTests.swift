@@ -14,7 +14,7 @@ struct LineReaderTests {
             while reader.hasLine {
                 let line = reader.takeLine()
                 lines.append(
-                    (line.number, String(decoding: reader.bytes[line.range], as: UTF8.self)))
+                    (line.number, String(decoding: reader.buffer.bytes[line.range], as: UTF8.self)))
             }
         }
         return lines
@@ -120,7 +120,7 @@ struct LineReaderTests {
         var rest: [String] = []
         while try reader.fill() {
             let line = reader.takeLine()
-            rest.append(String(decoding: reader.bytes[line.range], as: UTF8.self))
+            rest.append(String(decoding: reader.buffer.bytes[line.range], as: UTF8.self))
             #expect(line.number == 2 + rest.count)
         }
         #expect(rest == lines)
@@ -144,7 +144,7 @@ struct LineReaderTests {
         let hasThird = try reader.fill(while: { false })
         #expect(hasThird)
         let line = reader.takeLine()
-        #expect(String(decoding: reader.bytes[line.range], as: UTF8.self) == "two")
+        #expect(String(decoding: reader.buffer.bytes[line.range], as: UTF8.self) == "two")
     }
 
     @Test func `A file that is not there is no input, and says so`() {

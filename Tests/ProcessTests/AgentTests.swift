@@ -79,6 +79,10 @@ extension ProcessSuite {
             defer { log.close() }
             let arguments = ["--follow", log.path]
             var agent = try Self.start(to: network.address, arguments, in: folder)
+            let reader = network.reader
+            // Before it has a place in its spool it follows no file through rotation.
+            log.write(1)
+            #expect(try eventually { try reader.sees(impressions: 0, clicks: 1) })
             for round in 0..<8 {
                 log.write(200)
                 if round % 2 == 1 { log.rotate() }
@@ -94,7 +98,6 @@ extension ProcessSuite {
                     try network.killDaemon(whenVisible: 100) { !agent.isRunning }
                 }
             }
-            let reader = network.reader
             let isComplete = try eventually {
                 try reader.totals()["clicks", default: 0] >= log.count || !agent.isRunning
             }
@@ -149,6 +152,55 @@ extension ProcessSuite {
             #expect(try eventually { try reader.sees(impressions: 0, clicks: 260) })
             #expect(again.errors.contains("is gone or was truncated"), "\(again.errors)")
             #expect(try Self.stop(again).summary["acked"] as? Int == 10)
+            #expect(daemon.stop().code == 0)
+        }
+
+        /// It waits behind a renamed file that is still written to.
+        @Test func `a file that is truncated before its turn is warned about, with what is lost`()
+            throws
+        {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            let reader = Reader(folder: folder)
+            var log = Log(folder.path + "/log")
+            log.write(10)
+            let agent = try Self.start(to: daemon.address, ["--follow", log.path], in: folder)
+            #expect(try eventually { try reader.sees(impressions: 0, clicks: 10) })
+            rename(log.path, log.path + ".1")
+            let lines = (100..<150).map(Self.line)
+            try folder.write("log", lines: lines)
+            let open = "/proc/\(agent.pid)/fd"
+            #expect(
+                eventually {
+                    log.write(1)
+                    usleep(50_000)
+                    let files = (try? FileManager.default.contentsOfDirectory(atPath: open)) ?? []
+                    return files.contains {
+                        let file = try? FileManager.default.destinationOfSymbolicLink(
+                            atPath: "\(open)/\($0)")
+                        return file == log.path
+                    }
+                })
+            // What is read now was written, and so looked for, after the other one was opened.
+            let count = log.count
+            log.write(1)
+            #expect(try eventually { try reader.totals()["clicks", default: 0] > count })
+            truncate(log.path, 0)
+            #expect(eventually { agent.errors.contains("was truncated") })
+            log.close()
+            let appended = fopen(log.path, "a")
+            fputs(Self.line(150) + "\n", appended)
+            fclose(appended)
+            // Nothing of it was read, unless this test was held up for long.
+            let place = try #require(
+                agent.errors.firstMatch(of: #/behind its byte (\d+), at least (\d+) bytes/#))
+            let (read, lost) = (try #require(Int(place.1)), try #require(Int(place.2)))
+            #expect(read + lost == lines.reduce(0) { $0 + $1.utf8.count + 1 })
+            let readCount = read == 0 ? 0 : 50
+            let expected = log.count + readCount + 1
+            #expect(try eventually { try reader.sees(impressions: 0, clicks: expected) })
+            _ = try Self.stop(agent)
+            #expect(try reader.sees(impressions: 0, clicks: expected))
             #expect(daemon.stop().code == 0)
         }
 

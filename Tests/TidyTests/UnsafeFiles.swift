@@ -171,6 +171,7 @@ enum UnsafeFiles {
             "Agent/DatagramSocket": "hands addresses and reused memory to the kernel",
             "Agent/FileFollower": "asks who has a name, lists a directory",
             "Agent/FollowedFile": "reads into reused memory",
+            "LineBuffer": "searches and moves reused memory",
             "LineReader": "reads into reused memory",
             "Progress": "asks the terminal",
         ],

@@ -17,6 +17,10 @@ int ingest_rename_exchange(int directory, const char *name, const char *other);
 /// fallocate(2) with mode 0: reserves the range and grows the file over it.
 int ingest_allocate(int descriptor, int64_t offset, int64_t byte_count);
 
+// glibc declares statx for _GNU_SOURCE only.
+/// When a file was made, in nanoseconds since 1970, by statx(2); 0 where its file system does not keep that.
+uint64_t ingest_birth_nanoseconds(int descriptor);
+
 // fcntl(2) takes a variable argument, and the commands of open-file-description locks need _GNU_SOURCE.
 
 /// Holds a shared lock on the bytes from `first` on, and lets go of those before it. -1 and errno where it cannot.

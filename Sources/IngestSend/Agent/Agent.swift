@@ -60,7 +60,7 @@ struct Agent: ~Copyable {
                 stop.wait(nanoseconds: Self.pollNanoseconds)
                 continue
             }
-            let bytes = found.file.bytes
+            let bytes = found.file.buffer.bytes
             while !stop.isRequested, let line = found.file.takeLine(isFinal: found.isFinal) {
                 let note = found.file.note
                 let name = "line \(found.file.lineNumber)"
@@ -94,7 +94,7 @@ struct Agent: ~Copyable {
                 start = end + 1
             }
         }
-        try look(dropCount: inbox.dropCount)
+        tell(dropCount: inbox.dropCount, now: SenderClock.monotonicNanoseconds())
     }
 
     /// Where the event of a line begins: behind a syslog prefix, `<190>Nov 25 10:00:00 host nginx: `, if it has one.
@@ -138,8 +138,10 @@ struct Agent: ~Copyable {
         if toldOfFull { return }
         toldOfFull = true
         Self.tell(
-            "the spool has reached --spool-bytes-max, waiting before more is read (datagrams that come meanwhile are"
-                + " dropped by the kernel, and counted)")
+            "the spool has reached --spool-bytes-max, waiting before more is read"
+                + (isFollowing
+                    ? ""
+                    : " (datagrams that come meanwhile are dropped by the kernel, and counted)"))
     }
 
     private mutating func report(_ refusal: EventRefusal, _ name: String) {
@@ -154,13 +156,18 @@ struct Agent: ~Copyable {
         let now = SenderClock.monotonicNanoseconds()
         guard now >= lookedAt + Self.lookNanoseconds else { return }
         lookedAt = now
-        if dropCount > drops.told, drops.told == 0 || now >= drops.at + Self.tellNanoseconds {
-            drops = (dropCount, now)
-            Self.tell(
-                "\(dropCount) datagrams were dropped by the kernel so far, since a socket had no room: raise"
-                    + " net.core.rmem_max, or send less")
+        if drops.told == 0 || now >= drops.at + Self.tellNanoseconds {
+            tell(dropCount: dropCount, now: now)
         }
         try lookAtReceiver(now: now)
+    }
+
+    private mutating func tell(dropCount: UInt64, now: UInt64) {
+        guard dropCount > drops.told else { return }
+        drops = (dropCount, now)
+        Self.tell(
+            "\(dropCount) datagrams were dropped by the kernel so far, since a socket had no room: raise"
+                + " net.core.rmem_max, or send less")
     }
 
     private mutating func lookAtReceiver(now: UInt64) throws(AgentFailure) {
@@ -179,20 +186,36 @@ struct Agent: ~Copyable {
     // MARK: The end
 
     /// Everything that was taken goes to the spool. Acks are waited for a moment only: the next start sends the rest.
-    func close() throws(AgentFailure) {
+    ///
+    /// - Returns: the exit code.
+    mutating func close() throws(AgentFailure) -> Int32 {
+        var cause = "it has reached --spool-bytes-max, give it more"
+        var exitCode: Int32 = 0
         do throws(ClientError) {
             _ = try sender.close(within: Self.closeLimit, note: note)
         } catch .deadline {
             let (events, packets) = sender.unacked
             // 0: all is acked, and the receiver has not told what became of it.
-            guard packets > 0 else { return }
-            Self.tell(
-                "\(events) events in \(packets) packets stay in the spool, the next start sends them")
+            if packets > 0 {
+                Self.tell(
+                    "\(events) events in \(packets) packets stay in the spool, the next start sends them"
+                )
+            }
         } catch .spool(_, .diskFull) where isFollowing {
             Self.tell("the last lines had no room in the spool, the next start reads them again")
+        } catch .spool(let path, .diskFull) {
+            lostCount += sender.unspooledEventCount
+            cause = "its disk is full, \(path), free space on this file system"
+            exitCode = 74
         } catch {
             throw AgentFailure(error)
         }
+        if lostCount > 0 {
+            Self.tell(
+                "\(lostCount) events that were received had no room in the spool and are lost: \(cause)"
+            )
+        }
+        return exitCode
     }
 }
 

@@ -14,7 +14,7 @@ final class DatagramInbox: Sendable {
     /// No datagram is larger.
     private static let datagramByteCountMax = 1 << 20
     private static let waitMilliseconds: Int32 = 100
-    /// Taken of one socket before it is the other's turn, or the end's: more may come for ever.
+    /// Taken of one socket before it is the other's turn.
     private static let turnCountMax = 65_536
 
     private struct State {
@@ -54,17 +54,21 @@ final class DatagramInbox: Sendable {
         var isOpen = true
         while isOpen {
             isOpen = state.withLock { !$0.isStopped }
+            if !isOpen { for socket in sockets { socket.shut() } }
             // SAFETY: the kernel writes within the entries.
             unsafe poll(&entries, nfds_t(entries.count), isOpen ? Self.waitMilliseconds : 0)
-            for socket in sockets { empty(socket, &buffer) }
+            for socket in sockets {
+                empty(socket, &buffer, countMax: isOpen ? Self.turnCountMax : .max)
+            }
         }
         state.withLock { $0.hasEnded = true }
         signal.signal()
     }
 
-    private func empty(_ socket: DatagramSocket, _ buffer: inout [UInt8]) {
-        for _ in 0..<Self.turnCountMax {
-            guard hasRoom(), let count = socket.receive(&buffer) else { return }
+    private func empty(_ socket: DatagramSocket, _ buffer: inout [UInt8], countMax: Int) {
+        for _ in 0..<countMax {
+            while state.withLock({ $0.lines.count >= Self.byteCountMax }) { usleep(5_000) }
+            guard let count = socket.receive(&buffer) else { return }
             let isFirst = state.withLock { state in
                 let isFirst = state.lines.isEmpty
                 state.lines += buffer[..<count]
@@ -72,17 +76,6 @@ final class DatagramInbox: Sendable {
                 return isFirst
             }
             if isFirst { signal.signal() }
-        }
-    }
-
-    /// Waits for it, while the inbox is not stopped.
-    private func hasRoom() -> Bool {
-        while true {
-            let (isFull, isStopped) = state.withLock {
-                ($0.lines.count >= Self.byteCountMax, $0.isStopped)
-            }
-            if !isFull || isStopped { return !isFull }
-            usleep(5_000)
         }
     }
 }

@@ -164,6 +164,20 @@ final class DatagramSocket: Sendable {
             ? UInt64(values[8]) : 0
     }
 
+    /// Nothing more comes from now on; what has come can still be received.
+    func shut() {
+        var address = sockaddr_storage()
+        var byteCount = socklen_t(MemoryLayout<sockaddr_storage>.size)
+        // SAFETY: sockaddr_storage is made to be read as sockaddr; the kernel writes as many bytes as it has at most.
+        unsafe withUnsafeMutablePointer(to: &address) { pointer in
+            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                guard unsafe getsockname(descriptor, $0, &byteCount) == 0 else { return }
+                // A connected socket takes datagrams of its other end alone, which is itself here.
+                _ = unsafe connect(descriptor, $0, byteCount)
+            }
+        }
+    }
+
     /// Takes the next datagram without waiting; its size, or `nil` if there is none.
     func receive(_ buffer: inout [UInt8]) -> Int? {
         // SAFETY: at most the buffer's own bytes are written.

@@ -6,8 +6,8 @@ import IngestClient
 /// Stays with the file of a name through rotation: the file that was renamed is read to its end before the new one of the
 /// name, also after a restart, which finds it in the directory by its inode.
 ///
-/// A file is left when another one has its name, and nothing was written to it for `settlingNanoseconds`: its writer goes on
-/// with it until it opens the name again. What is written to it later is not read, and said so.
+/// A file is left when another one has its name, and nothing was written to it since, or for `settlingNanoseconds`: its writer
+/// goes on with it until it opens the name again. What is written to it later is not read, and said so.
 struct FileFollower {
     /// nginx and logrotate take milliseconds to reopen; two seconds cost only delay.
     static let settlingNanoseconds: UInt64 = 2_000_000_000
@@ -20,10 +20,8 @@ struct FileFollower {
     /// The one that was read to its end before.
     private var left: FollowedFile?
     /// Those that were read to their end, the newest last: a number of an inode alone is given to new files.
-    private var done: [(inode: UInt64, modified: UInt64)] = []
+    private var done: [(inode: UInt64, made: UInt64)] = []
     private static let doneCountMax = 64
-    /// When there was something to read, or another file appeared.
-    private var changedAt: UInt64
     private var toldOf: String?
 
     /// - Parameters:
@@ -35,9 +33,9 @@ struct FileFollower {
         path: String, from note: SpoolNote, hasEnded: Bool, now: UInt64,
         tell: @escaping (String) -> Void
     ) throws(AgentFailure) {
-        (self.path, self.tell, changedAt) = (path, tell, now)
+        (self.path, self.tell) = (path, tell)
         if note.isFollowed {
-            find(note)
+            try find(note)
         } else if note.position > 0, !hasEnded {
             let failure = SendJob.Failure.otherInput
             throw AgentFailure(failure.description, exitCode: failure.exitCode)
@@ -62,23 +60,26 @@ struct FileFollower {
         watchLeft()
         if current == nil, !next.isEmpty { current = next.removeFirst() }
         guard let file = current else { return nil }
-        if try file.isTruncated() {
-            tell(
-                "\(path.debugDescription) was truncated: lines that were not read before are lost, rotate by"
-                    + " renaming instead (logrotate without copytruncate)")
-            file.rewind()
-        }
-        if try file.fill() {
-            changedAt = now
-            return (file, false)
-        }
-        guard !next.isEmpty, now - min(now, changedAt) >= Self.settlingNanoseconds else {
+        let hasMore = try file.fill()
+        // Behind the read: what it has read of a file that was written anew since the last look is dropped.
+        for file in [file] + next { try look(at: file, now: now) }
+        if hasMore { return (file, false) }
+        guard !next.isEmpty, now - min(now, file.changedAt) >= Self.settlingNanoseconds else {
             return nil
         }
-        (left, current, changedAt) = (file, next.removeFirst(), now)
-        done.append((file.inode, file.status.modified))
+        (left, current) = (file, next.removeFirst())
+        done.append((file.inode, file.times.made))
         if done.count > Self.doneCountMax { done.removeFirst() }
         return (file, true)
+    }
+
+    private func look(at file: FollowedFile, now: UInt64) throws(AgentFailure) {
+        guard let lost = try file.look(now: now) else { return }
+        tell(
+            "\(file.path.debugDescription) was truncated: what was behind its byte \(lost.lowerBound), at least"
+                + " \(lost.count) bytes, was not read and is lost here; where a copy was made it is there (tail -c"
+                + " +\(lost.lowerBound + 1) COPY); rotate by renaming instead (logrotate without copytruncate)"
+        )
     }
 
     /// Looks who has the name; a file that was not known is read after those that are.
@@ -104,9 +105,9 @@ struct FileFollower {
         guard namesOfParts().elementsEqual(names, by: ==),
             (try FollowedFile(path: path)).inode == file.inode
         else { return true }
+        known?.changedAt = now
         next += found
         toldOf = nil
-        changedAt = now
         return true
     }
 
@@ -128,9 +129,13 @@ struct FileFollower {
 
     /// Where the place is: in the file of the name, or in one that had it. The device is not compared: its number may be
     /// another one after a restart of the machine.
-    private mutating func find(_ note: SpoolNote) {
+    ///
+    /// **Errors** It may not be read: what is behind the place is not given up for that.
+    private mutating func find(_ note: SpoolNote) throws(AgentFailure) {
         let others = otherFiles()
         for name in [path] + others.filter({ $0.inode == note.inode }).map(\.name) {
+            // SAFETY: the path is copied by the kernel.
+            if unsafe access(name, R_OK) != 0, errno == EACCES { throw .file(name, EACCES) }
             guard let file = try? FollowedFile(path: name), file.resume(at: note) else { continue }
             current = file
             if name != path {
@@ -148,7 +153,8 @@ struct FileFollower {
     /// Those that had the name after the file, and were renamed while nobody looked. By their names, for copies may lie beside
     /// them: `.1`, `-20261125` and the like.
     ///
-    /// Two may have been written in one tick of the clock of their times: those that are known are told by their inodes.
+    /// One that had the name later was made later. Where both were in one tick of the clock, those that are known are told by
+    /// their inodes.
     private func between(
         _ file: FollowedFile, _ names: [String], before last: FollowedFile?
     ) -> [FollowedFile] {
@@ -159,15 +165,32 @@ struct FileFollower {
             return $0.utf8.dropFirst(path.utf8.count + 1)
                 .allSatisfy { "0123456789.-_T".utf8.contains($0) }
         }
-        let modified = file.status.modified
+        let times = file.times
         let known = ([file, last, current].compactMap { $0 } + next).map(\.inode)
-        return named.compactMap { try? FollowedFile(path: $0) }
-            .map { (file: $0, modified: $0.status.modified) }
+        return named.compactMap { open($0, modifiedSince: times.modified) }
+            .map { (file: $0, times: $0.times) }
             .filter { part in
-                part.modified >= modified && !known.contains(part.file.inode)
-                    && !done.contains { $0 == (part.file.inode, part.modified) }
+                part.times.made >= times.made && part.times.modified >= times.modified
+                    && !known.contains(part.file.inode)
+                    && !done.contains { $0 == (part.file.inode, part.times.made) }
             }
-            .sorted { $0.modified < $1.modified }.map(\.file)
+            .sorted { $0.times < $1.times }.map(\.file)
+    }
+
+    /// A file, if it can be read; says so where not, and it may be one that is looked for.
+    private func open(_ name: String, modifiedSince time: UInt64) -> FollowedFile? {
+        do throws(AgentFailure) {
+            return try FollowedFile(path: name)
+        } catch {
+            var status = stat()
+            // SAFETY: the path is copied; the kernel writes one stat.
+            if unsafe stat(name, &status) == 0, FollowedFile.modified(status) >= time {
+                tell(
+                    "\(error.message); its lines are not sent, make it readable and send it without --follow"
+                )
+            }
+            return nil
+        }
     }
 
     private func namesOfParts() -> [(name: String, inode: UInt64)] {

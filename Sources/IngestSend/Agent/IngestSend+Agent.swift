@@ -1,5 +1,6 @@
 // file or datagram → [lines] → send → spool → packet
 
+import ArgumentParser
 import IngestClient
 
 extension IngestSend {
@@ -26,6 +27,7 @@ extension IngestSend {
         let startedAt = SenderClock.monotonicNanoseconds()
         // From here on a signal ends it in order.
         let stop = StopRequest()
+        let exitCode: Int32
         do throws(AgentFailure) {
             let sockets = try listen.map { address throws(AgentFailure) in
                 try DatagramSocket(address)
@@ -38,21 +40,22 @@ extension IngestSend {
             }
             tell(sender.spoolDamage[...])
             var agent = Agent(sender, stop: stop)
-            var dropCount: UInt64?
+            var inbox: DatagramInbox?
             if follow {
                 try agent.follow(file)
             } else {
                 for socket in sockets { Agent.tell("listening on \(socket.name)") }
-                let inbox = DatagramInbox(sockets, signal: stop.signal)
-                try agent.listen(inbox)
-                dropCount = inbox.dropCount + agent.lostCount
+                let listening = DatagramInbox(sockets, signal: stop.signal)
+                try agent.listen(listening)
+                inbox = listening
             }
-            try agent.close()
+            exitCode = try agent.close()
             Self.printSummary(
                 sender.totals, nanoseconds: SenderClock.monotonicNanoseconds() - startedAt,
-                dropped: dropCount)
+                dropped: inbox.map { $0.dropCount + agent.lostCount })
         } catch {
             throw fail(error.message, exitCode: error.exitCode)
         }
+        if exitCode != 0 { throw ExitCode(exitCode) }
     }
 }
