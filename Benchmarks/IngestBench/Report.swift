@@ -44,6 +44,13 @@ func percentile(_ sorted: [Double], _ share: Double) -> Double {
     return sorted[min(sorted.count - 1, max(0, rank - 1))]
 }
 
+/// Of an even count, the mean of the two in the middle.
+func median(_ values: [Double]) -> Double {
+    guard !values.isEmpty else { return .nan }
+    let sorted = values.sorted()
+    return (sorted[(sorted.count - 1) / 2] + sorted[sorted.count / 2]) / 2
+}
+
 /// What a figure cannot be read without: printed with every run.
 struct MachineFacts {
     let lines: [(name: String, value: String)]

@@ -68,14 +68,15 @@ struct CongestionControl: Sendable {
     private static let startupGain = 2.885
     private static let cutGain = 0.9
     private static let cutGainMin = 0.5
-    private static let growthGain = 0.02
-    /// And by so many packets in flight each 100 ms, or least delay if that is longer: so senders' parts become equal.
-    private static let growthCount = 1.5
+    /// Each 100 ms, or least delay if that is longer, so many times the square root of the packets in flight are added to
+    /// them: the smaller of two paces grows by the greater part.
+    private static let growthCount = 0.25
     private static let growthNanoseconds = 100_000_000.0
-    /// Rounds without a cut after which it grows faster by another `growthGain`, and those after which it settles anyway.
+    /// A round adds so much of the pace for each so many rounds without a cut; those after which it settles anyway.
+    private static let growthGain = 0.02
     private static let fasterRoundCount = 8
     private static let roundCountMax = 32
-    /// Of the pace while it is to be learnt what is always lost.
+    /// Of the pace while packets still queue, or it is to be learnt what is always lost.
     private static let dipGain = 0.85
     /// And where that is more than so much, or how short the way is without a queue: congestion ceases with it.
     private static let deepLoss = 0.1
@@ -129,6 +130,8 @@ struct CongestionControl: Sendable {
     private var recent = LossFloor.Sample()
     /// It settles to learn the least delay again.
     private var isRenewing = false
+    /// Or what is always lost.
+    private var isLearning = false
 
     // MARK: Tokens
 
@@ -227,7 +230,8 @@ struct CongestionControl: Sendable {
             return beginRound(now)
         }
         let age = now - min(now, round.beganAt)
-        let countMin = phase == .startup ? Self.startupPacketCountMin : Self.roundPacketCountMin
+        let isEarly = phase == .startup && !isQueued
+        let countMin = isEarly ? Self.startupPacketCountMin : Self.roundPacketCountMin
         let isLong = age >= Self.roundNanosecondsMin && round.told.count >= countMin
         let hasReturned = newest.map { $0.number >= roundEnd } ?? false
         if hasReturned || progress.askedAt > round.beganAt, round.beganAt == 0 || isLong {
@@ -282,7 +286,7 @@ struct CongestionControl: Sendable {
         guard isQueued || isLossy && !round.isShed || flatRoundCount >= 3 else { return }
         basePace = min(basePace, Self.cutGain * startupRate / (1 - lossFloor))
         floor.endStartup()
-        settle(at: isQueued ? 1 : dip)
+        settle(at: isQueued ? Self.dipGain : dip, learns: !isQueued)
     }
 
     private mutating func endGrowthRound(_ now: UInt64) {
@@ -303,15 +307,16 @@ struct CongestionControl: Sendable {
             if !round.isLimited { grow(age) }
             return
         }
-        settle(at: isOld ? Self.deepGain : isFull ? 1 : dip)
+        settle(at: isOld ? Self.deepGain : isFull ? Self.dipGain : dip, learns: !isFull)
         isRenewing = isOld
     }
 
     private mutating func grow(_ age: Double) {
         let delay = max(Self.growthNanoseconds, Double(minDelay ?? 0))
-        basePace *= 1 + Self.growthGain * Double(1 + roundsSinceCut / Self.fasterRoundCount)
+        basePace *= 1 + Self.growthGain * Double(roundsSinceCut / Self.fasterRoundCount)
         // A round in which the disk stalled is no longer for that.
-        basePace += Self.growthCount * min(age, 2 * delay) / (delay * delay)
+        let count = Self.growthCount * (basePace * delay).squareRoot()
+        basePace += count * min(age, 2 * delay) / (delay * delay)
     }
 
     /// (e, i) From the second round on nothing is lost but what always is, unless packets still queue.
@@ -330,14 +335,14 @@ struct CongestionControl: Sendable {
         // Of packets that were sent again it is known late that they were lost.
         let isKnown = !round.isShed && (round.minDelay != .max || round.hasAsked)
         let isWhole = isKnown && floor.add(calm: round.told)
-        let isOver = settlingGain == 1 || isRenewing || isWhole
+        let isOver = !isLearning || isRenewing || isWhole
         if isOver || count >= Self.settlingRoundCountMax { phase = .growth }
     }
 
-    private mutating func settle(at gain: Double) {
+    private mutating func settle(at gain: Double, learns: Bool) {
         (phase, settlingGain, roundsSinceCut) = (.settling(0), gain, 0)
-        (recent, isRenewing) = (.init(), false)
-        if gain < 1 { floor.begin() }
+        (recent, isRenewing, isLearning) = (.init(), false, learns)
+        if learns { floor.begin() }
     }
 
     /// Of the pace.

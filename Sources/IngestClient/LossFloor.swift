@@ -21,7 +21,9 @@ struct LossFloor: Sendable {
         /// Whether more was lost than a share that was learnt, by more than chance: standard deviations of both.
         func isAbove(_ share: Double, deviations: Double) -> Bool {
             guard lostCount >= 3 else { return false }
-            let variance = share * (1 - share) * (1 / Double(count) + 1 / Double(countMin))
+            // A sample that lost none tells of no share of 0: of a hundred one more may be lost by chance.
+            let likely = share + 1 / Double(countMin)
+            let variance = likely * (1 - likely) * (1 / Double(count) + 1 / Double(countMin))
             return lossShare > share + margin + deviations * variance.squareRoot()
         }
     }
@@ -31,35 +33,36 @@ struct LossFloor: Sendable {
     /// Packets of a sample.
     private static let countMin = 100
     private static let sampleCount = 4
+    /// One alone may tell of what another sender's startup has lost.
+    private static let knownCount = 2
 
-    /// The least of startup, which counts as long as there is no sample.
+    /// The least of startup, for as long as it lasts: it overfills a short queue, and what that loses is not always lost.
     private var startupShare: Double?
     /// As long as it has too few packets.
     private var sample = Sample()
     /// Of the last samples.
     private var shares: [Double] = []
 
-    var share: Double { min(Self.shareMax, shares.min() ?? startupShare ?? 0) }
+    private var isKnown: Bool { shares.count >= Self.knownCount }
+
+    var share: Double { min(Self.shareMax, isKnown ? shares.min()! : startupShare ?? 0) }
 
     mutating func add(startup round: Sample) {
         startupShare = min(startupShare ?? 1, round.lossShare)
     }
 
-    mutating func endStartup() {
-        if shares.isEmpty, let startupShare { shares = [startupShare] }
-        startupShare = nil
-    }
+    mutating func endStartup() { startupShare = nil }
 
     /// Packets leave slower from now on.
     mutating func begin() { sample = Sample() }
 
-    /// - Returns: whether the sample has enough packets.
+    /// - Returns: whether the sample has enough packets, and there are enough samples.
     mutating func add(calm round: Sample) -> Bool {
         sample += round
         guard sample.count >= Self.countMin else { return false }
         if shares.count == Self.sampleCount { shares.removeFirst() }
         shares.append(sample.lossShare)
         sample = Sample()
-        return true
+        return isKnown
     }
 }

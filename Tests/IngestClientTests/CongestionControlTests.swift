@@ -201,13 +201,22 @@ struct CongestionControlTests {
         floor.add(startup: .init(durableCount: 80, lostCount: 20))
         #expect(floor.share == 0.2)
         floor.endStartup()
-        // The one of startup is the first.
-        let samples = [(30, 0.2), (10, 0.1), (40, 0.1), (50, 0.1), (60, 0.1), (70, 0.4), (90, 0.5)]
-        for (lost, least) in samples {
+        // One sample is not believed yet.
+        let samples = [(30, 0), (20, 0.2), (10, 0.1), (40, 0.1), (50, 0.1), (60, 0.1), (70, 0.4)]
+        for (index, (lost, least)) in samples.enumerated() {
             floor.begin()
             let isEarly = floor.add(calm: .init(durableCount: 0, lostCount: lost))
             let isWhole = floor.add(calm: .init(durableCount: 100 - lost, lostCount: 0))
-            #expect(!isEarly && isWhole && floor.share == least)
+            #expect(!isEarly && isWhole == (index > 0) && floor.share == least)
+        }
+    }
+
+    @Test func `Rule i: no cut for what chance may lose beyond the loss floor`() {
+        for (lost, share, isAbove) in [
+            (2, 0, false), (8, 0, false), (16, 0, true), (30, 0.1, false), (50, 0.1, true),
+        ] as [(Int, Double, Bool)] {
+            let sample = LossFloor.Sample(durableCount: 200 - lost, lostCount: lost)
+            #expect(sample.isAbove(share, deviations: 3) == isAbove, "\(lost), \(share)")
         }
     }
 

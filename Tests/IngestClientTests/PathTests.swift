@@ -43,6 +43,30 @@ struct PathTests {
         #expect(counts.reduce(0, +) >= 0.8 * path.packetsPerSecond * 30, "\(counts)")
     }
 
+    @Test(arguments: [2.0, 50] as [Double], [0, 1] as [UInt64])
+    func `Two senders on a slow path do not take for random loss what their startups lose`(
+        roundTrip: Double, lossPercent: UInt64
+    ) {
+        let path = Path(
+            megabitsPerSecond: 2, roundTripMilliseconds: roundTrip, lossPercent: lossPercent)
+        let starts: [UInt64] = [0, 17, 34, 51]
+        var (cost, evenness) = (0.0, 0.0)
+        for (index, milliseconds) in starts.enumerated() {
+            let run = PathSimulation(path, packetCount: 4_000, seed: UInt64(index + 1))
+            run.run(seconds: Double(milliseconds) / 1_000)
+            run.join(packetCount: 4_000)
+            run.run(seconds: 20 - Double(milliseconds) / 1_000)
+            let (sent, durable) = (run.flows.map(\.sentCount), run.flows.map(\.durableCount))
+            cost += Double(sent.reduce(0, +)) / Double(durable.reduce(0, +))
+            evenness += Double(durable.min()!) / Double(durable.max()!)
+            for flow in run.flows { #expect(flow.stream.congestion.lossFloor <= 0.05) }
+        }
+        let kept = 1 - Double(lossPercent) / 100
+        cost *= kept / Double(starts.count)
+        #expect(cost <= 1.1, "\(cost) sent for one")
+        #expect(evenness >= 0.5 * Double(starts.count), "\(evenness)")
+    }
+
     /// What was sent for each packet that became durable, and what part of the bottleneck that was, from now on.
     private static func costAndUse(
         _ run: PathSimulation, seconds: Double

@@ -73,7 +73,7 @@ final class PathSimulation {
     }
 
     private(set) var path: Path
-    let flows: [Flow]
+    private(set) var flows: [Flow] = []
     private(set) var now: UInt64 = 1_000_000_000
     private(set) var dropCount = 0
     private var random: SeededRandom
@@ -89,8 +89,11 @@ final class PathSimulation {
     init(_ path: Path, senderCount: Int = 1, packetCount: UInt64, seed: UInt64 = 1) {
         self.path = path
         random = SeededRandom(seed: seed)
-        flows = (0..<senderCount).map { _ in Flow(packetCount: packetCount, now: 1_000_000_000) }
+        for _ in 0..<senderCount { join(packetCount: packetCount) }
     }
+
+    /// One more sender begins.
+    func join(packetCount: UInt64) { flows.append(Flow(packetCount: packetCount, now: now)) }
 
     func run(seconds: Double) {
         let end = now + UInt64(seconds * 1e9)
