@@ -241,7 +241,10 @@ int ingest_udp_reconnect(int descriptor, const struct ingest_address *address) {
     if (family != generic(address)->sa_family) {
         // A socket of the other family takes the descriptor's place.
         int other = ingest_udp_connect(address);
-        if (other < 0) return other;
+        if (other < 0) {
+            (void)connect(descriptor, &none, sizeof none);
+            return other;
+        }
         int code = dup3(other, descriptor, O_CLOEXEC) < 0 ? -errno : 0;
         close(other);
         return code;

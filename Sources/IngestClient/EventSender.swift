@@ -185,13 +185,21 @@ public final class EventSender: Sendable {
     ///
     /// **Errors** What has ended the sender; `.spool(_, .diskFull)`: what was taken stays in memory, and is written when
     /// there is room.
-    public func flush() throws(ClientError) {
+    public func flush() throws(ClientError) { try flush(until: .max) }
+
+    /// **Errors** `.deadline`: the disk takes longer.
+    private func flush(until deadline: UInt64) throws(ClientError) {
         let ticket = try loop.locked { stream throws(ClientError) -> SpoolTicket in
             stream.flush(now: SenderClock.monotonicNanoseconds())
             return stream.ticket
         }
-        if try isHeld(ticket) { return }
-        if let stall = loop.state.withLock({ $0.stream.stall }) { throw stall }
+        let stall = try loop.wait(until: deadline) { stream throws(ClientError) -> ClientError?? in
+            let held = stream.isHeld(ticket)
+            if held != true, let failure = stream.failure { throw failure }
+            return held.map { $0 ? nil : stream.stall }
+        }
+        guard let stall else { throw .deadline }
+        if let stall { throw stall }
     }
 
     /// Ends where all is acked; `nil` where not.
@@ -207,13 +215,15 @@ public final class EventSender: Sendable {
             return true
         }
         guard isEnding else { return nil }
-        let totals = try loop.wait { stream throws(ClientError) -> Totals? in
+        let totals = try loop.wait { stream throws(ClientError) -> Totals?? in
             if stream.failure == .closed { return stream.totals }
             if let failure = stream.failure { throw failure }
-            if !stream.isEnding, let stall = stream.stall { throw stall }
-            return nil
+            if stream.isEnding { return nil }
+            if let stall = stream.stall { throw stall }
+            // Something was written meanwhile.
+            return .some(nil)
         }
-        return totals.map { timed($0) }
+        return totals?.map { timed($0) }
     }
 
     /// Sends what is waiting, and waits until all is acked. Calls after this throw `ClientError.closed`.
@@ -243,7 +253,7 @@ public final class EventSender: Sendable {
     public func close(within limit: Duration? = nil) async throws(ClientError) -> Totals {
         let deadline = Self.deadline(limit)
         do throws(ClientError) {
-            try flush()
+            try flush(until: deadline)
             while true {
                 if let totals = try end(SpoolNote()) { return totals }
                 if SenderClock.monotonicNanoseconds() >= deadline {
@@ -264,7 +274,7 @@ public final class EventSender: Sendable {
         within limit: Duration?, note: SpoolNote
     ) throws(ClientError) -> Totals {
         let deadline = Self.deadline(limit)
-        try flush()
+        try flush(until: deadline)
         while true {
             if let totals = try end(note) { return totals }
             let now = SenderClock.monotonicNanoseconds()

@@ -66,6 +66,12 @@ struct PacketEncoder: ~Copyable {
         batch = EventBatchEncoder(packetByteCountMax: packetByteCountMax - room)
     }
 
+    /// Without a tag: of packets that are no larger than new ones are, since full ones seemed not to pass; else of any.
+    var smallByteCountMax: Int {
+        packetByteCountMax == Self.packetByteCountLimits.lowerBound
+            ? packetByteCountMax - tagByteCount : .max
+    }
+
     /// Makes packets as small as may be from now on. Not while one is open, nor for plain delivery.
     mutating func shrink() {
         precondition(eventCount == 0 && delivery != .plain)

@@ -42,7 +42,7 @@ extension SenderStream {
             if count == 0 { break }
             let sequences = window.next(
                 edge: acks.edge, newEdge: newEdge, countMax: count,
-                byteCountMax: encoder.packetByteCountMax)
+                byteCountMax: encoder.smallByteCountMax)
             if sequences.isEmpty { return congestion.ranOut() }
             guard send(sequences[...], now: now) else { return }
         }
@@ -208,6 +208,7 @@ extension SenderStream {
             timers.heard(now: now)
             guard endsSuspension(ack, finding) else { return }
             suspension = nil
+            acks.unsupportedSince = nil
             timers.progressed(now: now)
         }
         switch finding {

@@ -36,7 +36,8 @@ extension SenderStream {
     /// Whether there is such work.
     var hasSpoolWork: Bool {
         !queue.isRunning && failure == nil && spool != nil
-            && (queue.isDue || queue.end != nil || window.base >= queue.retirableEnd)
+            && (queue.isDue || queue.end != nil
+                || stall == nil && window.base >= queue.retirableEnd)
     }
 
     /// Goes on with what was done on the disk.
@@ -149,6 +150,8 @@ extension SenderStream {
             queue.takeBack(from: window.nextSequence)
             note = durableNote
         }
+        // Also of the packets behind those: the timer tries again.
+        queue.isDue = false
         stall = ClientError(spool: error)
         isStalledAtEnd = atEnd
         timers.stalled(now: now, isRetried: !atEnd)

@@ -8,8 +8,8 @@ extension SenderStream {
     package mutating func tick(now: UInt64) {
         guard failure == nil else { return }
         let silence = timers.silence(now: now)
-        if timers.route.isReconnectDue(now: now, silence: silence)
-            || silence >= RouteWatch.silenceMax && transport.hasNewAddress
+        if silence >= RouteWatch.silenceMax,
+            timers.route.isReconnectDue(now: now, hasNewAddress: transport.hasNewAddress)
         {
             reconnect()
         }
@@ -42,7 +42,7 @@ extension SenderStream {
         let first = window.base
         guard first < min(window.sentEnd, acks.edge), send([first], now: now) else { return }
         // And one of the new ones, where it is larger than those.
-        let byteCountMax = encoder.packetByteCountMax
+        let byteCountMax = encoder.smallByteCountMax
         if window[first].byteCount <= byteCountMax { return }
         let next = window.next(
             edge: acks.edge, newEdge: newEdge, countMax: 2, byteCountMax: byteCountMax

@@ -149,10 +149,11 @@ struct RouteWatch: Sendable {
 
     mutating func found() { (lostSince, silentSince) = (nil, nil) }
 
-    /// Whether to connect again, since nothing was heard for so long.
-    mutating func isReconnectDue(now: UInt64, silence: UInt64) -> Bool {
-        guard silence >= Self.silenceMax else { return false }
-        if let silentSince, now - min(now, silentSince) < Self.silenceMax { return false }
+    /// Whether to connect again, since nothing was heard for too long: sooner to a new address, but long enough for answers to
+    /// have come from the last one, as of a name with several.
+    mutating func isReconnectDue(now: UInt64, hasNewAddress: Bool) -> Bool {
+        let interval = hasNewAddress ? Self.reconnectInterval : Self.silenceMax
+        if let silentSince, now - min(now, silentSince) < interval { return false }
         silentSince = now
         return true
     }

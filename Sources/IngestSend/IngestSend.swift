@@ -229,6 +229,8 @@ struct IngestSend: ParsableCommand {
             // On disk within 20 ms, the disk's own time and all.
             options.batchDelay = .milliseconds(10)
             options.givesUpAfter = nil
+            // What may wait for the disk in memory.
+            options.unackedByteCountMax = 4 << 20
             options.spoolsOn = true
         }
         options.acceptsReceiver = acceptReceiver

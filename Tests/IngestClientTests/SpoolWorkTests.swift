@@ -119,6 +119,48 @@ struct SpoolWorkTests {
         #expect(rig.stream.isHeld(durable) == true && rig.stream.isHeld(lost) == false)
     }
 
+    @Test func `A disk that fills while more waits than one write takes is tried once a second`()
+        throws
+    {
+        let files = SimulatedFileSystem(seed: 3)
+        let identity = SampleEvents.identity()
+        let opened = try Spool.open(
+            files, sender: identity.sender, random: identity.sender, epoch: identity.epoch)
+        let rig = StreamRig(spool: opened.spool)
+        rig.ack(floor: 0)
+        var count = 0
+        while rig.stream.queue.byteCount < 5 * SpoolWork.byteCountMax / 2 {
+            #expect(rig.stream.send(SampleEvents.event(count), now: rig.now) == .taken)
+            count += 1
+        }
+        files.disk.limit(byteCount: 0)
+        rig.stream.flush(now: rig.now)
+        let ticket = rig.stream.ticket
+        // Ends, though more is left.
+        rig.workOnSpool()
+        #expect(rig.stall != nil && rig.stream.isHeld(ticket) == false)
+        let hasWork = rig.stream.hasSpoolWork
+        #expect(!hasWork)
+        rig.pass(3_000_000_000)
+        #expect(rig.stall != nil && rig.nextSequence == 0)
+        files.disk.limit(byteCount: 1 << 30)
+        rig.pass(1_000_000_000)
+        #expect(rig.stall == nil && rig.stream.isHeld(ticket) == true)
+    }
+
+    @Test(.timeLimit(.minutes(2)))
+    func `A close keeps to its limit though the disk takes longer`() throws {
+        let peer = UDPPeer()
+        let spool = GatedSpool()
+        let sender = try Self.sender(to: peer, spool)
+        #expect(try sender.send(SampleEvents.event(0)) == .taken)
+        let late = ClientError.notAcked(events: 1, packets: 1, cause: .deadline)
+        #expect(throws: late) { _ = try sender.close(within: .milliseconds(10)) }
+        spool.open()
+        #expect(try sender.close().eventsAcked == 1)
+        _ = peer.kill()
+    }
+
     @Test func `A disk that fails ends the flush, and every call after it`() throws {
         let deaf = UDPPeer(lossPercent: 100)
         let files = SimulatedFileSystem(seed: 3)

@@ -126,7 +126,9 @@ struct Agent: ~Copyable {
                 report(refusal, name())
                 return true
             case .full:
-                if stop.isRequested { return false }
+                // What waits for the disk alone is waited for.
+                let hasNoRoom = answer.isSpoolFull || answer.stall != nil
+                if stop.isRequested, hasNoRoom || isFollowing { return false }
                 if answer.isSpoolFull { tellOfFull() }
                 sender.waitForProgress()
                 try look(dropCount: drops.told)
@@ -192,6 +194,7 @@ struct Agent: ~Copyable {
         var cause = "it has reached --spool-bytes-max, give it more"
         var exitCode: Int32 = 0
         do throws(ClientError) {
+            try sender.flush()
             _ = try sender.close(within: Self.closeLimit, note: note)
         } catch .deadline {
             let (events, packets) = sender.unacked

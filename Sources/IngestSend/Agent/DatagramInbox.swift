@@ -54,11 +54,12 @@ final class DatagramInbox: Sendable {
         var isOpen = true
         while isOpen {
             isOpen = state.withLock { !$0.isStopped }
-            if !isOpen { for socket in sockets { socket.shut() } }
+            // Where that fails it is not waited until nobody sends.
+            let isShut = sockets.map { !isOpen && $0.shut() }
             // SAFETY: the kernel writes within the entries.
             unsafe poll(&entries, nfds_t(entries.count), isOpen ? Self.waitMilliseconds : 0)
-            for socket in sockets {
-                empty(socket, &buffer, countMax: isOpen ? Self.turnCountMax : .max)
+            for (socket, isShut) in zip(sockets, isShut) {
+                empty(socket, &buffer, countMax: isShut ? .max : Self.turnCountMax)
             }
         }
         state.withLock { $0.hasEnded = true }

@@ -165,15 +165,15 @@ final class DatagramSocket: Sendable {
     }
 
     /// Nothing more comes from now on; what has come can still be received.
-    func shut() {
+    func shut() -> Bool {
         var address = sockaddr_storage()
         var byteCount = socklen_t(MemoryLayout<sockaddr_storage>.size)
         // SAFETY: sockaddr_storage is made to be read as sockaddr; the kernel writes as many bytes as it has at most.
-        unsafe withUnsafeMutablePointer(to: &address) { pointer in
+        return unsafe withUnsafeMutablePointer(to: &address) { pointer in
             unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                guard unsafe getsockname(descriptor, $0, &byteCount) == 0 else { return }
+                guard unsafe getsockname(descriptor, $0, &byteCount) == 0 else { return false }
                 // A connected socket takes datagrams of its other end alone, which is itself here.
-                _ = unsafe connect(descriptor, $0, byteCount)
+                return unsafe connect(descriptor, $0, byteCount) == 0
             }
         }
     }

@@ -134,8 +134,10 @@ struct FileFollower {
     private mutating func find(_ note: SpoolNote) throws(AgentFailure) {
         let others = otherFiles()
         for name in [path] + others.filter({ $0.inode == note.inode }).map(\.name) {
-            // SAFETY: the path is copied by the kernel.
-            if unsafe access(name, R_OK) != 0, errno == EACCES { throw .file(name, EACCES) }
+            // SAFETY: the path is copied by the kernel. By what this process may now, not by who started it.
+            if unsafe faccessat(AT_FDCWD, name, R_OK, AT_EACCESS) != 0, errno == EACCES {
+                throw .file(name, EACCES)
+            }
             guard let file = try? FollowedFile(path: name), file.resume(at: note) else { continue }
             current = file
             if name != path {

@@ -52,6 +52,7 @@ final class PathSimulation {
 
         init(packetCount: UInt64, now: UInt64) {
             var configuration = SenderStream.Configuration(identity: SampleEvents.identity())
+            configuration.packetByteCountMax = 1_452
             let nonces = CountedNonces()
             configuration.makeNonce = { nonces.next() }
             stream = SenderStream(configuration, transport: network, spool: nil, now: now)
