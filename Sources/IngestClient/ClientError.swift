@@ -244,7 +244,7 @@ extension ClientError: CustomStringConvertible {
             "\(address) has taken nothing for \(seconds) s: \(cause.description)"
         case .noProgress(let address, let sequence, let byteCount):
             "\(address) answers, but does not ack packet \(sequence) of \(byteCount) bytes, check the keys,"
-                + " and whether packets of that size pass the network (new ones have 1,200 bytes at most)"
+                + " and whether packets of that size pass the network"
         case .deadline:
             "the time to close was up, close again, or with a spool open it again"
         case .notAcked(let events, let packets, let cause):

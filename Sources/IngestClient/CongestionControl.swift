@@ -298,11 +298,11 @@ struct CongestionControl: Sendable {
             isQueued && !round.hasAsked && !round.isLimited
             && Double(round.told.count) < basePace * age
         let isOld = now > minDelayAt + Self.delayAgeMax
-        if isFull || isLossy(recent) {
+        if isFull || floor.isKnown && isLossy(recent) {
             let delivered = Double(round.told.durableCount) / max(1, age) / basePace
             let gain = (isFull ? delivered : 1 - recent.lossShare) / (1 - lossFloor)
             basePace *= max(Self.cutGainMin, min(Self.cutGain, gain))
-        } else if !isOld, roundsSinceCut < Self.roundCountMax {
+        } else if !isOld, !isLossy(recent), roundsSinceCut < Self.roundCountMax {
             if recent.count >= Self.recentCountMin { recent = .init() }
             if !round.isLimited { grow(age) }
             return

@@ -106,16 +106,18 @@ public final class EventSender: Sendable {
             return (outcome, waits ? stream.ticket : nil)
         }
         guard let ticket else { return outcome }
-        return try isHeld(ticket) ? outcome : .full
+        return try wait(for: ticket)?.isHeld == true ? outcome : .full
     }
 
-    /// Waits until it is known.
-    private func isHeld(_ ticket: SpoolTicket) throws(ClientError) -> Bool {
-        try loop.wait { stream throws(ClientError) in
-            let held = stream.isHeld(ticket)
-            if held != true, let failure = stream.failure { throw failure }
-            return held
-        } ?? false
+    /// Waits until it is known whether all of it is in the spool, and what keeps it out if not; `nil` = the time is up.
+    private func wait(
+        for ticket: SpoolTicket, until deadline: UInt64 = .max
+    ) throws(ClientError) -> (isHeld: Bool, stall: ClientError?)? {
+        try loop.wait(until: deadline) { stream throws(ClientError) in
+            let isHeld = stream.isHeld(ticket)
+            if isHeld != true, let failure = stream.failure { throw failure }
+            return isHeld.map { ($0, stream.stall) }
+        }
     }
 
     /// Takes one JSON event, without its line end. See `send` of an event.
@@ -193,13 +195,8 @@ public final class EventSender: Sendable {
             stream.flush(now: SenderClock.monotonicNanoseconds())
             return stream.ticket
         }
-        let stall = try loop.wait(until: deadline) { stream throws(ClientError) -> ClientError?? in
-            let held = stream.isHeld(ticket)
-            if held != true, let failure = stream.failure { throw failure }
-            return held.map { $0 ? nil : stream.stall }
-        }
-        guard let stall else { throw .deadline }
-        if let stall { throw stall }
+        guard let result = try wait(for: ticket, until: deadline) else { throw .deadline }
+        if !result.isHeld, let stall = result.stall { throw stall }
     }
 
     /// Ends where all is acked; `nil` where not.

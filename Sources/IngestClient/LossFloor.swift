@@ -43,9 +43,10 @@ struct LossFloor: Sendable {
     /// Of the last samples.
     private var shares: [Double] = []
 
-    private var isKnown: Bool { shares.count >= Self.knownCount }
+    /// Whether there is a share of samples; before, losses are a reason to learn it, and for nothing else.
+    var isKnown: Bool { shares.count >= Self.knownCount }
 
-    var share: Double { min(Self.shareMax, isKnown ? shares.min()! : startupShare ?? 0) }
+    var share: Double { min(Self.shareMax, (isKnown ? shares.min() : startupShare) ?? 0) }
 
     mutating func add(startup round: Sample) {
         startupShare = min(startupShare ?? 1, round.lossShare)
@@ -59,7 +60,8 @@ struct LossFloor: Sendable {
     /// - Returns: whether the sample has enough packets, and there are enough samples.
     mutating func add(calm round: Sample) -> Bool {
         sample += round
-        guard sample.count >= Self.countMin else { return false }
+        // The first ones are smaller: as long as nothing is known packets leave at half of the pace where many are lost.
+        guard sample.count >= (isKnown ? Self.countMin : Self.countMin / 2) else { return false }
         if shares.count == Self.sampleCount { shares.removeFirst() }
         shares.append(sample.lossShare)
         sample = Sample()

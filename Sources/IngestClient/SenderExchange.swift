@@ -163,7 +163,9 @@ extension SenderStream {
             return timers.heartbeatSent(now: now, isHurried: false)
         }
         acks.announcedEnd = max(acks.announcedEnd, window.givenEnd)
-        let words = Int((max(acks.announcedEnd, window.knownEnd) - window.base) / 64)
+        // Where nothing passes it must not be for its size.
+        let end = probe.isBlackHole ? window.base : max(acks.announcedEnd, window.knownEnd)
+        let words = Int((end - window.base) / 64)
         let content = Heartbeat(
             base: window.base, seen: acks.floor, nonce: configuration.makeNonce(),
             endsEpoch: endsEpoch)

@@ -60,7 +60,7 @@ extension SenderStream {
     /// What is sealed is in the spool now, from there on.
     private mutating func hold(from place: SpoolPlace, now: UInt64) {
         var place = place
-        for packet in queue.packets[..<queue.runningCount] {
+        for packet in queue.packets.prefix(queue.runningCount ?? 0) {
             window.append(
                 SendWindow.Entry(
                     place: place, byteCount: UInt16(packet.bytes.count),

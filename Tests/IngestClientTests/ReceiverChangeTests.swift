@@ -62,7 +62,7 @@ struct ReceiverChangeTests {
         fill(20 * 9_000)
         let old = rig.nextSequence
         for number in 0..<13 { #expect(second().contains(9_000) || number > 9) }
-        #expect(rig.obstacle.map { "\($0)".contains("1,200 bytes at most") } == true)
+        #expect(rig.obstacle.map { "\($0)".contains("of 9000 bytes") } == true)
         fill(20 * 1_200)
         let new = Set(old..<rig.nextSequence)
         var seconds = 0
@@ -77,6 +77,25 @@ struct ReceiverChangeTests {
         #expect(sizes.contains { $0.contains(9_000) })
         rig.answer(floor: rig.nextSequence)
         #expect(rig.isDrained && rig.obstacle == nil)
+    }
+
+    @Test func `S8: Where nothing passes heartbeats are small, however many packets wait`() {
+        let rig = StreamRig()
+        func sizes() -> [Int] {
+            rig.network.takePackets().filter { $0.kind == 2 }.map(\.bytes.count)
+        }
+        rig.ack(floor: 0)
+        rig.sendPackets(2_000)
+        rig.ack(floor: 0, credit: 60_000)
+        _ = sizes()
+        rig.pass(Self.second)
+        // With room for an ack that tells of each packet.
+        #expect(sizes().contains { $0 > 250 })
+        rig.pass(20 * Self.second)
+        _ = sizes()
+        rig.pass(10 * Self.second)
+        let last = sizes()
+        #expect(!last.isEmpty && last.allSatisfy { $0 < 200 })
     }
 
     @Test func `A sender that spools on goes on by itself when its receiver is right again`() {

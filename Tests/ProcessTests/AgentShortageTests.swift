@@ -6,38 +6,17 @@ import Testing
 extension ProcessSuite {
     /// An agent that gets more than it, its spool or its disk has room for.
     struct AgentShortageTests {
-        /// Without an id: nothing but sequences and places keeps it from being counted twice.
-        private static func line(_ number: Int) -> String {
-            #"{"eventType":"click","rewardId":"r\#(number % 5)","businessId":"b","timestamp":"#
-                + "\(1_700_000_000_000 + number)}"
-        }
-
-        private static func start(
-            to address: String, _ arguments: [String], in folder: TemporaryFolder
-        ) throws -> Running {
-            let all = ["--to", address, "--spool", folder.path + "/spool"] + arguments
-            // Root may have larger socket buffers than net.core.rmem_max: filling these takes a debug build long.
-            if getuid() != 0 { return try Running("ingest-send", all, in: folder) }
-            return try Running(
-                "/usr/bin/env",
-                ["setpriv", "--bounding-set=-net_admin", Programs.path("ingest-send")] + all,
-                in: folder)
-        }
-
         /// One that listens, and its port.
         private static func listen(
             to address: String, in folder: TemporaryFolder
         ) throws -> (agent: Running, port: UInt16) {
-            let agent = try start(to: address, ["--listen", "udp:127.0.0.1:0"], in: folder)
+            // Filling larger sockets takes a debug build long.
+            let agent = try AgentProgram.start(
+                to: address, ["--listen", "udp:127.0.0.1:0"], in: folder, hasSmallSockets: true)
             #expect(eventually { agent.errors.contains("listening on") || !agent.isRunning })
             let match = try #require(
                 agent.errors.firstMatch(of: #/udp:127\.0\.0\.1:(\d+)/#), "\(agent.errors)")
             return (agent, try #require(UInt16(match.1)))
-        }
-
-        private static func summary(_ ended: Ended) throws -> [String: Any] {
-            let summary = try JSONSerialization.jsonObject(with: Data(ended.output.utf8))
-            return summary as? [String: Any] ?? [:]
         }
 
         private static func residentKilobytesMax(_ agent: Running) throws -> Int {
@@ -59,18 +38,19 @@ extension ProcessSuite {
             let limit = try #require(Int(max.filter(\.isNumber)))
             let count = 4 * min(limit, 64 << 20) / 60_000 + 100
             for number in 0..<count {
-                udp.send(Self.line(number) + "\n" + String(repeating: " ", count: 60_000))
+                udp.send(AgentProgram.line(number) + "\n" + String(repeating: " ", count: 60_000))
             }
             // It ends as soon as it goes on: what the socket holds is taken all the same.
             agent.send(SIGTERM)
             agent.send(SIGCONT)
             let ended = agent.end()
             #expect(ended.code == 0, "\(ended.errors)")
-            let summary = try Self.summary(ended)
+            let summary = try AgentProgram.summary(ended)
             let dropped = try #require(summary["dropped"] as? Int)
             #expect(dropped > 0 && dropped < count)
             #expect(ended.errors.contains("\(dropped) datagrams were dropped by the kernel"))
-            let again = try Self.start(to: daemon.address, ["--spool-only"], in: folder).end()
+            let again = try AgentProgram.start(to: daemon.address, ["--spool-only"], in: folder)
+                .end()
             #expect(again.code == 0, "\(again.errors)")
             let reader = Reader(folder: folder)
             #expect(try eventually { try reader.sees(impressions: 0, clicks: count - dropped) })
@@ -91,7 +71,7 @@ extension ProcessSuite {
             }
             let path = try folder.write("log", lines: lines)
             let options = ["--follow", path, "--spool-bytes-max", "33554432"]
-            let agent = try Self.start(to: address, options, in: folder)
+            let agent = try AgentProgram.start(to: address, options, in: folder)
             #expect(eventually { agent.errors.contains("has reached --spool-bytes-max") })
             let spool = try FileManager.default.contentsOfDirectory(atPath: folder.path + "/spool")
             let files = spool.filter { $0.hasSuffix(".spool") }
@@ -107,7 +87,7 @@ extension ProcessSuite {
             _ = agent.end()
             away.close()
             let daemon = try DaemonProcess(in: folder, ["--udp", address])
-            let again = try Self.start(to: address, options, in: folder)
+            let again = try AgentProgram.start(to: address, options, in: folder)
             let reader = Reader(folder: folder)
             #expect(
                 try eventually { try reader.totals()["clicks", default: 0] >= lines.count })
@@ -128,7 +108,7 @@ extension ProcessSuite {
             try disk.fill()
             let (agent, port) = try Self.listen(to: daemon.address, in: folder)
             let udp = Datagrams(to: port)
-            for number in 0..<300 { udp.send(Self.line(number)) }
+            for number in 0..<300 { udp.send(AgentProgram.line(number)) }
             #expect(eventually { agent.errors.contains("disk is full") }, "\(agent.errors)")
             agent.send(SIGTERM)
             let ended = agent.end()
@@ -136,11 +116,11 @@ extension ProcessSuite {
             let last = try #require(ended.errorLines.last)
             #expect(last.contains("300 events that were received had no room"), "\(ended.errors)")
             #expect(last.contains("free space"))
-            let summary = try Self.summary(ended)
+            let summary = try AgentProgram.summary(ended)
             #expect(summary["dropped"] as? Int == 300 && summary["sent"] as? Int == 0)
             try disk.free()
             let (again, newPort) = try Self.listen(to: daemon.address, in: folder)
-            Datagrams(to: newPort).send(Self.line(1))
+            Datagrams(to: newPort).send(AgentProgram.line(1))
             let reader = Reader(folder: folder)
             #expect(try eventually { try reader.sees(impressions: 0, clicks: 1) })
             again.send(SIGTERM)

@@ -6,26 +6,11 @@ import Testing
 extension ProcessSuite {
     /// `ingest-send --follow` and `--listen`.
     struct AgentTests {
-        /// A click without an id: nothing but places and sequences keeps it from being counted twice.
-        private static func line(_ number: Int) -> String {
-            #"{"eventType":"click","rewardId":"r\#(number % 5)","businessId":"b","timestamp":"#
-                + "\(1_700_000_000_000 + number)}"
-        }
-
-        private static func start(
-            to address: String, _ arguments: [String], in folder: TemporaryFolder
-        ) throws -> Running {
-            try Running(
-                "ingest-send", ["--to", address, "--spool", folder.path + "/spool"] + arguments,
-                in: folder)
-        }
-
         private static func stop(_ agent: Running) throws -> (code: Int32, summary: [String: Any]) {
             agent.send(SIGTERM)
             let ended = agent.end()
             #expect(ended.code == 0, "\(ended.errors)")
-            let summary = try JSONSerialization.jsonObject(with: Data(ended.output.utf8))
-            return (ended.code, summary as? [String: Any] ?? [:])
+            return (ended.code, try AgentProgram.summary(ended))
         }
 
         /// A program that logs, and whose log is rotated by renaming.
@@ -47,7 +32,7 @@ extension ProcessSuite {
 
             mutating func write(_ lineCount: Int) {
                 for _ in 0..<lineCount {
-                    let line = AgentTests.line(count)
+                    let line = AgentProgram.line(count)
                     // Whoever reads between sees half a line.
                     write(String(line.prefix(20)))
                     write(line.dropFirst(20) + "\n")
@@ -78,7 +63,7 @@ extension ProcessSuite {
             var log = Log(folder.path + "/access.log")
             defer { log.close() }
             let arguments = ["--follow", log.path]
-            var agent = try Self.start(to: network.address, arguments, in: folder)
+            var agent = try AgentProgram.start(to: network.address, arguments, in: folder)
             let reader = network.reader
             // Before it has a place in its spool it follows no file through rotation.
             log.write(1)
@@ -93,7 +78,7 @@ extension ProcessSuite {
                 log.write(30)
                 // Twice while nobody looks.
                 if round == 3 { log.rotate() }
-                agent = try Self.start(to: network.address, arguments, in: folder)
+                agent = try AgentProgram.start(to: network.address, arguments, in: folder)
                 if round == 2 || round == 5 {
                     try network.killDaemon(whenVisible: 100) { !agent.isRunning }
                 }
@@ -114,7 +99,8 @@ extension ProcessSuite {
             var log = Log(folder.path + "/access.log")
             defer { log.close() }
             log.write(10)
-            let agent = try Self.start(to: network.address, ["--follow", log.path], in: folder)
+            let agent = try AgentProgram.start(
+                to: network.address, ["--follow", log.path], in: folder)
             let reader = network.reader
             #expect(try eventually { try reader.totals()["clicks", default: 0] == 10 })
             for _ in 0..<4 {
@@ -136,19 +122,19 @@ extension ProcessSuite {
             let folder = try TemporaryFolder()
             let daemon = try DaemonProcess(in: folder)
             let reader = Reader(folder: folder)
-            let path = try folder.write("log", lines: (0..<50).lazy.map(Self.line))
-            let agent = try Self.start(to: daemon.address, ["--follow", path], in: folder)
+            let path = try folder.write("log", lines: (0..<50).lazy.map(AgentProgram.line))
+            let agent = try AgentProgram.start(to: daemon.address, ["--follow", path], in: folder)
             #expect(try eventually { try reader.sees(impressions: 0, clicks: 50) })
             // Longer than before: only what stood before the place tells.
-            _ = try folder.write("log", lines: (50..<250).lazy.map(Self.line))
+            _ = try folder.write("log", lines: (50..<250).lazy.map(AgentProgram.line))
             #expect(try eventually { try reader.sees(impressions: 0, clicks: 250) })
             #expect(agent.errors.contains("was truncated"), "\(agent.errors)")
             truncate(path, 0)
             #expect(eventually { agent.errors.components(separatedBy: "was truncated").count == 3 })
             #expect(try Self.stop(agent).summary["acked"] as? Int == 250)
             // The place is known also of a spool that is empty.
-            _ = try folder.write("log", lines: (250..<260).lazy.map(Self.line))
-            let again = try Self.start(to: daemon.address, ["--follow", path], in: folder)
+            _ = try folder.write("log", lines: (250..<260).lazy.map(AgentProgram.line))
+            let again = try AgentProgram.start(to: daemon.address, ["--follow", path], in: folder)
             #expect(try eventually { try reader.sees(impressions: 0, clicks: 260) })
             #expect(again.errors.contains("is gone or was truncated"), "\(again.errors)")
             #expect(try Self.stop(again).summary["acked"] as? Int == 10)
@@ -164,10 +150,11 @@ extension ProcessSuite {
             let reader = Reader(folder: folder)
             var log = Log(folder.path + "/log")
             log.write(10)
-            let agent = try Self.start(to: daemon.address, ["--follow", log.path], in: folder)
+            let agent = try AgentProgram.start(
+                to: daemon.address, ["--follow", log.path], in: folder)
             #expect(try eventually { try reader.sees(impressions: 0, clicks: 10) })
             rename(log.path, log.path + ".1")
-            let lines = (100..<150).map(Self.line)
+            let lines = (100..<150).map(AgentProgram.line)
             try folder.write("log", lines: lines)
             let open = "/proc/\(agent.pid)/fd"
             #expect(
@@ -189,7 +176,7 @@ extension ProcessSuite {
             #expect(eventually { agent.errors.contains("was truncated") })
             log.close()
             let appended = fopen(log.path, "a")
-            fputs(Self.line(150) + "\n", appended)
+            fputs(AgentProgram.line(150) + "\n", appended)
             fclose(appended)
             // Nothing of it was read, unless this test was held up for long.
             let place = try #require(
@@ -212,13 +199,17 @@ extension ProcessSuite {
             let fifo = folder.path + "/fifo"
             mkfifo(fifo, 0o600)
             for path in [folder.path, fifo] {
-                let ended = try Self.start(to: daemon.address, ["--follow", path], in: folder).end()
+                let ended = try AgentProgram.start(
+                    to: daemon.address, ["--follow", path], in: folder
+                ).end()
                 #expect(ended.code == 66 && ended.errors.contains("is no regular file"), "\(path)")
             }
             let path = folder.path + "/log"
-            let agent = try Self.start(to: daemon.address, ["--follow", path], in: folder)
+            let agent = try AgentProgram.start(to: daemon.address, ["--follow", path], in: folder)
             #expect(eventually { agent.errors.contains("is not there yet") })
-            let odd = ["\u{1B}[31m{", String(repeating: "x", count: 1_100_000), Self.line(1)]
+            let odd = [
+                "\u{1B}[31m{", String(repeating: "x", count: 1_100_000), AgentProgram.line(1),
+            ]
             _ = try folder.write("log", lines: odd)
             let reader = Reader(folder: folder)
             #expect(try eventually { try reader.sees(impressions: 0, clicks: 1) })
@@ -233,7 +224,7 @@ extension ProcessSuite {
             to address: String, in folder: TemporaryFolder
         ) throws -> (agent: Running, port: UInt16, path: String) {
             let path = folder.path + "/s"
-            let agent = try start(
+            let agent = try AgentProgram.start(
                 to: address, ["--listen", "udp:127.0.0.1:0", "--listen", "unix:\(path)"],
                 in: folder)
             #expect(eventually { agent.errors.contains("on unix:") || !agent.isRunning })
@@ -250,11 +241,12 @@ extension ProcessSuite {
             let unix = try UnixSocket(SOCK_DGRAM, to: path)
             let prefix = "<190>Nov 25 10:00:00 host nginx: "
             for number in 0..<40 {
-                udp.send(Self.line(number))
-                unix.send(Self.line(100 + number) + "\n" + Self.line(200 + number) + "\n")
-                unix.send(prefix + Self.line(300 + number))
+                udp.send(AgentProgram.line(number))
+                unix.send(
+                    AgentProgram.line(100 + number) + "\n" + AgentProgram.line(200 + number) + "\n")
+                unix.send(prefix + AgentProgram.line(300 + number))
             }
-            unix.send("\u{1B}[31m\n\(Self.line(400))\n<190>none\n\n")
+            unix.send("\u{1B}[31m\n\(AgentProgram.line(400))\n<190>none\n\n")
             let reader = Reader(folder: folder)
             #expect(try eventually { try reader.sees(impressions: 0, clicks: 161) })
             let (_, summary) = try Self.stop(agent)
@@ -272,7 +264,7 @@ extension ProcessSuite {
             let address = "127.0.0.1:\(away.port)"
             let (agent, _, path) = try Self.listen(to: address, in: folder)
             let unix = try UnixSocket(SOCK_DGRAM, to: path)
-            for number in 0..<500 { unix.send(Self.line(number)) }
+            for number in 0..<500 { unix.send(AgentProgram.line(number)) }
             #expect(try Self.stop(agent).summary["acked"] as? Int == 0)
             #expect(agent.errors.contains("packets stay in the spool"), "\(agent.errors)")
             away.close()
@@ -300,7 +292,7 @@ extension ProcessSuite {
             agent.send(SIGKILL)
             _ = agent.end()
             let again = try Self.listen(to: daemon.address, in: folder).agent
-            try UnixSocket(SOCK_DGRAM, to: path).send(Self.line(1))
+            try UnixSocket(SOCK_DGRAM, to: path).send(AgentProgram.line(1))
             let reader = Reader(folder: folder)
             #expect(try eventually { try reader.sees(impressions: 0, clicks: 1) })
             _ = try Self.stop(again)
@@ -310,16 +302,16 @@ extension ProcessSuite {
         @Test func `a receiver that was replaced ends no agent: it spools on, and says so`() throws
         {
             let folder = try TemporaryFolder()
-            let path = try folder.write("log", lines: (0..<50).lazy.map(Self.line))
+            let path = try folder.write("log", lines: (0..<50).lazy.map(AgentProgram.line))
             let network = try FaultyNetwork(in: folder, seed: 3)
-            let agent = try Self.start(to: network.address, ["--follow", path], in: folder)
+            let agent = try AgentProgram.start(to: network.address, ["--follow", path], in: folder)
             #expect(try eventually { try network.reader.sees(impressions: 0, clicks: 50) })
             let elsewhere = try TemporaryFolder()
             let other = try DaemonProcess(in: elsewhere)
             network.proxy.retarget(other.port)
             #expect(eventually { agent.errors.contains("kept in the spool") })
             let log = fopen(path, "a")
-            for number in 50..<60 { fputs(Self.line(number) + "\n", log) }
+            for number in 50..<60 { fputs(AgentProgram.line(number) + "\n", log) }
             fclose(log)
             let spool = folder.path + "/spool"
             #expect(

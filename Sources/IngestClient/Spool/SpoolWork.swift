@@ -42,14 +42,14 @@ struct SpoolQueue: Sendable {
     /// So many of what was taken back are remembered, at most one a second: callers learn of it in less than that.
     private static let takenBackCountMax: UInt64 = 1_024
 
-    /// Sealed packets, of which the first are being written while `isRunning`.
+    /// Sealed packets, of which the first may be being written.
     private(set) var packets: [SpooledPacket] = []
     private(set) var byteCount = 0
     /// They are to be written now.
     var isDue = false
-    /// So many of the packets, and whether there is work at all, are with the owner.
-    private(set) var runningCount = 0
-    private(set) var isRunning = false
+    /// So many of the packets are with the owner, who may also do other work; `nil` = there is none under way.
+    private(set) var runningCount: Int?
+    var isRunning: Bool { runningCount != nil }
     /// The end is wanted, or being written.
     var end: SpoolNote?
     /// See `PacketSpool.retirableEnd`.
@@ -69,25 +69,23 @@ struct SpoolQueue: Sendable {
 
     /// - Returns: the packets that fit one write, if they are due.
     mutating func begin() -> [SpooledPacket] {
-        isRunning = true
-        guard isDue else { return [] }
         var (count, sum) = (0, 0)
-        while count < packets.count, sum < SpoolWork.byteCountMax {
+        while isDue, count < packets.count, sum < SpoolWork.byteCountMax {
             sum += packets[count].bytes.count
             count += 1
         }
         runningCount = count
-        isDue = count < packets.count
+        isDue = isDue && count < packets.count
         return Array(packets[..<count])
     }
 
     /// - Parameter isWritten: else they stay.
     mutating func finish(isWritten: Bool) {
-        if isWritten {
+        if isWritten, let runningCount {
             for packet in packets[..<runningCount] { byteCount -= packet.bytes.count }
             packets.removeFirst(runningCount)
         }
-        (runningCount, isRunning) = (0, false)
+        runningCount = nil
     }
 
     /// Forgets what was not written: it begins at that sequence.

@@ -204,10 +204,17 @@ struct Agent: ~Copyable {
                     "\(events) events in \(packets) packets stay in the spool, the next start sends them"
                 )
             }
-        } catch .spool(_, .diskFull) where isFollowing {
-            Self.tell("the last lines had no room in the spool, the next start reads them again")
         } catch .spool(let path, .diskFull) {
-            lostCount += sender.unspooledEventCount
+            // 0: all is in the spool, only its end has no room.
+            let count = sender.unspooledEventCount
+            if isFollowing {
+                guard count > 0 else { return 0 }
+                Self.tell(
+                    "the last lines had no room in the spool, the next start reads them again")
+                return 0
+            }
+            lostCount += count
+            guard lostCount > 0 else { return 0 }
             cause = "its disk is full, \(path), free space on this file system"
             exitCode = 74
         } catch {
