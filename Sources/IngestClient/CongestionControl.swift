@@ -30,6 +30,8 @@ struct CongestionControl: Sendable {
         var landedCount = 0
         /// Packets in flight that were judged lost.
         var lostCount = 0
+        /// Of the durable and the lost ones, those that had left more than once.
+        var resent = LossFloor.Sample()
         /// When the question left that it answers; 0 = it was not asked for.
         var askedAt: UInt64 = 0
         /// The timer has fired since anything became durable.
@@ -49,8 +51,9 @@ struct CongestionControl: Sendable {
 
     private struct Round {
         var beganAt: UInt64 = 0
-        /// Packets of which it told.
+        /// Packets of which it told, and those of them that had left more than once.
         var told = LossFloor.Sample()
+        var resent = LossFloor.Sample()
         var minDelay = UInt64.max
         var gap: UInt64 = 0
         /// Greatest in startup.
@@ -222,6 +225,7 @@ struct CongestionControl: Sendable {
         }
         landedCount += progress.landedCount
         round.told += .init(durableCount: progress.durableCount, lostCount: progress.lostCount)
+        round.resent += progress.resent
         round.hasAsked = round.hasAsked || progress.isAnswer
         if let newest, !progress.isAnswer { measure(newest, now) }
         if progress.hasTimedOut, progress.durableCount == 0, progress.lostCount > 0, !round.isShed {
@@ -332,9 +336,8 @@ struct CongestionControl: Sendable {
             if count >= 3 { phase = .growth }
             return
         }
-        // Of packets that were sent again it is known late that they were lost.
         let isKnown = !round.isShed && (round.minDelay != .max || round.hasAsked)
-        let isWhole = isKnown && floor.add(calm: round.told)
+        let isWhole = isKnown && floor.add(calm: round.told, resent: round.resent)
         let isOver = !isLearning || isRenewing || isWhole
         if isOver || count >= Self.settlingRoundCountMax { phase = .growth }
     }

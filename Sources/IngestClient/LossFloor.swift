@@ -6,7 +6,7 @@
 /// **Source** docs/protocol.md, "How fast", e.
 struct LossFloor: Sendable {
     /// Packets of which it is known what became of them.
-    struct Sample: Sendable {
+    struct Sample: Equatable, Sendable {
         var durableCount = 0
         var lostCount = 0
 
@@ -16,6 +16,12 @@ struct LossFloor: Sendable {
         static func += (sum: inout Sample, other: Sample) {
             sum.durableCount += other.durableCount
             sum.lostCount += other.lostCount
+        }
+
+        static func - (whole: Sample, part: Sample) -> Sample {
+            Sample(
+                durableCount: whole.durableCount - part.durableCount,
+                lostCount: whole.lostCount - part.lostCount)
         }
 
         /// Whether more was lost than a share that was learnt, by more than chance: standard deviations of both.
@@ -32,14 +38,16 @@ struct LossFloor: Sendable {
     private static let margin = 0.02
     /// Packets of a sample.
     private static let countMin = 100
+    /// So many times more of all, if too few of these had left once.
+    private static let resentFactor = 2
     private static let sampleCount = 4
     /// One alone may tell of what another sender's startup has lost.
     private static let knownCount = 2
 
     /// The least of startup, for as long as it lasts: it overfills a short queue, and what that loses is not always lost.
     private var startupShare: Double?
-    /// As long as it has too few packets.
-    private var sample = Sample()
+    /// As long as it has too few packets: those that had left once, and all.
+    private var (sample, all) = (Sample(), Sample())
     /// Of the last samples.
     private var shares: [Double] = []
 
@@ -55,16 +63,21 @@ struct LossFloor: Sendable {
     mutating func endStartup() { startupShare = nil }
 
     /// Packets leave slower from now on.
-    mutating func begin() { sample = Sample() }
+    mutating func begin() { (sample, all) = (Sample(), Sample()) }
 
+    /// - Parameter resent: those of the round that had left more than once. That such a packet was lost is known later than
+    ///   that it is durable: they count only where hardly any others leave.
     /// - Returns: whether the sample has enough packets, and there are enough samples.
-    mutating func add(calm round: Sample) -> Bool {
-        sample += round
+    mutating func add(calm round: Sample, resent: Sample = Sample()) -> Bool {
+        sample += round - resent
+        all += round
         // The first ones are smaller: as long as nothing is known packets leave at half of the pace where many are lost.
-        guard sample.count >= (isKnown ? Self.countMin : Self.countMin / 2) else { return false }
+        let countMin = isKnown ? Self.countMin : Self.countMin / 2
+        if sample.count < countMin, all.count >= Self.resentFactor * countMin { sample = all }
+        guard sample.count >= countMin else { return false }
         if shares.count == Self.sampleCount { shares.removeFirst() }
         shares.append(sample.lossShare)
-        sample = Sample()
+        begin()
         return isKnown
     }
 }

@@ -55,8 +55,9 @@ struct SendWindow: ~Copyable {
         var newest: CongestionControl.Departure?
     }
 
-    /// A packet that was lost so often leaves twice, if it is the first or so many that have left stand behind it.
-    static let sendCountAlone: UInt16 = 4
+    /// A packet that was lost so often leaves twice, if it is the first, or so many that have left stand behind it.
+    private static let sendCountFirst: UInt16 = 4
+    private static let sendCountMany: UInt16 = 3
     private static let behindCountMin: UInt64 = 4_096
 
     private var entries: SequenceArray<Entry>
@@ -196,10 +197,10 @@ struct SendWindow: ~Copyable {
                 hasLarge = hasLarge || isLarge
                 found.append(sequence)
                 // One that nobody has would keep the others from being told of.
-                let isAlone = sequence == base || sentEnd - sequence >= Self.behindCountMin
-                if isAlone, entries[sequence].sendCount >= Self.sendCountAlone {
-                    found.append(sequence)
-                }
+                let mayBlock = sentEnd - sequence >= Self.behindCountMin
+                let countMin =
+                    mayBlock ? Self.sendCountMany : sequence == base ? Self.sendCountFirst : .max
+                if entries[sequence].sendCount >= countMin { found.append(sequence) }
                 missing -= 1
             } else if found.isEmpty {
                 lostFrom = sequence
@@ -300,7 +301,7 @@ extension SendWindow {
         // Packets become durable in the order in which they were admitted. One that is not, though three that left after it
         // are, was lost; fewer may have overtaken it.
         let number = arrived.2
-        change.progress.lostCount = lose(upTo: min(known, ackedEnd)) { $0.number < number }
+        lose(upTo: min(known, ackedEnd), &change.progress) { $0.number < number }
         advance()
         return change
     }
@@ -324,6 +325,7 @@ extension SendWindow {
             change.unsentPackets += 1
         } else {
             change.progress.durableCount += 1
+            if entry.sendCount > 1 { change.progress.resent.durableCount += 1 }
         }
         if entry.state == .inFlight { change.progress.landedCount += 1 }
         if entry.state == .lost { lostCount -= 1 }
@@ -358,15 +360,19 @@ extension SendWindow {
     /// sent again.
     ///
     /// - Parameter takesAll: also what the answer does not tell of, since nothing gets through.
-    /// - Returns: how many packets.
     mutating func lose(
-        sentBefore time: UInt64, known ack: borrowing AckView, takesAll: Bool = false
-    ) -> Int {
-        lose(upTo: takesAll ? .max : Self.end(of: ack)) { $0.at < time }
+        sentBefore time: UInt64, known ack: borrowing AckView, takesAll: Bool = false,
+        _ progress: inout CongestionControl.Progress
+    ) {
+        lose(upTo: takesAll ? .max : Self.end(of: ack), &progress) { $0.at < time }
     }
 
     /// Takes everything in flight for lost.
-    mutating func loseAll() -> Int { lose(upTo: .max) { _ in true } }
+    mutating func loseAll() -> CongestionControl.Progress {
+        var progress = CongestionControl.Progress()
+        lose(upTo: .max, &progress) { _ in true }
+        return progress
+    }
 
     /// Behind the last sequence of which an ack tells anything.
     private static func end(of ack: borrowing AckView) -> UInt64 {
@@ -375,19 +381,19 @@ extension SendWindow {
     }
 
     private mutating func lose(
-        upTo end: UInt64, where isLost: (CongestionControl.Departure) -> Bool
-    ) -> Int {
-        var count = 0
+        upTo end: UInt64, _ progress: inout CongestionControl.Progress,
+        where isLost: (CongestionControl.Departure) -> Bool
+    ) {
         var sequence = base
         while sequence < min(sentEnd, end) {
             if entries[sequence].state == .inFlight, isLost(flight(sequence).departure) {
                 entries[sequence].state = .lost
-                lostFrom = lostCount + count == 0 ? sequence : min(lostFrom, sequence)
-                count += 1
+                if entries[sequence].sendCount > 1 { progress.resent.lostCount += 1 }
+                lostFrom = lostCount == 0 ? sequence : min(lostFrom, sequence)
+                lostCount += 1
+                progress.lostCount += 1
             }
             sequence += 1
         }
-        lostCount += count
-        return count
     }
 }

@@ -262,7 +262,7 @@ extension SenderStream {
 
     /// Nothing had got through: what was in flight is lost, though no ack tells of all of it.
     private mutating func beginAgain(now: UInt64) {
-        let lost = CongestionControl.Progress(lostCount: window.loseAll())
+        let lost = window.loseAll()
         congestion.acked(lost, newest: nil, now: now)
         congestion.restart()
     }
@@ -356,8 +356,9 @@ extension SenderStream {
             totals.receiver = ack.sums.map { EventSender.ReceiverCounts($0) }
             change.progress.askedAt = answer.sentAt
             change.progress.hasTimedOut = probe.answered(now: now, acked: change.ackedPackets)
-            change.progress.lostCount += window.lose(
-                sentBefore: answer.sentAt, known: ack, takesAll: change.progress.hasTimedOut)
+            window.lose(
+                sentBefore: answer.sentAt, known: ack, takesAll: change.progress.hasTimedOut,
+                &change.progress)
         }
         if let newest = change.newest { probe.measured(now - min(now, newest.at)) }
         let wasBlackHole = change.ackedPackets > 0 && probe.heard(now: now)

@@ -211,6 +211,25 @@ struct CongestionControlTests {
         }
     }
 
+    @Test func `Rule e: packets that left more than once count where hardly any others leave`() {
+        var floor = LossFloor()
+        let (resent, round) = (
+            LossFloor.Sample(durableCount: 40), LossFloor.Sample(durableCount: 60, lostCount: 20)
+        )
+        for isKnown in [false, true] {
+            let isWhole = floor.add(calm: round, resent: resent)
+            #expect(!isWhole)
+            let isNowWhole = floor.add(calm: .init(durableCount: 5, lostCount: 5))
+            #expect(isNowWhole == isKnown && floor.share == (isKnown ? 0.5 : 0))
+        }
+        floor = LossFloor()
+        for isKnown in [false, true] {
+            let isWhole = floor.add(
+                calm: .init(durableCount: 90, lostCount: 10), resent: .init(durableCount: 80))
+            #expect(isWhole == isKnown && floor.share == (isKnown ? 0.1 : 0))
+        }
+    }
+
     @Test func `Rule i: no cut for what chance may lose beyond the loss floor`() {
         for (lost, share, isAbove) in [
             (2, 0, false), (8, 0, false), (16, 0, true), (30, 0.1, false), (50, 0.1, true),

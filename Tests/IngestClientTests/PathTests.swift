@@ -30,6 +30,16 @@ struct PathTests {
         #expect(cost <= 1.1, "\(what)")
     }
 
+    /// With these seeds the loss floor was learnt too small, or the first packet was lost again and again.
+    @Test(arguments: [(10.0, 7), (10, 8), (10, 11), (100, 10)] as [(Double, UInt64)])
+    func `Where much is lost no sample and no single packet stops it`(rate: Double, seed: UInt64) {
+        let path = Path(megabitsPerSecond: rate, roundTripMilliseconds: 200, lossPercent: 30)
+        let all = UInt64(path.packetsPerSecond * 33)
+        let run = PathSimulation(path, packetCount: all, seed: seed)
+        let use = Self.costAndUse(run, seconds: 30).use
+        #expect(use >= 0.52, "\(use)")
+    }
+
     @Test(arguments: [2.0, 50] as [Double], [0, 1] as [UInt64])
     func `Two senders share a bottleneck within two to one`(
         roundTrip: Double, lossPercent: UInt64

@@ -29,10 +29,14 @@ struct SendWindowTests {
         func next(edge: UInt64 = .max, newEdge: UInt64 = .max, countMax: Int = 9) -> [UInt64] {
             window.next(edge: edge, newEdge: newEdge, countMax: countMax)
         }
-        func lose(sentBefore time: UInt64, floor: UInt64, words: [UInt64] = [0]) -> Int {
+        func lose(
+            sentBefore time: UInt64, floor: UInt64, words: [UInt64] = [0]
+        ) -> CongestionControl.Progress {
+            var progress = CongestionControl.Progress()
             SendWindowTests.view(floor: floor, words: words) {
-                window.lose(sentBefore: time, known: $0)
-            } ?? -1
+                window.lose(sentBefore: time, known: $0, &progress)
+            }
+            return progress
         }
     }
 
@@ -150,28 +154,41 @@ struct SendWindowTests {
         #expect(Self.apply(short, floor: 0, words: [0], now: 4).progress.lostCount == 0)
     }
 
-    @Test func `Rule m: what was lost four times leaves twice where much waits for it`() {
+    @Test func `Rule m: what was lost four times leaves twice, or three where much waits for it`() {
         let window = Self.window(packets: 4_100)
-        for now in 1...4 as ClosedRange<UInt64> {
+        for now in 1...3 as ClosedRange<UInt64> {
+            #expect(window.next(newEdge: 8, countMax: 100) == Array(0..<8))
             for sequence in 0..<8 as Range<UInt64> { _ = window.sent(sequence, now: now) }
-            #expect(window.lose(sentBefore: now + 1, floor: 0) == 8)
+            #expect(window.lose(sentBefore: now + 1, floor: 0).lostCount == 8)
         }
-        #expect(window.next(newEdge: 8, countMax: 100) == [0, 0] + Array(1..<8))
-        _ = window.sent(4_098, now: 5)
-        #expect(window.next(newEdge: 8, countMax: 100) == [0, 0, 1, 1, 2, 2, 3, 3] + Array(4..<8))
+        #expect(window.next(newEdge: 8, countMax: 100) == Array(0..<8))
+        _ = window.sent(4_098, now: 4)
+        let doubled: [UInt64] = [0, 0, 1, 1, 2, 2, 3, 3]
+        #expect(window.next(newEdge: 8, countMax: 100) == doubled + Array(4..<8))
+        let few = Self.window(packets: 8)
+        for now in 1...4 as ClosedRange<UInt64> {
+            for sequence in 0..<8 as Range<UInt64> { _ = few.sent(sequence, now: now) }
+            #expect(few.lose(sentBefore: now + 1, floor: 0).lostCount == 8)
+        }
+        #expect(few.next(countMax: 100) == [0, 0] + Array(1..<8))
     }
 
     @Test func `Rule k: what left before an answered question and is not durable is lost`() {
         let window = Self.window(packets: 100)
         for sequence in 0..<100 as Range<UInt64> { _ = window.sent(sequence, now: sequence) }
         _ = Self.apply(window, floor: 10, now: 100)
-        #expect(window.lose(sentBefore: 50, floor: 10) == 40)
+        #expect(window.lose(sentBefore: 50, floor: 10).lostCount == 40)
         #expect(window.next(countMax: 100) == Array(10..<50))
         // The answer tells of 64 packets.
-        #expect(window.lose(sentBefore: 90, floor: 10) == 24)
+        #expect(window.lose(sentBefore: 90, floor: 10) == .init(lostCount: 24))
         for sequence in 10..<20 as Range<UInt64> { _ = window.sent(sequence, now: 200) }
-        #expect(window.lose(sentBefore: 200, floor: 10) == 0)
-        #expect(window.lose(sentBefore: 201, floor: 10) == 10, "resends are judged too")
+        #expect(window.lose(sentBefore: 200, floor: 10).lostCount == 0)
+        let progress = window.lose(sentBefore: 201, floor: 10)
+        #expect(progress.lostCount == 10, "resends are judged too")
+        #expect(progress.resent == .init(lostCount: 10))
+        for sequence in 10..<15 as Range<UInt64> { _ = window.sent(sequence, now: 300) }
+        let acked = Self.apply(window, floor: 15, words: [1 << 60], now: 400).progress
+        #expect(acked.durableCount == 6 && acked.resent == .init(durableCount: 5))
     }
 
     @Test func `What was lost leaves first, then what is new, each up to its edge`() {
