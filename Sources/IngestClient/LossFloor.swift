@@ -38,16 +38,17 @@ struct LossFloor: Sendable {
     private static let margin = 0.02
     /// Packets of a sample.
     private static let countMin = 100
-    /// So many times more of all, if too few of these had left once.
-    private static let resentFactor = 2
+    /// A sample may be of all packets once these are so many times as many: few of them had left once.
+    private static let allCountFactor = 2
     private static let sampleCount = 4
     /// One alone may tell of what another sender's startup has lost.
     private static let knownCount = 2
 
     /// The least of startup, for as long as it lasts: it overfills a short queue, and what that loses is not always lost.
     private var startupShare: Double?
-    /// As long as it has too few packets: those that had left once, and all.
-    private var (sample, all) = (Sample(), Sample())
+    /// As long as they are too few: packets that had left once, and all.
+    private var once = Sample()
+    private var all = Sample()
     /// Of the last samples.
     private var shares: [Double] = []
 
@@ -63,20 +64,21 @@ struct LossFloor: Sendable {
     mutating func endStartup() { startupShare = nil }
 
     /// Packets leave slower from now on.
-    mutating func begin() { (sample, all) = (Sample(), Sample()) }
+    mutating func begin() { (once, all) = (Sample(), Sample()) }
 
     /// - Parameter resent: those of the round that had left more than once. That such a packet was lost is known later than
-    ///   that it is durable: they count only where hardly any others leave.
+    ///   that it is durable: they count only where few others leave.
     /// - Returns: whether the sample has enough packets, and there are enough samples.
-    mutating func add(calm round: Sample, resent: Sample = Sample()) -> Bool {
-        sample += round - resent
+    mutating func add(calm round: Sample, resent: Sample) -> Bool {
+        once += round - resent
         all += round
         // The first ones are smaller: as long as nothing is known packets leave at half of the pace where many are lost.
         let countMin = isKnown ? Self.countMin : Self.countMin / 2
-        if sample.count < countMin, all.count >= Self.resentFactor * countMin { sample = all }
-        guard sample.count >= countMin else { return false }
+        guard once.count >= countMin || all.count >= Self.allCountFactor * countMin else {
+            return false
+        }
         if shares.count == Self.sampleCount { shares.removeFirst() }
-        shares.append(sample.lossShare)
+        shares.append((once.count >= countMin ? once : all).lossShare)
         begin()
         return isKnown
     }

@@ -55,10 +55,10 @@ struct SendWindow: ~Copyable {
         var newest: CongestionControl.Departure?
     }
 
-    /// A packet that was lost so often leaves twice, if it is the first, or so many that have left stand behind it.
+    /// The first packet leaves twice when it was lost so often; and one that begins so many that have left.
     private static let sendCountFirst: UInt16 = 4
     private static let sendCountMany: UInt16 = 3
-    private static let behindCountMin: UInt64 = 4_096
+    private static let manyCount: UInt64 = 4_096
 
     private var entries: SequenceArray<Entry>
     /// As far as any was sent or acked.
@@ -196,11 +196,7 @@ struct SendWindow: ~Copyable {
             } else if entries[sequence].state == .lost {
                 hasLarge = hasLarge || isLarge
                 found.append(sequence)
-                // One that nobody has would keep the others from being told of.
-                let mayBlock = sentEnd - sequence >= Self.behindCountMin
-                let countMin =
-                    mayBlock ? Self.sendCountMany : sequence == base ? Self.sendCountFirst : .max
-                if entries[sequence].sendCount >= countMin { found.append(sequence) }
+                if leavesTwice(sequence) { found.append(sequence) }
                 missing -= 1
             } else if found.isEmpty {
                 lostFrom = sequence
@@ -255,6 +251,13 @@ extension SendWindow {
         UInt64(range.clamped(to: base..<nextSequence).count { !self[$0].isDone })
     }
 
+    /// One that nobody has would keep others from being told of.
+    private func leavesTwice(_ sequence: UInt64) -> Bool {
+        let sendCount = entries[sequence].sendCount
+        if sentEnd - sequence >= Self.manyCount { return sendCount >= Self.sendCountMany }
+        return sequence == base && sendCount >= Self.sendCountFirst
+    }
+
     /// What is held and not acked: the events of it, and the packets.
     var unacked: (events: UInt64, packets: UInt64) {
         var (events, packets): (UInt64, UInt64) = (0, 0)
@@ -301,7 +304,7 @@ extension SendWindow {
         // Packets become durable in the order in which they were admitted. One that is not, though three that left after it
         // are, was lost; fewer may have overtaken it.
         let number = arrived.2
-        lose(upTo: min(known, ackedEnd), &change.progress) { $0.number < number }
+        lose(upTo: min(known, ackedEnd), into: &change.progress) { $0.number < number }
         advance()
         return change
     }
@@ -362,16 +365,14 @@ extension SendWindow {
     /// - Parameter takesAll: also what the answer does not tell of, since nothing gets through.
     mutating func lose(
         sentBefore time: UInt64, known ack: borrowing AckView, takesAll: Bool = false,
-        _ progress: inout CongestionControl.Progress
+        into progress: inout CongestionControl.Progress
     ) {
-        lose(upTo: takesAll ? .max : Self.end(of: ack), &progress) { $0.at < time }
+        lose(upTo: takesAll ? .max : Self.end(of: ack), into: &progress) { $0.at < time }
     }
 
     /// Takes everything in flight for lost.
-    mutating func loseAll() -> CongestionControl.Progress {
-        var progress = CongestionControl.Progress()
-        lose(upTo: .max, &progress) { _ in true }
-        return progress
+    mutating func loseAll(into progress: inout CongestionControl.Progress) {
+        lose(upTo: .max, into: &progress) { _ in true }
     }
 
     /// Behind the last sequence of which an ack tells anything.
@@ -381,7 +382,7 @@ extension SendWindow {
     }
 
     private mutating func lose(
-        upTo end: UInt64, _ progress: inout CongestionControl.Progress,
+        upTo end: UInt64, into progress: inout CongestionControl.Progress,
         where isLost: (CongestionControl.Departure) -> Bool
     ) {
         var sequence = base

@@ -262,7 +262,8 @@ extension SenderStream {
 
     /// Nothing had got through: what was in flight is lost, though no ack tells of all of it.
     private mutating func beginAgain(now: UInt64) {
-        let lost = window.loseAll()
+        var lost = CongestionControl.Progress()
+        window.loseAll(into: &lost)
         congestion.acked(lost, newest: nil, now: now)
         congestion.restart()
     }
@@ -358,7 +359,7 @@ extension SenderStream {
             change.progress.hasTimedOut = probe.answered(now: now, acked: change.ackedPackets)
             window.lose(
                 sentBefore: answer.sentAt, known: ack, takesAll: change.progress.hasTimedOut,
-                &change.progress)
+                into: &change.progress)
         }
         if let newest = change.newest { probe.measured(now - min(now, newest.at)) }
         let wasBlackHole = change.ackedPackets > 0 && probe.heard(now: now)

@@ -15,6 +15,8 @@ struct CongestionControlTests {
         var delay: UInt64 = 20_000_000
         /// Of so many packets one is lost.
         var lossInterval = Int.max
+        /// With each ack so many become durable that had been sent again.
+        var resentCount = 0
         private var freeAt: UInt64 = 0
         private var lostCount = 0
         private(set) var peakCount = 0
@@ -49,7 +51,9 @@ struct CongestionControlTests {
             let count = arrived.count - (lossInterval == .max ? 0 : lost)
             control.acked(
                 .init(
-                    durableCount: count, landedCount: count, lostCount: arrived.count - count),
+                    durableCount: count + resentCount, landedCount: count,
+                    lostCount: arrived.count - count,
+                    resent: .init(durableCount: resentCount)),
                 newest: newest, now: now)
         }
     }
@@ -205,29 +209,40 @@ struct CongestionControlTests {
         let samples = [(30, 0), (20, 0.2), (10, 0.1), (40, 0.1), (50, 0.1), (60, 0.1), (70, 0.4)]
         for (index, (lost, least)) in samples.enumerated() {
             floor.begin()
-            let isEarly = floor.add(calm: .init(durableCount: 0, lostCount: lost))
-            let isWhole = floor.add(calm: .init(durableCount: 100 - lost, lostCount: 0))
+            let isEarly = floor.add(calm: .init(lostCount: lost), resent: .init())
+            let isWhole = floor.add(calm: .init(durableCount: 100 - lost), resent: .init())
             #expect(!isEarly && isWhole == (index > 0) && floor.share == least)
         }
     }
 
-    @Test func `Rule e: packets that left more than once count where hardly any others leave`() {
-        var floor = LossFloor()
-        let (resent, round) = (
-            LossFloor.Sample(durableCount: 40), LossFloor.Sample(durableCount: 60, lostCount: 20)
-        )
-        for isKnown in [false, true] {
-            let isWhole = floor.add(calm: round, resent: resent)
-            #expect(!isWhole)
-            let isNowWhole = floor.add(calm: .init(durableCount: 5, lostCount: 5))
-            #expect(isNowWhole == isKnown && floor.share == (isKnown ? 0.5 : 0))
+    @Test func `Rule e: packets that left more than once count where few others leave`() {
+        typealias Sample = LossFloor.Sample
+        // Of the second sample, and of the third: as many as make it whole, and one less.
+        for (index, countMin) in [50, 100].enumerated() {
+            let half = Sample(durableCount: countMin / 2, lostCount: countMin / 2)
+            func share(once: Int, resent: Sample) -> Double? {
+                var floor = LossFloor()
+                for _ in 0...index { _ = floor.add(calm: half, resent: Sample()) }
+                let told = Sample(
+                    durableCount: once + resent.durableCount, lostCount: resent.lostCount)
+                return floor.add(calm: told, resent: resent) ? floor.share : nil
+            }
+            #expect(share(once: countMin - 1, resent: Sample(lostCount: countMin)) == nil)
+            #expect(share(once: countMin, resent: Sample(lostCount: countMin - 1)) == 0)
+            #expect(share(once: 0, resent: Sample(durableCount: 2 * countMin - 1)) == nil)
+            let all = share(once: countMin / 5, resent: Sample(durableCount: 2 * countMin - 10))
+            #expect(all == 0)
+            let lost = share(
+                once: 0, resent: Sample(durableCount: countMin * 3 / 2, lostCount: countMin / 2))
+            #expect(lost == 0.25)
         }
-        floor = LossFloor()
-        for isKnown in [false, true] {
-            let isWhole = floor.add(
-                calm: .init(durableCount: 90, lostCount: 10), resent: .init(durableCount: 80))
-            #expect(isWhole == isKnown && floor.share == (isKnown ? 0.1 : 0))
-        }
+    }
+
+    @Test func `Rule e: that many resends are durable makes random loss no less`() {
+        let bench = Bench()
+        (bench.lossInterval, bench.resentCount) = (10, 10)
+        bench.pass(milliseconds: 5_000)
+        #expect((0.05...0.15).contains(bench.control.lossFloor), "\(bench.control.lossFloor)")
     }
 
     @Test func `Rule i: no cut for what chance may lose beyond the loss floor`() {

@@ -34,7 +34,7 @@ struct SendWindowTests {
         ) -> CongestionControl.Progress {
             var progress = CongestionControl.Progress()
             SendWindowTests.view(floor: floor, words: words) {
-                window.lose(sentBefore: time, known: $0, &progress)
+                window.lose(sentBefore: time, known: $0, into: &progress)
             }
             return progress
         }
@@ -154,7 +154,8 @@ struct SendWindowTests {
         #expect(Self.apply(short, floor: 0, words: [0], now: 4).progress.lostCount == 0)
     }
 
-    @Test func `Rule m: what was lost four times leaves twice, or three where much waits for it`() {
+    @Test
+    func `Rule m: the first leaves twice after four losses, one with many behind after three`() {
         let window = Self.window(packets: 4_100)
         for now in 1...3 as ClosedRange<UInt64> {
             #expect(window.next(newEdge: 8, countMax: 100) == Array(0..<8))
