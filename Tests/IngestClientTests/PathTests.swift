@@ -30,7 +30,8 @@ struct PathTests {
         #expect(cost <= 1.1, "\(what)")
     }
 
-    /// With these seeds the loss floor was learnt too small, or the first packet was lost again and again.
+    /// Resends had made the loss floor too small with seeds 7, 8, 11 (0.49, 0.50, 0.45 of the path); one packet that was lost
+    /// again and again held the window with the last (0.42).
     @Test(arguments: [(10.0, 7), (10, 8), (10, 11), (100, 10)] as [(Double, UInt64)])
     func `Where much is lost no sample and no single packet stops it`(rate: Double, seed: UInt64) {
         let path = Path(megabitsPerSecond: rate, roundTripMilliseconds: 200, lossPercent: 30)
