@@ -1,15 +1,22 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
+/// The test suite takes five times as long without: debug builds with checks, and optimised. The Makefile asks for it; who
+/// depends on the libraries may not get such flags.
+let optimised: [SwiftSetting] =
+    Context.environment["INGESTD_OPTIMISED"] == nil
+    ? [] : [.unsafeFlags(["-O"], .when(configuration: .debug))]
+
 /// Every target that is part of a program is compiled with the same rules: language mode 6 (by the tools
 /// version), strict memory safety, and warnings as errors. Tests are in language mode 6 too; they hand
 /// bytes about so freely that marking each place would hide what they test.
-let house: [SwiftSetting] = [
-    .strictMemorySafety(),
-    .treatAllWarnings(as: .error),
-    .enableUpcomingFeature("ExistentialAny"),
-    .enableUpcomingFeature("MemberImportVisibility"),
-]
+let house: [SwiftSetting] =
+    [
+        .strictMemorySafety(),
+        .treatAllWarnings(as: .error),
+        .enableUpcomingFeature("ExistentialAny"),
+        .enableUpcomingFeature("MemberImportVisibility"),
+    ] + optimised
 
 let package = Package(
     name: "ingestd",
@@ -135,22 +142,23 @@ let package = Package(
         // What stands in for disk, clock and sockets, deterministic from a seed.
         .target(
             name: "TestSupport", dependencies: ["IngestStorage", "IngestFormat"],
-            path: "Tests/TestSupport"),
+            path: "Tests/TestSupport", swiftSettings: optimised),
         .target(
             name: "PipelineTestSupport",
             dependencies: ["TestSupport", "IngestPipeline", "CIngestLinux"],
-            path: "Tests/PipelineTestSupport"),
+            path: "Tests/PipelineTestSupport", swiftSettings: optimised),
         .testTarget(
             name: "IngestFormatTests",
             dependencies: [
                 "IngestFormat", "IngestCounting", "CIngestLinux", "TestSupport",
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
-            exclude: ["Generated/README.md", "Generated/oracle.proto"]),
+            exclude: ["Generated/README.md", "Generated/oracle.proto"],
+            swiftSettings: optimised),
         .target(
             name: "FuzzTargets",
             dependencies: ["IngestFormat", "IngestCounting", "IngestStorage", "TestSupport"],
-            path: "Tests/FuzzTargets"),
+            path: "Tests/FuzzTargets", swiftSettings: optimised),
         .executableTarget(
             name: "IngestFuzz", dependencies: ["FuzzTargets"], path: "Tests/FuzzDriver"),
         .testTarget(name: "FuzzTests", dependencies: ["FuzzTargets"]),
@@ -164,7 +172,8 @@ let package = Package(
         .testTarget(name: "IngestRingTests", dependencies: ["IngestRing", "TestSupport"]),
         .testTarget(
             name: "IngestStorageTests",
-            dependencies: ["IngestStorage", "IngestCounting", "IngestFormat", "TestSupport"]),
+            dependencies: ["IngestStorage", "IngestCounting", "IngestFormat", "TestSupport"],
+            swiftSettings: optimised),
         .testTarget(
             name: "IngestPipelineTests",
             dependencies: [
@@ -172,32 +181,37 @@ let package = Package(
                 "CIngestLinux",
                 "TestSupport", "PipelineTestSupport",
                 .product(name: "Logging", package: "swift-log"),
-            ]),
+            ],
+            swiftSettings: optimised),
         .testTarget(
             name: "IngestClientTests",
             dependencies: [
                 "IngestClient", "IngestSend", "IngestBench", "IngestFormat", "IngestKeys",
                 "IngestStorage", "CIngestLinux", "TestSupport",
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
-            ]),
+            ],
+            swiftSettings: optimised),
         .testTarget(
             name: "IngestReaderTests",
             dependencies: [
                 "IngestReader", "IngestReaderTool", "IngestVerify", "IngestPipeline",
                 "IngestStorage", "IngestFormat", "TestSupport", "PipelineTestSupport",
-            ]),
+            ],
+            swiftSettings: optimised),
         .testTarget(
             name: "SimulationTests",
             dependencies: [
                 "IngestPipeline", "IngestReader", "IngestVerify", "IngestStorage", "IngestFormat",
                 "IngestRing", "TestSupport", "PipelineTestSupport",
-            ]),
+            ],
+            swiftSettings: optimised),
         .testTarget(
             name: "IngestdTests",
             dependencies: [
                 "Ingestd", "IngestPipeline", "IngestFormat", "TestSupport", "PipelineTestSupport",
                 .product(name: "Logging", package: "swift-log"),
-            ]),
+            ],
+            swiftSettings: optimised),
         .testTarget(
             name: "ProcessTests",
             dependencies: [
@@ -205,6 +219,8 @@ let package = Package(
                 "IngestReader", "IngestVerify", "IngestKeys", "IngestFormat", "IngestPipeline",
                 "IngestRing", "IngestStorage", "TestSupport", "PipelineTestSupport",
             ]),
-        .testTarget(name: "TidyTests", dependencies: ["IngestFormat", "IngestRing"]),
+        .testTarget(
+            name: "TidyTests", dependencies: ["IngestFormat", "IngestRing"],
+            swiftSettings: optimised),
     ]
 )

@@ -97,3 +97,129 @@ package struct LedgerSum: Sendable {
         }
     }
 }
+
+// The laws that hold at every durable cut, each with its one function: of packets for every framed sender epoch,
+// of events for every block, and so for every stretch of the log.
+
+/// What became of the packets of one framed sender epoch, over the whole log or a stretch of it.
+///
+/// The law: announced = received + missing + open; over a stretch, what was open before it comes to the
+/// announced. Of a window that is open the sides have different sources: what was announced and what is open say the
+/// windows, what was received and what is missing say the ledger's counts. Of one that was closed it is a definition: all
+/// that was announced and did not come is missing.
+package struct PacketBalance: Hashable, Sendable {
+    /// Sequences announced before the stretch that could still come; 0 over the whole log.
+    package let openBefore: UInt64
+    /// Sequences that became known in it.
+    package let announced: UInt64
+    /// Packets consumed, each once.
+    package let received: UInt64
+    /// Sequences that were given up.
+    package let missing: UInt64
+    /// Sequences announced that may still come.
+    package let open: UInt64
+
+    /// - Parameters:
+    ///   - entry: the sums of the sender's ledger entries.
+    ///   - before: its window before them; `nil` if it was not open.
+    ///   - after: its window behind them, also where they close it.
+    package init(_ entry: LedgerEntry, before: SenderWindow?, after: SenderWindow) {
+        openBefore = before?.openCount ?? 0
+        announced = after.announcedCount &- (before?.announcedCount ?? 0)
+        received = entry.consumedCount
+        missing = entry.window.missingCount
+        open = after.openCount
+    }
+
+    /// Of all entries of a sender whose window was closed at some time: nothing of it can come any more.
+    package init(closed entry: LedgerEntry) {
+        received = entry.consumedCount
+        missing = entry.window.missingCount
+        announced = received.saturatingSum(missing)
+        (openBefore, open) = (0, 0)
+    }
+
+    /// By the window's own marks alone.
+    package init(_ window: SenderWindow) {
+        (openBefore, announced, open) = (0, window.announcedCount, window.openCount)
+        received = window.sequences.arrivedCount
+        missing = window.sequences.missingCount
+    }
+
+    /// Whether the law holds.
+    package var isKept: Bool {
+        openBefore.saturatingSum(announced) == received.saturatingSum(missing).saturatingSum(open)
+    }
+}
+
+extension LedgerEntry {
+    /// Packets that were consumed: of a framed sender also those of which nothing could be read, whose sequence is
+    /// acked all the same.
+    package var consumedCount: UInt64 {
+        let accepted = packets[Int(PacketResult.accepted.rawValue)]
+        guard key.kind == .framed else { return accepted }
+        return accepted.saturatingSum(packets[Int(PacketResult.malformed.rawValue)])
+    }
+
+    /// Events of the packets that were consumed.
+    package var decodedCount: UInt64 { events.reduce(0) { $0.saturatingSum($1) } }
+}
+
+/// What became of the events of some blocks, by the ledger and by the rows.
+///
+/// The law: each event that was decoded is of one verdict, and is a row with that verdict, but that malformed ones and those
+/// of another business have none, and of the other refusals and conflicts only those whose names were known. So rows and
+/// ledger say the same of counted events; of events that left no row the ledger is the only witness. Events come with
+/// packets that were consumed.
+package enum EventBalance {
+    /// A term of the law that is not the same on both sides.
+    package struct Difference: Hashable, Sendable {
+        package let what: String
+        package let got: UInt64
+        package let expected: UInt64
+    }
+
+    /// In what the law does not hold; empty if it does.
+    /// - Parameters:
+    ///   - entries: the ledger of the blocks, each with all codes.
+    ///   - rows: of the same blocks, by `Verdict`.
+    package static func differences(
+        between entries: [LedgerEntry], and rows: [UInt64]
+    ) -> [Difference] {
+        var found: [Difference] = []
+        for verdict in Verdict.allCases {
+            let index = Int(verdict.rawValue)
+            let events = entries.reduce(UInt64(0)) { $0.saturatingSum($1.events[index]) }
+            let isKept =
+                switch verdict {
+                case .malformed, .wrongBusiness: rows[index] == 0
+                case _ where verdict.isRefusal || verdict == .conflict: events >= rows[index]
+                default: events == rows[index]
+                }
+            if isKept { continue }
+            found.append(
+                Difference(what: "events \(verdict.name)", got: events, expected: rows[index]))
+        }
+        for entry in entries where entry.accepted == 0 && entry.decodedCount > 0 {
+            found.append(
+                Difference(
+                    what: "events without a packet of \(entry.key)", got: entry.decodedCount,
+                    expected: 0))
+        }
+        return found
+    }
+}
+
+extension LedgerEntry {
+    fileprivate var accepted: UInt64 { packets[Int(PacketResult.accepted.rawValue)] }
+}
+
+extension SenderKey: CustomStringConvertible {
+    package var description: String {
+        switch kind {
+        case .framed where self == .others: "other senders"
+        case .framed: "sender \(sender.rawValue) epoch \(epoch.rawValue)"
+        default: "\(kind) senders"
+        }
+    }
+}

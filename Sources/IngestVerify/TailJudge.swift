@@ -84,13 +84,6 @@ struct TailJudge {
         }
     }
 
-    /// Whether part of the footer from `start` on did not arrive.
-    static func isTornFooter(
-        _ file: some StorageFile, from start: UInt64
-    ) throws(StorageError) -> Bool {
-        if case .torn = try judge(file, from: start, .footer) { true } else { false }
-    }
-
     // MARK: What lies there
 
     private init(_ file: some StorageFile, from start: UInt64) throws(StorageError) {

@@ -136,10 +136,11 @@ struct EventSenderAckTests {
         let sender = try EventSender.open(
             to: peer.address,
             options: Self.options { $0.unackedByteCountMax = 1 << 20 })
-        // Before the first ack packets leave without credit.
+        // Before the first answer packets leave without credit: the first event is acked, or, where the answer to a
+        // heartbeat was there before it, stays.
         #expect(try sender.send(SampleEvents.event(0)) == .taken)
         try sender.flush()
-        while sender.totals.eventsAcked == 0 {
+        while !sender.loop.state.withLock({ $0.stream.acks.hasCredit }) {
             sender.loop.waitForProgress(nanosecondsMax: .max)
         }
         var count = 1
@@ -148,11 +149,11 @@ struct EventSenderAckTests {
         let error = #expect(throws: ClientError.self) {
             try sender.close(within: .milliseconds(50))
         }
-        guard case .notAcked(UInt64(count - 1), let packets, .deadline)? = error else {
+        guard case .notAcked(let events, let packets, .deadline)? = error else {
             Issue.record("\(String(describing: error))")
             return
         }
-        #expect(packets > 0)
+        #expect(events >= count - 1 && events <= count && packets > 0)
         #expect(sender.state == .working)
         peer.change { $0.credit = 10_000 }
         #expect(try sender.close().eventsAcked == UInt64(count))

@@ -32,7 +32,7 @@ struct SpoolWorkTests {
         return done
     }
 
-    @Test(.timeLimit(.minutes(2)))
+    @Test
     func `S2: Events are taken and acks are heard while the disk syncs, and nothing leaves before`()
         throws
     {
@@ -55,7 +55,7 @@ struct SpoolWorkTests {
         #expect(try receiver.durableEvents().count == 200)
     }
 
-    @Test(.timeLimit(.minutes(2)))
+    @Test
     func `What is sealed meanwhile shares the next write, and a bounded one`() throws {
         let spool = GatedSpool()
         let rig = StreamRig(spool: spool)
@@ -76,7 +76,7 @@ struct SpoolWorkTests {
         #expect(writes.allSatisfy { $0 <= SpoolWork.byteCountMax + 1_200 })
     }
 
-    @Test(.timeLimit(.minutes(2)))
+    @Test
     func `An event that shall be durable at once is taken when it is, from several threads`()
         throws
     {
@@ -148,7 +148,7 @@ struct SpoolWorkTests {
         #expect(rig.stall == nil && rig.stream.isHeld(ticket) == true)
     }
 
-    @Test(.timeLimit(.minutes(2)))
+    @Test
     func `A close keeps to its limit though the disk takes longer`() throws {
         let peer = UDPPeer()
         let spool = GatedSpool()
@@ -185,7 +185,7 @@ struct SpoolWorkTests {
         _ = deaf.kill()
     }
 
-    @Test(.timeLimit(.minutes(2)))
+    @Test
     func `A sender that ends while its disk is busy leaves a spool that can be opened`() throws {
         let deaf = UDPPeer(lossPercent: 100)
         let spool = GatedSpool()

@@ -29,7 +29,7 @@ import Testing
     private func check(_ manifest: Manifest, in files: SimulatedFileSystem) throws {
         for run in manifest.runs {
             #expect(
-                try RunReader(run, directory: manifest.directory, in: files).readTable().rowCount
+                try RunReader(run, directory: manifest.directory, in: files).index.rowCount
                     == Int(run.rowCount))
         }
         for run in manifest.namesRuns {

@@ -72,7 +72,7 @@ import Testing
     }
 
     @Test(arguments: [0, 1, 1024, 1025, 5000])
-    func `a run gives the rows that were written, page by page and as a table`(
+    func `a run gives the rows that were written, page by page`(
         _ count: Int
     ) throws {
         let files = SimulatedFileSystem(seed: 1)
@@ -83,7 +83,6 @@ import Testing
         let run = try RunReader(entry, directory: TestLog.directory, in: files)
         let expected = try read(source)
         #expect(try read(run.makeCursor()) == expected)
-        #expect(try read(run.readTable().makeCursor()) == expected)
         #expect(expected.count == count)
     }
 

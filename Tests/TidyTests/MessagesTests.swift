@@ -8,10 +8,9 @@ struct MessagesTests {
         "IngestPipeline/Compact/CompactStage", "IngestPipeline/Compact/Retention",
         "IngestPipeline/Merge/MergeOrder", "IngestPipeline/Receive/RefusalLog",
         "IngestPipeline/Sync/SyncStage", "IngestReader/ReaderError",
-        "IngestReader/Snapshot/CutBlocks", "IngestReader/Snapshot/SnapshotLoader",
+        "IngestReader/Snapshot/DirectoryStatus", "IngestReader/Snapshot/Snapshot",
         "IngestReaderTool/Commands/VerifyCommand", "IngestStorage/DataDirectory",
-        "IngestStorage/Segment/RecoveryReport", "IngestStorage/SegmentLeases",
-        "IngestStorage/StorageError", "Ingestd/Daemon",
+        "IngestStorage/Segment/RecoveryReport", "IngestStorage/StorageError", "Ingestd/Daemon",
     ]
 
     /// Lines that begin none: comments, ends of messages, what is said when all is well or is for the maintainers.

@@ -20,72 +20,67 @@ enum UnsafeFiles {
             "AttributedCounters": "copies the attributed rows of a block",
             "CounterSlots": "owns the dense counters of a segment, and the loop over all rows",
             "CountingRule": "owns the table from attributes to counters",
-            "DayLanes": "owns the lanes of a day, and the loop over all rows",
-            "DaySums": "owns sums by business and day, adds columns to them",
+            "DaySums":
+                "owns sums by business and day, adds columns to them; owns the lanes of a day, and the loop over all rows",
             "PageMerge": "stands in several pages at once",
             "SegmentCounters": "walks the dense counters in order",
         ],
         "IngestFormat/Packet": [
-            "EventDescriptor": "owns the descriptors of one packet",
+            "EventDescriptor":
+                "owns the descriptors of one packet; hashes names where they lie in a packet",
             "PacketRow": "writes rows and side records into a ring record",
             "AckPacket": "writes and reads an ack where it lies in a datagram",
-            "DecimalText": "parses amounts where they lie in a packet",
             "EventBatchEncoder": "writes a batch into a packet's bytes",
-            "EventCompletion": "hashes names where they lie in a packet",
             "EventDecoder": "one pass over a packet's bytes, length checked once",
             "JSONCursor": "one pass over a datagram's bytes",
-            "JSONEventDecoder": "decodes and unescapes in place",
+            "JSONEventDecoder":
+                "decodes and unescapes in place; hands a copy of a line to the decoder",
             "JSONEventFields": "places of values in a datagram's bytes",
-            "JSONLineDecoder": "hands a copy of a line to the decoder",
-            "JSONEventAdvice": "looks at the keys of a copy of a line",
-            "JSONEventReason": "tries the decoder's rules again on a copy of a line",
             "Probe": "writes an answer where it lies in a datagram",
             "PacketHeader": "loads the fields of a header whose length was checked once",
-            "TimestampText": "parses times where they lie in a packet",
+            "TimestampText":
+                "parses times where they lie in a packet; parses amounts where they lie in a packet",
             "WireCursor": "one pass over protobuf's wire format",
         ],
         "IngestFormat/Block": [
-            "RowAttributes": "one pass over a column of rows",
-            "SessionPseudonym": "packs and unpacks a column",
-            "ColumnCodec": "loads the fixed part of a column after its length was checked",
-            "BitPacking": "packs and unpacks columns a word at a time",
-            "BlockDecoder+Commits": "fills a list from a column",
-            "BlockDecoder+Names": "decodes columns of names",
+            "RowAttributes": "one pass over a column of rows; packs and unpacks a column",
+            "ColumnCodec":
+                "loads the fixed part of a column after its length was checked; packs and unpacks columns a word at a time",
             "BlockDecoder": "reads a block's bytes after their checksum",
             "BlockEncoder": "writes a block's bytes",
             "BlockHeader+Bytes": "loads and stores the fields of the header",
-            "BlockLayout": "loads and stores at the header's offsets",
+            "BlockLayout":
+                "loads and stores at the header's offsets; fills a list from a column",
             "BlockRows": "owns the columns that admission appends to",
             "BlockSectionTable": "reads the section table after its checksum",
             "ColumnDecoder": "fills columns from packed bytes",
             "ColumnEncoder": "packs columns",
-            "DictionaryBuilder": "finds the distinct values of a column",
             "LZ4": "calls liblz4",
-            "NewNames": "owns the bytes of a block's new names",
+            "BlockNames":
+                "owns the bytes of a block's new names; finds the distinct values of a column; decodes columns of names",
         ],
         "IngestFormat/Segment": [
             "SessionKeys": "hands the bytes of an id to SipHash",
-            "StoredSection": "hands arrays to LZ4",
+            "FooterSectionTable": "hands arrays to LZ4",
         ],
         "IngestFormat/Snapshot": [
             "AttributionList": "gives rows of a page other keys",
-            "CodedColumn": "unpacks a column of a page, or one value of it, after its checksum",
-            "ColumnWidthCounts": "counts the values of a column",
+            "CodedColumn":
+                "unpacks a column of a page, or one value of it, after its checksum; counts the values of a column",
             "PageColumnCodec": "packs the columns of a page",
             "CounterPage": "owns the columns of one page",
             "CounterPage+Codec": "packs and unpacks a page",
             "CounterPage+Probe": "picks single values from a coded page after its checksum",
-            "CounterTable": "decodes pages where they lie in an array",
-            "LineMemory": "owns memory that may be huge pages",
+            "CounterTable":
+                "decodes pages where they lie in an array; owns memory that may be huge pages",
             "FreshNames": "sorts names where they lie",
             "NamePage": "owns the names of one page, codes and decodes them where they lie",
-            "PageMerge": "copies and compares names where they lie",
+            "PageMerge":
+                "copies and compares names where they lie; moves items between two buffers",
             "PairPage": "owns the pairs of one page, and decodes them where they lie",
-            "RadixSort": "moves items between two buffers",
         ],
         "IngestKeys": [
-            "KeysError": "asks for the system's word on an errno",
-            "KeysFile": "hands a buffer to read",
+            "KeysFile": "hands a buffer to read; asks for the system's word on an errno",
             "PacketTag": "hashes a packet where it lies, and writes its tag behind it",
         ],
         "IngestRing": [
@@ -97,15 +92,16 @@ enum UnsafeFiles {
             "FileSystem": "hands arrays to writes and reads",
             "LinuxFileSystem": "hands buffers to system calls",
             "ReadBuffer": "owns aligned memory that files are read into",
-            "SystemCall": "the system calls that swift-system does not have",
-            "WaitSemaphore": "owns a semaphore of the C library",
+            "SystemCall":
+                "the system calls that swift-system does not have; owns a semaphore of the C library",
             "Segment/BlockScan": "decodes blocks where they lie in the read buffer",
             "Segment/SegmentRewrite": "decodes the block where it lies in the encoder's buffer",
             "Segment/SegmentWriter": "hands a block where it lies in its buffer to the write",
             "Snapshot/RunReader": "decodes pages where they lie in the read buffer",
         ],
         "IngestPipeline": [
-            "Receive/UDPReceiver": "owns the receive buffers",
+            "Receive/UDPReceiver":
+                "owns the receive buffers; reads key id and sender where they lie in a packet",
             "Commit/Admit/Admission": "reads descriptors and names where they lie in the ring",
             "Commit/Admit/Admission+Judge":
                 "reads descriptors and ids of sessions where they lie in the ring",
@@ -113,25 +109,21 @@ enum UnsafeFiles {
             "Commit/Admit/DedupTable": "reads and writes slots in their lines",
             "Commit/Admit/KeySets": "owns the memory of many sets",
             "Commit/Admit/GrowingTable": "owns the memory of an open-addressing table",
-            "Commit/Admit/LoggedBlocks": "hands bytes of a header to the decoder",
             "Commit/Admit/LoggedClaims": "reads the columns of a decoded block",
-            "Commit/Admit/KnownAttributions": "looks at entries of its table where they lie",
-            "Commit/Admit/LoggedSessions": "reads the columns of a decoded block",
-            "Commit/Admit/LoadedNames": "hands bytes of names to the dictionary",
-            "Commit/Admit/NameDictionary": "reads names and keys in the record that was found",
-            "Commit/Admit/NameRecords": "owns the bytes of names and what is known of them",
-            "Commit/Admit/PacketEvents": "finds the events of a packet in their record",
+            "Commit/Admit/LoggedNames":
+                "hands bytes of names to the dictionary; hands bytes of a header to the decoder",
+            "Commit/Admit/NameDictionary":
+                "reads names and keys in the record that was found; owns the bytes of names and what is known of them",
             "Commit/Admit/SessionRule": "owns the pseudonyms of a packet",
             "Commit/Admit/SessionTable": "changes the entries that were found",
-            "Commit/Admit/PairTable": "reads the entry that was found, and owns a small cache",
-            "Clock": "clock_gettime",
+            "Commit/Admit/PairTable":
+                "reads the entry that was found, and owns a small cache; looks at entries of its table where they lie",
             "Commit/CommitStage": "reads records where they lie in the ring",
             "PipelineCounters": "owns the atomics, on cache lines of their own",
             "Receive/DatagramSocket": "hands batches to recvmmsg",
-            "Receive/KeyRing": "reads key id and sender where they lie in a packet",
             "Receive/PacketIntake": "hands datagrams where they lie to decoders and ring",
             "Receive/RefusalLog": "reads the first bytes of a datagram",
-            "StageQueue": "names its thread",
+            "StageQueue": "names its thread; clock_gettime",
             "Acks": "owns the memory of acks that are sent",
         ],
         "IngestReader": [
@@ -154,7 +146,7 @@ enum UnsafeFiles {
             "ReaderProgram": "hands C strings to execv, realpath and getenv",
         ],
         "IngestClient": [
-            "ReceiverProbe": "hands buffers to poll and recv",
+            "ReceiverWatch": "hands buffers to poll and recv",
             "SenderExchange": "reads an ack where it lies in a datagram",
             "SenderLoop": "hands buffers to read, write and recv",
             "Spool/SpoolFormat": "parses a packet where it lies in its array",
@@ -164,16 +156,15 @@ enum UnsafeFiles {
             "UDPTransport": "hands buffers to sendmmsg",
         ],
         "Ingestd": [
-            "ProcessSignals": "hands C strings and sets of signals to system calls"
+            "Daemon": "hands C strings and sets of signals to system calls"
         ],
         "IngestSend": [
-            "Agent/DatagramInbox": "waits for several sockets",
-            "Agent/DatagramSocket": "hands addresses and reused memory to the kernel",
-            "Agent/FileFollower": "asks who has a name, lists a directory",
-            "Agent/FollowedFile": "reads into reused memory",
-            "LineBuffer": "searches and moves reused memory",
-            "LineReader": "reads into reused memory",
-            "Progress": "asks the terminal",
+            "Agent/DatagramSocket":
+                "hands addresses and reused memory to the kernel; waits for several sockets",
+            "Agent/FileFollower":
+                "asks who has a name, lists a directory; reads into reused memory",
+            "LineReader": "reads into reused memory; searches and moves reused memory",
+            "Outcome": "asks the terminal",
         ],
     ]
 }

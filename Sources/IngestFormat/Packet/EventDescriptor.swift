@@ -1,4 +1,5 @@
-// packet → [decode] → [ring] → [admit] → block → segment → compaction → snapshot → query
+// packet → [decode] → ring → admit → block → segment → compaction → snapshot → query
+import CIngestLinux
 
 /// One decoded event: fixed-size, pointing into the packet's bytes, hashes taken. The receive queue
 /// makes it, and a `PacketRow` of it for the ring. Never on disk.
@@ -103,4 +104,144 @@ package enum DecodeOutcome: Equatable, Sendable {
     case events(count: Int, malformed: Int, dropped: Int = 0)
     /// The wire format is broken: the whole packet is refused. The descriptors mean nothing.
     case malformed
+}
+
+/// The end of every event's decoding, whichever way it came: the rules of the schema, then the hashes.
+///
+/// **Rules** Type, reward and business are there; names are 1–128 bytes of UTF-8, a session 0–64 of
+/// UTF-8, an event id 0–64 of anything; money is 0 … `Limits.moneyMicrosMax`; visible share
+/// ≤ 1,000,000 ppm; enums hold known values. What breaks one is malformed. A time outside of `Limits` is
+/// taken to the nearer end, where the rule of too old or too early judges it. Platform,
+/// campaign and source are decoration: one that is over 64 bytes, holds an `@` (it might be a person's
+/// address) or is not UTF-8 is dropped, the event stays.
+///
+/// It owns a copy of the key, so that no packet's decoding copies 1.3 KB of it. `@unchecked Sendable`: that is written once,
+/// by `init`, and only read then.
+@safe struct EventCompletion: ~Copyable, @unchecked Sendable {
+    typealias Key = UnsafePointer<ingest_hash_key>
+
+    /// Never changed.
+    private let owned: UnsafeMutablePointer<ingest_hash_key>
+    var key: Key { @inline(__always) get { unsafe Key(owned) } }
+
+    private let takesHashes: Bool
+
+    /// - Parameter hash: `nil` = hashes are not asked for, and mean nothing.
+    init(hash: KeyedHash?) {
+        takesHashes = hash != nil
+        let hash = hash ?? KeyedHash(key: InlineArray(repeating: 0))
+        unsafe owned = .allocate(capacity: 1)
+        unsafe hash.withSubkeys { unsafe owned.initialize(from: $0, count: 1) }
+    }
+
+    deinit { unsafe owned.deallocate() }
+
+    /// Checks `count` events, whose places all lie in `packet` and whose numbers are valid, and takes their
+    /// hashes. Events with a text that is not valid are taken out.
+    /// - Returns: how many stay, and how many platforms, campaigns and sources were dropped.
+    func complete(
+        _ events: UnsafeMutablePointer<EventDescriptor>, _ count: Int, _ packet: UnsafeRawPointer
+    ) -> (live: Int, dropped: Int) {
+        var (live, dropped) = (0, 0)
+        for i in 0..<count {
+            // SAFETY: live ≤ i < count.
+            guard unsafe Self.hasValidTexts(events + i, packet) else { continue }
+            if takesHashes { unsafe hashNames(events + i, packet) }
+            dropped += unsafe completeAttribution(events + i, packet, key)
+            if live != i { unsafe events[live] = events[i] }
+            live += 1
+        }
+        return (live, dropped)
+    }
+
+    /// Checks the rules that need no bytes of the packet, takes the time into its range and marks an event
+    /// that has an id. A decoder keeps only events that pass.
+    @inline(__always)
+    static func accepts(_ event: UnsafeMutablePointer<EventDescriptor>) -> Bool {
+        let hasID: UInt8 = unsafe event.pointee.eventIDByteCount != 0 ? 1 : 0
+        unsafe event.pointee.flags |= hasID &* EventDescriptor.Flags.hasEventID
+        let time = unsafe event.pointee.timestampMicroseconds
+        unsafe event.pointee.timestampMicroseconds =
+            min(max(time, 0), Limits.timestampMicrosecondsMax)
+        return unsafe hasValidNumbers(event)
+    }
+
+    @inline(__always)
+    private static func hasValidNumbers(_ event: UnsafeMutablePointer<EventDescriptor>) -> Bool {
+        // SAFETY: the caller's descriptor.
+        unsafe event.pointee.type &- 1 < 3 && event.pointee.consent < 3 && event.pointee.format < 3
+            && event.pointee.rewardByteCount &- 1 < UInt8(Limits.nameByteCountMax)
+            && event.pointee.businessByteCount &- 1 < UInt8(Limits.nameByteCountMax)
+            && event.pointee.eventIDByteCount <= UInt8(Limits.eventIDByteCountMax)
+            && event.pointee.sessionByteCount <= UInt8(Limits.sessionIDByteCountMax)
+            && event.pointee.visiblePartsPerMillion <= Limits.visiblePartsPerMillionMax
+            // A negative number is a great one without its sign.
+            && UInt64(bitPattern: event.pointee.revenueMicros) <= UInt64(Limits.moneyMicrosMax)
+            && UInt64(bitPattern: event.pointee.spendMicros) <= UInt64(Limits.moneyMicrosMax)
+    }
+
+    private static func hasValidTexts(
+        _ event: UnsafeMutablePointer<EventDescriptor>, _ packet: UnsafeRawPointer
+    ) -> Bool {
+        // SAFETY: each place was taken from the packet's own bytes, and its count checked.
+        unsafe UTF8Text.isValid(
+            packet + Int(event.pointee.rewardOffset), Int(event.pointee.rewardByteCount))
+            && UTF8Text.isValid(
+                packet + Int(event.pointee.businessOffset), Int(event.pointee.businessByteCount))
+            && UTF8Text.isValid(
+                packet + Int(event.pointee.sessionOffset), Int(event.pointee.sessionByteCount))
+    }
+
+    private func hashNames(
+        _ event: UnsafeMutablePointer<EventDescriptor>, _ packet: UnsafeRawPointer
+    ) {
+        // SAFETY: each place was taken from the packet's own bytes, and its count checked.
+        let pair = unsafe ingest_hash_pair(
+            key, packet + Int(event.pointee.rewardOffset), Int(event.pointee.rewardByteCount),
+            packet + Int(event.pointee.businessOffset), Int(event.pointee.businessByteCount))
+        unsafe event.pointee.pair = PairHash(low: pair.low, tag: pair.tag)
+        unsafe event.pointee.businessHash = pair.business
+        if unsafe event.pointee.eventIDByteCount != 0 {
+            unsafe event.pointee.eventHash = KeyedHash.event(
+                key, pair.business, packet + Int(event.pointee.eventIDOffset),
+                Int(event.pointee.eventIDByteCount))
+        }
+    }
+
+    /// - Returns: how many were dropped.
+    private func completeAttribution(
+        _ event: UnsafeMutablePointer<EventDescriptor>, _ packet: UnsafeRawPointer, _ key: Key
+    ) -> Int {
+        let platform = unsafe Self.completeName(
+            &event.pointee.platformOffset, &event.pointee.platformByteCount,
+            &event.pointee.platformHash, packet, key)
+        let campaign = unsafe Self.completeName(
+            &event.pointee.campaignOffset, &event.pointee.campaignByteCount,
+            &event.pointee.campaignHash, packet, key)
+        let source = unsafe Self.completeName(
+            &event.pointee.sourceOffset, &event.pointee.sourceByteCount,
+            &event.pointee.sourceHash, packet, key)
+        return platform + campaign + source
+    }
+
+    @inline(__always)
+    private static func completeName(
+        _ offset: inout UInt16, _ byteCount: inout UInt8, _ hash: inout UInt64,
+        _ packet: UnsafeRawPointer, _ key: Key
+    ) -> Int {
+        guard byteCount != 0 else { return 0 }
+        let count = Int(byteCount)
+        // SAFETY: the place was taken from the packet's own bytes; a count of 255 may stand for more.
+        let name = unsafe packet + Int(offset)
+        if count <= Limits.attributionByteCountMax, unsafe UTF8Text.isValid(name, count),
+            unsafe !UTF8Text.contains(UInt8(ascii: "@"), name, count)
+        {
+            hash = unsafe KeyedHash.name(key, name, count)
+            return 0
+        }
+        hash = 0
+        offset = 0
+        byteCount = 0
+        return 1
+    }
 }

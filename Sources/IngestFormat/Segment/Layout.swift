@@ -33,10 +33,20 @@ package struct Layout<Record: Sendable>: Sendable {
 
     /// The field of a name in camel case.
     package subscript(dynamicMember member: String) -> FormatField {
-        let name = member.map { $0.isUppercase ? " \($0.lowercased())" : "\($0)" }.joined()
-        let index = fields.firstIndex { $0.name == name } ?? fields.count
-        precondition(index < fields.count, "no field \(name)")
+        let index = fields.firstIndex { Self.isName($0.name, inCamelCase: member) } ?? fields.count
+        precondition(index < fields.count, "no field \(member)")
         return fields[index]
+    }
+
+    /// Byte by byte: by `Character` it took 7 % of the time of a test suite that opens many files.
+    private static func isName(_ name: String, inCamelCase member: String) -> Bool {
+        var rest = name.utf8.makeIterator()
+        for byte in member.utf8 {
+            let isCapital = (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte)
+            if isCapital && rest.next() != UInt8(ascii: " ") { return false }
+            if rest.next() != (isCapital ? byte | 0x20 : byte) { return false }
+        }
+        return rest.next() == nil
     }
 
     /// Appends the record's image.

@@ -1,6 +1,131 @@
 // packet → decode → ring → admit → block → [segment] → compaction → snapshot → query
 import IngestFormat
 
+/// Seals sealed segments again whose footers cannot be read: from their blocks, as far as these can be, and as lost blocks
+/// where the file is gone. Those of level 0, of whose counters there is nothing else; or those whose runs are
+/// made again too. Counters that runs have already stay as they are.
+///
+/// **Cost** The footers where there is nothing to do; otherwise such a segment twice, and all footers.
+struct FooterRepair<Files: FileSystem> {
+    let files: Files
+    /// Places in the manifest's list.
+    private let range: Range<Int>
+    private(set) var manifest: Manifest
+    let keys: [RewardKey]
+    let now: Int64
+    let usesReserve: Bool
+
+    init(
+        of range: Range<Int>, files: Files, manifest: Manifest, keys: [RewardKey], now: Int64,
+        usesReserve: Bool = false
+    ) {
+        self.range = range
+        self.usesReserve = usesReserve
+        self.files = files
+        self.manifest = manifest
+        self.keys = keys
+        self.now = now
+    }
+
+    /// - Returns: what was sealed again, and the manifest with that in it, of the same generation.
+    /// **Errors** As `SegmentRecovery.run`.
+    consuming func run() throws(StorageError) -> (segments: [RecoveredSegment], manifest: Manifest)
+    {
+        var repaired: [RecoveredSegment] = []
+        for (place, entry) in zip(range, manifest.sealed[range]) {
+            if try isReadable(entry) { continue }
+            let segment = try seal(entry, place)
+            manifest.sealed[place] = segment.file.entry
+            manifest.replaceLost(of: entry.number, by: segment.file.footer.lost)
+            repaired.append(segment)
+        }
+        if !repaired.isEmpty, let totals = try LogTotals(sealedIn: manifest, files) {
+            manifest.shard.totals = totals
+        }
+        return (repaired, manifest)
+    }
+
+    private func isReadable(_ entry: SealedSegment) throws(StorageError) -> Bool {
+        try StorageError.readable { () throws(StorageError) in
+            try SegmentReader(entry.number, directory: manifest.directory, in: files)
+                .readFooter(of: entry)
+        } != nil
+    }
+
+    private func seal(
+        _ entry: SealedSegment, _ place: Int
+    ) throws(StorageError) -> RecoveredSegment {
+        let survey =
+            try files.names().contains(FileName.segment(entry.number).text)
+            ? SegmentSurvey(entry.number, directory: manifest.directory, in: files)
+            : SegmentSurvey(missing: entry.number)
+        let (start, windows) = try before(place)
+        // Where nothing is left to say it: the commits that the manifest counts behind it.
+        let count = manifest.sealed[place...].reduce(UInt64(0)) { $0 + UInt64($1.blockCount) }
+        let plan = SegmentPlan(
+            survey, start: start ?? LogAnchor(cutOf: manifest).moved(back: count),
+            next: try anchor(behind: entry),
+            bound: LogPosition(segment: entry.number, blockCount: entry.blockCount),
+            directory: manifest.directory, origin: manifest.origin, now: now)
+        var copy = SegmentCopy(
+            files: files, directory: manifest.directory, keys: keys, now: now)
+        copy.usesReserve = usesReserve
+        return try copy.seal(plan, windows: windows)
+    }
+
+    /// Where the log goes on behind a segment: as the next one says, or the manifest.
+    private func anchor(behind entry: SealedSegment) throws(StorageError) -> LogAnchor? {
+        if entry.number == manifest.cut.segment { return LogAnchor(cutOf: manifest) }
+        return try StorageError.readable { () throws(StorageError) in
+            let next = try SegmentReader(
+                entry.number.next, directory: manifest.directory, in: files)
+            return LogAnchor(startOf: next.header)
+        }
+    }
+
+    /// What the log had come to before a segment, as far as that is known.
+    private func before(
+        _ place: Int
+    ) throws(StorageError) -> (start: LogAnchor?, windows: SenderWindows) {
+        var earlier = manifest
+        earlier.sealed.removeSubrange(place...)
+        let windows = try WindowHistory.read(of: earlier, in: files).windows
+        guard let last = earlier.sealed.last else {
+            let isFirst = manifest.expired.isEmpty
+            return (isFirst ? LogAnchor(cutOf: ShardState()) : nil, windows)
+        }
+        let start = try StorageError.readable { () throws(StorageError) in
+            let reader = try SegmentReader(
+                last.number, directory: manifest.directory, in: files)
+            return reader.anchor(behind: try reader.readFooter(of: last))
+        }
+        return (start, windows)
+    }
+}
+
+extension LogTotals {
+    /// What all sealed segments add up to, those that have expired included; `nil` where a footer cannot be read.
+    ///
+    /// **Cost** Reads all footers.
+    init?<Files: FileSystem>(sealedIn manifest: Manifest, _ files: Files) throws(StorageError) {
+        self.init()
+        for entry in manifest.expired {
+            let run = try RunReader(entry.run, directory: manifest.directory, in: files)
+            let segments = try run.readExpired()
+            rowCount = rowCount.saturatingSum(segments.rowCount)
+            add(segments.ledger)
+        }
+        for entry in manifest.sealed {
+            let footer = try StorageError.readable { () throws(StorageError) in
+                try SegmentReader(entry.number, directory: manifest.directory, in: files)
+                    .readFooter(of: entry)
+            }
+            guard let footer else { return nil }
+            add(LogTotals(footer))
+        }
+    }
+}
+
 /// The windows of all senders where a manifest's sealed segments end, and the time of the last block there: what
 /// a start goes on from.
 ///

@@ -191,12 +191,6 @@ package struct RunReader<Files: FileSystem>: Sendable {
     /// Whether it is a file of its own, not the table of a footer.
     var isFile: Bool { header.fileNumber.rawValue > 0 }
 
-    /// The whole table in memory, pages still coded and not yet checked: their decoder does that.
-    package func readTable() throws(StorageError) -> CounterTable {
-        let pages = try file.readArray(at: pagesOffset, byteCount: index.pagesByteCount)
-        return CounterTable(hasDay: header.table.hasDay, pages: pages, index: index)
-    }
-
     /// The rows of a point, by day: one read for each page that may hold such, in nearly every case one.
     ///
     /// - Parameter buffer: for the bytes of a page.
