@@ -2,9 +2,6 @@ import Foundation
 import TestSupport
 import Testing
 
-/// All tests of real processes. Each has directory, ports and programs of its own, and counts on nobody's quiet.
-@Suite enum ProcessSuite {}
-
 extension ProcessSuite {
     /// The same real events, on every way that they can take.
     struct CountingTests {
