@@ -7,7 +7,7 @@ DESTDIR ?=
 FUZZ_SECONDS ?= 60
 
 # Debug builds are optimised too (Package.swift): the tests are most of what they are for.
-export INGESTD_OPTIMISED := 1
+export INGESTD_OPTIMISED ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help bootstrap build demo test hostile crash mutants race lint format docs bench fuzz install clean bench-full

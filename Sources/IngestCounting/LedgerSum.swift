@@ -1,4 +1,4 @@
-// packet → decode → ring → admit → block → [segment] → [compaction] → snapshot → query
+// packet → decode → ring → [admit] → block → [segment] → [compaction] → snapshot → [query]
 import IngestFormat
 
 /// Ledger entries of a segment's blocks, added up by sender for its footer.

@@ -1,4 +1,4 @@
-// packet → [decode] → ring → [admit] → [block] → segment → compaction → snapshot → [query]
+// packet → decode → ring → admit → block → segment → compaction → snapshot → query
 // The closed sets of the domain: event type, consent, ad format, verdict, rule of invalid traffic, packet result.
 // Their raw values are written to disk; their names are the ones that rows, ledger and metrics show.
 

@@ -1,4 +1,4 @@
-// packet → decode → ring → admit → [block] → [segment] → compaction → snapshot → [query]
+// packet → decode → ring → [admit] → [block] → [segment] → compaction → snapshot → [query]
 import IngestFormat
 
 /// The durable mark in its file: set by the sync queue after each `fdatasync`, read by anybody.

@@ -1,4 +1,4 @@
-// packet → decode → ring → admit → block → [segment] → compaction → [snapshot] → [query]
+// packet → decode → [ring] → [admit] → [block] → [segment] → [compaction] → [snapshot] → [query]
 // The system calls that swift-system has not got, in its manner: a result, errno in the failure, EINTR
 // handled here and nowhere else.
 import CIngestLinux

@@ -1,4 +1,4 @@
-// packet → decode → ring → admit → block → [segment] → compaction → snapshot → [query]
+// packet → decode → ring → admit → block → [segment] → compaction → [snapshot] → [query]
 // Part of `verify`: shares no code with what folds and merges counters.
 import IngestFormat
 import IngestStorage

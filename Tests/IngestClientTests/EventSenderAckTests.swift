@@ -140,7 +140,9 @@ struct EventSenderAckTests {
         // heartbeat was there before it, stays.
         #expect(try sender.send(SampleEvents.event(0)) == .taken)
         try sender.flush()
-        while !sender.loop.state.withLock({ $0.stream.acks.hasCredit }) {
+        while !sender.loop.state.withLock({
+            $0.stream.acks.hasCredit && $0.stream.congestion.inFlightCount == 0
+        }) {
             sender.loop.waitForProgress(nanosecondsMax: .max)
         }
         var count = 1

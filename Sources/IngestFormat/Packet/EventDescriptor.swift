@@ -1,4 +1,4 @@
-// packet → [decode] → ring → admit → block → segment → compaction → snapshot → query
+// packet → [decode] → [ring] → [admit] → block → segment → compaction → snapshot → query
 import CIngestLinux
 
 /// One decoded event: fixed-size, pointing into the packet's bytes, hashes taken. The receive queue

@@ -1,4 +1,4 @@
-// packet → decode → ring → [admit] → block → [segment] → compaction → snapshot → query
+// [packet] → decode → ring → [admit] → block → [segment] → compaction → snapshot → query
 
 /// 16 bits of the bytes of the newest packets of a window: they tell a resend from another packet under the same sequence.
 ///

@@ -1,4 +1,4 @@
-// packet → decode → ring → admit → block → [segment] → [compaction] → snapshot → [query]
+// packet → decode → ring → admit → block → [segment] → [compaction] → [snapshot] → [query]
 
 extension SegmentFooter {
     /// The sections of a footer whose head has been checked: in order, each under its checksum, and together

@@ -1,4 +1,4 @@
-// packet → decode → ring → admit → block → [segment] → compaction → snapshot → query
+// packet → decode → ring → [admit] → block → [segment] → compaction → snapshot → [query]
 
 /// The first bytes of a segment file: whose it is, and where its log goes on from.
 ///

@@ -1,4 +1,4 @@
-// packet → decode → ring → admit → block → [segment] → [compaction] → [snapshot] → query
+// packet → decode → ring → admit → block → [segment] → [compaction] → [snapshot] → [query]
 import CIngestLinux
 
 /// One column of a page where it lies, coded: its head is read and checked, its values not yet. It is

@@ -1,4 +1,4 @@
-// packet → decode → ring → admit → block → segment → [compaction] → snapshot → query
+// packet → decode → ring → admit → block → [segment] → [compaction] → [snapshot] → [query]
 import CIngestLinux
 
 /// A whole counter table in memory, coded: what a footer holds, and what a run holds behind its header.

@@ -1,4 +1,4 @@
-// packet → decode → ring → admit → block → [segment] → compaction → snapshot → query
+// packet → decode → ring → admit → block → [segment] → compaction → snapshot → [query]
 import IngestFormat
 
 /// Looks for the next whole block behind bytes that are none: at every multiple of 8 bytes, by magic, then

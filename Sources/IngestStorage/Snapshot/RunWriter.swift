@@ -1,4 +1,4 @@
-// packet → decode → ring → admit → block → segment → [compaction] → [snapshot] → query
+// packet → decode → ring → admit → block → segment → [compaction] → [snapshot] → [query]
 import IngestFormat
 
 /// Why a run was not written.

@@ -1,5 +1,5 @@
 // packet → decode → ring → [admit → block] → segment → compaction → snapshot → query
-// What flows back: the acks that are due with a block, and the credit that they grant.
+// What flows back: the acks that are owed, with a block or at once, and the credit that they grant.
 import IngestFormat
 
 /// The acks that are owed with the open block.
