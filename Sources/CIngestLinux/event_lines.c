@@ -1,7 +1,7 @@
 // Decodes events of JSON as nearly all writers give them: an object of plain ASCII, a key once, texts without escapes,
 // numbers as digits, a time in UTC. What is not of that form is left to the decoder that takes everything, which
 // begins again at the line's first byte.
-#include "ingest_lines.h"
+#include "ingest_rows.h"
 #include "keyed_hash_aes.h"
 
 #if defined(__x86_64__)

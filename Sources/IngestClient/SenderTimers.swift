@@ -253,7 +253,7 @@ package struct SendPace: Sendable {
     }
 }
 
-// What a stream does by itself, and when.
+// MARK: What a stream does by itself, and when
 
 extension SenderStream {
     /// Does what is due: at `nextDeadline`, or earlier.

@@ -98,8 +98,10 @@ package struct LedgerSum: Sendable {
     }
 }
 
-// The laws that hold at every durable cut, each with its one function: of packets for every framed sender epoch,
-// of events for every block, and so for every stretch of the log.
+// MARK: The laws
+//
+// They hold at every durable cut, each with its one function: of packets for every framed sender epoch, of
+// events for every block, and so for every stretch of the log.
 
 /// What became of the packets of one framed sender epoch, over the whole log or a stretch of it.
 ///

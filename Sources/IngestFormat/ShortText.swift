@@ -179,7 +179,7 @@ package enum Release {
     package static let packetVersion = "IGD1"
 }
 
-// Where packets are received, and where they are sent to, as a person writes it.
+// MARK: Where packets are received, and where they are sent to, as a person writes it
 
 /// HOST:PORT: a name or an IPv4 address as it is, an IPv6 address in brackets.
 package struct HostPort: Equatable, Sendable {

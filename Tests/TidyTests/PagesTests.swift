@@ -94,6 +94,18 @@ struct PagesTests {
         #expect(page.lines.count <= lineCountMax + 1, "the empty end of the last line among them")
     }
 
+    @Test func `every mistake of make mutants has its text in its file, once`() throws {
+        let table = try #require(SourceTree.file("scripts/mutants.table"))
+        let mistakes = table.text.matches(
+            of: #/(?m)^mutant (\S+)\n  file: (\S+)\n  from: (.+)$/#)
+        #expect(mistakes.count == table.lines.count { $0.hasPrefix("mutant ") })
+        for mistake in mistakes {
+            let file = try #require(SourceTree.file(String(mistake.2)), "\(mistake.1)")
+            let text = mistake.3.replacing("\\n", with: "\n")
+            #expect(file.text.ranges(of: text).count == 1, "\(mistake.1)")
+        }
+    }
+
     @Test func `every rule of the protocol has a test named after it, and no test another`() {
         var ids: Set<String> = []
         for page in ["docs/protocol.md", "docs/durability.md"].compactMap(SourceTree.file) {

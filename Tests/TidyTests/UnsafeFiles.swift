@@ -123,7 +123,8 @@ enum UnsafeFiles {
             "Receive/DatagramSocket": "hands batches to recvmmsg",
             "Receive/PacketIntake": "hands datagrams where they lie to decoders and ring",
             "Receive/RefusalLog": "reads the first bytes of a datagram",
-            "StageQueue": "names its thread; clock_gettime",
+            "Clock": "clock_gettime",
+            "StageQueue": "names its thread",
             "Acks": "owns the memory of acks that are sent",
         ],
         "IngestReader": [

@@ -3,7 +3,6 @@
 #pragma once
 #include "ingest_columns.h"
 #include "ingest_hash.h"
-#include "ingest_lines.h"
 #include "ingest_memory.h"
 #include "ingest_ring.h"
 #include "ingest_rows.h"
