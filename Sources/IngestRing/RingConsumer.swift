@@ -77,6 +77,18 @@
         return record
     }
 
+    /// Gives the records that `next` will give, so many at most, and leaves them in their place.
+    @inline(__always)
+    package mutating func lookAhead(_ countMax: Int, _ body: (RingRecord) -> Void) {
+        let (consumed, slab) = unsafe (consumed, slab)
+        var count = 0
+        while count < countMax, let record = next() {
+            body(record)
+            count += 1
+        }
+        unsafe (self.consumed, self.slab) = (consumed, slab)
+    }
+
     /// Gives the bytes of all records read back to the producer: no `RingRecord` from before may be used
     /// after. Call it once a batch.
     package mutating func release() {

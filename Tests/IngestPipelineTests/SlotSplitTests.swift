@@ -4,7 +4,7 @@ import Testing
 
 @testable import IngestPipeline
 
-/// The split and the sweep of a line of the dedup index against plain loops.
+/// The split and the sweep of a line of the dedup index, and the scan of a line of pairs, against plain loops.
 @Suite struct SlotSplitTests {
     private static let bit: UInt64 = 1 << 40
 
@@ -61,6 +61,36 @@ import Testing
             freedCounts.insert(before.count { !Self.holds($0, oldest, span) })
         }
         #expect(freedCounts.count > 5)
+    }
+
+    @Test(arguments: 0..<8 as Range<UInt64>)
+    func findsThePairsThatAreEqualAndTheEntriesThatAreFree(seed: UInt64) {
+        var random = SeededRandom(seed: seed)
+        let line = UnsafeMutablePointer<UInt64>.allocate(alignedCapacity: 8)
+        defer { line.deallocate() }
+        var seen: Set<UInt32> = []
+        for _ in 0..<5_000 {
+            let (low, tag) = (random.next(), UInt32(truncatingIfNeeded: random.next()))
+            for i in 0..<4 {
+                let kind = random.next(upperBound: UInt64(6))
+                // Equal in all but one of the three parts that are compared, or in none, or in all.
+                line[2 * i] = kind == 0 ? low ^ 1 : kind == 1 ? low ^ 1 << 63 : low
+                let isFree = random.next(upperBound: UInt64(3)) == 0
+                let key = isFree ? 0 : random.next() | 1
+                line[2 * i + 1] = UInt64(kind == 2 ? tag ^ 1 << 31 : tag) | key << 32
+            }
+            var expected: UInt32 = 0
+            for i in 0..<4 {
+                let isEqual =
+                    line[2 * i] == low && UInt32(truncatingIfNeeded: line[2 * i + 1]) == tag
+                let isFree = line[2 * i + 1] >> 32 == 0
+                expected |= (isEqual ? 1 : 0) << UInt32(4 * i)
+                expected |= (isFree ? 1 : 0) << UInt32(16 + 4 * i)
+            }
+            #expect(ingest_pairs_scan(line, low, tag) == expected)
+            seen.insert(expected)
+        }
+        #expect(seen.count > 100)
     }
 
     /// Live, dead or free; one in four displaced, one in eight marked.

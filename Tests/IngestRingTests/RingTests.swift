@@ -28,6 +28,28 @@ import Testing
         #expect(ring.nextSequence == 1)
     }
 
+    /// So many records that a slab ends among them: those ahead are seen, and then come once more.
+    @Test func lookingAheadLeavesTheRecordsInTheirPlaces() {
+        let ring = TestRing(byteCount: arenaByteCount)
+        var sequences: [UInt64] = []
+        func lookAhead(_ countMax: Int) -> [UInt64] {
+            sequences = []
+            ring.consumer.lookAhead(countMax) { sequences.append($0.header.sequence) }
+            return sequences
+        }
+        #expect(lookAhead(8).isEmpty)
+        for sequence in 0..<5 {
+            #expect(ring.append(Message(sequence: UInt64(sequence), packetByteCount: 500)))
+        }
+        ring.producer.publish()
+        #expect(lookAhead(3) == [0, 1, 2])
+        #expect(lookAhead(8) == [0, 1, 2, 3, 4])
+        for sequence in 0..<5 {
+            #expect(ring.next()?.sequence == UInt64(sequence))
+            #expect(lookAhead(8) == (0..<5).map { UInt64($0) }.suffix(4 - sequence))
+        }
+    }
+
     @Test func headerFieldsAndRowsArriveAsTheyWereWritten() throws {
         let ring = TestRing(byteCount: arenaByteCount)
         var header = RingRecordHeader(kind: RingRecordKind.plain)

@@ -11,6 +11,13 @@
 // Swift has no prefetch intrinsic. A prefetch never faults, whatever the address.
 static inline void ingest_prefetch(const void *address) { __builtin_prefetch(address, 0, 3); }
 
+// Loads a word that nothing waits for. For a batch of addresses in a loop: of prefetches one after the other a CPU leaves
+// some out, a load it does not.
+static inline void ingest_touch(const void *address) {
+    const uint64_t word = *(const volatile uint64_t *)address;
+    __asm__ volatile("" ::"r"(word));
+}
+
 static inline uint64_t ingest_word(const void *bytes, size_t offset) {
     uint64_t word;
     memcpy(&word, (const char *)bytes + offset, sizeof word);
@@ -92,6 +99,32 @@ static inline uint32_t ingest_slots_scan(
         marked |= (uint32_t)(line[i] >> 27 & 1) << i;
     }
     return matching | (held ^ 0xff) << 8 | marked << 16;
+#endif
+}
+
+/// What a cache line of 4 entries of 16 bytes says: bits 0, 4, 8, 12 those whose first 12 bytes are `low` and `tag`, bits
+/// 16, 20, 24, 28 those whose last 4 bytes are 0. The line begins on a multiple of 64 bytes.
+/// Reason: at which entry a walk ends is as good as random, so that entry by entry a CPU guesses wrong.
+static inline uint32_t ingest_pairs_scan(const void *line, uint64_t low, uint32_t tag) {
+#if defined(__SSE2__)
+    const __m128i *entries = (const __m128i *)line;
+    const __m128i a = _mm_load_si128(entries), b = _mm_load_si128(entries + 1);
+    const __m128i c = _mm_load_si128(entries + 2), d = _mm_load_si128(entries + 3);
+    const __m128i wanted = _mm_set_epi32(0, (int)tag, (int)(uint32_t)(low >> 32), (int)(uint32_t)low);
+    const __m128i equal = _mm_packs_epi16(
+        _mm_packs_epi32(_mm_cmpeq_epi32(a, wanted), _mm_cmpeq_epi32(b, wanted)),
+        _mm_packs_epi32(_mm_cmpeq_epi32(c, wanted), _mm_cmpeq_epi32(d, wanted)));
+    // A byte for each 4 bytes of the line: the last of an entry, compared with 0, says that it is free.
+    const uint32_t bits = (uint32_t)_mm_movemask_epi8(equal);
+    return (bits & bits >> 1 & bits >> 2 & 0x1111) | (bits >> 3 & 0x1111) << 16;
+#else
+    uint32_t bits = 0;
+    for (int i = 0; i < 4; i++) {
+        const uint64_t last = ingest_word(line, (size_t)i * 16 + 8);
+        bits |= (uint32_t)(ingest_word(line, (size_t)i * 16) == low && (uint32_t)last == tag) << 4 * i;
+        bits |= (uint32_t)(last >> 32 == 0) << (4 * i + 16);
+    }
+    return bits;
 #endif
 }
 

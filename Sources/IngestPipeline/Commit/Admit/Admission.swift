@@ -6,8 +6,8 @@ import IngestRules
 /// Turns the decoded events of one packet into rows of the open block: names to ordinals, the verdict (repeats
 /// among it), the business day, the columns. Owned by the commit queue.
 ///
-/// **Cost** 40–80 ns an event by cache; allocates only while the dictionary grows. The pairs and ids of the next packet
-/// are prefetched while one is admitted, so that their misses overlap.
+/// **Cost** 40–80 ns an event by cache; allocates only while the dictionary grows. The pairs and ids of some
+/// packets are loaded before the first of them is admitted, so that their misses overlap.
 @safe struct Admission: ~Copyable {
     let hash: KeyedHash
     var dictionary: NameDictionary
@@ -50,14 +50,14 @@ import IngestRules
         owners = configuration.owners
     }
 
-    /// Starts the loads that `admit` of the same events will wait for.
+    /// Loads what `admit` of the same events would wait for; for many packets in a row, so that their misses overlap.
     @inline(__always)
-    mutating func prefetch(_ packet: PacketEvents) {
+    mutating func touch(_ packet: PacketEvents) {
         for index in 0..<packet.count {
             // SAFETY: there are `count` rows.
-            dictionary.prefetch(unsafe packet.rows[index].pair)
+            dictionary.touch(unsafe packet.rows[index].pair)
             if unsafe packet.rows[index].flags & EventDescriptor.Flags.hasEventID != 0 {
-                repeats.prefetch(unsafe packet.rows[index].eventHash)
+                repeats.touch(unsafe packet.rows[index].eventHash)
             }
         }
     }
@@ -106,7 +106,7 @@ import IngestRules
     ) {
         var cursor = slot.rows.mark
         if sessions.isOn { prepareSessions(packet) }
-        // The lines of ids were fetched while the packet before was admitted; now what they lead to, all together.
+        // The lines of ids were loaded before; now what they lead to, all together.
         for index in 0..<packet.count {
             // SAFETY: there are `count` rows.
             if unsafe packet.rows[index].flags & EventDescriptor.Flags.hasEventID != 0 {

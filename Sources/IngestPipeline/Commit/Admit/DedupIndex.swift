@@ -80,6 +80,10 @@
     @inline(__always)
     package mutating func prefetch(_ hash: UInt64) { table.prefetch(hash) }
 
+    /// Loads that line, for a batch of hashes in a loop.
+    @inline(__always)
+    package mutating func touch(_ hash: UInt64) { table.touch(hash) }
+
     /// Once that line is there: starts the loads of the lines that `claim` will look at after it.
     @inline(__always)
     package mutating func prefetchFurther(_ hash: UInt64) {
@@ -223,5 +227,19 @@ struct DedupShape {
         max(
             leastBitCount,
             Int.bitWidth - 1 - max(1, lineCount / groupCount).leadingZeroBitCount)
+    }
+}
+
+/// Where a key may be put: a slot of one of its lines.
+struct DedupPlace {
+    let home: Int
+    let displacement: Int
+    let slot: Int
+
+    @inline(__always)
+    init(_ home: Int, _ displacement: Int, slot: Int) {
+        self.home = home
+        self.displacement = displacement
+        self.slot = slot
     }
 }

@@ -99,7 +99,7 @@ enum DedupSlot {
 
     @inline(__always)
     private func remainder(_ hash: UInt64) -> UInt64 {
-        (hash >> UInt64(shape.leastBitCount)) & (1 << UInt64(DedupSlot.remainderBitCount) - 1)
+        (hash &>> UInt64(shape.leastBitCount)) & (1 << UInt64(DedupSlot.remainderBitCount) - 1)
     }
 
     @inline(__always)
@@ -118,6 +118,12 @@ enum DedupSlot {
     func prefetch(_ hash: UInt64) {
         // SAFETY: a home is a line of the table; a prefetch reads nothing.
         unsafe ingest_prefetch(base + home(hash) &* Self.slotCount)
+    }
+
+    @inline(__always)
+    func touch(_ hash: UInt64) {
+        // SAFETY: a home is a line of the table.
+        unsafe ingest_touch(base + home(hash) &* Self.slotCount)
     }
 
     /// For a key whose own line has been fetched: starts the loads of its further lines that `find` will look at.
@@ -144,6 +150,14 @@ enum DedupSlot {
 
     @inline(__always)
     private func scan(_ first: Int, for claim: UInt64, _ live: DedupGenerations.Live) -> Line {
+        unsafe Self.scan(base, first, for: claim, live)
+    }
+
+    @inline(__always)
+    private static func scan(
+        _ base: UnsafeMutablePointer<UInt64>, _ first: Int, for claim: UInt64,
+        _ live: DedupGenerations.Live
+    ) -> Line {
         // SAFETY: a line's 8 slots are in the table, and begin on a cache line.
         Line(bits: unsafe ingest_slots_scan(base + first, claim, live.oldest, live.span))
     }
@@ -162,20 +176,23 @@ enum DedupSlot {
         if line.overflow == 0 && line.free != 0 {
             return (nil, DedupPlace(home, 0, slot: line.free.trailingZeroBitCount))
         }
-        return findFurther(home, claim, line, live)
+        return unsafe Self.findFurther(base, home, claim, line, live)
     }
 
+    // Static, since of all that is called by `self` a copy is made, for each look-up.
     @inline(never)
-    private func findFurther(
-        _ home: Int, _ claim: UInt64, _ own: Line, _ live: DedupGenerations.Live
+    private static func findFurther(
+        _ base: UnsafeMutablePointer<UInt64>, _ home: Int, _ claim: UInt64, _ own: Line,
+        _ live: DedupGenerations.Live
     ) -> (found: Int?, free: DedupPlace?) {
         var place =
             own.free == 0 ? nil : DedupPlace(home, 0, slot: own.free.trailingZeroBitCount)
         for displacement in 1..<Self.displacementCount {
             let mayHold = own.overflow & 1 << UInt32(displacement) != 0
             if !mayHold && place != nil { continue }
-            let first = Self.first(home, displacement)
-            let line = scan(first, for: DedupSlot.displaced(claim, by: displacement), live)
+            let first = first(home, displacement)
+            let line = unsafe scan(
+                base, first, for: DedupSlot.displaced(claim, by: displacement), live)
             if mayHold && line.matching != 0 {
                 return (first + line.matching.trailingZeroBitCount, nil)
             }
@@ -356,20 +373,6 @@ enum DedupSlot {
             else { continue }
             body(first + i, slot)
         }
-    }
-}
-
-/// Where a key may be put: a slot of one of its lines.
-struct DedupPlace {
-    let home: Int
-    let displacement: Int
-    let slot: Int
-
-    @inline(__always)
-    init(_ home: Int, _ displacement: Int, slot: Int) {
-        self.home = home
-        self.displacement = displacement
-        self.slot = slot
     }
 }
 

@@ -76,6 +76,15 @@ protocol TableEntry: BitwiseCopyable {
         table.prefetch(table.home(spread))
     }
 
+    /// Loads the line on which an entry of 16 bytes or less is or would be, see `ingest_touch`.
+    @inline(__always)
+    func touch(_ spread: UInt64) {
+        let home = isGrowing ? old.home(spread) : 0
+        let isMoved = !isGrowing || home < movedEnd
+        // SAFETY: a home is inside its table.
+        unsafe ingest_touch(isMoved ? table.base + table.home(spread) : old.base + home)
+    }
+
     /// The entry that belongs where `spread` says and matches. Valid until the next insert, removal or `goOnGrowing`.
     @inline(__always)
     func find(
@@ -89,6 +98,29 @@ protocol TableEntry: BitwiseCopyable {
             if unsafe entry.pointee.isFree { return nil }
             if unsafe matches(entry) { return unsafe entry }
             place = table.next(place)
+        }
+    }
+
+    /// As `find`, a cache line at a time, in a table from which nothing is removed and whose entries belong to lines.
+    ///
+    /// - Parameters:
+    ///   - scan: says of a line which of its entries match and which are free: two numbers of which the lowest bit
+    ///     that is set is at four times the entry's place in the line.
+    @inline(__always)
+    func findInLines(
+        _ spread: UInt64, _ matches: (UnsafeMutablePointer<Entry>) -> Bool,
+        scan: (UnsafeMutablePointer<Entry>) -> (matching: UInt32, free: UInt32)
+    ) -> UnsafeMutablePointer<Entry>? {
+        if isGrowing, let found = unsafe findOld(spread, matches) { return unsafe found }
+        var place = table.home(spread)
+        while true {
+            // SAFETY: the place is the first of a line; a quarter of the entries is free, so the walk ends.
+            let line = unsafe table.base + place
+            let (matching, free) = unsafe scan(line)
+            if matching != 0 { return unsafe line + matching.trailingZeroBitCount / 4 }
+            // Entries take the first free place from the line's beginning on.
+            if free != 0 { return nil }
+            place = table.next(place &+ (64 / MemoryLayout<Entry>.stride &- 1))
         }
     }
 

@@ -197,6 +197,10 @@ import IngestFormat
     @inline(__always)
     package borrowing func prefetch(_ pair: PairHash) { pairs.prefetch(pair) }
 
+    /// Loads that line, for a batch of pairs in a loop.
+    @inline(__always)
+    package borrowing func touch(_ pair: PairHash) { pairs.touch(pair) }
+
     /// The key of a pair, if it was given one.
     @inline(__always)
     package borrowing func key(of pair: PairHash) -> KeyOrdinal? { pairs.key(of: pair) }

@@ -1,4 +1,5 @@
 // packet → decode → ring → [admit] → block → segment → compaction → snapshot → query
+import CIngestLinux
 import IngestFormat
 import IngestStorage
 
@@ -39,10 +40,17 @@ import IngestStorage
     @inline(__always)
     func prefetch(_ pair: PairHash) { table.prefetch(pair.low) }
 
+    /// Loads that line, see `ingest_touch`.
+    @inline(__always)
+    func touch(_ pair: PairHash) { table.touch(pair.low) }
+
     @inline(__always)
     func key(of pair: PairHash) -> KeyOrdinal? {
-        let found = unsafe table.find(pair.low) {
+        let found = unsafe table.findInLines(pair.low) {
             unsafe $0.pointee.low == pair.low && $0.pointee.tag == pair.tag
+        } scan: {
+            let bits = unsafe ingest_pairs_scan($0, pair.low, pair.tag)
+            return (bits & 0x1111, bits >> 16)
         }
         // SAFETY: found this moment; nothing was inserted since.
         return unsafe found.map { KeyOrdinal(rawValue: unsafe $0.pointee.keyEnd &- 1) }

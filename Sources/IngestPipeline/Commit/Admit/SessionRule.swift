@@ -326,11 +326,11 @@ package struct RepeatRule: ~Copyable {
     /// To be called for each block, before its first row.
     mutating func open(admissionTime: Int64) { index.open(admissionTime: admissionTime) }
 
-    /// Starts the load that `judge` of the same hash will wait for.
+    /// Loads what `judge` of the same hash would wait for.
     @inline(__always)
-    mutating func prefetch(_ hash: UInt64) { index.prefetch(hash) }
+    mutating func touch(_ hash: UInt64) { index.touch(hash) }
 
-    /// Likewise, once that load is done: for what lies further on.
+    /// Once that load is done: starts those of what lies further on.
     @inline(__always)
     mutating func prefetchFurther(_ hash: UInt64) { index.prefetchFurther(hash) }
 
