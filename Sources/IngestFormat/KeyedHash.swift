@@ -9,22 +9,15 @@ import CIngestLinux
 /// byte count. The construction and its reasons are in `keyed_hash.c`. CPUs without AES instructions
 /// compute the same values in software.
 ///
-/// **Cost** 2–4 ns for a name or id; a plain value of 288 bytes, made once.
-package struct KeyedHash: Sendable {
+/// **Cost** 2–4 ns for a name or id. What is derived of the key takes 1.3 KB, made once; copies share it.
+@safe package struct KeyedHash: Sendable {
     /// The number of the algorithm in the manifest.
     package static let algorithm: UInt8 = 1
     package static let keyByteCount = 32
 
-    private var subkeys = ingest_hash_key()
+    private let derived: Derived
 
-    package init(key: InlineArray<32, UInt8>) {
-        var copy = key
-        // SAFETY: the C function reads 32 bytes of `copy` and writes `subkeys`.
-        unsafe withUnsafeBytes(of: &copy) { bytes in
-            let base = unsafe bytes.assumingMemoryBound(to: UInt8.self).baseAddress!
-            unsafe ingest_hash_key_derive(&subkeys, base)
-        }
-    }
+    package init(key: InlineArray<32, UInt8>) { derived = Derived(key) }
 
     /// `nil` unless there are 32 bytes.
     package init?(key: [UInt8]) {
@@ -37,7 +30,7 @@ package struct KeyedHash: Sendable {
     /// `byteCount` is 0 … 128; what is longer was refused before (a precondition).
     @unsafe package func name(_ bytes: UnsafeRawPointer, _ byteCount: Int) -> UInt64 {
         precondition(byteCount >= 0 && byteCount <= Limits.nameByteCountMax)
-        return unsafe withSubkeys { unsafe Self.name($0, bytes, byteCount) }
+        return unsafe Self.name(subkeys, bytes, byteCount)
     }
 
     /// Hash of an event id within its business, so that equal ids of two businesses differ.
@@ -47,7 +40,7 @@ package struct KeyedHash: Sendable {
         businessHash: UInt64, id: UnsafeRawPointer, _ byteCount: Int
     ) -> UInt64 {
         precondition(byteCount >= 0 && byteCount <= Limits.eventIDByteCountMax)
-        return unsafe withSubkeys { unsafe Self.event($0, businessHash, id, byteCount) }
+        return unsafe Self.event(subkeys, businessHash, id, byteCount)
     }
 
     /// What rows and the dedup index know an event by: ad servers give an impression, its click and its redemption the same
@@ -81,11 +74,9 @@ package struct KeyedHash: Sendable {
         let sizes = 1...Limits.nameByteCountMax
         precondition(sizes.contains(reward.count) && sizes.contains(business.count))
         // SAFETY: neither buffer is empty, and the C function reads no more than they have.
-        return unsafe withSubkeys {
-            let hash = unsafe ingest_hash_pair(
-                $0, reward.baseAddress!, reward.count, business.baseAddress!, business.count)
-            return PairHash(low: hash.low, tag: hash.tag)
-        }
+        let hash = unsafe ingest_hash_pair(
+            subkeys, reward.baseAddress!, reward.count, business.baseAddress!, business.count)
+        return PairHash(low: hash.low, tag: hash.tag)
     }
 
     /// Hash of two names of 1 to 128 bytes each.
@@ -117,9 +108,29 @@ package struct KeyedHash: Sendable {
 // MARK: For decoders, which take the subkeys' address once a packet and have checked the byte counts
 
 extension KeyedHash {
+    /// There as long as a copy of this hash is.
     @inline(__always)
-    @unsafe func withSubkeys<Result>(_ body: (UnsafePointer<ingest_hash_key>) -> Result) -> Result {
-        unsafe withUnsafePointer(to: subkeys) { unsafe body($0) }
+    @unsafe var subkeys: UnsafePointer<ingest_hash_key> { unsafe derived.subkeys }
+
+    /// What is derived of a key: in one place, since it is too large to be copied for a call.
+    ///
+    /// `@unchecked Sendable`: written once, by `init`, and only read then.
+    @safe fileprivate final class Derived: @unchecked Sendable {
+        let subkeys: UnsafePointer<ingest_hash_key>
+
+        init(_ key: InlineArray<32, UInt8>) {
+            var key = key
+            let made = UnsafeMutablePointer<ingest_hash_key>.allocate(capacity: 1)
+            unsafe made.initialize(to: ingest_hash_key())
+            // SAFETY: the C function reads 32 bytes of the key and writes to `made`.
+            unsafe withUnsafeBytes(of: &key) { bytes in
+                let base = unsafe bytes.assumingMemoryBound(to: UInt8.self).baseAddress!
+                unsafe ingest_hash_key_derive(made, base)
+            }
+            unsafe subkeys = UnsafePointer(made)
+        }
+
+        deinit { unsafe subkeys.deallocate() }
     }
 
     @inline(__always)

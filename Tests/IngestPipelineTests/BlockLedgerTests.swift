@@ -16,12 +16,12 @@ struct BlockLedgerTests {
     }
 
     private static func add(_ sequence: UInt64, to ledger: inout BlockLedger) {
-        ledger.addPacket(
-            .accepted, events: VerdictTally(),
-            sequence: ArrivedSequence(
-                sequence: PacketSequence(rawValue: sequence), check: check(of: sequence)),
-            from: SenderKey(
+        ledger.continueRun(
+            of: SenderKey(
                 kind: .framed, sender: SenderID(rawValue: 7), epoch: SenderEpoch(rawValue: 1)))
+        ledger.addAccepted(
+            ArrivedSequence(
+                sequence: PacketSequence(rawValue: sequence), check: check(of: sequence)))
     }
 
     @Test("ranges come out ascending, disjoint and not adjacent, whatever the order of arrival")
@@ -82,11 +82,11 @@ struct BlockLedgerTests {
         var model: [SenderKey: (packets: UInt64, counted: UInt64)] = [:]
         for _ in 0..<1_000 {
             let key = key(generator.next() % 5, epoch: generator.next() % 3)
-            var tally = VerdictTally()
-            tally.add(.counted)
-            tally.add(.tooOld)
-            tally.add(.counted)
-            ledger.addPacket(.accepted, events: tally, sequence: nil, from: key)
+            ledger.continueRun(of: key)
+            ledger.tally.add(.counted)
+            ledger.tally.add(.tooOld)
+            ledger.tally.add(.counted)
+            ledger.addAccepted(nil)
             model[key, default: (0, 0)].packets += 1
             model[key, default: (0, 0)].counted += 2
         }

@@ -93,7 +93,22 @@ struct SessionRuleTests {
             bench.clock.advance(milliseconds: CommitBench.intervalMilliseconds)
             let rows = try #require(bench.turn()).rows
             pseudonyms = (0..<rows.sessionCount).map { rows.session[$0] }
-            return (0..<rows.rowCount).map { row in
+            return judged(rows)
+        }
+
+        /// Sends packets in one turn, at most as many as a turn takes.
+        func send(_ packets: [(sequence: UInt64, events: [EventDescriptor])]) -> [Judged] {
+            for packet in packets { bench.offerBatch(sequence: packet.sequence, packet.events) }
+            bench.clock.advance(milliseconds: CommitBench.intervalMilliseconds)
+            return bench.turns().flatMap { block in
+                let rows = block.rows
+                pseudonyms += (0..<rows.sessionCount).map { rows.session[$0] }
+                return judged(rows)
+            }
+        }
+
+        private func judged(_ rows: BlockRows) -> [Judged] {
+            (0..<rows.rowCount).map { row in
                 let row = RowAttributes(rawValue: rows.attributes[row])
                 return Judged(
                     verdict: row.verdict!, isOrphan: row.isOrphan, isUnchecked: row.isUnchecked,
@@ -102,6 +117,35 @@ struct SessionRuleTests {
         }
 
         func advance(milliseconds: Int) { bench.clock.advance(milliseconds: milliseconds) }
+    }
+
+    @Test("What comes in one turn is judged as if it came packet by packet", arguments: 0..<6)
+    func turns(seed: UInt64) {
+        var random = SeededRandom(seed: seed)
+        let (together, apart) = (Bench(), Bench())
+        var packets: [(sequence: UInt64, events: [EventDescriptor])] = []
+        var sequence: UInt64 = 0
+        for _ in 0..<30 {
+            // One in four comes a second time, and is refused; so the events of a turn are not all admitted.
+            let isResend = sequence > 0 && random.next(upperBound: UInt64(4)) == 0
+            let events = (0..<[0, 3, 20, 150][Int(random.next(upperBound: UInt64(4)))]).map { _ in
+                // Places in "reward-1business-1": 11 different letters, or none.
+                let session = Int(random.next(upperBound: UInt64(16)))
+                return together.event(
+                    [.impression, .impression, .click][Int(random.next(upperBound: UInt64(3)))],
+                    session: session < 12 ? session : nil,
+                    reward: 1 + random.next(upperBound: UInt64(30)),
+                    id: random.next(upperBound: UInt64(2)) == 0
+                        ? nil : random.next(upperBound: UInt64(500)))
+            }
+            packets.append((isResend ? sequence - 1 : sequence, events))
+            if !isResend { sequence += 1 }
+        }
+        let judged = together.send(packets)
+        #expect(packets.reduce(0) { $0 + $1.events.count } > judged.count)
+        #expect(judged == packets.flatMap { apart.send([$0]) })
+        #expect(together.pseudonyms == apart.pseudonyms && Set(apart.pseudonyms).count == 11)
+        #expect(judged.contains(.sessionRepeat) && judged.contains(.orphan))
     }
 
     @Test("An impression of a reward counts once a session, with or without an id")

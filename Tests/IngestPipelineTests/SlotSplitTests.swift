@@ -93,6 +93,27 @@ import Testing
         #expect(seen.count > 100)
     }
 
+    @Test(arguments: 0..<4 as Range<UInt64>)
+    func findsTheNumbersThatAreEqual(seed: UInt64) {
+        var random = SeededRandom(seed: seed)
+        let line = UnsafeMutablePointer<UInt64>.allocate(alignedCapacity: 8)
+        defer { line.deallocate() }
+        let numbers = UnsafeMutableRawPointer(line).assumingMemoryBound(to: UInt32.self)
+        for _ in 0..<5_000 {
+            let number =
+                random.next(upperBound: UInt64(3)) == 0
+                ? 0 : UInt32(truncatingIfNeeded: random.next())
+            var expected: UInt32 = 0
+            for i in 0..<16 {
+                let kind = random.next(upperBound: UInt64(4))
+                numbers[i] =
+                    kind == 0 ? number ^ 1 << 31 : kind == 1 ? number ^ 1 : kind == 2 ? 0 : number
+                if numbers[i] == number { expected |= 1 << UInt32(i) }
+            }
+            #expect(ingest_numbers_scan(numbers, number) == expected)
+        }
+    }
+
     /// Live, dead or free; one in four displaced, one in eight marked.
     private static func slot(
         _ oldest: UInt8, _ span: UInt8, _ random: inout SeededRandom

@@ -93,17 +93,15 @@ struct WindowBench: ~Copyable {
         switch windows.consider(batch: packet, now, &ledger) {
         case .refused(let result, _): return result
         case .new(let place):
-            var tally = VerdictTally()
+            ledger.continueRun(of: key)
             var entry = LedgerEntry(key: key)
             for verdict in verdicts {
-                tally.add(verdict)
+                ledger.tally.add(verdict)
                 entry.events[Int(verdict.rawValue)] += 1
             }
             open.append(entry)
-            ledger.addPacket(
-                .accepted, events: tally,
-                sequence: ArrivedSequence(
-                    sequence: PacketSequence(rawValue: sequence), check: check), from: key)
+            ledger.addAccepted(
+                ArrivedSequence(sequence: PacketSequence(rawValue: sequence), check: check))
             windows.accept(packet, at: place)
             return .accepted
         }

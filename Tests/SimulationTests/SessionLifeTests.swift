@@ -151,7 +151,8 @@ extension SessionRule {
         var text = session
         return text.withUTF8 {
             let bytes = UnsafeRawPointer($0.baseAddress!)
-            prepare(0, bytes, $0.count)
+            beginTurn()
+            prepare(bytes, $0.count)
             return visit(0, bytes, $0.count, key: 1, type: EventType.impression.rawValue).isKnown
         }
     }

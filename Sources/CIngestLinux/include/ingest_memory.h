@@ -128,6 +128,25 @@ static inline uint32_t ingest_pairs_scan(const void *line, uint64_t low, uint32_
 #endif
 }
 
+/// Which of the 16 numbers of a cache line are `number`, one bit each. The line begins on a multiple of 64 bytes.
+/// Reason: as `ingest_pairs_scan`.
+static inline uint32_t ingest_numbers_scan(const uint32_t *line, uint32_t number) {
+#if defined(__SSE2__)
+    const __m128i *quads = (const __m128i *)line;
+    const __m128i wanted = _mm_set1_epi32((int)number);
+    const __m128i a = _mm_cmpeq_epi32(_mm_load_si128(quads), wanted);
+    const __m128i b = _mm_cmpeq_epi32(_mm_load_si128(quads + 1), wanted);
+    const __m128i c = _mm_cmpeq_epi32(_mm_load_si128(quads + 2), wanted);
+    const __m128i d = _mm_cmpeq_epi32(_mm_load_si128(quads + 3), wanted);
+    return (uint32_t)_mm_movemask_epi8(
+        _mm_packs_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, d)));
+#else
+    uint32_t bits = 0;
+    for (int i = 0; i < 16; i++) bits |= (uint32_t)(line[i] == number) << i;
+    return bits;
+#endif
+}
+
 /// Moves the claims of one line of the dedup index to another that is all zeros: those that hold (as above), lie in their own line
 /// (bits 24–26 are 0) and have `bit`, which is one of bits 28–63. Bit 27 stays where it is. `false`, and nothing is
 /// changed, where the other line is not all zeros.

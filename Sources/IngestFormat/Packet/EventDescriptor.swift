@@ -114,27 +114,18 @@ package enum DecodeOutcome: Equatable, Sendable {
 /// taken to the nearer end, where the rule of too old or too early judges it. Platform,
 /// campaign and source are decoration: one that is over 64 bytes, holds an `@` (it might be a person's
 /// address) or is not UTF-8 is dropped, the event stays.
-///
-/// It owns a copy of the key, so that no packet's decoding copies 1.3 KB of it. `@unchecked Sendable`: that is written once,
-/// by `init`, and only read then.
-@safe struct EventCompletion: ~Copyable, @unchecked Sendable {
+@safe struct EventCompletion {
     typealias Key = UnsafePointer<ingest_hash_key>
 
-    /// Never changed.
-    private let owned: UnsafeMutablePointer<ingest_hash_key>
-    var key: Key { @inline(__always) get { unsafe Key(owned) } }
-
+    private let hash: KeyedHash
     private let takesHashes: Bool
+    var key: Key { @inline(__always) get { unsafe hash.subkeys } }
 
     /// - Parameter hash: `nil` = hashes are not asked for, and mean nothing.
     init(hash: KeyedHash?) {
         takesHashes = hash != nil
-        let hash = hash ?? KeyedHash(key: InlineArray(repeating: 0))
-        unsafe owned = .allocate(capacity: 1)
-        unsafe hash.withSubkeys { unsafe owned.initialize(from: $0, count: 1) }
+        self.hash = hash ?? KeyedHash(key: InlineArray(repeating: 0))
     }
-
-    deinit { unsafe owned.deallocate() }
 
     /// Checks `count` events, whose places all lie in `packet` and whose numbers are valid, and takes their
     /// hashes. Events with a text that is not valid are taken out.

@@ -29,6 +29,11 @@ package struct SenderKey: Hashable, Sendable, Comparable {
     /// In expired runs: framed senders for which there was no room. No packet of sender 0 is taken.
     package static let others = SenderKey(
         kind: .framed, sender: SenderID(rawValue: 0), epoch: SenderEpoch(rawValue: 0))
+    // Not the one that is made for it, which compares each part by a call through its protocol.
+    @inlinable package static func == (a: Self, b: Self) -> Bool {
+        a.sender.rawValue == b.sender.rawValue && a.epoch.rawValue == b.epoch.rawValue
+            && a.kind.rawValue == b.kind.rawValue
+    }
     package static func < (a: Self, b: Self) -> Bool {
         (a.kind.rawValue, a.sender.rawValue, a.epoch.rawValue)
             < (b.kind.rawValue, b.sender.rawValue, b.epoch.rawValue)

@@ -28,7 +28,9 @@ package struct SequenceChecks: Sendable, Equatable {
         _ check: UInt16, of sequence: UInt64, in window: borrowing SequenceWindow, room: Int
     ) -> Bool {
         guard sequence >= start, sequence <= Limits.sequenceMax else { return true }
-        if sequence - start >= UInt64(ring.count) { grow(toHold: sequence - start, room: room) }
+        if ring.count < Self.countMax && sequence - start >= UInt64(ring.count) {
+            grow(toHold: sequence - start, room: room)
+        }
         guard hasPlace(for: sequence) else { return false }
         if isNewest(sequence, in: window) { ring[place(of: sequence)] = check }
         return true

@@ -34,15 +34,15 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     private var answerList = AckList()
     private var pace: BlockPace
     private var slot: BlockSlot?
-    /// Of the turn, for the counters.
-    private var tally = VerdictTally()
     /// Rows after which the open block is closed, so that it fits its segment.
     private var rowCountMax = 0
+    /// What the next new name may be at most once the open block is closed: it bounds the names in the block.
+    private var nameEnd = 0
+    /// Events of the turn before those of the next record.
+    private var eventIndex = 0
 
     /// Records taken before the clock is read again and the ring's space is given back.
     private static var recordCountMax: Int { 32 }
-    /// Events whose lines are loaded ahead: they fit the second-level cache.
-    private static var eventCountAhead: Int { 1_024 }
     /// About the bytes of a row on disk, names apart; only bounds how far a block may overshoot its segment.
     private static var rowByteCountEstimate: Int { 24 }
 
@@ -135,12 +135,11 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
 
     /// Loads the lines of tables that the turn will look at, all together, so that their misses overlap.
     private mutating func loadAhead() {
-        var left = Self.eventCountAhead
-        consumer.lookAhead(Self.recordCountMax) { record in
-            // SAFETY: as in `takeEvents`.
-            if left > 0 { unsafe admission.touch(PacketEvents(record)) }
-            left -= Int(record.header.eventCount)
-        }
+        eventIndex = 0
+        admission.beginTurn()
+        // SAFETY: as in `takeEvents`.
+        consumer.lookAhead(Self.recordCountMax) { unsafe admission.touch(PacketEvents($0)) }
+        admission.touchFurther()
     }
 
     /// Takes records as long as the open block has room for all of their events.
@@ -172,21 +171,23 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         let byteCount = Int(record.header.packetByteCount)
         let hasRows = mark.row == 0 || mark.row + Int(record.header.eventCount) <= rowCountMax
         // A name takes at least 3 bytes of a packet: tag, length, a byte.
-        let nameCountMax = slot.names.count + byteCount / 3
+        let nextNameMax = Int(admission.nextName) + byteCount / 3
         let moneyMax =
             UInt64(byteCount / Limits.moneyByteCountMin) * UInt64(Limits.moneyMicrosMax)
         // A key is given for a row, so that of these there are never too many.
-        return hasRows && nameCountMax <= Limits.blockNameCountMax && ledger.hasRoom
+        return hasRows && nextNameMax <= nameEnd && ledger.hasRoom
             && mark.moneyMicros <= Limits.blockMoneyMicrosMax - moneyMax
     }
 
     private mutating func take(_ record: RingRecord, into slot: BlockSlot, _ now: StageTime) {
         if ledger.isEmpty { pace.ledgerAt = now.monotonicNanoseconds }
+        defer { eventIndex += Int(record.header.eventCount) }
         switch record.header.kind {
         case RingRecordKind.framed: takeFramed(record, into: slot, now)
         case RingRecordKind.plain:
             takeEvents(of: record, sequence: nil, from: .plain, into: slot, now)
-        case RingRecordKind.refusals: takeRefusals(record)
+        case RingRecordKind.refusals:
+            record.forEachRefusal { ledger.addPackets($1, $0, from: .unidentified) }
         case RingRecordKind.heartbeat: takeHeartbeat(record, now)
         default: break
         }
@@ -210,8 +211,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         let sequence = ArrivedSequence(
             sequence: PacketSequence(rawValue: packet.sequence), check: packet.check)
         if record.header.flags & RingRecordHeader.Flags.isMalformed != 0 {
-            ledger.addPacket(
-                .malformed, events: VerdictTally(), sequence: sequence, from: packet.key)
+            ledger.addMalformed(from: packet.key, sequence)
             counters.packetsOfCommit.add(.malformed)
         } else if lacksNames {
             windows.shed(packet, at: place)
@@ -262,15 +262,15 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
             takeReplacements()
             admission.open(admissionTime: slot.admissionTime)
         }
-        var tally = VerdictTally()
+        ledger.continueRun(of: key)
         // SAFETY: the receive stage wrote `eventCount` rows and their side records, whose places lie in
         // the record's packet bytes; `hasRoom` made room for as many rows.
-        unsafe admission.admit(PacketEvents(record), into: slot, tally: &tally)
+        unsafe admission.admit(
+            PacketEvents(record, firstIndex: eventIndex), into: slot, tally: &ledger.tally)
+        ledger.tally.add(.malformed, UInt32(record.header.malformedCount))
+        ledger.addAccepted(sequence)
         if isFirst && slot.rows.rowCount > 0 { pace.openedAt = clock.monotonicNanoseconds() }
-        tally.counts[Int(Verdict.malformed.rawValue)] &+= UInt32(record.header.malformedCount)
-        ledger.addPacket(.accepted, events: tally, sequence: sequence, from: key)
         counters.packetsOfCommit.add(.accepted)
-        self.tally.add(tally)
     }
 
     private mutating func takeReplacements() {
@@ -285,15 +285,11 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
             answerList.removeAll()
         }
         windows.flush(to: counters.commit, links.state)
+        let tally = ledger.takeTally()
         for verdict in Verdict.allCases where tally.counts[Int(verdict.rawValue)] != 0 {
             counters.events.add(verdict, UInt64(tally.counts[Int(verdict.rawValue)]))
         }
-        tally = VerdictTally()
         admission.takeRefusals().add(to: counters.commit)
-    }
-
-    private mutating func takeRefusals(_ record: RingRecord) {
-        record.forEachRefusal { ledger.addPackets($1, $0, from: .unidentified) }
     }
 
     // MARK: Blocks
@@ -314,6 +310,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         let room = startsSegment ? cursor.bounds.byteCountMax : cursor.remainingByteCount
         rowCountMax = min(
             Limits.blockEventCountMax, max(1, room / Self.rowByteCountEstimate))
+        nameEnd = Int(admission.nextName) + Limits.blockNameCountMax
         slot = free
         if ledger.isEmpty { pace.ledgerAt = now.monotonicNanoseconds }
         windows.expire(now, &ledger)
@@ -323,6 +320,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     private mutating func closeBlock(isLast: Bool = false) {
         guard let slot else { return }
         let now = time.now()
+        ledger.endRun()
         // Events come with sequences, and a ledger with these goes into this block.
         if ledger.movesWindows { windows.add(eventsOf: ledger.entries) }
         windows.takeAcks(into: &slot.acks, durable: links.state.durableEpoch, now)

@@ -52,7 +52,7 @@ extension Admission {
         let event = unsafe packet.rows + index
         // SAFETY: the id lies in the packet, and `prepareSessions` was called for it.
         let visit = unsafe sessions.visit(
-            index, packet.bytes + Int(event.pointee.sessionOffset),
+            packet.firstIndex + index, packet.bytes + Int(event.pointee.sessionOffset),
             Int(event.pointee.sessionByteCount), key: key.rawValue, type: event.pointee.type)
         let (type, timestamp) = unsafe (event.pointee.type, event.pointee.timestampMicroseconds)
         let broken = sessions.broken(by: visit, type: type, timestamp: timestamp)
@@ -107,7 +107,7 @@ extension Admission {
         if unsafe sessions.isOn && event.pointee.sessionByteCount != 0 {
             // SAFETY: as in `judgeInSession`.
             let visit = unsafe sessions.look(
-                index, packet.bytes + Int(event.pointee.sessionOffset),
+                packet.firstIndex + index, packet.bytes + Int(event.pointee.sessionOffset),
                 Int(event.pointee.sessionByteCount), key: key?.rawValue, type: type)
             if sessions.broken(by: visit, type: type, timestamp: timestamp) != nil {
                 // Rates come before viewability.
@@ -128,22 +128,29 @@ extension Admission {
             && repeats.verdict(onRepeat: event.pointee.eventHash, check: 0) != nil
     }
 
-    /// Takes the pseudonyms of a packet's sessions, and has their entries loaded all together, and then what they lead to.
+    /// Prepares the sessions of a packet's events, which are the next of the turn.
     @inline(never)
     mutating func prepareSessions(_ packet: PacketEvents) {
         for index in 0..<packet.count {
-            // SAFETY: there are `count` rows, and a session's id lies in the packet.
+            // SAFETY: there are `count` rows, and a session's id lies in the packet. There is room, by
+            // `SessionRule.preparedCountMax`.
             let row = unsafe packet.rows + index
-            if unsafe row.pointee.sessionByteCount != 0 {
-                unsafe sessions.prepare(
-                    index, packet.bytes + Int(row.pointee.sessionOffset),
-                    Int(row.pointee.sessionByteCount))
-            }
+            unsafe sessions.prepare(
+                packet.bytes + Int(row.pointee.sessionOffset), Int(row.pointee.sessionByteCount))
         }
-        for index in 0..<packet.count where unsafe packet.rows[index].sessionByteCount != 0 {
-            // SAFETY: `prepare` was called for it.
-            unsafe sessions.prefetchRewards(index, type: packet.rows[index].type)
-        }
+    }
+
+    /// The same of a packet whose events were not prepared with their turn: of more than are prepared at once, or since there
+    /// is another key.
+    /// - Returns: the packet, as the first of its turn.
+    @inline(never)
+    mutating func prepareLate(_ packet: PacketEvents) -> PacketEvents {
+        var packet = packet
+        packet.firstIndex = 0
+        sessions.beginTurn()
+        prepareSessions(packet)
+        sessions.touch()
+        return packet
     }
 }
 
@@ -156,9 +163,12 @@ extension Admission {
     let bytes: UnsafeRawPointer
     /// Whether the packet's key is bound to a business.
     let isBound: Bool
+    /// Events of the turn before its own.
+    var firstIndex: Int
 
     /// SAFETY (caller): the record holds the `PacketRows` of its packet.
-    @unsafe init(_ record: RingRecord) {
+    @unsafe init(_ record: RingRecord, firstIndex: Int = 0) {
+        self.firstIndex = firstIndex
         count = Int(record.header.eventCount)
         isBound = record.header.flags & RingRecordHeader.Flags.isBound != 0
         let offset = PacketRows.sideOffset(eventCount: count)

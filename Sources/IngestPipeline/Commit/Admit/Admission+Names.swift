@@ -141,6 +141,97 @@ extension Admission {
     }
 }
 
+// MARK: Events of unknown keys
+
+extension Admission {
+    /// Admits an event whose key is not known: of one that counts, new names and a key go into the block, or it is one of its
+    /// business's other rewards. It is no row if it does not count, and malformed at the limits of the directory.
+    @inline(never)
+    mutating func admitNew(
+        _ index: Int, _ verdict: Verdict, _ packet: PacketEvents, _ slot: BlockSlot,
+        _ cursor: inout BlockRows.Mark
+    ) -> Verdict {
+        let event = unsafe packet.rows + index
+        let (reward, business) = unsafe (
+            event.pointee.reward(in: packet.bytes), event.pointee.business(in: packet.bytes)
+        )
+        let isOther = unsafe OtherRewards.isName(reward)
+        let businessHash = unsafe hash.name(business)
+        let known = unsafe dictionary.slot(hash: businessHash, business)
+        let isFull = known.map { dictionary.keyCount(of: $0) >= rewardKeyCountMax } ?? false
+        if !isOther, !isFull, packet.isBound, verdict.rawValue != Verdict.noConsent.rawValue,
+            unsafe isOwnedByOther(reward, business)
+        {
+            return .wrongBusiness
+        }
+        if let refusal = refusal(ofUnnamed: index, verdict, nil, packet) { return refusal }
+        if !isOther, isFull, let known {
+            return admitOther(index, verdict, packet, slot, &cursor, of: known)
+        }
+        // A key is given with a first row that counts, so that it tells whose the reward is.
+        if isRepeat(index, packet) { return .conflict }
+        // The business first: ordinals are given in this order.
+        guard let place = unsafe known ?? nameSlot(businessHash, business, slot),
+            let key = unsafe insertKey(event.pointee.pair, reward, of: place, slot)
+        else { return refuseFull() }
+        if !isOther { dictionary.addKey(of: place) }
+        return append(index, verdict, key, packet, slot, &cursor, judgedAs: key)
+    }
+
+    /// Admits an event of a reward beyond the limit of its business.
+    private mutating func admitOther(
+        _ index: Int, _ verdict: Verdict, _ packet: PacketEvents, _ slot: BlockSlot,
+        _ cursor: inout BlockRows.Mark, of place: NameSlot
+    ) -> Verdict {
+        let event = unsafe packet.rows + index
+        let rewardHash = unsafe hash.name(event.pointee.reward(in: packet.bytes))
+        let other = unsafe OtherRewards.name
+        let pair = unsafe hash.pair(
+            reward: other, business: event.pointee.business(in: packet.bytes))
+        var key = dictionary.key(of: pair)
+        if let key {
+            // A click may be too soon after one on the same reward.
+            let judgedKey = OtherRewards.judgedKey(rewardHash, of: key)
+            if let refusal = refusal(ofUnnamed: index, verdict, judgedKey, packet) {
+                return refusal
+            }
+        } else {
+            if isRepeat(index, packet) { return .conflict }
+            key = unsafe insertKey(pair, other, of: place, slot)
+        }
+        guard let key else { return refuseFull() }
+        let row = cursor.row
+        let judged = append(
+            index, verdict, key, packet, slot, &cursor,
+            judgedAs: OtherRewards.judgedKey(rewardHash, of: key))
+        guard cursor.row > row else { return judged }
+        // SAFETY: `append` has just added the row, and there is at most one hash a row.
+        unsafe slot.rows.attributes[row] |= RowAttributes.overflow
+        unsafe slot.rows.rewardHash[cursor.rewardHash] = rewardHash
+        cursor.rewardHash += 1
+        return judged
+    }
+
+    private mutating func refuseFull() -> Verdict {
+        refused.fullCount += 1
+        return .malformed
+    }
+
+    /// Gives the pair of a reward and a business the next key, in the block. `nil` at the limits.
+    private mutating func insertKey(
+        _ pair: PairHash, _ reward: UnsafeRawBufferPointer, of business: NameSlot,
+        _ slot: BlockSlot
+    ) -> KeyOrdinal? {
+        guard let reward = unsafe nameSlot(hash.name(reward), reward, slot) else { return nil }
+        let names = RewardKey(
+            reward: dictionary.ordinal(of: reward), business: dictionary.ordinal(of: business))
+        guard let key = dictionary.insertKey(pair, of: names) else { return nil }
+        dictionary.noteOwner(of: reward, business)
+        slot.keys.append(names)
+        return key
+    }
+}
+
 /// Ordinals of the names that an event may have beside its key's; 0 where it has none.
 struct AttributedNames {
     /// None that a name is given, nor `Attribution.other`, which no event has before.

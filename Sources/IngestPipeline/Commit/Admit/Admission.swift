@@ -16,10 +16,10 @@ import IngestRules
     var known: KnownAttributions
     /// Keys that were found by their pair's hash.
     private var foundCount = 0
-    private var refused = NameRefusals()
+    var refused = NameRefusals()
     private let policy: CountingPolicy
     /// Of one business.
-    private let rewardKeyCountMax: Int
+    let rewardKeyCountMax: Int
     private let moneyMicrosMax: Int64
     var repeats: RepeatRule
     var sessions: SessionRule
@@ -27,6 +27,10 @@ import IngestRules
     var owners: RewardOwners
     /// Of the open block.
     private var admissionTime: Int64 = 0
+    /// Events of the turn that were touched.
+    private var touchedCount = 0
+    /// Of the packet's events, each one more than its key; 0 = not known when the packet came.
+    private let keyEnds: UnsafeMutablePointer<UInt32>
 
     var nextName: UInt32 { dictionary.nextName }
     var nextKey: UInt32 { dictionary.nextKey }
@@ -48,11 +52,25 @@ import IngestRules
         moneyMicrosMax = configuration.moneyMicrosMax
         days = BusinessDays(configuration.zones)
         owners = configuration.owners
+        unsafe keyEnds = .allocate(capacity: Limits.packetEventCountMax)
+    }
+
+    deinit { unsafe keyEnds.deallocate() }
+
+    /// Events whose lines are loaded ahead, before the last packet: they fit the second-level cache.
+    static var touchedCountMax: Int { 1_024 }
+
+    /// To be called before the packets of a turn are touched.
+    mutating func beginTurn() {
+        touchedCount = 0
+        sessions.beginTurn()
     }
 
     /// Loads what `admit` of the same events would wait for; for many packets in a row, so that their misses overlap.
     @inline(__always)
     mutating func touch(_ packet: PacketEvents) {
+        if touchedCount >= Self.touchedCountMax { return }
+        touchedCount += packet.count
         for index in 0..<packet.count {
             // SAFETY: there are `count` rows.
             dictionary.touch(unsafe packet.rows[index].pair)
@@ -60,7 +78,11 @@ import IngestRules
                 repeats.touch(unsafe packet.rows[index].eventHash)
             }
         }
+        if sessions.isOn { prepareSessions(packet) }
     }
+
+    /// Once the packets of the turn were touched: loads what that leads to.
+    mutating func touchFurther() { sessions.touch() }
 
     /// To be called between packets, now and then.
     mutating func goOnGrowing() {
@@ -90,12 +112,24 @@ import IngestRules
     var completeSinceMicroseconds: Int64 { repeats.completeSinceMicroseconds }
 
     /// Whether a packet has an event of a reward and business that are not known together.
-    func hasNewPairs(_ packet: PacketEvents) -> Bool {
-        for index in 0..<packet.count {
-            // SAFETY: there are `count` rows.
-            if unsafe dictionary.key(of: packet.rows[index].pair) == nil { return true }
+    func hasNewPairs(_ packet: PacketEvents) -> Bool { !findKeys(packet) }
+
+    /// Looks up the keys of a packet's events.
+    /// - Returns: whether all are known.
+    @inline(__always)
+    private func findKeys(_ packet: PacketEvents) -> Bool {
+        // SAFETY: there are `count` rows, which a packet may hold.
+        unsafe dictionary.findKeyEnds(of: packet.rows, packet.count, into: keyEnds)
+    }
+
+    /// Starts the loads of the names of rewards whose keys are not known, all together.
+    @inline(never)
+    private func prefetchNewRewards(_ packet: PacketEvents) {
+        // SAFETY: there are as many keys as rows, and a reward's name lies in the packet.
+        for index in 0..<packet.count where unsafe keyEnds[index] == 0 {
+            dictionary.prefetch(
+                hash: unsafe hash.name(packet.rows[index].reward(in: packet.bytes)))
         }
-        return false
     }
 
     /// Admits the events of a packet into `slot`, which has room for them.
@@ -105,14 +139,21 @@ import IngestRules
         _ packet: PacketEvents, into slot: BlockSlot, tally: inout VerdictTally
     ) {
         var cursor = slot.rows.mark
-        if sessions.isOn { prepareSessions(packet) }
-        // The lines of ids were loaded before; now what they lead to, all together.
+        // The lines of pairs and ids were loaded before; now what is on them, all together.
+        if !findKeys(packet) { prefetchNewRewards(packet) }
+        var sessionBytes: UInt8 = 0
         for index in 0..<packet.count {
             // SAFETY: there are `count` rows.
-            if unsafe packet.rows[index].flags & EventDescriptor.Flags.hasEventID != 0 {
-                repeats.prefetchFurther(unsafe packet.rows[index].eventHash)
+            let event = unsafe packet.rows + index
+            unsafe sessionBytes |= event.pointee.sessionByteCount
+            if unsafe event.pointee.flags & EventDescriptor.Flags.hasEventID != 0 {
+                repeats.prefetchFurther(unsafe event.pointee.eventHash)
             }
         }
+        let isPrepared =
+            sessionBytes == 0 || !sessions.isOn
+            || packet.firstIndex + packet.count <= sessions.preparedCount
+        let packet = isPrepared ? packet : prepareLate(packet)
         for index in 0..<packet.count {
             let event = unsafe packet.rows + index
             var verdict = unsafe policy.verdict(
@@ -120,7 +161,7 @@ import IngestRules
             if unsafe event.pointee.consent != Consent.optOut.rawValue {
                 if unsafe event.pointee.side != 0 && hasTooMuch(event, packet) {
                     verdict = .malformed
-                } else if let key = unsafe dictionary.key(of: event.pointee.pair) {
+                } else if let key = unsafe key(ofEvent: index, event.pointee.pair) {
                     if unsafe isRow(event, of: key, packet.bytes, &verdict) {
                         verdict = append(
                             index, verdict, key, packet, slot, &cursor, judgedAs: key)
@@ -132,6 +173,14 @@ import IngestRules
             tally.add(verdict)
         }
         slot.rows.mark = cursor
+    }
+
+    /// The key of an event of the packet; one that was given to an event before it is not among those that were found.
+    @inline(__always)
+    private func key(ofEvent index: Int, _ pair: PairHash) -> KeyOrdinal? {
+        // SAFETY: there are as many as events.
+        let keyEnd = unsafe keyEnds[index]
+        return keyEnd != 0 ? KeyOrdinal(rawValue: keyEnd &- 1) : dictionary.key(of: pair)
     }
 
     /// The instant whose day an event belongs to: its own, unless it is one that the clock refused from far away.
@@ -167,7 +216,7 @@ import IngestRules
     /// - Parameter judgedKey: the key, but of one of its business's other rewards what these are told apart by.
     /// - Returns: its verdict, which is another one if its id was counted before.
     @inline(__always)
-    private mutating func append(
+    mutating func append(
         _ index: Int, _ firstVerdict: Verdict, _ key: KeyOrdinal, _ packet: PacketEvents,
         _ slot: BlockSlot, _ cursor: inout BlockRows.Mark, judgedAs judgedKey: KeyOrdinal
     ) -> Verdict {
@@ -299,73 +348,6 @@ import IngestRules
         return false
     }
 
-    /// Admits an event whose key is not known: of one that counts, new names and a key go into the block, or it is one of its
-    /// business's other rewards. It is no row if it does not count, and malformed at the limits of the directory.
-    @inline(never)
-    private mutating func admitNew(
-        _ index: Int, _ verdict: Verdict, _ packet: PacketEvents, _ slot: BlockSlot,
-        _ cursor: inout BlockRows.Mark
-    ) -> Verdict {
-        let event = unsafe packet.rows + index
-        let (reward, business) = unsafe (
-            event.pointee.reward(in: packet.bytes), event.pointee.business(in: packet.bytes)
-        )
-        let isOther = unsafe OtherRewards.isName(reward)
-        let known = unsafe dictionary.slot(hash: hash.name(business), business)
-        let isFull = known.map { dictionary.keyCount(of: $0) >= rewardKeyCountMax } ?? false
-        if !isOther, !isFull, packet.isBound, verdict.rawValue != Verdict.noConsent.rawValue,
-            unsafe isOwnedByOther(reward, business)
-        {
-            return .wrongBusiness
-        }
-        if let refusal = refusal(ofUnnamed: index, verdict, nil, packet) { return refusal }
-        if !isOther, isFull, let known {
-            return admitOther(index, verdict, packet, slot, &cursor, of: known)
-        }
-        // A key is given with a first row that counts, so that it tells whose the reward is.
-        if isRepeat(index, packet) { return .conflict }
-        // The business first: ordinals are given in this order.
-        guard let place = unsafe nameSlot(hash.name(business), business, slot),
-            let key = unsafe insertKey(event.pointee.pair, reward, of: place, slot)
-        else { return refuseFull() }
-        if !isOther { dictionary.addKey(of: place) }
-        return append(index, verdict, key, packet, slot, &cursor, judgedAs: key)
-    }
-
-    /// Admits an event of a reward beyond the limit of its business.
-    private mutating func admitOther(
-        _ index: Int, _ verdict: Verdict, _ packet: PacketEvents, _ slot: BlockSlot,
-        _ cursor: inout BlockRows.Mark, of place: NameSlot
-    ) -> Verdict {
-        let event = unsafe packet.rows + index
-        let rewardHash = unsafe hash.name(event.pointee.reward(in: packet.bytes))
-        let other = unsafe OtherRewards.name
-        let pair = unsafe hash.pair(
-            reward: other, business: event.pointee.business(in: packet.bytes))
-        var key = dictionary.key(of: pair)
-        if let key {
-            // A click may be too soon after one on the same reward.
-            let judgedKey = OtherRewards.judgedKey(rewardHash, of: key)
-            if let refusal = refusal(ofUnnamed: index, verdict, judgedKey, packet) {
-                return refusal
-            }
-        } else {
-            if isRepeat(index, packet) { return .conflict }
-            key = unsafe insertKey(pair, other, of: place, slot)
-        }
-        guard let key else { return refuseFull() }
-        let row = cursor.row
-        let judged = append(
-            index, verdict, key, packet, slot, &cursor,
-            judgedAs: OtherRewards.judgedKey(rewardHash, of: key))
-        guard cursor.row > row else { return judged }
-        // SAFETY: `append` has just added the row, and there is at most one hash a row.
-        unsafe slot.rows.attributes[row] |= RowAttributes.overflow
-        unsafe slot.rows.rewardHash[cursor.rewardHash] = rewardHash
-        cursor.rewardHash += 1
-        return judged
-    }
-
     /// Whether an event that has a side record has an amount that is too great for one event.
     @inline(never)
     private mutating func hasTooMuch(
@@ -377,24 +359,5 @@ import IngestRules
         if greatest <= moneyMicrosMax { return false }
         refused.moneyCount += 1
         return true
-    }
-
-    private mutating func refuseFull() -> Verdict {
-        refused.fullCount += 1
-        return .malformed
-    }
-
-    /// Gives the pair of a reward and a business the next key, in the block. `nil` at the limits.
-    private mutating func insertKey(
-        _ pair: PairHash, _ reward: UnsafeRawBufferPointer, of business: NameSlot,
-        _ slot: BlockSlot
-    ) -> KeyOrdinal? {
-        guard let reward = unsafe nameSlot(hash.name(reward), reward, slot) else { return nil }
-        let names = RewardKey(
-            reward: dictionary.ordinal(of: reward), business: dictionary.ordinal(of: business))
-        guard let key = dictionary.insertKey(pair, of: names) else { return nil }
-        dictionary.noteOwner(of: reward, business)
-        slot.keys.append(names)
-        return key
     }
 }

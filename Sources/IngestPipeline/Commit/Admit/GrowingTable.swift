@@ -29,6 +29,8 @@ protocol TableEntry: BitwiseCopyable {
 @safe struct GrowingTable<Entry: TableEntry>: ~Copyable {
     private(set) var count = 0
     private var table: ZeroedTable<Entry>
+    /// The table without what `findOld` finds, as plain data: for a loop of look-ups that must not copy the rest.
+    var current: ZeroedTable<Entry> { table }
     /// Where entries are moved from; empty while the table does not grow.
     private var old = ZeroedTable<Entry>()
     /// Places of `old` from the first on that were moved.
@@ -76,13 +78,18 @@ protocol TableEntry: BitwiseCopyable {
         table.prefetch(table.home(spread))
     }
 
-    /// Loads the line on which an entry of 16 bytes or less is or would be, see `ingest_touch`.
+    /// Loads the line on which an entry is or would be, see `ingest_touch`.
     @inline(__always)
     func touch(_ spread: UInt64) {
         let home = isGrowing ? old.home(spread) : 0
         let isMoved = !isGrowing || home < movedEnd
         // SAFETY: a home is inside its table.
-        unsafe ingest_touch(isMoved ? table.base + table.home(spread) : old.base + home)
+        let entry = unsafe isMoved ? table.base + table.home(spread) : old.base + home
+        unsafe ingest_touch(entry)
+        // What does not divide a cache line may lie on two.
+        if 64 % MemoryLayout<Entry>.stride != 0 {
+            unsafe ingest_touch(UnsafeRawPointer(entry + 1) - MemoryLayout<UInt64>.size)
+        }
     }
 
     /// The entry that belongs where `spread` says and matches. Valid until the next insert, removal or `goOnGrowing`.
@@ -91,56 +98,15 @@ protocol TableEntry: BitwiseCopyable {
         _ spread: UInt64, _ matches: (UnsafeMutablePointer<Entry>) -> Bool
     ) -> UnsafeMutablePointer<Entry>? {
         if isGrowing, let found = unsafe findOld(spread, matches) { return unsafe found }
-        var place = table.home(spread)
-        while true {
-            // SAFETY: the place is inside; a quarter of the entries is free, so the walk ends.
-            let entry = unsafe table.base + place
-            if unsafe entry.pointee.isFree { return nil }
-            if unsafe matches(entry) { return unsafe entry }
-            place = table.next(place)
-        }
+        return unsafe table.find(spread, matches)
     }
 
-    /// As `find`, a cache line at a time, in a table from which nothing is removed and whose entries belong to lines.
-    ///
-    /// - Parameters:
-    ///   - scan: says of a line which of its entries match and which are free: two numbers of which the lowest bit
-    ///     that is set is at four times the entry's place in the line.
+    /// An entry that has not been moved yet: only one that belongs before `movedEnd` lies before it, or one that went
+    /// round the end, which was moved first of all.
     @inline(__always)
-    func findInLines(
-        _ spread: UInt64, _ matches: (UnsafeMutablePointer<Entry>) -> Bool,
-        scan: (UnsafeMutablePointer<Entry>) -> (matching: UInt32, free: UInt32)
-    ) -> UnsafeMutablePointer<Entry>? {
-        if isGrowing, let found = unsafe findOld(spread, matches) { return unsafe found }
-        var place = table.home(spread)
-        while true {
-            // SAFETY: the place is the first of a line; a quarter of the entries is free, so the walk ends.
-            let line = unsafe table.base + place
-            let (matching, free) = unsafe scan(line)
-            if matching != 0 { return unsafe line + matching.trailingZeroBitCount / 4 }
-            // Entries take the first free place from the line's beginning on.
-            if free != 0 { return nil }
-            place = table.next(place &+ (64 / MemoryLayout<Entry>.stride &- 1))
-        }
-    }
-
-    /// An entry that has not been moved yet. Only one that belongs before `movedEnd` lies before it, or one that
-    /// went round the end, which was moved first of all.
-    @inline(never)
-    private func findOld(
+    func findOld(
         _ spread: UInt64, _ matches: (UnsafeMutablePointer<Entry>) -> Bool
-    ) -> UnsafeMutablePointer<Entry>? {
-        var place = old.home(spread)
-        guard place >= movedEnd else { return nil }
-        while place < old.capacity {
-            // SAFETY: the place is inside.
-            let entry = unsafe old.base + place
-            if unsafe entry.pointee.isFree { return nil }
-            if unsafe matches(entry) { return unsafe entry }
-            place += 1
-        }
-        return nil
-    }
+    ) -> UnsafeMutablePointer<Entry>? { unsafe old.find(spread, from: movedEnd, matches) }
 
     /// What lies at a place below `capacity`; valid as `find`.
     @inline(__always)
@@ -279,14 +245,64 @@ extension ZeroedTable where Element: TableEntry {
     @inline(__always)
     fileprivate func next(_ place: Int) -> Int { place &+ 1 == capacity ? 0 : place &+ 1 }
 
+    // Of plain data, since of all of a `GrowingTable` a copy is made for each look-up that is called.
+
+    @inline(__always)
+    fileprivate func find(
+        _ spread: UInt64, _ matches: (UnsafeMutablePointer<Element>) -> Bool
+    ) -> UnsafeMutablePointer<Element>? {
+        var place = home(spread)
+        while true {
+            // SAFETY: the place is inside; a quarter of the entries is free, so the walk ends.
+            let entry = unsafe base + place
+            if unsafe entry.pointee.isFree { return nil }
+            if unsafe matches(entry) { return unsafe entry }
+            place = next(place)
+        }
+    }
+
+    /// The same of what belongs at `first` or behind it, up to the end.
+    @inline(never)
+    fileprivate func find(
+        _ spread: UInt64, from first: Int, _ matches: (UnsafeMutablePointer<Element>) -> Bool
+    ) -> UnsafeMutablePointer<Element>? {
+        var place = home(spread)
+        guard place >= first else { return nil }
+        while place < capacity {
+            // SAFETY: the place is inside.
+            let entry = unsafe base + place
+            if unsafe entry.pointee.isFree { return nil }
+            if unsafe matches(entry) { return unsafe entry }
+            place += 1
+        }
+        return nil
+    }
+
+    /// What belongs where `spread` says and matches, a cache line at a time, in a table from which nothing is removed and
+    /// whose entries belong to lines.
+    ///
+    /// - Parameter scan: says of a line which of its entries match and which are free: two numbers of which the lowest
+    ///   bit that is set is at four times the entry's place in the line.
+    @inline(__always)
+    func findInLines(
+        _ spread: UInt64, scan: (UnsafeMutablePointer<Element>) -> (matching: UInt32, free: UInt32)
+    ) -> UnsafeMutablePointer<Element>? {
+        var place = home(spread)
+        while true {
+            // SAFETY: the place is the first of a line; a quarter of the entries is free, so the walk ends.
+            let line = unsafe base + place
+            let (matching, free) = unsafe scan(line)
+            if matching != 0 { return unsafe line + matching.trailingZeroBitCount / 4 }
+            // Entries take the first free place from the line's beginning on.
+            if free != 0 { return nil }
+            place = next(place &+ (64 / MemoryLayout<Element>.stride &- 1))
+        }
+    }
+
     @inline(__always)
     fileprivate func prefetch(_ home: Int) {
         // SAFETY: a home is inside; a prefetch reads nothing.
         unsafe ingest_prefetch(base + home)
-        // What does not divide a cache line may lie on two.
-        if 64 % MemoryLayout<Element>.stride != 0 {
-            unsafe ingest_prefetch(UnsafeRawPointer(base + home) + 64)
-        }
     }
 
     fileprivate func remove(_ place: Int) {

@@ -8,6 +8,34 @@ protocol KeySetElement: BitwiseCopyable {
     init()
     /// What it is found by; 0 = none.
     var key: UInt32 { get }
+    /// The place of the first element of a leaf that has this key; of key 0 it is the first that is free.
+    static func place(of key: UInt32, in leaf: UnsafeMutablePointer<Self>) -> Int?
+}
+
+extension KeySetElement {
+    /// Of a leaf.
+    fileprivate static var leafCount: Int { 64 / MemoryLayout<Self>.stride }
+
+    static func place(of key: UInt32, in leaf: UnsafeMutablePointer<Self>) -> Int? {
+        // SAFETY: a leaf has as many elements.
+        for place in 0..<leafCount where unsafe leaf[place].key == key { return place }
+        return nil
+    }
+}
+
+/// A key alone, of which a leaf is compared as a whole.
+///
+/// **Layout** 4 bytes; plain old data.
+struct BareKey: KeySetElement {
+    var key: UInt32 = 0
+
+    @inline(__always)
+    static func place(of key: UInt32, in leaf: UnsafeMutablePointer<BareKey>) -> Int? {
+        // SAFETY: a leaf is a cache line of 16 such numbers.
+        let bits = unsafe ingest_numbers_scan(
+            UnsafeRawPointer(leaf).assumingMemoryBound(to: UInt32.self), key)
+        return bits == 0 ? nil : bits.trailingZeroBitCount
+    }
 }
 
 /// A set of `KeySets`; of all zeros: an empty one.
@@ -42,7 +70,7 @@ struct KeySetNode: BitwiseCopyable, Equatable {
 /// When it is full, an inner node of 16 children takes its place, and each element goes to the child that the next 4 bits of
 /// its key's hash say. Nodes that are given back serve any set, so that sets of all sizes share the memory well.
 ///
-/// **Cost** A find or an insert in a small set: one miss, which `prefetch` hides; one more for each level of a larger one. An
+/// **Cost** A find or an insert in a small set: one miss, which a load ahead hides; one more for each level of a larger one. An
 /// insert moves the elements of one leaf at most, but where their hashes agree. A leaf a set at least; where leaves were just
 /// split about 45 bytes a key of 4.
 @safe struct KeySets<Element: KeySetElement>: ~Copyable {
@@ -58,7 +86,7 @@ struct KeySetNode: BitwiseCopyable, Equatable {
     /// Nodes that sets have.
     var nodeCount: Int { leaves.count + inners.count }
 
-    private static var leafCount: Int { 64 / MemoryLayout<Element>.stride }
+    private static var leafCount: Int { Element.leafCount }
     private static var childCount: Int { 16 }
     private static var childBitCount: UInt64 { 4 }
 
@@ -76,16 +104,14 @@ struct KeySetNode: BitwiseCopyable, Equatable {
         Int(truncatingIfNeeded: hash &>> (level &* childBitCount)) & (childCount &- 1)
     }
 
-    /// Starts the load of what `find` will look at first.
+    /// The line that `find` will look at first, to be loaded ahead; `nil` for an empty set.
     @inline(__always)
-    func prefetch(_ set: KeySet) {
-        if set.count == 0 { return }
-        // SAFETY: the number is that of a node of the set; a prefetch reads nothing.
-        if set.root.isInner {
-            unsafe ingest_prefetch(inners.node(set.root.innerNumber))
-        } else {
-            unsafe ingest_prefetch(leaves.node(set.root.leafNumber))
-        }
+    func firstLine(of set: KeySet) -> UnsafeRawPointer? {
+        if set.count == 0 { return nil }
+        // SAFETY: the number is that of a node of the set.
+        return set.root.isInner
+            ? unsafe UnsafeRawPointer(inners.node(set.root.innerNumber))
+            : unsafe UnsafeRawPointer(leaves.node(set.root.leafNumber))
     }
 
     /// The element of a key, > 0. Valid until the next insert.
@@ -96,13 +122,8 @@ struct KeySetNode: BitwiseCopyable, Equatable {
         if node.isInner { node = leaf(of: key, below: node) }
         if node == .none { return nil }
         // SAFETY, of all uses: nodes lead to nodes of the same set, and a node has so many elements.
-        let place = unsafe leaves.node(node.leafNumber)
-        for i in 0..<Self.leafCount {
-            let found = unsafe place[i].key
-            if found == key { return unsafe place + i }
-            if found == 0 { return nil }
-        }
-        return nil
+        let leaf = unsafe leaves.node(node.leafNumber)
+        return unsafe Element.place(of: key, in: leaf).map { unsafe leaf + $0 }
     }
 
     @inline(never)
@@ -154,8 +175,7 @@ struct KeySetNode: BitwiseCopyable, Equatable {
     }
 
     private func freePlace(in leaf: KeySetNode) -> Int? {
-        let place = unsafe leaves.node(leaf.leafNumber)
-        return (0..<Self.leafCount).first { unsafe place[$0].key == 0 }
+        unsafe Element.place(of: 0, in: leaves.node(leaf.leafNumber))
     }
 
     private mutating func makeLeaf() -> KeySetNode? {

@@ -13,8 +13,7 @@ import IngestFormat
 /// **Units** 11–13 bytes of table a name (16–32 while there are less than two million) and 14 and its own bytes of
 /// records; the pairs' table beside them. The number of names is bounded by `Limits.nameCountMax`.
 ///
-/// **Cost** 5–40 ns a lookup by where the table is cached; a prefetch ahead hides most of it.
-/// Growing moves some entries of a table with each new name and never all at once; records are never moved.
+/// **Cost** 5–40 ns a lookup by where the table is cached. Growing moves some entries with each new name; records never move.
 @safe package struct NameDictionary: ~Copyable {
     /// The ordinal that the next new name will get.
     package private(set) var nextName: UInt32
@@ -204,6 +203,11 @@ import IngestFormat
     /// The key of a pair, if it was given one.
     @inline(__always)
     package borrowing func key(of pair: PairHash) -> KeyOrdinal? { pairs.key(of: pair) }
+
+    /// As `PairTable.findKeyEnds`.
+    @unsafe borrowing func findKeyEnds(
+        of rows: UnsafePointer<PacketRow>, _ count: Int, into keyEnds: UnsafeMutablePointer<UInt32>
+    ) -> Bool { unsafe pairs.findKeyEnds(of: rows, count, into: keyEnds) }
 
     /// The names behind a key; (none, none) for one whose names were lost.
     package borrowing func names(of key: KeyOrdinal) -> RewardKey { pairs.names(of: key) }

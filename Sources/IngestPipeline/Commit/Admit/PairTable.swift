@@ -44,16 +44,50 @@ import IngestStorage
     @inline(__always)
     func touch(_ pair: PairHash) { table.touch(pair.low) }
 
-    @inline(__always)
     func key(of pair: PairHash) -> KeyOrdinal? {
-        let found = unsafe table.findInLines(pair.low) {
+        if let keyEnd = keyEndOfOld(pair) { return KeyOrdinal(rawValue: keyEnd &- 1) }
+        let keyEnd = Self.keyEnd(of: pair, in: table.current)
+        return keyEnd == 0 ? nil : KeyOrdinal(rawValue: keyEnd &- 1)
+    }
+
+    /// Looks up the pairs of a packet's events: in one loop, so that the looks overlap.
+    ///
+    /// - Parameter keyEnds: gets one more than the key of each; 0 for one that is not in the table.
+    /// - Returns: whether all are in the table.
+    ///
+    /// SAFETY (caller): there are `count` rows, and room for as many numbers.
+    @unsafe func findKeyEnds(
+        of rows: UnsafePointer<PacketRow>, _ count: Int, into keyEnds: UnsafeMutablePointer<UInt32>
+    ) -> Bool {
+        let current = table.current
+        var least = UInt32.max
+        for index in 0..<count {
+            let pair = unsafe rows[index].pair
+            let keyEnd = keyEndOfOld(pair) ?? Self.keyEnd(of: pair, in: current)
+            unsafe keyEnds[index] = keyEnd
+            least = min(least, keyEnd)
+        }
+        return least != 0
+    }
+
+    /// Of a pair that has not been moved to a larger table yet.
+    @inline(__always)
+    private func keyEndOfOld(_ pair: PairHash) -> UInt32? {
+        guard table.isGrowing else { return nil }
+        // SAFETY: found this moment; nothing was inserted since.
+        return unsafe table.findOld(pair.low) {
             unsafe $0.pointee.low == pair.low && $0.pointee.tag == pair.tag
-        } scan: {
+        }.map { unsafe $0.pointee.keyEnd }
+    }
+
+    @inline(__always)
+    private static func keyEnd(of pair: PairHash, in table: ZeroedTable<Entry>) -> UInt32 {
+        let found = unsafe table.findInLines(pair.low) {
             let bits = unsafe ingest_pairs_scan($0, pair.low, pair.tag)
             return (bits & 0x1111, bits >> 16)
         }
-        // SAFETY: found this moment; nothing was inserted since.
-        return unsafe found.map { KeyOrdinal(rawValue: unsafe $0.pointee.keyEnd &- 1) }
+        // SAFETY: as above.
+        return unsafe found.map { unsafe $0.pointee.keyEnd } ?? 0
     }
 
     /// The names behind a key; (none, none) for one that is not in the table.

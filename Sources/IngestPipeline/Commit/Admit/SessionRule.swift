@@ -1,12 +1,13 @@
 // packet → decode → ring → [admit] → block → segment → compaction → snapshot → query
+import CIngestLinux
 import IngestFormat
 import IngestRules
 
 /// The rules on sessions: rates, one impression of a reward a session, and whether a click or redemption follows an
 /// impression. Owned by the commit queue; made at start from the rows of the log.
 ///
-/// **Cost** 16 ns an event with a session for its pseudonym, and misses: 150 ns in all where each event is of another reward
-/// (docs/decisions/0045-sessions.md).
+/// **Cost** 16 ns an event with a session for its pseudonym, and misses (docs/decisions/0045-sessions.md): loads ahead of a
+/// turn's events, so that they overlap.
 @safe package struct SessionRule: ~Copyable {
     /// An event of a session.
     @safe struct Visit {
@@ -40,8 +41,13 @@ import IngestRules
     private var olderSeenAt = Int64.min
     /// Sessions that begin until then, µs since 1970, may have begun earlier, in events of which nobody knows.
     private var partialUntil = Int64.min
-    /// Under the newest key, of the events of the packet.
-    private let pseudonyms: UnsafeMutablePointer<UInt64>
+    /// Of the turn's events, as far as they were prepared, the pseudonym under the newest key; `none` of one without a session.
+    private let prepared: UnsafeMutablePointer<UInt64>
+    private(set) var preparedCount = 0
+    /// Of `touch`, for the same events.
+    private let lines: UnsafeMutablePointer<UnsafeRawPointer>
+    /// No pseudonym: these have 48 bits.
+    private static var none: UInt64 { .max }
 
     /// - Parameter ring: `nil` where no session is looked at.
     package init(_ policy: SessionPolicy, _ ring: SessionKeyRing?) {
@@ -49,10 +55,14 @@ import IngestRules
         self.ring = policy.isOn ? ring : nil
         keys = self.ring?.current ?? SessionKeyRing.Keys()
         table = SessionTable(policy)
-        unsafe pseudonyms = .allocate(capacity: Limits.packetEventCountMax)
+        unsafe prepared = .allocate(capacity: Self.preparedCountMax)
+        unsafe lines = .allocate(capacity: Self.preparedCountMax)
     }
 
-    deinit { unsafe pseudonyms.deallocate() }
+    deinit {
+        unsafe prepared.deallocate()
+        unsafe lines.deallocate()
+    }
 
     /// Whether there is a key of pseudonyms: without one no session can be kept.
     var isOn: Bool {
@@ -85,6 +95,7 @@ import IngestRules
         table.open(now: now)
         let known = keys
         guard let ring, ring.refresh(&keys) else { return }
+        preparedCount = 0
         // Sessions that go on cannot be told by a key that is gone, or that was not there: they begin anew.
         let isNewestKept =
             known.newest.map { $0 == keys.newest || keys.older.contains($0) } ?? false
@@ -107,26 +118,40 @@ import IngestRules
         partialUntil = max(partialUntil, time &+ timeoutMicroseconds)
     }
 
-    // MARK: A packet's sessions, ahead of its events
+    // MARK: A turn's sessions, ahead of its events
 
-    /// Takes the pseudonym of an event of the packet, and starts the load of its session.
+    /// Events that may be prepared: those of some packets, and of one as large as there may be.
+    static var preparedCountMax: Int { Admission.touchedCountMax + Limits.packetEventCountMax }
+
+    /// Forgets what was prepared.
+    mutating func beginTurn() { preparedCount = 0 }
+
+    /// Prepares the turn's next event: takes its pseudonym.
     ///
-    /// SAFETY (caller): `index` is below `Limits.packetEventCountMax`, and the id lies in the packet.
+    /// SAFETY (caller): there is room for one more.
     @inline(__always)
-    @unsafe func prepare(_ index: Int, _ session: UnsafeRawPointer, _ byteCount: Int) {
-        guard let key = keys.newest else { return }
-        let pseudonym = unsafe key.pseudonym(session, byteCount)
-        unsafe pseudonyms[index] = pseudonym
-        table.prefetch(pseudonym)
+    @unsafe mutating func prepare(_ session: UnsafeRawPointer, _ byteCount: Int) {
+        unsafe prepared[preparedCount] =
+            byteCount == 0
+            ? Self.none : keys.newest.map { unsafe $0.pseudonym(session, byteCount) } ?? Self.none
+        preparedCount &+= 1
     }
 
-    /// Once that load is done: starts that of what was counted in the session.
+    /// Loads the sessions of the events that were prepared, and then the impressions that were counted in them.
     ///
-    /// SAFETY (caller): `prepare` was called for the event.
-    @inline(__always)
-    @unsafe func prefetchRewards(_ index: Int, type: UInt8) {
-        let isClick = type == EventType.click.rawValue
-        unsafe table.prefetchRewards(pseudonyms[index], isClick: isClick)
+    /// In loops of their own: where other work lies between two loads, few of these are under way at once.
+    func touch() {
+        for index in 0..<preparedCount where unsafe prepared[index] != Self.none {
+            unsafe table.touch(prepared[index])
+        }
+        var lineCount = 0
+        for index in 0..<preparedCount where unsafe prepared[index] != Self.none {
+            guard let line = unsafe table.line(of: prepared[index]) else { continue }
+            unsafe lines[lineCount] = line
+            lineCount &+= 1
+        }
+        // SAFETY: lines of nodes, none of which has been given back since.
+        for index in 0..<lineCount { unsafe ingest_touch(lines[index]) }
     }
 
     /// To be called between packets, now and then.
@@ -136,12 +161,12 @@ import IngestRules
 
     /// Sees an event of a session, which begins with it if it was not going on.
     ///
-    /// SAFETY (caller): as `prepare`, which was called for it.
+    /// SAFETY (caller): it was prepared as the one with this index, and the id lies in the packet.
     @inline(__always)
     @unsafe mutating func visit(
         _ index: Int, _ session: UnsafeRawPointer, _ byteCount: Int, key: UInt32, type: UInt8
     ) -> Visit {
-        var pseudonym = unsafe pseudonyms[index]
+        var pseudonym = unsafe prepared[index]
         var found = unsafe table.find(pseudonym, now: now)
         if unsafe found == nil {
             unsafe (found, pseudonym) = begin(pseudonym, session, byteCount)
@@ -209,7 +234,7 @@ import IngestRules
     @unsafe mutating func look(
         _ index: Int, _ session: UnsafeRawPointer, _ byteCount: Int, key: UInt32?, type: UInt8
     ) -> Visit {
-        let pseudonym = unsafe pseudonyms[index]
+        let pseudonym = unsafe prepared[index]
         let found =
             unsafe table.find(pseudonym, now: now) ?? findOlder(session, byteCount)?.0
         return unsafe visit(found, pseudonym, key: key, type: type)
@@ -284,107 +309,5 @@ import IngestRules
         default: break
         }
         _ = unsafe note(session, noted, key: key, type: type.rawValue, timestamp: timestamp)
-    }
-}
-
-/// The rule of repeats: the same (business, type, event id) counts once, as far back as the index reaches. Owned by the
-/// commit queue; made at start from the rows of the log.
-///
-/// Only events that would count are asked about, and only they claim their id.
-package struct RepeatRule: ~Copyable {
-    struct Answer {
-        let verdict: Verdict
-        /// Counted or refused although an older event with its id may have been forgotten.
-        let isOutsideWindow: Bool
-    }
-
-    private var index: DedupIndex
-    private let policy: CountingPolicy
-    /// What was forgotten before the index was made, as `completeSince`.
-    private var completeSinceStart: Int64
-
-    /// - Parameter completeSince: the newest commit time of rows with ids that `index` was not told of.
-    package init(_ index: consuming DedupIndex, _ policy: CountingPolicy, completeSince: Int64) {
-        self.index = index
-        self.policy = policy
-        completeSinceStart = completeSince
-    }
-
-    /// Of a new directory.
-    package static func empty(_ policy: CountingPolicy = CountingPolicy()) -> RepeatRule {
-        RepeatRule(
-            DedupIndex(
-                keyCountMax: policy.keyCountMax, windowMicroseconds: policy.windowMicroseconds),
-            policy, completeSince: .min)
-    }
-
-    /// The newest commit time of a claim that is no longer known, µs since 1970; `Int64.min` if all are.
-    var completeSinceMicroseconds: Int64 {
-        max(completeSinceStart, index.completeSinceMicroseconds)
-    }
-
-    /// To be called for each block, before its first row.
-    mutating func open(admissionTime: Int64) { index.open(admissionTime: admissionTime) }
-
-    /// Loads what `judge` of the same hash would wait for.
-    @inline(__always)
-    mutating func touch(_ hash: UInt64) { index.touch(hash) }
-
-    /// Once that load is done: starts those of what lies further on.
-    @inline(__always)
-    mutating func prefetchFurther(_ hash: UInt64) { index.prefetchFurther(hash) }
-
-    /// To be called between packets, now and then.
-    mutating func goOn() { index.goOn() }
-
-    /// Judges an event that would count.
-    ///
-    /// - Parameters:
-    ///   - hash: the keyed hash of (business, type, event id).
-    ///   - check: of what a duplicate has in common with it.
-    @inline(__always)
-    mutating func judge(_ hash: UInt64, check: UInt16, timestamp: Int64) -> Answer {
-        // No event is committed before its own time less the lead.
-        let isOutside = timestamp &- policy.leadMicrosecondsMax <= completeSinceMicroseconds
-        let answer =
-            isOutside && policy.refusesOutsideWindow
-            ? index.find(hash, check: check) : index.claim(hash, check: check)
-        switch answer {
-        case .first:
-            return Answer(
-                verdict: isOutside && policy.refusesOutsideWindow ? .outsideWindow : .counted,
-                isOutsideWindow: isOutside)
-        case .duplicate: return Answer(verdict: .duplicate, isOutsideWindow: false)
-        case .conflict: return Answer(verdict: .conflict, isOutsideWindow: false)
-        }
-    }
-
-    /// Whether an id was counted, without a claim of it; `nil` if not.
-    mutating func verdict(onRepeat hash: UInt64, check: UInt16) -> Verdict? {
-        switch index.find(hash, check: check) {
-        case .first: nil
-        case .duplicate: .duplicate
-        case .conflict: .conflict
-        }
-    }
-
-    /// Whether `judge` refuses an event whose reward is not known, so that it is no duplicate.
-    mutating func refusesNew(_ hash: UInt64, timestamp: Int64) -> Bool {
-        guard policy.refusesOutsideWindow,
-            timestamp &- policy.leadMicrosecondsMax <= completeSinceMicroseconds
-        else { return false }
-        return verdict(onRepeat: hash, check: 0) == nil
-    }
-
-    /// 16 bits of what a repeat must have in common with the first to be a duplicate: reward and business, amounts.
-    @inline(__always)
-    static func check(key: UInt32, revenue: Int64, spend: Int64) -> UInt16 {
-        var bits = UInt64(key)
-        // Mixed one after the other: a sum of them would be the same for many pairs.
-        if revenue | spend != 0 {
-            bits ^= SplitMix.finish(
-                SplitMix.finish(UInt64(bitPattern: revenue)) ^ UInt64(bitPattern: spend))
-        }
-        return UInt16(truncatingIfNeeded: SplitMix.finish(bits) >> 48)
     }
 }

@@ -29,13 +29,8 @@ struct OpenSession: TableEntry {
     static func spread(_ pseudonym: UInt64) -> UInt64 { pseudonym &<< 16 | 1 }
 }
 
-/// A reward of which an impression was counted in a session.
-///
-/// **Layout** 4 bytes; plain old data.
-struct SeenReward: KeySetElement {
-    /// The reward's key plus 1.
-    var key: UInt32 = 0
-}
+/// A reward of which an impression was counted in a session: its key plus 1.
+typealias SeenReward = BareKey
 
 /// A reward of which a click was counted in a session.
 ///
@@ -55,8 +50,8 @@ struct ClickedReward: KeySetElement {
 /// than 65,536 of either in one session.
 ///
 /// **Cost** 64 to 192 bytes a session (`GrowingTable`), and 64 for its first 16 rewards with impressions, as for its first 4
-/// with clicks (`KeySets`). What an event needs is near to what others of its session need: 2 misses, which prefetches ahead
-/// hide.
+/// with clicks (`KeySets`). What an event needs is near to what others of its session need: 2 misses, which loads ahead
+/// make overlap.
 @safe struct SessionTable: ~Copyable {
     /// An entry of the table.
     ///
@@ -90,16 +85,16 @@ struct ClickedReward: KeySetElement {
 
     // MARK: Ahead of an event
 
-    /// Starts the load of a session.
+    /// Loads the line of a session, see `ingest_touch`.
     @inline(__always)
-    func prefetch(_ pseudonym: UInt64) { sessions.prefetch(OpenSession.spread(pseudonym)) }
+    func touch(_ pseudonym: UInt64) { sessions.touch(OpenSession.spread(pseudonym)) }
 
-    /// Once that is there: starts the load of what was counted in it.
+    /// The line of the impressions that were counted in a session, to be loaded ahead; `nil` where none was.
     @inline(__always)
-    func prefetchRewards(_ pseudonym: UInt64, isClick: Bool) {
-        guard let session = unsafe entry(pseudonym) else { return }
-        unsafe impressions.prefetch(session.pointee.impressions)
-        if isClick { unsafe clicks.prefetch(session.pointee.clicks) }
+    func line(of pseudonym: UInt64) -> UnsafeRawPointer? {
+        unsafe entry(pseudonym).flatMap {
+            unsafe impressions.firstLine(of: $0.pointee.impressions)
+        }
     }
 
     // MARK: Sessions

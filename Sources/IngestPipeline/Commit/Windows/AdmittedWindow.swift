@@ -136,8 +136,27 @@ struct AdmittedWindow {
         }
     }
 
-    /// An ack is due for a packet too.
-    mutating func note(owed packet: SequencedPacket, isNewBatch: Bool) {
+    /// A packet's open sequence was consumed, in a commit.
+    /// - Returns: whether there was a place for its check, and whether an ack is due now that was not.
+    mutating func accept(
+        _ packet: SequencedPacket, commit epoch: UInt64
+    ) -> (hasCheck: Bool, beginsAck: Bool) {
+        let hasCheck = window.accept(packet.sequence, check: packet.check, room: 0)
+        admittedEpoch = epoch
+        isShedForNames = false
+        return (hasCheck, packet.asksForAcks && owe(packet, .ok, isNewBatch: true))
+    }
+
+    /// An ack is due for a packet, or for this one too.
+    /// - Returns: whether none was due before.
+    mutating func owe(_ packet: SequencedPacket, _ status: AckStatus, isNewBatch: Bool) -> Bool {
+        note(owed: packet, isNewBatch: isNewBatch)
+        self.status = isAckDue ? self.status.stronger(status) : status
+        defer { isAckDue = true }
+        return !isAckDue
+    }
+
+    private mutating func note(owed packet: SequencedPacket, isNewBatch: Bool) {
         if let heartbeat = packet.heartbeat {
             nonce = heartbeat.nonce
         } else {

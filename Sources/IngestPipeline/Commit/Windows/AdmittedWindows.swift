@@ -183,10 +183,9 @@ struct AdmittedWindows: ~Copyable {
 
     /// Takes a new batch as consumed: its rows and its sequence are in the open block.
     mutating func accept(_ packet: SequencedPacket, at place: Place) {
-        table.accept(packet, at: place.index)
-        table.entries[place.index].note(commit: commitEpoch)
-        table.entries[place.index].isShedForNames = false
-        if packet.asksForAcks { owe(packet, place.index, .ok, isNewBatch: true) }
+        if table.accept(packet, at: place.index, commit: commitEpoch) {
+            acks.due.append(place.index)
+        }
     }
 
     /// Adds what became of the events of the block that is being closed to the windows of their packets.
@@ -337,17 +336,8 @@ struct AdmittedWindows: ~Copyable {
         return .refused(result, Place(index: index))
     }
 
-    private mutating func owe(
-        _ packet: SequencedPacket, _ index: Int, _ status: AckStatus, isNewBatch: Bool = false
-    ) {
-        table.entries[index].note(owed: packet, isNewBatch: isNewBatch)
-        if table.entries[index].isAckDue {
-            table.entries[index].status = table.entries[index].status.stronger(status)
-            return
-        }
-        table.entries[index].isAckDue = true
-        table.entries[index].status = status
-        acks.due.append(index)
+    private mutating func owe(_ packet: SequencedPacket, _ index: Int, _ status: AckStatus) {
+        if table.entries[index].owe(packet, status, isNewBatch: false) { acks.due.append(index) }
     }
 
     mutating func raise(_ index: Int, to floor: UInt64, _ ledger: inout BlockLedger) {

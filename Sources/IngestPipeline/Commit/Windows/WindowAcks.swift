@@ -48,8 +48,19 @@ extension AckStatus {
     /// Of what two packets of one commit are owed, what is said: a packet far away, which anybody may have sent, must not
     /// keep a sender from hearing what has arrived.
     func stronger(_ other: AckStatus) -> AckStatus {
-        let order: [AckStatus] = [.refused, .rolledBack, .diskFull, .busy, .ok, .beyondWindow]
-        return order.first { $0 == self || $0 == other } ?? self
+        other.strength > strength ? other : self
+    }
+
+    private var strength: Int {
+        switch self {
+        case .unsupported: 0
+        case .beyondWindow: 1
+        case .ok: 2
+        case .busy: 3
+        case .diskFull: 4
+        case .rolledBack: 5
+        case .refused: 6
+        }
     }
 }
 

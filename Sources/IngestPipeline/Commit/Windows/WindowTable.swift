@@ -77,16 +77,25 @@ struct WindowTable {
         indexes[last.key] = index
     }
 
-    /// Notes that a window's open sequence was consumed.
+    /// Notes that a window's open sequence was consumed, in a commit.
+    /// - Returns: whether an ack is due now that was not.
     @inline(__always)
-    mutating func accept(_ packet: SequencedPacket, at index: Int) {
-        let (sequence, check) = (packet.sequence, packet.check)
-        if changeSize(of: index, { $0.window.accept(sequence, check: check, room: 0) }) { return }
+    mutating func accept(
+        _ packet: SequencedPacket, at index: Int, commit epoch: UInt64
+    ) -> Bool {
+        let (hasCheck, beginsAck) = changeSize(of: index) { $0.accept(packet, commit: epoch) }
+        if !hasCheck { keepCheck(of: packet, at: index) }
+        return beginsAck
+    }
+
+    /// Takes places for checks, if there are any left.
+    @inline(never)
+    private mutating func keepCheck(of packet: SequencedPacket, at index: Int) {
         let (keyID, before) = (
             entries[index].window.keyID, entries[index].window.checkPlaceCount
         )
         entries[index].window.keep(
-            check: check, of: sequence, room: checkPlaces.room(of: keyID))
+            check: packet.check, of: packet.sequence, room: checkPlaces.room(of: keyID))
         checkPlaces.add(entries[index].window.checkPlaceCount - before, of: keyID)
     }
 
