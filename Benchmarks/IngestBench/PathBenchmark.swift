@@ -100,7 +100,7 @@ struct PathMeasurement {
         Report.line("  median of each tenth", medians.joined(separator: " "))
         let half = turns[(turns.count / 2)...].sorted()
         if !half.isEmpty {
-            Report.line("  fastest tenth", fixed(half[half.count / 10], 1))
+            Report.line("  tenth percentile", fixed(half[half.count / 10], 1))
         }
     }
 }

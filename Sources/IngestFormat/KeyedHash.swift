@@ -30,7 +30,7 @@ import CIngestLinux
     /// `byteCount` is 0 … 128; what is longer was refused before (a precondition).
     @unsafe package func name(_ bytes: UnsafeRawPointer, _ byteCount: Int) -> UInt64 {
         precondition(byteCount >= 0 && byteCount <= Limits.nameByteCountMax)
-        return unsafe Self.name(subkeys, bytes, byteCount)
+        return withExtendedLifetime(derived) { unsafe Self.name(subkeys, bytes, byteCount) }
     }
 
     /// Hash of an event id within its business, so that equal ids of two businesses differ.
@@ -40,7 +40,9 @@ import CIngestLinux
         businessHash: UInt64, id: UnsafeRawPointer, _ byteCount: Int
     ) -> UInt64 {
         precondition(byteCount >= 0 && byteCount <= Limits.eventIDByteCountMax)
-        return unsafe Self.event(subkeys, businessHash, id, byteCount)
+        return withExtendedLifetime(derived) {
+            unsafe Self.event(subkeys, businessHash, id, byteCount)
+        }
     }
 
     /// What rows and the dedup index know an event by: ad servers give an impression, its click and its redemption the same
@@ -74,8 +76,10 @@ import CIngestLinux
         let sizes = 1...Limits.nameByteCountMax
         precondition(sizes.contains(reward.count) && sizes.contains(business.count))
         // SAFETY: neither buffer is empty, and the C function reads no more than they have.
-        let hash = unsafe ingest_hash_pair(
-            subkeys, reward.baseAddress!, reward.count, business.baseAddress!, business.count)
+        let hash = withExtendedLifetime(derived) {
+            unsafe ingest_hash_pair(
+                subkeys, reward.baseAddress!, reward.count, business.baseAddress!, business.count)
+        }
         return PairHash(low: hash.low, tag: hash.tag)
     }
 
@@ -108,7 +112,7 @@ import CIngestLinux
 // MARK: For decoders, which take the subkeys' address once a packet and have checked the byte counts
 
 extension KeyedHash {
-    /// There as long as a copy of this hash is.
+    /// SAFETY (caller): a copy of this hash is kept for as long as they are used.
     @inline(__always)
     @unsafe var subkeys: UnsafePointer<ingest_hash_key> { unsafe derived.subkeys }
 

@@ -76,17 +76,30 @@ struct BlockLedgerTests {
     }
 
     @Test("counts of interleaved senders are kept apart and come out in the order of their keys")
-    func senders() {
+    func senders() throws {
         var ledger = BlockLedger()
         var generator = SeededRandom(seed: 5)
         var model: [SenderKey: (packets: UInt64, counted: UInt64)] = [:]
+        var next: [SenderKey: UInt64] = [:]
+        var (taken, last) = (0 as UInt32, SenderKey.plain)
         for _ in 0..<1_000 {
-            let key = key(generator.next() % 5, epoch: generator.next() % 3)
+            // Packets of one sender often follow each other.
+            let key =
+                generator.next() % 2 == 0 && last != .plain
+                ? last : key(generator.next() % 5, epoch: generator.next() % 3)
+            last = key
             ledger.continueRun(of: key)
             ledger.tally.add(.counted)
             ledger.tally.add(.tooOld)
             ledger.tally.add(.counted)
-            ledger.addAccepted(nil)
+            let sequence = next[key, default: 0]
+            next[key] = sequence + 1
+            ledger.addAccepted(
+                ArrivedSequence(
+                    sequence: PacketSequence(rawValue: sequence), check: Self.check(of: sequence)))
+            if generator.next() % 10 == 0 {
+                taken += ledger.takeTally().counts[Int(Verdict.counted.rawValue)]
+            }
             model[key, default: (0, 0)].packets += 1
             model[key, default: (0, 0)].counted += 2
         }
@@ -95,9 +108,13 @@ struct BlockLedgerTests {
         for entry in entries {
             #expect(entry.packets[Int(PacketResult.accepted.rawValue)] == model[entry.key]?.packets)
             #expect(entry.events[Int(Verdict.counted.rawValue)] == model[entry.key]?.counted)
+            let end = try #require(next[entry.key])
+            #expect(entry.sequences == [0...end - 1])
+            #expect(entry.checks == (0..<end).map(Self.check))
         }
         let isEmpty = ledger.isEmpty
-        #expect(isEmpty)
+        taken += ledger.takeTally().counts[Int(Verdict.counted.rawValue)]
+        #expect(isEmpty && taken == 2_000)
         let again = ledger.take()
         #expect(again.isEmpty)
     }

@@ -71,7 +71,7 @@ final class CommitBench {
 
     func offer(
         _ kind: UInt8, flags: UInt8 = 0, sequence: UInt64, sender: UInt64 = 7, keyID: UInt16 = 0,
-        byteCountMin: Int = 0, _ events: [EventDescriptor] = []
+        byteCountMin: Int = 0, text: [UInt8] = CommitBench.name, _ events: [EventDescriptor] = []
     ) {
         var header = RingRecordHeader(kind: kind)
         header.flags = flags
@@ -84,14 +84,14 @@ final class CommitBench {
             $0 + ($1.revenueMicros == 0 ? 0 : 1) + ($1.spendMicros == 0 ? 0 : 1)
         }
         let byteCount = max(
-            byteCountMin, Self.name.count + amountCount * Limits.moneyByteCountMin)
+            byteCountMin, text.count + amountCount * Limits.moneyByteCountMin)
         header.packetByteCount = UInt16(byteCount)
         header.eventCount = UInt16(events.count)
         let place = RingLayout.rowOffset(packetByteCount: byteCount)
         var rows = PacketRows()
         rows.set(to: events)
         let record = producer.claim(header, byteCount: place + rows.byteCount)!
-        Self.name.withUnsafeBytes {
+        text.withUnsafeBytes {
             (record + RingLayout.recordHeaderByteCount).copyMemory(
                 from: $0.baseAddress!, byteCount: $0.count)
         }

@@ -242,6 +242,37 @@ struct CommitStageTests {
         #expect(block.ledger.first?.events[Int(Verdict.noConsent.rawValue)] == 3)
     }
 
+    @Test("names beyond those that a block may hold go into the next one")
+    func names() {
+        let bench = CommitBench()
+        let (packetCount, nameCount) = (40, 1_000)
+        var counts: [Int] = []
+        for packet in 0...packetCount {
+            if packet == packetCount {
+                bench.clock.advance(milliseconds: CommitBench.intervalMilliseconds)
+            } else {
+                var text = Array("business".utf8)
+                let events = (0..<nameCount).map { name in
+                    var event = bench.click()
+                    let number = 10_000 + packet * nameCount + name
+                    event.pairHash = UInt64(number)
+                    (event.rewardOffset, event.rewardByteCount) = (UInt16(text.count), 5)
+                    (event.businessOffset, event.businessByteCount) = (0, 8)
+                    text += Array(String(number).utf8)
+                    return event
+                }
+                bench.offer(
+                    RingRecordKind.framed, sequence: UInt64(packet), text: text, events)
+            }
+            // Slots are used again, so that a block is looked at before the next turn.
+            counts += bench.turns().map { $0.names.count }
+        }
+        #expect(counts.allSatisfy { $0 <= Limits.blockNameCountMax })
+        // One of them was closed for its names, and not for its time.
+        #expect(counts.contains { $0 > Limits.blockNameCountMax - 2 * nameCount })
+        #expect(counts.reduce(0, +) == packetCount * nameCount + 1)
+    }
+
     @Test("the largest amounts end blocks and segments, so that no sum of a segment passes 64 bits")
     func money() throws {
         let bench = CommitBench { $0.moneyMicrosMax = Limits.moneyMicrosMax }

@@ -109,12 +109,23 @@ struct NameDictionaryTests {
         }
     }
 
+    /// The keys of rows, looked up together.
+    private static func keys(
+        of rows: [PacketRow], in dictionary: borrowing NameDictionary
+    ) -> [KeyOrdinal?] {
+        var keyEnds = [UInt32](repeating: .max, count: rows.count)
+        let areKnown = dictionary.findKeyEnds(of: rows, rows.count, into: &keyEnds)
+        #expect(areKnown == !keyEnds.contains(0))
+        return keyEnds.map { $0 == 0 ? nil : KeyOrdinal(rawValue: $0 - 1) }
+    }
+
     @Test("a pair has one key, and a key the names of its pair, through growth")
     func keys() throws {
         var dictionary = NameDictionary(doublingCountMax: 1 << 14)
         var model: [RewardKey: KeyOrdinal] = [:]
         var generator = SeededRandom(seed: 11)
         var sizes: Set<Int> = []
+        var (rows, place) = ([PacketRow](repeating: PacketRow(EventDescriptor()), count: 11), 0)
         for _ in 0..<100_000 {
             let names = RewardKey(
                 reward: NameOrdinal(rawValue: 1 + UInt32(generator.next() % 9_000)),
@@ -130,6 +141,12 @@ struct NameDictionaryTests {
                 model[names] = key
             }
             sizes.insert(dictionary.pairTableByteCount)
+            rows[place].pairHash = pair.low
+            rows[place].pairTag = pair.tag
+            place = (place + 1) % rows.count
+            // Also while the table grows, before what was moved is found in one place only.
+            try #require(
+                Self.keys(of: rows, in: dictionary) == rows.map { dictionary.key(of: $0.pair) })
             dictionary.goOnGrowing()
         }
         #expect(sizes.count > 10)

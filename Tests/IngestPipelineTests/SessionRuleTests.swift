@@ -1,4 +1,5 @@
 import IngestFormat
+import IngestRing
 import TestSupport
 import Testing
 
@@ -8,122 +9,16 @@ import Testing
 struct SessionRuleTests {
     private static let second: Int64 = 1_000_000
 
-    /// What became of an event.
-    private struct Judged: Equatable, CustomStringConvertible {
-        var verdict = Verdict.counted
-        var isOrphan = false
-        var isUnchecked = false
-        var rule: InvalidTrafficRule?
-        var description: String {
-            "\(verdict)\(isOrphan ? " orphan" : "")\(isUnchecked ? " unchecked" : "")\(rule.map { " \($0)" } ?? "")"
-        }
-
-        static let counted = Judged()
-        static let orphan = Judged(isOrphan: true)
-        static let unchecked = Judged(isUnchecked: true)
-        static let sessionRepeat = Judged(verdict: .sessionRepeat)
-        static let duplicate = Judged(verdict: .duplicate)
-        static func invalid(_ rule: InvalidTrafficRule) -> Judged {
-            Judged(verdict: .invalidTraffic, rule: rule)
-        }
-    }
-
-    private final class Bench {
-        let bench: CommitBench
-        private var sequence: UInt64 = 0
-        private(set) var pseudonyms: [UInt64] = []
-
-        init(
-            _ sessions: SessionPolicy = SessionPolicy(), keys: SessionKeyRing? = Bench.ring(),
-            idsCompleteSince: Int64? = nil
-        ) {
-            bench = CommitBench(
-                policy: CountingPolicy(
-                    refusesOutsideWindow: idsCompleteSince != nil, sessions: sessions),
-                keys: keys, idsCompleteSince: idsCompleteSince ?? .min)
-        }
-
-        static func keys(seed: UInt64 = 1) -> SessionKeys {
-            var keys = SessionKeys(directory: DirectoryID(rawValue: 1))
-            var random = SeededRandom(seed: seed)
-            keys.renew(at: 1_763_600_000_000_000, random: &random)
-            return keys
-        }
-
-        static func ring() -> SessionKeyRing {
-            let ring = SessionKeyRing()
-            ring.replace(by: keys())
-            return ring
-        }
-
-        func event(
-            _ type: EventType, session: Int? = 0, reward: UInt64 = 1, id: UInt64? = nil,
-            after microseconds: Int64 = 0
-        ) -> EventDescriptor {
-            var event = bench.click()
-            event.type = type.rawValue
-            event.pairHash = reward
-            event.timestampMicroseconds += microseconds
-            if let session {
-                (event.sessionOffset, event.sessionByteCount) = (UInt16(session), 1)
-            }
-            if let id {
-                (event.flags, event.eventHash) = (EventDescriptor.Flags.hasEventID, id)
-            }
-            return event
-        }
-
-        func impression(
-            session: Int? = 0, reward: UInt64 = 1, id: UInt64? = nil, after: Int64 = 0
-        ) -> EventDescriptor {
-            event(.impression, session: session, reward: reward, id: id, after: after)
-        }
-
-        func click(
-            session: Int? = 0, reward: UInt64 = 1, id: UInt64? = nil, after: Int64 = 0
-        ) -> EventDescriptor {
-            event(.click, session: session, reward: reward, id: id, after: after)
-        }
-
-        /// Sends a packet, and says what became of its events.
-        func send(_ events: [EventDescriptor]) throws -> [Judged] {
-            bench.clock.advance(milliseconds: CommitBench.intervalMilliseconds)
-            bench.offerBatch(sequence: sequence, events)
-            sequence += 1
-            bench.clock.advance(milliseconds: CommitBench.intervalMilliseconds)
-            let rows = try #require(bench.turn()).rows
-            pseudonyms = (0..<rows.sessionCount).map { rows.session[$0] }
-            return judged(rows)
-        }
-
-        /// Sends packets in one turn, at most as many as a turn takes.
-        func send(_ packets: [(sequence: UInt64, events: [EventDescriptor])]) -> [Judged] {
-            for packet in packets { bench.offerBatch(sequence: packet.sequence, packet.events) }
-            bench.clock.advance(milliseconds: CommitBench.intervalMilliseconds)
-            return bench.turns().flatMap { block in
-                let rows = block.rows
-                pseudonyms += (0..<rows.sessionCount).map { rows.session[$0] }
-                return judged(rows)
-            }
-        }
-
-        private func judged(_ rows: BlockRows) -> [Judged] {
-            (0..<rows.rowCount).map { row in
-                let row = RowAttributes(rawValue: rows.attributes[row])
-                return Judged(
-                    verdict: row.verdict!, isOrphan: row.isOrphan, isUnchecked: row.isUnchecked,
-                    rule: row.invalidTrafficRule)
-            }
-        }
-
-        func advance(milliseconds: Int) { bench.clock.advance(milliseconds: milliseconds) }
-    }
-
-    @Test("What comes in one turn is judged as if it came packet by packet", arguments: 0..<6)
-    func turns(seed: UInt64) {
+    @Test(
+        "What comes in one turn, into several blocks, is judged as if it came packet by packet",
+        arguments: 0..<6, [false, true])
+    func turns(seed: UInt64, hasNewKey: Bool) {
         var random = SeededRandom(seed: seed)
-        let (together, apart) = (Bench(), Bench())
-        var packets: [(sequence: UInt64, events: [EventDescriptor])] = []
+        let rings = [Bench.ring(), Bench.ring()]
+        // Some hundred rows fill a block, in the middle of a turn.
+        let together = Bench(keys: rings[0], segmentByteCountMax: 12_000)
+        let apart = Bench(keys: rings[1])
+        var packets: [Packet] = []
         var sequence: UInt64 = 0
         for _ in 0..<30 {
             // One in four comes a second time, and is refused; so the events of a turn are not all admitted.
@@ -138,12 +33,28 @@ struct SessionRuleTests {
                     id: random.next(upperBound: UInt64(2)) == 0
                         ? nil : random.next(upperBound: UInt64(500)))
             }
-            packets.append((isResend ? sequence - 1 : sequence, events))
-            if !isResend { sequence += 1 }
+            if random.next(upperBound: UInt64(5)) == 0 {
+                packets.append((RingRecordKind.plain, 0, events))
+            } else {
+                packets.append(
+                    (RingRecordKind.framed, isResend ? sequence - 1 : sequence, events))
+                if !isResend { sequence += 1 }
+            }
+        }
+        if hasNewKey {
+            // Sessions that have begun keep their key, so that only pseudonyms differ by when it was replaced.
+            for (ring, bench) in zip(rings, [together, apart]) {
+                bench.bench.offerBatch(sequence: 1_000, [bench.impression(session: 3, reward: 99)])
+                _ = bench.bench.turns()
+                var keys = Bench.keys()
+                keys.renew(at: 1_763_600_000_000_000 + 86_400 * Self.second, random: &random)
+                ring.replace(by: keys)
+            }
         }
         let judged = together.send(packets)
         #expect(packets.reduce(0) { $0 + $1.events.count } > judged.count)
         #expect(judged == packets.flatMap { apart.send([$0]) })
+        if hasNewKey { return }
         #expect(together.pseudonyms == apart.pseudonyms && Set(apart.pseudonyms).count == 11)
         #expect(judged.contains(.sessionRepeat) && judged.contains(.orphan))
     }

@@ -119,6 +119,7 @@ package enum DecodeOutcome: Equatable, Sendable {
 
     private let hash: KeyedHash
     private let takesHashes: Bool
+    /// There as long as this is.
     var key: Key { @inline(__always) get { unsafe hash.subkeys } }
 
     /// - Parameter hash: `nil` = hashes are not asked for, and mean nothing.

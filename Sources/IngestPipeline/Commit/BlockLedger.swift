@@ -11,7 +11,7 @@ import IngestFormat
 /// **Cost** Some nanoseconds a packet of a run; a dictionary look-up where another one begins. Memory grows with the senders
 /// of one block only, bounded by its packets.
 struct BlockLedger: ~Copyable {
-    private(set) var entries: [LedgerEntry] = []
+    private var entries: [LedgerEntry] = []
     private var indexes: [SenderKey: Int] = [:]
     private var lastIndex = 0
     /// Of all entries together, before ranges that meet are merged.
@@ -44,7 +44,8 @@ struct BlockLedger: ~Copyable {
     /// Whether a window may be closed for its silence: that must not take the room of the record behind it.
     var hasRoomForExpiry: Bool { entries.count < Limits.blockSenderCountMax / 2 }
 
-    private mutating func index(of key: SenderKey) -> Int {
+    /// The entry of a sender, whose run it is from then on: `lastIndex`.
+    private mutating func indexOfRun(of key: SenderKey) -> Int {
         if lastIndex < entries.count, entries[lastIndex].key == key { return lastIndex }
         endRun()
         if let index = indexes[key] {
@@ -58,13 +59,13 @@ struct BlockLedger: ~Copyable {
     }
 
     mutating func addPackets(_ count: UInt64, _ result: PacketResult, from key: SenderKey) {
-        let index = index(of: key)
+        let index = indexOfRun(of: key)
         entries[index].packets[Int(result.rawValue)] &+= count
     }
 
     /// Goes on with the run of a sender, or begins it: before `tally` gets the verdicts of one of its packets.
     @inline(__always)
-    mutating func continueRun(of key: SenderKey) { _ = index(of: key) }
+    mutating func continueRun(of key: SenderKey) { _ = indexOfRun(of: key) }
 
     /// Adds an accepted packet of the sender whose run it is.
     ///
@@ -72,17 +73,23 @@ struct BlockLedger: ~Copyable {
     @inline(__always)
     mutating func addAccepted(_ sequence: ArrivedSequence?) {
         packetCount &+= 1
-        if let sequence { add(sequence, at: lastIndex) }
+        if let sequence { add(sequence) }
     }
 
     /// Adds a packet of which nothing could be used, but whose sequence is consumed.
     mutating func addMalformed(from key: SenderKey, _ sequence: ArrivedSequence) {
         addPackets(1, .malformed, from: key)
-        add(sequence, at: lastIndex)
+        add(sequence)
     }
 
-    /// Puts what the run has brought into its sender's entry; to be called before `entries` are looked at.
-    mutating func endRun() {
+    /// The entries so far, in the order in which their senders came.
+    mutating func completeEntries() -> [LedgerEntry] {
+        endRun()
+        return entries
+    }
+
+    /// Puts what the run has brought into its sender's entry.
+    private mutating func endRun() {
         if packetCount == 0 && sequences == nil { return }
         entries[lastIndex].packets[Int(PacketResult.accepted.rawValue)] &+= packetCount
         for code in 0..<VerdictTally.count where tally.counts[code] != 0 {
@@ -102,14 +109,14 @@ struct BlockLedger: ~Copyable {
 
     /// Notes what happened to a window beside a sequence that arrived.
     mutating func add(_ delta: WindowDelta, to key: SenderKey) {
-        entries[index(of: key)].window.add(delta)
+        entries[indexOfRun(of: key)].window.add(delta)
         movesWindows = movesWindows || delta.movesFloor
     }
 
-    private mutating func add(_ arrived: ArrivedSequence, at index: Int) {
+    private mutating func add(_ arrived: ArrivedSequence) {
         movesWindows = true
         let value = arrived.sequence.rawValue
-        entries[index].checks.append(arrived.check)
+        entries[lastIndex].checks.append(arrived.check)
         checkCount += 1
         if let range = sequences, value > range.upperBound, value - range.upperBound == 1 {
             sequences = range.lowerBound...value
@@ -169,7 +176,7 @@ struct ArrivedSequence {
     let check: UInt16
 }
 
-/// Events of one packet, or of one turn, by verdict.
+/// Events of one run, or of one turn, by verdict.
 struct VerdictTally: ~Copyable {
     static let count = 16
     var counts = InlineArray<16, UInt32>(repeating: 0)

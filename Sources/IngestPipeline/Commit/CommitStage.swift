@@ -110,13 +110,13 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     // MARK: Records
 
     private mutating func takeRecords(mayWait: Bool) -> Int {
-        loadAhead()
         guard var next = consumer.peek() else { return 0 }
         let now = time.now()
         var taken = 0
         while taken < Self.recordCountMax {
             let isOpen = slot != nil
             guard isOpen || openBlock(mayWait: mayWait), let slot else { break }
+            if taken == 0 { loadAhead() }
             // A block that was just opened takes any record.
             let (count, left) = takeRecords(
                 from: next, into: slot, now, isRoomy: !isOpen, Self.recordCountMax - taken)
@@ -266,7 +266,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         // SAFETY: the receive stage wrote `eventCount` rows and their side records, whose places lie in
         // the record's packet bytes; `hasRoom` made room for as many rows.
         unsafe admission.admit(
-            PacketEvents(record, firstIndex: eventIndex), into: slot, tally: &ledger.tally)
+            PacketEvents(record, preparedIndex: eventIndex), into: slot, tally: &ledger.tally)
         ledger.tally.add(.malformed, UInt32(record.header.malformedCount))
         ledger.addAccepted(sequence)
         if isFirst && slot.rows.rowCount > 0 { pace.openedAt = clock.monotonicNanoseconds() }
@@ -320,9 +320,8 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     private mutating func closeBlock(isLast: Bool = false) {
         guard let slot else { return }
         let now = time.now()
-        ledger.endRun()
         // Events come with sequences, and a ledger with these goes into this block.
-        if ledger.movesWindows { windows.add(eventsOf: ledger.entries) }
+        if ledger.movesWindows { windows.add(eventsOf: ledger.completeEntries()) }
         windows.takeAcks(into: &slot.acks, durable: links.state.durableEpoch, now)
         if slot.rows.rowCount == 0 { slot.context.admissionTime = now.wallMicroseconds }
         slot.context.zoneVersion = admission.zoneVersion

@@ -52,7 +52,7 @@ extension Admission {
         let event = unsafe packet.rows + index
         // SAFETY: the id lies in the packet, and `prepareSessions` was called for it.
         let visit = unsafe sessions.visit(
-            packet.firstIndex + index, packet.bytes + Int(event.pointee.sessionOffset),
+            packet.preparedIndex + index, packet.bytes + Int(event.pointee.sessionOffset),
             Int(event.pointee.sessionByteCount), key: key.rawValue, type: event.pointee.type)
         let (type, timestamp) = unsafe (event.pointee.type, event.pointee.timestampMicroseconds)
         let broken = sessions.broken(by: visit, type: type, timestamp: timestamp)
@@ -107,7 +107,7 @@ extension Admission {
         if unsafe sessions.isOn && event.pointee.sessionByteCount != 0 {
             // SAFETY: as in `judgeInSession`.
             let visit = unsafe sessions.look(
-                packet.firstIndex + index, packet.bytes + Int(event.pointee.sessionOffset),
+                packet.preparedIndex + index, packet.bytes + Int(event.pointee.sessionOffset),
                 Int(event.pointee.sessionByteCount), key: key?.rawValue, type: type)
             if sessions.broken(by: visit, type: type, timestamp: timestamp) != nil {
                 // Rates come before viewability.
@@ -131,9 +131,9 @@ extension Admission {
     /// Prepares the sessions of a packet's events, which are the next of the turn.
     @inline(never)
     mutating func prepareSessions(_ packet: PacketEvents) {
+        precondition(sessions.preparedCount + packet.count <= SessionRule.preparedCountMax)
         for index in 0..<packet.count {
-            // SAFETY: there are `count` rows, and a session's id lies in the packet. There is room, by
-            // `SessionRule.preparedCountMax`.
+            // SAFETY: there are `count` rows, and a session's id lies in the packet. There is room, by the line above.
             let row = unsafe packet.rows + index
             unsafe sessions.prepare(
                 packet.bytes + Int(row.pointee.sessionOffset), Int(row.pointee.sessionByteCount))
@@ -142,11 +142,11 @@ extension Admission {
 
     /// The same of a packet whose events were not prepared with their turn: of more than are prepared at once, or since there
     /// is another key.
-    /// - Returns: the packet, as the first of its turn.
+    /// - Returns: the packet, as the only one that is prepared.
     @inline(never)
     mutating func prepareLate(_ packet: PacketEvents) -> PacketEvents {
         var packet = packet
-        packet.firstIndex = 0
+        packet.preparedIndex = 0
         sessions.beginTurn()
         prepareSessions(packet)
         sessions.touch()
@@ -163,12 +163,12 @@ extension Admission {
     let bytes: UnsafeRawPointer
     /// Whether the packet's key is bound to a business.
     let isBound: Bool
-    /// Events of the turn before its own.
-    var firstIndex: Int
+    /// Where its first event is among those whose sessions were prepared, if it was.
+    var preparedIndex: Int
 
     /// SAFETY (caller): the record holds the `PacketRows` of its packet.
-    @unsafe init(_ record: RingRecord, firstIndex: Int = 0) {
-        self.firstIndex = firstIndex
+    @unsafe init(_ record: RingRecord, preparedIndex: Int = 0) {
+        self.preparedIndex = preparedIndex
         count = Int(record.header.eventCount)
         isBound = record.header.flags & RingRecordHeader.Flags.isBound != 0
         let offset = PacketRows.sideOffset(eventCount: count)

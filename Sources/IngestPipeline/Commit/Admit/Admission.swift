@@ -57,7 +57,7 @@ import IngestRules
 
     deinit { unsafe keyEnds.deallocate() }
 
-    /// Events whose lines are loaded ahead, before the last packet: they fit the second-level cache.
+    /// Events whose lines are loaded ahead, the last packet whole: most fit the second-level cache.
     static var touchedCountMax: Int { 1_024 }
 
     /// To be called before the packets of a turn are touched.
@@ -118,8 +118,9 @@ import IngestRules
     /// - Returns: whether all are known.
     @inline(__always)
     private func findKeys(_ packet: PacketEvents) -> Bool {
-        // SAFETY: there are `count` rows, which a packet may hold.
-        unsafe dictionary.findKeyEnds(of: packet.rows, packet.count, into: keyEnds)
+        precondition(packet.count <= Limits.packetEventCountMax)
+        // SAFETY: there are `count` rows, and room for as many.
+        return unsafe dictionary.findKeyEnds(of: packet.rows, packet.count, into: keyEnds)
     }
 
     /// Starts the loads of the names of rewards whose keys are not known, all together.
@@ -152,7 +153,7 @@ import IngestRules
         }
         let isPrepared =
             sessionBytes == 0 || !sessions.isOn
-            || packet.firstIndex + packet.count <= sessions.preparedCount
+            || packet.preparedIndex + packet.count <= sessions.preparedCount
         let packet = isPrepared ? packet : prepareLate(packet)
         for index in 0..<packet.count {
             let event = unsafe packet.rows + index

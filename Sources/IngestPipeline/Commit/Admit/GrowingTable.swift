@@ -65,7 +65,7 @@ protocol TableEntry: BitwiseCopyable {
         @inline(__always) get { old.capacity > 0 }
     }
 
-    /// Starts the load of the line on which an entry is or would be.
+    /// Starts the load of the line on which an entry, or its beginning, is or would be.
     @inline(__always)
     func prefetch(_ spread: UInt64) {
         if isGrowing {

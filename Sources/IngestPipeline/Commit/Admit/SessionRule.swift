@@ -6,8 +6,8 @@ import IngestRules
 /// The rules on sessions: rates, one impression of a reward a session, and whether a click or redemption follows an
 /// impression. Owned by the commit queue; made at start from the rows of the log.
 ///
-/// **Cost** 16 ns an event with a session for its pseudonym, and misses (docs/decisions/0045-sessions.md): loads ahead of a
-/// turn's events, so that they overlap.
+/// **Cost** 16 ns an event with a session for its pseudonym, and misses, which loads ahead of a turn's events make overlap
+/// (docs/decisions/0045-sessions.md).
 @safe package struct SessionRule: ~Copyable {
     /// An event of a session.
     @safe struct Visit {
@@ -128,7 +128,7 @@ import IngestRules
 
     /// Prepares the turn's next event: takes its pseudonym.
     ///
-    /// SAFETY (caller): there is room for one more.
+    /// SAFETY (caller): there is room for one more, and the id lies in the packet.
     @inline(__always)
     @unsafe mutating func prepare(_ session: UnsafeRawPointer, _ byteCount: Int) {
         unsafe prepared[preparedCount] =
@@ -141,6 +141,7 @@ import IngestRules
     ///
     /// In loops of their own: where other work lies between two loads, few of these are under way at once.
     func touch() {
+        // SAFETY, here and below: so many were prepared.
         for index in 0..<preparedCount where unsafe prepared[index] != Self.none {
             unsafe table.touch(prepared[index])
         }

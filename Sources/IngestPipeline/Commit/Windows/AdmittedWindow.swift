@@ -142,7 +142,7 @@ struct AdmittedWindow {
         _ packet: SequencedPacket, commit epoch: UInt64
     ) -> (hasCheck: Bool, beginsAck: Bool) {
         let hasCheck = window.accept(packet.sequence, check: packet.check, room: 0)
-        admittedEpoch = epoch
+        note(commit: epoch)
         isShedForNames = false
         return (hasCheck, packet.asksForAcks && owe(packet, .ok, isNewBatch: true))
     }
