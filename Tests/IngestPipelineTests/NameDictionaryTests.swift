@@ -111,7 +111,7 @@ struct NameDictionaryTests {
 
     /// The keys of rows, looked up together.
     private static func keys(
-        of rows: [PacketRow], in dictionary: borrowing NameDictionary
+        of rows: [PacketRow], in dictionary: inout NameDictionary
     ) -> [KeyOrdinal?] {
         var keyEnds = [UInt32](repeating: .max, count: rows.count)
         let areKnown = dictionary.findKeyEnds(of: rows, rows.count, into: &keyEnds)
@@ -146,7 +146,7 @@ struct NameDictionaryTests {
             place = (place + 1) % rows.count
             // Also while the table grows, before what was moved is found in one place only.
             try #require(
-                Self.keys(of: rows, in: dictionary) == rows.map { dictionary.key(of: $0.pair) })
+                Self.keys(of: rows, in: &dictionary) == rows.map { dictionary.key(of: $0.pair) })
             dictionary.goOnGrowing()
         }
         #expect(sizes.count > 10)

@@ -31,6 +31,7 @@ import IngestRules
     private var touchedCount = 0
     /// Of the packet's events, each one more than its key; 0 = not known when the packet came.
     private let keyEnds: UnsafeMutablePointer<UInt32>
+    private let keyEndCapacity = Limits.packetEventCountMax
 
     var nextName: UInt32 { dictionary.nextName }
     var nextKey: UInt32 { dictionary.nextKey }
@@ -52,7 +53,7 @@ import IngestRules
         moneyMicrosMax = configuration.moneyMicrosMax
         days = BusinessDays(configuration.zones)
         owners = configuration.owners
-        unsafe keyEnds = .allocate(capacity: Limits.packetEventCountMax)
+        unsafe keyEnds = .allocate(capacity: keyEndCapacity)
     }
 
     deinit { unsafe keyEnds.deallocate() }
@@ -112,20 +113,20 @@ import IngestRules
     var completeSinceMicroseconds: Int64 { repeats.completeSinceMicroseconds }
 
     /// Whether a packet has an event of a reward and business that are not known together.
-    func hasNewPairs(_ packet: PacketEvents) -> Bool { !findKeys(packet) }
+    mutating func hasNewPairs(_ packet: PacketEvents) -> Bool { !findKeys(packet) }
 
     /// Looks up the keys of a packet's events.
     /// - Returns: whether all are known.
     @inline(__always)
-    private func findKeys(_ packet: PacketEvents) -> Bool {
-        precondition(packet.count <= Limits.packetEventCountMax)
+    private mutating func findKeys(_ packet: PacketEvents) -> Bool {
+        precondition(packet.count <= keyEndCapacity)
         // SAFETY: there are `count` rows, and room for as many.
         return unsafe dictionary.findKeyEnds(of: packet.rows, packet.count, into: keyEnds)
     }
 
     /// Starts the loads of the names of rewards whose keys are not known, all together.
     @inline(never)
-    private func prefetchNewRewards(_ packet: PacketEvents) {
+    private mutating func prefetchNewRewards(_ packet: PacketEvents) {
         // SAFETY: there are as many keys as rows, and a reward's name lies in the packet.
         for index in 0..<packet.count where unsafe keyEnds[index] == 0 {
             dictionary.prefetch(

@@ -205,7 +205,7 @@ import IngestFormat
     package borrowing func key(of pair: PairHash) -> KeyOrdinal? { pairs.key(of: pair) }
 
     /// As `PairTable.findKeyEnds`.
-    @unsafe borrowing func findKeyEnds(
+    @unsafe mutating func findKeyEnds(
         of rows: UnsafePointer<PacketRow>, _ count: Int, into keyEnds: UnsafeMutablePointer<UInt32>
     ) -> Bool { unsafe pairs.findKeyEnds(of: rows, count, into: keyEnds) }
 

@@ -56,7 +56,8 @@ import IngestStorage
     /// - Returns: whether all are in the table.
     ///
     /// SAFETY (caller): there are `count` rows, and room for as many numbers.
-    @unsafe func findKeyEnds(
+    // Mutating, since a copy of all of the table is made for a call of what only reads it.
+    @unsafe mutating func findKeyEnds(
         of rows: UnsafePointer<PacketRow>, _ count: Int, into keyEnds: UnsafeMutablePointer<UInt32>
     ) -> Bool {
         let current = table.current

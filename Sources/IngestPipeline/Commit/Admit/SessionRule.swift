@@ -140,7 +140,7 @@ import IngestRules
     /// Loads the sessions of the events that were prepared, and then the impressions that were counted in them.
     ///
     /// In loops of their own: where other work lies between two loads, few of these are under way at once.
-    func touch() {
+    mutating func touch() {
         // SAFETY, here and below: so many were prepared.
         for index in 0..<preparedCount where unsafe prepared[index] != Self.none {
             unsafe table.touch(prepared[index])
