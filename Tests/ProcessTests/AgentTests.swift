@@ -306,6 +306,9 @@ extension ProcessSuite {
             let network = try FaultyNetwork(in: folder, seed: 3)
             let agent = try AgentProgram.start(to: network.address, ["--follow", path], in: folder)
             #expect(try eventually { try network.reader.sees(impressions: 0, clicks: 50) })
+            // Another receiver is told by what the agent has heard: of several answers one was not damaged.
+            let answeredCount = network.proxy.answeredCount
+            #expect(eventually { network.proxy.answeredCount > answeredCount + 5 })
             let elsewhere = try TemporaryFolder()
             let other = try DaemonProcess(in: elsewhere)
             network.proxy.retarget(other.port)

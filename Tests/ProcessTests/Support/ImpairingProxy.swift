@@ -19,6 +19,8 @@ final class ImpairingProxy: Sendable {
         var isStopped = false
         /// Bytes either way; acks must never be more.
         var forwarded = 0
+        /// Of them those to the sender.
+        var answered = 0
         var held: [[UInt8]?] = [nil, nil]
     }
 
@@ -39,6 +41,7 @@ final class ImpairingProxy: Sendable {
     func retarget(_ port: UInt16) { state.withLock { $0.target = port } }
 
     var forwardedCount: Int { state.withLock { $0.forwarded } }
+    var answeredCount: Int { state.withLock { $0.answered } }
 
     func stop() {
         state.withLock { $0.isStopped = true }
@@ -76,6 +79,7 @@ final class ImpairingProxy: Sendable {
                 datagram[place] ^= UInt8.random(in: 1...255, using: &state.random)
             }
             state.forwarded += 1
+            state.answered += way
             if state.held[way] == nil, happens(chances.latePercent) {
                 state.held[way] = datagram
                 return []
