@@ -75,6 +75,20 @@ struct BlockLedgerTests {
         #expect(isFullOfSenders && isFullOfRanges && hasRoomAgain)
     }
 
+    @Test("the entries so far have what the packets of the last sender brought")
+    func openRun() {
+        var ledger = BlockLedger()
+        for sequence in 5...7 as ClosedRange<UInt64> {
+            Self.add(sequence, to: &ledger)
+            ledger.tally.add(.counted, 2)
+            let entry = ledger.completeEntries()[0]
+            #expect(entry.sequences == [5...sequence])
+            #expect(entry.packets[Int(PacketResult.accepted.rawValue)] == sequence - 4)
+            #expect(entry.events[Int(Verdict.counted.rawValue)] == 2 * (sequence - 4))
+        }
+        #expect(ledger.take()[0].events[Int(Verdict.counted.rawValue)] == 6)
+    }
+
     @Test("counts of interleaved senders are kept apart and come out in the order of their keys")
     func senders() throws {
         var ledger = BlockLedger()
