@@ -97,6 +97,14 @@
         words.release(released)
     }
 
+    /// Bytes of the arena with records that were published and not read yet.
+    ///
+    /// **Cost** Loads the producer's position.
+    package mutating func waitingByteCount() -> Int {
+        published = words.loadPublished()
+        return Int(truncatingIfNeeded: published &- consumed)
+    }
+
     /// Sleeps until there is a record, a waker calls, the ring is closed, or nothing of these came for so
     /// long. Does not spin; what was read should be released before.
     ///

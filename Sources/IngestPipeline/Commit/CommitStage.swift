@@ -127,6 +127,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         }
         if taken > 0 {
             consumer.release()
+            windows.credit.note(waitingByteCount: consumer.waitingByteCount())
             admission.goOnGrowing()
             flushTally()
         }

@@ -155,9 +155,16 @@ extension AdmittedWindows {
 /// Who has more than its part, because others came, gets less with its next answer. The sum of what is granted may pass the
 /// pool by two packets a sender with demand: each of these gets as many at least.
 ///
+/// What has lain in the ring all of the time since the last look, beyond `standingByteCountMax`, is credit that made acks
+/// later and nothing faster, and went through memory where it could have stayed in the cache: the pool is smaller by so
+/// much. Else it grows by an eighth, up to what the ring holds. So it is as large as disk and network need.
+///
 /// **Cost** A pass over all windows, five times a second at most.
 struct CreditPool {
-    private let byteCount: Int
+    private let byteCountMax: Int
+    private var byteCount: Int
+    /// The least that has waited in the ring at once since the last look.
+    private var leastWaitingByteCount: Int?
     private var grantedByteCount = 0
     /// Senders with demand.
     private var sharerCount = 0
@@ -175,10 +182,21 @@ struct CreditPool {
     private static let lapseNanoseconds: UInt64 = 2_000_000_000
     private static let lookIntervalNanoseconds: UInt64 = 200_000_000
     private static let secondNanoseconds: UInt64 = 1_000_000_000
+    /// About a block's packets: the commit queue need not wait for a sender while it closes one.
+    static let standingByteCountMax = 4 << 20
+    /// What of the pool is left at least, since senders without acks may be what fills the ring.
+    static let leastShare = 8
 
+    /// - Parameter byteCount: at most, and at first.
     init(byteCount: Int) {
+        byteCountMax = byteCount
         self.byteCount = byteCount
         levelByteCount = byteCount
+    }
+
+    /// Notes how much waits in the ring; for each turn of the commit stage.
+    mutating func note(waitingByteCount: Int) {
+        leastWaitingByteCount = min(leastWaitingByteCount ?? .max, waitingByteCount)
     }
 
     /// Notes that a batch came: its sender has demand.
@@ -233,7 +251,18 @@ struct CreditPool {
                 entries[index].demand.endSecond()
             }
         }
+        fit()
         level(entries)
+    }
+
+    /// Makes the pool as large as is of use.
+    private mutating func fit() {
+        let excess = (leastWaitingByteCount ?? 0) - Self.standingByteCountMax
+        byteCount =
+            excess > 0
+            ? max(byteCount - excess, byteCountMax / Self.leastShare)
+            : min(byteCount + byteCount / 8, byteCountMax)
+        leastWaitingByteCount = nil
     }
 
     /// Equal parts; what some do not need of theirs is for those that need more.
