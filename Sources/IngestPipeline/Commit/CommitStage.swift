@@ -139,8 +139,8 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         eventIndex = 0
         admission.beginTurn()
         // SAFETY: as in `takeEvents`.
-        consumer.lookAhead(Self.recordCountMax) { unsafe admission.touch(PacketEvents($0)) }
-        admission.touchFurther()
+        consumer.lookAhead(Self.recordCountMax) { unsafe admission.lookAhead(PacketEvents($0)) }
+        admission.loadAhead()
     }
 
     /// Takes records as long as the open block has room for all of their events.

@@ -149,7 +149,7 @@ extension Admission {
         packet.preparedIndex = 0
         sessions.beginTurn()
         prepareSessions(packet)
-        sessions.touch()
+        sessions.load(with: &lines)
         return packet
     }
 }

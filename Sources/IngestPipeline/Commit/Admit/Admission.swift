@@ -27,8 +27,10 @@ import IngestRules
     var owners: RewardOwners
     /// Of the open block.
     private var admissionTime: Int64 = 0
-    /// Events of the turn that were touched.
-    private var touchedCount = 0
+    /// Events of the turn that were looked at ahead.
+    private var aheadCount = 0
+    /// Empty between calls.
+    var lines = LineBatch()
     /// Of the packet's events, each one more than its key; 0 = not known when the packet came.
     private let keyEnds: UnsafeMutablePointer<UInt32>
     private let keyEndCapacity = Limits.packetEventCountMax
@@ -59,31 +61,34 @@ import IngestRules
     deinit { unsafe keyEnds.deallocate() }
 
     /// Events whose lines are loaded ahead, the last packet whole: most fit the second-level cache.
-    static var touchedCountMax: Int { 1_024 }
+    static var aheadCountMax: Int { 1_024 }
 
-    /// To be called before the packets of a turn are touched.
+    /// To be called before the packets of a turn are looked at.
     mutating func beginTurn() {
-        touchedCount = 0
+        aheadCount = 0
         sessions.beginTurn()
     }
 
-    /// Loads what `admit` of the same events would wait for; for many packets in a row, so that their misses overlap.
+    /// Notes what `admit` of the same events would wait for.
     @inline(__always)
-    mutating func touch(_ packet: PacketEvents) {
-        if touchedCount >= Self.touchedCountMax { return }
-        touchedCount += packet.count
+    mutating func lookAhead(_ packet: PacketEvents) {
+        if aheadCount >= Self.aheadCountMax { return }
+        aheadCount += packet.count
         for index in 0..<packet.count {
             // SAFETY: there are `count` rows.
-            dictionary.touch(unsafe packet.rows[index].pair)
+            lines.add(dictionary.line(of: unsafe packet.rows[index].pair))
             if unsafe packet.rows[index].flags & EventDescriptor.Flags.hasEventID != 0 {
-                repeats.touch(unsafe packet.rows[index].eventHash)
+                lines.add(repeats.line(of: unsafe packet.rows[index].eventHash))
             }
         }
         if sessions.isOn { prepareSessions(packet) }
     }
 
-    /// Once the packets of the turn were touched: loads what that leads to.
-    mutating func touchFurther() { sessions.touch() }
+    /// Loads it, once all packets of the turn were looked at.
+    mutating func loadAhead() {
+        lines.load()
+        sessions.load(with: &lines)
+    }
 
     /// To be called between packets, now and then.
     mutating func goOnGrowing() {

@@ -82,9 +82,9 @@ import IngestRules
     @inline(__always)
     package mutating func prefetch(_ hash: UInt64) { table.prefetch(hash) }
 
-    /// Loads that line, for a batch of hashes in a loop.
+    /// That line, for a `LineBatch`.
     @inline(__always)
-    package mutating func touch(_ hash: UInt64) { table.touch(hash) }
+    mutating func line(of hash: UInt64) -> CacheLine { table.line(of: hash) }
 
     /// Once that line is there: starts the loads of the lines that `claim` will look at after it.
     @inline(__always)
@@ -285,9 +285,9 @@ package struct RepeatRule: ~Copyable {
     /// To be called for each block, before its first row.
     mutating func open(admissionTime: Int64) { index.open(admissionTime: admissionTime) }
 
-    /// Loads what `judge` of the same hash would wait for.
+    /// The line that `judge` of the same hash will look at first, for a `LineBatch`.
     @inline(__always)
-    mutating func touch(_ hash: UInt64) { index.touch(hash) }
+    mutating func line(of hash: UInt64) -> CacheLine { index.line(of: hash) }
 
     /// Once that load is done: starts those of what lies further on.
     @inline(__always)

@@ -121,9 +121,9 @@ enum DedupSlot {
     }
 
     @inline(__always)
-    func touch(_ hash: UInt64) {
+    func line(of hash: UInt64) -> CacheLine {
         // SAFETY: a home is a line of the table.
-        unsafe ingest_touch(base + home(hash) &* Self.slotCount)
+        unsafe CacheLine(base + home(hash) &* Self.slotCount)
     }
 
     /// For a key whose own line has been fetched: starts the loads of its further lines that `find` will look at.

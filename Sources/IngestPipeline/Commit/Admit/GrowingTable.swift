@@ -78,18 +78,16 @@ protocol TableEntry: BitwiseCopyable {
         table.prefetch(table.home(spread))
     }
 
-    /// Loads the line on which an entry is or would be, see `ingest_touch`.
+    /// The line on which an entry is or would be, or its beginning; valid as `find`.
+    /// - Parameter isEnd: that of its end, which may be the next where entries do not divide lines.
     @inline(__always)
-    func touch(_ spread: UInt64) {
+    func line(of spread: UInt64, isEnd: Bool = false) -> CacheLine {
         let home = isGrowing ? old.home(spread) : 0
         let isMoved = !isGrowing || home < movedEnd
-        // SAFETY: a home is inside its table.
-        let entry = unsafe isMoved ? table.base + table.home(spread) : old.base + home
-        unsafe ingest_touch(entry)
-        // What does not divide a cache line may lie on two.
-        if 64 % MemoryLayout<Entry>.stride != 0 {
-            unsafe ingest_touch(UnsafeRawPointer(entry + 1) - MemoryLayout<UInt64>.size)
-        }
+        // SAFETY: a home is inside its table, and an entry has eight bytes at least.
+        let entry = unsafe UnsafeRawPointer(
+            isMoved ? table.base + table.home(spread) : old.base + home)
+        return unsafe CacheLine(isEnd ? entry + MemoryLayout<Entry>.size - 8 : entry)
     }
 
     /// The entry that belongs where `spread` says and matches. Valid until the next insert, removal or `goOnGrowing`.
@@ -332,5 +330,46 @@ extension ZeroedTable where Element: TableEntry {
         while unsafe !base[place].isFree { place = next(place) }
         unsafe base[place] = entry
         return unsafe base + place
+    }
+}
+
+/// A cache line of a table, as long as nothing is inserted into that or moved in it.
+@safe struct CacheLine {
+    fileprivate let address: UnsafeRawPointer
+
+    /// SAFETY (caller): eight bytes from the address on lie on one line, and are readable.
+    @inline(__always)
+    @unsafe init(_ address: UnsafeRawPointer) { unsafe self.address = address }
+}
+
+/// Cache lines that will be looked at soon, to be loaded all together. Owned by one stage.
+///
+/// Where the loads stand behind each other, with nothing between them, most misses are under way at once: a CPU has room
+/// for some hundred instructions behind the first load that it waits for (docs/decisions/0060-loads-ahead.md).
+@safe struct LineBatch: ~Copyable {
+    private let lines: UnsafeMutablePointer<CacheLine>
+    private var count = 0
+    /// 128 KiB of lines, which stay in the second-level cache until they are looked at.
+    private static var capacity: Int { 2_048 }
+
+    init() { unsafe lines = .allocate(capacity: Self.capacity) }
+
+    deinit { unsafe lines.deallocate() }
+
+    /// Adds a line; a full batch is loaded first.
+    @inline(__always)
+    mutating func add(_ line: CacheLine) {
+        if count == Self.capacity { load() }
+        // SAFETY: there is room.
+        unsafe lines[count] = line
+        count &+= 1
+    }
+
+    /// Loads all of them, and is empty again.
+    @inline(never)
+    mutating func load() {
+        // SAFETY: so many were added.
+        for index in 0..<count { unsafe ingest_touch(lines[index].address) }
+        count = 0
     }
 }

@@ -106,12 +106,12 @@ struct KeySetNode: BitwiseCopyable, Equatable {
 
     /// The line that `find` will look at first, to be loaded ahead; `nil` for an empty set.
     @inline(__always)
-    func firstLine(of set: KeySet) -> UnsafeRawPointer? {
+    func firstLine(of set: KeySet) -> CacheLine? {
         if set.count == 0 { return nil }
         // SAFETY: the number is that of a node of the set.
         return set.root.isInner
-            ? unsafe UnsafeRawPointer(inners.node(set.root.innerNumber))
-            : unsafe UnsafeRawPointer(leaves.node(set.root.leafNumber))
+            ? unsafe CacheLine(inners.node(set.root.innerNumber))
+            : unsafe CacheLine(leaves.node(set.root.leafNumber))
     }
 
     /// The element of a key, > 0. Valid until the next insert.

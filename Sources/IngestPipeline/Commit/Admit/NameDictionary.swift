@@ -1,5 +1,4 @@
 // packet → decode → ring → [admit] → block → segment → compaction → snapshot → query
-
 import CIngestLinux
 import IngestFormat
 
@@ -196,9 +195,9 @@ import IngestFormat
     @inline(__always)
     package borrowing func prefetch(_ pair: PairHash) { pairs.prefetch(pair) }
 
-    /// Loads that line, for a batch of pairs in a loop.
+    /// That line, for a `LineBatch`.
     @inline(__always)
-    package borrowing func touch(_ pair: PairHash) { pairs.touch(pair) }
+    borrowing func line(of pair: PairHash) -> CacheLine { pairs.line(of: pair) }
 
     /// The key of a pair, if it was given one.
     @inline(__always)

@@ -40,9 +40,9 @@ import IngestStorage
     @inline(__always)
     func prefetch(_ pair: PairHash) { table.prefetch(pair.low) }
 
-    /// Loads that line, see `ingest_touch`.
+    /// That line, for a `LineBatch`.
     @inline(__always)
-    func touch(_ pair: PairHash) { table.touch(pair.low) }
+    func line(of pair: PairHash) -> CacheLine { table.line(of: pair.low) }
 
     func key(of pair: PairHash) -> KeyOrdinal? {
         if let keyEnd = keyEndOfOld(pair) { return KeyOrdinal(rawValue: keyEnd &- 1) }

@@ -44,8 +44,6 @@ import IngestRules
     /// Of the turn's events, as far as they were prepared, the pseudonym under the newest key; `none` of one without a session.
     private let prepared: UnsafeMutablePointer<UInt64>
     private(set) var preparedCount = 0
-    /// Of `touch`, for the same events.
-    private let lines: UnsafeMutablePointer<UnsafeRawPointer>
     /// No pseudonym: these have 48 bits.
     private static var none: UInt64 { .max }
 
@@ -56,13 +54,9 @@ import IngestRules
         keys = self.ring?.current ?? SessionKeyRing.Keys()
         table = SessionTable(policy)
         unsafe prepared = .allocate(capacity: Self.preparedCountMax)
-        unsafe lines = .allocate(capacity: Self.preparedCountMax)
     }
 
-    deinit {
-        unsafe prepared.deallocate()
-        unsafe lines.deallocate()
-    }
+    deinit { unsafe prepared.deallocate() }
 
     /// Whether there is a key of pseudonyms: without one no session can be kept.
     var isOn: Bool {
@@ -121,7 +115,7 @@ import IngestRules
     // MARK: A turn's sessions, ahead of its events
 
     /// Events that may be prepared: those of some packets, and of one as large as there may be.
-    static var preparedCountMax: Int { Admission.touchedCountMax + Limits.packetEventCountMax }
+    static var preparedCountMax: Int { Admission.aheadCountMax + Limits.packetEventCountMax }
 
     /// Forgets what was prepared.
     mutating func beginTurn() { preparedCount = 0 }
@@ -138,21 +132,16 @@ import IngestRules
     }
 
     /// Loads the sessions of the events that were prepared, and then the impressions that were counted in them.
-    ///
-    /// In loops of their own: where other work lies between two loads, few of these are under way at once.
-    mutating func touch() {
+    mutating func load(with batch: inout LineBatch) {
         // SAFETY, here and below: so many were prepared.
         for index in 0..<preparedCount where unsafe prepared[index] != Self.none {
-            unsafe table.touch(prepared[index])
+            table.addLines(of: unsafe prepared[index], to: &batch)
         }
-        var lineCount = 0
+        batch.load()
         for index in 0..<preparedCount where unsafe prepared[index] != Self.none {
-            guard let line = unsafe table.line(of: prepared[index]) else { continue }
-            unsafe lines[lineCount] = line
-            lineCount &+= 1
+            if let line = unsafe table.impressionLine(of: prepared[index]) { batch.add(line) }
         }
-        // SAFETY: lines of nodes, none of which has been given back since.
-        for index in 0..<lineCount { unsafe ingest_touch(lines[index]) }
+        batch.load()
     }
 
     /// To be called between packets, now and then.

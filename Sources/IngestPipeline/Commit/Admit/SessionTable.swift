@@ -85,13 +85,17 @@ struct ClickedReward: KeySetElement {
 
     // MARK: Ahead of an event
 
-    /// Loads the line of a session, see `ingest_touch`.
+    /// Has the lines of a session loaded.
     @inline(__always)
-    func touch(_ pseudonym: UInt64) { sessions.touch(OpenSession.spread(pseudonym)) }
+    func addLines(of pseudonym: UInt64, to batch: inout LineBatch) {
+        let spread = OpenSession.spread(pseudonym)
+        batch.add(sessions.line(of: spread))
+        batch.add(sessions.line(of: spread, isEnd: true))
+    }
 
     /// The line of the impressions that were counted in a session, to be loaded ahead; `nil` where none was.
     @inline(__always)
-    func line(of pseudonym: UInt64) -> UnsafeRawPointer? {
+    func impressionLine(of pseudonym: UInt64) -> CacheLine? {
         unsafe entry(pseudonym).flatMap {
             unsafe impressions.firstLine(of: $0.pointee.impressions)
         }
