@@ -21,7 +21,7 @@ struct EventMix {
     enum NameStyle: String, CaseIterable { case uuid, number }
 
     static let (rewardPrefix, businessPrefix) = ("rwd-", "b-")
-    static let (rewardKind, businessKind): (UInt64, UInt64) = (1, 2)
+    static let (rewardKind, businessKind, eventKind): (UInt64, UInt64, UInt64) = (1, 2, 3)
     private static let platforms = ["iOS", "tvOS", "web", "Android"].map { Array($0.utf8) }
     /// Event times lie up to about a second before the packet leaves.
     private static let ageMicrosecondsMax: UInt64 = 1 << 20
@@ -171,6 +171,32 @@ extension EventMix.NameStyle {
         let isLetter = (digits &+ 0x0606_0606_0606_0606) &>> 4 & 0x0101_0101_0101_0101
         // 39 from behind "9" to "a": 32 + 8 - 1.
         return digits &+ 0x3030_3030_3030_3030 &+ (isLetter &<< 5) &+ (isLetter &<< 3) &- isLetter
+    }
+}
+
+/// The digits of names, written once: of those of which there are few.
+@safe final class NameForms {
+    private let bytes: UnsafeMutableRawPointer
+    private let byteCount: Int
+
+    init(_ style: EventMix.NameStyle, _ kind: UInt64, count: Int) {
+        let form = Array(style.form.utf8)
+        byteCount = form.count
+        unsafe bytes = .allocate(byteCount: byteCount * count, alignment: 1)
+        for number in 0..<count {
+            // SAFETY: there is room for `count` forms.
+            let place = unsafe bytes + number * byteCount
+            unsafe place.copyMemory(from: form, byteCount: byteCount)
+            unsafe style.write(number, kind, to: place)
+        }
+    }
+
+    deinit { unsafe bytes.deallocate() }
+
+    /// SAFETY (caller): the number is below the count, and a form lies at `place`.
+    @inline(__always)
+    @unsafe func copy(_ number: Int, to place: UnsafeMutableRawPointer) {
+        unsafe place.copyMemory(from: bytes + number * byteCount, byteCount: byteCount)
     }
 }
 

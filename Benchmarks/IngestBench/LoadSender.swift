@@ -69,7 +69,7 @@ struct LoadSender {
             listener?.note(
                 departureOf: pool.packetNumber, at: SenderClock.monotonicNanoseconds())
             figures.packetCount += UInt64(count)
-            figures.eventCount += UInt64(count * PacketPool.packetEventCount)
+            figures.eventCount += UInt64(count * pool.packetEventCount)
             first = (first + count) % pool.packetCount
         }
         figures.nanoseconds = SenderClock.monotonicNanoseconds() - startedAt

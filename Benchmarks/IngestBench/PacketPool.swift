@@ -1,4 +1,4 @@
-import Glibc
+import Foundation
 import IngestClient
 import IngestFormat
 import IngestKeys
@@ -8,9 +8,11 @@ import IngestKeys
 /// events an id that no other has, the time of now less the event's own age, the names of a reward that is drawn for it
 /// alone, and its session, if it has one; then its CRC, and its tag. Senders take turns packet by packet.
 ///
+/// Or datagrams of one event each in JSON, measured impressions of the time at which they were made, which get ids and names.
+///
 /// **Cost** A packet's stride each; patching and CRC take about 0.4 µs a packet, a tag 0.8.
 @safe struct PacketPool: ~Copyable {
-    static let packetEventCount = 11
+    fileprivate static let framedEventCount = 11
 
     /// Of every packet: what fits an Ethernet frame; its last bytes are padding. A tag comes behind it.
     private static let untaggedByteCount = 1_472
@@ -21,6 +23,7 @@ import IngestKeys
     let packetCount: Int
     /// Of each, tag and all.
     let packetByteCount: Int
+    let packetEventCount: Int
     /// What an event takes in a packet on average, without header and padding.
     let eventByteCountMean: Double
 
@@ -29,6 +32,8 @@ import IngestKeys
 
     private let memory: UnsafeMutableRawPointer
     private let patches: [Patch]
+    /// `nil` of a pool of framed packets.
+    private let json: JSONForm?
     let senders: LoadSenders
     private let key: PacketKey?
     /// How many have been prepared.
@@ -49,10 +54,11 @@ import IngestKeys
         self.packetCount = packetCount
         self.asksForAcks = asksForAcks
         (self.senders, self.key, self.options) = (senders, key, options)
+        (json, packetEventCount) = (nil, Self.framedEventCount)
         packetByteCount = Self.untaggedByteCount + (key == nil ? 0 : PacketTag.byteCount)
         popularity = Popularity(options.popularity, count: options.rewardCount)
         businesses = NameForms(options.names, EventMix.businessKind, count: options.businessCount)
-        let eventCount = packetCount * Self.packetEventCount
+        let eventCount = packetCount * Self.framedEventCount
         let roundCount = (Self.roundEventCountMin + eventCount - 1) / eventCount
         repeats = RepeatDraw(share: repeatShare, round: UInt64(roundCount * eventCount))
         sessions = SessionDraw(count: UInt64(options.sessionCount))
@@ -68,8 +74,28 @@ import IngestKeys
             unsafe layout.append(&mix, header, to: memory + packet * packetByteCount)
         }
         patches = layout.patches
-        eventByteCountMean =
-            Double(layout.eventByteCount) / Double(packetCount * Self.packetEventCount)
+        eventByteCountMean = Double(layout.eventByteCount) / Double(eventCount)
+    }
+
+    /// Of datagrams of JSON.
+    init(packetCount: Int, jsonOf options: EventMix.Options, senders: LoadSenders) {
+        self.packetCount = packetCount
+        (self.senders, self.options) = (senders, options)
+        (asksForAcks, key, patches, lookbackMicroseconds) = (false, nil, [], 0)
+        let json = JSONForm(options.names)
+        (packetByteCount, packetEventCount) = (json.bytes.count, 1)
+        eventByteCountMean = Double(packetByteCount)
+        popularity = Popularity(options.popularity, count: options.rewardCount)
+        businesses = NameForms(options.names, EventMix.businessKind, count: options.businessCount)
+        repeats = RepeatDraw(share: 0, round: 1)
+        sessions = SessionDraw(count: 0)
+        unsafe memory = .allocate(byteCount: packetCount * packetByteCount, alignment: 4096)
+        for packet in 0..<packetCount {
+            // SAFETY: the packet's place lies in the pool.
+            unsafe (memory + packet * packetByteCount).copyMemory(
+                from: json.bytes, byteCount: packetByteCount)
+        }
+        self.json = json
     }
 
     deinit { unsafe memory.deallocate() }
@@ -85,14 +111,37 @@ import IngestKeys
         precondition(first >= 0 && count >= 0 && first + count <= packetCount)
         var event = firstEvent
         for packet in first..<first + count {
-            for i in packet * Self.packetEventCount..<(packet + 1) * Self.packetEventCount {
-                // SAFETY: the packet lies in the pool.
-                unsafe prepare(
-                    memory + packet * packetByteCount, patches[i], unixMicroseconds, event)
+            // SAFETY, of both: the packet lies in the pool.
+            let place = unsafe memory + packet * packetByteCount
+            if let json {
+                unsafe prepare(place, json, event)
+                (packetNumber, event) = (packetNumber + 1, event + 1)
+                continue
+            }
+            for i in packet * packetEventCount..<(packet + 1) * packetEventCount {
+                unsafe prepare(place, patches[i], unixMicroseconds, event)
                 event += 1
             }
             seal(packet)
         }
+    }
+
+    private func prepare(_ packet: UnsafeMutableRawPointer, _ json: JSONForm, _ event: UInt64) {
+        // SAFETY: the form has room for an id and for the names at these offsets.
+        unsafe EventMix.NameStyle.uuid.write(
+            Int(event), EventMix.eventKind, to: packet + json.idOffset)
+        guard let reward = popularity.drawn(event: event, seed: options.seed) else { return }
+        unsafe writeNames(
+            of: reward, to: packet + json.rewardOffset, packet + json.businessOffset)
+    }
+
+    private func writeNames(
+        of reward: Int, to place: UnsafeMutableRawPointer, _ business: UnsafeMutableRawPointer
+    ) {
+        // SAFETY: behind the prefixes is the room of the style's form.
+        unsafe options.names.write(reward, EventMix.rewardKind, to: place)
+        unsafe businesses.copy(
+            Int(UInt32(reward) % UInt32(options.businessCount)), to: business)
     }
 
     private func prepare(
@@ -110,11 +159,9 @@ import IngestKeys
         unsafe id.storeBytes(of: SeededRandom.mix(number), as: UInt64.self)
         unsafe id.storeBytes(of: SeededRandom.mix(~number), toByteOffset: 8, as: UInt64.self)
         if let reward = popularity.drawn(event: original, seed: options.seed) {
-            unsafe options.names.write(
-                reward, EventMix.rewardKind, to: packet + Int(patch.rewardOffset))
-            unsafe businesses.copy(
-                Int(UInt32(reward) % UInt32(options.businessCount)),
-                to: packet + Int(patch.businessOffset))
+            unsafe writeNames(
+                of: reward, to: packet + Int(patch.rewardOffset),
+                packet + Int(patch.businessOffset))
         }
         guard sessions.count > 0 else { return }
         let (first, second) = sessions.id(ofEvent: event)
@@ -123,20 +170,21 @@ import IngestKeys
     }
 
     /// The bytes of a run, ready to send.
-    func withPackets<Failure: Error>(
-        first: Int, count: Int, _ body: (Span<UInt8>) throws(Failure) -> Void
-    ) throws(Failure) {
+    func withPackets<Result, Failure: Error>(
+        first: Int, count: Int, _ body: (Span<UInt8>) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
         precondition(first >= 0 && count >= 0 && first + count <= packetCount)
         // SAFETY: the run lies in the pool, checked above, and is initialised.
         let bytes = unsafe UnsafeRawBufferPointer(
             start: memory + first * packetByteCount, count: count * packetByteCount)
-        try unsafe body(bytes.bindMemory(to: UInt8.self).span)
+        return try unsafe body(bytes.bindMemory(to: UInt8.self).span)
     }
 
     /// A heartbeat of each sender that tells how many packets have been prepared.
     /// - Parameter base: the lowest packet that may still be sent; 0 without acks.
     func heartbeats(base: UInt64 = 0) -> [[UInt8]] {
-        (0..<senders.count).map { sender in
+        if json != nil { return [] }
+        return (0..<senders.count).map { sender in
             var packet = Heartbeat(base: senders.sequences(before: base, of: sender)).packet(
                 header(
                     .heartbeat, ofPacket: sender,
@@ -187,29 +235,24 @@ import IngestKeys
     }
 }
 
-/// The digits of names, written once: of those of which there are few.
-@safe private final class NameForms {
-    private let bytes: UnsafeMutableRawPointer
-    private let byteCount: Int
+/// A datagram of one event in JSON, and where its id and names are patched: behind the prefixes of these.
+private struct JSONForm {
+    let bytes: [UInt8]
+    let rewardOffset: Int
+    let businessOffset: Int
+    let idOffset: Int
 
-    init(_ style: EventMix.NameStyle, _ kind: UInt64, count: Int) {
-        let form = Array(style.form.utf8)
-        byteCount = form.count
-        unsafe bytes = .allocate(byteCount: byteCount * count, alignment: 1)
-        for number in 0..<count {
-            // SAFETY: there is room for `count` forms.
-            let place = unsafe bytes + number * byteCount
-            unsafe place.copyMemory(from: form, byteCount: byteCount)
-            unsafe style.write(number, kind, to: place)
-        }
-    }
-
-    deinit { unsafe bytes.deallocate() }
-
-    /// SAFETY (caller): the number is below the count, and a form lies at `place`.
-    @inline(__always)
-    @unsafe func copy(_ number: Int, to place: UnsafeMutableRawPointer) {
-        unsafe place.copyMemory(from: bytes + number * byteCount, byteCount: byteCount)
+    init(_ style: EventMix.NameStyle) {
+        let id = EventMix.NameStyle.uuid.form
+        let time = Date().formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true))
+        var text = "{\"eventType\":\"impression\",\"rewardId\":\"\(EventMix.rewardPrefix)"
+        rewardOffset = text.utf8.count
+        text += "\(style.form)\",\"businessId\":\"\(EventMix.businessPrefix)"
+        businessOffset = text.utf8.count
+        text += "\(style.form)\",\"timestamp\":\"\(time)\",\"eventId\":\""
+        idOffset = text.utf8.count
+        text += "\(id)\",\"consent\":\"optIn\",\"metadata\":{\"platform\":\"iOS\","
+        bytes = Array((text + "\"viewability\":0.75,\"duration\":2.5}}").utf8)
     }
 }
 
@@ -280,7 +323,7 @@ private struct Layout: ~Copyable {
     ) {
         var ages = drawEvents(&mix)
         // One packet in some thousand would be too long for a frame: it is drawn again.
-        while ages.count < PacketPool.packetEventCount {
+        while ages.count < PacketPool.framedEventCount {
             _ = encoder.seal(header)
             ages = drawEvents(&mix)
         }
@@ -297,7 +340,7 @@ private struct Layout: ~Copyable {
     /// Draws events into the open packet; the ages of those that fitted.
     private mutating func drawEvents(_ mix: inout EventMix) -> [UInt32] {
         var ages: [UInt32] = []
-        for _ in 0..<PacketPool.packetEventCount {
+        for _ in 0..<PacketPool.framedEventCount {
             let event = mix.next()
             // SAFETY: the descriptor points into mix.bytes.
             let isTaken = unsafe mix.bytes.withUnsafeBytes {

@@ -155,7 +155,7 @@ private struct PoolSocket: DatagramSocket, ~Copyable {
         unsafe datagram.pointee.byte_count = UInt32(Self.runCount * pool.packetByteCount)
         unsafe datagram.pointee.segment_byte_count = UInt32(pool.packetByteCount)
         next += Self.runCount
-        firstEvent += UInt64(Self.runCount * PacketPool.packetEventCount)
+        firstEvent += UInt64(Self.runCount * pool.packetEventCount)
     }
 
     mutating func kernelDropCount() -> UInt64 { 0 }

@@ -46,7 +46,7 @@ struct ThroughputCommand: ParsableCommand {
             "events", "\(grouped(events)), \(fixed(pool.eventByteCountMean, 1)) bytes each")
         Report.line(
             "packets",
-            "\(pool.packetByteCount) bytes, \(PacketPool.packetEventCount) events, "
+            "\(pool.packetByteCount) bytes, \(pool.packetEventCount) events, "
                 + "\(grouped(mix.senders)) senders, one flow, \(mix.singly ? "sendmmsg" : "GSO")")
         Report.line(
             "names",

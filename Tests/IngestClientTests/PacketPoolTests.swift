@@ -1,3 +1,4 @@
+import Foundation
 import IngestFormat
 import IngestKeys
 import SwiftProtobuf
@@ -26,9 +27,38 @@ struct PacketPoolTests {
         for round in 0..<2 {
             pool.prepare(
                 first: 0, count: 8, unixMicroseconds: 1_800_000_000_000_000,
-                firstEvent: UInt64(round * 8 * PacketPool.packetEventCount))
+                firstEvent: UInt64(round * 8 * pool.packetEventCount))
             try check(pool, key, round: round, first: first, count: count, names)
         }
+    }
+
+    @Test(arguments: [EventMix.NameStyle.uuid, .number])
+    func `A datagram of JSON is an event with the reward that is drawn for it and an id of its own`(
+        names: EventMix.NameStyle
+    ) throws {
+        let options = EventMix.Options(
+            rewardCount: Self.rewardCount, names: names, seed: Self.seed)
+        var pool = PacketPool(
+            packetCount: 8, jsonOf: options,
+            senders: LoadSenders(count: 1, first: 1, epoch: SenderEpoch(rawValue: 1)))
+        let popularity = Popularity(.uniform, count: Self.rewardCount)
+        var ids: Set<String> = []
+        for round in 0..<2 as Range<UInt64> {
+            pool.prepare(first: 0, count: 8, unixMicroseconds: 0, firstEvent: round * 8)
+            let byteCount = pool.packetByteCount
+            let texts = pool.withPackets(first: 0, count: 8) { bytes in
+                (0..<8).map { place in (0..<byteCount).map { bytes[place * byteCount + $0] } }
+            }
+            for (place, text) in texts.enumerated() {
+                let event = try #require(
+                    JSONSerialization.jsonObject(with: Data(text)) as? [String: Any])
+                let reward = try #require(
+                    popularity.drawn(event: round * 8 + UInt64(place), seed: Self.seed))
+                #expect(event["rewardId"] as? String == EventMix.rewardName(reward, names))
+                ids.insert(try #require(event["eventId"] as? String))
+            }
+        }
+        #expect(ids.count == 16 && pool.packetNumber == 16 && pool.heartbeats().isEmpty)
     }
 
     private func check(
@@ -55,12 +85,12 @@ struct PacketPoolTests {
                     for (i, event) in batch.events.enumerated() {
                         let reward = try #require(
                             popularity.drawn(
-                                event: number * UInt64(PacketPool.packetEventCount) + UInt64(i),
+                                event: number * UInt64(pool.packetEventCount) + UInt64(i),
                                 seed: Self.seed))
                         #expect(event.rewardID == EventMix.rewardName(reward, names))
                         #expect(Set(event.rewardID.dropFirst(4).filter { $0 != "-" }).count > 1)
                     }
-                    #expect(batch.events.count == PacketPool.packetEventCount)
+                    #expect(batch.events.count == pool.packetEventCount)
                 }
             }
         }
