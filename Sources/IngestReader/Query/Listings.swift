@@ -102,8 +102,6 @@ extension RewardsQuery: CounterListing {
 }
 
 extension RewardDaysQuery: CounterListing {
-    package typealias Row = RewardDayRow
-
     /// Gives reward-days, bytewise by reward, then business, then date.
     ///
     /// **Cost** Of one reward: point reads, and the memory of its rows. Of all: a pass over the names in
@@ -298,53 +296,15 @@ public struct DaysQuery: Sendable {
     }
 }
 
-/// Which reward-days to list.
-public struct RewardDaysQuery: Sendable {
-    public var reward: String?
-    public var business: String?
-    public var days: DayRange
-    /// Maximum number of rows; `nil` for all, below 0 none.
-    public var limit: Int?
-
-    public init(
-        reward: String? = nil, business: String? = nil, days: DayRange = .all, limit: Int? = nil
-    ) {
-        self.reward = reward
-        self.business = business
-        self.days = days
-        self.limit = limit
-    }
-}
-
-/// Which counters by campaign and source to list.
-public struct CampaignsQuery: Sendable {
+/// Which rows of one kind to list, of a reward, a business and some days.
+public struct ListingQuery<Row>: Sendable {
     /// Only this reward's; `nil` for all.
     public var reward: String?
-    public var business: String?
-    /// Only events of these days.
-    public var days: DayRange
-    /// Maximum number of rows; `nil` for all, below 0 none.
-    public var limit: Int?
-
-    public init(
-        reward: String? = nil, business: String? = nil, days: DayRange = .all, limit: Int? = nil
-    ) {
-        self.reward = reward
-        self.business = business
-        self.days = days
-        self.limit = limit
-    }
-}
-
-/// Which events to list.
-public struct EventsQuery: Sendable {
-    /// Only this reward's events; `nil` for all.
-    public var reward: String?
-    /// Only this business's events; `nil` for all.
+    /// Only this business's; `nil` for all.
     public var business: String?
     /// Only events of these business-days.
     public var days: DayRange
-    /// At most so many, the oldest in the log; `nil` for all, below 0 none.
+    /// Maximum number of rows, the first of the listing's order; `nil` for all, below 0 none.
     public var limit: Int?
 
     public init(
@@ -356,3 +316,10 @@ public struct EventsQuery: Sendable {
         self.limit = limit
     }
 }
+
+/// Which reward-days to list.
+public typealias RewardDaysQuery = ListingQuery<RewardDayRow>
+/// Which counters by campaign and source to list.
+public typealias CampaignsQuery = ListingQuery<CampaignRow>
+/// Which events to list: of a limit, the oldest in the log.
+public typealias EventsQuery = ListingQuery<EventRow>

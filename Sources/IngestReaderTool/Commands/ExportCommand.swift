@@ -232,6 +232,9 @@ package struct ExportJob {
     /// Gives the rows of the table.
     /// - Parameter onRows: is told how many, as they come.
     package func give(to visitor: some RowVisitor, _ onRows: (Int) -> Void) throws {
+        func query<Row>() -> ListingQuery<Row> {
+            ListingQuery(reward: reward, business: business, days: days)
+        }
         func give<Batch: RowBatch>(_ rows: @escaping Rows<Batch>) throws {
             try withoutActuallyEscaping(onRows) { onRows in
                 try visitor.visit { body in
@@ -245,15 +248,9 @@ package struct ExportJob {
         switch table {
         case .rewards: try give(reader.rows(of: RewardsQuery(business: business, days: days)))
         case .days: try give(reader.rows(of: DaysQuery(business: business, days: days)))
-        case .rewardDays:
-            let query = RewardDaysQuery(reward: reward, business: business, days: days)
-            try give(reader.rows(of: query))
-        case .campaigns:
-            let query = CampaignsQuery(reward: reward, business: business, days: days)
-            try give(reader.rows(of: query))
-        case .events:
-            let query = EventsQuery(reward: reward, business: business, days: days)
-            try give(reader.rows(of: query))
+        case .rewardDays: try give(reader.rows(of: query() as RewardDaysQuery))
+        case .campaigns: try give(reader.rows(of: query() as CampaignsQuery))
+        case .events: try give(reader.rows(of: query() as EventsQuery))
         }
     }
 }

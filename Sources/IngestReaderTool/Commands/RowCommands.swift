@@ -82,29 +82,20 @@ struct RewardDaysCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "reward-days", abstract: "Rewards by business and day.")
 
-    @Option(help: ArgumentHelp("Only this reward.", valueName: "id"))
-    var reward: String?
-    @OptionGroup var listing: ListingOptions
+    @OptionGroup var rewards: RewardOptions
 
-    func run() throws {
-        try listing.answer(
-            RewardDaysQuery(
-                reward: reward, business: listing.business, days: listing.dates.range))
-    }
+    func run() throws { try rewards.listing.answer(rewards.query() as RewardDaysQuery) }
 }
 
 struct CampaignsCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "campaigns", abstract: "Rewards by business, campaign and source.")
 
-    @Option(help: ArgumentHelp("Only this reward.", valueName: "id"))
-    var reward: String?
-    @OptionGroup var listing: ListingOptions
+    @OptionGroup var rewards: RewardOptions
 
     func run() throws {
-        let query = CampaignsQuery(
-            reward: reward, business: listing.business, days: listing.dates.range)
-        try listing.output.answer { try $1.list($0.rows(of: query)) }
+        let query: CampaignsQuery = rewards.query()
+        try rewards.listing.output.answer { try $1.list($0.rows(of: query)) }
     }
 }
 
@@ -117,6 +108,17 @@ struct ListingOptions: ParsableArguments {
 
     func answer<Listing: CounterListing>(_ query: Listing) throws where Listing.Row: OutputRow {
         try output.answer { try $1.list($0.rows(of: query)) }
+    }
+}
+
+/// What the listings of one reward or all have.
+struct RewardOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("Only this reward.", valueName: "id"))
+    var reward: String?
+    @OptionGroup var listing: ListingOptions
+
+    func query<Row>() -> ListingQuery<Row> {
+        ListingQuery(reward: reward, business: listing.business, days: listing.dates.range)
     }
 }
 
