@@ -264,12 +264,8 @@ package struct SequenceWindow: Sendable, Hashable {
     }
 
     private func isMissing(_ sequence: UInt64) -> Bool {
-        var (low, high) = (0, missing.count)
-        while low < high {
-            let middle = (low + high) / 2
-            if missing[middle].upperBound < sequence { low = middle + 1 } else { high = middle }
-        }
-        return low < missing.count && missing[low].contains(sequence)
+        let place = missing.indices.firstPlace { missing[$0].upperBound >= sequence }
+        return place < missing.count && missing[place].contains(sequence)
     }
 
     // MARK: Bits

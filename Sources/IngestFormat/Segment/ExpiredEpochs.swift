@@ -130,16 +130,7 @@ extension ExpiredEpochs.OfKey {
 
     /// Where a sender epoch is, or would be, in `ordered`.
     private func place(of key: SenderKey) -> Int {
-        var (low, high) = (ordered.startIndex, ordered.endIndex)
-        while low < high {
-            let middle = low + (high - low) / 2
-            if ExpiredEpochs.isOlder(ordered[middle], key) {
-                low = middle + 1
-            } else {
-                high = middle
-            }
-        }
-        return low
+        ordered.indices.firstPlace { !ExpiredEpochs.isOlder(ordered[$0], key) }
     }
 }
 

@@ -60,23 +60,15 @@ package struct AttributionList: Hashable, Sendable {
     ///
     /// **Cost** Two binary searches.
     package func places(ofKeys keys: ClosedRange<UInt32>) -> Range<Int> {
-        let first = firstPlace { $0.key >= keys.lowerBound }
-        return first..<max(first, firstPlace { $0.key > keys.upperBound })
+        let first = entries.indices.firstPlace { entries[$0].key >= keys.lowerBound }
+        let end = entries.indices.firstPlace { entries[$0].key > keys.upperBound }
+        return first..<max(first, end)
     }
 
     /// **Cost** A binary search.
     package func contains(_ attribution: Attribution) -> Bool {
-        let place = firstPlace { $0 >= attribution }
+        let place = entries.indices.firstPlace { entries[$0] >= attribution }
         return place < entries.count && entries[place] == attribution
-    }
-
-    private func firstPlace(_ isBehind: (Attribution) -> Bool) -> Int {
-        var (low, high) = (0, entries.count)
-        while low < high {
-            let middle = (low + high) / 2
-            if isBehind(entries[middle]) { high = middle } else { low = middle + 1 }
-        }
-        return low
     }
 
     // MARK: Several lists

@@ -81,12 +81,7 @@ import CIngestLinux
 
     /// The first place of a value that is not below `wanted`, in a plain column that ascends.
     func lowerBound(_ wanted: UInt64) -> Int {
-        var (low, high) = (0, count)
-        while low < high {
-            let middle = (low &+ high) / 2
-            if value(middle) < wanted { low = middle &+ 1 } else { high = middle }
-        }
-        return low
+        (0..<count).firstPlace { value($0) >= wanted }
     }
 
     private mutating func readParts(
@@ -159,13 +154,9 @@ import CIngestLinux
 
     /// Which patch is that of `row`, by binary search in the places, which ascend.
     private func patch(of row: Int, in places: UnsafePointer<UInt64>) -> Int? {
-        var (low, high) = (0, patchCount)
-        while low < high {
-            let middle = (low &+ high) / 2
-            // SAFETY: middle < patchCount.
-            if unsafe places[middle] < UInt64(row) { low = middle &+ 1 } else { high = middle }
-        }
-        return unsafe low < patchCount && places[low] == UInt64(row) ? low : nil
+        // SAFETY: there are patchCount places.
+        let patch = (0..<patchCount).firstPlace { unsafe places[$0] >= UInt64(row) }
+        return unsafe patch < patchCount && places[patch] == UInt64(row) ? patch : nil
     }
 
     /// The rows that have patches: ascending and below `count`, or none of them is believed.

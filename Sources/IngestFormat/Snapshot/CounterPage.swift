@@ -70,13 +70,7 @@
     /// The first row of (key, day) or after it, by binary search; `rowCount` if there is none.
     package func firstRow(key: UInt32, day: Int32) -> Int {
         let wanted = Self.order(key: key, day: day)
-        var low = 0
-        var high = rowCount
-        while low < high {
-            let middle = (low &+ high) / 2
-            if orderOf(middle) < wanted { low = middle &+ 1 } else { high = middle }
-        }
-        return low
+        return (0..<rowCount).firstPlace { orderOf($0) >= wanted }
     }
 
     /// Adds a row behind the last one.

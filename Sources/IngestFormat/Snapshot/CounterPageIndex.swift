@@ -76,20 +76,9 @@ package struct CounterPageIndex: Hashable, Sendable {
     /// **Cost** Two binary searches.
     package func pages(ofOrders orders: ClosedRange<UInt64>) -> Range<Int> {
         // The page that begins last before or at the range may reach into it.
-        let first = max(0, partition { $0.firstOrder > orders.lowerBound } - 1)
-        let end = partition { $0.firstOrder > orders.upperBound }
-        return min(first, end)..<end
-    }
-
-    /// The first page that `isBeyond` holds for, and so for all after it.
-    private func partition(_ isBeyond: (Entry) -> Bool) -> Int {
-        var low = 0
-        var high = entries.count
-        while low < high {
-            let middle = (low + high) / 2
-            if isBeyond(entries[middle]) { high = middle } else { low = middle + 1 }
-        }
-        return low
+        let next = entries.indices.firstPlace { entries[$0].firstOrder > orders.lowerBound }
+        let end = entries.indices.firstPlace { entries[$0].firstOrder > orders.upperBound }
+        return min(max(0, next - 1), end)..<end
     }
 
     private typealias Field = CounterLayout.PageEntry

@@ -101,6 +101,21 @@ extension UInt64 {
     }
 }
 
+extension Range<Int> {
+    /// The first place that `isBehind` holds for, and so for all after it; the end if it holds for none.
+    ///
+    /// **Cost** A binary search.
+    @inlinable @inline(__always)
+    package func firstPlace(where isBehind: (Int) -> Bool) -> Int {
+        var (low, high) = (lowerBound, upperBound)
+        while low < high {
+            let middle = low &+ (high &- low) / 2
+            if isBehind(middle) { high = middle } else { low = middle &+ 1 }
+        }
+        return low
+    }
+}
+
 /// A set of counters: which columns of a table a reader asks for. The others are passed over by their
 /// heads, which is what makes a question about one column cheap.
 package struct CounterColumnSet: OptionSet, Hashable, Sendable, BitwiseCopyable {

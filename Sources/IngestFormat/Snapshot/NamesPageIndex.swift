@@ -148,19 +148,8 @@ package struct NamesPageIndex: Hashable, Sendable {
         _ kind: NamesPageKind, _ isNotBefore: (Int) -> Bool, _ isBehind: (Int) -> Bool
     ) -> Range<Int> {
         let all = pages(kind)
-        let end = partition(all, isBehind)
-        return min(max(all.lowerBound, partition(all, isNotBefore) - 1), end)..<end
-    }
-
-    /// The first page in `range` that `isBeyond` holds for, and so for all after it.
-    private func partition(_ range: Range<Int>, _ isBeyond: (Int) -> Bool) -> Int {
-        var low = range.lowerBound
-        var high = range.upperBound
-        while low < high {
-            let middle = (low + high) / 2
-            if isBeyond(middle) { high = middle } else { low = middle + 1 }
-        }
-        return low
+        let end = all.firstPlace(where: isBehind)
+        return min(max(all.lowerBound, all.firstPlace(where: isNotBefore) - 1), end)..<end
     }
 }
 

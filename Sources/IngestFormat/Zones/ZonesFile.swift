@@ -178,7 +178,7 @@ package struct ZoneOffsets: Hashable, Sendable {
     ///
     /// - Parameter instant: within `Limits.timestampMicrosecondsMax` of 1970.
     package func day(of instant: Int64) -> DaySpan {
-        let next = firstChange(after: instant)
+        let next = changes.indices.firstPlace { changes[$0].start > instant }
         let offset = Int64(next == 0 ? initialOffsetSeconds : changes[next - 1].offsetSeconds)
         let local = instant &+ offset &* 1_000_000
         let (quotient, rest) = local.quotientAndRemainder(dividingBy: Self.dayMicroseconds)
@@ -204,16 +204,6 @@ package struct ZoneOffsets: Hashable, Sendable {
             (begin, offset) = (change.start, change.offsetSeconds)
         }
         return max(begin, midnight - Int64(offset) * 1_000_000)
-    }
-
-    /// The place of the first change later than the instant; `changes.count` if there is none.
-    private func firstChange(after instant: Int64) -> Int {
-        var (low, high) = (0, changes.count)
-        while low < high {
-            let middle = (low + high) / 2
-            if changes[middle].start > instant { high = middle } else { low = middle + 1 }
-        }
-        return low
     }
 }
 

@@ -95,12 +95,8 @@ package struct NameTable: Sendable {
     }
 
     private static func places(of value: UInt32, in index: [UInt64]) -> some Sequence<Int> {
-        var (low, high) = (0, index.count)
-        while low < high {
-            let middle = (low + high) / 2
-            if index[middle] >> 32 < value { low = middle + 1 } else { high = middle }
-        }
-        return index[low...].lazy.prefix { $0 >> 32 == value }.map { Int($0 & 0xFFFF_FFFF) }
+        let first = index.indices.firstPlace { index[$0] >> 32 >= value }
+        return index[first...].lazy.prefix { $0 >> 32 == value }.map { Int($0 & 0xFFFF_FFFF) }
     }
 
     private func slice(_ place: Int) -> ArraySlice<UInt8> {

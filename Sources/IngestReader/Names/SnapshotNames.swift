@@ -183,13 +183,8 @@ struct NameParts<Files: FileSystem>: Sendable {
 
     /// The first run that `isBeyond` holds for, and so for all after it.
     func run(where isBeyond: (NamesRunReader<Files>) -> Bool) -> NamesRunReader<Files>? {
-        var low = 0
-        var high = runs.count
-        while low < high {
-            let middle = (low + high) / 2
-            if isBeyond(runs[middle]) { high = middle } else { low = middle + 1 }
-        }
-        return low < runs.count ? runs[low] : nil
+        let place = runs.indices.firstPlace { isBeyond(runs[$0]) }
+        return place < runs.count ? runs[place] : nil
     }
 }
 

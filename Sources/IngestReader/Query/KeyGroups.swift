@@ -182,18 +182,11 @@ struct DayOrder {
     /// The first day of `outer` whose id comes after all those of `inner`, which is inside of it.
     private func firstDay(of outer: Int, after inner: Int) -> Int32 {
         let rest = Array(businesses[inner].text.dropFirst(businesses[outer].text.count + 1))
-        var low = Self.first
-        var high = Self.end
-        while low < high {
-            let middle = low + (high - low) / 2
-            let date = Array(CivilDay(dayNumber: middle).description.utf8)
+        let day = (Int(Self.first)..<Int(Self.end)).firstPlace { day in
+            let date = Array(CivilDay(dayNumber: Int32(day)).description.utf8)
             // Dates have no `#`, so that this decides for every day of the inner one.
-            if NameOrder.precedes(date, rest + [Self.mark]) == true {
-                low = middle + 1
-            } else {
-                high = middle
-            }
+            return NameOrder.precedes(date, rest + [Self.mark]) != true
         }
-        return low
+        return Int32(day)
     }
 }
