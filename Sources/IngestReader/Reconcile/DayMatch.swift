@@ -87,10 +87,22 @@ struct EventIdentity {
     private static func half(_ hash: UInt64) -> UInt64 { hash == 0 ? 0 : max(1, hash >> 32) }
 
     /// What is kept of it while its part is waiting.
-    /// - Parameter place: of the line or row.
+    /// - Parameter place: of the line or row, which says also whether it is marked.
     func record(_ place: UInt64) -> InlineArray<8, UInt64> {
         [base.0, base.1, names, id, UInt64(bitPattern: timestamp), business, reward, place]
     }
+
+    init(_ record: InlineArray<8, UInt64>, isMarked: Bool) {
+        base = (record[0], record[1])
+        (names, id) = (record[2], record[3])
+        timestamp = Int64(bitPattern: record[4])
+        (business, reward) = (record[5], record[6])
+        self.isMarked = isMarked
+    }
+
+    /// Equal where all is; marked ones and those without platform come first: fewer rows can be theirs.
+    typealias Order = (UInt64, UInt64, UInt64, UInt64, Int)
+    var order: Order { (base.0, base.1, names, id, isMarked ? 0 : 1) }
 }
 
 /// Which business-days a file is of, and which rows on them it does not have. Owned by one reconciliation.
@@ -156,9 +168,10 @@ final class DayMatch<Scratch: FileSystem> {
     func add(line event: SentEvents.Event, refusedAs reason: Verdict? = nil) throws(ReaderError) {
         try lines.append(
             [
-                event.business, event.reward, UInt64(bitPattern: event.timestamp), event.count,
+                event.identity.business, event.identity.reward,
+                UInt64(bitPattern: event.identity.timestamp), event.count,
                 event.lineOffset, UInt64(reason?.rawValue ?? 0), 0, 0,
-            ], hash: Self.hash(event.business))
+            ], hash: Self.hash(event.identity.business))
     }
 
     private static func hash(_ business: UInt64) -> UInt64 { SplitMix.finish(business) }

@@ -249,7 +249,7 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
         try lines.give(lineAt: event.lineOffset) { _ = decoder.decode($0.span) }
         let (found, bytes) = (decoder.event, decoder.bytes)
         return try refusals.take(event.count, of: found) { () throws(ReaderError) in
-            try areKnown(found, bytes, reward: event.reward)
+            try areKnown(found, bytes, reward: event.identity.reward)
         }
     }
 

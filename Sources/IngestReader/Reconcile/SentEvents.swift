@@ -9,13 +9,7 @@ import IngestStorage
 /// tell more take lines first.
 struct SentEvents {
     struct Event {
-        let base: (UInt64, UInt64)
-        let names: UInt64
-        let id: UInt64
-        let isMarked: Bool
-        let timestamp: Int64
-        let business: UInt64
-        let reward: UInt64
+        let identity: EventIdentity
         /// Of the first such line.
         fileprivate(set) var lineOffset: UInt64
         var count: UInt64 = 1
@@ -23,13 +17,8 @@ struct SentEvents {
         fileprivate var rows = Counts(repeating: 0)
 
         fileprivate init(_ record: InlineArray<8, UInt64>) {
-            base = (record[0], record[1])
-            (names, id) = (record[2], record[3])
-            timestamp = Int64(bitPattern: record[4])
-            (business, reward) = (record[5], record[6])
-            (lineOffset, isMarked) = (
-                record[7] & ~SentEvents.mark, record[7] & SentEvents.mark != 0
-            )
+            identity = EventIdentity(record, isMarked: record[7] & SentEvents.mark != 0)
+            lineOffset = record[7] & ~SentEvents.mark
         }
 
         /// Takes rows for its lines, the counted ones first.
@@ -41,23 +30,6 @@ struct SentEvents {
                 count -= taken[verdict]
             }
             return taken
-        }
-
-        fileprivate func isEqual(_ other: Event) -> Bool {
-            base == other.base && names == other.names && id == other.id
-                && isMarked == other.isMarked
-        }
-
-        fileprivate func precedes(_ other: Event) -> Bool {
-            precedes(other.base, other.names, other.id, other.isMarked)
-        }
-
-        /// Marked ones and those without platform come first: fewer rows can be theirs.
-        fileprivate func precedes(
-            _ base: (UInt64, UInt64), _ names: UInt64, _ id: UInt64, _ isMarked: Bool
-        ) -> Bool {
-            (self.base.0, self.base.1, self.names, self.id, self.isMarked ? 0 : 1)
-                < (base.0, base.1, names, id, isMarked ? 0 : 1)
         }
     }
 
@@ -95,15 +67,15 @@ struct SentEvents {
         let id: UInt64
         let isMarked: Bool
 
-        init(_ first: Int, _ names: UInt64, _ id: UInt64, _ isMarked: Bool, _ telling: Telling) {
-            let campaign = names & .max >> 32
+        init(_ first: Int, _ event: EventIdentity, _ telling: Telling) {
+            let campaign = event.names & .max >> 32
             self.first = first
             // Whether there is a campaign or a source is told all the same.
-            self.names =
-                (telling.hasPlatform ? names & .max << 32 : 0)
+            names =
+                (telling.hasPlatform ? event.names & .max << 32 : 0)
                 | (telling.hasCampaign ? campaign : min(1, campaign))
-            self.id = telling.hasID ? id : 0
-            self.isMarked = telling.hasMark && isMarked
+            id = telling.hasID ? event.id : 0
+            isMarked = telling.hasMark && event.isMarked
         }
     }
 
@@ -136,10 +108,10 @@ struct SentEvents {
 
     /// Brings equal ones together. To be called after the last line.
     mutating func sort() {
-        events.sort { $0.precedes($1) }
+        events.sort { $0.identity.order < $1.identity.order }
         var count = 0
         for place in events.indices {
-            if count > 0, events[count - 1].isEqual(events[place]) {
+            if count > 0, events[count - 1].identity.order == events[place].identity.order {
                 events[count - 1].count += events[place].count
                 events[count - 1].lineOffset = min(
                     events[count - 1].lineOffset, events[place].lineOffset)
@@ -151,19 +123,13 @@ struct SentEvents {
         events.removeLast(events.count - count)
     }
 
-    private func firstPlace(
-        _ base: (UInt64, UInt64), _ names: UInt64 = 0, _ id: UInt64 = 0, _ isMarked: Bool = true
-    ) -> Int? {
-        var (low, high) = (0, events.count)
-        while low < high {
-            let middle = (low + high) / 2
-            if events[middle].precedes(base, names, id, isMarked) {
-                low = middle + 1
-            } else {
-                high = middle
-            }
+    /// The first place from `order` on, if what is there has the same base.
+    private func firstPlace(from order: EventIdentity.Order) -> Int? {
+        let place = events.indices.firstPlace { events[$0].identity.order >= order }
+        guard place < events.count, events[place].identity.base == (order.0, order.1) else {
+            return nil
         }
-        return low < events.count && events[low].base == base ? low : nil
+        return place
     }
 
     /// Refused for consent, a row has no id; consent and clock come before the mark.
@@ -179,10 +145,8 @@ struct SentEvents {
     private func hasPlatform(_ names: UInt64) -> Bool { !mayLackPlatforms || names >> 32 != 0 }
 
     /// Where the lines are that are equal to a row in all.
-    private func place(of record: InlineArray<8, UInt64>, _ isMarked: Bool) -> Int? {
-        let (base, names, id) = ((record[0], record[1]), record[2], record[3])
-        guard let place = firstPlace(base, names, id, isMarked), events[place].names == names,
-            events[place].id == id, events[place].isMarked == isMarked
+    private func place(of row: EventIdentity) -> Int? {
+        guard let place = firstPlace(from: row.order), events[place].identity.order == row.order
         else { return nil }
         return place
     }
@@ -194,17 +158,17 @@ struct SentEvents {
     ) -> Bool {
         let row = RowPlace(word: record[7])
         let verdict = Int(row.verdict.rawValue)
-        let telling = telling(of: row, names: record[2])
+        let identity = EventIdentity(record, isMarked: row.isMarked)
+        let telling = telling(of: row, names: identity.names)
         // One without a platform is of a line without before it is of any.
-        if telling.hasAllButPlatform, let place = place(of: record, row.isMarked),
+        if telling.hasAllButPlatform, let place = place(of: identity),
             body(&events[place].rows[verdict])
         {
             return true
         }
-        guard telling != Telling(), let first = firstPlace((record[0], record[1])) else {
-            return false
-        }
-        let common = Common(first, record[2], record[3], row.isMarked, telling)
+        let start: EventIdentity.Order = (identity.base.0, identity.base.1, 0, 0, 0)
+        guard telling != Telling(), let first = firstPlace(from: start) else { return false }
+        let common = Common(first, identity, telling)
         return body(
             &rows[telling, default: [:]][common, default: Counts(repeating: 0)][verdict])
     }
@@ -222,13 +186,13 @@ struct SentEvents {
         let withoutPlatform = Telling(hasPlatform: false)
         var first = 0
         for place in events.indices {
-            if events[place].base != events[first].base { first = place }
+            if events[place].identity.base != events[first].identity.base { first = place }
             var (event, left) = (events[place], events[place].rows)
             event.rows = event.take(from: &left)
             events[place] = event
-            if hasPlatform(event.names) { continue }
+            if hasPlatform(event.identity.names) { continue }
             // There may be more without a platform than lines without.
-            let common = Common(first, event.names, event.id, event.isMarked, withoutPlatform)
+            let common = Common(first, event.identity, withoutPlatform)
             for verdict in left.indices where left[verdict] > 0 {
                 rows[withoutPlatform, default: [:]][common, default: Counts(repeating: 0)][
                     verdict] += left[verdict]
@@ -248,8 +212,8 @@ struct SentEvents {
         var first = 0
         for place in events.indices {
             let event = events[place]
-            if event.base != events[first].base { first = place }
-            let common = Common(first, event.names, event.id, event.isMarked, telling)
+            if event.identity.base != events[first].identity.base { first = place }
+            let common = Common(first, event.identity, telling)
             guard event.count > 0, var rows = left[common] else { continue }
             let taken = events[place].take(from: &rows)
             left[common] = rows
