@@ -8,6 +8,23 @@ package struct AttributedPart {
     /// Gives the rows of some places of the list, a page at a time, under their keys in the part.
     let forEachPage:
         (Range<Int>, (CounterPage) throws(ReaderError) -> Void) throws(ReaderError) -> Void
+
+    /// - Parameters:
+    ///   - makeCursor: of rows with these keys, which are `CounterKeys.attributed`.
+    ///   - next: the cursor's next page; `false` at the end.
+    init<Cursor>(
+        _ attributions: AttributionList,
+        makeCursor: @escaping (ClosedRange<UInt32>) -> Cursor,
+        next: @escaping (inout Cursor, CounterPage) throws(ReaderError) -> Bool
+    ) {
+        self.attributions = attributions
+        forEachPage = { (places, body) throws(ReaderError) in
+            guard let keys = CounterKeys.attributed(places) else { return }
+            let page = CounterPage()
+            var cursor = makeCursor(keys)
+            while try next(&cursor, page) { try body(page) }
+        }
+    }
 }
 
 /// Counters by (reward, business, campaign, source): keys are gone through in the order in which they are shown; when

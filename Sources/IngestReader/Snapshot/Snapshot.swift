@@ -73,11 +73,8 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
             }
             if list.count == 0 { continue }
             found.append(
-                AttributedPart(attributions: list) { (places, body) throws(ReaderError) in
-                    guard let keys = CounterKeys.attributed(places) else { return }
-                    let page = CounterPage()
-                    var cursor = part.makeCursor(columns: .known, keys: keys)
-                    while try Self.next(&cursor, into: page) { try body(page) }
+                AttributedPart(list, makeCursor: { part.makeCursor(columns: .known, keys: $0) }) {
+                    (cursor, page) throws(ReaderError) in try Self.next(&cursor, into: page)
                 })
         }
         return found + (try tail.attributedParts())

@@ -174,11 +174,8 @@ final class Tail<Files: FileSystem>: Sendable {
         var parts: [AttributedPart] = []
         for (table, list) in zip(tables, lists) where list.count > 0 {
             parts.append(
-                AttributedPart(attributions: list) { (places, body) throws(ReaderError) in
-                    guard let keys = CounterKeys.attributed(places) else { return }
-                    let page = CounterPage()
-                    var cursor = table.makeCursor(columns: .known, keys: keys)
-                    while try table.next(&cursor, into: page) { try body(page) }
+                AttributedPart(list, makeCursor: { table.makeCursor(columns: .known, keys: $0) }) {
+                    (cursor, page) throws(ReaderError) in try table.next(&cursor, into: page)
                 })
         }
         return parts
