@@ -74,16 +74,11 @@ extension NamesRunReader {
     /// **Errors** Those of reading that are not of what is on the disk there.
     fileprivate func readNames(_ body: (NameOrdinal, [UInt8]) -> Void) throws(StorageError) {
         let batch = NameBatch()
-        for number in 0..<header.pageCount(.names) {
-            let isRead: Void? = try StorageError.readable { () throws(StorageError) in
-                let page = try pageAround(.names, number)
-                try decoding(.names, number) { () throws(FormatError) in
-                    try NamePage.decode(
-                        page, count: header.itemCount(.names, page: number), ordinals: names,
-                        into: batch)
-                }
-            }
-            guard isRead != nil else { continue }
+        try forEachReadablePage(.names) { (page, number) throws(FormatError) in
+            try NamePage.decode(
+                page, count: header.itemCount(.names, page: number), ordinals: names,
+                into: batch)
+        } _: { _ in
             for place in 0..<batch.count where !batch.isLost(place) {
                 body(batch.ordinal(place), batch.name(place))
             }
@@ -93,16 +88,11 @@ extension NamesRunReader {
     /// As `readNames`, of keys.
     fileprivate func readKeys(_ body: (KeyOrdinal, RewardKey) -> Void) throws(StorageError) {
         let batch = PairBatch()
-        for number in 0..<header.pageCount(.keys) {
-            let isRead: Void? = try StorageError.readable { () throws(StorageError) in
-                let page = try pageAround(.keys, number)
-                try decoding(.keys, number) { () throws(FormatError) in
-                    try PairPage.decode(
-                        page, count: header.itemCount(.keys, page: number),
-                        bounds: bounds(.keys, number), into: batch)
-                }
-            }
-            guard isRead != nil else { continue }
+        try forEachReadablePage(.keys) { (page, number) throws(FormatError) in
+            try PairPage.decode(
+                page, count: header.itemCount(.keys, page: number),
+                bounds: bounds(.keys, number), into: batch)
+        } _: { number in
             let first = keys.lowerBound + UInt32(number * NamesPageKind.keys.capacity)
             for place in 0..<batch.count where batch[place] >> 32 != 0 {
                 body(
@@ -112,6 +102,20 @@ extension NamesRunReader {
                             rawValue: UInt32(truncatingIfNeeded: batch[place] >> 32)),
                         business: NameOrdinal(rawValue: UInt32(truncatingIfNeeded: batch[place]))))
             }
+        }
+    }
+
+    /// Decodes the pages of a kind; `body` has the number of each that could be.
+    private func forEachReadablePage(
+        _ kind: NamesPageKind, decode: ([UInt8], Int) throws(FormatError) -> Void,
+        _ body: (Int) -> Void
+    ) throws(StorageError) {
+        for number in 0..<header.pageCount(kind) {
+            let isRead: Void? = try StorageError.readable { () throws(StorageError) in
+                let page = try pageAround(kind, number)
+                try decoding(kind, number) { () throws(FormatError) in try decode(page, number) }
+            }
+            if isRead != nil { body(number) }
         }
     }
 

@@ -112,6 +112,18 @@ package struct RunReader<Files: FileSystem>: Sendable {
     package func read(
         page number: Int, into page: CounterPage, buffer: ReadBuffer
     ) throws(StorageError) {
+        try unsafe withBytes(ofPage: number, buffer) { (bytes, entry) throws(FormatError) in
+            // SAFETY: the bytes stay where they are inside the closure.
+            try unsafe page.decode(bytes, entry: entry, hasDay: header.table.hasDay)
+        }
+    }
+
+    /// Reads one page as it is stored.
+    @inline(__always)
+    private func withBytes(
+        ofPage number: Int, _ buffer: ReadBuffer,
+        _ body: (UnsafeRawBufferPointer, CounterPageIndex.Entry) throws(FormatError) -> Void
+    ) throws(StorageError) {
         let entry = index.entries[number]
         let offset = pagesOffset + UInt64(entry.offset)
         try buffer.read(file, at: offset, byteCount: entry.byteCount)
@@ -119,7 +131,7 @@ package struct RunReader<Files: FileSystem>: Sendable {
             try buffer.withBytes { (bytes) throws(FormatError) in
                 // SAFETY: the bytes stay where they are inside the closure.
                 try unsafe bytes.withUnsafeBytes { (bytes) throws(FormatError) in
-                    try unsafe page.decode(bytes, entry: entry, hasDay: header.table.hasDay)
+                    try unsafe body(bytes, entry)
                 }
             }
         }
@@ -203,17 +215,9 @@ package struct RunReader<Files: FileSystem>: Sendable {
         var found: [CounterDayRow] = []
         let hasDay = header.table.hasDay
         for number in index.pages(of: point, hasDay: hasDay) {
-            let entry = index.entries[number]
-            let offset = pagesOffset + UInt64(entry.offset)
-            try buffer.read(file, at: offset, byteCount: entry.byteCount)
-            try StorageError.decoding(file.path, at: offset) { () throws(FormatError) in
-                try buffer.withBytes { (bytes) throws(FormatError) in
-                    // SAFETY: the bytes stay where they are inside the closure.
-                    try unsafe bytes.withUnsafeBytes { (bytes) throws(FormatError) in
-                        try unsafe index.read(
-                            point, on: number, of: bytes, hasDay: hasDay, into: &found)
-                    }
-                }
+            try unsafe withBytes(ofPage: number, buffer) { (bytes, _) throws(FormatError) in
+                // SAFETY: the bytes stay where they are inside the closure.
+                try unsafe index.read(point, on: number, of: bytes, hasDay: hasDay, into: &found)
             }
         }
         return found

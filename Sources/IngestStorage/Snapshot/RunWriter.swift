@@ -172,9 +172,18 @@ private struct NamesPageSink {
         _ sources: [NamesRunWriter.Names.Source], to recorder: inout WriteRecorder<File>
     ) throws(StorageError) {
         let page = NameBatch()
-        var merge = NamesRunWriter.Names(sources)
+        try write(page, of: sources, to: &recorder) { $0.appendNames(page) }
+    }
+
+    /// Writes a page each time that the sources have filled one.
+    /// - Parameter append: `false` where the page cannot stand behind those before it.
+    private mutating func write<Batch: MergeableBatch, File>(
+        _ page: Batch, of sources: [PageMerge<Batch, StorageError>.Source],
+        to recorder: inout WriteRecorder<File>, _ append: (inout NamesRunBuilder) -> Bool
+    ) throws(StorageError) {
+        var merge = PageMerge<Batch, StorageError>(sources)
         while try merge.next(into: page) {
-            guard builder.appendNames(page) else {
+            guard append(&builder) else {
                 throw .corrupt(
                     path: recorder.file.path, offset: 0,
                     detail: "duplicate or foreign name in the merged runs")
@@ -206,10 +215,9 @@ private struct NamesPageSink {
         _ sources: [NamesRunWriter.Pairs.Source], to recorder: inout WriteRecorder<File>
     ) throws(StorageError) {
         let page = PairBatch()
-        var merge = NamesRunWriter.Pairs(sources)
-        while try merge.next(into: page) {
-            builder.appendPairs(page)
-            try write(to: &recorder)
+        try write(page, of: sources, to: &recorder) {
+            $0.appendPairs(page)
+            return true
         }
     }
 
