@@ -98,17 +98,8 @@ package enum FileAccess: Sendable {
     case read, readWrite
 }
 
-/// The size of a file system. **Units** bytes.
-package struct FileSystemSpace: Equatable, Sendable {
-    package let totalByteCount: UInt64
-    /// Without the share that is reserved for the superuser.
-    package let freeByteCount: UInt64
-
-    package init(totalByteCount: UInt64, freeByteCount: UInt64) {
-        self.totalByteCount = totalByteCount
-        self.freeByteCount = freeByteCount
-    }
-}
+/// The size of a file system; what is free is without the share that is reserved for the superuser. **Units** bytes.
+package typealias FileSystemSpace = (totalByteCount: UInt64, freeByteCount: UInt64)
 
 extension StorageFile {
     package func nextData(from offset: UInt64) throws(StorageError) -> UInt64 { offset }

@@ -165,11 +165,12 @@ enum SystemCall {
         var status = statvfs()
         // SAFETY: the structure is a local that the kernel fills.
         return retrying { unsafe fstatvfs(descriptor, &status) }.map { _ in
-            FileSystemSpace(
+            (
                 totalByteCount: UInt64(status.f_blocks).multipliedSaturating(
                     by: UInt64(status.f_frsize)),
                 freeByteCount: UInt64(status.f_bavail).multipliedSaturating(
-                    by: UInt64(status.f_frsize)))
+                    by: UInt64(status.f_frsize))
+            )
         }
     }
 

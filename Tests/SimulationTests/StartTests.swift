@@ -220,7 +220,7 @@ struct StartTests {
         for (total, chosen, expected) in cases {
             var configuration = PipelineConfiguration()
             configuration.segmentByteCountMax = chosen
-            let space = FileSystemSpace(totalByteCount: total, freeByteCount: 0)
+            let space: FileSystemSpace = (totalByteCount: total, freeByteCount: 0)
             #expect(configuration.limitSegments(to: space) == (chosen != expected))
             #expect(configuration.segmentByteCountMax == expected)
         }

@@ -284,9 +284,10 @@ package final class SimulatedDisk: Sendable {
     func space() throws(StorageError) -> FileSystemSpace {
         try call(.space, "") { state in
             .success(
-                FileSystemSpace(
+                (
                     totalByteCount: UInt64(state.byteBudget),
-                    freeByteCount: UInt64(max(0, state.freeByteCount))))
+                    freeByteCount: UInt64(max(0, state.freeByteCount))
+                ))
         }
     }
 

@@ -124,16 +124,6 @@ package struct WatchSample {
     package let cut: Cut
     package let totals: LogTotals
     package let rows: [RewardRow]
-
-    package init(
-        wallMicroseconds: Int64, seconds: Double, cut: Cut, totals: LogTotals, rows: [RewardRow]
-    ) {
-        self.wallMicroseconds = wallMicroseconds
-        self.seconds = seconds
-        self.cut = cut
-        self.totals = totals
-        self.rows = rows
-    }
 }
 
 /// What `watch` shows: a line about the log, what became of events and of packets, the table.

@@ -73,19 +73,6 @@ package struct RecoveryReport: Sendable {
     /// Admission time of the last block, sealed before or recovered; 0 if there is none.
     package internal(set) var lastAdmissionTime: Int64 = 0
 
-    init(
-        lastSegment: SegmentNumber, next: LogAnchor, mark: LogPosition?, windows: SenderWindows,
-        lastAdmissionTime: Int64, repaired: [RecoveredSegment], manifest: Manifest
-    ) {
-        self.lastSegment = lastSegment
-        self.next = next
-        self.mark = mark
-        self.windows = windows
-        self.lastAdmissionTime = lastAdmissionTime
-        self.repaired = repaired
-        self.manifest = manifest
-    }
-
     /// Whether the log had been ended properly: nothing to seal, nothing begun.
     package var isClean: Bool { segments.isEmpty && dropped.isEmpty }
 

@@ -42,10 +42,9 @@ package enum SegmentRecovery {
         try checkContinuity(surveys, manifest, path: files.path)
         let history = try WindowHistory.read(of: manifest, in: files)
         var report = RecoveryReport(
-            lastSegment: manifest.lastSealed,
-            next: LogAnchor(cutOf: manifest), mark: mark,
-            windows: history.windows, lastAdmissionTime: history.lastAdmissionTime,
-            repaired: repaired.segments, manifest: manifest)
+            repaired: repaired.segments, manifest: manifest, lastSegment: manifest.lastSealed,
+            next: LogAnchor(cutOf: manifest), mark: mark, windows: history.windows,
+            lastAdmissionTime: history.lastAdmissionTime)
         let plans = plan(surveys, manifest, bound: bound, now: now)
         var copy = SegmentCopy(
             files: files, directory: manifest.directory, keys: keys, now: now)
