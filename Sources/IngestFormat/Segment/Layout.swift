@@ -76,6 +76,13 @@ package struct Layout<Record: Sendable>: Sendable {
         return record
     }
 
+    /// The record whose image `bytes` begins with.
+    /// **Errors** `torn`, `corrupt`; magic, checksum and what is derived are the caller's to check.
+    package func record(at bytes: [UInt8], into blank: Record) throws(FormatError) -> Record {
+        var reader = FieldReader(bytes)
+        return try next(&reader, into: blank)
+    }
+
     /// The record's image by itself.
     package func image(of record: Record) -> [UInt8] {
         var writer = FieldWriter()
@@ -201,8 +208,17 @@ extension Layout {
     }
 
     /// Begins a header that may be followed by more; identities are checked before anything else is.
-    func open(_ bytes: [UInt8], magic: UInt32) throws(FormatError) -> FieldReader {
-        try FileEnvelope.open(bytes, magic: magic, byteCount: byteCount)
+    /// - Parameters:
+    ///   - directory: the directory that the file lies in; `nil` = any.
+    ///   - others: what else tells whose file it is; `nil` = any.
+    func open(
+        _ bytes: [UInt8], magic: UInt32, of directory: DirectoryID?,
+        _ others: (FormatField, UInt64?)...
+    ) throws(FormatError) -> FieldReader {
+        let reader = try FileEnvelope.open(bytes, magic: magic, byteCount: byteCount)
+        try reader.identify(self.directory, directory?.rawValue)
+        for (field, value) in others { try reader.identify(field, value) }
+        return reader
     }
 }
 

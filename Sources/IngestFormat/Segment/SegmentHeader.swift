@@ -86,9 +86,9 @@ package struct SegmentHeader: Hashable, Sendable {
     package static func decode(
         _ bytes: [UInt8], directory: DirectoryID? = nil, segment: SegmentNumber? = nil
     ) throws(FormatError) -> SegmentHeader {
-        let reader = try layout.open(bytes, magic: magic)
-        try reader.identify(layout.directory, directory?.rawValue)
-        try reader.identify(layout.segment, segment?.rawValue)
+        let reader = try layout.open(
+            bytes, magic: magic, of: directory,
+            (layout.segment, segment.map { UInt64($0.rawValue) }))
         return try layout.load(reader, into: blank)
     }
 
@@ -182,9 +182,9 @@ package struct SegmentTrailer: Hashable, Sendable {
         _ bytes: [UInt8], fileByteCount: UInt64, directory: DirectoryID? = nil,
         segment: SegmentNumber? = nil
     ) throws(FormatError) -> SegmentTrailer {
-        let reader = try layout.open(bytes, magic: magic)
-        try reader.identify(layout.directory, directory?.rawValue)
-        try reader.identify(layout.segment, segment?.rawValue)
+        let reader = try layout.open(
+            bytes, magic: magic, of: directory,
+            (layout.segment, segment.map { UInt64($0.rawValue) }))
         let trailer = try layout.load(
             reader,
             into: SegmentTrailer(

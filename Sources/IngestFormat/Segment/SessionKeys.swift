@@ -85,8 +85,7 @@ package struct SessionKeys: Hashable, Sendable {
     package static func decode(
         _ bytes: [UInt8], directory: DirectoryID
     ) throws(FormatError) -> SessionKeys {
-        let reader = try layout.open(bytes, magic: magic)
-        try reader.identify(layout.directory, directory.rawValue)
+        let reader = try layout.open(bytes, magic: magic, of: directory)
         return try layout.load(reader, into: SessionKeys(directory: directory))
     }
 }

@@ -44,8 +44,7 @@ package struct DurableMark: Hashable, Sendable {
     ) throws(FormatError) -> DurableMark {
         var constant = FieldWriter(image: bytes)
         if bytes.count >= byteCount { constant.put(0, layout.position) }
-        let reader = try layout.open(constant.bytes, magic: magic)
-        try reader.identify(layout.directory, directory?.rawValue)
+        let reader = try layout.open(constant.bytes, magic: magic, of: directory)
         var mark = try layout.load(
             reader, into: DurableMark(directory: DirectoryID(rawValue: 0), position: .start))
         var live = FieldReader(bytes)

@@ -81,10 +81,7 @@ package enum NamesRun {
             _ bytes: [UInt8], directory: DirectoryID? = nil, table: TableKind? = nil,
             fileNumber: FileNumber? = nil
         ) throws(FormatError) -> Header {
-            let reader = try layout.open(bytes, magic: magic)
-            try reader.identify(layout.directory, directory?.rawValue)
-            try reader.identify(layout.fileNumber, fileNumber?.rawValue)
-            try reader.identify(layout.table, table?.rawValue)
+            let reader = try layout.openRun(bytes, magic: magic, directory, table, fileNumber)
             _ = try reader.load(layout.firstName, in: Limits.nextNames)
             var header = try layout.load(
                 reader,

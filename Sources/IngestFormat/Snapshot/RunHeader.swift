@@ -85,10 +85,7 @@ package struct RunHeader: Hashable, Sendable {
         _ bytes: [UInt8], directory: DirectoryID? = nil, table: TableKind? = nil,
         fileNumber: FileNumber? = nil
     ) throws(FormatError) -> RunHeader {
-        let reader = try layout.open(bytes, magic: magic)
-        try reader.identify(layout.directory, directory?.rawValue)
-        try reader.identify(layout.fileNumber, fileNumber?.rawValue)
-        try reader.identify(layout.table, table?.rawValue)
+        let reader = try layout.openRun(bytes, magic: magic, directory, table, fileNumber)
         let header = try layout.load(reader, into: blank)
         _ = try reader.span(
             layout.firstSegment, last: layout.lastSegment, blockCount: layout.lastBlockCount)
@@ -142,6 +139,18 @@ package struct RunHeader: Hashable, Sendable {
         RunEntry(
             table: table, fileNumber: fileNumber, byteCount: fileByteCount, checksum: checksum,
             span: span, rowCount: rowCount)
+    }
+}
+
+extension Layout {
+    /// Begins the header of a run of any table; what is `nil` may be any.
+    func openRun(
+        _ bytes: [UInt8], magic: UInt32, _ directory: DirectoryID?, _ table: TableKind?,
+        _ fileNumber: FileNumber?
+    ) throws(FormatError) -> FieldReader {
+        try open(
+            bytes, magic: magic, of: directory, (self.fileNumber, fileNumber?.rawValue),
+            (self.table, table.map { UInt64($0.rawValue) }))
     }
 }
 
