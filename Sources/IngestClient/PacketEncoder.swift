@@ -5,8 +5,8 @@ import IngestKeys
 
 /// Who sends: fixed for one start of a sender.
 package struct SenderIdentity: Equatable, Sendable {
-    package let sender: SenderID
-    package let epoch: SenderEpoch
+    package var sender: SenderID
+    package var epoch: SenderEpoch
 
     package init(sender: SenderID, epoch: SenderEpoch) {
         self.sender = sender

@@ -72,16 +72,9 @@ struct SpoolTests {
         #expect(page.hex(under: "Worked example") == (try Self.golden()))
         let head = page.fields(under: "Head")
         #expect(
-            head.filter { $0.name != "reserved" }.map { "\($0.name) \($0.offset)" } == [
-                "magic \(SpoolHeader.Offset.magic)", "sender \(SpoolHeader.Offset.sender)",
-                "epoch \(SpoolHeader.Offset.epoch)", "file \(SpoolHeader.Offset.file)",
-                "sequence \(SpoolHeader.Offset.sequence)",
-                "position \(SpoolHeader.Offset.position)",
-                "input checksum \(SpoolHeader.Offset.inputChecksum)",
-                "ended \(SpoolHeader.Offset.hasEnded)",
-                "device \(SpoolHeader.Offset.device)", "inode \(SpoolHeader.Offset.inode)",
-                "checksum \(SpoolHeader.Offset.checksum)",
-            ])
+            head.filter { $0.name != "reserved" }.map { "\($0.name) \($0.offset) \($0.end)" }
+                == SpoolHeader.layout.fields.filter { !$0.isReserved }
+                .map { "\($0.name) \($0.offset) \($0.end)" })
         let record = page.fields(under: "Record")
         #expect(
             record.map { "\($0.name) \($0.offset)" } == [

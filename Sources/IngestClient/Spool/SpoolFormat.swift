@@ -146,23 +146,17 @@ struct SpoolFileName: Sendable {
 
 /// The head of a spool file (docs/format/spool.md).
 struct SpoolHeader: Equatable, Sendable {
-    static let byteCount = 80
+    static let layout = Layout<Self>(
+        .derived("magic", 4) { _ in UInt64(magic) }, .reserved(4),
+        .id("sender", \.identity.sender, in: 1...UInt64.max), .id("epoch", \.identity.epoch),
+        .int("file", \.fileNumber),
+        .int("sequence", \.firstSequence, in: 0...SpoolPlace.sequenceEnd - 1),
+        .int("position", \.note.position), .int("input checksum", \.note.checksum),
+        .int("ended", \.ended, in: 0...1), .int("device", \.note.device),
+        .int("inode", \.note.inode), .reserved(4, "reserved end"), .checksum)
+    static let byteCount = layout.byteCount
     /// `IGS1` read as a little-endian u32. The version is in the magic.
     static let magic: UInt32 = 0x3153_4749
-
-    enum Offset {
-        static let magic = 0
-        static let sender = 8
-        static let epoch = 16
-        static let file = 24
-        static let sequence = 32
-        static let position = 40
-        static let inputChecksum = 48
-        static let hasEnded = 52
-        static let device = 56
-        static let inode = 64
-        static let checksum = 76
-    }
 
     var identity: SenderIdentity
     /// From 1, +1 each.
@@ -173,53 +167,31 @@ struct SpoolHeader: Equatable, Sendable {
     var note: SpoolNote
     /// The input that the note is of was read to its end, and all of it was acked.
     var hasEnded = false
+}
+
+extension SpoolHeader {
+    private var ended: UInt32 {
+        get { hasEnded ? 1 : 0 }
+        set { hasEnded = newValue == 1 }
+    }
 
     func encode() -> [UInt8] {
         var writer = ByteWriter(capacity: Self.byteCount)
-        writer.append(u32: Self.magic)
-        writer.append(zeroCount: 4)
-        writer.append(u64: identity.sender.rawValue)
-        writer.append(u64: identity.epoch.rawValue)
-        writer.append(u64: fileNumber)
-        writer.append(u64: firstSequence)
-        writer.append(u64: note.position)
-        writer.append(u32: note.checksum)
-        writer.append(u32: hasEnded ? 1 : 0)
-        writer.append(u64: note.device)
-        writer.append(u64: note.inode)
-        writer.append(zeroCount: 4)
+        writer.append(bytes: Self.layout.image(of: self).dropLast(4))
         writer.append(u32: Checksum.crc32c(writer.bytes))
         return writer.bytes
     }
 
     /// `nil` if these are not the bytes of a header, to the last reserved one.
     init?(_ file: [UInt8]) {
-        guard file.count >= Self.byteCount else { return nil }
-        let sender = number(file, Offset.sender, 8)
-        identity = SenderIdentity(
-            sender: SenderID(rawValue: sender),
-            epoch: SenderEpoch(rawValue: number(file, Offset.epoch, 8)))
-        fileNumber = number(file, Offset.file, 8)
-        firstSequence = number(file, Offset.sequence, 8)
-        note = SpoolNote(
-            position: number(file, Offset.position, 8),
-            checksum: UInt32(number(file, Offset.inputChecksum, 4)),
-            device: number(file, Offset.device, 8), inode: number(file, Offset.inode, 8))
-        hasEnded = number(file, Offset.hasEnded, 4) == 1
-        guard sender != 0, firstSequence < SpoolPlace.sequenceEnd,
-            encode() == Array(file[..<Self.byteCount])
+        let blank = SpoolHeader(
+            identity: SenderIdentity(
+                sender: SenderID(rawValue: 0), epoch: SenderEpoch(rawValue: 0)),
+            fileNumber: 0, firstSequence: 0, note: SpoolNote())
+        guard let header = try? Self.layout.record(at: file, into: blank),
+            header.encode() == Array(file[..<Self.byteCount])
         else { return nil }
-    }
-
-    init(
-        identity: SenderIdentity, fileNumber: UInt64, firstSequence: UInt64, note: SpoolNote,
-        hasEnded: Bool = false
-    ) {
-        self.identity = identity
-        self.fileNumber = fileNumber
-        self.firstSequence = firstSequence
-        self.note = note
-        self.hasEnded = hasEnded
+        self = header
     }
 }
 
@@ -273,6 +245,9 @@ struct SpoolRecord: Equatable, Sendable {
         writer.append(bytes: packet.bytes)
     }
 
+}
+
+extension SpoolRecord {
     /// The record at `offset`; `nil` if there is none whose checksum holds.
     init?(_ file: [UInt8], at offset: Int) {
         guard offset + Self.headerByteCount <= file.count,
@@ -298,12 +273,6 @@ struct SpoolRecord: Equatable, Sendable {
                 checksum: UInt32(number(file, offset + Offset.inputChecksum, 4)),
                 device: number(file, offset + Offset.device, 8),
                 inode: number(file, offset + Offset.inode, 8)))
-    }
-
-    init(packet: SpooledPacket, sequence: UInt64, durableEnd: Int) {
-        self.packet = packet
-        self.sequence = sequence
-        self.durableEnd = durableEnd
     }
 }
 
