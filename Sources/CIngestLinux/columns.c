@@ -349,46 +349,34 @@ bool ingest_unpack(
 #endif
 }
 
+// Does the work if it fits and the processor has the instructions; else it is left to the caller.
+#if defined(__x86_64__)
+#define FAST(fits, work)                               \
+    do {                                               \
+        if (!hasInstructions || !(fits)) return false; \
+        work;                                          \
+        return true;                                   \
+    } while (0)
+#else
+#define FAST(fits, work) return false
+#endif
+
 bool ingest_column_range(
     const uint64_t *values, size_t count, uint64_t *least, uint64_t *greatest) {
-#if defined(__x86_64__)
-    if (!hasInstructions) return false;
-    rangeFast(values, count, least, greatest);
-    return true;
-#else
-    return false;
-#endif
+    FAST(true, rangeFast(values, count, least, greatest));
 }
 
 bool ingest_column_counts(
     const uint64_t *values, size_t count, uint64_t base, unsigned width, uint32_t *counts) {
-#if defined(__x86_64__)
-    if (!hasInstructions || width > 59) return false;
-    countFast(values, count, base, width, counts);
-    return true;
-#else
-    return false;
-#endif
+    FAST(width <= 59, countFast(values, count, base, width, counts));
 }
 
 bool ingest_column_places(
     const uint64_t *values, size_t count, uint64_t base, unsigned width, uint16_t *places) {
-#if defined(__x86_64__)
-    if (!hasInstructions || width > 62) return false;
-    placesFast(values, count, base, width, places);
-    return true;
-#else
-    return false;
-#endif
+    FAST(width <= 62, placesFast(values, count, base, width, places));
 }
 
 bool ingest_pack(
     void *out, const uint64_t *values, size_t count, unsigned width, uint64_t base) {
-#if defined(__x86_64__)
-    if (!hasInstructions || width - 1 >= 16) return false;
-    packFast(out, values, count, width, base);
-    return true;
-#else
-    return false;
-#endif
+    FAST(width - 1 < 16, packFast(out, values, count, width, base));
 }

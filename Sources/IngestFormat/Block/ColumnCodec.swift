@@ -138,6 +138,21 @@ enum PowerOfTen {
         unsafe Value(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: type))
     }
 
+    /// That packed values, from `offset` on, and the codes of all rows behind them fill the section.
+    /// - Returns: where the codes begin.
+    @inline(__always)
+    func requireCodes(
+        width codeWidth: Int, behind valueCount: Int, width: Int, at offset: Int
+    ) throws(FormatError) -> Int {
+        let codeStart = offset + BitPacking.byteCount(valueCount, width: width)
+        try unsafe require(
+            "raw byte count", byteCount,
+            is: codeStart + BitPacking.byteCount(count, width: codeWidth))
+        try unsafe requirePadding(valueCount, width: width, at: offset)
+        try unsafe requirePadding(count, width: codeWidth, at: codeStart)
+        return codeStart
+    }
+
     func requireFixedPart(_ byteCount: Int) throws(FormatError) {
         if unsafe self.byteCount < byteCount {
             throw unsafe fault(

@@ -89,14 +89,25 @@
         try unsafe source.require(
             "raw byte count", source.byteCount, is: 8 + BitPacking.byteCount(count, width: width))
         try unsafe source.requirePadding(count, width: width, at: 8)
+        // SAFETY: target has room for count values.
+        return try unsafe quotients(source, count, "width", width, at: 8, into: target)
+    }
+
+    /// Decodes quotients, of which the least is 0 and the greatest needs the whole width.
+    /// - Returns: the greatest.
+    @inline(__always)
+    private func quotients<Value: FixedWidthInteger & BitwiseCopyable>(
+        _ source: ColumnSource, _ count: Int, _ field: String, _ width: Int, at offset: Int,
+        into target: UnsafeMutablePointer<Value>
+    ) throws(FormatError) -> UInt64 {
         let base = unsafe source.load(at: 0, as: UInt64.self)
         let factor = unsafe PowerOfTen.value(source.encoding.exponent)
-        // SAFETY: target has room for count values.
+        // SAFETY: the caller vouches for the target.
         let (least, largest) = unsafe BitPacking.unpack(
-            count: count, width: width, from: source.bytes + 8, base: base, factor: factor,
+            count: count, width: width, from: source.bytes + offset, base: base, factor: factor,
             into: target)
         try unsafe source.require("least quotient", least, is: 0)
-        try unsafe source.require("width", width, is: BitPacking.width(max: largest))
+        try unsafe source.require(field, width, is: BitPacking.width(max: largest))
         return largest
     }
 
@@ -115,16 +126,14 @@
         try unsafe source.require("entry width", width, min: 1, max: 32)
         try unsafe source.require(
             "code width", codeWidth, is: BitPacking.width(max: UInt64(entryCount - 1)))
-        let codeStart =
-            ColumnLayout.dictionaryByteCount + BitPacking.byteCount(entryCount, width: width)
-        try unsafe source.require(
-            "raw byte count", source.byteCount,
-            is: codeStart + BitPacking.byteCount(count, width: codeWidth))
-        try unsafe source.requirePadding(
-            entryCount, width: width, at: ColumnLayout.dictionaryByteCount)
-        try unsafe source.requirePadding(count, width: codeWidth, at: codeStart)
+        let codeStart = try unsafe source.requireCodes(
+            width: codeWidth, behind: entryCount, width: width,
+            at: ColumnLayout.dictionaryByteCount)
 
-        let largest = try unsafe loadEntries(source, entryCount: entryCount, width: width)
+        // SAFETY: entryCount ≤ dictionaryEntryCountMax.
+        let largest = try unsafe quotients(
+            source, entryCount, "entry width", width, at: ColumnLayout.dictionaryByteCount,
+            into: self.entries)
         // Codes are given in the order of their first rows; so each entry is used if the last one is.
         let (entries, codes) = unsafe (entries, codes)
         var next: UInt64 = 0
@@ -152,21 +161,6 @@
     }
 
     @inline(__always)
-    private func loadEntries(
-        _ source: ColumnSource, entryCount: Int, width: Int
-    ) throws(FormatError) -> UInt64 {
-        let base = unsafe source.load(at: 0, as: UInt64.self)
-        let factor = unsafe PowerOfTen.value(source.encoding.exponent)
-        // SAFETY: entryCount ≤ dictionaryEntryCountMax.
-        let (least, largest) = unsafe BitPacking.unpack(
-            count: entryCount, width: width, from: source.bytes + ColumnLayout.dictionaryByteCount,
-            base: base, factor: factor, into: entries)
-        try unsafe source.require("least quotient", least, is: 0)
-        try unsafe source.require("entry width", width, is: BitPacking.width(max: largest))
-        return largest
-    }
-
-    @inline(__always)
     private func patched<Value: FixedWidthInteger & BitwiseCopyable>(
         _ source: ColumnSource, into target: UnsafeMutablePointer<Value>
     ) throws(FormatError) -> UInt64 {
@@ -180,14 +174,8 @@
         try unsafe source.require("exception width", exceptionWidth, min: 0, max: 64)
         try unsafe source.require("exception count", exceptionCount, min: 1, max: count)
         let exceptionStart = ColumnLayout.patchedByteCount + 2 * exceptionCount
-        let codeStart =
-            exceptionStart + BitPacking.byteCount(exceptionCount, width: exceptionWidth)
-        try unsafe source.require(
-            "raw byte count", source.byteCount,
-            is: codeStart + BitPacking.byteCount(count, width: width))
-        try unsafe source.requirePadding(
-            exceptionCount, width: exceptionWidth, at: exceptionStart)
-        try unsafe source.requirePadding(count, width: width, at: codeStart)
+        let codeStart = try unsafe source.requireCodes(
+            width: width, behind: exceptionCount, width: exceptionWidth, at: exceptionStart)
 
         let base = unsafe source.load(at: 0, as: UInt64.self)
         let factor = unsafe PowerOfTen.value(source.encoding.exponent)

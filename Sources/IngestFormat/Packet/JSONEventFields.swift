@@ -189,11 +189,22 @@ extension JSONEventFields {
     }
 
     private func type(_ base: UnsafeMutablePointer<UInt8>) -> EventType? {
-        guard self[.type].kind == .string else { return nil }
-        let place = self[.type].place
-        if unsafe Self.equals(base, place, "impression") { return .impression }
-        if unsafe Self.equals(base, place, "click") { return .click }
-        return unsafe Self.equals(base, place, "redemption") ? .redemption : nil
+        unsafe Self.choice(
+            base, self[.type], absent: nil, ("impression", .impression), ("click", .click),
+            ("redemption", .redemption))
+    }
+
+    /// Which of the words a string is; `absent` if there is none, `nil` if it is something else.
+    @inline(__always)
+    private static func choice<Code>(
+        _ base: UnsafeMutablePointer<UInt8>, _ token: JSONToken, absent: Code?,
+        _ first: (StaticString, Code), _ second: (StaticString, Code), _ third: (StaticString, Code)
+    ) -> Code? {
+        if token.kind == .absent { return absent }
+        guard token.kind == .string else { return nil }
+        if unsafe equals(base, token.place, first.0) { return first.1 }
+        if unsafe equals(base, token.place, second.0) { return second.1 }
+        return unsafe equals(base, token.place, third.0) ? third.1 : nil
     }
 
     private func timestamp(_ base: UnsafeMutablePointer<UInt8>) -> Int64? {
@@ -213,11 +224,9 @@ extension JSONEventFields {
 
     private func consent(_ base: UnsafeMutablePointer<UInt8>) -> Consent? {
         let token = self[.consent].kind == .absent ? self[.metadataConsent] : self[.consent]
-        if token.kind == .absent { return .notSet }
-        guard token.kind == .string else { return nil }
-        if unsafe Self.equals(base, token.place, "optIn") { return .optIn }
-        if unsafe Self.equals(base, token.place, "optOut") { return .optOut }
-        return unsafe Self.equals(base, token.place, "notSet") ? .notSet : nil
+        return unsafe Self.choice(
+            base, token, absent: .notSet, ("optIn", .optIn), ("optOut", .optOut),
+            ("notSet", .notSet))
     }
 
     private func fillIDs(
@@ -281,12 +290,9 @@ extension JSONEventFields {
     }
 
     private func format(_ base: UnsafeMutablePointer<UInt8>) -> AdFormat? {
-        let token = self[.format]
-        if token.kind == .absent { return .display }
-        guard token.kind == .string else { return nil }
-        if unsafe Self.equals(base, token.place, "display") { return .display }
-        if unsafe Self.equals(base, token.place, "largeDisplay") { return .largeDisplay }
-        return unsafe Self.equals(base, token.place, "video") ? .video : nil
+        unsafe Self.choice(
+            base, self[.format], absent: .display, ("display", .display),
+            ("largeDisplay", .largeDisplay), ("video", .video))
     }
 
     private func fillMoney(

@@ -75,15 +75,8 @@
     /// their count. It may run over the message's end (not the packet's), as `isAtEnd` then tells.
     @inline(__always)
     mutating func varint() -> UInt64? {
-        // SAFETY: 8 bytes are there, checked here; loads need no alignment.
-        guard unsafe loadEnd - at >= 8 else { return bytewiseVarint() }
-        let word = unsafe UInt64(
-            littleEndian: UnsafeRawPointer(at).loadUnaligned(as: UInt64.self))
-        let stops = ~word & 0x8080_8080_8080_8080
-        guard stops != 0 else { return bytewiseVarint() }
-        unsafe at += (stops.trailingZeroBitCount &+ 1) &>> 3
-        // The bits up to the first stop, seven of each byte, pushed together in three steps.
-        var value = word & (stops ^ (stops &- 1)) & 0x7F7F_7F7F_7F7F_7F7F
+        guard var value = varintGroups(UInt64.self) else { return bytewiseVarint() }
+        // Pushed together in three steps.
         value = (value & 0x007F_007F_007F_007F) | ((value & 0x7F00_7F00_7F00_7F00) &>> 1)
         value = (value & 0x0000_3FFF_0000_3FFF) | ((value & 0x3FFF_0000_3FFF_0000) &>> 2)
         return (value & 0x0FFF_FFFF) | ((value & 0x0FFF_FFFF_0000_0000) &>> 4)
@@ -92,16 +85,24 @@
     /// The same for values that rarely have more than 4 bytes.
     @inline(__always)
     mutating func mediumVarint() -> UInt64? {
-        // SAFETY: 4 bytes are there, checked here; loads need no alignment.
-        guard unsafe loadEnd - at >= 4 else { return bytewiseVarint() }
-        let word = unsafe UInt32(
-            littleEndian: UnsafeRawPointer(at).loadUnaligned(as: UInt32.self))
-        let stops = ~word & 0x8080_8080
-        guard stops != 0 else { return bytewiseVarint() }
-        unsafe at += (stops.trailingZeroBitCount &+ 1) &>> 3
-        var value = word & (stops ^ (stops &- 1)) & 0x7F7F_7F7F
+        guard var value = varintGroups(UInt32.self) else { return bytewiseVarint() }
         value = (value & 0x007F_007F) | ((value & 0x7F00_7F00) &>> 1)
         return UInt64((value & 0x3FFF) | ((value & 0x3FFF_0000) &>> 2))
+    }
+
+    /// The bits of a varint that fits a word, seven of each byte, which is passed; `nil` if there is none, or no such word.
+    @inline(__always)
+    private mutating func varintGroups<Word: FixedWidthInteger & UnsignedInteger & BitwiseCopyable>(
+        _: Word.Type
+    ) -> Word? {
+        // SAFETY: a word is there, checked here; loads need no alignment.
+        guard unsafe loadEnd - at >= MemoryLayout<Word>.size else { return nil }
+        let word = unsafe Word(littleEndian: UnsafeRawPointer(at).loadUnaligned(as: Word.self))
+        let low = Word.max / 255 &* 0x7F
+        let stops = ~word & ~low
+        guard stops != 0 else { return nil }
+        unsafe at += (stops.trailingZeroBitCount &+ 1) &>> 3
+        return word & (stops ^ (stops &- 1)) & low
     }
 
     @inline(__always)
