@@ -126,8 +126,9 @@ extension FuzzTarget {
             for row in stride(from: 0, to: page.rowCount, by: 1 + page.rowCount / 8) {
                 let (key, day) = (page.key(row), page.day(row))
                 let found = try? table.rows(of: CounterPoint(key: key, days: day...day))
-                let expected = CounterDayRow(day: day, counters: page.counters(row))
-                fuzzExpect(found == [expected], "another row of a point")
+                fuzzExpect(found?.map(\.day) == [day], "another day of a point")
+                fuzzExpect(
+                    found?.map(\.counters) == [page.counters(row)], "other counters of a point")
                 var range = table.makeCursor(keys: key...key)
                 fuzzExpect((try? range.nextPage(into: part)) == true, "no row of a range")
                 fuzzExpect(part.key(0) == key, "a row of another key")

@@ -114,6 +114,17 @@ enum SnapshotSample {
         return encoder.finish().bytes
     }()
 
+    private static func names(
+        _ table: TableKind, _ number: FileNumber, names: Range<UInt32>, keys: Range<UInt32>
+    ) -> NamesRunEntry {
+        guard var entry = try? NamesRun.Header.decode(namesBytes).entry else {
+            preconditionFailure("the sample of a names run")
+        }
+        (entry.table, entry.fileNumber) = (table, number)
+        (entry.names, entry.keys) = (names, keys)
+        return entry
+    }
+
     static let manifest: Manifest = {
         var manifest = Manifest(
             directory: directory, createdAt: 1, hashAlgorithm: KeyedHash.algorithm,
@@ -126,9 +137,7 @@ enum SnapshotSample {
         manifest.expired = [
             ExpiredEntry(
                 run: expired.header.entry,
-                names: NamesRunEntry(
-                    table: .expiredNames, fileNumber: FileNumber(rawValue: 3), byteCount: 200,
-                    checksum: 7, names: 1..<5, keys: 0..<1))
+                names: names(.expiredNames, FileNumber(rawValue: 3), names: 1..<5, keys: 0..<1))
         ]
         manifest.sealed = [
             SealedSegment(
@@ -136,14 +145,13 @@ enum SnapshotSample {
                 rowCount: 4, minTimestamp: 5, maxTimestamp: 6, lastCommitTime: 7)
         ]
         manifest.runs = TableKind.counterTables.map { table in
-            RunEntry(
-                table: table, fileNumber: FileNumber(rawValue: 10 + UInt64(table.rawValue)),
-                byteCount: 900, checksum: 8, span: run.header.span, rowCount: 40)
+            var entry = run.header.entry
+            entry.table = table
+            entry.fileNumber = FileNumber(rawValue: 10 + UInt64(table.rawValue))
+            return entry
         }
         manifest.namesRuns = [
-            NamesRunEntry(
-                fileNumber: FileNumber(rawValue: 6), byteCount: 700, checksum: 9, names: 1..<62,
-                keys: 0..<8)
+            names(.names, FileNumber(rawValue: 6), names: 1..<62, keys: 0..<8)
         ]
         manifest.lost = [lost]
         manifest.uncleanStops = [UncleanStop(foundAt: 4, position: cut)]

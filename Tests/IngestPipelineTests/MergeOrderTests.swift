@@ -1,7 +1,8 @@
-import IngestFormat
 import IngestPipeline
 import IngestStorage
 import Testing
+
+@testable import IngestFormat
 
 /// Which merges are ordered of a manifest, over thousands of generations: by entries alone, without a file.
 struct MergeOrderTests {

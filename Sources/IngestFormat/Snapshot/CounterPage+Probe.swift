@@ -7,11 +7,6 @@ package struct CounterDayRow: Equatable, Sendable {
     package var day: Int32
     /// 0 in columns that were not asked for.
     package var counters: CounterRow
-
-    package init(day: Int32, counters: CounterRow) {
-        self.day = day
-        self.counters = counters
-    }
 }
 
 /// Which rows a point query asks for, and of which columns.
@@ -197,12 +192,7 @@ private struct KeySum {
     let repeatsKeys: Bool
     /// All differences looked at, one bit over the other.
     var widest: UInt64 = 0
-    private var zeroCount = 0
-
-    init(key: UInt64, repeatsKeys: Bool) {
-        self.key = key
-        self.repeatsKeys = repeatsKeys
-    }
+    fileprivate var zeroCount = 0
 
     var areValid: Bool { repeatsKeys || zeroCount == 0 }
 

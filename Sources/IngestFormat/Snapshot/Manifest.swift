@@ -170,7 +170,7 @@ extension Manifest {
         var reader = try open(bytes)
         try reader.identify(layout.directory, directory?.rawValue)
         try reader.identify(layout.generation, generation?.rawValue)
-        let counts = try ManifestCounts(reader)
+        let counts = try counts(reader)
         let algorithm = reader.load(layout.hashAlgorithm)
         guard algorithm <= UInt64(KeyedHash.algorithm) else {
             throw .newerFormat(
@@ -242,7 +242,11 @@ extension Manifest {
     ) throws(FormatError) -> [RunEntry] {
         let layout = RunEntry.layout
         let tables = TableKind.counterTables
-        guard count % tables.count == 0 else { throw ManifestCounts.corruptRunCount(count) }
+        guard count % tables.count == 0 else {
+            throw .corrupt(
+                Self.layout.runCount.name, at: Self.layout.runCount.offset, got: count,
+                expected: .exactly(count / tables.count * tables.count))
+        }
         let ofTable = count / tables.count
         var runs: [RunEntry] = []
         runs.reserveCapacity(count)
@@ -327,27 +331,23 @@ extension Manifest {
     }
 }
 
-/// How many entries of each kind follow the head: within limits, and filling the file exactly.
-private struct ManifestCounts {
-    private static let layout = Manifest.layout
-    let expired: Int
-    let sealed: Int
-    let runs: Int
-    let namesRuns: Int
-    let lost: Int
-    let stops: Int
-
-    init(_ reader: FieldReader) throws(FormatError) {
-        try reader.expect(Self.layout.shardCount, 1)
-        expired = try reader.count(Self.layout.expiredCount, max: Limits.runCountMax)
-        sealed = try reader.count(Self.layout.sealedCount, max: Limits.manifestLevel0CountMax)
-        runs = try reader.count(
-            Self.layout.runCount, max: TableKind.counterTables.count * Limits.runCountMax)
-        namesRuns = try reader.count(
-            Self.layout.namesRunCount, max: Limits.manifestNamesRunCountMax)
-        lost = try reader.count(Self.layout.lostRangeCount, max: Limits.manifestLostRangeCountMax)
-        stops = try reader.count(
-            Self.layout.uncleanStopCount, max: Limits.manifestUncleanStopCountMax)
+extension Manifest {
+    /// How many entries of each kind follow the head: within limits, and filling the file exactly.
+    private static func counts(
+        _ reader: FieldReader
+    ) throws(FormatError) -> (
+        expired: Int, sealed: Int, runs: Int, namesRuns: Int, lost: Int, stops: Int
+    ) {
+        try reader.expect(layout.shardCount, 1)
+        let expired = try reader.count(layout.expiredCount, max: Limits.runCountMax)
+        let sealed = try reader.count(layout.sealedCount, max: Limits.manifestLevel0CountMax)
+        let runs = try reader.count(
+            layout.runCount, max: TableKind.counterTables.count * Limits.runCountMax)
+        let namesRuns = try reader.count(
+            layout.namesRunCount, max: Limits.manifestNamesRunCountMax)
+        let lost = try reader.count(layout.lostRangeCount, max: Limits.manifestLostRangeCountMax)
+        let stops = try reader.count(
+            layout.uncleanStopCount, max: Limits.manifestUncleanStopCountMax)
         let entries =
             ShardState.layout.byteCount + LogTotals.layout.byteCount
             + expired * (RunEntry.layout.byteCount + NamesRunEntry.layout.byteCount)
@@ -355,15 +355,8 @@ private struct ManifestCounts {
             + namesRuns * NamesRunEntry.layout.byteCount
             + lost * LostRange.layout.byteCount + stops * UncleanStop.layout.byteCount
         try reader.expect(
-            Self.layout.fileByteCount,
-            Self.layout.byteCount + entries + FileEnvelope.checksumByteCount)
-    }
-
-    static func corruptRunCount(_ count: Int) -> FormatError {
-        .corrupt(
-            Self.layout.runCount.name, at: Self.layout.runCount.offset, got: count,
-            expected: .exactly(
-                count / TableKind.counterTables.count * TableKind.counterTables.count))
+            layout.fileByteCount, layout.byteCount + entries + FileEnvelope.checksumByteCount)
+        return (expired, sealed, runs, namesRuns, lost, stops)
     }
 }
 

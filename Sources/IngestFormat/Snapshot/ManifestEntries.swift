@@ -95,17 +95,6 @@ package struct RunEntry: Hashable, Sendable {
     package var span: LogSpan
     package var rowCount: UInt64
 
-    package init(
-        table: TableKind, fileNumber: FileNumber, byteCount: UInt64, checksum: UInt32,
-        span: LogSpan, rowCount: UInt64
-    ) {
-        self.table = table
-        self.fileNumber = fileNumber
-        self.byteCount = byteCount
-        self.checksum = checksum
-        self.span = span
-        self.rowCount = rowCount
-    }
     package var fileName: FileName { .run(table, fileNumber) }
 }
 
@@ -120,7 +109,7 @@ package struct NamesRunEntry: Hashable, Sendable {
     /// What `table` can be.
     static let tables = UInt64(TableKind.names.rawValue)...UInt64(TableKind.expiredNames.rawValue)
 
-    package var table: TableKind
+    package var table = TableKind.names
     package var fileNumber: FileNumber
     package var byteCount: UInt64
     /// `NamesRun.Header.checksum`: through it every byte of the file is covered.
@@ -128,17 +117,6 @@ package struct NamesRunEntry: Hashable, Sendable {
     package var names: Range<UInt32>
     package var keys: Range<UInt32>
 
-    package init(
-        table: TableKind = .names, fileNumber: FileNumber, byteCount: UInt64, checksum: UInt32,
-        names: Range<UInt32>, keys: Range<UInt32>
-    ) {
-        self.table = table
-        self.fileNumber = fileNumber
-        self.byteCount = byteCount
-        self.checksum = checksum
-        self.names = names
-        self.keys = keys
-    }
     package var fileName: FileName { .run(table, fileNumber) }
 }
 

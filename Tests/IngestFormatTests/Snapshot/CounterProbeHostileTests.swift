@@ -1,6 +1,7 @@
-import IngestFormat
 import TestSupport
 import Testing
+
+@testable import IngestFormat
 
 /// What a point query and a projection do with pages that are not what was written.
 struct CounterProbeHostileTests {

@@ -1,7 +1,8 @@
 import IngestCounting
-import IngestFormat
 import TestSupport
 import Testing
+
+@testable import IngestFormat
 
 /// Some rows and some columns of a table: what a cursor with a projection and a point query give is held
 /// against the whole table, and what they refuse against what a decoder refuses.

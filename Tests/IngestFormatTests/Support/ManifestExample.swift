@@ -1,5 +1,6 @@
-import IngestFormat
 import TestSupport
+
+@testable import IngestFormat
 
 /// A directory's files as examples that are the same everywhere: a run, a names run, a manifest.
 enum ManifestExample {
