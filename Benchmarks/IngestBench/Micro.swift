@@ -70,7 +70,7 @@ extension BlockRows {
     ) {
         self.init()
         for _ in 0..<count { append(&popularity, &random) }
-        eventHashCount = rowCount
+        mark.eventHash = rowCount
     }
 
     private func append(_ popularity: inout Popularity, _ random: inout SeededRandom) {
@@ -85,14 +85,14 @@ extension BlockRows {
             let milliseconds = below(30_000)
             unsafe visible[measuredCount] = UInt32(ppm)
             unsafe duration[measuredCount] = UInt32(milliseconds)
-            measuredCount += 1
+            mark.measured += 1
             if ppm < 500_000 || milliseconds < 1000 { verdict = .notViewable }
         }
         if type == .redemption {
             bits |= RowAttributes.money
             unsafe revenue[moneyCount] = Int64(below(20_000)) * 10_000
             unsafe spend[moneyCount] = Int64(below(500)) * 10_000
-            moneyCount += 1
+            mark.money += 1
         }
         if below(200) == 0 { verdict = .duplicate }
         let consent: Consent = below(4) == 0 ? .notSet : .optIn
@@ -111,6 +111,6 @@ extension BlockRows {
         unsafe campaign[rowCount] = isAttributed ? UInt32(1000 + below(50)) : 0
         unsafe source[rowCount] = isAttributed ? UInt32(2000 + below(8)) : 0
         unsafe eventHash[rowCount] = random.next()
-        rowCount += 1
+        mark.row += 1
     }
 }

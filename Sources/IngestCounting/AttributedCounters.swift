@@ -58,7 +58,7 @@ package final class AttributedCounters {
             }
             money &+= hasMoney ? 1 : 0
         }
-        (rows.rowCount, rows.moneyCount) = (count, moneyCount)
+        (rows.mark.row, rows.mark.money) = (count, moneyCount)
         let outcome = counters.fold(rows)
         precondition(outcome == .folded, "rows of a block that was folded")
     }

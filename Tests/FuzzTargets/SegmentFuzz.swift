@@ -96,7 +96,7 @@ private enum SegmentSample {
             rows.attributes[row] =
                 RowAttributes(type: 1, verdict: .counted, consent: 0, format: 0, bits: 0).rawValue
         }
-        rows.rowCount = 3
+        rows.mark.row = 3
         var names = NewNames()
         names.append([UInt8(ascii: "r")].span.bytes)
         names.append([UInt8(ascii: "b")].span.bytes)

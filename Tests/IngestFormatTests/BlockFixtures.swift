@@ -54,28 +54,28 @@ extension BlockRows {
         campaign[rowCount] = row.campaign
         if row.campaign | row.source != 0 { mark.isAttributed = true }
         source[rowCount] = row.source
-        rowCount += 1
+        mark.row += 1
         if let hash = row.eventHash {
             eventHash[eventHashCount] = hash
-            eventHashCount += 1
+            mark.eventHash += 1
         }
         if let pseudonym = row.session {
             session[sessionCount] = pseudonym
-            sessionCount += 1
+            mark.session += 1
         }
         if let hash = row.rewardHash {
             rewardHash[rewardHashCount] = hash
-            rewardHashCount += 1
+            mark.rewardHash += 1
         }
         if let viewability = row.viewability {
             visible[measuredCount] = viewability.visible
             duration[measuredCount] = viewability.duration
-            measuredCount += 1
+            mark.measured += 1
         }
         if let money = row.money {
             revenue[moneyCount] = money.revenue
             spend[moneyCount] = money.spend
-            moneyCount += 1
+            mark.money += 1
         }
     }
 

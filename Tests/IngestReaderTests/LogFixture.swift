@@ -276,27 +276,27 @@ final class LogFixture {
         if attributes.hasEventID {
             rows.eventHash[rows.eventHashCount] =
                 event.eventHash ?? eventCount &* 0x9E37_79B9_7F4A_7C15
-            rows.eventHashCount += 1
+            rows.mark.eventHash += 1
         }
         if attributes.isOverflow {
             rows.rewardHash[rows.rewardHashCount] = eventCount
-            rows.rewardHashCount += 1
+            rows.mark.rewardHash += 1
         }
         if attributes.hasSession {
             rows.session[rows.sessionCount] = eventCount
-            rows.sessionCount += 1
+            rows.mark.session += 1
         }
         if attributes.isMeasured {
             rows.visible[rows.measuredCount] = event.viewability.visible
             rows.duration[rows.measuredCount] = event.viewability.duration
-            rows.measuredCount += 1
+            rows.mark.measured += 1
         }
         if let money = event.money {
             rows.revenue[rows.moneyCount] = money.revenue
             rows.spend[rows.moneyCount] = money.spend
-            rows.moneyCount += 1
+            rows.mark.money += 1
         }
-        rows.rowCount += 1
+        rows.mark.row += 1
         eventCount += 1
         model.facts.append(
             .init(

@@ -101,9 +101,9 @@ import Testing
             if let money = event.money {
                 rows.revenue[rows.moneyCount] = money.revenue
                 rows.spend[rows.moneyCount] = money.spend
-                rows.moneyCount += 1
+                rows.mark.money += 1
             }
-            rows.rowCount += 1
+            rows.mark.row += 1
         }
         return rows
     }

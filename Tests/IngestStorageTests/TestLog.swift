@@ -101,13 +101,13 @@ struct TestLog {
                     bits: RowAttributes.eventID | (hasMoney ? RowAttributes.money : 0)
                 ).rawValue
             rows.eventHash[rows.eventHashCount] = random.next()
-            rows.eventHashCount += 1
+            rows.mark.eventHash += 1
             if hasMoney {
                 rows.revenue[rows.moneyCount] = Int64(random.below(5_000_000))
                 rows.spend[rows.moneyCount] = Int64(random.below(1_000_000))
-                rows.moneyCount += 1
+                rows.mark.money += 1
             }
-            rows.rowCount += 1
+            rows.mark.row += 1
         }
     }
 }

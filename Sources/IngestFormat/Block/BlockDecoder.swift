@@ -107,7 +107,7 @@ package struct DecodedBlock: Sendable {
                 entry, content(entry, entry.check(stored)), header.rowCount,
                 max: Int64(header.nextKey.rawValue) - 1, into: rows.key)
         }
-        rows.rowCount = header.rowCount
+        rows.mark.row = header.rowCount
     }
 
     /// The section's bytes as encoded: checked, and out of LZ4 if they are in it. Valid until the next
@@ -175,12 +175,12 @@ extension BlockDecoder {
             rows.mark.isAttributed = hasCampaigns || hasSources
         }
         try unsafe decodeSparse(block, wanted: wanted, into: rows)
-        rows.rowCount = count
-        rows.eventHashCount = header.eventHashCount
-        rows.sessionCount = header.sessionCount
-        rows.rewardHashCount = header.rewardHashCount
-        rows.measuredCount = header.measuredCount
-        rows.moneyCount = header.moneyCount
+        rows.mark.row = count
+        rows.mark.eventHash = header.eventHashCount
+        rows.mark.session = header.sessionCount
+        rows.mark.rewardHash = header.rewardHashCount
+        rows.mark.measured = header.measuredCount
+        rows.mark.money = header.moneyCount
     }
 
     private func decodeSparse(

@@ -40,30 +40,12 @@
     }
     @exclusivity(unchecked) private var storedMark = Mark()
 
-    package var rowCount: Int {
-        get { mark.row }
-        set { mark.row = newValue }
-    }
-    package var eventHashCount: Int {
-        get { mark.eventHash }
-        set { mark.eventHash = newValue }
-    }
-    package var sessionCount: Int {
-        get { mark.session }
-        set { mark.session = newValue }
-    }
-    package var rewardHashCount: Int {
-        get { mark.rewardHash }
-        set { mark.rewardHash = newValue }
-    }
-    package var measuredCount: Int {
-        get { mark.measured }
-        set { mark.measured = newValue }
-    }
-    package var moneyCount: Int {
-        get { mark.money }
-        set { mark.money = newValue }
-    }
+    package var rowCount: Int { mark.row }
+    package var eventHashCount: Int { mark.eventHash }
+    package var sessionCount: Int { mark.session }
+    package var rewardHashCount: Int { mark.rewardHash }
+    package var measuredCount: Int { mark.measured }
+    package var moneyCount: Int { mark.money }
 
     package init() {
         // SAFETY, of all uses: every column has room for `capacity` values, a sparse one as well, since it
@@ -139,12 +121,12 @@
         unsafe (duration + measured).update(from: other.duration, count: other.measuredCount)
         unsafe (revenue + money).update(from: other.revenue, count: other.moneyCount)
         unsafe (spend + money).update(from: other.spend, count: other.moneyCount)
-        rowCount += other.rowCount
-        eventHashCount += other.eventHashCount
-        sessionCount += other.sessionCount
-        rewardHashCount += other.rewardHashCount
-        measuredCount += other.measuredCount
-        moneyCount += other.moneyCount
+        mark.row += other.rowCount
+        mark.eventHash += other.eventHashCount
+        mark.session += other.sessionCount
+        mark.rewardHash += other.rewardHashCount
+        mark.measured += other.measuredCount
+        mark.money += other.moneyCount
         mark.isAttributed = mark.isAttributed || other.mark.isAttributed
     }
 
@@ -217,6 +199,6 @@
             if hasMoney { money += 1 }
         }
         mark = Mark()
-        (rowCount, moneyCount) = (kept, keptMoney)
+        (mark.row, mark.money) = (kept, keptMoney)
     }
 }
