@@ -273,6 +273,20 @@ extension PacketHeader {
     }
 }
 
+extension PacketHeader {
+    /// A whole packet, whose payload is these words and zeros behind them.
+    func packet(of words: [UInt64], payloadByteCount: Int) -> [UInt8] {
+        var writer = ByteWriter(capacity: Self.byteCount + payloadByteCount)
+        writer.append(zeroCount: Self.byteCount)
+        for word in words { writer.append(u64: word) }
+        writer.append(zeroCount: Self.byteCount + payloadByteCount - writer.byteCount)
+        var packet = writer.bytes
+        var header = self
+        header.seal(&packet)
+        return packet
+    }
+}
+
 /// The payload of a heartbeat: what the sender still holds, and what it has heard.
 ///
 /// **Layout** 64 bytes or more: base u64, seen u64, nonce u64, then zeros.
@@ -284,7 +298,6 @@ package struct Heartbeat: Equatable, Sendable, BitwiseCopyable {
         package static let base = 0
         package static let seen = 8
         package static let nonce = 16
-        static let end = 24
     }
 
     /// The lowest sequence that the sender still holds; 0 = not given.
@@ -331,16 +344,10 @@ package struct Heartbeat: Equatable, Sendable, BitwiseCopyable {
     package func packet(
         _ header: PacketHeader, payloadByteCount: Int = payloadByteCountMin
     ) -> [UInt8] {
-        var writer = ByteWriter(capacity: PacketHeader.byteCount + payloadByteCount)
-        writer.append(zeroCount: PacketHeader.byteCount)
-        writer.append(u64: base)
-        writer.append(u64: seen)
-        writer.append(u64: nonce)
-        writer.append(zeroCount: max(payloadByteCount, Self.payloadByteCountMin) - Offset.end)
-        var packet = writer.bytes
         var header = header
         if endsEpoch { header.flags |= PacketHeader.Flags.endsEpoch }
-        header.seal(&packet)
-        return packet
+        return header.packet(
+            of: [base, seen, nonce],
+            payloadByteCount: max(payloadByteCount, Self.payloadByteCountMin))
     }
 }

@@ -7,13 +7,6 @@
 package struct Probe: Equatable, Sendable, BitwiseCopyable {
     package static let payloadByteCountMin = 64
 
-    /// Within the payload.
-    package enum Offset {
-        package static let nonce = 0
-        package static let time = 8
-        static let end = 16
-    }
-
     /// What the answer echoes.
     package var nonce: UInt64
     package var unixMicroseconds: Int64
@@ -34,15 +27,9 @@ package struct Probe: Equatable, Sendable, BitwiseCopyable {
 
     /// A whole probe packet, without its tag.
     package func packet(_ header: PacketHeader) -> [UInt8] {
-        var writer = ByteWriter(capacity: PacketHeader.byteCount + Self.payloadByteCountMin)
-        writer.append(zeroCount: PacketHeader.byteCount)
-        writer.append(u64: nonce)
-        writer.append(u64: UInt64(bitPattern: unixMicroseconds))
-        writer.append(zeroCount: Self.payloadByteCountMin - Offset.end)
-        var packet = writer.bytes
-        var header = header
-        header.seal(&packet)
-        return packet
+        header.packet(
+            of: [nonce, UInt64(bitPattern: unixMicroseconds)],
+            payloadByteCount: Self.payloadByteCountMin)
     }
 }
 
