@@ -12,15 +12,7 @@ enum ConfigFile {
     /// **Errors** `Fault` with `.configuration`: the file cannot be read, is no JSON object, or has a key
     /// that is no setting or a value that is neither text, number nor true/false.
     static func read(path: String) throws(Fault) -> SettingLayer {
-        guard let bytes = bytes(of: path, byteCountMax: byteCountMax) else {
-            throw Fault(
-                .configuration,
-                "the config file cannot be read, \(path), check that it is there and readable")
-        }
-        guard bytes.count <= byteCountMax else {
-            throw Fault(
-                .configuration, "the config file is over 1 MiB, \(path), name the right file")
-        }
+        let bytes = try bytes(of: path, byteCountMax: byteCountMax, "config file", limit: "1 MiB")
         return try parse(bytes, path: path)
     }
 
@@ -37,22 +29,24 @@ enum ConfigFile {
 
     /// All of a file that a setting names.
     ///
-    /// - Parameter what: what it is called in messages.
+    /// - Parameters:
+    ///   - what: what it is called in messages.
+    ///   - limit: what the limit is called there, if not by its bytes.
     /// **Errors** `Fault` with `.configuration`.
     static func bytes(
-        of path: String, byteCountMax: Int, _ what: String
-    ) throws(Fault) -> [UInt8] {
+        of path: String, byteCountMax: Int, _ what: String, limit: String? = nil
+    ) throws(Fault) -> Data {
         guard let data = bytes(of: path, byteCountMax: byteCountMax) else {
             throw Fault(
                 .configuration,
                 "the \(what) cannot be read, \(path), check that it is there and readable")
         }
         guard data.count <= byteCountMax else {
+            let limit = limit ?? "\(byteCountMax) bytes"
             throw Fault(
-                .configuration,
-                "the \(what) is over \(byteCountMax) bytes, \(path), name the right file")
+                .configuration, "the \(what) is over \(limit), \(path), name the right file")
         }
-        return [UInt8](data)
+        return data
     }
 
     static func parse(_ bytes: Data, path: String) throws(Fault) -> SettingLayer {

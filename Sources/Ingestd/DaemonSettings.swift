@@ -157,7 +157,7 @@ struct DaemonSettings {
         if ownersPath.isEmpty { return RewardOwners() }
         let bytes = try ConfigFile.bytes(
             of: ownersPath, byteCountMax: Limits.ownersFileByteCountMax, "reward owners file")
-        do throws(RewardOwners.Fault) { return try RewardOwners(bytes) } catch {
+        do throws(RewardOwners.Fault) { return try RewardOwners([UInt8](bytes)) } catch {
             throw Fault(
                 .configuration,
                 "invalid reward owners file, \(ownersPath) line \(error.line), \(error)")
@@ -246,8 +246,9 @@ struct ZoneSettings {
 
     private mutating func readFile() throws(Fault) -> BusinessZones {
         let path = settings.zonesPath
-        let bytes = try ConfigFile.bytes(
-            of: path, byteCountMax: Limits.zonesFileByteCountMax, "zones file")
+        let bytes = [UInt8](
+            try ConfigFile.bytes(
+                of: path, byteCountMax: Limits.zonesFileByteCountMax, "zones file"))
         let file: ZonesFile
         do throws(ZonesFileError) { file = try ZonesFile(bytes) } catch {
             throw Fault(

@@ -1,6 +1,7 @@
 // [packet] → decode → ring → admit → block → segment → compaction → snapshot → query
 import CIngestLinux
 import IngestFormat
+import IngestStorage
 import SystemPackage
 
 /// Where datagrams come from. A seam: `LinuxDatagramSocket` is a UDP socket, `SimulatedDatagramSocket` a
@@ -268,16 +269,12 @@ extension SocketError: CustomStringConvertible {
         case .addressInUse(let address):
             "the address is in use, udp \(address), stop the program that uses it or choose another --udp"
         case .cannotBind(let address, let errno):
-            "cannot bind: \(Self.text(errno)), udp \(address), use an address of this machine and a "
+            "cannot bind: \(StorageError.text(errno)), udp \(address), use an address of this machine and a "
                 + "port that this user may bind"
         case .failed(let address, let call, let errno):
-            "\(call) failed: \(Self.text(errno)), udp \(address), start again; what was acked is safe"
+            "\(call) failed: \(StorageError.text(errno)), udp \(address), start again; what was acked is safe"
         case .noMemory(let byteCount):
             "no memory for \(byteCount) bytes of receive buffers, udp, free memory on this machine"
         }
-    }
-
-    private static func text(_ errno: Int32) -> String {
-        "\(Errno(rawValue: errno).description) (\(errno))"
     }
 }

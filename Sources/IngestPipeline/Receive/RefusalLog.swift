@@ -118,62 +118,57 @@ struct RefusalLog {
         _ counters: PipelineCounters, _ state: StageLinks.SharedState?, nowNanoseconds now: UInt64
     ) {
         let step = state?.clockStepSeconds ?? 0
-        if let count = growth(Place.tooOld, of: counters.events[.tooOld], now) {
-            write(
-                "refused \(Self.counted(count, "event")) as too_old: older than "
-                    + "--max-event-age-seconds; "
-                    + (Self.blame(step) ?? "check clock synchronisation, or use 0 to load history"))
+        tell(Place.tooOld, of: counters.events[.tooOld], "event", now) {
+            "refused \($0) as too_old: older than "
+                + "--max-event-age-seconds; "
+                + (Self.blame(step) ?? "check clock synchronisation, or use 0 to load history")
         }
-        if let count = growth(Place.tooEarly, of: counters.events[.tooEarly], now) {
-            write(
-                "refused \(Self.counted(count, "event")) as too_early: further ahead than "
-                    + "--max-event-lead-seconds; "
-                    + (Self.blame(step) ?? "check clock synchronisation of the senders"))
+        tell(Place.tooEarly, of: counters.events[.tooEarly], "event", now) {
+            "refused \($0) as too_early: further ahead than "
+                + "--max-event-lead-seconds; "
+                + (Self.blame(step) ?? "check clock synchronisation of the senders")
         }
-        if let count = growth(Place.shedForRoom, of: counters.commit[.shedForRoom], now) {
-            write(
-                "refused \(Self.counted(count, "datagram")) as shed because the windows of senders "
-                    + "are full (\(Limits.windowCountMax), or \(Limits.windowByteCountMax) bytes): give "
-                    + "each sender one id, and let it keep its epoch")
+        tell(Place.shedForRoom, of: counters.commit[.shedForRoom], "datagram", now) {
+            "refused \($0) as shed because the windows of senders "
+                + "are full (\(Limits.windowCountMax), or \(Limits.windowByteCountMax) bytes): give "
+                + "each sender one id, and let it keep its epoch"
         }
-        if let count = growth(Place.nameRefusals, of: counters.commit[.nameRefusals], now) {
-            write(
-                "refused \(Self.counted(count, "event")) as malformed because the tables of names and "
-                    + "keys are full (\(Limits.nameCountMax) and \(Limits.keyCountMax)): new names "
-                    + "need another data directory")
+        tell(Place.nameRefusals, of: counters.commit[.nameRefusals], "event", now) {
+            "refused \($0) as malformed because the tables of names and "
+                + "keys are full (\(Limits.nameCountMax) and \(Limits.keyCountMax)): new names "
+                + "need another data directory"
         }
-        if let count = growth(Place.pairMismatches, of: counters.commit[.pairMismatches], now) {
-            write(
-                "refused \(Self.counted(count, "event")) as malformed because the hash of reward and business "
-                    + "led to the key of other names: test the memory, and restart")
+        tell(Place.pairMismatches, of: counters.commit[.pairMismatches], "event", now) {
+            "refused \($0) as malformed because the hash of reward and business "
+                + "led to the key of other names: test the memory, and restart"
         }
-        if let count = growth(Place.moneyRefusals, of: counters.commit[.moneyRefusals], now) {
-            write(
-                "refused \(Self.counted(count, "event")) as malformed because revenue or spend is over "
-                    + "--money-max: look at their sender, or raise it")
+        tell(Place.moneyRefusals, of: counters.commit[.moneyRefusals], "event", now) {
+            "refused \($0) as malformed because revenue or spend is over "
+                + "--money-max: look at their sender, or raise it"
         }
-        if let count = growth(
-            Place.rolledBackHeartbeats, of: counters.commit[.rolledBackHeartbeats], now)
-        {
-            write(
-                "\(Self.counted(count, "heartbeat")) of senders that had heard of more than this directory has:"
-                    + " it was restored from an older copy, or is another one; start the right one, or let"
-                    + " them go on by --accept-receiver")
+        tell(
+            Place.rolledBackHeartbeats, of: counters.commit[.rolledBackHeartbeats], "heartbeat", now
+        ) {
+            "\($0) of senders that had heard of more than this directory has:"
+                + " it was restored from an older copy, or is another one; start the right one, or let"
+                + " them go on by --accept-receiver"
         }
-        tellQuotas(counters, state, now)
-        tellAttributions(counters, now)
-    }
-
-    private mutating func tellQuotas(
-        _ counters: PipelineCounters, _ state: StageLinks.SharedState?, _ now: UInt64
-    ) {
         for quota in KeyQuota.allCases {
             let place = Place.quotas + quota.rawValue
-            if let count = growth(place, of: counters.commit[quota.counter], now) {
-                write(
-                    "shed \(Self.counted(count, "datagram")) because the senders of one key, the last one "
-                        + "\(state?.lastKey(over: quota) ?? 0), \(Self.cause(quota))")
+            tell(place, of: counters.commit[quota.counter], "datagram", now) {
+                "shed \($0) because the senders of one key, the last one "
+                    + "\(state?.lastKey(over: quota) ?? 0), \(Self.cause(quota))"
             }
+        }
+        tell(Place.attributionOverflows, of: counters.commit[.attributionOverflows], "event", now) {
+            "counted \($0) under campaign and source (other), or without a platform: "
+                + "more than --campaign-keys-max combinations of reward, campaign and source, "
+                + "\(Limits.attributionNameCountMax) campaigns and sources, or "
+                + "\(Limits.platformCountMax) platforms: send fewer different ones"
+        }
+        tell(Place.attributionsDropped, of: counters.receive[.attributionsDropped], "value", now) {
+            "dropped \($0) of platform, campaign or source, which are over "
+                + "\(Limits.attributionByteCountMax) bytes, contain @ or are not UTF-8; their events are kept"
         }
     }
 
@@ -193,26 +188,6 @@ struct RefusalLog {
         }
     }
 
-    private mutating func tellAttributions(_ counters: PipelineCounters, _ now: UInt64) {
-        if let count = growth(
-            Place.attributionOverflows, of: counters.commit[.attributionOverflows], now)
-        {
-            write(
-                "counted \(Self.counted(count, "event")) under campaign and source (other), or without a platform: "
-                    + "more than --campaign-keys-max combinations of reward, campaign and source, "
-                    + "\(Limits.attributionNameCountMax) campaigns and sources, or "
-                    + "\(Limits.platformCountMax) platforms: send fewer different ones")
-        }
-        if let count = growth(
-            Place.attributionsDropped, of: counters.receive[.attributionsDropped], now)
-        {
-            write(
-                "dropped \(Self.counted(count, "value")) of platform, campaign or source, which are over "
-                    + "\(Limits.attributionByteCountMax) bytes, contain @ or are not UTF-8; their events are kept"
-            )
-        }
-    }
-
     // MARK: Rate
 
     /// Whether a line of this kind may be written now; if so, the next has to wait for its interval.
@@ -227,6 +202,15 @@ struct RefusalLog {
         guard count > told[place], isDue(place, now) else { return nil }
         defer { told[place] = count }
         return count - told[place]
+    }
+
+    /// Writes a line of what has grown.
+    /// - Parameter line: is given by how much, with its noun.
+    private mutating func tell(
+        _ place: Int, of count: UInt64, _ noun: String, _ now: UInt64, _ line: (String) -> String
+    ) {
+        guard let growth = growth(place, of: count, now) else { return }
+        write(line(Self.counted(growth, noun)))
     }
 
     // MARK: Words
