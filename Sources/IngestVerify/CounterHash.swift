@@ -66,8 +66,10 @@ struct Fingerprints: Sendable {
             if let high = column.high { columns[high.rawValue] = columns[column.rawValue] << 3 }
         }
         self.columns = columns
-        attributes = Lane.ofAttributes.map { lane in
-            lane == Lane.none ? 0 : Lane.columns[Int(lane)].reduce(0) { $0 + columns[$1] }
+        attributes = CountedColumns.ofAttributes.map { counted in
+            var (rest, weight) = (counted, UInt64(0))
+            while let column = rest.popFirst() { weight += columns[column] }
+            return weight
         }
     }
 
@@ -90,11 +92,14 @@ struct Fingerprints: Sendable {
 
     /// What the money of one row adds to its weight.
     @inline(__always)
-    func money(_ revenueMicros: UInt64, _ spendMicros: UInt64) -> UInt64 {
-        let revenue =
-            UInt128(revenueMicros) &* UInt128(columns[CounterColumn.revenueMicros.rawValue])
-        let spend = UInt128(spendMicros) &* UInt128(columns[CounterColumn.spendMicros.rawValue])
-        return Self.reduced(revenue &+ spend)
+    func money(_ amounts: (revenueMicros: UInt64, spendMicros: UInt64)) -> UInt64 {
+        let (revenue, spend) = (
+            columns[CounterColumn.revenueMicros.rawValue],
+            columns[CounterColumn.spendMicros.rawValue]
+        )
+        return Self.reduced(
+            UInt128(amounts.revenueMicros) &* UInt128(revenue)
+                &+ UInt128(amounts.spendMicros) &* UInt128(spend))
     }
 
     @inline(__always)
@@ -224,90 +229,47 @@ struct Fingerprints: Sendable {
     private static let half: UInt64 = 1 << 30
 }
 
-/// What rows of one type and outcome are: the kinds of rows that are counted apart.
-enum Lane {
-    static let count = 64
-    /// Of attributes that no row may have.
-    static let none: UInt8 = 255
-
-    /// Of one type. A counted row has three more bits: undetermined or orphan, unchecked, overflow.
-    private enum Outcome: Int, CaseIterable {
-        case counted = 0
-        case notViewable = 8
-        case invalid, duplicate, conflict, refused, refusedUndetermined
-        static let count = 16
+/// The columns to which a row adds one: the rule of docs/format/run.md, by the row's attributes.
+enum CountedColumns {
+    /// Empty for attributes that no row may have.
+    static let ofAttributes: [CounterColumnSet] = (0...UInt16.max).map {
+        CounterColumnSet(columns(RowAttributes(rawValue: $0)))
     }
-    private static let (markedBit, uncheckedBit, overflowBit) = (1, 2, 4)
 
-    /// By attributes.
-    static let ofAttributes: [UInt8] = (0...UInt16.max).map {
-        let attributes = RowAttributes(rawValue: $0)
+    private static func columns(_ attributes: RowAttributes) -> [CounterColumn] {
         guard attributes.isValid, let type = attributes.type, let verdict = attributes.verdict
-        else { return none }
-        let outcome = outcome(type, verdict, attributes)
-        return UInt8(Int(type.rawValue - 1) * Outcome.count + outcome)
-    }
-
-    /// By lane: the columns to which a row of it adds one.
-    static let columns: [[Int]] = (0..<count).map { lane in
-        let (type, number) = (lane / Outcome.count, lane % Outcome.count)
-        guard type < 3 else { return [] }
-        if let outcome = Outcome(rawValue: number), outcome != .counted {
-            return columns(type, outcome).map(\.rawValue)
+        else { return [] }
+        /// The column of the type, of three that follow each other.
+        func own(_ first: CounterColumn) -> CounterColumn {
+            CounterColumn(rawValue: first.rawValue + Int(type.rawValue) - 1) ?? first
         }
-        return number < Outcome.notViewable.rawValue
-            ? columns(type, ofCounted: number).map(\.rawValue) : []
-    }
-
-    private static func outcome(
-        _ type: EventType, _ verdict: Verdict, _ attributes: RowAttributes
-    ) -> Int {
         let isUndetermined = type == .impression && !attributes.isMeasured
-        let outcome: Outcome
         switch verdict {
         case .counted:
-            let bits = attributes.rawValue
-            let isOrphan = type != .impression && bits & RowAttributes.orphan != 0
-            return (isUndetermined || isOrphan ? markedBit : 0)
-                | (bits & RowAttributes.unchecked != 0 ? uncheckedBit : 0)
-                | (bits & RowAttributes.overflow != 0 ? overflowBit : 0)
-        case .notViewable where type == .impression: outcome = .notViewable
-        case .invalidTraffic: outcome = .invalid
-        case .duplicate, .sessionRepeat: outcome = .duplicate
-        case .conflict: outcome = .conflict
-        case .undetermined where isUndetermined: outcome = .refusedUndetermined
-        default: outcome = .refused
+            return [own(.impressions)] + marks(of: type, attributes, isUndetermined)
+        case .notViewable where type == .impression: return [.notViewableImpressions]
+        case .invalidTraffic: return [own(.invalidImpressions)]
+        case .duplicate, .sessionRepeat: return [own(.duplicateImpressions)]
+        case .conflict: return [own(.conflictImpressions)]
+        case .undetermined where isUndetermined:
+            return [.refusedImpressions, .undeterminedImpressions]
+        default: return [own(.refusedImpressions)]
         }
-        return outcome.rawValue
     }
 
-    /// The column of a type, of three that follow each other.
-    private static func column(_ type: Int, from first: CounterColumn) -> CounterColumn {
-        CounterColumn(rawValue: first.rawValue + type) ?? first
-    }
-
-    private static func columns(_ type: Int, ofCounted bits: Int) -> [CounterColumn] {
-        var columns = [column(type, from: .impressions)]
-        let isMarked = bits & markedBit != 0
+    /// What a counted row adds to besides.
+    private static func marks(
+        of type: EventType, _ attributes: RowAttributes, _ isUndetermined: Bool
+    ) -> [CounterColumn] {
+        var columns: [CounterColumn] = []
         switch type {
-        case 0: columns.append(isMarked ? .undeterminedImpressions : .viewableImpressions)
-        case 1: if isMarked { columns.append(.orphanClicks) }
-        default: if isMarked { columns.append(.orphanRedemptions) }
+        case .impression:
+            columns.append(isUndetermined ? .undeterminedImpressions : .viewableImpressions)
+        case .click: if attributes.isOrphan { columns.append(.orphanClicks) }
+        case .redemption: if attributes.isOrphan { columns.append(.orphanRedemptions) }
         }
-        if bits & uncheckedBit != 0 { columns.append(.uncheckedEvents) }
-        if bits & overflowBit != 0 { columns.append(.overflowEvents) }
+        if attributes.isUnchecked { columns.append(.uncheckedEvents) }
+        if attributes.isOverflow { columns.append(.overflowEvents) }
         return columns
-    }
-
-    private static func columns(_ type: Int, _ outcome: Outcome) -> [CounterColumn] {
-        switch outcome {
-        case .counted: []
-        case .notViewable: [.notViewableImpressions]
-        case .invalid: [column(type, from: .invalidImpressions)]
-        case .duplicate: [column(type, from: .duplicateImpressions)]
-        case .conflict: [column(type, from: .conflictImpressions)]
-        case .refused: [column(type, from: .refusedImpressions)]
-        case .refusedUndetermined: [.refusedImpressions, .undeterminedImpressions]
-        }
     }
 }

@@ -175,7 +175,7 @@ struct ExpiredOutcome: Sendable {
     private mutating func compare(_ columns: CounterSum, _ segments: ExpiredSegments) {
         let events = totals.events
         func sum(_ wanted: [CounterColumn]) -> UInt64 {
-            wanted.reduce(0) { $0.saturatingSum(columns.counters[$1]) }
+            wanted.reduce(0) { $0.saturatingSum(UInt64(clamping: columns[$1])) }
         }
         func sum(_ verdicts: [Verdict]) -> UInt64 {
             verdicts.reduce(0) { $0.saturatingSum(events[Int($1.rawValue)]) }
@@ -213,7 +213,7 @@ struct ExpiredOutcome: Sendable {
                 expected: "\(pair.expected), as in the ledger")
         }
         let rowCount = pairs.reduce(UInt64(0)) { $0.saturatingSum($1.got) }
-        if rowCount != segments.rowCount || columns.overflows != 0 {
+        if rowCount != segments.rowCount || !columns.fits {
             report.add(
                 .difference, "rows in the metadata", in: file.text, got: "\(segments.rowCount)",
                 expected: "\(rowCount)")

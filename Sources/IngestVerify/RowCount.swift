@@ -6,7 +6,7 @@ import IngestStorage
 /// The rows of one segment as they are counted again: their fingerprint, and, where asked for, the rows themselves.
 /// Owned by one thread.
 ///
-/// **Cost** 2 to 3 ns a row. With the rows some 200 ns a row, and about 400 bytes for each key and day.
+/// **Cost** 2 to 3 ns a row. With the rows some 200 ns a row, and about 300 bytes for each key and day.
 @safe final class RowCount {
     private static let dayLength: Int64 = 86_400_000_000
 
@@ -68,23 +68,18 @@ import IngestStorage
 
     /// Adds the rows with a campaign or a source once more, as those of their attributions.
     private func sumAttributed(_ rows: BlockRows) {
-        var (moneyRow, total) = (-1, UInt128(fingerprint.value))
+        var (moneyRow, total) = (0, UInt128(fingerprint.value))
         for row in 0..<rows.rowCount {
             let attributes = unsafe RowAttributes(rawValue: rows.attributes[row])
-            if attributes.hasMoney { moneyRow += 1 }
+            defer { if attributes.hasMoney { moneyRow += 1 } }
             let pair = unsafe UInt64(rows.campaign[row]) &<< 32 | UInt64(rows.source[row])
             if pair == 0 { continue }
             let order = unsafe CounterPage.order(key: rows.key[row], day: rows.day[row])
-            let weight = hash.weight(hash.order(order, attributedTo: pair))
-            total &+= UInt128(weight) &* UInt128(hash.attributes[Int(attributes.rawValue)])
+            var own = hash.attributes[Int(attributes.rawValue)]
             if attributes.hasMoney, attributes.verdict == .counted {
-                let amounts = unsafe (
-                    UInt64(clamping: rows.revenue[moneyRow]),
-                    UInt64(clamping: rows.spend[moneyRow])
-                )
-                total = UInt128(CounterHash.reduced(total))
-                total &+= UInt128(weight) &* UInt128(hash.money(amounts.0, amounts.1))
+                own &+= hash.money(rows.money(moneyRow))
             }
+            total &+= UInt128(hash.weight(hash.order(order, attributedTo: pair))) &* UInt128(own)
             total = UInt128(CounterHash.reduced(total))
         }
         fingerprint = hash.fingerprint(total)
@@ -105,24 +100,16 @@ import IngestStorage
                 let end = min(row &+ CounterHash.productCount, count)
                 while row < end {
                     let bits = unsafe attributes[row]
-                    let own = unsafe weights[Int(bits)]
-                    let weight = unsafe hash.weight(UInt64(keys[row]) &<< 32 | day(row))
-                    total &+= UInt128(weight) &* UInt128(own)
+                    var own = unsafe weights[Int(bits)]
                     senselessCount &+= own == 0 ? 1 : 0
                     let verdict = Int(bits &>> 2 & 15)
                     unsafe span[unchecked: (row & 3) &<< 4 | verdict] &+= 1
                     if bits & RowAttributes.money != 0 {
-                        if verdict == 0 {
-                            let amounts = unsafe (
-                                UInt64(clamping: rows.revenue[moneyRow]),
-                                UInt64(clamping: rows.spend[moneyRow])
-                            )
-                            let product =
-                                UInt128(weight) &* UInt128(hash.money(amounts.0, amounts.1))
-                            total = UInt128(CounterHash.reduced(total)) &+ product
-                        }
+                        if verdict == 0 { own &+= hash.money(rows.money(moneyRow)) }
                         moneyRow &+= 1
                     }
+                    let weight = unsafe hash.weight(UInt64(keys[row]) &<< 32 | day(row))
+                    total &+= UInt128(weight) &* UInt128(own)
                     row &+= 1
                 }
                 total = UInt128(CounterHash.reduced(total))
@@ -162,88 +149,27 @@ import IngestStorage
     }
 }
 
-/// How many rows there are of each key, day and kind, and their money: of a segment whose footer says otherwise. Rows with
-/// a campaign or a source are counted under their key, and again under their attribution.
-@safe struct CountedRows: Sendable {
-    private struct Place: Hashable, Comparable {
-        let attribution: Attribution
-        let day: Int32
-
-        static func < (a: Self, b: Self) -> Bool {
-            a.attribution == b.attribution ? a.day < b.day : a.attribution < b.attribution
-        }
+extension BlockRows {
+    /// The amounts of one of the rows that have money.
+    /// - Parameter place: among them, in order.
+    @inline(__always)
+    func money(_ place: Int) -> (revenueMicros: UInt64, spendMicros: UInt64) {
+        // SAFETY: as in `RowCount.count`.
+        unsafe (UInt64(clamping: revenue[place]), UInt64(clamping: spend[place]))
     }
+}
 
-    private struct Sum {
-        /// By lane.
-        var counts = [UInt32](repeating: 0, count: Lane.count)
-        /// Of counted rows.
-        var revenue: UInt64 = 0
-        var spend: UInt64 = 0
+/// Whose counters a row has.
+struct RowPlace: Hashable, Comparable, Sendable {
+    /// Of the key and the day, or of the business and the day.
+    let order: UInt64
+    /// Campaign and source, if it is an attributed row's; else 0.
+    var pair: UInt64 = 0
 
-        var counters: CounterRow {
-            var counters = CounterRow()
-            for lane in counts.indices where counts[lane] > 0 {
-                for column in Lane.columns[lane] { counters.values[column] += UInt64(counts[lane]) }
-            }
-            (counters[.revenueMicros], counters[.spendMicros]) = (revenue, spend)
-            return counters
-        }
-    }
+    var item: UInt32 { UInt32(order >> 32) }
+    var day: Int32 { CounterPage.day(ofOrder: order) }
 
-    /// Those of keys are of no campaign and no source.
-    private var sums: [Place: Sum] = [:]
-
-    /// Adds the rows of a decoded block; those whose attributes or days cannot be are left out.
-    mutating func add(_ rows: BlockRows) {
-        var moneyRow = -1
-        for row in 0..<rows.rowCount {
-            // SAFETY: a decoder filled rowCount elements, and as many of money as have the bit.
-            let (key, day) = unsafe (rows.key[row], rows.day[row])
-            let attributes = unsafe RowAttributes(rawValue: rows.attributes[row])
-            if attributes.hasMoney { moneyRow += 1 }
-            let lane = Lane.ofAttributes[Int(attributes.rawValue)]
-            guard lane != Lane.none, Limits.businessDays.contains(day) else { continue }
-            var amounts: (revenue: UInt64, spend: UInt64) = (0, 0)
-            if attributes.hasMoney, attributes.verdict == .counted {
-                amounts = unsafe (
-                    UInt64(clamping: rows.revenue[moneyRow]),
-                    UInt64(clamping: rows.spend[moneyRow])
-                )
-            }
-            func add(_ campaign: UInt32, _ source: UInt32) {
-                let attribution = Attribution(key: key, campaign: campaign, source: source)
-                let place = Place(attribution: attribution, day: day)
-                var sum = sums[place] ?? Sum()
-                sum.counts[Int(lane)] += 1
-                sum.revenue = sum.revenue.saturatingSum(amounts.revenue)
-                sum.spend = sum.spend.saturatingSum(amounts.spend)
-                sums[place] = sum
-            }
-            add(0, 0)
-            guard rows.mark.isAttributed else { continue }
-            let pair = unsafe (rows.campaign[row], rows.source[row])
-            if pair != (0, 0) { add(pair.0, pair.1) }
-        }
-    }
-
-    /// All rows, by key and day, and the attributions of those behind.
-    func table() -> (table: CounterTable, attributions: AttributionList) {
-        var encoder = CounterTableEncoder(hasDay: true)
-        let places = sums.keys.sorted()
-        func append(_ place: Place, as key: UInt32) {
-            encoder.append(key: key, day: place.day, counters: (sums[place] ?? Sum()).counters)
-        }
-        for place in places where place.attribution.pair == 0 {
-            append(place, as: place.attribution.key)
-        }
-        var entries: [Attribution] = []
-        for place in places where place.attribution.pair != 0 {
-            if entries.last != place.attribution { entries.append(place.attribution) }
-            append(place, as: CounterKeys.firstAttributed + UInt32(entries.count - 1))
-        }
-        return (encoder.finish(), AttributionList(sorted: entries))
-    }
+    static func < (a: Self, b: Self) -> Bool { (a.order, a.pair) < (b.order, b.pair) }
 }
 
 /// Rows of counters by (item, day), wherever they are: in the footer of a segment, in a run, or
@@ -328,58 +254,114 @@ extension CounterHash {
     }
 }
 
-/// Counters of some rows, summed.
-struct CounterSum: Equatable {
-    private(set) var counters = CounterRow()
-    /// A bit for each column whose sum did not fit, so that what stands there is not the sum.
-    private(set) var overflows: UInt32 = 0
+/// The counters of each key and day: of a segment whose footer says otherwise. Rows with a campaign or a source are
+/// counted under their key, and again under their attribution.
+@safe struct CountedRows: Sendable {
+    private var sums: [RowPlace: CounterRow] = [:]
 
-    mutating func add(_ other: CounterRow) {
-        for column in 0..<CounterRow.columnCount where other.values[column] != 0 {
-            let (sum, overflow) = counters.values[column].addingReportingOverflow(
-                other.values[column])
-            counters.values[column] = sum
-            guard overflow else { continue }
-            let high = CounterColumn(rawValue: column)?.high?.rawValue
-            if let high, counters.values[high] < .max {
-                counters.values[high] += 1
-            } else {
-                overflows |= 1 << UInt32(high ?? column)
-            }
+    /// Adds the rows of a decoded block; those whose attributes or days cannot be are left out.
+    mutating func add(_ rows: BlockRows) {
+        var moneyRow = 0
+        for row in 0..<rows.rowCount {
+            // SAFETY: a decoder filled rowCount elements, and as many of money as have the bit.
+            let attributes = unsafe RowAttributes(rawValue: rows.attributes[row])
+            defer { if attributes.hasMoney { moneyRow += 1 } }
+            let (order, day) = unsafe (
+                CounterPage.order(key: rows.key[row], day: rows.day[row]), rows.day[row]
+            )
+            let columns = CountedColumns.ofAttributes[Int(attributes.rawValue)]
+            guard !columns.isEmpty, Limits.businessDays.contains(day) else { continue }
+            let money =
+                attributes.hasMoney && attributes.verdict == .counted
+                ? rows.money(moneyRow) : (0, 0)
+            sums[RowPlace(order: order), default: CounterRow()].count(columns, money)
+            guard rows.mark.isAttributed else { continue }
+            let pair = unsafe UInt64(rows.campaign[row]) << 32 | UInt64(rows.source[row])
+            if pair == 0 { continue }
+            sums[RowPlace(order: order, pair: pair), default: CounterRow()].count(columns, money)
         }
     }
 
-    func overflows(_ column: CounterColumn) -> Bool {
-        overflows >> UInt32((column.high ?? column).rawValue) & 1 != 0
+    /// All rows, by key and day, and the attributions of those behind.
+    func table() -> (table: CounterTable, attributions: AttributionList) {
+        var encoder = CounterTableEncoder(hasDay: true)
+        for (place, sum) in sums.sorted(by: { $0.key < $1.key }) where place.pair == 0 {
+            encoder.append(key: place.item, day: place.day, counters: sum)
+        }
+        var entries: [Attribution] = []
+        let attributed = sums.filter { $0.key.pair != 0 }.sorted {
+            ($0.key.attribution, $0.key.order) < ($1.key.attribution, $1.key.order)
+        }
+        for (place, sum) in attributed {
+            if entries.last != place.attribution { entries.append(place.attribution) }
+            let key = CounterKeys.firstAttributed + UInt32(entries.count - 1)
+            encoder.append(key: key, day: place.day, counters: sum)
+        }
+        return (encoder.finish(), AttributionList(sorted: entries))
+    }
+}
+
+extension RowPlace {
+    fileprivate var attribution: Attribution {
+        Attribution(
+            key: item, campaign: UInt32(pair >> 32), source: UInt32(truncatingIfNeeded: pair))
+    }
+}
+
+extension CounterRow {
+    /// Adds a row of the log. A segment's money fits 64 bits (docs/decisions/0024-money-sums.md).
+    fileprivate mutating func count(
+        _ columns: CounterColumnSet, _ money: (revenueMicros: UInt64, spendMicros: UInt64)
+    ) {
+        var rest = columns
+        while let column = rest.popFirst() { values[column] += 1 }
+        self[.revenueMicros] = self[.revenueMicros].saturatingSum(money.revenueMicros)
+        self[.spendMicros] = self[.spendMicros].saturatingSum(money.spendMicros)
+    }
+}
+
+/// Counters of some rows, summed, each in 128 bits.
+struct CounterSum: Equatable {
+    /// Those that have a sum: the high halves of others are a part of theirs.
+    static let columns = CounterColumn.allCases.filter { !$0.isHigh }
+
+    /// By column.
+    private var sums = InlineArray<26, UInt128>(repeating: 0)
+
+    private(set) subscript(_ column: CounterColumn) -> UInt128 {
+        get { sums[column.rawValue] }
+        set { sums[column.rawValue] = newValue }
     }
 
-    mutating func add(_ other: CounterSum) {
-        add(other.counters)
-        overflows |= other.overflows
+    mutating func add(_ row: CounterRow) {
+        for column in Self.columns {
+            let (sum, overflow) = self[column].addingReportingOverflow(row.sum(column))
+            self[column] = overflow ? .max : sum
+        }
     }
+
+    /// Whether a row can have the sum of a column.
+    func fits(_ column: CounterColumn) -> Bool {
+        self[column] < (column.high == nil ? 1 << 64 : .max)
+    }
+
+    var fits: Bool { Self.columns.allSatisfy { fits($0) } }
 
     /// Takes from others what this lacks of some sums, as far as they have it.
-    mutating func take(upTo sums: CounterSum, from others: inout CounterSum) {
-        for column in CounterColumn.allCases where !column.isHigh {
-            let (own, wanted) = (counters.sum(column), sums.counters.sum(column))
-            let left = others.counters.sum(column)
-            let part = min(left, wanted > own ? wanted - own : 0)
-            counters.set(own + part, column)
-            others.counters.set(left - part, column)
+    mutating func take(upTo wanted: CounterSum, from others: inout CounterSum) {
+        for column in Self.columns where wanted[column] > self[column] {
+            let part = min(others[column], wanted[column] - self[column])
+            self[column] += part
+            others[column] -= part
         }
     }
 
     /// How many events are counted.
     var grossRowCount: UInt64 {
-        CounterColumn.allCases.reduce(0) { $1.isOfGross ? $0.saturatingSum(counters[$1]) : $0 }
+        Self.columns.reduce(0) { $1.isOfGross ? $0.saturatingSum(UInt64(clamping: self[$1])) : $0 }
     }
-}
 
-extension CounterRow {
-    fileprivate mutating func set(_ sum: UInt128, _ column: CounterColumn) {
-        values[column.rawValue] = UInt64(truncatingIfNeeded: sum)
-        if let high = column.high { values[high.rawValue] = UInt64(truncatingIfNeeded: sum >> 64) }
-    }
+    static func == (a: Self, b: Self) -> Bool { columns.allSatisfy { a[$0] == b[$0] } }
 }
 
 extension CounterColumn {
@@ -387,7 +369,8 @@ extension CounterColumn {
     var isOfGross: Bool {
         switch self {
         case .viewableImpressions, .undeterminedImpressions, .uncheckedEvents, .revenueMicros,
-            .spendMicros, .revenueMicrosHigh, .spendMicrosHigh:
+            .spendMicros, .revenueMicrosHigh, .spendMicrosHigh, .orphanClicks, .orphanRedemptions,
+            .overflowEvents:
             false
         default: true
         }

@@ -5,10 +5,7 @@ import IngestStorage
 
 /// A counter, or a whole row, that is not the expected one.
 struct CounterDifference: Sendable, Equatable {
-    /// Of the key and the day, or of the business and the day.
-    let order: UInt64
-    /// Campaign and source, if it is an attributed row's.
-    var pair: UInt64 = 0
+    let place: RowPlace
     /// `nil` for the whole row.
     var column: CounterColumn?
     let got: String
@@ -60,6 +57,17 @@ struct TableCheck: Sendable {
         var less = DifferenceList()
         var more = DifferenceList()
         var moreRowCount: UInt64 = 0
+
+        mutating func add(_ rowCount: UInt64, moreAt place: RowPlace) {
+            // An attributed event is counted under its key too.
+            if place.pair == 0 { moreRowCount = moreRowCount.saturatingSum(rowCount) }
+        }
+
+        mutating func add(_ other: Found) {
+            less.add(other.less)
+            more.add(other.more)
+            moreRowCount = moreRowCount.saturatingSum(other.moreRowCount)
+        }
     }
 
     let tables: [Table]
@@ -159,17 +167,7 @@ struct TableCheck: Sendable {
 
     // MARK: Row by row
 
-    private struct Place: Hashable, Comparable {
-        let order: UInt64
-        /// As in `CounterDifference`.
-        var pair: UInt64 = 0
-
-        static func < (a: Self, b: Self) -> Bool {
-            (a.order, a.pair) < (b.order, b.pair)
-        }
-    }
-
-    private typealias Sums = [Place: CounterSum]
+    private typealias Sums = [RowPlace: CounterSum]
 
     /// Goes through a table window by window; that of days has rows of any key in each of its own.
     private func compareRows(
@@ -196,10 +194,7 @@ struct TableCheck: Sendable {
             }
         } take: { _, window in
             switch window {
-            case .success(let found):
-                all.less.add(found.less)
-                all.more.add(found.more)
-                all.moreRowCount = all.moreRowCount.saturatingSum(found.moreRowCount)
+            case .success(let found): all.add(found)
             case .failure(let error): note(error)
             }
         }
@@ -220,10 +215,8 @@ struct TableCheck: Sendable {
     private static func settled(_ expected: Sums, by found: Sums) -> Sums {
         var settled = expected
         for (place, sum) in found where place.order >> 32 != 0 {
-            let lost = Place(order: place.order & 0xFFFF_FFFF)
-            guard var rest = settled[lost], rest.overflows == 0, sum.overflows == 0 else {
-                continue
-            }
+            let lost = RowPlace(order: place.order & 0xFFFF_FFFF)
+            guard var rest = settled[lost], rest.fits, sum.fits else { continue }
             var own = settled[place] ?? CounterSum()
             own.take(upTo: sum, from: &rest)
             if own != CounterSum() { settled[place] = own }
@@ -243,10 +236,10 @@ struct TableCheck: Sendable {
                 if attributions != nil && kind != .rewardDays { return }
                 for row in 0..<page.rowCount {
                     let (key, day) = (page.key(row), page.day(row))
-                    var its = Place(order: place(CounterPage.order(key: key, day: day)))
+                    var its = RowPlace(order: place(CounterPage.order(key: key, day: day)))
                     if let entries = attributions?.entries {
                         let entry = entries[Int(key - CounterKeys.firstAttributed)]
-                        its = Place(
+                        its = RowPlace(
                             order: CounterPage.order(key: entry.key, day: day), pair: entry.pair)
                     }
                     sums[its, default: CounterSum()].add(page.counters(row))
@@ -284,23 +277,19 @@ struct TableCheck: Sendable {
     /// Holds sums against those that they must be; where these are not known, days must be such that there are.
     private func compare(_ found: Sums, to wanted: Sums) -> Found {
         var list = Found()
-        if found == wanted && found.values.allSatisfy({ $0.overflows == 0 }) { return list }
+        if found == wanted && found.values.allSatisfy(\.fits) { return list }
         for place in Set(found.keys).union(wanted.keys).sorted() {
             func row(_ got: String, _ expected: String) -> CounterDifference {
-                CounterDifference(
-                    order: place.order, pair: place.pair, got: got, expected: expected)
+                CounterDifference(place: place, got: got, expected: expected)
             }
-            let day = CounterPage.day(ofOrder: place.order)
             switch (found[place], wanted[place]) {
             case _ where expected == nil:
-                if Limits.businessDays.contains(day) { continue }
-                list.less.add(row("a row of day \(day)", "a day that there is"))
+                if Limits.businessDays.contains(place.day) { continue }
+                list.less.add(row("a row of day \(place.day)", "a day that there is"))
             case (let got?, let expected?): compare(place, got, expected, &list)
             case (let got?, nil):
                 list.more.add(row("a row", "no event"))
-                // An attributed event is counted under its key too.
-                let rowCount = place.pair == 0 ? got.grossRowCount : 0
-                list.moreRowCount = list.moreRowCount.saturatingSum(rowCount)
+                list.add(got.grossRowCount, moreAt: place)
             default: list.less.add(row("no row", "a row"))
             }
         }
@@ -308,24 +297,20 @@ struct TableCheck: Sendable {
     }
 
     private func compare(
-        _ place: Place, _ got: CounterSum, _ expected: CounterSum, _ list: inout Found
+        _ place: RowPlace, _ found: CounterSum, _ wanted: CounterSum, _ list: inout Found
     ) {
-        for column in CounterColumn.allCases where !column.isHigh {
-            let (found, wanted) = (got.counters.sum(column), expected.counters.sum(column))
-            func difference(_ found: String, _ wanted: String) -> CounterDifference {
-                CounterDifference(
-                    order: place.order, pair: place.pair, column: column, got: found,
-                    expected: wanted)
+        for column in CounterSum.columns {
+            func difference(_ got: String, _ expected: String) -> CounterDifference {
+                CounterDifference(place: place, column: column, got: got, expected: expected)
             }
-            if got.overflows(column) || expected.overflows(column) {
+            let (got, expected) = (found[column], wanted[column])
+            if !found.fits(column) || !wanted.fits(column) {
                 list.less.add(difference("a sum that does not fit", "one that does"))
-            } else if found < wanted {
-                list.less.add(difference("\(found)", "\(wanted)"))
-            } else if found > wanted {
-                list.more.add(difference("\(found)", "\(wanted)"))
-                let isOwn = column.isOfGross && place.pair == 0
-                let rowCount = isOwn ? UInt64(clamping: found - wanted) : 0
-                list.moreRowCount = list.moreRowCount.saturatingSum(rowCount)
+            } else if got < expected {
+                list.less.add(difference("\(got)", "\(expected)"))
+            } else if got > expected {
+                list.more.add(difference("\(got)", "\(expected)"))
+                if column.isOfGross { list.add(UInt64(clamping: got - expected), moreAt: place) }
             }
         }
     }

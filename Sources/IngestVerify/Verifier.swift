@@ -14,7 +14,7 @@ import Synchronization
 ///
 /// **Cost** Reads the whole log once, and a segment again whose footer is wrong. Memory: for each thread some MiB; the
 /// windows of all senders; 8 bytes a name and a key, 9 and 5 more for each thread while names runs are read. Where
-/// counters differ, 16 bytes for each key, day and kind of row of a segment whose footer is wrong, the sums of a window
+/// counters differ, 300 bytes for each key and day of a segment whose footer is wrong, the sums of a window
 /// for each thread, and those of all businesses and days.
 public struct Verifier {
     /// Called on the thread of `run`, about ten times a second; `false` ends it as soon as each thread has done its

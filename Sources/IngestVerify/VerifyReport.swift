@@ -120,13 +120,12 @@ public struct VerifyReport: Sendable, Equatable {
         of source: String, _ table: TableKind, _ names: LogNames
     ) {
         for difference in differences.first {
-            let item = UInt32(difference.order >> 32)
-            let day = CivilDate.text(CounterPage.day(ofOrder: difference.order))
+            let (item, pair) = (difference.place.item, difference.place.pair)
+            let day = CivilDate.text(difference.place.day)
             let column = difference.column.map { "\($0) of " } ?? ""
             var row =
                 table == .days
                 ? "business \(names.describe(.name, item))" : names.describe(.key, item)
-            let pair = difference.pair
             for (what, name) in [("campaign", pair >> 32), ("source", pair & 0xFFFF_FFFF)]
             where name != 0 {
                 row += " \(what) \(names.describe(.name, UInt32(name)))"

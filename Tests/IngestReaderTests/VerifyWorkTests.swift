@@ -195,6 +195,15 @@ import Testing
         #expect(report.exitCode == 1 && report.differenceCount == 3)
     }
 
+    @Test("A row counts as one event, whatever else is counted of it; one that cannot be as none")
+    func gross() {
+        let columns = CounterColumn.allCases.filter(\.isOfGross)
+        for (bits, counted) in CountedColumns.ofAttributes.enumerated() {
+            let isRow = RowAttributes(rawValue: UInt16(bits)).isValid
+            #expect(columns.count { counted.contains($0) } == (isRow ? 1 : 0), "\(bits)")
+        }
+    }
+
     @Test("No kind of finding hides another, and what has no line is counted")
     func kinds() {
         var report = VerifyReport()
